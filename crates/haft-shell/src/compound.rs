@@ -1,9 +1,9 @@
-//! Commands that hold commands: subshells, groups, conditions, loops, choices, functions.
+//! Parses compound commands: subshells, groups, conditions, loops, `case`, functions.
 
-use crate::{Command, Unparseable, expand::Until, no, reader::Reader, simple::RESERVED};
+use crate::{Command, Unparseable, expand::Until, reader::Reader, refuse, simple::RESERVED};
 
 impl Reader<'_> {
-    /// Reads one command of a pipeline.
+    /// Parses one command of a pipeline.
     pub(crate) fn command(&mut self) -> Result<(), Unparseable> {
         self.blanks()?;
         let first = self.found.commands.len();
@@ -33,7 +33,7 @@ impl Reader<'_> {
             ("function", _) => {
                 self.at += word.len();
                 self.blanks()?;
-                let Some(name) = self.plain() else { return no("a function has no name") };
+                let Some(name) = self.plain() else { return refuse("a function has no name") };
                 self.at += name.len();
                 self.blanks()?;
                 if self.peek() == Some('(') {
@@ -49,7 +49,7 @@ impl Reader<'_> {
                 return self.simple();
             }
             ("!" | "coproc" | "in" | "repeat" | "foreach" | "nocorrect" | "-", _) => {
-                return no(format!("`{word}` is not understood here"));
+                return refuse(format!("`{word}` is not understood here"));
             }
             ("then" | "else" | "elif" | "fi" | "do" | "done" | "esac" | "}" | "]]", _) => {
                 return self.unexpected();
@@ -68,8 +68,8 @@ impl Reader<'_> {
         self.deeper(read)
     }
 
-    /// `time` is a word of the grammar in one shell and a program in another. Before a simple
-    /// command that makes no difference; before anything else it would.
+    /// `time` is a reserved word in one shell and a program in another. Before a simple command
+    /// there is no difference; before anything else it is refused.
     fn timed(&mut self) -> Result<(), Unparseable> {
         let here = self.at;
         while matches!(self.plain().as_deref(), Some("time" | "-p" | "--")) {
@@ -80,7 +80,7 @@ impl Reader<'_> {
         let compound = matches!(self.peek(), None | Some('(' | '{' | '[' | '\n' | ';' | '&' | '|'))
             || self.plain().is_some_and(|w| RESERVED.contains(&&*w) || other.contains(&&*w));
         self.at = here;
-        if compound { no("`time` before something else than a simple command") } else { Ok(()) }
+        if compound { refuse("`time` before something else than a simple command") } else { Ok(()) }
     }
 
     fn condition(&mut self) -> Result<(), Unparseable> {
@@ -123,7 +123,7 @@ impl Reader<'_> {
             }
         } else {
             let Some(name) = self.plain().filter(|name| is_name(name)) else {
-                return no("a loop has no variable");
+                return refuse("a loop has no variable");
             };
             self.at += name.len();
             self.found.notes.names.push(name);
@@ -174,7 +174,7 @@ impl Reader<'_> {
                 match self.next() {
                     Some('|') => {}
                     Some(')') => break,
-                    _ => return no("a choice has no `)`"),
+                    _ => return refuse("a choice has no `)`"),
                 }
             }
             self.list()?;
@@ -186,11 +186,11 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the body of a function. What it starts is listed like everything else.
+    /// Parses the body of a function. Its commands are listed like all others.
     pub(crate) fn function(&mut self, name: String) -> Result<(), Unparseable> {
         let fits = |c: char| c.is_ascii_alphanumeric() || "_.:-".contains(c);
         if !name.chars().all(fits) || name.chars().all(|c| c.is_ascii_digit()) {
-            return no("a function has an odd name");
+            return refuse("a function has an odd name");
         }
         self.found.notes.functions.push(name);
         self.blank_lines()?;
@@ -200,12 +200,12 @@ impl Reader<'_> {
                 Some("{" | "if" | "while" | "until" | "for" | "select" | "case" | "[[")
             );
         if !compound {
-            return no("a function has no body");
+            return refuse("a function has no body");
         }
         self.deeper(Self::command)
     }
 
-    /// Reads `(( … ))`.
+    /// Parses `(( … ))`.
     fn computation(&mut self) -> Result<(), Unparseable> {
         let slot = self.reserve()?;
         self.at += 2;
@@ -216,14 +216,14 @@ impl Reader<'_> {
     }
 }
 
-/// Returns whether a text can name a variable.
+/// Returns whether a text is a valid variable name.
 pub(crate) fn is_name(text: &str) -> bool {
     let mut chars = text.chars();
     chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Returns whether a value is known to be a plain number, or nothing.
+/// Returns whether a value is known to be a plain number or empty.
 pub(crate) fn is_number(text: Option<&str>) -> bool {
     text.is_some_and(|t| t.strip_prefix('-').unwrap_or(t).bytes().all(|b| b.is_ascii_digit()))
 }

@@ -1,12 +1,13 @@
-//! What a `$` or a backtick begins. The value is unknown; the commands inside are read.
+//! Parses expansions after `$` or a backtick. The value is unknown; the commands inside are parsed.
 
 use crate::{
-    Unparseable, no,
+    Unparseable,
     reader::Reader,
-    word::{Becomes, Elem, Quote},
+    refuse,
+    word::{Elem, Expansion, Quote},
 };
 
-/// What ends an expression.
+/// The end of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Until {
     /// `))`
@@ -20,19 +21,19 @@ pub(crate) enum Until {
 }
 
 impl Reader<'_> {
-    /// Reads what follows a `$`.
+    /// Parses what follows a `$`.
     pub(crate) fn dollar(
         &mut self,
         quote: Quote,
         elems: &mut Vec<Elem>,
     ) -> Result<(), Unparseable> {
-        // Quoted it is one word, unless it lists all arguments or the items of an array.
+        // A quoted expansion is one word, unless it lists all arguments or array items.
         let becomes = match (quote, self.peek()) {
-            (Quote::Nothing, _) | (_, Some('@' | '{')) => Becomes::Loose,
-            (Quote::Double | Quote::Here, _) => Becomes::Tied,
+            (Quote::Nothing, _) | (_, Some('@' | '{')) => Expansion::Loose,
+            (Quote::Double | Quote::Here, _) => Expansion::Tied,
         };
         self.found.notes.values |= match self.peek() {
-            // What is printed within quotes stays one text.
+            // Output inside quotes is not split into words.
             Some('(') if self.ahead(1) != Some('(') => quote == Quote::Nothing,
             Some('{' | '(' | '"' | '0'..='9' | '@' | '*' | '_') => true,
             Some(c) => c.is_ascii_alphabetic(),
@@ -60,17 +61,17 @@ impl Reader<'_> {
                 self.at += 1;
                 self.double(&mut Vec::new())?;
             }
-            Some('[') => return no("`$[` is read differently by different shells"),
+            Some('[') => return refuse("`$[` is read differently by different shells"),
             Some('\\') if self.ahead(1) == Some('\n') => {
-                return no("a line is continued within a word");
+                return refuse("a line is continued within a word");
             }
             Some(c) if c.is_ascii_alphabetic() || c == '_' => {
                 while self.peek().is_some_and(|c| c.is_ascii_alphanumeric() || c == '_') {
                     self.at += 1;
                 }
-                // Some shells take `$a[…]` for a subscript, others for the text after `$a`.
+                // Some shells parse `$a[…]` as a subscript, others as text after `$a`.
                 if (self.peek(), self.ahead(1)) == (Some('['), Some('$')) {
-                    return no("a subscript is computed");
+                    return refuse("a subscript is computed");
                 }
             }
             Some('0'..='9' | '@' | '*' | '#' | '?' | '-' | '$' | '!') => self.at += 1,
@@ -83,7 +84,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads what follows a backtick, up to the next.
+    /// Parses a backtick substitution, up to the closing backtick.
     pub(crate) fn backticks(
         &mut self,
         quote: Quote,
@@ -92,14 +93,14 @@ impl Reader<'_> {
         let mut text = String::new();
         loop {
             match self.next() {
-                None => return no("a backtick has no partner"),
+                None => return refuse("a backtick has no partner"),
                 Some('`') => break,
                 Some('\\') => match (self.next(), quote) {
-                    (None, _) => return no("a backtick has no partner"),
-                    (Some('"'), Quote::Here) => return no("a quote in backticks is odd"),
+                    (None, _) => return refuse("a backtick has no partner"),
+                    (Some('"'), Quote::Here) => return refuse("a quote in backticks is odd"),
                     (Some('"'), Quote::Double) => text.push('"'),
                     (Some(c @ ('`' | '$' | '\\')), _) => text.push(c),
-                    (Some('\n'), _) => return no("a line is continued within backticks"),
+                    (Some('\n'), _) => return refuse("a line is continued within backticks"),
                     (Some(c), _) => text.extend(['\\', c]),
                 },
                 Some(c) => {
@@ -112,18 +113,18 @@ impl Reader<'_> {
         }
         self.inner(&text, |inner| inner.script())?;
         self.found.notes.values |= quote == Quote::Nothing;
-        elems.push(Elem::Unknown(Becomes::Loose));
+        elems.push(Elem::Unknown(Expansion::Loose));
         Ok(())
     }
 
-    /// Reads what follows `$'`: text with escapes.
+    /// Parses `$'…'`: text with escapes.
     fn escaped(&mut self, elems: &mut Vec<Elem>) -> Result<(), Unparseable> {
         loop {
             let c = match self.next() {
-                None => return no("a quote has no end"),
+                None => return refuse("a quote has no end"),
                 Some('\'') => return Ok(()),
                 Some('\\') => match self.next() {
-                    None => return no("a quote has no end"),
+                    None => return refuse("a quote has no end"),
                     Some('a') => '\u{7}',
                     Some('b') => '\u{8}',
                     Some('e' | 'E') => '\u{1b}',
@@ -140,8 +141,8 @@ impl Reader<'_> {
                         self.at -= 1;
                         self.code(8, 3, 0x7f)?
                     }
-                    // `\c`, a continued line, and what is no escape at all.
-                    Some(_) => return no("an escape is odd"),
+                    // `\c`, a continued line, and unknown escapes.
+                    Some(_) => return refuse("an escape is odd"),
                 },
                 Some('\n') => {
                     self.quoted_newline()?;
@@ -153,7 +154,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the number of a character.
+    /// Parses a numeric escape.
     fn code(&mut self, radix: u32, most: usize, highest: u32) -> Result<char, Unparseable> {
         let mut code = None;
         for _ in 0..most {
@@ -161,14 +162,14 @@ impl Reader<'_> {
             self.at += 1;
             code = Some(code.unwrap_or(0_u32).saturating_mul(radix).saturating_add(digit));
         }
-        // Zero ends the text in some shells, and bytes beyond ASCII make characters with others.
+        // Zero ends the text in some shells, and bytes beyond ASCII combine into characters.
         match code.filter(|n| (1..=highest).contains(n)).and_then(char::from_u32) {
             Some(c) => Ok(c),
-            None => no("an escape is odd"),
+            None => refuse("an escape is odd"),
         }
     }
 
-    /// Reads what follows `${`.
+    /// Parses what follows `${`.
     fn parameter(&mut self, quote: Quote) -> Result<(), Unparseable> {
         let length = self.peek() == Some('#');
         if length {
@@ -186,8 +187,8 @@ impl Reader<'_> {
                 }
             }
             Some('@' | '*' | '?' | '$' | '-') => self.at += 1,
-            // `${!x}` names a variable by another one's value, `${ x; }` runs a command.
-            _ => return no("an expansion is odd"),
+            // `${!x}` is an indirect reference, `${ x; }` runs a command.
+            _ => return refuse("an expansion is odd"),
         }
         let name: String = self.text_from(start).iter().collect();
         if self.peek() == Some('[') {
@@ -200,7 +201,7 @@ impl Reader<'_> {
         }
         match (self.next(), self.peek()) {
             (Some('}'), _) => return Ok(()),
-            _ if length => return no("an expansion is odd"),
+            _ if length => return refuse("an expansion is odd"),
             (Some(':'), Some('=')) | (Some('='), _) => {
                 self.found.sets = true;
                 self.found.notes.names.push(name);
@@ -208,13 +209,13 @@ impl Reader<'_> {
             (Some(':'), Some('-' | '?' | '+')) => {}
             (Some(':'), _) => return self.arithmetic(Until::Brace),
             (Some('-' | '?' | '+' | '#' | '%' | '/' | '^' | ','), _) => {}
-            // `${x@P}` runs what is in `x`.
-            _ => return no("an expansion is odd"),
+            // `${x@P}` runs the contents of `x`.
+            _ => return refuse("an expansion is odd"),
         }
         self.alternative(quote)
     }
 
-    /// Reads the word within `${x:-word}`.
+    /// Parses the word in `${x:-word}`.
     fn alternative(&mut self, quote: Quote) -> Result<(), Unparseable> {
         let mut unused = Vec::new();
         self.found.alternatives += 1;
@@ -224,9 +225,9 @@ impl Reader<'_> {
                     self.at += 1;
                     return Ok(());
                 }
-                // Shells do not agree on these.
-                (Some('\''), _) if quote != Quote::Nothing => return no("a quote is odd here"),
-                (Some('"'), _) if quote == Quote::Here => return no("a quote is odd here"),
+                // Shells differ here.
+                (Some('\''), _) if quote != Quote::Nothing => return refuse("a quote is odd here"),
+                (Some('"'), _) if quote == Quote::Here => return refuse("a quote is odd here"),
                 (Some('<' | '>'), Some('(')) | (Some('{'), _) => return self.unexpected(),
                 (Some('`' | '$'), _) if quote != Quote::Nothing => match self.next() {
                     Some('$') => self.dollar(quote, &mut unused)?,
@@ -241,23 +242,23 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads an expression up to its end. Only what every shell reads as an expression is taken:
-    /// `$((ls); rm x)` is a command in disguise.
+    /// Parses an arithmetic expression. Accepts only what every shell parses as one: `$((ls); rm
+    /// x)` is a command substitution.
     pub(crate) fn arithmetic(&mut self, until: Until) -> Result<(), Unparseable> {
         let before = self.made();
         self.expression_until(until)?;
-        self.computed_since(before);
+        self.evaluated_since(before);
         Ok(())
     }
 
-    /// Counts what makes values: commands, and words in the place of values.
+    /// Counts sources of values: commands, and default words.
     pub(crate) fn made(&self) -> (usize, usize) {
         (self.found.commands.len(), self.found.alternatives)
     }
 
-    /// Takes note that what was read since then is computed. `$(( $(echo 'a[$(rm x)]') ))` runs `rm`:
-    /// what a command prints is computed like the text itself.
-    pub(crate) fn computed_since(&mut self, before: (usize, usize)) {
+    /// Records that values found since `before` are evaluated. `$(( $(echo 'a[$(rm x)]') ))` runs
+    /// `rm`: the output of a command is evaluated like the text itself.
+    pub(crate) fn evaluated_since(&mut self, before: (usize, usize)) {
         if self.made() != before {
             self.found.computes = true;
             self.found.sets = true;
@@ -272,11 +273,11 @@ impl Reader<'_> {
         let mut value_ended = false;
         loop {
             let Some(c) = self.next() else { return self.unexpected() };
-            // `((rm x))` is no sum, and some shells would then look for a command.
+            // `((rm x))` is not arithmetic, and some shells would then run a command.
             let is_of_value = c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '`');
             match c {
                 ' ' | '\t' | '\n' => value_ended |= after_value,
-                _ if is_of_value && value_ended => return no("an expression is odd"),
+                _ if is_of_value && value_ended => return refuse("an expression is odd"),
                 _ => value_ended = false,
             }
             after_value = is_of_value;
@@ -285,7 +286,7 @@ impl Reader<'_> {
                 '}' if until == Until::Brace && square == 0 && round == 0 => return Ok(()),
                 ')' if round == 0 => match until {
                     Until::Brackets | Until::Loop if square == 0 => return self.take(')'),
-                    _ => return no("brackets do not match"),
+                    _ => return refuse("brackets do not match"),
                 },
                 '(' => round += 1,
                 ')' => round -= 1,
@@ -319,7 +320,7 @@ impl Reader<'_> {
                 '\n' => self.quoted_newline()?,
                 ' ' | '\t' | '+' | '-' | '*' | '/' | '%' | '<' | '>' | '=' | '!' | '&' | '|'
                 | '^' | '~' | '?' | ':' | ',' => {}
-                _ => return no("an expression is odd"),
+                _ => return refuse("an expression is odd"),
             }
         }
     }

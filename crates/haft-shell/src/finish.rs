@@ -1,12 +1,13 @@
-//! Looks at the whole script once more: what one command can do to the meaning of another.
+//! Checks the whole script: whether one command changes the meaning of another.
 
 use crate::{
-    Command, Script, Unparseable, Word, WordPiece, no,
+    Command, Script, Unparseable, Word, WordPiece,
     reader::{Found, Notes},
+    refuse,
 };
 
-/// Builtins that give variables values which are not written in the script.
-const SETTERS: [&str; 12] = [
+/// Builtins that set variables to values that are not written in the script.
+const SETTING_BUILTINS: [&str; 12] = [
     "read",
     "declare",
     "typeset",
@@ -21,8 +22,8 @@ const SETTERS: [&str; 12] = [
     ".",
 ];
 
-/// Builtins that compute the subscripts in their arguments, so that text in them may run.
-const COMPUTING: [&str; 16] = [
+/// Builtins that evaluate subscripts in their arguments, so that text in them may run.
+const EVALUATING_BUILTINS: [&str; 16] = [
     "test",
     "[",
     "printf",
@@ -41,37 +42,40 @@ const COMPUTING: [&str; 16] = [
     "integer",
 ];
 
-/// Settles what was found.
+/// Checks the parsed commands and returns the script.
 pub(crate) fn finish(found: Found) -> Result<(Script, Notes), Unparseable> {
     let Found { mut commands, mut notes, mut computes, mut sets, .. } = found;
     let functions = &notes.functions;
     let several = commands.len() > 1 || !functions.is_empty();
-    // A command word that is not known may set something too, but nothing that it needs itself.
+    // An unknown command word may set something too, but nothing that it needs itself.
     let mut sets_plainly = sets;
     for command in &commands {
-        if command.assignments.iter().any(|a| is_run_by_shells(&a.name)) {
-            return no("it sets a variable that shells run");
+        if command.assignments.iter().any(|a| is_executed_variable(&a.name)) {
+            return refuse("it sets a variable that shells run");
         }
         let words = past_builtin(command);
         let Some(first) = words.first() else { continue };
         let name = first.literal();
-        let sets_here = name.is_some_and(|name| SETTERS.contains(&name)) || sets_by_option(words);
+        let sets_here =
+            name.is_some_and(|name| SETTING_BUILTINS.contains(&name)) || sets_by_option(words);
         sets |= name.is_none() || sets_here;
         sets_plainly |= sets_here;
         computes |= name == Some("let") || computes_a_name(words);
-        if name.is_some_and(|name| COMPUTING.contains(&name)) && words.iter().any(hides_a_command) {
-            return no("a subscript is computed");
+        if name.is_some_and(|name| EVALUATING_BUILTINS.contains(&name))
+            && words.iter().any(has_hidden_command)
+        {
+            return refuse("a subscript is computed");
         }
-        if words.iter().any(|w| text_before_equals(w).is_some_and(is_run_by_shells)) {
-            return no("it sets a variable that shells run");
+        if words.iter().any(|w| text_before_equals(w).is_some_and(is_executed_variable)) {
+            return refuse("it sets a variable that shells run");
         }
         if several && redefines(words) {
-            return no("it gives a command another meaning");
+            return refuse("it gives a command another meaning");
         }
     }
-    // `x='a[$(rm y)]'; echo $((x))` runs `rm`: values are computed like the text itself.
+    // `x='a[$(rm y)]'; echo $((x))` runs `rm`: values are evaluated like the text itself.
     if computes && sets {
-        return no("it computes with values that it makes itself, which may run commands");
+        return refuse("it computes with values that it makes itself, which may run commands");
     }
     let mut calls = Vec::new();
     for (at, command) in commands.iter_mut().enumerate() {
@@ -87,8 +91,8 @@ pub(crate) fn finish(found: Found) -> Result<(Script, Notes), Unparseable> {
     Ok((Script { commands, repeats }, notes))
 }
 
-/// Returns whether text in a word would run if the word were computed.
-pub(crate) fn hides_a_command(word: &Word) -> bool {
+/// Returns whether text in a word would run if the word were evaluated.
+pub(crate) fn has_hidden_command(word: &Word) -> bool {
     word.pieces.iter().any(|piece| match piece {
         WordPiece::Text(text) => text.contains('[') && text.contains(['$', '`']),
         WordPiece::Unknown => false,
@@ -107,8 +111,8 @@ fn past_builtin(command: &Command) -> &[Word] {
     words
 }
 
-/// Returns whether a shell runs what this variable holds.
-fn is_run_by_shells(name: &str) -> bool {
+/// Returns whether a shell executes the contents of this variable.
+fn is_executed_variable(name: &str) -> bool {
     matches!(name, "PS0" | "PS1" | "PS2" | "PS4" | "PROMPT_COMMAND" | "BASH_ENV" | "ENV")
 }
 
@@ -121,7 +125,7 @@ fn text_before_equals(word: &Word) -> Option<&str> {
     }
 }
 
-/// Returns whether a command can change what a later command word means.
+/// Returns whether a command can change the meaning of a later command word.
 fn redefines(words: &[Word]) -> bool {
     match words.first().and_then(Word::literal) {
         Some("alias" | "enable") => words.len() > 1,
@@ -130,7 +134,7 @@ fn redefines(words: &[Word]) -> bool {
     }
 }
 
-/// Returns whether a command sets a variable only when it is told to: `printf -v x`, `set -- x`.
+/// Returns whether an option makes a command set a variable: `printf -v x`, `set -- x`.
 fn sets_by_option(words: &[Word]) -> bool {
     let [first, rest @ ..] = words else { return false };
     match first.literal() {
@@ -144,8 +148,8 @@ fn sets_by_option(words: &[Word]) -> bool {
     }
 }
 
-/// Returns whether a command takes a name that is not known, and so computes its subscript; or makes
-/// a variable whose values are computed.
+/// Returns whether a command takes an unknown name, and so evaluates its subscript; or creates a
+/// variable whose values are evaluated.
 fn computes_a_name(words: &[Word]) -> bool {
     let [first, rest @ ..] = words else { return false };
     let unknown = |w: &Word| w.pieces.first() == Some(&WordPiece::Unknown);

@@ -1,33 +1,33 @@
-//! Interpreters: where each of them takes its program from.
+//! Interpreters: where each one takes its program from.
 //!
-//! In: a simple command. Out: which word is program text, which word names a script file, or that the
-//! program comes in through the standard input. Rules use it to treat a script as the program that
-//! runs, declared tools to refuse program text from a call, and `classify` to follow code.
+//! In: a simple command. Out: which word is program text, which word names a script file, or that
+//! the program is read from stdin. Rules use it to match a script as the program that runs,
+//! declared tools to refuse program text from a call, and `classify` to follow code.
 //!
-//! An option that is not in the table counts as one without a value. The caller is told so, because
-//! the next word may then be its value and not the script.
+//! An unlisted option counts as one without a value. The caller learns of it, because the next word
+//! may be its value and not the script.
 
 use crate::{Command, Word, WordPiece};
 
 /// Where an interpreter takes a program from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Program {
-    /// This text, which is or stands in one of the words: `python -c TEXT`, `awk TEXT`.
+    /// Text that is a word or part of one: `python -c TEXT`, `awk TEXT`.
     Text(Word),
-    /// The file that the word at this place names; what follows it are its arguments.
+    /// A file; the words after it are its arguments.
     File {
         /// The name of the file.
         file: Word,
-        /// Which word it is. One that is part of an option has no arguments behind it.
+        /// Index of the word. `None` if the name is part of an option.
         at: Option<usize>,
     },
-    /// The standard input.
+    /// Stdin.
     Input,
-    /// A module by its name: `python -m pip`, `python -mpip`.
+    /// A module by name: `python -m pip`, `python -mpip`.
     Module {
         /// The name of the module.
         module: Word,
-        /// The word where its arguments begin.
+        /// Index of the first argument.
         arguments: usize,
     },
 }
@@ -35,7 +35,7 @@ pub enum Program {
 /// The language of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Language {
-    /// A shell whose grammar is read here.
+    /// A shell whose grammar this crate parses.
     Shell,
     Awk,
     Sed,
@@ -47,20 +47,20 @@ pub(crate) enum Language {
 pub(crate) struct Runs {
     pub(crate) language: Language,
     pub(crate) programs: Vec<Program>,
-    /// Options, and values of options, that can load code or are not in the table.
+    /// Options, and values of options, that can load code or are unlisted.
     pub(crate) unlisted: Vec<Word>,
 }
 
-/// How an interpreter is told what to run.
+/// The options of an interpreter.
 #[derive(Clone, Copy)]
 struct Interpreter {
-    /// Names with blanks between, without version numbers.
+    /// Names separated by spaces, without version numbers.
     names: &'static str,
     /// Letters whose value is program text.
     text: &'static str,
     /// Letters whose value is a script file.
     file: &'static str,
-    /// Letters whose value is a file that is run before the program.
+    /// Letters whose value is a file that runs before the program.
     library: &'static str,
     /// Letters with another value, attached or in the next word.
     valued: &'static str,
@@ -78,11 +78,11 @@ struct Interpreter {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Operand {
-    /// A script file; without one the program is read from the standard input.
+    /// A script file; without one the program is read from stdin.
     Script,
     /// The program text, unless an option gives one.
     Text,
-    /// As `Script`, or the program text where `-c` stands among the options.
+    /// Like `Script`, or the program text if `-c` is given.
     Shell,
 }
 
@@ -193,12 +193,11 @@ const TABLE: [Interpreter; 17] = [
         operand: Operand::Text,
         ..PLAIN
     },
-    // What it is told may be a program in any of its words.
+    // Any of its words may be a program.
     Interpreter { names: "pwsh powershell", text: "ceCE", file: "fF", ..PLAIN },
 ];
 
-/// Returns the name of a program without its directory and its version: `python` for
-/// `/usr/bin/python3.12`.
+/// Returns a program name without directory and version: `python` for `/usr/bin/python3.12`.
 pub(crate) fn plain_name(name: &str) -> &str {
     let base = name.rsplit('/').next().unwrap_or(name);
     let base = base.strip_suffix(".exe").unwrap_or(base);
@@ -218,7 +217,7 @@ pub(crate) fn is_known(name: &str) -> bool {
 
 /// Returns whether a program of this name is an `awk` or a `sed`.
 pub(crate) fn is_awk_or_sed(name: &str) -> bool {
-    // Most names are none, and then the table is not searched.
+    // Fast path: most names match none of these.
     ["awk", "sed", "bwk"].iter().any(|part| name.contains(part))
         && find(name).is_some_and(|own| own.operand == Operand::Text)
 }
@@ -233,7 +232,7 @@ pub(crate) fn of(command: &Command) -> Option<Runs> {
         (Operand::Text, _) => Language::Awk,
         (Operand::Script, _) => Language::Other,
     };
-    let mut reading = Reading {
+    let mut parser = OptionParser {
         interpreter,
         words: &command.words,
         at: 1,
@@ -241,12 +240,12 @@ pub(crate) fn of(command: &Command) -> Option<Runs> {
         unlisted: Vec::new(),
         has_script: false,
     };
-    reading.read();
-    Some(Runs { language, programs: reading.programs, unlisted: reading.unlisted })
+    parser.read();
+    Some(Runs { language, programs: parser.programs, unlisted: parser.unlisted })
 }
 
-/// Returns the word without its first bytes, all of which must be in its first piece.
-pub(crate) fn without(word: &Word, bytes: usize) -> Word {
+/// Returns the word without its first bytes, which must all be in its first piece.
+pub(crate) fn without_prefix(word: &Word, bytes: usize) -> Word {
     let mut word = word.clone();
     if let Some(WordPiece::Text(text)) = word.pieces.first_mut() {
         *text = text.get(bytes..).unwrap_or_default().to_owned();
@@ -257,23 +256,23 @@ pub(crate) fn without(word: &Word, bytes: usize) -> Word {
     word
 }
 
-struct Reading<'c> {
+struct OptionParser<'c> {
     interpreter: &'static Interpreter,
     words: &'c [Word],
     at: usize,
     programs: Vec<Program>,
     unlisted: Vec<Word>,
-    /// A letter has named the script already.
+    /// Whether an option has named the script.
     has_script: bool,
 }
 
-impl Reading<'_> {
+impl OptionParser<'_> {
     fn read(&mut self) {
         let own = self.interpreter;
         if self.subcommand() {
             return;
         }
-        let (mut takes_text, mut is_unclear, mut only_tells) = (false, false, false);
+        let (mut takes_text, mut is_unclear, mut only_prints_version) = (false, false, false);
         while let Some(word) = self.words.get(self.at) {
             let start = match word.pieces.first() {
                 Some(WordPiece::Text(text)) => text.as_str(),
@@ -289,7 +288,8 @@ impl Reading<'_> {
                 break;
             }
             self.at += 1;
-            only_tells |= matches!(start, "--version" | "--help" | "-V" | "-version" | "-h");
+            only_prints_version |=
+                matches!(start, "--version" | "--help" | "-V" | "-version" | "-h");
             if let Some(long) = start.strip_prefix("--") {
                 is_unclear |= !self.long(word, long);
                 continue;
@@ -299,7 +299,7 @@ impl Reading<'_> {
                 let letters = start.get(1..).unwrap_or_default();
                 takes_text |= start.starts_with('-') && letters.contains('c');
                 self.at += letters.matches(['o', 'O']).count();
-                // `-s` reads the input, whatever operands there are.
+                // `-s` reads stdin, with or without operands.
                 if start.starts_with('-') && letters.contains('s') && !takes_text {
                     self.programs.push(Program::Input);
                     return;
@@ -307,17 +307,17 @@ impl Reading<'_> {
                 continue;
             }
             if self.letters(word, start) {
-                // What follows a module are its arguments; some modules run a script they are given.
+                // The words after a module are its arguments; some modules run a script.
                 self.operand(self.at);
                 return;
             }
         }
-        self.rest(takes_text, is_unclear, only_tells);
+        self.rest(takes_text, is_unclear, only_prints_version);
     }
 
-    /// Reads what stands behind the options.
-    fn rest(&mut self, takes_text: bool, is_unclear: bool, only_tells: bool) {
-        // A startup file or a library does not take the place of the program.
+    /// Handles the words after the options.
+    fn rest(&mut self, takes_text: bool, is_unclear: bool, only_prints_version: bool) {
+        // A startup file or a library does not replace the program.
         let has_program = self.programs.iter().any(|program| match program {
             Program::Text(_) => true,
             Program::File { .. } | Program::Input => self.interpreter.operand == Operand::Text,
@@ -327,7 +327,7 @@ impl Reading<'_> {
             return;
         }
         let Some(word) = self.words.get(self.at) else {
-            if self.interpreter.operand != Operand::Text && !only_tells {
+            if self.interpreter.operand != Operand::Text && !only_prints_version {
                 self.programs.push(Program::Input);
             }
             return;
@@ -344,7 +344,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Takes a word for a script.
+    /// Treats a word as a script.
     fn operand(&mut self, at: usize) {
         let Some(word) = self.words.get(at) else { return };
         match word.literal() {
@@ -356,14 +356,14 @@ impl Reading<'_> {
         }
     }
 
-    /// Reads a long option; returns whether it is known.
+    /// Parses a long option; returns whether it is listed.
     fn long(&mut self, word: &Word, long: &str) -> bool {
         let own = self.interpreter;
         let (name, attached) = match long.split_once('=') {
-            Some((name, _)) => (name, Some(without(word, "--".len() + name.len() + 1))),
+            Some((name, _)) => (name, Some(without_prefix(word, "--".len() + name.len() + 1))),
             None => (long, None),
         };
-        // `awk` and `sed` take any beginning of a long option.
+        // `awk` and `sed` accept any prefix of a long option.
         let abbreviates = own.operand == Operand::Text && !name.is_empty();
         let is = |list: &str| {
             list.split(' ').any(|own| own == name || abbreviates && own.starts_with(name))
@@ -384,7 +384,7 @@ impl Reading<'_> {
         true
     }
 
-    /// Reads a cluster of letters. Returns whether it names a module.
+    /// Parses a cluster of letters. Returns whether it names a module.
     fn letters(&mut self, word: &Word, start: &str) -> bool {
         let own = self.interpreter;
         for (n, letter) in start.char_indices().skip(1) {
@@ -422,7 +422,7 @@ impl Reading<'_> {
 
     /// Returns the value of a letter: the rest of its word, or else the next word.
     fn value(&mut self, word: &Word, behind: usize) -> Option<Word> {
-        let rest = without(word, behind);
+        let rest = without_prefix(word, behind);
         if !rest.pieces.is_empty() {
             return Some(rest);
         }
@@ -442,7 +442,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Reads `deno run x`, `deno eval text`, `bun run x`; returns whether all is read.
+    /// Parses `deno run x`, `deno eval text`, `bun run x`; returns whether it is complete.
     fn subcommand(&mut self) -> bool {
         let name = self.words.first().and_then(Word::literal).map(plain_name);
         if !matches!(name, Some("deno" | "bun" | "crystal")) {
@@ -458,7 +458,7 @@ impl Reading<'_> {
             }
             Some(text) if text.starts_with('-') || text.contains(['.', '/']) => {}
             None => {}
-            // Another subcommand runs nothing that is named here.
+            // Other subcommands run nothing that is named here.
             Some(_) => return true,
         }
         false
@@ -469,7 +469,7 @@ impl Reading<'_> {
 mod tests {
     use super::*;
 
-    /// Shows what a command would run.
+    /// Formats what a command would run.
     fn shown(text: &str) -> String {
         let script = crate::parse(text).unwrap();
         let Some(runs) = of(&script.commands[0]) else { return "none".to_owned() };
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn each_interpreter_takes_its_program_from_where_its_manual_says() {
+    fn program_source_of_each_interpreter_is_found() {
         for (text, wanted) in [
             ("ls -l", "none"),
             ("bash deploy.sh x", "file deploy.sh"),

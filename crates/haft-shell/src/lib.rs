@@ -1,9 +1,8 @@
-//! Reads shell commands without running them.
+//! Parses and classifies shell commands without running them.
 //!
-//! In: the text of a command. Out: every simple command in it, wherever it stands (in a list, a pipe,
-//! a loop, a substitution), with its words and redirections. Pure: no I/O, nothing is expanded. What
-//! only a running shell could know is said to be unknown, and what cannot be read is refused.
-//!
+//! In: a command text. Out: every simple command in it (in lists, pipes, loops, substitutions),
+//! with its words and redirections. Pure: no I/O, no expansion. Parts that are known only at run
+//! time are marked unknown, and text that cannot be parsed is refused. ||
 //! ```
 //! let script = haft_shell::parse("cd src && timeout 5 rm -r $OLD > log")?;
 //! let shown: Vec<String> = script.commands.iter().map(|command| command.to_string()).collect();
@@ -11,18 +10,18 @@
 //! assert!(script.commands[1].words.last().is_some_and(|word| word.has_unknown()));
 //! assert_eq!(script.commands[1].redirects[0].target.literal(), Some("log"));
 //!
-//! // What could be something else in a running shell is refused, and why is said.
+//! Text that a shell could read in another way is refused, with a reason.
 //! assert!(haft_shell::parse("echo $((ls); rm x)").is_err());
 //! # Ok::<(), haft_shell::Unparseable>(())
 //! ```
 //!
-//! Bounds come first: 10 000 characters, 50 commands, 16 levels. `docs/design/shell.md` says why the
-//! grammar is our own, and what it does not promise.
+//! Limits are checked first: 10 000 characters, 50 commands, 16 levels. `docs/design/shell.md`
+//! explains why the grammar is our own, and what it does not promise.
 //!
-//! INVARIANT: every program that the text could start is among the commands, or a word says that it
-//! is not known.
+//! INVARIANT: every program that the text could start is among the commands, or a word is marked
+//! unknown.
 
-mod hidden;
+mod invisible;
 mod reader;
 mod compound;
 mod simple;
@@ -50,14 +49,15 @@ pub use self::{
     unwrap::{Unwrapped, Wrappers},
 };
 
-/// No longer text is read, in characters.
-pub const MOST_CHARACTERS: usize = 10_000;
-/// No more commands are read.
-pub const MOST_COMMANDS: usize = 50;
-/// Nothing nested deeper is read.
-pub const DEEPEST: usize = 16;
+/// Maximum length of a text in characters.
+pub const MAX_CHARACTERS: usize = 10_000;
+/// Maximum number of commands in a text.
+pub const MAX_COMMANDS: usize = 50;
+/// Maximum nesting depth.
+pub const MAX_DEPTH: usize = 16;
 
-/// Variables that may be set for an allowed command: they change how it looks, not what it does.
+/// Variables that may be set for an allowed command: they change its output format, not its
+/// effects.
 const SAFE_VARIABLES: [&str; 9] = [
     "LANG",
     "TZ",
@@ -70,12 +70,12 @@ const SAFE_VARIABLES: [&str; 9] = [
     "RUST_LOG",
 ];
 
-/// A text that was read.
+/// A parsed text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Script {
-    /// Every simple command, in the order of the text; those inside substitutions too.
+    /// Every simple command in text order, including those inside substitutions.
     pub commands: Vec<Command>,
-    /// A command may run more than once, or later than its place says: there is a loop or a function.
+    /// Whether a command may run more than once or later: there is a loop or a function.
     pub repeats: bool,
 }
 
@@ -86,17 +86,17 @@ pub struct Command {
     pub assignments: Vec<Assignment>,
     /// The command word and its arguments.
     pub words: Vec<Word>,
-    /// Where its input comes from and its output goes to.
+    /// Redirections of input and output.
     pub redirects: Vec<Redirect>,
 }
 
-/// A word, as far as it can be known without running anything.
+/// A word, as far as it is known without running anything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Word {
-    /// Its pieces, quotes taken away.
+    /// Its pieces, without quotes.
     pub pieces: Vec<WordPiece>,
-    /// Whether it may turn out to be an option, or several words one of which is. A word that is known
-    /// begins with `-` then; `data/*.csv` and `<(ls)` are not known, and are no options.
+    /// Whether it may be an option, or expand to several words one of which is. A known word then
+    /// starts with `-`; `data/*.csv` and `<(ls)` are unknown, but cannot be options.
     pub may_be_option: bool,
 }
 
@@ -105,7 +105,7 @@ pub struct Word {
 pub enum WordPiece {
     /// Exactly this text.
     Text(String),
-    /// Something only a running shell knows: a variable, a substitution, a glob, a brace list.
+    /// Known only at run time: a variable, a substitution, a glob, a brace list.
     Unknown,
 }
 
@@ -123,7 +123,7 @@ pub struct Assignment {
 pub struct Redirect {
     /// What it does with its target.
     pub kind: RedirectKind,
-    /// The file, the descriptor of a duplication, or the text of a here-document.
+    /// The file, the file descriptor of a duplication, or the text of a here-document.
     pub target: Word,
 }
 
@@ -142,10 +142,10 @@ pub enum RedirectKind {
     Here,
 }
 
-/// Why a text cannot be read.
+/// Why a text cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unparseable {
-    /// What is wrong, in words.
+    /// The reason.
     pub why: String,
 }
 
@@ -158,7 +158,7 @@ impl fmt::Display for Unparseable {
 impl std::error::Error for Unparseable {}
 
 impl Word {
-    /// Makes a word of exactly this text.
+    /// Creates a word of exactly this text.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         let text = text.into();
@@ -169,19 +169,19 @@ impl Word {
         }
     }
 
-    /// Makes a word of which nothing is known.
+    /// Creates an unknown word.
     #[must_use]
     pub fn unknown() -> Self {
         Self { pieces: vec![WordPiece::Unknown], may_be_option: true }
     }
 
-    /// Returns whether some of it is not known.
+    /// Returns whether some part is unknown.
     #[must_use]
     pub fn has_unknown(&self) -> bool {
         self.pieces.contains(&WordPiece::Unknown)
     }
 
-    /// Returns the whole word, if all of it is known.
+    /// Returns the whole word, if it is fully known.
     #[must_use]
     pub fn literal(&self) -> Option<&str> {
         match &*self.pieces {
@@ -193,28 +193,28 @@ impl Word {
 }
 
 impl Command {
-    /// Returns the whole command in words, if all of it is known.
+    /// Returns the words joined by spaces, if all are known.
     #[must_use]
     pub fn literal(&self) -> Option<String> {
         let words: Option<Vec<&str>> = self.words.iter().map(Word::literal).collect();
         words.map(|words| words.join(" "))
     }
 
-    /// Returns whether it starts nothing and sets nothing: it only carries the redirections of a
-    /// group, a loop or a bare `> file`.
+    /// Returns whether it starts and sets nothing: it only carries the redirections of a group, a
+    /// loop or a bare `> file`.
     #[must_use]
     pub fn is_bare(&self) -> bool {
         self.words.is_empty() && self.assignments.is_empty()
     }
 
-    /// Returns the first assignment that may change what the command does. An allow must not look
-    /// past it.
+    /// Returns the first assignment that may change what the command does. An allow rule must not
+    /// ignore it.
     #[must_use]
     pub fn unsafe_assignment(&self) -> Option<&Assignment> {
         self.assignments.iter().find(|a| !a.is_safe())
     }
 
-    /// Returns whether it may have more than one view, at next to no cost.
+    /// Returns whether it may have more than one view. Cheap.
     #[must_use]
     pub fn may_wrap(&self, how: Wrappers) -> bool {
         wrappers::may_wrap(self, how)
@@ -229,9 +229,8 @@ impl Command {
 }
 
 impl Command {
-    /// Returns where an interpreter takes its program from; nothing for every other command. Wrappers
-    /// are not looked through: see [`Command::unwrapped`].
-    ///
+    /// Returns where an interpreter takes its program from; empty for every other command. Does not
+    /// look through wrappers: see [`Command::unwrapped`]. ||
     /// ```
     /// use haft_shell::{Program, parse};
     ///
@@ -245,7 +244,7 @@ impl Command {
     }
 }
 
-/// Shows what is known, for people: `…` stands for what only a running shell knows.
+/// Formats the command for people: `…` marks parts that are known only at run time.
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, word) in self.words.iter().enumerate() {
@@ -264,7 +263,7 @@ impl fmt::Display for Command {
 }
 
 impl Assignment {
-    /// Returns whether the variable only changes how a program looks: `LANG`, `NO_COLOR`, ….
+    /// Returns whether the variable only changes the output format: `LANG`, `NO_COLOR`, ….
     #[must_use]
     pub fn is_safe(&self) -> bool {
         SAFE_VARIABLES.contains(&&*self.name) || self.name.starts_with("LC_")
@@ -272,8 +271,8 @@ impl Assignment {
 }
 
 impl Redirect {
-    /// Returns whether nothing is opened or kept: a duplication, a text of the script itself, the
-    /// null device, or one of the streams that are open already.
+    /// Returns whether it opens and stores nothing: a duplication, a text of the script itself,
+    /// `/dev/null`, or a stream that is already open.
     #[must_use]
     pub fn is_harmless(&self) -> bool {
         if matches!(self.kind, RedirectKind::Duplicate | RedirectKind::Here) {
@@ -281,7 +280,7 @@ impl Redirect {
         }
         let Some(target) = self.target.literal() else { return false };
         if self.kind != RedirectKind::Read {
-            // `<f >/dev/stdin` empties `f`: such a name opens again what is open there.
+            // `<f >/dev/stdin` truncates `f`: such a name reopens the file.
             return matches!(target, "/dev/null" | "/dev/stdout" | "/dev/stderr");
         }
         let fd = target.strip_prefix("/dev/fd/");
@@ -289,8 +288,8 @@ impl Redirect {
             || fd.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
     }
 
-    /// Returns the host that is reached, if the target is one of the shell's own network files
-    /// (`/dev/tcp/host/port`); a word, because it may not be known.
+    /// Returns the host, if the target is a network file of the shell (`/dev/tcp/host/port`); a
+    /// word, because it may be unknown.
     #[must_use]
     pub fn reaches(&self) -> Option<Word> {
         let opens = !matches!(self.kind, RedirectKind::Duplicate | RedirectKind::Here);
@@ -306,7 +305,7 @@ impl Redirect {
     }
 }
 
-/// Reads a command.
+/// Parses a command.
 ///
 /// ```
 /// let script = haft_shell::parse("ls -l && echo \"$(rm x)\"").unwrap();
@@ -315,21 +314,21 @@ impl Redirect {
 /// ```
 ///
 /// # Errors
-/// Fails when the text is no shell, too long, nested too deep, or holds characters that hide things.
+/// Fails if the text is not valid shell, too long, nested too deep, or has invisible characters.
 pub fn parse(text: &str) -> Result<Script, Unparseable> {
     read(text).map(|(script, _)| script)
 }
 
-/// Reads a command, and what its list does not show.
+/// Parses a command, and returns notes that the command list does not show.
 fn read(text: &str) -> Result<(Script, reader::Notes), Unparseable> {
-    hidden::check(text)?;
+    invisible::check(text)?;
     let mut found = reader::Found::default();
     reader::Reader::new(text, &mut found).script()?;
     finish::finish(found)
 }
 
 /// Refuses a text.
-fn no<T>(why: impl Into<String>) -> Result<T, Unparseable> {
+fn refuse<T>(why: impl Into<String>) -> Result<T, Unparseable> {
     Err(Unparseable { why: why.into() })
 }
 

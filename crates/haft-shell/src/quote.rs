@@ -1,15 +1,15 @@
-//! Words of a command as a text that a shell reads as exactly these words.
+//! Quotes words so that a shell parses exactly these words.
 //!
-//! So that a command that comes as a list is judged like one that comes as a text. What needs no
-//! quotes gets none: a name in quotes is a name in disguise, and is judged as one.
+//! So a command given as a list is classified like the same command as text. Plain words get no
+//! quotes: a quoted command name counts as disguised.
 
-/// Words that mean something else where a command's name stands.
+/// Reserved words in command position.
 const RESERVED: [&str; 22] = [
     "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for",
     "in", "function", "select", "time", "coproc", "{", "}", "!", "[[", "]]",
 ];
 
-/// Writes words as a text that a shell reads as exactly these words.
+/// Writes words as a text that a shell parses as exactly these words.
 ///
 /// ```
 /// assert_eq!(haft_shell::quoted(["grep", "-e", "it's", "a b.txt"]), r"grep -e 'it'\''s' 'a b.txt'");
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shell_reads_back_exactly_the_words_that_were_written() {
+    fn quoted_words_parse_back_to_the_same_words() {
         for words in [
             &["ls", "-la"][..],
             &["a b", "", "'", "$HOME", "`id`", "*.rs", "~", "x;y", "a|b", "#", "\\", "\"", "!"],
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_classified_like_the_text_that_says_the_same() {
+    fn word_list_is_classified_like_the_same_text() {
         use crate::{Kind, classify};
         assert_eq!(classify(&quoted(["grep", "-e", "it's so", "a b"])).kind, Kind::ReadOnly);
         assert_eq!(classify(&quoted(["rm", "-rf", "x"])).kind, Kind::Destructive);

@@ -1,32 +1,32 @@
-//! Walks through the text: lists, pipelines, blanks, and the here-documents that follow a line.
+//! The parser: lists, pipelines, blanks, and here-documents.
 //!
-//! One pass over the characters, by hand. Whatever the grammar below does not name is refused; where
-//! shells differ, or a construct could be read in two ways, it is refused too.
+//! One hand-written pass over the characters. Anything outside the grammar is refused; so is
+//! everything that shells parse differently or that is ambiguous (parser differential).
 //!
-//! INVARIANT: whatever recurses goes through [`Reader::deeper`], so no text can exhaust the stack.
+//! INVARIANT: all recursion goes through [`Reader::deeper`], so no text can overflow the stack.
 
 use std::ops::Range;
 
-use crate::{Command, DEEPEST, MOST_COMMANDS, Unparseable, Word, no};
+use crate::{Command, MAX_COMMANDS, MAX_DEPTH, Unparseable, Word, refuse};
 
-/// What was found so far, in all texts within the text.
+/// What was found so far, in the text and all nested texts.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) commands: Vec<Command>,
-    /// Something is computed from variables.
+    /// Something is evaluated from variables.
     pub(crate) computes: bool,
-    /// A variable is set to something that is no number.
+    /// A variable is set to something that is not a number.
     pub(crate) sets: bool,
-    /// Words that stand in for a value, as in `${x:-word}`.
+    /// Number of default words, as in `${x:-word}`.
     pub(crate) alternatives: usize,
     pub(crate) notes: Notes,
     depth: usize,
 }
 
-/// What the list of commands does not show, and a stricter reader wants to know.
+/// Facts that the command list does not show and stricter checks need.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
-    /// How deep it is nested.
+    /// Nesting depth.
     pub(crate) deepest: usize,
     /// Variables that may be set by a loop, an expansion or an expression.
     pub(crate) names: Vec<String>,
@@ -34,35 +34,35 @@ pub(crate) struct Notes {
     pub(crate) masked: bool,
     /// Functions that are defined.
     pub(crate) functions: Vec<String>,
-    /// What a variable holds is used, or what a command prints is taken apart into words, or a loop
-    /// goes over names that are not written.
+    /// The value of a variable is used, the output of a command is split into words, or a loop
+    /// iterates over names that are not written.
     pub(crate) values: bool,
-    /// What the commands of one range print is the input of those of the other.
+    /// The output of the commands in one range is the input of those in the other.
     pub(crate) pipes: Vec<(Range<usize>, Range<usize>)>,
-    /// Commands that stand in the words, redirections or assignments of another one.
+    /// Commands inside the words, redirections or assignments of another one.
     pub(crate) nested: Vec<(usize, Range<usize>)>,
-    /// Commands whose word is the name of a function of the text.
+    /// Commands whose word is a function of the text.
     pub(crate) calls: Vec<usize>,
-    /// Commands whose word is made by other commands: `$(echo rm) x`.
+    /// Commands whose word is produced by other commands: `$(echo rm) x`.
     pub(crate) made: Vec<usize>,
-    /// Variables are set to something that is no number.
+    /// Variables are set to something that is not a number.
     pub(crate) sets: bool,
-    /// A loop: its commands may run more than once.
+    /// There is a loop: its commands may run more than once.
     pub(crate) loops: bool,
 }
 
-/// A place in a text.
+/// A position in a text.
 pub(crate) struct Reader<'f> {
     text: Vec<char>,
     pub(crate) at: usize,
-    /// Here-documents whose text begins after this line.
+    /// Here-documents that start after this line.
     pub(crate) pending: Vec<Pending>,
-    /// Here-documents of an outer command begin after this line.
+    /// Whether here-documents of an outer command start after this line.
     outer_pending: bool,
     pub(crate) found: &'f mut Found,
 }
 
-/// A here-document whose text has not come yet.
+/// A here-document whose text has not been read yet.
 pub(crate) struct Pending {
     pub(crate) end: String,
     pub(crate) strip_tabs: bool,
@@ -80,17 +80,17 @@ impl<'f> Reader<'f> {
         Self { text, at: 0, pending: Vec::new(), outer_pending: false, found }
     }
 
-    /// Reads all of the text.
+    /// Parses the whole text.
     pub(crate) fn script(&mut self) -> Result<(), Unparseable> {
         self.list()?;
         match self.peek() {
             None if self.pending.is_empty() => Ok(()),
-            None => no("a here-document has no end"),
+            None => refuse("a here-document has no end"),
             Some(_) => self.unexpected(),
         }
     }
 
-    /// Reads a text within the text, such as what stands in backticks.
+    /// Parses a nested text, such as the contents of backticks.
     pub(crate) fn inner<T>(
         &mut self,
         text: &str,
@@ -99,13 +99,13 @@ impl<'f> Reader<'f> {
         self.deeper(|this| read(&mut Reader::new(text, this.found)))
     }
 
-    /// Goes one level down.
+    /// Enters one nesting level.
     pub(crate) fn deeper<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, Unparseable>,
     ) -> Result<T, Unparseable> {
-        if self.found.depth == DEEPEST {
-            return no(format!("it is nested deeper than {DEEPEST} levels"));
+        if self.found.depth == MAX_DEPTH {
+            return refuse(format!("it is nested deeper than {MAX_DEPTH} levels"));
         }
         self.found.depth += 1;
         self.found.notes.deepest = self.found.notes.deepest.max(self.found.depth);
@@ -114,7 +114,7 @@ impl<'f> Reader<'f> {
         read
     }
 
-    /// Reads the list of a substitution, up to its bracket. Here-documents do not cross it.
+    /// Parses the list of a substitution, up to its bracket. Here-documents do not cross it.
     pub(crate) fn substitution(&mut self) -> Result<(), Unparseable> {
         self.deeper(|this| {
             let outer = std::mem::take(&mut this.pending);
@@ -122,7 +122,7 @@ impl<'f> Reader<'f> {
             this.outer_pending |= !outer.is_empty();
             this.list()?;
             if !this.pending.is_empty() {
-                return no("a here-document has no end within its substitution");
+                return refuse("a here-document has no end within its substitution");
             }
             this.pending = outer;
             this.outer_pending = before;
@@ -130,15 +130,15 @@ impl<'f> Reader<'f> {
         })
     }
 
-    /// Reads a list that must hold a command.
+    /// Parses a list that must contain a command.
     pub(crate) fn body(&mut self) -> Result<(), Unparseable> {
         if self.list()? == 0 {
-            return no("a command is missing");
+            return refuse("a command is missing");
         }
         Ok(())
     }
 
-    /// Reads commands up to something that ends a list, and returns how many there were.
+    /// Parses commands up to the end of a list, and returns their number.
     pub(crate) fn list(&mut self) -> Result<usize, Unparseable> {
         let mut count = 0;
         loop {
@@ -166,7 +166,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    /// Reads pipelines between `&&` and `||`.
+    /// Parses pipelines between `&&` and `||`.
     fn pipelines(&mut self) -> Result<(), Unparseable> {
         loop {
             self.pipeline()?;
@@ -201,23 +201,23 @@ impl<'f> Reader<'f> {
         }
     }
 
-    /// Makes room for a command, so that commands stand in the order in which they begin.
+    /// Reserves a slot for a command, so that commands are listed in the order in which they start.
     pub(crate) fn reserve(&mut self) -> Result<usize, Unparseable> {
-        if self.found.commands.len() == MOST_COMMANDS {
-            return no(format!("it holds more than {MOST_COMMANDS} commands"));
+        if self.found.commands.len() == MAX_COMMANDS {
+            return refuse(format!("it holds more than {MAX_COMMANDS} commands"));
         }
         self.found.commands.push(Command::default());
         Ok(self.found.commands.len() - 1)
     }
 
-    /// Puts a command where room was made for it.
+    /// Stores a command in its slot.
     pub(crate) fn place(&mut self, slot: usize, command: Command) {
         if let Some(place) = self.found.commands.get_mut(slot) {
             *place = command;
         }
     }
 
-    /// Takes note of the commands that were found within one command since then.
+    /// Records the commands found inside one command since then.
     pub(crate) fn nests(&mut self, command: usize, since: usize) {
         let end = self.found.commands.len();
         if since < end {
@@ -225,7 +225,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    /// Returns what was gone past since then.
+    /// Returns the text consumed since `start`.
     pub(crate) fn text_from(&self, start: usize) -> &[char] {
         self.text.get(start..self.at).unwrap_or_default()
     }
@@ -238,36 +238,36 @@ impl<'f> Reader<'f> {
         self.text.get(self.at + n).copied()
     }
 
-    /// Returns the next character and goes past it.
+    /// Consumes and returns the next character.
     pub(crate) fn next(&mut self) -> Option<char> {
         let c = self.peek()?;
         self.at += 1;
         Some(c)
     }
 
-    /// Goes past this character, which must be next.
+    /// Consumes this character, which must be next.
     pub(crate) fn take(&mut self, wanted: char) -> Result<(), Unparseable> {
         if self.peek() == Some(wanted) {
             self.at += 1;
             return Ok(());
         }
         match self.peek() {
-            None => no(format!("a `{wanted}` is missing")),
+            None => refuse(format!("a `{wanted}` is missing")),
             Some(_) => self.unexpected(),
         }
     }
 
-    /// Goes past this reserved word, which must be next.
+    /// Consumes this reserved word, which must be next.
     pub(crate) fn expect(&mut self, wanted: &str) -> Result<(), Unparseable> {
         if self.plain().as_deref() != Some(wanted) {
-            return no(format!("a `{wanted}` is missing"));
+            return refuse(format!("a `{wanted}` is missing"));
         }
         self.at += wanted.len();
         Ok(())
     }
 
-    /// Returns the next word if it is short and nothing in it is quoted or expanded, so that it may
-    /// be a reserved word or a name.
+    /// Returns the next word if it is short and without quotes and expansions, so that it may be a
+    /// reserved word or a name.
     pub(crate) fn plain(&self) -> Option<String> {
         let mut word = String::new();
         for &c in self.text.get(self.at..)? {
@@ -281,7 +281,7 @@ impl<'f> Reader<'f> {
         Some(word).filter(|word| !word.is_empty())
     }
 
-    /// Goes past blanks and continued lines.
+    /// Skips blanks and continued lines.
     pub(crate) fn blanks(&mut self) -> Result<(), Unparseable> {
         loop {
             match (self.peek(), self.ahead(1)) {
@@ -295,7 +295,7 @@ impl<'f> Reader<'f> {
         }
     }
 
-    /// Goes past blanks, comments and ends of lines.
+    /// Skips blanks, comments and line ends.
     pub(crate) fn blank_lines(&mut self) -> Result<(), Unparseable> {
         loop {
             self.blanks()?;
@@ -311,16 +311,16 @@ impl<'f> Reader<'f> {
         }
     }
 
-    /// Checks that a line may end within a word here. Shells do not agree where the text of a
-    /// here-document begins when the line of its command goes on in a quote or a substitution.
+    /// Checks that a line may end inside a word here. Shells differ on where a here-document starts
+    /// if the line of its command continues in a quote or a substitution.
     pub(crate) fn quoted_newline(&self) -> Result<(), Unparseable> {
         if self.outer_pending || !self.pending.is_empty() {
-            return no("the line of a here-document goes on in a quote or a substitution");
+            return refuse("the line of a here-document goes on in a quote or a substitution");
         }
         Ok(())
     }
 
-    /// Goes past the end of a line and reads the here-documents that begin there.
+    /// Consumes a line end and reads the here-documents that start there.
     fn newline(&mut self) -> Result<(), Unparseable> {
         if self.outer_pending {
             return self.quoted_newline();
@@ -343,35 +343,36 @@ impl<'f> Reader<'f> {
         let mut body = String::new();
         loop {
             if self.at >= self.text.len() {
-                return no("a here-document has no end");
+                return refuse("a here-document has no end");
             }
             let rest = self.text.get(self.at..).unwrap_or_default();
             let line: String = rest.iter().take_while(|c| **c != '\n').collect();
             self.at += line.chars().count() + 1;
             let line = if pending.strip_tabs { line.trim_start_matches('\t') } else { &line };
             if line == pending.end {
-                // The line's end belongs to the list again; at the end of the text there is none.
+                // The line end belongs to the list again; at the end of the text there is none.
                 self.at = self.at.min(self.text.len());
                 break;
             }
             let slashes = line.chars().rev().take_while(|c| *c == '\\').count();
             if !pending.literal && slashes % 2 == 1 {
-                return no("a line of a here-document is continued");
+                return refuse("a line of a here-document is continued");
             }
             body.push_str(line);
             body.push('\n');
         }
-        match pending.literal {
-            true => Ok(Word::text(body)),
-            false => self.inner(&body, |inner| inner.here_text()),
+        if pending.literal {
+            Ok(Word::text(body))
+        } else {
+            self.inner(&body, |inner| inner.here_text())
         }
     }
 
     pub(crate) fn unexpected<T>(&self) -> Result<T, Unparseable> {
         match self.peek() {
-            None => no("it ends too early"),
-            Some('\n') => no("a line ends too early"),
-            Some(c) => no(format!("`{c}` is not expected after {} characters", self.at)),
+            None => refuse("it ends too early"),
+            Some('\n') => refuse("a line ends too early"),
+            Some(c) => refuse(format!("`{c}` is not expected after {} characters", self.at)),
         }
     }
 }

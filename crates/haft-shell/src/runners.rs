@@ -1,12 +1,11 @@
-//! Commands that start others and are too rare for a table of options, and what git can be told to
-//! start.
+//! Rare commands that start others, and what git can start.
 //!
-//! Without options what follows is the command. With options it cannot be told where it begins, and
-//! then nothing is told.
+//! Without options the rest is the command. With options its start is unknown, and the result is
+//! opaque.
 
 use crate::{Word, wrappers::Inner};
 
-/// Runners, and how many operands come before the command.
+/// Runners, and the number of operands before the command.
 const RUNNERS: [(&str, usize); 33] = [
     ("chroot", 1),
     ("nsenter", 0),
@@ -43,19 +42,19 @@ const RUNNERS: [(&str, usize); 33] = [
     ("catchsegv", 0),
 ];
 
-/// Commands that start something in a language or an order of their own.
-const OPAQUE: [&str; 8] =
+/// Commands that start something with their own syntax.
+const OPAQUE_RUNNERS: [&str; 8] =
     ["parallel", "runuser", "sg", "gdb", "lldb", "expect", "capsh", "start-stop-daemon"];
 
 /// Shells with another grammar.
-const STRANGE_SHELLS: [&str; 8] =
+const OTHER_SHELLS: [&str; 8] =
     ["fish", "csh", "tcsh", "pwsh", "powershell", "nu", "elvish", "xonsh"];
 
 /// Returns whether a command of this name may start another one.
 pub(crate) fn is_one(name: &str) -> bool {
     operands(name).is_some()
-        || OPAQUE.contains(&name)
-        || STRANGE_SHELLS.contains(&name)
+        || OPAQUE_RUNNERS.contains(&name)
+        || OTHER_SHELLS.contains(&name)
         || is_loader(name)
         || matches!(
             name,
@@ -67,7 +66,7 @@ fn operands(name: &str) -> Option<usize> {
     RUNNERS.iter().find(|(own, _)| *own == name).map(|(_, operands)| *operands)
 }
 
-/// The program that loads other programs.
+/// The dynamic loader, which can run programs.
 fn is_loader(name: &str) -> bool {
     name == "ld.so" || name.starts_with("ld-linux") || name.starts_with("ld-musl")
 }
@@ -75,8 +74,8 @@ fn is_loader(name: &str) -> bool {
 /// Returns what such a command starts.
 pub(crate) fn inner(name: &str, words: &[Word]) -> Vec<Inner> {
     if words.len() < 2 {
-        // A shell without arguments reads its input; the others have nothing to start.
-        return if STRANGE_SHELLS.contains(&name) { vec![Inner::Opaque] } else { Vec::new() };
+        // A shell without arguments reads stdin; the others have nothing to start.
+        return if OTHER_SHELLS.contains(&name) { vec![Inner::Opaque] } else { Vec::new() };
     }
     let option = |letter: char| {
         words.iter().skip(1).any(|w| match w.literal() {
@@ -95,11 +94,11 @@ pub(crate) fn inner(name: &str, words: &[Word]) -> Vec<Inner> {
         "fc" if !option('l') => vec![Inner::Opaque],
         "jobs" | "bind" | "fc" => Vec::new(),
         "script" => vec![Inner::Opaque],
-        name if STRANGE_SHELLS.contains(&name) => {
+        name if OTHER_SHELLS.contains(&name) => {
             let file = words.get(1).and_then(Word::literal).is_some_and(|t| !t.starts_with('-'));
             if file { Vec::new() } else { vec![Inner::Opaque] }
         }
-        name if OPAQUE.contains(&name) => vec![Inner::Opaque],
+        name if OPAQUE_RUNNERS.contains(&name) => vec![Inner::Opaque],
         name => {
             let rest = 1 + operands(name).unwrap_or(0);
             let before = words.get(1..=rest).unwrap_or_else(|| words.get(1..).unwrap_or_default());
@@ -113,21 +112,21 @@ fn is_option(text: &str, letter: char) -> bool {
     text.starts_with('-') && !text.starts_with("--") && text.contains(letter)
 }
 
-/// Returns whether git must be looked into: its first word is an option or a subcommand that can
+/// Returns whether git must be inspected: its first word is an option or a subcommand that can
 /// start something.
 pub(crate) fn git_may_start(words: &[Word]) -> bool {
     let Some(first) = words.get(1) else { return false };
     let Some(first) = first.literal() else { return true };
     first.starts_with('-')
-        || ALWAYS.contains(&first)
+        || GIT_RUNS_ARGUMENTS.contains(&first)
         || first == "bisect"
         || words.iter().skip(2).any(|w| w.literal().is_some_and(|t| starts(first, t)))
 }
 
-/// Subcommands that are given commands.
-const ALWAYS: [&str; 2] = ["filter-branch", "submodule"];
+/// Subcommands that take commands.
+const GIT_RUNS_ARGUMENTS: [&str; 2] = ["filter-branch", "submodule"];
 
-/// Returns what a subcommand of git starts. The words begin with `git` and the subcommand.
+/// Returns what a git subcommand starts. The words begin with `git` and the subcommand.
 pub(crate) fn git(words: &[Word]) -> Vec<Inner> {
     let text = |n: usize| words.get(n).and_then(Word::literal);
     match (text(1), text(2)) {
@@ -147,8 +146,8 @@ pub(crate) fn git(words: &[Word]) -> Vec<Inner> {
     }
 }
 
-/// Returns whether this argument of a subcommand names something to start. Git takes any beginning of
-/// a long option that is clear.
+/// Returns whether this argument of a subcommand names something to start. Git accepts any
+/// unambiguous prefix of a long option.
 fn starts(subcommand: &str, text: &str) -> bool {
     const LONG: [&str; 5] =
         ["exec", "upload-pack", "receive-pack", "open-files-in-pager", "extcmd"];

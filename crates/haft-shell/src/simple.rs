@@ -1,22 +1,22 @@
-//! Simple commands: assignments, words, redirections.
+//! Parses simple commands: assignments, words, redirections.
 
 use crate::{
     Assignment, Command, Redirect, RedirectKind, Unparseable, Word,
     compound::{is_name, is_number},
-    no,
     reader::{Pending, Reader, ends_word},
-    word::{Elem, settled},
+    refuse,
+    word::{Elem, to_word},
 };
 
-/// Words that mean something else where a command may begin. After an assignment or a redirection
-/// they would be ordinary words, which nobody means.
+/// Reserved words in command position. After an assignment or a redirection they would be ordinary
+/// words, which is never intended.
 pub(crate) const RESERVED: [&str; 18] = [
     "if", "then", "else", "elif", "fi", "while", "until", "do", "done", "for", "select", "case",
     "esac", "function", "{", "}", "!", "[[",
 ];
 
 impl Reader<'_> {
-    /// Reads a simple command.
+    /// Parses a simple command.
     pub(crate) fn simple(&mut self) -> Result<(), Unparseable> {
         let slot = self.reserve()?;
         let mut command = Command::default();
@@ -41,17 +41,17 @@ impl Reader<'_> {
             let start = self.at;
             let before = self.found.commands.len();
             let elems = self.elems(first)?;
-            // `time A=1 rm` sets `A` and runs `rm`, where `time` is a word of the grammar.
+            // `time A=1 rm` sets `A` and runs `rm`, where `time` is a reserved word.
             let timed = |w: &Word| matches!(w.literal(), Some("time" | "-p" | "--"));
             let may_assign = command.words.iter().all(timed);
             match may_assign.then(|| assignment(&elems)).transpose()?.flatten() {
-                Some(_) if !first => return no("an assignment after `time`"),
+                Some(_) if !first => return refuse("an assignment after `time`"),
                 Some(assignment) => {
                     self.found.sets |= !is_number(assignment.value.literal());
                     command.assignments.push(assignment);
                 }
                 None => {
-                    let word = settled(&elems);
+                    let word = to_word(&elems);
                     self.found.notes.masked |= first && !self.is_written(start, &word);
                     if first && self.found.commands.len() > before {
                         self.found.notes.made.push(slot);
@@ -59,7 +59,7 @@ impl Reader<'_> {
                     command.words.push(word);
                 }
             }
-            // `{name}>file` opens a descriptor of its own choice.
+            // `{name}>file` opens a file descriptor chosen by the shell.
             let braced = matches!(elems.first(), Some(Elem::Char('{', false)))
                 && matches!(elems.last(), Some(Elem::Char('}', false)));
             if braced && matches!(self.peek(), Some('<' | '>')) {
@@ -74,14 +74,14 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Returns whether the text from here on is the word itself, without quotes and escapes. A word
-    /// that is not known is no matter here.
+    /// Returns whether the word is written without quotes and escapes. An unknown word does not
+    /// matter here.
     fn is_written(&self, start: usize, word: &Word) -> bool {
         let text = self.text_from(start);
         word.literal().is_none_or(|word| word.chars().eq(text.iter().copied()))
     }
 
-    /// Reads the brackets after the name of a function, and its body.
+    /// Parses the brackets after a function name, and the body.
     fn definition(&mut self, slot: usize, command: &Command) -> Result<(), Unparseable> {
         let [word] = &*command.words else { return self.unexpected() };
         let Some(name) = word.literal() else { return self.unexpected() };
@@ -97,8 +97,8 @@ impl Reader<'_> {
         self.function(name)
     }
 
-    /// Reads the redirections after a compound command, as a command without words. Its own commands
-    /// began at `first`.
+    /// Parses the redirections after a compound command, as a command without words. Its own
+    /// commands start at `first`.
     pub(crate) fn redirects_of_compound(&mut self, first: usize) -> Result<(), Unparseable> {
         self.blanks()?;
         if !self.at_redirect()? {
@@ -112,7 +112,7 @@ impl Reader<'_> {
         }
         self.place(slot, command);
         self.nests(slot, slot + 1);
-        // What the redirections open is the input of all that stands in the compound command.
+        // The redirections are the input of all commands in the compound command.
         let end = self.found.commands.len();
         if first < slot {
             self.found.notes.pipes.push((slot..end, first..slot));
@@ -159,9 +159,9 @@ impl Reader<'_> {
         ];
         let found = SIGNS.iter().find(|(sign, _)| signs.starts_with(sign));
         let Some(&(sign, mut kind)) = found else { return self.unexpected() };
-        // What goes to another descriptor than the input would look like the input further on.
+        // A here-document for another file descriptor would later look like stdin.
         if kind == RedirectKind::Here && number.bytes().any(|b| b != b'0') {
-            return no("a here-document for a descriptor other than the input");
+            return refuse("a here-document for a descriptor other than the input");
         }
         self.at += sign.len();
         self.blanks()?;
@@ -175,11 +175,11 @@ impl Reader<'_> {
         }
         let closes = kind == RedirectKind::Duplicate && self.peek() == Some('-');
         let Some(target) = self.word()? else { return self.unexpected() };
-        // `>&-rm` closes a descriptor and runs `rm`, or is a file, as the shell likes.
+        // `>&-rm` closes a file descriptor and runs `rm`, or is a file, depending on the shell.
         if closes && target.literal() != Some("-") {
-            return no("it is not clear where a redirection ends");
+            return refuse("it is not clear where a redirection ends");
         }
-        // `<2>x`: the number belongs to the second sign, and the first has no target.
+        // `<2>x`: the number belongs to the second operator, and the first has no target.
         let digits = target.literal().is_some_and(|t| t.bytes().all(|b| b.is_ascii_digit()));
         if digits && kind != RedirectKind::Duplicate && matches!(self.peek(), Some('<' | '>')) {
             return self.unexpected();
@@ -189,7 +189,7 @@ impl Reader<'_> {
                 let digits = t.strip_suffix('-').unwrap_or(t);
                 !t.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
             };
-            // `>&name` opens a file, and so may a name that is not known.
+            // `>&name` opens a file, and so may an unknown name.
             if !target.literal().is_some_and(is_fd) {
                 kind = if sign == ">&" { RedirectKind::Write } else { RedirectKind::Read };
             }
@@ -198,7 +198,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads the word that ends a here-document, and whether it was quoted.
+    /// Parses the delimiter of a here-document, and whether it is quoted.
     fn here_end(&mut self) -> Result<(String, bool), Unparseable> {
         let mut end = String::new();
         let mut quoted = false;
@@ -209,9 +209,11 @@ impl Reader<'_> {
                     quoted = true;
                     loop {
                         match self.next() {
-                            None | Some('\n') => return no("the end of a here-document is odd"),
+                            None | Some('\n') => {
+                                return refuse("the end of a here-document is odd");
+                            }
                             Some('$' | '`' | '\\') if c == '"' => {
-                                return no("the end of a here-document is odd");
+                                return refuse("the end of a here-document is odd");
                             }
                             Some(q) if q == c => break,
                             Some(other) => end.push(other),
@@ -221,16 +223,16 @@ impl Reader<'_> {
                 '\\' => {
                     quoted = true;
                     match self.next() {
-                        None | Some('\n') => return no("the end of a here-document is odd"),
+                        None | Some('\n') => return refuse("the end of a here-document is odd"),
                         Some(c) => end.push(c),
                     }
                 }
-                '$' | '`' => return no("the end of a here-document is odd"),
+                '$' | '`' => return refuse("the end of a here-document is odd"),
                 c => end.push(c),
             }
         }
         if end.is_empty() || matches!(self.peek(), Some('(' | '<' | '>')) {
-            return no("the end of a here-document is odd");
+            return refuse("the end of a here-document is odd");
         }
         Ok((end, quoted))
     }
@@ -242,7 +244,7 @@ impl Command {
     }
 }
 
-/// Returns the assignment that a word is, if it is one.
+/// Returns the assignment in a word, if it is one.
 fn assignment(elems: &[Elem]) -> Result<Option<Assignment>, Unparseable> {
     let plain = |e: &Elem| match e {
         Elem::Char(c, false) => Some(*c),
@@ -258,7 +260,7 @@ fn assignment(elems: &[Elem]) -> Result<Option<Assignment>, Unparseable> {
     }
     let mut at = name.len();
     if elems.get(at).and_then(plain) == Some('[') {
-        // A subscript is computed, and computing can run commands.
+        // A subscript is evaluated, and evaluation can run commands.
         let close = elems.iter().skip(at).position(|e| plain(e) == Some(']')).map(|n| n + at);
         let digits =
             |range: &[Elem]| range.iter().all(|e| plain(e).is_some_and(|c| c.is_ascii_digit()));
@@ -267,12 +269,12 @@ fn assignment(elems: &[Elem]) -> Result<Option<Assignment>, Unparseable> {
         match (close, signs) {
             (Some(close), Some((Some('='), _) | (Some('+'), Some('=')))) => {
                 if !elems.get(at + 1..close).is_some_and(digits) {
-                    return no("a subscript is computed");
+                    return refuse("a subscript is computed");
                 }
                 at = close + 1;
             }
-            // A subscript may go on past blanks, up to its bracket.
-            (None, _) => return no("a subscript has no end"),
+            // A subscript may continue past blanks, up to its bracket.
+            (None, _) => return refuse("a subscript has no end"),
             _ => return Ok(None),
         }
     }
@@ -282,6 +284,6 @@ fn assignment(elems: &[Elem]) -> Result<Option<Assignment>, Unparseable> {
     if elems.get(at).and_then(plain) != Some('=') {
         return Ok(None);
     }
-    let value = settled(elems.get(at + 1..).unwrap_or_default());
+    let value = to_word(elems.get(at + 1..).unwrap_or_default());
     Ok(Some(Assignment { name, value }))
 }

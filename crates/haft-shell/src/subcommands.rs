@@ -1,10 +1,10 @@
-//! Programs with subcommands, and the options that may stand before a subcommand.
+//! Options before subcommands.
 //!
-//! `npm -s publish` is `npm publish`. A rule that denies must see that. The views made here are only
-//! for what restricts; an allow compares the words as they are written.
+//! `npm -s publish` is `npm publish`. A deny rule must see that. These views only restrict; an
+//! allow rule compares the words as written.
 //!
-//! An option that is not in the table may or may not take the next word, so both readings are views.
-//! Where there are too many readings, the view is the program with a word that is not known.
+//! An unlisted option may or may not take the next word, so both readings are views. If there are
+//! too many, the view is the program with an unknown word.
 
 use crate::{Word, WordPiece, wrappers::Inner};
 
@@ -55,10 +55,10 @@ const TABLE: [(&str, &str); 13] = [
     ("terraform tofu", "-chdir"),
 ];
 
-/// More readings of options that are not known are doubt.
+/// Maximum number of readings of unlisted options.
 const MAX_READINGS: usize = 4;
 
-/// Returns whether a program of this name has subcommands that options may stand before.
+/// Returns whether a program of this name has subcommands after options.
 ///
 /// ```
 /// assert!(haft_shell::has_subcommands("npm"));
@@ -83,8 +83,8 @@ fn unversioned(name: &str) -> &str {
     }
 }
 
-/// Returns whether an option stands before the subcommand, or before what follows it; or whether the
-/// program is named with its version.
+/// Returns whether an option precedes the subcommand or the word after it, or the program name has
+/// a version.
 pub(crate) fn may_skip(name: &str, words: &[Word]) -> bool {
     unversioned(name) != name
         || words.iter().skip(1).take(2).any(is_option) && valued(name).is_some()
@@ -96,8 +96,8 @@ fn is_option(word: &Word) -> bool {
 }
 
 /// Returns the command without the version in its name. Else without the options before its
-/// subcommand; then also without those between the subcommand and what follows: `docker compose -f x
-/// down` is `docker compose down`.
+/// subcommand; then also without those after the subcommand: `docker compose -f x down` is `docker
+/// compose down`.
 pub(crate) fn inner(name: &str, words: &[Word]) -> Vec<Inner> {
     let known = valued(name).unwrap_or_default();
     let kept = |words: &[Word], count: usize, rest: &[Word]| {
@@ -128,7 +128,7 @@ pub(crate) fn inner(name: &str, words: &[Word]) -> Vec<Inner> {
     }
     let mut distinct: Vec<Vec<Word>> = Vec::new();
     for view in found {
-        // What still has an option in front is looked at once more.
+        // A view that still starts with an option is checked again.
         if view != words && !distinct.contains(&view) {
             distinct.push(view);
         }
@@ -136,8 +136,8 @@ pub(crate) fn inner(name: &str, words: &[Word]) -> Vec<Inner> {
     distinct.into_iter().map(|words| Inner::Words(words, None)).collect()
 }
 
-/// Returns where the next word may stand that is no option: one place, or more where it cannot be told
-/// whether an option takes the word behind it. Nothing where there are too many places.
+/// Returns where the next operand may be: one position, or more if it is unknown whether an option
+/// takes the next word. `None` if there are too many.
 fn operands(words: &[Word], from: usize, known: &str) -> Option<Vec<usize>> {
     let mut places = Vec::new();
     let mut at = from;

@@ -1,12 +1,14 @@
-//! `[[ … ]]`: a condition. It starts nothing by itself, but its words may.
+//! Parses `[[ … ]]`. A condition starts nothing itself, but its words may.
 
-use crate::{Command, Unparseable, Word, compound::is_number, no, reader::Reader, word::settled};
+use crate::{
+    Command, Unparseable, Word, compound::is_number, reader::Reader, refuse, word::to_word,
+};
 
 const COMPARE: [&str; 6] = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
 const OTHER: [&str; 6] = ["=", "==", "!=", "-nt", "-ot", "-ef"];
 
 impl Reader<'_> {
-    /// Reads what follows `[[`, and lists it as a command of that name.
+    /// Parses what follows `[[`, and lists it as a command of that name.
     pub(crate) fn test(&mut self) -> Result<(), Unparseable> {
         let slot = self.reserve()?;
         let mut words = vec![Word::text("[[")];
@@ -74,7 +76,7 @@ impl Reader<'_> {
                 let Some(word) = self.word()? else { return self.unexpected() };
                 if matches!(&*sign, "-v" | "-R") {
                     self.computed(&word)?;
-                    self.computed_since(before);
+                    self.evaluated_since(before);
                 }
                 words.push(word);
             }
@@ -96,13 +98,13 @@ impl Reader<'_> {
         if compares {
             self.computed(&first)?;
             self.computed(&second)?;
-            self.computed_since(before);
+            self.evaluated_since(before);
         }
         words.extend([Word::text(sign), second]);
         Ok(())
     }
 
-    /// Reads a regular expression: brackets and bars are characters of it.
+    /// Parses a regular expression: brackets and bars are part of it.
     fn expression(&mut self) -> Result<Option<Word>, Unparseable> {
         let mut elems = Vec::new();
         let mut open = 0_usize;
@@ -118,15 +120,15 @@ impl Reader<'_> {
             self.elem(&mut elems)?;
         }
         if open > 0 {
-            return no("an expression is odd");
+            return refuse("an expression is odd");
         }
-        Ok(Some(settled(&elems)).filter(|_| !elems.is_empty()))
+        Ok(Some(to_word(&elems)).filter(|_| !elems.is_empty()))
     }
 
-    /// Takes note that a word is computed like an expression.
+    /// Records that a word is evaluated like an expression.
     fn computed(&mut self, word: &Word) -> Result<(), Unparseable> {
-        if crate::finish::hides_a_command(word) {
-            return no("a subscript is computed");
+        if crate::finish::has_hidden_command(word) {
+            return refuse("a subscript is computed");
         }
         self.found.computes |= !is_number(word.literal());
         // A name may be set here too: `[[ PATH=5 -eq 5 ]]`.

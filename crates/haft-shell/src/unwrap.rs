@@ -1,27 +1,27 @@
-//! Looks through commands that only start other commands.
+//! Looks through wrappers: commands that only start other commands.
 //!
-//! In: a simple command. Out: its views, itself first. What a wrapper would start is found with the
-//! table in `wrappers`; a text that a shell would read is read here. When that cannot be told, the
-//! view is a command whose word is not known.
+//! In: a simple command. Out: its views, itself first. The table in `wrappers` says what a wrapper
+//! starts; a text for a shell is parsed here. If that is unknown, the view is a command with an
+//! unknown word.
 //!
-//! INVARIANT: at most [`MOST_VIEWS`] views; a wrapper beyond that gives an unknown one.
+//! INVARIANT: at most [`MAX_VIEWS`] views; a wrapper beyond that gives an unknown one.
 
 use crate::{
     Command, Redirect, RedirectKind, Word, WordPiece,
     wrappers::{self, Inner},
 };
 
-/// No more views are made of one command.
-const MOST_VIEWS: usize = 64;
+/// Maximum number of views of one command.
+const MAX_VIEWS: usize = 64;
 
-/// How far wrappers are looked through.
+/// Which wrappers are looked through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Wrappers {
-    /// Those that change nothing about what is run: `timeout time nice nohup stdbuf command builtin
+    /// Wrappers that do not change what runs: `timeout time nice nohup stdbuf command builtin
     /// noglob`, and `xargs` without options.
     Harmless,
-    /// All that are known: `sudo`, `env`, `sh -c`, `find -exec`, `ssh`, `git -C`, …, commands within
-    /// programs of `awk` and `sed`, and paths of programs.
+    /// All known ones: `sudo`, `env`, `sh -c`, `find -exec`, `ssh`, `git -C`, …, commands inside
+    /// programs of `awk` and `sed`, and program paths.
     All,
 }
 
@@ -30,9 +30,9 @@ pub enum Wrappers {
 pub struct Unwrapped {
     /// The command as it would be started.
     pub command: Command,
-    /// Which word of the outermost command starts it, where it is simply the rest of that command.
+    /// Index of its first word in the outermost command, if it is simply the rest of that command.
     pub at: Option<usize>,
-    /// It stands for a text that a shell would be given, and that cannot be read.
+    /// Whether it represents a shell text that cannot be parsed.
     pub is_unread: bool,
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn unwrapped(command: &Command, how: Wrappers) -> Vec<Unwrapped> {
     views(command, how, |_| true)
 }
 
-/// Returns the views of a command that are written in its own words: texts for a shell are not read.
+/// Returns the views in a command's own words: shell texts are not parsed.
 pub(crate) fn in_words(command: &Command) -> Vec<Unwrapped> {
     views(command, Wrappers::All, |inner| matches!(inner, Inner::Rest(_) | Inner::Words(..)))
 }
@@ -55,11 +55,11 @@ pub(crate) fn in_words(command: &Command) -> Vec<Unwrapped> {
 fn views(command: &Command, how: Wrappers, follows: fn(&Inner) -> bool) -> Vec<Unwrapped> {
     let mut views = vec![Unwrapped::new(command.clone(), Some(0))];
     let mut next = 0;
-    // A queue rather than recursion: a wrapper in a wrapper only makes it longer.
+    // A queue instead of recursion: nested wrappers only make it longer.
     while let Some(view) = views.get(next) {
         next += 1;
         let found = inside(view, how, follows);
-        if views.len() + found.len() > MOST_VIEWS {
+        if views.len() + found.len() > MAX_VIEWS {
             views.push(opaque());
             return views;
         }
@@ -80,7 +80,7 @@ fn inside(view: &Unwrapped, how: Wrappers, follows: fn(&Inner) -> bool) -> Vec<U
         return if how == Wrappers::All { unnamed(command, first) } else { Vec::new() };
     };
     if how == Wrappers::All && name.contains('/') {
-        // `/usr/bin/rm` is `rm`. Only for what restricts: `./ls` need not be `ls`.
+        // `/usr/bin/rm` is `rm`. Only for restrictions: `./ls` need not be `ls`.
         let Some(base) = name.rsplit('/').next().filter(|base| !base.is_empty()) else {
             return Vec::new();
         };
@@ -94,10 +94,10 @@ fn inside(view: &Unwrapped, how: Wrappers, follows: fn(&Inner) -> bool) -> Vec<U
     found.flat_map(|inner| started(inner, view)).collect()
 }
 
-/// Returns the program behind a name of which a part is not known: `/bin/r?` may be `rm`, and
-/// `$HOME/bin/rm` is `rm`, whatever the variable holds.
+/// Returns the program of a partly unknown name: `/bin/r?` may be `rm`, and `$HOME/bin/rm` is `rm`
+/// for any value of the variable.
 fn unnamed(command: &Command, first: &Word) -> Vec<Unwrapped> {
-    // What begins like a plain name is taken for one.
+    // A name that starts plainly counts as a plain name.
     let plain = matches!(first.pieces.first(), Some(WordPiece::Text(text)) if !text.contains('/'));
     let base = match first.pieces.last() {
         Some(WordPiece::Unknown) | None if plain => return Vec::new(),
@@ -121,7 +121,7 @@ fn unnamed(command: &Command, first: &Word) -> Vec<Unwrapped> {
     vec![Unwrapped::new(command, None)]
 }
 
-/// Turns what a wrapper starts into views.
+/// Converts what a wrapper starts into views.
 fn started(inner: Inner, outer: &Unwrapped) -> Vec<Unwrapped> {
     match inner {
         Inner::Rest(from) => {
@@ -156,8 +156,8 @@ fn started(inner: Inner, outer: &Unwrapped) -> Vec<Unwrapped> {
             }
         }
         Inner::Input => {
-            // A shell that reads its commands from its input. Here-documents of other descriptors
-            // are not read at all, so one alone is the input, unless another one takes its place.
+            // A shell that reads its commands from stdin. Here-documents of other file descriptors
+            // are refused, so a single one is stdin, unless another redirection replaces it.
             let opens = |r: &&Redirect| {
                 let other = r.kind == RedirectKind::Duplicate
                     && !matches!(r.target.literal(), Some("1" | "2" | "-"));

@@ -1,26 +1,26 @@
-//! Words: quotes are taken away, and what only a running shell knows becomes unknown.
+//! Parses words: removes quotes and marks expansions as unknown.
 
-use crate::{Unparseable, Word, WordPiece, no, reader::Reader};
+use crate::{Unparseable, Word, WordPiece, reader::Reader, refuse};
 
-/// A character of a word, and whether it was quoted; or something unknown.
+/// A character of a word and whether it was quoted, or an unknown part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Elem {
     Char(char, bool),
-    Unknown(Becomes),
+    Unknown(Expansion),
 }
 
-/// What something unknown makes of its word.
+/// What an unknown part expands to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Becomes {
-    /// The name of an open file, whole: a process substitution.
+pub(crate) enum Expansion {
+    /// The name of an open file: a process substitution.
     File,
-    /// One word, or names that all begin as the word does: a quoted variable, a file pattern.
+    /// One word, or names with the word's prefix: a quoted variable, a glob.
     Tied,
-    /// Any words at all.
+    /// Any number of arbitrary words.
     Loose,
 }
 
-/// What stands around something.
+/// The surrounding quotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Quote {
     Nothing,
@@ -29,17 +29,17 @@ pub(crate) enum Quote {
 }
 
 impl Reader<'_> {
-    /// Reads a word, if one comes next.
+    /// Parses a word, if one comes next.
     pub(crate) fn word(&mut self) -> Result<Option<Word>, Unparseable> {
         let here = self.at;
         if self.peek() == Some('#') {
             return Ok(None); // a comment
         }
         let elems = self.elems(false)?;
-        Ok((self.at > here).then(|| settled(&elems)))
+        Ok((self.at > here).then(|| to_word(&elems)))
     }
 
-    /// Reads the characters of a word. Where an assignment may stand, so may a list in brackets.
+    /// Parses the characters of a word. Where an assignment is allowed, an array is too.
     pub(crate) fn elems(&mut self, may_assign: bool) -> Result<Vec<Elem>, Unparseable> {
         let mut elems = Vec::new();
         while let Some(c) = self.peek() {
@@ -50,13 +50,13 @@ impl Reader<'_> {
                     }
                     self.at += 2;
                     self.substitution()?;
-                    elems.push(Elem::Unknown(Becomes::File));
+                    elems.push(Elem::Unknown(Expansion::File));
                 }
                 '(' if may_assign && ends_in_assignment(&elems) => {
                     self.at += 1;
                     self.array()?;
-                    elems.push(Elem::Unknown(Becomes::Loose));
-                    // The word would go on, and a `#` would be no comment.
+                    elems.push(Elem::Unknown(Expansion::Loose));
+                    // The word would continue, and a `#` would not be a comment.
                     let ends = |c| matches!(c, ' ' | '\t' | '\n' | ';' | '&' | '|' | ')');
                     if !self.peek().is_none_or(ends) {
                         return self.unexpected();
@@ -70,13 +70,13 @@ impl Reader<'_> {
         Ok(elems)
     }
 
-    /// Reads one character, quote or expansion of a word.
+    /// Parses one character, quote or expansion of a word.
     pub(crate) fn elem(&mut self, elems: &mut Vec<Elem>) -> Result<(), Unparseable> {
         match self.next() {
             None => return self.unexpected(),
             Some('\\') => match self.next() {
-                None => return no("it ends in a backslash"),
-                Some('\n') => return no("a line is continued within a word"),
+                None => return refuse("it ends in a backslash"),
+                Some('\n') => return refuse("a line is continued within a word"),
                 Some(c) => elems.push(Elem::Char(c, true)),
             },
             Some('\'') => self.single(elems)?,
@@ -91,7 +91,7 @@ impl Reader<'_> {
     fn single(&mut self, elems: &mut Vec<Elem>) -> Result<(), Unparseable> {
         loop {
             match self.next() {
-                None => return no("a quote has no end"),
+                None => return refuse("a quote has no end"),
                 Some('\'') => break,
                 Some(c) => {
                     if c == '\n' {
@@ -104,30 +104,30 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads what follows a `"`, up to the next.
+    /// Parses a double-quoted text, up to the closing quote.
     pub(crate) fn double(&mut self, elems: &mut Vec<Elem>) -> Result<(), Unparseable> {
         loop {
             match self.next() {
-                None => return no("a quote has no end"),
+                None => return refuse("a quote has no end"),
                 Some('"') => return Ok(()),
                 Some(c) => self.quoted(c, Quote::Double, elems)?,
             }
         }
     }
 
-    /// Reads the text of a here-document whose end was not quoted.
+    /// Parses a here-document with an unquoted delimiter.
     pub(crate) fn here_text(&mut self) -> Result<Word, Unparseable> {
         let mut elems = Vec::new();
         while let Some(c) = self.next() {
             self.quoted(c, Quote::Here, &mut elems)?;
         }
-        Ok(settled(&elems))
+        Ok(to_word(&elems))
     }
 
     fn quoted(&mut self, c: char, quote: Quote, elems: &mut Vec<Elem>) -> Result<(), Unparseable> {
         match c {
             '\\' => match self.peek() {
-                Some('\n') => return no("a line is continued within a quote"),
+                Some('\n') => return refuse("a line is continued within a quote"),
                 Some(c @ ('$' | '`' | '\\')) => {
                     self.at += 1;
                     elems.push(Elem::Char(c, true));
@@ -150,7 +150,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads the words of a list in brackets.
+    /// Parses the words of an array.
     fn array(&mut self) -> Result<(), Unparseable> {
         self.found.sets = true;
         loop {
@@ -164,8 +164,8 @@ impl Reader<'_> {
                     self.quoted_newline()?;
                     self.blank_lines()?;
                 }
-                // A subscript is computed, and computing can run commands.
-                Some('[') => return no("a subscript is computed"),
+                // A subscript is evaluated, and evaluation can run commands.
+                Some('[') => return refuse("a subscript is computed"),
                 _ => {
                     if self.word()?.is_none() {
                         return self.unexpected();
@@ -176,7 +176,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns whether this is `name=` or `name+=` and nothing more.
+/// Returns whether this is exactly `name=` or `name+=`.
 fn ends_in_assignment(elems: &[Elem]) -> bool {
     let mut text = String::new();
     for elem in elems {
@@ -189,9 +189,9 @@ fn ends_in_assignment(elems: &[Elem]) -> bool {
     name.is_some_and(crate::compound::is_name)
 }
 
-/// Turns the characters of a word into pieces. What a shell would expand is unknown, and so is
+/// Converts the characters of a word to pieces. What a shell would expand is unknown, and so is
 /// everything that could be part of it.
-pub(crate) fn settled(elems: &[Elem]) -> Word {
+pub(crate) fn to_word(elems: &[Elem]) -> Word {
     let mut elems = elems.to_vec();
     let plain = |e: Option<&Elem>| match e {
         Some(Elem::Char(c, false)) => Some(*c),
@@ -205,20 +205,20 @@ pub(crate) fn settled(elems: &[Elem]) -> Word {
         let comma = first(within, ',').is_some();
         let dots = within.windows(2).any(|w| w.iter().all(|e| plain(Some(e)) == Some('.')));
         if comma || dots {
-            hide(&mut elems, open, close + 1, Becomes::Loose);
+            hide(&mut elems, open, close + 1, Expansion::Loose);
         }
     }
-    // A set of characters: `[ab]`. What is not known may hold its end.
+    // A bracket glob: `[ab]`. An unknown part may contain its end.
     if let Some(open) = first(&elems, '[') {
         let rest = elems.get(open..).unwrap_or_default();
         if rest.iter().any(|e| matches!(e, Elem::Unknown(_))) {
             let all = elems.len();
-            hide(&mut elems, open, all, Becomes::Tied);
+            hide(&mut elems, open, all, Expansion::Tied);
         } else if let Some(close) = last(&elems, ']').filter(|close| *close > open) {
-            hide(&mut elems, open, close + 1, Becomes::Tied);
+            hide(&mut elems, open, close + 1, Expansion::Tied);
         }
     }
-    // A home: `~`, `~name`, `x=~`, `a:~`. A path of a program in some shells: `=name`.
+    // A home directory: `~`, `~name`, `x=~`, `a:~`. A program path in some shells: `=name`.
     let mut at = 0;
     while at < elems.len() {
         let here = plain(elems.get(at));
@@ -229,11 +229,11 @@ pub(crate) fn settled(elems: &[Elem]) -> Word {
             let rest = elems.get(at..).unwrap_or_default();
             let end = rest.iter().position(|e| matches!(e, Elem::Char('/' | ':', _)));
             let end = end.map_or(elems.len(), |n| at + n);
-            hide(&mut elems, at, end, Becomes::Tied);
+            hide(&mut elems, at, end, Expansion::Tied);
         } else if matches!(here, Some('*' | '?'))
             || (at == 0 && here == Some('=') && next_starts_name)
         {
-            hide(&mut elems, at, at + 1, Becomes::Tied);
+            hide(&mut elems, at, at + 1, Expansion::Tied);
         }
         at += 1;
     }
@@ -249,18 +249,18 @@ pub(crate) fn settled(elems: &[Elem]) -> Word {
     word
 }
 
-/// Returns whether a word may become an option, or several words one of which is.
+/// Returns whether a word may be an option, or expand to several words one of which is.
 fn may_be_option(elems: &[Elem]) -> bool {
-    let is_loose = |e: &Elem| *e == Elem::Unknown(Becomes::Loose);
+    let is_loose = |e: &Elem| *e == Elem::Unknown(Expansion::Loose);
     match elems {
-        [Elem::Unknown(Becomes::File)] | [] => false,
+        [Elem::Unknown(Expansion::File)] | [] => false,
         [Elem::Char(first, _), ..] if *first != '-' => elems.iter().any(is_loose),
         _ => true,
     }
 }
 
-/// Puts something unknown in the place of what a shell would expand. What was loose stays so.
-fn hide(elems: &mut Vec<Elem>, from: usize, to: usize, becomes: Becomes) {
+/// Replaces what a shell would expand by an unknown part. A loose part stays loose.
+fn hide(elems: &mut Vec<Elem>, from: usize, to: usize, becomes: Expansion) {
     let hidden = elems.get(from..to).unwrap_or_default().iter();
     let becomes = hidden.fold(becomes, |all, elem| match elem {
         Elem::Unknown(own) => all.max(*own),

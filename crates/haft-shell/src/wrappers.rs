@@ -1,7 +1,7 @@
-//! The table of commands that start other commands: their options, their operands, what follows.
+//! Table of wrappers: commands that start other commands, with their options and operands.
 //!
-//! An option that is not in the table means that the rest cannot be told apart: is the next word its
-//! value, or the command? Then nothing is told.
+//! After an unlisted option it is unknown whether the next word is its value or the command. Then
+//! the result is opaque.
 
 use crate::{
     Command, Word, Wrappers, classify::programs, interpreters, runners, subcommands,
@@ -10,36 +10,36 @@ use crate::{
 
 /// What a wrapper starts.
 pub(crate) enum Inner {
-    /// Its words from here on.
+    /// Its words from this index on.
     Rest(usize),
-    /// These words; where they are simply the rest, from which word on.
+    /// These words; with their start index if they are simply the rest.
     Words(Vec<Word>, Option<usize>),
-    /// Whatever these words say to a shell.
+    /// These words as a shell text.
     Text(Vec<Word>),
-    /// Whatever comes in through its input.
+    /// Commands from stdin.
     Input,
-    /// Something, but it cannot be told what.
+    /// Something unknown.
     Opaque,
 }
 
 /// The options of a wrapper.
 #[derive(Default, Clone, Copy)]
 pub(crate) struct Options {
-    /// One letter, no value.
+    /// Letters without a value.
     pub(crate) flags: &'static str,
-    /// One letter, then a value.
+    /// Letters with a value.
     pub(crate) valued: &'static str,
-    /// Long ones; with `=` at the end they take a value.
+    /// Long options; those that end in `=` take a value.
     pub(crate) long: &'static [&'static str],
-    /// So many operands come before the command.
+    /// Number of operands before the command.
     pub(crate) operands: usize,
 }
 
-/// What was given to a wrapper.
+/// The parsed arguments of a wrapper.
 pub(crate) struct Given<'c> {
     /// Letters and long names, with their values.
     pub(crate) options: Vec<(String, Option<&'c str>)>,
-    /// The first word after the operands.
+    /// Index of the first word after the operands.
     pub(crate) rest: usize,
 }
 
@@ -50,7 +50,7 @@ impl Given<'_> {
 }
 
 impl Options {
-    /// Reads the options of a command; nothing when one of them is not understood.
+    /// Parses the options of a command; `None` if one is unlisted.
     pub(crate) fn read<'c>(&self, words: &'c [Word]) -> Option<Given<'c>> {
         let mut options = Vec::new();
         let mut at = 1;
@@ -107,7 +107,7 @@ impl Options {
     }
 }
 
-/// Returns the options of those that change nothing about what is run.
+/// Returns the options of wrappers that do not change what runs.
 fn harmless(name: &str) -> Option<Options> {
     let none = Options::default();
     Some(match name {
@@ -125,8 +125,8 @@ fn harmless(name: &str) -> Option<Options> {
     })
 }
 
-/// Returns the options of those that start the rest of their words, but with other rights, in another
-/// place, or in another way.
+/// Returns the options of wrappers that start the rest of their words with other privileges,
+/// elsewhere, or in another way.
 fn others(name: &str) -> Option<Options> {
     let none = Options::default();
     Some(match name {
@@ -292,7 +292,7 @@ fn others(name: &str) -> Option<Options> {
 /// Returns whether a command may start another, by its name.
 pub(crate) fn may_wrap(command: &Command, how: Wrappers) -> bool {
     let Some(first) = command.words.first() else { return false };
-    // Only what restricts looks for the program behind a name that is not known.
+    // Only restrictions look for the program of an unknown name.
     let Some(name) = first.literal() else { return how == Wrappers::All };
     if harmless(name).is_some() || name == "xargs" {
         return true;
@@ -301,7 +301,7 @@ pub(crate) fn may_wrap(command: &Command, how: Wrappers) -> bool {
         return false;
     }
     match name {
-        // Most often a subcommand that starts nothing follows at once.
+        // Usually a subcommand that starts nothing follows directly.
         "git" => runners::git_may_start(&command.words),
         "sh" | "bash" | "zsh" | "dash" | "ksh" | "ash" | "mksh" | "rbash" | "yash" | "posh"
         | "eval" | "trap" | "find" | "busybox" | "toybox" | "source" | "." => true,
@@ -329,7 +329,7 @@ pub(crate) fn inner(name: &str, command: &Command, how: Wrappers) -> Vec<Inner> 
     if let Some(options) = harmless(name) {
         let word = |n: usize| words.get(n).and_then(Word::literal);
         if name == "command" && matches!(word(1), Some("-v" | "-V" | "-pv" | "-pV")) {
-            return Vec::new(); // asks where a command is, and starts nothing
+            return Vec::new(); // prints where a command is, and starts nothing
         }
         let digits = |t: &str| t.strip_prefix('-').is_some_and(is_digits);
         if name == "nice" && word(1).is_some_and(digits) {
@@ -342,7 +342,7 @@ pub(crate) fn inner(name: &str, command: &Command, how: Wrappers) -> Vec<Inner> 
     }
     let flagless = words.get(1).is_some_and(|w| w.literal().is_some_and(|t| !t.starts_with('-')));
     if name == "xargs" && flagless {
-        return vec![fed(words, 1, None)];
+        return vec![with_unknown_arguments(words, 1, None)];
     }
     match how {
         Wrappers::All if interpreters::is_awk_or_sed(name) => programs::inner(command),
@@ -396,14 +396,14 @@ fn any(name: &str, words: &[Word]) -> Vec<Inner> {
             let split = given.options.iter().find(|(n, _)| n == "S" || n == "split-string");
             let dash = usize::from(text(rest) == Some("-"));
             match split {
-                Some((_, value)) => vec![split_up(value.unwrap_or_default(), words, rest)],
+                Some((_, value)) => vec![split_string(value.unwrap_or_default(), words, rest)],
                 None => vec![Inner::Rest(past_assignments(words, rest + dash))],
             }
         }
         "xargs" => {
             let mark = given.options.iter().rev().find(|(n, _)| n == "I" || n == "replace");
             let mark = mark.map(|(_, value)| value.unwrap_or("{}"));
-            if is_left { vec![fed(words, rest, mark)] } else { Vec::new() }
+            if is_left { vec![with_unknown_arguments(words, rest, mark)] } else { Vec::new() }
         }
         "watch" if !given.has(&["x", "exec"]) && is_left => vec![Inner::Text(from(words, rest))],
         "flock" if matches!(text(rest), Some("-c" | "--command")) => {
@@ -425,7 +425,7 @@ fn any(name: &str, words: &[Word]) -> Vec<Inner> {
             if given.options.iter().any(|(n, v)| n == "o" && v.is_some_and(local)) {
                 found.push(Inner::Opaque);
             }
-            // Options may stand after the host too; then the command is not told apart from them.
+            // Options may follow the host too; then the start of the command is unknown.
             match text(rest) {
                 Some(word) if word.starts_with('-') => found.push(Inner::Opaque),
                 _ if is_left => found.push(Inner::Text(from(words, rest))),
@@ -438,7 +438,7 @@ fn any(name: &str, words: &[Word]) -> Vec<Inner> {
             let set = |(n, _): &&(String, Option<&str>)| n == "c" || n == "config-env";
             let elsewhere = |(n, v): &(String, Option<&str>)| n == "exec-path" && v.is_some();
             if given.options.iter().any(elsewhere)
-                || given.options.iter().filter(set).any(|(_, v)| v.is_some_and(runs))
+                || given.options.iter().filter(set).any(|(_, v)| v.is_some_and(runs_program))
             {
                 found.push(Inner::Opaque);
             }
@@ -468,7 +468,7 @@ pub(crate) fn may_take_value(name: &str, option: &str) -> bool {
     }
 }
 
-/// Returns whether a wrapper takes no operand before the command.
+/// Returns whether a wrapper has no operand before the command.
 pub(crate) fn starts_its_first(name: &str) -> bool {
     harmless(name).or_else(|| others(name)).is_some_and(|options| options.operands == 0)
         && !matches!(name, "git" | "su" | "watch")
@@ -482,7 +482,7 @@ fn from(words: &[Word], at: usize) -> Vec<Word> {
     words.get(at..).unwrap_or_default().to_vec()
 }
 
-/// Returns the first word from here on that is no `NAME=value`.
+/// Returns the index of the first word that is not `NAME=value`.
 pub(crate) fn past_assignments(words: &[Word], mut at: usize) -> usize {
     let assigns = |word: &Word| match word.pieces.first() {
         Some(crate::WordPiece::Text(text)) => {
@@ -496,8 +496,8 @@ pub(crate) fn past_assignments(words: &[Word], mut at: usize) -> usize {
     at
 }
 
-/// Returns a command that gets more words than are written: at its end, or where the mark stands.
-fn fed(words: &[Word], at: usize, mark: Option<&str>) -> Inner {
+/// Returns a command with additional unknown words: at its end, or in place of the mark.
+fn with_unknown_arguments(words: &[Word], at: usize, mark: Option<&str>) -> Inner {
     let mut words = from(words, at);
     match mark {
         Some(mark) => words.iter_mut().for_each(|w| *w = replaced(w, mark)),
@@ -506,8 +506,8 @@ fn fed(words: &[Word], at: usize, mark: Option<&str>) -> Inner {
     Inner::Words(words, Some(at))
 }
 
-/// Returns whether a setting of git names something that git runs.
-fn runs(setting: &str) -> bool {
+/// Returns whether a git setting names something that git runs.
+fn runs_program(setting: &str) -> bool {
     const RUN: [&str; 24] = [
         "alias.",
         "command",
@@ -538,7 +538,7 @@ fn runs(setting: &str) -> bool {
     RUN.iter().any(|part| key.contains(part))
 }
 
-/// Returns what a shell is told to run.
+/// Returns what a shell runs.
 fn shell(words: &[Word]) -> Vec<Inner> {
     let (mut command, mut input) = (false, false);
     let mut at = 1;
@@ -576,8 +576,8 @@ fn shell(words: &[Word]) -> Vec<Inner> {
     }
 }
 
-/// Returns what a shell reads from a file of this name. What stands in a file is nobody's to know
-/// here, but a name may stand for what is written in the command itself.
+/// Returns what a shell reads from a file of this name. The contents of a file are unknown here,
+/// but some names refer to the command's own input.
 fn file(name: &Word) -> Vec<Inner> {
     match name.literal() {
         None => vec![Inner::Opaque],
@@ -589,32 +589,32 @@ fn file(name: &Word) -> Vec<Inner> {
     }
 }
 
-/// Returns what `env -S` starts: the words of a text, then the rest. It is split by rules of its own,
-/// and options at its beginning are options of `env`.
-fn split_up(text: &str, words: &[Word], rest: usize) -> Inner {
+/// Returns what `env -S` starts: the words of a text, then the rest. It has its own splitting
+/// rules, and options at its start are options of `env`.
+fn split_string(text: &str, words: &[Word], rest: usize) -> Inner {
     if text.trim_start().starts_with('-') || text.contains(['\\', '$', '#']) {
         return Inner::Opaque;
     }
     let mut all = vec![Word::text(text)];
     for word in from(words, rest) {
         let Some(word) = word.literal() else { return Inner::Opaque };
-        // Each is one word, whatever is in it.
+        // Each is one word, whatever it contains.
         all.push(Word::text(format!("'{}'", word.replace('\'', "'\\''"))));
     }
     Inner::Text(all)
 }
 
-/// Returns what `find` is told to run.
+/// Returns what `find` runs.
 fn find(words: &[Word]) -> Vec<Inner> {
     let mut found = Vec::new();
     let mut at = 1;
     while let Some(word) = words.get(at) {
         at += 1;
-        let runs = matches!(word.literal(), Some("-exec" | "-execdir" | "-ok" | "-okdir"));
+        let runs_program = matches!(word.literal(), Some("-exec" | "-execdir" | "-ok" | "-okdir"));
         if *word == Word::unknown() {
             found.push(Inner::Opaque);
         }
-        if !runs {
+        if !runs_program {
             continue;
         }
         let rest = words.get(at..).unwrap_or_default();

@@ -1,7 +1,8 @@
-//! Asks the user a question, where the host has a way to ask.
+//! The tool `ask_user`: asks the user one question through a host-provided [`Asks`].
 //!
-//! The question is the model's and is shown as plain text; the answer is the user's own words, and
-//! trusted as such. Without an `Asks` there is no such tool.
+//! In: the model's question, shown as plain text (no control or invisible characters, so it cannot
+//! spoof the terminal). Out: the user's answer, labelled trusted. Without an `Asks` the tool does
+//! not exist.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -14,30 +15,29 @@ use serde::Deserialize;
 
 use crate::BuiltinTools;
 
-/// How long a question may be, in characters: what fits on a screen.
-const LONG: usize = 2_000;
-/// How long a choice may be, and how many there may be.
-const LONG_CHOICE: usize = 200;
-const MOST_CHOICES: usize = 20;
-/// So much of an answer is kept.
-const LONG_ANSWER: usize = 20_000;
+/// Maximum length of a question in characters: it fits on one screen.
+const MAX_QUESTION_CHARS: usize = 2_000;
+/// Maximum length of one choice in characters, and the maximum number of choices.
+const MAX_CHOICE_CHARS: usize = 200;
+const MAX_CHOICES: usize = 20;
+/// Longer answers are truncated to this many characters.
+const MAX_ANSWER_CHARS: usize = 20_000;
 
 /// Returns the tools.
-pub(crate) fn tools(hands: &BuiltinTools) -> Vec<DynTool> {
-    hands.ask.iter().cloned().map(DynTool::of).collect()
+pub(crate) fn tools(builtin: &BuiltinTools) -> Vec<DynTool> {
+    builtin.ask.iter().cloned().map(DynTool::of).collect()
 }
 
-/// A way to ask the user. A host implements it on its terminal, its window, its chat.
+/// Asks the user. A host implements it for its terminal, window or chat.
 pub trait Asks: fmt::Debug + Send + Sync + 'static {
-    /// Shows a question and returns what the user says. The future is dropped when the call is
-    /// stopped or its time is over; the question should then disappear.
-    ///
+    /// Shows a question and returns the user's answer. The future is dropped when the call is
+    /// cancelled or times out; the question should then disappear. ||
     /// # Errors
-    /// Fails where nobody can be asked after all, or where the user wants not to answer.
+    /// Fails if no user can be asked, or if the user declines to answer.
     fn ask<'a>(&'a self, question: &'a UserQuestion) -> BoxFuture<'a, Result<String, Failure>>;
 }
 
-/// What the user is asked.
+/// A question for the user.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[non_exhaustive]
 pub struct UserQuestion {
@@ -57,9 +57,9 @@ pub struct AskUser {
 }
 
 impl AskUser {
-    /// Asks in this way, and waits ten minutes for an answer.
+    /// Asks through `asks`, with a timeout of ten minutes.
     pub fn new(asks: impl Asks) -> Self {
-        // People think, and go for coffee; a run should still come to an end.
+        // People need time to think, but a run has to end.
         Self { asks: Arc::new(asks), timeout: Duration::from_secs(600) }
     }
 
@@ -97,56 +97,60 @@ impl Tool for AskUser {
     }
 
     async fn check(&self, args: &UserQuestion, _: &ToolContext) -> Result<(), Failure> {
-        sound(args)
+        check_question(args)
     }
 
     async fn call(&self, args: UserQuestion, _: &ToolContext) -> Result<String, Failure> {
-        sound(&args)?;
+        check_question(&args)?;
         let answer = self.asks.ask(&args).await?;
         let answer = answer.trim();
         Ok(match answer {
             "" => "(The user answered nothing.)".to_owned(),
-            answer => answer.chars().take(LONG_ANSWER).collect(),
+            answer => answer.chars().take(MAX_ANSWER_CHARS).collect(),
         })
     }
 }
 
-/// A question is short and plain, so that it can be nothing else on a screen than a question.
-fn sound(question: &UserQuestion) -> Result<(), Failure> {
+/// Requires a short plain-text question, so that it cannot imitate other terminal output.
+fn check_question(question: &UserQuestion) -> Result<(), Failure> {
     let UserQuestion { question, choices } = question;
     if question.trim().is_empty() {
         return Err(Failure::invalid("`question` is empty").with_next("say what you want to know"));
     }
     let count = question.chars().count();
-    if count > LONG {
-        return Err(Failure::invalid(format!("`question` has {count} characters; {LONG} fit"))
-            .with_next("ask shorter; the user can see what you have written before"));
-    }
-    if choices.len() > MOST_CHOICES {
+    if count > MAX_QUESTION_CHARS {
         return Err(Failure::invalid(format!(
-            "there are {} `choices`; {MOST_CHOICES} can be shown",
+            "`question` has {count} characters; {MAX_QUESTION_CHARS} fit"
+        ))
+        .with_next("ask shorter; the user can see what you have written before"));
+    }
+    if choices.len() > MAX_CHOICES {
+        return Err(Failure::invalid(format!(
+            "there are {} `choices`; {MAX_CHOICES} can be shown",
             choices.len()
         ))
         .with_next("give the likely ones; the user may always answer something else"));
     }
     for (index, choice) in choices.iter().enumerate() {
-        if choice.trim().is_empty() || choice.chars().count() > LONG_CHOICE || choice.contains('\n')
+        if choice.trim().is_empty()
+            || choice.chars().count() > MAX_CHOICE_CHARS
+            || choice.contains('\n')
         {
             return Err(Failure::invalid(format!(
-                "`choices[{index}]` is empty or longer than a line of {LONG_CHOICE} characters"
+                "`choices[{index}]` is empty or longer than a line of {MAX_CHOICE_CHARS} characters"
             ))
             .with_next("give each choice in a few words"));
         }
     }
-    if std::iter::once(question).chain(choices).any(|text| text.contains(is_trickery)) {
+    if std::iter::once(question).chain(choices).any(|text| text.contains(is_spoofing_char)) {
         return Err(Failure::invalid("the question holds characters that cannot be seen")
             .with_next("write it in plain text"));
     }
     Ok(())
 }
 
-/// Characters that change how a screen looks or which way a text runs.
-fn is_trickery(c: char) -> bool {
+/// Control characters, invisible characters and bidirectional overrides (terminal spoofing).
+fn is_spoofing_char(c: char) -> bool {
     (c.is_control() && c != '\n')
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
@@ -163,22 +167,24 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_short_and_plain() {
-        assert!(sound(&question("Which colour?\nBlue is nice.", &["red", "blue"])).is_ok());
+    fn long_empty_or_spoofing_questions_are_refused() {
+        assert!(
+            check_question(&question("Which colour?\nBlue is nice.", &["red", "blue"])).is_ok()
+        );
         for (text, choices) in [
             ("", &[][..]),
             (" \n", &[]),
-            (&"x".repeat(LONG + 1), &[]),
+            (&"x".repeat(MAX_QUESTION_CHARS + 1), &[]),
             ("a\u{1b}[2Jb", &[]),
             ("a\u{202e}b", &[]),
             ("a\rb", &[]),
             ("ok?", &["yes", ""]),
             ("ok?", &["two\nlines"]),
             ("ok?", &["zero\u{200b}width"]),
-            ("ok?", &["x"; MOST_CHOICES + 1]),
-            ("ok?", &[&"x".repeat(LONG_CHOICE + 1)]),
+            ("ok?", &["x"; MAX_CHOICES + 1]),
+            ("ok?", &[&"x".repeat(MAX_CHOICE_CHARS + 1)]),
         ] {
-            assert!(sound(&question(text, choices)).is_err(), "{text:?} {choices:?}");
+            assert!(check_question(&question(text, choices)).is_err(), "{text:?} {choices:?}");
         }
     }
 }

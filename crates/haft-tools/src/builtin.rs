@@ -1,4 +1,4 @@
-//! All built-in tools of one workspace, to be added to a registry.
+//! [`BuiltinTools`]: all built-in tools of one workspace, to be added to a registry.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -10,32 +10,33 @@ use crate::{AskUser, Fetch, ask, fetch, files, process};
 
 /// The built-in tools of one workspace. Add it to a registry like a tool.
 ///
-/// The tools say which workspace it is: judges take what lies there for inside, and a run that says
-/// nothing else works in its first folder.
+/// Each tool declares the roots of this workspace. The policy treats paths below them as inside. A
+/// run without a working directory uses the first root.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct BuiltinTools {
     pub(crate) workspace: Arc<Workspace>,
-    /// What confines processes; without it tools which start processes are refused.
+    /// Sandbox for processes. Without one, tools that start processes are refused.
     pub(crate) boundary: process::Boundary,
-    /// What processes are given of the host's variables.
+    /// Environment variables of the processes.
     pub(crate) environment: Environment,
-    /// What git reads inside.
+    /// Git configuration that processes see.
     pub(crate) git: process::GitConfig,
-    /// Whether commands of the shell may reach other machines.
+    /// Whether shell commands may use the network.
     pub(crate) network: bool,
-    /// What commands may touch besides the workspace, and whether they run confined unasked.
+    /// What commands may access outside the workspace, and whether they run confined without
+    /// approval.
     pub(crate) settings: process::Settings,
-    /// Tools that people declare as commands.
+    /// Tools declared as commands in configuration.
     pub(crate) declared: Vec<CommandTool>,
-    /// How pages are fetched; nothing means that they are not.
+    /// Settings of `fetch_url`; `None` leaves the tool out.
     pub(crate) fetch: Option<Fetch>,
-    /// How the user is asked; nothing means that nobody is.
+    /// Settings of `ask_user`; `None` leaves the tool out.
     pub(crate) ask: Option<AskUser>,
 }
 
 impl BuiltinTools {
-    /// Works in a workspace, with files alone.
+    /// Offers only the file tools, in this workspace.
     pub fn new(workspace: Workspace) -> Self {
         Self {
             workspace: Arc::new(workspace),
@@ -56,31 +57,36 @@ impl BuiltinTools {
         self
     }
 
-    /// Starts processes in the strongest sandbox that this machine has. It is looked for when the
-    /// first process is to be started; where there is none, that is refused.
+    /// Starts processes in the strongest sandbox that this machine supports. It is detected when
+    /// the first process starts; without one, processes are refused.
     pub fn helper(mut self, helper: Helper) -> Self {
-        self.boundary = process::Boundary::later(helper);
+        self.boundary = process::Boundary::lazy(helper);
         self
     }
 
-    /// Keeps the memory limit of commands by control groups in a directory that the operator
-    /// delegated; see [`Sandbox::with_cgroup`]. It comes after [`helper`](Self::helper), and changes
-    /// nothing where a sandbox was given. A directory that cannot hold the limit refuses every command.
+    /// Enforces the memory limit of commands with cgroups below a directory that the operator
+    /// delegated; see [`Sandbox::with_cgroup`]. Call it after [`helper`](Self::helper). It has no
+    /// effect if [`sandbox`](Self::sandbox) was called. If the directory cannot enforce the limit,
+    /// every command is refused.
     pub fn cgroup(mut self, directory: impl Into<PathBuf>) -> Self {
         self.boundary = self.boundary.with_cgroup(directory.into());
         self
     }
 
-    /// Gives processes the harmless ones of the host's variables: `PATH`, the language, the time
-    /// zone and the like. Without this they get a plain `PATH` and no others.
+    /// Passes the harmless environment variables of the host to processes: `PATH`, locale, time
+    /// zone and similar. Without this call they get a default `PATH` and nothing else.
     pub fn variables<K: Into<String>, V: Into<String>>(
         mut self,
         host: impl IntoIterator<Item = (K, V)>,
     ) -> Self {
         let given = Environment::from_host(host, &Profile::default().environment);
-        // A folder that is not named in full would be one of the workspace, and its programs too.
+        // A relative `PATH` entry would resolve inside the workspace, where the model can write
+        // programs.
         let path = given.get("PATH").map(|path| {
-            path.split(':').filter(|folder| folder.starts_with('/')).collect::<Vec<_>>().join(":")
+            path.split(':')
+                .filter(|directory| directory.starts_with('/'))
+                .collect::<Vec<_>>()
+                .join(":")
         });
         self.environment = match path {
             Some(path) => given.set("PATH", path),
@@ -89,63 +95,63 @@ impl BuiltinTools {
         self
     }
 
-    /// Says who commits are by that commands make. The user's own configuration of git is not seen
-    /// inside, because it can start programs. A repository's `user.name` goes before this, and so
-    /// does `GIT_AUTHOR_NAME` of [`variables`](Self::variables).
+    /// Sets the author of commits made by commands. The user's own git configuration is hidden in
+    /// the sandbox, because it can start programs. A repository's `user.name` overrides this, and
+    /// so does `GIT_AUTHOR_NAME` from [`variables`](Self::variables).
     pub fn git_identity(mut self, name: impl Into<String>, email: impl Into<String>) -> Self {
         self.git.set_identity(name.into(), email.into());
         self
     }
 
-    /// Lets commands of the shell reach other machines. Those that only read still cannot.
+    /// Lets shell commands use the network. Read-only commands still cannot.
     pub fn network(mut self) -> Self {
         self.network = true;
         self
     }
 
-    /// Says whether a command of the shell that is not known to write runs confined where no rule
-    /// speaks of it: everything is read-only, there is no network, and no one is asked. It does unless
-    /// this says otherwise, and only in the tier `namespaces`; elsewhere such a command asks.
+    /// Sets whether a shell command that is not known to write runs confined without approval when
+    /// no rule matches it: read-only file system, no network. Default: yes, in the tier
+    /// `namespaces` only; in other tiers such a command needs approval.
     pub fn confine_unasked(mut self, confine: bool) -> Self {
         self.settings.confine_unasked = confine;
         self
     }
 
-    /// Shows commands a directory outside the workspace, such as a toolchain in the home directory.
-    /// File tools do not work there. The path must be an existing directory without symlinks.
+    /// Lets commands read a directory outside the workspace, such as a toolchain in the home
+    /// directory. File tools cannot access it. The path must be an existing directory without
+    /// symlinks.
     pub fn read_only_root(mut self, path: impl Into<PathBuf>) -> Self {
         self.settings.add_root(path.into(), Access::Read);
         self
     }
 
-    /// Lets commands that are allowed to write also write a directory outside the workspace, such as a
-    /// cache of packages. File tools do not work there. The path must be an existing directory without
-    /// symlinks.
+    /// Lets commands that may write also write a directory outside the workspace, such as a package
+    /// cache. File tools cannot access it. The path must be an existing directory without symlinks.
     pub fn writable_root(mut self, path: impl Into<PathBuf>) -> Self {
         self.settings.add_root(path.into(), Access::Write);
         self
     }
 
-    /// Hides a file or a directory below such a root from commands, such as a file of credentials.
-    /// Needs the tier `namespaces`.
+    /// Hides a file or directory below such a root from commands, such as a credentials file. Needs
+    /// the tier `namespaces`.
     pub fn hide(mut self, path: impl Into<PathBuf>) -> Self {
         self.settings.hidden.push(path.into());
         self
     }
 
-    /// Gives commands one more variable.
+    /// Sets one more environment variable for commands.
     pub fn variable(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.environment = self.environment.set(name, value);
         self
     }
 
-    /// Adds tools that people declare as commands.
+    /// Adds tools declared as commands.
     pub fn declared(mut self, tools: impl IntoIterator<Item = CommandTool>) -> Self {
         self.declared.extend(tools);
         self
     }
 
-    /// Returns the declared tools alone, for hosts that want nothing else.
+    /// Returns only the declared tools.
     #[must_use]
     pub fn only_declared(self) -> Vec<DynTool> {
         let tools =
@@ -153,20 +159,20 @@ impl BuiltinTools {
         self.within(tools)
     }
 
-    /// Says of tools which folders they keep to, so that nobody else has to.
+    /// Declares the workspace roots on each tool.
     fn within(&self, tools: Vec<DynTool>) -> Vec<DynTool> {
         let roots: Vec<PathBuf> =
             self.workspace.roots().into_iter().map(|root| root.path).collect();
         tools.into_iter().map(|tool| tool.within(roots.clone())).collect()
     }
 
-    /// Fetches pages.
+    /// Adds `fetch_url`.
     pub fn fetch(mut self, fetch: Fetch) -> Self {
         self.fetch = Some(fetch);
         self
     }
 
-    /// Asks the user.
+    /// Adds `ask_user`.
     pub fn ask(mut self, ask: AskUser) -> Self {
         self.ask = Some(ask);
         self

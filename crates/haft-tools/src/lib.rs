@@ -1,12 +1,12 @@
 //! The built-in tools: files, search, shell, fetch, ask.
 //!
-//! An agent needs hands that are safe by construction. File tools take a workspace of directory
-//! handles and never a host path; processes run behind the sandbox's helper; an address is checked
-//! and then connected to. Every tool says of each call what it would do, so that what only reads
-//! can run concurrently and two edits of one file never do.
+//! File tools work below directory file descriptors of a workspace, never on a host path (path
+//! traversal). Processes run in the sandbox. A URL's addresses are checked before the connection
+//! (SSRF). Every tool declares the effects of each call, so read-only calls run in parallel and two
+//! edits of one file never do.
 
 mod builtin;
-mod start;
+mod working_directory;
 mod files;
 mod process;
 mod fetch;
@@ -19,5 +19,5 @@ pub use self::fetch::{Fetch, FetchArgs, NotAHost, Resolve, SystemResolver};
 #[cfg(doctest)]
 mod guide {
     #[doc = include_str!("../../../docs/guide/builtin-tools.md")]
-    mod hands {}
+    mod builtin {}
 }

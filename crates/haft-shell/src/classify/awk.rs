@@ -1,19 +1,18 @@
-//! `awk`: its program is taken apart into words and signs, and only those that cannot write, start or
-//! load anything may be in it.
+//! `awk`: tokenizes the program and accepts only tokens that cannot write, start or load anything.
 //!
-//! The one hard question is whether a `/` divides or begins an expression, because an expression could
-//! hide a sign. Where that is not certain, the program is not understood.
+//! The hard question is whether a `/` divides or starts a regular expression, because an expression
+//! could hide an operator. If that is ambiguous, the program is refused.
 
 use crate::{Word, classify::grammar::Checked};
 
-/// Words after which a value follows, so that a `/` begins an expression.
+/// Words before a value, after which a `/` starts an expression.
 const BEFORE_VALUES: [&str; 14] = [
     "print", "printf", "return", "if", "while", "for", "do", "else", "in", "delete", "exit",
     "case", "BEGIN", "END",
 ];
 
-/// Checks the words of `awk`: `-F` and `-v`, the program, then files. `awk` takes no option behind the
-/// program, so words that are not known are harmless there.
+/// Checks the words of `awk`: `-F` and `-v`, the program, then files. `awk` accepts no option after
+/// the program, so unknown words are harmless there.
 pub(super) fn check(words: &[Word]) -> Checked {
     let mut at = 1;
     loop {
@@ -23,7 +22,7 @@ pub(super) fn check(words: &[Word]) -> Checked {
         };
         match text {
             "-F" | "-v" => {
-                // A value that is not known may be several words.
+                // An unknown value may expand to several words.
                 if words.get(at + 1).is_none_or(Word::has_unknown) {
                     return Err("only a running shell knows its program".to_owned());
                 }
@@ -38,7 +37,7 @@ pub(super) fn check(words: &[Word]) -> Checked {
                 return Err(format!("its option `{text}` is not among those known to only read"));
             }
             text => {
-                // It would be a file to every `awk`, but somebody meant something else.
+                // Every `awk` would treat it as a file, but the author meant something else.
                 let late = words.iter().skip(at + 1).filter_map(Word::literal);
                 if let Some(option) = late.into_iter().find(|t| t.starts_with('-') && t.len() > 1) {
                     return Err(format!("the option `{option}` stands behind the program"));
@@ -49,14 +48,14 @@ pub(super) fn check(words: &[Word]) -> Checked {
     }
 }
 
-/// What stood before a `/`.
+/// What precedes a `/`.
 #[derive(PartialEq)]
 enum Before {
-    /// Something that a value may follow.
+    /// A value may follow.
     Start,
     /// A value: a `/` divides it.
     Value,
-    /// A `)`, or a word that is a value only sometimes.
+    /// A `)`, or a word that is only sometimes a value.
     Either,
 }
 
@@ -70,20 +69,20 @@ fn program(text: &str) -> Checked {
         let next = text.get(at + 1).copied();
         match c {
             ' ' | '\t' => at += 1,
-            '#' => at += length(&text, at, |c| c != '\n'),
+            '#' => at += run_length(&text, at, |c| c != '\n'),
             '"' => {
-                at = closed(&text, at + 1, '"')?;
+                at = after_delimiter(&text, at + 1, '"')?;
                 before = Before::Value;
             }
             '/' if before == Before::Start => {
-                at = closed(&text, at + 1, '/')?;
+                at = after_delimiter(&text, at + 1, '/')?;
                 before = Before::Value;
             }
             '/' if before == Before::Either && text.iter().skip(at + 1).any(|c| *c == '/') => {
-                return odd();
+                return not_understood();
             }
             c if c.is_ascii_alphabetic() || c == '_' => {
-                let end = at + length(&text, at, |c| c.is_ascii_alphanumeric() || c == '_');
+                let end = at + run_length(&text, at, |c| c.is_ascii_alphanumeric() || c == '_');
                 let word: String = text.get(at..end).unwrap_or_default().iter().collect();
                 at = end;
                 before = match &*word {
@@ -99,7 +98,7 @@ fn program(text: &str) -> Checked {
                 };
             }
             c if c.is_ascii_digit() || c == '.' => {
-                at = behind_number(&text, at)?;
+                at = after_number(&text, at)?;
                 before = Before::Value;
             }
             ']' | ')' => {
@@ -114,7 +113,7 @@ fn program(text: &str) -> Checked {
             '>' if prints || next == Some('>') => {
                 return Err("its program writes to a file, or may".to_owned());
             }
-            '+' | '-' if next == Some(c) => at += 2, // before a value or behind it
+            '+' | '-' if next == Some(c) => at += 2, // before or after a value
             ';' | '}' => {
                 prints = false;
                 before = Before::Start;
@@ -125,18 +124,19 @@ fn program(text: &str) -> Checked {
                 before = Before::Start;
                 at += 1;
             }
-            _ => return odd(), // `@` calls and loads by name
+            _ => return not_understood(), // `@` calls and loads by name
         }
     }
     Ok(())
 }
 
-/// Returns the place behind a number: digits with at most one dot, then an exponent if it has digits.
+/// Returns the position after a number: digits with at most one dot, then an exponent if it has
+/// digits.
 ///
-/// A letter directly behind a number begins a word (`1system(x)` is a concatenation) or belongs to a
-/// hexadecimal number. Versions of `awk` differ about which, so the program is not understood.
-fn behind_number(text: &[char], start: usize) -> Result<usize, String> {
-    let digits = |at| length(text, at, |c| c.is_ascii_digit());
+/// A letter directly after a number starts a word (`1system(x)` is a concatenation) or belongs to a
+/// hexadecimal number. Versions of `awk` differ, so the program is refused.
+fn after_number(text: &[char], start: usize) -> Result<usize, String> {
+    let digits = |at| run_length(text, at, |c| c.is_ascii_digit());
     let whole = digits(start);
     let mut at = start + whole;
     let mut fraction = 0;
@@ -145,7 +145,7 @@ fn behind_number(text: &[char], start: usize) -> Result<usize, String> {
         at += 1 + fraction;
     }
     if whole + fraction == 0 {
-        return odd();
+        return not_understood();
     }
     if matches!(text.get(at), Some('e' | 'E')) {
         let sign = usize::from(matches!(text.get(at + 1), Some('+' | '-')));
@@ -153,38 +153,39 @@ fn behind_number(text: &[char], start: usize) -> Result<usize, String> {
         at += if exponent > 0 { 1 + sign + exponent } else { 0 };
     }
     match text.get(at) {
-        Some(c) if c.is_alphabetic() || *c == '_' => odd(),
+        Some(c) if c.is_alphabetic() || *c == '_' => not_understood(),
         _ => Ok(at),
     }
 }
 
-/// Returns how far this goes on.
-fn length(text: &[char], at: usize, goes: impl Fn(char) -> bool) -> usize {
-    text.iter().skip(at).take_while(|c| goes(**c)).count()
+/// Returns the length of the run of matching characters.
+fn run_length(text: &[char], at: usize, matches: impl Fn(char) -> bool) -> usize {
+    text.iter().skip(at).take_while(|c| matches(**c)).count()
 }
 
-/// Returns the place behind the next mark. A `/` within a set ends the expression for some only.
-fn closed(text: &[char], mut at: usize, mark: char) -> Result<usize, String> {
+/// Returns the position after the next delimiter. A `/` inside a bracket expression ends the
+/// expression only in some versions.
+fn after_delimiter(text: &[char], mut at: usize, mark: char) -> Result<usize, String> {
     let mut in_set = false;
     while let Some(&c) = text.get(at) {
         at += 1;
         match c {
-            '\n' => return odd(),
+            '\n' => return not_understood(),
             '\\' => at += 1,
-            c if c == mark && in_set => return odd(),
+            c if c == mark && in_set => return not_understood(),
             c if c == mark => return Ok(at),
             '[' if mark == '/' && !in_set => {
                 in_set = true;
                 at += usize::from(text.get(at) == Some(&'^'));
                 at += usize::from(text.get(at) == Some(&']'));
             }
-            // A class within a set has a bracket of its own.
+            // A character class inside a bracket expression has its own brackets.
             '[' if in_set && matches!(text.get(at), Some(':' | '.' | '=')) => {
                 let sign = text.get(at);
                 at += 1;
-                at += length(text, at, |c| c.is_ascii_alphabetic());
+                at += run_length(text, at, |c| c.is_ascii_alphabetic());
                 if text.get(at) != sign || text.get(at + 1) != Some(&']') {
-                    return odd();
+                    return not_understood();
                 }
                 at += 2;
             }
@@ -192,10 +193,10 @@ fn closed(text: &[char], mut at: usize, mark: char) -> Result<usize, String> {
             _ => {}
         }
     }
-    odd()
+    not_understood()
 }
 
-fn odd<T>() -> Result<T, String> {
+fn not_understood<T>() -> Result<T, String> {
     Err("its program is not understood".to_owned())
 }
 
@@ -204,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_that_only_print_are_known() {
+    fn programs_that_only_print_are_accepted() {
         for text in [
             "{print $1}",
             "{ print $1, $NF }",
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_write_start_or_load_are_not() {
+    fn programs_that_write_start_or_load_are_refused() {
         for text in [
             "{print > \"out\"}",
             "{print $1 >> \"out\"}",

@@ -1,7 +1,7 @@
-//! The code that one command runs, as far as its own words show.
+//! Extracts the code that one command runs, as far as its words show.
 //!
-//! In: a simple command without its wrappers. Out: program texts, script files, or that the program is
-//! read from the input; and small questions about commands that `flow` asks.
+//! In: a simple command without wrappers. Out: program texts, script files, or that the program is
+//! read from stdin; and helper predicates for `flow`.
 
 use crate::{
     Command, Redirect, RedirectKind, Word, WordPiece, Wrappers,
@@ -12,19 +12,19 @@ use crate::{
 
 /// Code that a command runs.
 pub(super) enum Code {
-    /// This text, in this language.
+    /// A text in a language.
     Text(Language, Word),
-    /// What is in this file.
+    /// The contents of a file.
     File(Word),
-    /// What comes in through the standard input.
+    /// Read from stdin.
     Input(Language),
-    /// Something that an interpreter among its words runs; which of them, cannot be told.
+    /// Run by an interpreter among its words; it is unknown which one.
     Opaque,
 }
 
-/// Returns whether a word hides which program runs. A program of a known name in a directory that is
-/// not known is no secret, unless the text makes what stands before the name.
-pub(super) fn hides_name(word: &Word, is_made: bool) -> bool {
+/// Returns whether a word hides which program runs. A known program name in an unknown directory is
+/// not hidden, unless the script builds the directory part.
+pub(super) fn hides_program_name(word: &Word, is_made: bool) -> bool {
     match &*word.pieces {
         [WordPiece::Unknown, WordPiece::Text(rest)] if !is_made => {
             !rest.starts_with('/') || rest.ends_with('/')
@@ -33,8 +33,8 @@ pub(super) fn hides_name(word: &Word, is_made: bool) -> bool {
     }
 }
 
-/// Returns the word that a wrapper takes for a command, where a shell must complete that word.
-pub(super) fn started_word(command: &Command) -> Option<&Word> {
+/// Returns the word that a wrapper runs as a command, if that word is known only at run time.
+pub(super) fn wrapped_word(command: &Command) -> Option<&Word> {
     let name = command.words.first()?.literal()?;
     if !wrappers::starts_its_first(name) {
         return None;
@@ -58,7 +58,7 @@ pub(super) fn started_word(command: &Command) -> Option<&Word> {
 pub(super) fn codes(command: &Command) -> Vec<Code> {
     let Some(name) = command.words.first().and_then(Word::literal) else { return Vec::new() };
     if name.contains('/') {
-        return Vec::new(); // it is looked at without its directory
+        return Vec::new(); // checked without its directory
     }
     if let Some(runs) = interpreters::of(command) {
         let code = |program: Program| match program {
@@ -97,7 +97,7 @@ pub(super) fn codes(command: &Command) -> Vec<Code> {
         .collect()
 }
 
-/// Returns the makefiles that the words of `make` name. A makefile holds commands.
+/// Returns the makefiles named by the words of `make`. A makefile contains commands.
 fn makefiles(words: &[Word]) -> Vec<Code> {
     let mut found = Vec::new();
     for (at, word) in words.iter().enumerate().skip(1) {
@@ -110,11 +110,9 @@ fn makefiles(words: &[Word]) -> Vec<Code> {
         } else {
             continue;
         };
-        let attached = interpreters::without(word, behind);
-        let file = match attached.pieces.is_empty() {
-            true => words.get(at + 1).cloned(),
-            false => Some(attached),
-        };
+        let attached = interpreters::without_prefix(word, behind);
+        let file =
+            if attached.pieces.is_empty() { words.get(at + 1).cloned() } else { Some(attached) };
         found.extend(file.map(|file| match file.literal() {
             Some("-" | "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0") => {
                 Code::Input(Language::Other)
@@ -125,13 +123,13 @@ fn makefiles(words: &[Word]) -> Vec<Code> {
     found
 }
 
-/// Returns whether an interpreter is among the words of a command.
+/// Returns whether a command has an interpreter among its words.
 fn names_an_interpreter(command: &Command) -> bool {
     let alone = |word: &Word| Command { words: vec![word.clone()], ..Command::default() };
     command.words.iter().skip(1).any(|word| interpreters::of(&alone(word)).is_some())
 }
 
-/// Returns words as one, with blanks between.
+/// Joins words with spaces.
 fn joined(words: &[Word]) -> Word {
     let mut pieces = Vec::new();
     for (at, word) in words.iter().enumerate() {
@@ -143,8 +141,8 @@ fn joined(words: &[Word]) -> Word {
     Word { pieces, may_be_option: true }
 }
 
-/// Returns a text for a shell in which what is not known is a variable: its plainest reading.
-pub(super) fn natural(word: &Word) -> String {
+/// Returns a shell text in which unknown parts are a variable.
+pub(super) fn as_shell_text(word: &Word) -> String {
     let piece = |piece: &WordPiece| match piece {
         WordPiece::Text(text) => text.clone(),
         WordPiece::Unknown => "${_}".to_owned(),
@@ -152,7 +150,7 @@ pub(super) fn natural(word: &Word) -> String {
     word.pieces.iter().map(piece).collect()
 }
 
-/// Returns whether a command keeps what it reads in variables, or reads it in place of the shell.
+/// Returns whether a command stores its input in variables, or reads it in place of the shell.
 pub(super) fn keeps_input(command: &Command) -> bool {
     let name = command.words.first().and_then(Word::literal);
     matches!(
@@ -173,7 +171,7 @@ pub(super) fn keeps_input(command: &Command) -> bool {
     )
 }
 
-/// Returns whether a redirection takes the place of the standard input.
+/// Returns whether a redirection replaces stdin.
 pub(super) fn is_input(redirect: &Redirect) -> bool {
     match redirect.kind {
         RedirectKind::Here | RedirectKind::Read | RedirectKind::ReadWrite => true,
@@ -182,7 +180,7 @@ pub(super) fn is_input(redirect: &Redirect) -> bool {
     }
 }
 
-/// Returns whether a command only prints files that are named.
+/// Returns whether a command only prints named files.
 pub(super) fn prints_files(command: &Command) -> bool {
     let words = command.words.get(1..).unwrap_or_default();
     let is_text = |redirect: &Redirect| redirect.kind == RedirectKind::Here;
@@ -191,10 +189,10 @@ pub(super) fn prints_files(command: &Command) -> bool {
         && words.iter().all(|word| word.literal().is_some_and(|text| !text.starts_with("/dev/")))
 }
 
-/// Returns what a command prints, where its words say it.
+/// Returns what a command prints, if its words determine it.
 pub(super) fn printed(command: &Command) -> Option<String> {
     let words = command.words.get(1..).unwrap_or_default();
-    let text = natural(&joined(words));
+    let text = as_shell_text(&joined(words));
     match command.words.first().and_then(Word::literal)? {
         "echo" if !text.contains('\\') => {
             let rest = text.strip_prefix("-n ").unwrap_or(&text);
@@ -202,16 +200,16 @@ pub(super) fn printed(command: &Command) -> Option<String> {
         }
         "printf" => match words {
             [format] => {
-                let text = natural(format).replace("\\n", "\n");
+                let text = as_shell_text(format).replace("\\n", "\n");
                 (!text.contains(['\\', '%'])).then_some(text)
             }
             [format, text] if matches!(format.literal(), Some("%s" | "%s\\n")) => {
-                Some(natural(text))
+                Some(as_shell_text(text))
             }
             _ => None,
         },
         "cat" if words.is_empty() => match &*command.redirects {
-            [one] if one.kind == RedirectKind::Here => Some(natural(&one.target)),
+            [one] if one.kind == RedirectKind::Here => Some(as_shell_text(&one.target)),
             _ => None,
         },
         "true" | ":" => Some(String::new()),
@@ -219,8 +217,8 @@ pub(super) fn printed(command: &Command) -> Option<String> {
     }
 }
 
-/// Returns whether a program of another language fetches and runs code, as far as its text shows.
-pub(super) fn runs_address(text: &str) -> bool {
+/// Returns whether a program in another language fetches and runs code, judged by its text.
+pub(super) fn fetches_and_runs(text: &str) -> bool {
     let fetches =
         ["http://", "https://", "ftp://", "urlopen", "requests.get", "socket", "curl ", "wget "];
     let runs =
@@ -228,14 +226,15 @@ pub(super) fn runs_address(text: &str) -> bool {
     fetches.iter().any(|own| text.contains(own)) && runs.iter().any(|own| text.contains(own))
 }
 
-/// Returns the file of the kernel that a program of another language names, as far as its text shows.
+/// Returns the kernel file that a program in another language names, judged by its text.
 pub(super) fn kernel_file(text: &str) -> Option<&'static str> {
     let files = ["/proc/sysrq-trigger", "/proc/sys/", "/dev/mem", "/dev/sd", "/dev/nvme"];
     files.into_iter().find(|file| text.contains(file))
 }
 
-/// Returns whether a program hands a connection to a shell: `nc -e /bin/sh`, `socat … EXEC:sh`.
-pub(super) fn runs_what_it_receives(command: &Command) -> bool {
+/// Returns whether a program connects a socket to a shell (reverse shell): `nc -e /bin/sh`, `socat
+/// … EXEC:sh`.
+pub(super) fn is_reverse_shell(command: &Command) -> bool {
     let Some(name) = command.words.first().and_then(Word::literal) else { return false };
     let words = command.words.iter().skip(1).filter_map(Word::literal);
     let given = |text: &str| match name {
@@ -255,16 +254,16 @@ pub(super) fn runs_what_it_receives(command: &Command) -> bool {
     words.into_iter().any(given)
 }
 
-/// Programs that start a command in another place: a container, an environment.
-const HOSTS: &str = "docker podman nerdctl docker-compose podman-compose kubectl oc lxc incus vagrant \
+/// Programs that start a command elsewhere: in a container or an environment.
+const REMOTE_STARTERS: &str = "docker podman nerdctl docker-compose podman-compose kubectl oc lxc incus vagrant \
     poetry uv pipenv conda mamba bundle npx pnpm yarn npm nix nix-shell rustup mise asdf direnv heroku \
     fly flyctl gcloud az tmux screen";
 
-/// Returns the interpreters among the words of a program that starts commands elsewhere, each with the
-/// words behind it: `docker exec -i box sh`.
-pub(super) fn hosted(command: &Command) -> Vec<Command> {
+/// Returns the interpreters among the words of such a program, each with the words after it:
+/// `docker exec -i box sh`.
+pub(super) fn hosted_interpreters(command: &Command) -> Vec<Command> {
     let name = command.words.first().and_then(Word::literal).unwrap_or_default();
-    if !HOSTS.split_whitespace().any(|own| own == name) {
+    if !REMOTE_STARTERS.split_whitespace().any(|own| own == name) {
         return Vec::new();
     }
     let view = |at: usize| {
@@ -275,14 +274,14 @@ pub(super) fn hosted(command: &Command) -> Vec<Command> {
     (1..command.words.len()).filter_map(view).collect()
 }
 
-/// Returns whether the grammar of a command proves that it only reads.
+/// Returns whether the grammar of a command proves it read-only.
 pub(super) fn only_prints(command: &Command) -> bool {
     let name = command.words.first().and_then(Word::literal);
     let grammar = name.and_then(tables::of);
     grammar.is_some_and(|grammar| grammar.check(&command.words).is_ok())
 }
 
-/// Returns whether a script is named by an open descriptor.
+/// Returns whether a script is named by an open file descriptor.
 pub(super) fn is_descriptor(file: &Word) -> bool {
     file.literal().is_some_and(|text| {
         text.starts_with("/dev/fd/") || text.starts_with("/proc/self/fd/") || text == "/dev/stdin"

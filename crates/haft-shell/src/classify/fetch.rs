@@ -1,13 +1,13 @@
-//! Commands that bring in something from the network, and the files that they leave.
+//! Commands that download from the network, and the files that they save.
 
-use crate::{Command, RedirectKind, Word, WordPiece, interpreters::without};
+use crate::{Command, RedirectKind, Word, WordPiece, interpreters::without_prefix};
 
-/// Programs that print or save what another machine sends.
+/// Programs that print or save what another host sends.
 const FETCHERS: &str = "curl wget wget2 fetch aria2c axel GET lwp-request http https httpie xh curlie lynx \
     w3m links elinks nc ncat netcat socat telnet ftp sftp tftp lftp ssh scp rsh dig nslookup drill gh \
     glab aws gcloud gsutil az rclone s3cmd svn";
 
-/// Returns the program of a command, if it brings something in from the network.
+/// Returns the program of a command if it downloads from the network.
 pub(super) fn fetcher(command: &Command) -> Option<&str> {
     let name = command.words.first().and_then(Word::literal)?;
     let word = |n: usize| command.words.get(n).and_then(Word::literal);
@@ -24,12 +24,12 @@ pub(super) fn fetcher(command: &Command) -> Option<&str> {
     (is_fetcher || opens).then_some(name)
 }
 
-/// The name of a file without its directory; nothing where only a running shell knows it.
+/// A file name without its directory; `None` if it is known only at run time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FileName(Option<String>);
 
 impl FileName {
-    /// Returns the name of the file that a word names.
+    /// Returns the file name in a word.
     pub(super) fn of(word: &Word) -> Self {
         let Some(WordPiece::Text(last)) = word.pieces.last() else { return Self(None) };
         match last.rsplit_once('/') {
@@ -39,8 +39,8 @@ impl FileName {
         }
     }
 
-    /// Returns whether this saved file may be the one that is run. A name that only a running shell
-    /// knows may be any; but not every file may be one that was saved under such a name.
+    /// Returns whether this saved file may be the executed one. An unknown executed name may be any
+    /// file; a known one is not assumed to be a file saved under an unknown name.
     pub(super) fn may_be(&self, run: &Self) -> bool {
         match (&self.0, &run.0) {
             (Some(own), Some(run)) => own == run,
@@ -54,7 +54,7 @@ impl FileName {
     }
 }
 
-/// Returns the files that a command saves what it prints or fetches to.
+/// Returns the files to which a command saves its output or download.
 pub(super) fn saved(command: &Command) -> Vec<FileName> {
     let is_write = |kind| matches!(kind, RedirectKind::Write | RedirectKind::ReadWrite);
     let redirects = command.redirects.iter().filter(|r| is_write(r.kind) && !r.is_harmless());
@@ -73,24 +73,24 @@ pub(super) fn saved(command: &Command) -> Vec<FileName> {
     found
 }
 
-/// Adds the files that the words of a fetcher name, and those that it names after the address.
+/// Adds the file names in the words of a downloader, and those it derives from the URL.
 ///
-/// More names than are saved do no harm: a name counts only where a file of this name is run.
+/// Too many names do no harm: a name counts only if a file of this name is executed.
 fn fetched(words: &[Word], found: &mut Vec<FileName>) {
     for (at, word) in words.iter().enumerate() {
         let Some(WordPiece::Text(text)) = word.pieces.first() else { continue };
-        let value = |behind: usize| match without(word, behind) {
+        let value = |behind: usize| match without_prefix(word, behind) {
             attached if attached.pieces.is_empty() => words.get(at + 1).cloned(),
             attached => Some(attached),
         };
         if text.starts_with("--") {
-            // Some take any beginning of a long option that is clear.
+            // Some programs accept any unambiguous prefix of a long option.
             if text.starts_with("--out") {
                 let behind = text.find('=').map_or(text.len(), |equals| equals + 1);
                 found.extend(value(behind).as_ref().map(FileName::of));
             }
         } else if text.starts_with('-') {
-            // In a cluster (`-fsSLo y`, `-qOy`) what stands behind the letter is the file.
+            // In a cluster (`-fsSLo y`, `-qOy`) the text after the letter is the file.
             for (letter, _) in text.match_indices(['o', 'O']) {
                 found.extend(value(letter + 1).as_ref().map(FileName::of));
             }
@@ -100,20 +100,20 @@ fn fetched(words: &[Word], found: &mut Vec<FileName>) {
     }
 }
 
-/// Returns the names that a fetcher gives a file after its address: `wget http://x/install.sh` leaves
-/// `install.sh`, and `wget http://x` leaves `index.html`.
+/// Returns the names that a downloader derives from a URL: `wget http://x/install.sh` saves
+/// `install.sh`, and `wget http://x` saves `index.html`.
 fn remote_names(address: &str) -> impl Iterator<Item = &str> {
     let path = address.split(['?', '#']).next().unwrap_or_default();
     let plain = path.rsplit('/').next().unwrap_or_default();
     let with_query = address.get(path.len() - plain.len()..).unwrap_or_default();
-    // A word without a `/` may be a file of this machine that is sent.
+    // A word without `/` may be a local file that is uploaded.
     let named = path.contains('/').then_some([plain, with_query]);
     let has_path = path.split_once("://").map_or(path, |(_, rest)| rest).contains('/');
     let index = (plain.is_empty() || !has_path).then_some("index.html");
     named.into_iter().flatten().filter(|name| !name.is_empty()).chain(index)
 }
 
-/// Returns whether a command names one of these files behind its own name, or reads it.
+/// Returns whether a command names one of these files after its own name, or reads it.
 pub(super) fn names_one(command: &Command, files: &[FileName]) -> bool {
     let is_read = |kind| matches!(kind, RedirectKind::Read | RedirectKind::ReadWrite);
     let read = command.redirects.iter().filter(|r| is_read(r.kind)).map(|r| &r.target);

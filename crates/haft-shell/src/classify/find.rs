@@ -1,23 +1,23 @@
-//! `find`: an expression of its own, part by part.
+//! `find`: checks its expression part by part.
 
 use crate::{Command, Word, classify::grammar::Checked, unwrap::replaced};
 
 /// Parts without a value.
-const ALONE: &str = "-print -print0 -ls -prune -quit -depth -mount -xdev -follow -noleaf -daystart \
+const WITHOUT_VALUE: &str = "-print -print0 -ls -prune -quit -depth -mount -xdev -follow -noleaf -daystart \
     -ignore_readdir_race -noignore_readdir_race -empty -executable -readable -writable -nouser \
     -nogroup -true -false -not -a -and -o -or -warn -nowarn , ( ) !";
 
 /// Parts with one value.
-const VALUED: &str = "-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype \
+const WITH_VALUE: &str = "-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype \
     -type -xtype -size -maxdepth -mindepth -mtime -mmin -ctime -cmin -atime -amin -newer -anewer \
     -cnewer -perm -user -group -uid -gid -links -inum -lname -ilname -samefile -fstype -used \
     -context -printf";
 
-/// Checks the words of `find`; what it starts is checked by `judge`.
+/// Checks the words of `find`; `judge` checks the commands that it starts.
 pub(super) fn check(words: &[Word], judge: &dyn Fn(&Command) -> Checked) -> Checked {
     let mut texts = Vec::new();
     for word in words.iter().skip(1) {
-        // A folder that is not known may be called `-delete`.
+        // An unknown directory may be named `-delete`.
         texts.push(word.literal().ok_or("only a running shell knows what it is given")?);
     }
     let is = |list: &str, part: &str| list.split_whitespace().any(|own| own == part);
@@ -29,10 +29,10 @@ pub(super) fn check(words: &[Word], judge: &dyn Fn(&Command) -> Checked) -> Chec
     at += texts.iter().skip(at).take_while(|text| !begins(text)).count();
     while let Some(&part) = texts.get(at) {
         at += 1;
-        if is(ALONE, part) {
+        if is(WITHOUT_VALUE, part) {
             continue;
         }
-        if is(VALUED, part) || is_newer(part) {
+        if is(WITH_VALUE, part) || is_newer(part) {
             at += 1;
             if at > texts.len() {
                 return Err(format!("`{part}` has no value"));
@@ -47,7 +47,7 @@ pub(super) fn check(words: &[Word], judge: &dyn Fn(&Command) -> Checked) -> Chec
             return Err(format!("`{part}` has no end"));
         };
         let inner = rest.get(..length).unwrap_or_default();
-        // Elsewhere a `+` is a word of the command, which then goes on.
+        // Otherwise `+` is a word of the command, which then continues.
         if rest.get(length) == Some(&"+") && inner.last() != Some(&"{}") {
             return Err(format!("it is not clear where `{part}` ends"));
         }
@@ -58,7 +58,7 @@ pub(super) fn check(words: &[Word], judge: &dyn Fn(&Command) -> Checked) -> Chec
     Ok(())
 }
 
-/// `-newerXY`, where each letter names a time.
+/// `-newerXY`, where each letter names a timestamp.
 fn is_newer(part: &str) -> bool {
     let letters = part.strip_prefix("-newer").map(str::as_bytes);
     matches!(letters, Some([b'a' | b'B' | b'c' | b'm', b'a' | b'B' | b'c' | b'm' | b't']))

@@ -1,45 +1,44 @@
-//! How options are read: a command's own grammar, and nothing that is not in it.
+//! Option parser with an allow-list: the grammar of each command, and nothing outside of it.
 //!
-//! A grammar is data. One-letter options are written as `getopt` writes them: `n` alone, `n:` with a
-//! value, `n::` with a value that is attached or absent. Long ones are names with blanks between:
-//! `all`, `lines=` with a value, `color?` with a value after `=` or none. Beginnings of long names are
-//! refused, although programs take them: `--outp` must not pass where `--output` would not.
+//! A grammar is data. Short options use `getopt` syntax: `n` alone, `n:` with a value, `n::` with
+//! an optional attached value. Long options are separated by spaces: `all`, `lines=` with a value,
+//! `color?` with an optional value after `=`. Prefixes of long options are refused, although
+//! programs accept them: `--outp` must not pass where `--output` would not.
 //!
-//! INVARIANT: a word that may be an option and is not in the grammar is a refusal.
+//! INVARIANT: a word that may be an option and is not in the grammar is refused.
 
 use crate::{Word, WordPiece};
 
-/// What a checker says: nothing, or why not.
+/// Result of a check: read-only, or why not.
 pub(super) type Checked = Result<(), String>;
 
-/// The grammar of one command, or of several that are alike.
+/// The grammar of one command, or of several similar ones.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Grammar {
-    /// Names, with blanks between.
+    /// Names, separated by spaces.
     pub(super) names: &'static str,
-    /// One-letter options, as `getopt` writes them.
+    /// Short options, in `getopt` syntax.
     pub(super) short: &'static str,
     /// Long options.
     pub(super) long: &'static str,
-    /// What else must hold.
+    /// Additional rule.
     pub(super) rule: Rule,
 }
 
-/// What must hold of the words that are no options.
+/// Rule for the operands.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Rule {
-    /// No option of this program, listed or not, does anything but read. So words that are not known
-    /// may be options: it does not matter.
+    /// No option of this program writes, listed or not. So an unknown word that turns out to be an
+    /// option is harmless.
     Tame,
-    /// Some option that is not listed writes. Words that are not known are refused where they could
-    /// be options.
+    /// Some unlisted option writes. Unknown words are refused where they could be options.
     Wary,
-    /// At most so many operands, all of them known, and options before them: a further one is a file
-    /// to write, or a value to set.
+    /// At most this many operands, all known, after the options: a further one would be a file to
+    /// write or a value to set.
     Few(usize),
-    /// As `Wary`, and this must hold.
+    /// Like `Wary`, plus this check.
     Check(fn(&Given<'_>) -> Checked),
-    /// The words are looked at as they are; the options are not read here.
+    /// A custom check of all words; options are not parsed.
     Own(fn(&[Word]) -> Checked),
 }
 
@@ -48,12 +47,12 @@ pub(super) const fn tame(names: &'static str, short: &'static str, long: &'stati
     Grammar { names, short, long, rule: Rule::Tame }
 }
 
-/// A command of which some options write.
+/// A command with some options that write.
 pub(super) const fn wary(names: &'static str, short: &'static str, long: &'static str) -> Grammar {
     Grammar { names, short, long, rule: Rule::Wary }
 }
 
-/// A command that takes only so many operands without writing.
+/// A command that is read-only up to this many operands.
 pub(super) const fn few(
     names: &'static str,
     most: usize,
@@ -63,7 +62,7 @@ pub(super) const fn few(
     Grammar { names, short, long, rule: Rule::Few(most) }
 }
 
-/// A command with a checker of its own behind its options.
+/// A command with an additional check after option parsing.
 pub(super) const fn check(
     names: &'static str,
     short: &'static str,
@@ -73,35 +72,35 @@ pub(super) const fn check(
     Grammar { names, short, long, rule: Rule::Check(check) }
 }
 
-/// A command whose words are no options and operands as others know them.
+/// A command with its own syntax.
 pub(super) const fn own(names: &'static str, check: fn(&[Word]) -> Checked) -> Grammar {
     Grammar { names, short: "", long: "", rule: Rule::Own(check) }
 }
 
-/// What was given to a command.
+/// The parsed arguments of a command.
 #[derive(Debug, Default)]
 pub(super) struct Given<'c> {
-    /// The name of the command, without folders.
+    /// The name of the command, without directories.
     pub(super) name: &'c str,
-    /// Letters and long names, with their values where those are known.
+    /// Option names, with their values if known.
     pub(super) options: Vec<(&'c str, Option<&'c str>)>,
     /// All other words.
     pub(super) operands: Vec<&'c Word>,
-    /// An option came after an operand: not every program reads it as one.
+    /// Whether an option follows an operand: not every program parses it as an option.
     late: bool,
-    /// A word that is not known stood where options may stand.
-    guessed: bool,
-    /// A value is not known.
+    /// Whether an unknown word is where options are allowed.
+    has_unknown_option: bool,
+    /// Whether a value is unknown.
     unknown_values: bool,
 }
 
 impl<'c> Given<'c> {
-    /// Returns whether one of these options was given.
+    /// Returns whether one of these options is given.
     pub(super) fn has(&self, names: &[&str]) -> bool {
         self.options.iter().any(|(name, _)| names.contains(name))
     }
 
-    /// Returns whether an option came after an operand.
+    /// Returns whether an option follows an operand.
     pub(super) fn is_late(&self) -> bool {
         self.late
     }
@@ -111,12 +110,12 @@ impl<'c> Given<'c> {
         self.options.iter().filter(|(name, _)| names.contains(name)).filter_map(|(_, value)| *value)
     }
 
-    /// Returns whether an option has a value that only a running shell knows.
+    /// Returns whether an option has a value that is known only at run time.
     pub(super) fn has_unknown_values(&self) -> bool {
         self.unknown_values
     }
 
-    /// Returns the operands, all of which must be known.
+    /// Returns the operands, which must all be known.
     pub(super) fn known(&self) -> Result<Vec<&'c str>, String> {
         let known: Option<Vec<_>> = self.operands.iter().map(|word| word.literal()).collect();
         known.ok_or_else(|| "only a running shell knows what it is given".to_owned())
@@ -129,7 +128,8 @@ impl Grammar {
         self.names.split(' ').any(|own| own == name)
     }
 
-    /// Returns whether the words are looked at as they are, so that [`given`](Self::given) says nothing.
+    /// Returns whether this is a custom check, for which [`given`](Self::given) returns nothing
+    /// useful.
     pub(super) fn is_own(&self) -> bool {
         matches!(self.rule, Rule::Own(_))
     }
@@ -140,7 +140,7 @@ impl Grammar {
             return check(words);
         }
         let given = self.given(words)?;
-        if given.guessed && !matches!(self.rule, Rule::Tame) {
+        if given.has_unknown_option && !matches!(self.rule, Rule::Tame) {
             return Err("only a running shell knows its options".to_owned());
         }
         match self.rule {
@@ -150,16 +150,17 @@ impl Grammar {
                 if operands > most {
                     return Err(format!("with more than {most} operands it would write"));
                 }
-                match given.late {
-                    true => Err("an option stands behind an operand".to_owned()),
-                    false => Ok(()),
+                if given.late {
+                    Err("an option stands behind an operand".to_owned())
+                } else {
+                    Ok(())
                 }
             }
             Rule::Check(check) => check(&given),
         }
     }
 
-    /// Reads the options.
+    /// Parses the options.
     pub(super) fn given<'c>(&self, words: &'c [Word]) -> Result<Given<'c>, String> {
         let name = words.first().and_then(Word::literal).unwrap_or_default();
         let name = name.rsplit('/').next().unwrap_or_default();
@@ -167,7 +168,7 @@ impl Grammar {
         let mut rest = words.iter().skip(1);
         while let Some(word) = rest.next() {
             let Some(text) = word.literal() else {
-                given.guessed |= word.may_be_option;
+                given.has_unknown_option |= word.may_be_option;
                 given.operands.push(word);
                 self.check_beginning(word)?;
                 continue;
@@ -190,7 +191,7 @@ impl Grammar {
         Ok(given)
     }
 
-    /// Checks an option of which only the beginning is known: `-n$N`.
+    /// Checks an option with a known prefix: `-n$N`.
     fn check_beginning(&self, word: &Word) -> Checked {
         let Some(WordPiece::Text(text)) = word.pieces.first() else { return Ok(()) };
         let Some(letters) = text.strip_prefix('-').filter(|t| !t.is_empty()) else { return Ok(()) };
@@ -289,7 +290,7 @@ impl Grammar {
     }
 }
 
-/// What an option takes.
+/// Whether an option takes a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Takes {
     Nothing,
@@ -297,13 +298,13 @@ enum Takes {
     Maybe,
 }
 
-/// Takes the next word for a value. One that is not known may be several words.
+/// Takes the next word as value. An unknown word may expand to several.
 fn next_value<'c>(
     given: &mut Given<'c>,
     rest: &mut impl Iterator<Item = &'c Word>,
 ) -> Result<Option<&'c str>, String> {
     let word = rest.next().ok_or("a value is missing")?;
-    given.guessed |= word.has_unknown();
+    given.has_unknown_option |= word.has_unknown();
     given.unknown_values |= word.has_unknown();
     Ok(word.literal())
 }
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tame_command_takes_what_is_not_known_and_no_option_that_is_not_listed() {
+    fn tame_command_accepts_unknown_words_and_no_unlisted_option() {
         let cat = tame("cat", "nl:", "number lines=");
         for text in ["cat $x", "cat -n $x", "cat -l$x", "cat -l $x", "cat --lines=$x", "cat *"] {
             assert!(checked(cat, text), "{text}");
@@ -372,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn few_operands_are_all_known_and_last() {
+    fn limited_operands_must_be_known_and_last() {
         let uniq = few("uniq", 1, "cf:", "");
         for text in ["uniq", "uniq -c a", "uniq -f 1 a", "uniq -- -c"] {
             assert!(checked(uniq, text), "{text}");

@@ -1,32 +1,31 @@
-//! Files through which a write reaches the kernel or a device: `/proc`, `/sys`, `/dev`.
+//! Writes to the kernel or a device through `/proc`, `/sys` and `/dev`.
 //!
-//! Names are compared after `.`, `..` and doubled slashes are taken out. Nothing is looked up: a
-//! symlink elsewhere is not seen here, and the sandbox decides.
+//! Paths are compared after normalizing `.`, `..` and repeated slashes. Nothing is looked up: a
+//! symlink elsewhere is not detected here; the sandbox handles it.
 
 use crate::{Command, RedirectKind, Word, WordPiece, classify::shown};
 
-/// What stands below these is no ordinary file.
+/// Directories with kernel files and devices.
 const ROOTS: [&str; 3] = ["dev", "proc", "sys"];
 
-/// Devices that keep nothing, by how their names begin.
+/// Prefixes of harmless devices.
 const HARMLESS: [&str; 14] = [
     "null", "zero", "full", "stdin", "stdout", "stderr", "tty", "fd/", "tcp/", "udp/", "pts/",
     "shm/", "random", "urandom",
 ];
 
-/// Programs that write every file they are given, or give it another name; and some that write their
-/// last one.
+/// Programs that write or link every operand; and some that write their last one.
 const WRITE_ALL: &str =
     "tee sponge ln truncate touch chmod chown chgrp chattr setfacl ed ex vi vim nano";
 const WRITE_LAST: &str = "cp mv install rsync scp";
 
-/// Programs whose option `-o` or `--output` names a file that they write. Elsewhere it means other
-/// things: `grep -o /sys/x` prints.
+/// Programs whose option `-o` or `--output` names an output file. Elsewhere it means other things:
+/// `grep -o /sys/x` prints.
 const WRITE_OUTPUT: &str = "curl wget wget2 aria2c sort shuf tree iconv uniq cc gcc g++ clang ld as objcopy \
     openssl xz zstd ffmpeg dd dcfldd gpg rustc go tcc";
 
-/// Returns what a command would write of the kernel or of a device. `directories` are those that
-/// relative names may start from.
+/// Returns the kernel file or device that a command would write. `directories` are possible start
+/// directories of relative paths.
 pub(super) fn written(command: &Command, directories: &[&str]) -> Option<String> {
     let is_write = |kind| matches!(kind, RedirectKind::Write | RedirectKind::ReadWrite);
     let redirected = command.redirects.iter().filter(|r| is_write(r.kind)).map(|r| &r.target);
@@ -37,15 +36,16 @@ pub(super) fn written(command: &Command, directories: &[&str]) -> Option<String>
         .map(|word| shown(&word))
 }
 
-/// Says what such a write is.
-pub(super) fn says(file: &str) -> String {
-    match file.contains("/proc") || file.contains("/sys") {
-        true => format!("it writes to the kernel through `{file}`"),
-        false => format!("it writes to the device `{file}`"),
+/// Describes such a write.
+pub(super) fn describe(file: &str) -> String {
+    if file.contains("/proc") || file.contains("/sys") {
+        format!("it writes to the kernel through `{file}`")
+    } else {
+        format!("it writes to the device `{file}`")
     }
 }
 
-/// Returns whether a word names a device that keeps something.
+/// Returns whether a word names a device with data.
 pub(super) fn is_device(word: &Word) -> bool {
     matches!(word.pieces.first(), Some(WordPiece::Text(text)) if text.starts_with("/dev/"))
         && is_special(word, &[])
@@ -84,9 +84,9 @@ fn operands(command: &Command) -> Vec<Word> {
         }
         let named = text.starts_with("of=") || text.starts_with("--output");
         match text.split_once('=') {
-            Some((option, _)) if named => Some(cut(word, option.len() + 1)),
+            Some((option, _)) if named => Some(without_prefix(word, option.len() + 1)),
             _ if in_place && !text.starts_with('-') => Some(word.clone()),
-            _ if text.starts_with("-o") || text.starts_with("-O") => Some(cut(word, 2)),
+            _ if text.starts_with("-o") || text.starts_with("-O") => Some(without_prefix(word, 2)),
             _ => None,
         }
     };
@@ -94,7 +94,7 @@ fn operands(command: &Command) -> Vec<Word> {
 }
 
 /// Returns a word without the first bytes of its first piece.
-fn cut(word: &Word, bytes: usize) -> Word {
+fn without_prefix(word: &Word, bytes: usize) -> Word {
     let mut word = word.clone();
     if let Some(WordPiece::Text(text)) = word.pieces.first_mut() {
         *text = text.get(bytes..).unwrap_or_default().to_owned();
@@ -102,21 +102,21 @@ fn cut(word: &Word, bytes: usize) -> Word {
     word
 }
 
-/// Returns whether a file is one of the kernel's, or a device that keeps something.
+/// Returns whether a file is a kernel file or a device with data.
 fn is_special(file: &Word, directories: &[&str]) -> bool {
     let Some(WordPiece::Text(start)) = file.pieces.first() else { return false };
     let is_whole = file.pieces.len() == 1;
     if start.starts_with('/') {
-        return leads_there(start, is_whole);
+        return is_kernel_path(start, is_whole);
     }
-    // From any directory, enough `..` lead to the root.
-    let climbs = start.trim_start_matches("./").trim_start_matches("../");
-    start.starts_with("..") && leads_there(&format!("/{climbs}"), is_whole)
-        || directories.iter().any(|own| leads_there(&format!("{own}/{start}"), is_whole))
+    // Path traversal: enough `..` reach the root from any directory.
+    let after_parents = start.trim_start_matches("./").trim_start_matches("../");
+    start.starts_with("..") && is_kernel_path(&format!("/{after_parents}"), is_whole)
+        || directories.iter().any(|own| is_kernel_path(&format!("{own}/{start}"), is_whole))
 }
 
-/// Returns whether an absolute path, or one that begins so, is such a file.
-fn leads_there(path: &str, is_whole: bool) -> bool {
+/// Returns whether an absolute path, or a path with this prefix, is such a file.
+fn is_kernel_path(path: &str, is_whole: bool) -> bool {
     let mut steps: Vec<&str> = Vec::new();
     for step in path.split('/') {
         match step {
@@ -128,7 +128,7 @@ fn leads_there(path: &str, is_whole: bool) -> bool {
     let ends = path.ends_with('/');
     let Some((root, rest)) = steps.split_first() else { return false };
     if rest.is_empty() && !ends {
-        // `/d*/sda`, `/pro$x`: what follows may complete the name.
+        // `/d*/sda`, `/pro$x`: the rest may complete the name.
         return ROOTS.iter().any(|own| own == root || !is_whole && own.starts_with(root));
     }
     let mut rest = rest.join("/");
@@ -137,7 +137,7 @@ fn leads_there(path: &str, is_whole: bool) -> bool {
     }
     match *root {
         "sys" => true,
-        // The streams that are open already, and a process's own limits.
+        // Streams that are already open.
         "proc" => {
             let own = rest.split_once('/').filter(|(process, _)| {
                 matches!(*process, "self" | "thread-self" | "$$")
@@ -155,8 +155,8 @@ fn leads_there(path: &str, is_whole: bool) -> bool {
     }
 }
 
-/// Returns the directories that a command goes to, where it is plain.
-pub(super) fn goes_to(command: &Command) -> Option<&str> {
+/// Returns the directory to which a plain `cd` changes.
+pub(super) fn changes_directory_to(command: &Command) -> Option<&str> {
     match &*command.words {
         [name, directory] if matches!(name.literal(), Some("cd" | "pushd" | "chdir")) => {
             directory.literal().filter(|text| text.starts_with('/'))
@@ -171,12 +171,13 @@ mod tests {
 
     fn of(text: &str) -> Option<String> {
         let script = crate::parse(text).unwrap();
-        let directories: Vec<&str> = script.commands.iter().filter_map(goes_to).collect();
+        let directories: Vec<&str> =
+            script.commands.iter().filter_map(changes_directory_to).collect();
         script.commands.iter().find_map(|command| written(command, &directories))
     }
 
     #[test]
-    fn writes_to_the_kernel_are_seen_however_the_file_is_spelled() {
+    fn kernel_writes_are_detected_in_every_spelling() {
         for text in [
             "echo b > /proc/sysrq-trigger",
             "echo 1 >> /proc/sys/kernel/sysrq",

@@ -1,30 +1,29 @@
-//! What is known about a command that is not proven to only read: that it writes, that it reaches
-//! another machine, or nothing.
+//! Known effects of a command that is not proven read-only: writes, network, or unknown.
 //!
-//! A sandbox that makes effects impossible can run a command of which nothing is known. A command that
-//! is known to write would only fail there, so the caller asks a person instead. The table decides
-//! between a question and a try; it never calls a command read-only.
+//! A sandbox without effects can try an unknown command. A command that is known to write would
+//! only fail there, so the caller asks for approval instead. This table only chooses between
+//! approval and a confined try; it never makes a command read-only.
 //!
-//! INVARIANT: [`Known::ReadOnly`] is said exactly where the kind is [`Kind::ReadOnly`].
+//! INVARIANT: [`Known::ReadOnly`] exactly if the kind is [`Kind::ReadOnly`].
 
 use std::fmt;
 
-use super::{Kind, fetch, programs, ruin::fits};
+use super::{Kind, destructive::fits, fetch, programs};
 use crate::{
     Command, Program, RedirectKind, Script, Word, Wrappers,
     interpreters::{self, Language},
 };
 
-/// What is known about the effects of a command, from the mildest to the strictest.
+/// The known effects of a command, from the mildest to the strictest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Known {
-    /// It is proven to only read.
+    /// Proven read-only.
     ReadOnly,
-    /// Nothing is known. A sandbox that allows no effect can run it.
+    /// Unknown. A sandbox without effects can run it.
     Unknown,
-    /// It is known to write, or it cannot be read.
+    /// Known to write, or unparseable.
     Writes,
-    /// It is known to reach another machine or a service.
+    /// Known to use the network or a service.
     Network,
 }
 
@@ -49,17 +48,17 @@ impl fmt::Display for Known {
 
 /// When a program has the effect.
 enum When {
-    /// Always, unless it only prints its help or its version.
+    /// Always, except for its help or version.
     Always,
-    /// Unless one of these entries fits.
+    /// Unless one of these entries matches.
     Unless(&'static [&'static str]),
-    /// When one of these entries fits.
+    /// If one of these entries matches.
     With(&'static [&'static str]),
 }
 
 use When::{Always, Unless, With};
 
-/// Names with blanks between, and when they write.
+/// Names separated by spaces, and when they write.
 const WRITES: &[(&str, When)] = &[
     ("touch mkdir mkfifo mknod cp mv ln install rename sponge split csplit", Always),
     ("chmod chown chgrp setfacl setfattr chattr setcap", Always),
@@ -122,7 +121,7 @@ const WRITES: &[(&str, When)] = &[
     ("useradd usermod groupadd adduser passwd", Always),
 ];
 
-/// Names with blanks between, and when they reach another machine or a service.
+/// Names separated by spaces, and when they use the network or a service.
 const NETWORK: &[(&str, When)] = &[
     ("ping ping6 traceroute tracepath mtr host whois nmap rsh mail sendmail", Always),
     ("docker podman nerdctl docker-compose podman-compose kubectl oc helm", Always),
@@ -158,7 +157,7 @@ const NETWORK: &[(&str, When)] = &[
     ("pacman", With(&["-S"])),
 ];
 
-/// Subcommands of git that write.
+/// Git subcommands that write.
 const GIT_WRITES: &[&str] = &[
     "add",
     "commit",
@@ -249,7 +248,7 @@ const GIT_WRITES: &[&str] = &[
     "config unset",
 ];
 
-/// Subcommands of git that reach another machine.
+/// Git subcommands that use the network.
 const GIT_NETWORK: &[&str] = &[
     "push",
     "fetch",
@@ -265,7 +264,7 @@ const GIT_NETWORK: &[&str] = &[
     "svn",
 ];
 
-/// Returns what is known about a text of this kind.
+/// Returns the known effects of a script of this kind.
 pub(super) fn of(script: &Script, kind: Kind) -> Known {
     match kind {
         Kind::ReadOnly => Known::ReadOnly,
@@ -274,7 +273,7 @@ pub(super) fn of(script: &Script, kind: Kind) -> Known {
     }
 }
 
-/// Returns what is known about one command, and about what it starts.
+/// Returns the known effects of one command and of what it starts.
 fn command(command: &Command) -> Known {
     if !command.may_wrap(Wrappers::All) {
         return plain(command);
@@ -283,7 +282,7 @@ fn command(command: &Command) -> Known {
     views.iter().map(|view| plain(&view.command)).max().unwrap_or(Known::Unknown)
 }
 
-/// Returns what is known about one command without what it starts.
+/// Returns the known effects of one command without what it starts.
 fn plain(command: &Command) -> Known {
     if fetch::fetcher(command).is_some() {
         return Known::Network;
@@ -294,10 +293,10 @@ fn plain(command: &Command) -> Known {
     }
     let Some(name) = command.words.first().and_then(Word::literal) else { return Known::Unknown };
     let words: Vec<&str> = command.words.iter().skip(1).filter_map(Word::literal).collect();
-    named(super::reads::plain_name(name), &words).max(program(command))
+    named(super::read_only::plain_name(name), &words).max(program(command))
 }
 
-/// Returns what is known about a program by its name and the words behind it that are known.
+/// Returns the known effects of a program by its name and its known arguments.
 fn named(name: &str, words: &[&str]) -> Known {
     if matches!(words, ["--version" | "--help" | "-V" | "-h" | "help" | "version", ..]) {
         return Known::Unknown;
@@ -329,7 +328,7 @@ fn named(name: &str, words: &[&str]) -> Known {
     if writes { Known::Writes } else { Known::Unknown }
 }
 
-/// Returns what is known about a subcommand of git. Options before it are taken away in another view.
+/// Returns the known effects of a git subcommand. Another view has the options before it removed.
 fn git(words: &[&str]) -> Known {
     let is = |entries: &[&str]| entries.iter().any(|entry| fits(entry, words));
     if is(GIT_NETWORK) {
@@ -390,7 +389,7 @@ fn git(words: &[&str]) -> Known {
     if writes { Known::Writes } else { Known::Unknown }
 }
 
-/// Returns whether an archive is written or unpacked. The letters may stand without a dash.
+/// Returns whether an archive is written or extracted. The letters may come without a dash.
 fn tar(words: &[&str]) -> bool {
     let first = words.first().copied().unwrap_or_default();
     let letters = if first.starts_with("--") { "" } else { first };
@@ -403,7 +402,7 @@ fn tar(words: &[&str]) -> bool {
     writes && !prints && !words.iter().any(|word| matches!(*word, "-O" | "--to-stdout"))
 }
 
-/// Returns what is known about the program text or the module that an interpreter runs.
+/// Returns the known effects of the program text or module that an interpreter runs.
 fn program(command: &Command) -> Known {
     let Some(runs) = interpreters::of(command) else { return Known::Unknown };
     let known = |program: Program| match program {
@@ -418,8 +417,8 @@ fn program(command: &Command) -> Known {
                 (Language::Awk, Some(text)) => programs::awk(text),
                 _ => Vec::new(),
             };
-            let writes = |act: &programs::Act| match act {
-                programs::Act::Writes(file) => !file.starts_with("/dev/"),
+            let writes = |act: &programs::ProgramEffect| match act {
+                programs::ProgramEffect::Writes(file) => !file.starts_with("/dev/"),
                 _ => false,
             };
             if acts.iter().any(writes) { Known::Writes } else { Known::Unknown }

@@ -1,78 +1,78 @@
-//! Says of a command whether it only reads, writes, or destroys.
+//! Classifies a shell command: read-only, writes, destructive or unparseable.
 //!
-//! In: the text of a command. Out: one of four kinds, with a part for every simple command in it and
-//! the reason in words. Pure and bounded; nothing is looked up in the world.
+//! In: a command text. Out: a kind with its reason, and the same for every simple command. Pure and
+//! bounded; no lookup in the file system.
 //!
-//! Only what the tables name is known to read: a command by its name, every option by its letter.
-//! What is not named writes. So a verdict can be too strict, and must never be too mild. It decides
-//! how often somebody is asked; it is no boundary.
+//! Allow-list: only listed commands with listed options are read-only. Everything else writes. So a
+//! result may be too strict but never too permissive. It reduces approval requests; the sandbox is
+//! the security boundary.
 //!
-//! INVARIANT: a text is [`Kind::ReadOnly`] only if each of its parts is, and nothing in the text gives
-//! one of them another meaning.
+//! INVARIANT: a text is [`Kind::ReadOnly`] only if each part is, and nothing in the text changes
+//! the meaning of a part.
 
 mod grammar;
 mod tables;
-mod reads;
+mod read_only;
 mod special;
 mod find;
 mod sed;
 mod awk;
-mod ruin;
+mod destructive;
 mod kernel;
 mod fetch;
 pub(crate) mod programs;
 mod code;
 mod flow;
-mod names;
+mod read_paths;
 mod known;
 
 use std::fmt;
 
-pub use self::{known::Known, names::reads};
+pub use self::{known::Known, read_paths::reads};
 
 use crate::{Command, Word, WordPiece, reader::Notes};
 
-/// No longer text is called read-only, in bytes.
-const MOST_BYTES: usize = 8 * 1024;
-/// No more commands are.
-const MOST_READING: usize = 32;
-/// Nothing nested deeper is; wrappers count as levels.
-const DEEPEST_READING: usize = 8;
+/// Longer texts are not read-only.
+const MAX_READ_ONLY_BYTES: usize = 8 * 1024;
+/// Texts with more commands are not read-only.
+const MAX_READ_ONLY_COMMANDS: usize = 32;
+/// Deeper nesting is not read-only; wrappers count as levels.
+const MAX_READ_ONLY_DEPTH: usize = 8;
 
 /// What a command does, from the mildest to the strictest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// It only reads, and that is certain.
+    /// Proven read-only.
     ReadOnly,
-    /// It has an effect, runs code, reaches the network, or it cannot be told.
+    /// It has an effect, runs code, uses the network, or is unknown.
     Writes,
-    /// It takes away what cannot be brought back.
+    /// It destroys something that cannot be restored.
     Destructive,
-    /// It cannot be read.
+    /// It cannot be parsed.
     Unparseable,
 }
 
-/// What is known of a text.
+/// The classification of a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Classified {
-    /// The strictest kind of its parts, or of what stands around them.
+    /// The strictest kind of its parts and of the text as a whole.
     pub kind: Kind,
-    /// What is known about its effects. It says nothing about a text within a text.
+    /// Its known effects. Not computed for nested texts.
     pub known: Known,
-    /// Every simple command, in the order of the text; none when it cannot be read.
+    /// Every simple command, in text order; empty if the text cannot be parsed.
     pub parts: Vec<Part>,
-    /// Why it is of this kind, in words.
+    /// The reason for this kind.
     pub why: String,
 }
 
 /// One simple command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// Its words, quotes taken away; `…` stands for what only a running shell knows.
+    /// Its words without quotes; `…` marks parts that are known only at run time.
     pub words: Vec<String>,
     /// What it does.
     pub kind: Kind,
-    /// Why it is of this kind, in words.
+    /// The reason for this kind.
     pub why: String,
 }
 
@@ -95,7 +95,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Says what a command does.
+/// Classifies a shell command.
 ///
 /// ```
 /// use haft_shell::{Kind, Known, classify};
@@ -107,7 +107,7 @@ impl fmt::Display for Kind {
 /// assert_eq!(classify("find . | sudo xargs rm").kind, Kind::Destructive);
 /// assert_eq!(classify("echo 'no end").kind, Kind::Unparseable);
 ///
-/// // What is not proven to only read is known to write, or not known at all.
+/// A command that is not read-only is known to write, or unknown.
 /// assert_eq!(classify("git commit -m x").known, Known::Writes);
 /// assert_eq!(classify("git push").known, Known::Network);
 /// assert_eq!(classify("git status").known, Known::Unknown);
@@ -117,7 +117,7 @@ pub fn classify(text: &str) -> Classified {
     classified(text, 0)
 }
 
-/// Says what a text within a text does; so many levels are around it.
+/// Classifies a nested text; `level` is the nesting depth.
 fn classified(text: &str, level: usize) -> Classified {
     let (script, notes) = match crate::read(text) {
         Ok(read) => read,
@@ -133,9 +133,9 @@ fn classified(text: &str, level: usize) -> Classified {
         .zip(found)
         .map(|(command, found)| part(command, found, level, level + notes.deepest))
         .collect();
-    let around = around(text, &notes, parts.len(), level);
+    let text_objection = text_objection(text, &notes, parts.len(), level);
     let worst = parts.iter().rev().max_by_key(|part| part.kind);
-    let (kind, why) = match (worst, around) {
+    let (kind, why) = match (worst, text_objection) {
         (None, None) => (Kind::ReadOnly, "it starts nothing".to_owned()),
         (Some(part), _) if part.kind > Kind::Writes => (part.kind, part.why.clone()),
         (_, Some((kind, why))) => (kind, why),
@@ -144,26 +144,31 @@ fn classified(text: &str, level: usize) -> Classified {
         }
         (Some(part), None) => (part.kind, part.why.clone()),
     };
-    // A text within a text is one of the views of the outer command.
+    // A nested text is one of the views of the outer command.
     let known = if level == 0 { known::of(&script, kind) } else { Known::Unknown };
     Classified { kind, known, parts, why }
 }
 
-/// Returns what speaks against a text as a whole.
-fn around(text: &str, notes: &Notes, commands: usize, level: usize) -> Option<(Kind, String)> {
+/// Returns objections to a text as a whole.
+fn text_objection(
+    text: &str,
+    notes: &Notes,
+    commands: usize,
+    level: usize,
+) -> Option<(Kind, String)> {
     if notes.functions.iter().any(|name| name == ":") {
-        // The well-known text that starts itself twice, for ever.
+        // Fork bomb: `:(){ :|:& };:`.
         return Some((Kind::Destructive, "it makes `:` start something else".to_owned()));
     }
-    let why = if text.len() > MOST_BYTES {
-        format!("it is longer than {MOST_BYTES} bytes")
-    } else if commands > MOST_READING {
-        format!("it holds more than {MOST_READING} commands")
-    } else if level + notes.deepest > DEEPEST_READING {
-        format!("it is nested deeper than {DEEPEST_READING} levels")
+    let why = if text.len() > MAX_READ_ONLY_BYTES {
+        format!("it is longer than {MAX_READ_ONLY_BYTES} bytes")
+    } else if commands > MAX_READ_ONLY_COMMANDS {
+        format!("it holds more than {MAX_READ_ONLY_COMMANDS} commands")
+    } else if level + notes.deepest > MAX_READ_ONLY_DEPTH {
+        format!("it is nested deeper than {MAX_READ_ONLY_DEPTH} levels")
     } else if let Some(name) = notes.functions.first() {
         format!("it defines the function `{name}`")
-    } else if let Some(name) = notes.names.iter().find(|name| !is_own(name)) {
+    } else if let Some(name) = notes.names.iter().find(|name| !is_script_variable(name)) {
         format!("it may set `{name}`, which may matter to what it starts")
     } else if notes.masked {
         "the name of a command is written with quotes or escapes".to_owned()
@@ -173,13 +178,14 @@ fn around(text: &str, notes: &Notes, commands: usize, level: usize) -> Option<(K
     Some((Kind::Writes, why))
 }
 
-/// Says what one command does, together with what was found about where its code comes from. So many
-/// texts are around it, and so many levels in all.
+/// Classifies one command, together with the finding about where its code comes from. `level`
+/// counts nested texts, `deepest` all levels.
 fn part(command: &Command, found: Option<flow::Finding>, level: usize, deepest: usize) -> Part {
-    let ruin = ruin::of(command, level);
-    let (kind, why) = match ruin.into_iter().chain(found).rev().max_by_key(|(kind, _)| *kind) {
+    let destructive = destructive::of(command, level);
+    let (kind, why) = match destructive.into_iter().chain(found).rev().max_by_key(|(kind, _)| *kind)
+    {
         Some(found) => found,
-        None => match reads::judge(command, deepest) {
+        None => match read_only::prove(command, deepest) {
             Ok(why) => (Kind::ReadOnly, why),
             Err(why) => (Kind::Writes, why),
         },
@@ -187,7 +193,7 @@ fn part(command: &Command, found: Option<flow::Finding>, level: usize, deepest: 
     Part { words: command.words.iter().map(shown).collect(), kind, why }
 }
 
-/// Shows a word: `…` stands for what only a running shell knows.
+/// Formats a word: `…` marks parts that are known only at run time.
 fn shown(word: &Word) -> String {
     let piece = |piece: &WordPiece| match piece {
         WordPiece::Text(text) => text.clone(),
@@ -196,10 +202,10 @@ fn shown(word: &Word) -> String {
     word.pieces.iter().map(piece).collect()
 }
 
-/// Returns whether a variable is surely a script's own: no shell and no program looks at it. Those
-/// that do look at are written in capitals, but for a few.
-fn is_own(name: &str) -> bool {
-    const LOOKED_AT: [&str; 12] = [
+/// Returns whether a variable is certainly the script's own: no shell or program reads it.
+/// Variables with a meaning are upper-case, with few exceptions.
+fn is_script_variable(name: &str) -> bool {
+    const SPECIAL_VARIABLES: [&str; 12] = [
         "path",
         "fpath",
         "cdpath",
@@ -216,6 +222,6 @@ fn is_own(name: &str) -> bool {
     let mut chars = name.chars();
     let fits = chars.next().is_some_and(|c| c.is_ascii_lowercase() || c == '_')
         && chars.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    (fits && !LOOKED_AT.contains(&name) && !name.ends_with("_proxy"))
+    (fits && !SPECIAL_VARIABLES.contains(&name) && !name.ends_with("_proxy"))
         || matches!(name, "RANDOM" | "SECONDS" | "LINENO")
 }

@@ -1,34 +1,34 @@
-//! What the programs of `awk` and `sed` start and write.
+//! Extracts what programs of `awk` and `sed` start and write.
 //!
-//! In: a program. Out: the commands it hands to a shell and the files it writes. What is not known is
-//! written as `${_}`, so that a reader of shell text takes it for unknown. A program that is not
-//! understood and may start something says so.
+//! In: a program. Out: the commands it passes to a shell and the files it writes. Unknown parts
+//! become `${_}`, which the shell parser treats as unknown. A program that cannot be parsed and may
+//! start something is reported as hidden.
 
 use crate::{
     Command, Word, WordPiece,
-    classify::code::{natural, only_prints},
+    classify::code::{as_shell_text, only_prints},
     interpreters::{self, Language, Program},
     wrappers::Inner,
 };
 
 /// What a program does besides printing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Act {
-    /// It gives a shell this text.
+pub(super) enum ProgramEffect {
+    /// It passes this text to a shell.
     Runs(String),
-    /// It gives the shell text or the program that is read here its own output as the input.
+    /// It pipes its output into this shell text or program.
     Feeds(String),
     /// It writes this file.
     Writes(String),
-    /// It starts something, and it cannot be told what.
+    /// It starts something unknown.
     Hidden,
 }
 
-/// What stands for a value that only a running program knows.
+/// Placeholder for a value that is known only at run time.
 const UNKNOWN: &str = "${_}";
 
-/// Returns the texts for a shell that the programs of an `awk` or a `sed` start. One that is proven to
-/// print only starts nothing.
+/// Returns the shell texts that programs of `awk` or `sed` start. A program proven to only print
+/// starts nothing.
 pub(crate) fn inner(command: &Command) -> Vec<Inner> {
     let Some(runs) = interpreters::of(command).filter(|_| !only_prints(command)) else {
         return Vec::new();
@@ -41,55 +41,59 @@ pub(crate) fn inner(command: &Command) -> Vec<Inner> {
             continue;
         }
         let acts = match runs.language {
-            Language::Sed => sed(&natural(&text)),
-            _ => awk(&natural(&text)),
+            Language::Sed => sed(&as_shell_text(&text)),
+            _ => awk(&as_shell_text(&text)),
         };
         found.extend(acts.into_iter().filter_map(|act| match act {
-            Act::Runs(text) | Act::Feeds(text) => Some(Inner::Text(vec![Word::text(text)])),
-            Act::Hidden => Some(Inner::Opaque),
-            Act::Writes(_) => None,
+            ProgramEffect::Runs(text) | ProgramEffect::Feeds(text) => {
+                Some(Inner::Text(vec![Word::text(text)]))
+            }
+            ProgramEffect::Hidden => Some(Inner::Opaque),
+            ProgramEffect::Writes(_) => None,
         }));
     }
     found
 }
 
-/// Returns what a program of `awk` does.
-pub(super) fn awk(text: &str) -> Vec<Act> {
+/// Returns what an `awk` program does.
+pub(super) fn awk(text: &str) -> Vec<ProgramEffect> {
     let Some(tokens) = tokens(text) else {
         let may_start = text.contains("system") || text.contains('|') || text.contains("getline");
-        return if may_start { vec![Act::Hidden] } else { Vec::new() };
+        return if may_start { vec![ProgramEffect::Hidden] } else { Vec::new() };
     };
     let mut acts = Vec::new();
     for (at, token) in tokens.iter().enumerate() {
         match token {
             Token::Word(word) if word == "system" => {
                 let rest = tokens.get(at + 1..).unwrap_or_default();
-                acts.push(Act::Runs(joined(inside(rest))));
+                acts.push(ProgramEffect::Runs(joined(inside(rest))));
             }
             // An indirect call may call anything. A library is a file, as with `-f`.
             Token::Sign("@") => {
                 let library = |word: &str| matches!(word, "include" | "load" | "namespace");
                 if !matches!(tokens.get(at + 1), Some(Token::Word(word)) if library(word)) {
-                    acts.push(Act::Hidden);
+                    acts.push(ProgramEffect::Hidden);
                 }
             }
             Token::Sign("|" | "|&") => {
                 let rest = tokens.get(at + 1..).unwrap_or_default();
                 if matches!(rest.first(), Some(Token::Word(word)) if word == "getline") {
                     let before = tokens.get(..at).unwrap_or_default();
-                    acts.push(Act::Runs(joined(behind(before))));
+                    acts.push(ProgramEffect::Runs(joined(before_pipe(before))));
                 } else {
-                    acts.push(Act::Feeds(joined(statement(rest))));
+                    acts.push(ProgramEffect::Feeds(joined(statement(rest))));
                 }
             }
             Token::Sign(">>") => {
-                acts.push(Act::Writes(joined(statement(tokens.get(at + 1..).unwrap_or_default()))));
+                acts.push(ProgramEffect::Writes(joined(statement(
+                    tokens.get(at + 1..).unwrap_or_default(),
+                ))));
             }
-            // Elsewhere it compares. A name that is compared is no file, so it is harmless.
+            // Otherwise it compares. A compared name is not a file, so reporting it is harmless.
             Token::Sign(">") => {
                 let rest = statement(tokens.get(at + 1..).unwrap_or_default());
                 if matches!(rest.first(), Some(Token::Text(_))) {
-                    acts.push(Act::Writes(joined(rest)));
+                    acts.push(ProgramEffect::Writes(joined(rest)));
                 }
             }
             _ => {}
@@ -107,7 +111,7 @@ enum Token {
     End,
 }
 
-/// Takes a program apart; nothing where a quote or an expression has no end.
+/// Tokenizes a program; `None` if a quote or an expression is not closed.
 fn tokens(text: &str) -> Option<Vec<Token>> {
     let text: Vec<char> = text.chars().collect();
     let mut tokens: Vec<Token> = Vec::new();
@@ -120,9 +124,9 @@ fn tokens(text: &str) -> Option<Vec<Token>> {
             '\\' if next == Some('\n') => at += 1,
             '#' => at += text.iter().skip(at).take_while(|c| **c != '\n').count(),
             '\n' | ';' | '}' | '{' => tokens.push(Token::End),
-            '"' => tokens.push(Token::Text(closed(&text, &mut at, '"')?)),
+            '"' => tokens.push(Token::Text(until_delimiter(&text, &mut at, '"')?)),
             '/' if !tokens.last().is_some_and(is_value) => {
-                closed(&text, &mut at, '/')?;
+                until_delimiter(&text, &mut at, '/')?;
                 tokens.push(Token::Other('/'));
             }
             '|' if next == Some('|') => {
@@ -153,7 +157,7 @@ fn tokens(text: &str) -> Option<Vec<Token>> {
                 tokens.push(Token::Word(word));
             }
             c if c.is_ascii_digit() => {
-                at = behind_number(&text, at - 1);
+                at = after_number(&text, at - 1);
                 tokens.push(Token::Other(c));
             }
             c => tokens.push(Token::Other(c)),
@@ -162,16 +166,17 @@ fn tokens(text: &str) -> Option<Vec<Token>> {
     Some(tokens)
 }
 
-/// Returns the place behind a number. It is as long as any version of `awk` reads it, so that a word
-/// directly behind it is found: `1e5system(x)`, `0x1system(x)`.
-fn behind_number(text: &[char], start: usize) -> usize {
+/// Returns the position after a number. Takes the longest number of any `awk` version, so that a
+/// word directly after it is found: `1e5system(x)`, `0x1system(x)`.
+fn after_number(text: &[char], start: usize) -> usize {
     let count = |at: usize, is_digit: fn(&char) -> bool| {
         text.iter().skip(at).take_while(|c| is_digit(c)).count()
     };
     let is_hex = text.get(start) == Some(&'0') && matches!(text.get(start + 1), Some('x' | 'X'));
-    let (from, is_digit, mark): (_, fn(&char) -> bool, _) = match is_hex {
-        true => (start + 2, char::is_ascii_hexdigit, 'p'),
-        false => (start, char::is_ascii_digit, 'e'),
+    let (from, is_digit, mark): (_, fn(&char) -> bool, _) = if is_hex {
+        (start + 2, char::is_ascii_hexdigit, 'p')
+    } else {
+        (start, char::is_ascii_digit, 'e')
     };
     let mut at = from + count(from, is_digit);
     if text.get(at) == Some(&'.') {
@@ -185,7 +190,7 @@ fn behind_number(text: &[char], start: usize) -> usize {
     at
 }
 
-/// Returns whether a `/` behind this divides.
+/// Returns whether a `/` after this token divides.
 fn is_value(token: &Token) -> bool {
     match token {
         Token::Word(word) => !matches!(&**word, "print" | "printf" | "return" | "in" | "case"),
@@ -195,8 +200,8 @@ fn is_value(token: &Token) -> bool {
     }
 }
 
-/// Returns the text up to the next mark and goes past it.
-fn closed(text: &[char], at: &mut usize, mark: char) -> Option<String> {
+/// Returns the text up to the next delimiter and moves past it.
+fn until_delimiter(text: &[char], at: &mut usize, mark: char) -> Option<String> {
     let mut found = String::new();
     loop {
         let c = *text.get(*at)?;
@@ -211,7 +216,7 @@ fn closed(text: &[char], at: &mut usize, mark: char) -> Option<String> {
                     'n' => found.push('\n'),
                     't' => found.push('\t'),
                     '"' | '\\' | '/' => found.push(escaped),
-                    // A character by its number may be any.
+                    // A numeric escape may be any character.
                     _ => found.push_str(UNKNOWN),
                 }
             }
@@ -220,7 +225,7 @@ fn closed(text: &[char], at: &mut usize, mark: char) -> Option<String> {
     }
 }
 
-/// Returns what stands in the brackets that follow.
+/// Returns the contents of the parentheses that follow.
 fn inside(tokens: &[Token]) -> &[Token] {
     if tokens.first() != Some(&Token::Other('(')) {
         return &[];
@@ -239,22 +244,23 @@ fn inside(tokens: &[Token]) -> &[Token] {
     tokens.get(1..).unwrap_or_default()
 }
 
-/// Returns what stands up to the end of a statement.
+/// Returns the tokens up to the end of the statement.
 fn statement(tokens: &[Token]) -> &[Token] {
     let end = tokens.iter().position(|token| *token == Token::End).unwrap_or(tokens.len());
     tokens.get(..end).unwrap_or_default()
 }
 
-/// Returns what stands before, back to the beginning of its statement.
-fn behind(tokens: &[Token]) -> &[Token] {
+/// Returns the preceding tokens, back to the start of the statement.
+fn before_pipe(tokens: &[Token]) -> &[Token] {
     let start = tokens.iter().rposition(|token| *token == Token::End).map_or(0, |at| at + 1);
     let tokens = tokens.get(start..).unwrap_or_default();
-    // `while (("ls") | getline x)`: the text itself is what counts.
+    // `while (("ls")
+    // getline x)`: only the text counts.
     let text = tokens.iter().position(|token| matches!(token, Token::Text(_)));
     tokens.get(text.unwrap_or(0)..).unwrap_or_default()
 }
 
-/// Returns the text that an expression makes: texts as they are, and everything else unknown.
+/// Returns the text that an expression builds: literals as they are, everything else unknown.
 fn joined(tokens: &[Token]) -> String {
     let mut text = String::new();
     for token in tokens {
@@ -268,17 +274,17 @@ fn joined(tokens: &[Token]) -> String {
     if tokens.is_empty() { UNKNOWN.to_owned() } else { text }
 }
 
-/// Returns what a script of `sed` does. It is read loosely: where a command may be one that runs or
-/// writes, it is taken for one.
-pub(super) fn sed(script: &str) -> Vec<Act> {
+/// Returns what a `sed` script does. Parses permissively: a command that may run or write counts as
+/// one that does.
+pub(super) fn sed(script: &str) -> Vec<ProgramEffect> {
     let chars: Vec<char> = script.chars().collect();
     let mut acts = Vec::new();
     let mut at = 0;
     while at < chars.len() {
         if sed_command(&chars, &mut at, &mut acts).is_none() {
-            // Not understood: a letter that stands alone where a command or a flag may stand.
+            // Not parsed: look for a lone letter where a command or a flag is allowed.
             if may_run(script) {
-                acts.push(Act::Hidden);
+                acts.push(ProgramEffect::Hidden);
             }
             return acts;
         }
@@ -286,14 +292,14 @@ pub(super) fn sed(script: &str) -> Vec<Act> {
     acts
 }
 
-/// Reads one command; nothing where it is not understood.
-fn sed_command(chars: &[char], at: &mut usize, acts: &mut Vec<Act>) -> Option<()> {
+/// Parses one command; `None` if it cannot be parsed.
+fn sed_command(chars: &[char], at: &mut usize, acts: &mut Vec<ProgramEffect>) -> Option<()> {
     let peek = |at: usize| chars.get(at).copied();
     let is_blank = |c: char| c.is_ascii_whitespace() || c == ';' || c == '{' || c == '}';
     while peek(*at).is_some_and(is_blank) {
         *at += 1;
     }
-    // Addresses: numbers, `$`, expressions, and the signs between.
+    // Addresses: numbers, `$`, expressions, and the operators between them.
     loop {
         match peek(*at) {
             Some('/') => delimited(chars, at, '/', true)?,
@@ -317,13 +323,14 @@ fn sed_command(chars: &[char], at: &mut usize, acts: &mut Vec<Act>) -> Option<()
         '#' => drop(line(at)),
         'e' => {
             let text = line(at);
-            // Alone it runs what it reads.
-            acts.push(match text.is_empty() || text.starts_with([';', '}']) {
-                true => Act::Hidden,
-                false => Act::Runs(text),
+            // Without a command it runs the pattern space.
+            acts.push(if text.is_empty() || text.starts_with([';', '}']) {
+                ProgramEffect::Hidden
+            } else {
+                ProgramEffect::Runs(text)
             });
         }
-        'w' | 'W' => acts.push(Act::Writes(line(at))),
+        'w' | 'W' => acts.push(ProgramEffect::Writes(line(at))),
         'a' | 'i' | 'c' | 'r' | 'R' | 'b' | 't' | 'T' | ':' | 'v' => {
             text_line(chars, at, command);
         }
@@ -337,11 +344,11 @@ fn sed_command(chars: &[char], at: &mut usize, acts: &mut Vec<Act>) -> Option<()
             delimited(chars, at, mark, false)?;
             while let Some(flag) = peek(*at) {
                 match flag {
-                    // What was replaced is run.
-                    'e' => acts.push(Act::Hidden),
+                    // The result of the substitution is executed.
+                    'e' => acts.push(ProgramEffect::Hidden),
                     'w' => {
                         *at += 1;
-                        acts.push(Act::Writes(line(at)));
+                        acts.push(ProgramEffect::Writes(line(at)));
                         return Some(());
                     }
                     flag if flag.is_ascii_alphanumeric() => {}
@@ -355,19 +362,20 @@ fn sed_command(chars: &[char], at: &mut usize, acts: &mut Vec<Act>) -> Option<()
     Some(())
 }
 
-/// Goes past the text of a command that takes one.
+/// Skips the text of a command that takes one.
 fn text_line(chars: &[char], at: &mut usize, command: char) {
     let labels = matches!(command, 'b' | 't' | 'T' | ':' | 'v');
     while let Some(&c) = chars.get(*at) {
         if c == '\n' || labels && matches!(c, ';' | '}') {
             return;
         }
-        // The text goes on behind a line that ends so.
+        // A backslash continues the text.
         *at += if c == '\\' { 2 } else { 1 };
     }
 }
 
-/// Goes from one mark past the next. Where a set may hide the mark, nothing is said.
+/// Moves from one delimiter past the next. `None` if a bracket expression may contain the
+/// delimiter.
 fn delimited(chars: &[char], at: &mut usize, mark: char, is_expression: bool) -> Option<()> {
     *at += 1;
     loop {
@@ -389,8 +397,8 @@ fn delimited(chars: &[char], at: &mut usize, mark: char, is_expression: bool) ->
     }
 }
 
-/// Returns whether a script that is not understood may run something: an `e` where a command or a
-/// flag may stand.
+/// Returns whether an unparsed script may run something: an `e` where a command or a flag is
+/// allowed.
 fn may_run(script: &str) -> bool {
     let chars: Vec<char> = script.chars().collect();
     let is_flag = |c: &char| "gpiImMw".contains(*c) || c.is_ascii_digit();
@@ -407,12 +415,12 @@ fn may_run(script: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn runs(text: &str) -> Act {
-        Act::Runs(text.to_owned())
+    fn runs(text: &str) -> ProgramEffect {
+        ProgramEffect::Runs(text.to_owned())
     }
 
     #[test]
-    fn awk_programs_say_what_they_start_and_write() {
+    fn awk_effects_are_found() {
         for (program, wanted) in [
             ("{print $1}", vec![]),
             ("$3 > 5 || /a|b/ {print \"x | y\"}", vec![]),
@@ -421,17 +429,17 @@ mod tests {
             ("{system($0)}", vec![runs("${_}")]),
             ("{\"curl x\" | getline y}", vec![runs("curl x")]),
             ("BEGIN{while((\"ls\")|getline x)print x}", vec![runs("ls")]),
-            ("{print | \"sh\"}", vec![Act::Feeds("sh".to_owned())]),
-            ("{print |& \"cat\"}", vec![Act::Feeds("cat".to_owned())]),
-            ("{print > \"/proc/x\"}", vec![Act::Writes("/proc/x".to_owned())]),
-            ("{print >> \"o\"; print}", vec![Act::Writes("o".to_owned())]),
+            ("{print | \"sh\"}", vec![ProgramEffect::Feeds("sh".to_owned())]),
+            ("{print |& \"cat\"}", vec![ProgramEffect::Feeds("cat".to_owned())]),
+            ("{print > \"/proc/x\"}", vec![ProgramEffect::Writes("/proc/x".to_owned())]),
+            ("{print >> \"o\"; print}", vec![ProgramEffect::Writes("o".to_owned())]),
             ("{x = a / 2; system(\"id\") / b}", vec![runs("id")]),
-            ("{@f()}", vec![Act::Hidden]),
+            ("{@f()}", vec![ProgramEffect::Hidden]),
             ("@include \"x\"", vec![]),
             ("{print; system(\"\")}", vec![runs("")]),
-            ("{print /[/] | \"sh\"}", vec![Act::Feeds("sh".to_owned())]),
+            ("{print /[/] | \"sh\"}", vec![ProgramEffect::Feeds("sh".to_owned())]),
             ("{print \"a | \"", vec![]),
-            ("{print \"a | system", vec![Act::Hidden]),
+            ("{print \"a | system", vec![ProgramEffect::Hidden]),
             ("{x=1system(\"id\")}", vec![runs("id")]),
             ("{x=.5e-3system(\"id\")}", vec![runs("id")]),
             ("{x=0x1fsystem(\"id\")}", vec![runs("id")]),
@@ -444,23 +452,23 @@ mod tests {
     }
 
     #[test]
-    fn sed_scripts_say_what_they_start_and_write() {
+    fn sed_effects_are_found() {
         for (script, wanted) in [
             ("p", vec![]),
             ("s/e/e/;/e/d;s/a/ e /gp", vec![]),
             ("1,5p;s|a|b|g", vec![]),
             ("1e rm -rf x", vec![runs("rm -rf x")]),
             ("/a/,$!e touch x", vec![runs("touch x")]),
-            ("e", vec![Act::Hidden]),
-            ("s/a/b/e", vec![Act::Hidden]),
-            ("s,a,b,ge", vec![Act::Hidden]),
-            ("s/[/]/b/e", vec![Act::Hidden]),
-            ("s/a/b/w /dev/sda", vec![Act::Writes("/dev/sda".to_owned())]),
-            ("/x/{w out\n}", vec![Act::Writes("out".to_owned())]),
+            ("e", vec![ProgramEffect::Hidden]),
+            ("s/a/b/e", vec![ProgramEffect::Hidden]),
+            ("s,a,b,ge", vec![ProgramEffect::Hidden]),
+            ("s/[/]/b/e", vec![ProgramEffect::Hidden]),
+            ("s/a/b/w /dev/sda", vec![ProgramEffect::Writes("/dev/sda".to_owned())]),
+            ("/x/{w out\n}", vec![ProgramEffect::Writes("out".to_owned())]),
             ("a hello e\np", vec![]),
             ("s/[^e]e//g", vec![]),
             ("y/abc/def/;e id", vec![runs("id")]),
-            ("$!{$!N;e\n}", vec![Act::Hidden]),
+            ("$!{$!N;e\n}", vec![ProgramEffect::Hidden]),
         ] {
             assert_eq!(sed(script), wanted, "{script}");
         }

@@ -1,9 +1,9 @@
-//! `sed`: a script is read command by command, and those that write files or start programs are not
-//! among the commands that are known.
+//! `sed`: parses a script command by command; commands that write files or start programs are not
+//! in the allow-list.
 
 use crate::classify::grammar::{Checked, Given};
 
-/// Checks the scripts that `sed` is given.
+/// Checks the scripts of a `sed` call.
 pub(super) fn check(given: &Given<'_>) -> Checked {
     let scripts: Vec<&str> = given.values(&["e", "expression"]).collect();
     if given.has(&["e", "expression"]) {
@@ -19,7 +19,7 @@ pub(super) fn check(given: &Given<'_>) -> Checked {
     }
 }
 
-/// A place in a script.
+/// A position in a script.
 struct Script {
     text: Vec<char>,
     at: usize,
@@ -39,13 +39,13 @@ impl Script {
         self.text.get(self.at).copied()
     }
 
-    fn skip(&mut self, goes: impl Fn(char) -> bool) {
-        while self.peek().is_some_and(&goes) {
+    fn skip(&mut self, matches: impl Fn(char) -> bool) {
+        while self.peek().is_some_and(&matches) {
             self.at += 1;
         }
     }
 
-    /// Reads addresses and a command.
+    /// Parses addresses and a command.
     fn command(&mut self) -> Checked {
         self.skip(|c| c.is_ascii_whitespace() || c == ';');
         if self.address()? {
@@ -57,7 +57,7 @@ impl Script {
                     self.at += 1;
                 }
                 if !self.address()? {
-                    return odd();
+                    return not_understood();
                 }
             }
         }
@@ -96,11 +96,11 @@ impl Script {
         self.skip(|c| matches!(c, ' ' | '\t'));
         match self.peek() {
             None | Some(';' | '\n' | '}' | '#') => Ok(()),
-            Some(_) => odd(),
+            Some(_) => not_understood(),
         }
     }
 
-    /// Reads an address, if one comes next.
+    /// Parses an address, if there is one.
     fn address(&mut self) -> Result<bool, String> {
         match self.peek() {
             Some('$') => self.at += 1,
@@ -123,46 +123,46 @@ impl Script {
         Ok(true)
     }
 
-    /// Reads up to the next mark; the first one stands here unless it is given.
+    /// Reads up to the next delimiter; `None` as `mark` takes the delimiter at this position.
     fn delimited(&mut self, mark: Option<char>) -> Result<char, String> {
         let is_first = mark.is_none();
         let mark = match mark.or(self.peek()) {
             Some(mark) if !mark.is_alphanumeric() && !"\\\n;{}[] ".contains(mark) => mark,
-            _ => return odd(),
+            _ => return not_understood(),
         };
         self.at += usize::from(is_first);
         let mut in_set = false;
         loop {
-            let Some(c) = self.peek() else { return odd() };
+            let Some(c) = self.peek() else { return not_understood() };
             self.at += 1;
             match c {
-                // Not every `sed` ends the expression here.
-                c if c == mark && in_set && is_first => return odd(),
+                // Versions of `sed` differ on whether the expression ends here.
+                c if c == mark && in_set && is_first => return not_understood(),
                 c if c == mark => return Ok(mark),
                 '\\' => self.at += 1,
-                '\n' => return odd(),
-                // Only an expression has sets. Elsewhere a bracket is a letter like any other, and a
-                // mark behind it is a mark: `s^a^[^w out^` writes.
+                '\n' => return not_understood(),
+                // Only an expression has bracket expressions. In a replacement a bracket is a
+                // normal character, and a delimiter after it is a delimiter: `s^a^[^w out^` writes.
                 _ if !is_first => {}
                 '[' if !in_set => {
                     in_set = true;
-                    // A bracket that comes first belongs to the set, and a mark never does.
+                    // A leading bracket belongs to the set, a delimiter never does.
                     if self.peek() == Some(mark) {
-                        return odd();
+                        return not_understood();
                     }
                     self.at += usize::from(self.peek() == Some('^'));
                     self.at += usize::from(self.peek() == Some(']'));
                 }
-                // A class within a set has a bracket of its own.
+                // A character class inside a bracket expression has its own brackets.
                 '[' if matches!(self.peek(), Some(':' | '.' | '=')) => {
                     let sign = self.peek();
                     if sign == Some(mark) {
-                        return odd();
+                        return not_understood();
                     }
                     self.at += 1;
                     self.skip(|c| c.is_ascii_alphabetic());
                     if self.peek() != sign || self.text.get(self.at + 1) != Some(&']') {
-                        return odd();
+                        return not_understood();
                     }
                     self.at += 2;
                 }
@@ -172,17 +172,16 @@ impl Script {
         }
     }
 
-    /// Reads the text of `a`, `i` and `c`, which goes on to the end of the line. A backslash could
-    /// make it go on further.
+    /// Reads the text of `a`, `i` and `c` up to the end of the line. A backslash could continue it.
     fn text_line(&mut self) -> Checked {
         let start = self.at;
         self.skip(|c| c != '\n');
         let line = self.text.get(start..self.at).unwrap_or_default();
-        if line.contains(&'\\') || line.is_empty() { odd() } else { Ok(()) }
+        if line.contains(&'\\') || line.is_empty() { not_understood() } else { Ok(()) }
     }
 }
 
-fn odd<T>() -> Result<T, String> {
+fn not_understood<T>() -> Result<T, String> {
     Err("its script is not understood".to_owned())
 }
 
@@ -191,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scripts_that_only_print_are_known() {
+    fn scripts_that_only_print_are_accepted() {
         for text in [
             "p",
             "1,10p",
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_that_write_or_run_or_are_odd_are_not() {
+    fn scripts_that_write_run_or_are_ambiguous_are_refused() {
         for text in [
             "w out",
             "1w out",

@@ -1,26 +1,26 @@
-//! Checkers of single commands: what their options alone do not tell.
+//! Custom checks of single commands, where an option list is not enough.
 
 use crate::{
     Word,
     classify::{
         grammar::{Checked, Given, Grammar, wary},
-        is_own,
+        is_script_variable,
     },
 };
 
-const NOT_KNOWN: &str = "only a running shell knows what it is given";
+const UNKNOWN_ARGUMENTS: &str = "only a running shell knows what it is given";
 
-/// Returns all words behind the name, if all are known.
+/// Returns all arguments, if all are known.
 fn texts(words: &[Word]) -> Result<Vec<&str>, String> {
     let texts: Option<Vec<_>> = words.iter().skip(1).map(Word::literal).collect();
-    texts.ok_or_else(|| NOT_KNOWN.to_owned())
+    texts.ok_or_else(|| UNKNOWN_ARGUMENTS.to_owned())
 }
 
 fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// Says no with a word that is not understood.
+/// Refuses an unlisted word.
 fn unlisted<T>(text: &str) -> Result<T, String> {
     Err(format!("`{text}` is not among what is known to only read"))
 }
@@ -40,15 +40,15 @@ pub(super) fn printf(words: &[Word]) -> Checked {
     let Some(format) = words.get(at).and_then(Word::literal) else {
         return Err("only a running shell knows its format".to_owned());
     };
-    if at == 1 && format.starts_with('-') || counts(format) {
+    if at == 1 && format.starts_with('-') || may_contain_percent_n(format) {
         return Err("it may set a variable".to_owned());
     }
     Ok(())
 }
 
-/// Returns whether a format may hold `%n`, with whatever may stand between the two. An escape could
-/// write either of them.
-fn counts(format: &str) -> bool {
+/// Returns whether a format may contain `%n`, with any flags in between. An escape sequence could
+/// write either character.
+fn may_contain_percent_n(format: &str) -> bool {
     let mut chars = format.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
@@ -66,23 +66,23 @@ fn counts(format: &str) -> bool {
     false
 }
 
-/// `test`: `-v` computes a subscript in what it is given.
+/// `test`: `-v` evaluates a subscript in its argument.
 pub(super) fn test(words: &[Word]) -> Checked {
     let computes = words.iter().any(|word| matches!(word.literal(), Some("-v" | "-R")));
     if computes && words.iter().any(Word::has_unknown) {
-        return Err(NOT_KNOWN.to_owned());
+        return Err(UNKNOWN_ARGUMENTS.to_owned());
     }
     Ok(())
 }
 
-/// `[[ … ]]` and `(( … ))`: what they may set is looked at for the whole text.
+/// `[[ … ]]` and `(( … ))`: assignments in them are checked for the whole text.
 pub(super) fn condition(_: &[Word]) -> Checked {
     Ok(())
 }
 
 /// `read`: sets variables, which must be the script's own.
 pub(super) fn read(given: &Given<'_>) -> Checked {
-    match given.known()?.iter().find(|name| !is_own(name)) {
+    match given.known()?.iter().find(|name| !is_script_variable(name)) {
         None => Ok(()),
         Some(name) => Err(format!("it sets `{name}`, which may matter to what is started")),
     }
@@ -97,7 +97,7 @@ pub(super) fn number(words: &[Word]) -> Checked {
     }
 }
 
-/// `set`: only options that change how a script fails or is shown.
+/// `set`: only options that change error handling or tracing.
 pub(super) fn set(words: &[Word]) -> Checked {
     let texts = texts(words)?;
     if texts.is_empty() {
@@ -121,7 +121,7 @@ pub(super) fn set(words: &[Word]) -> Checked {
     Ok(())
 }
 
-/// `shopt`: only how globs are expanded. Others change how later lines are read.
+/// `shopt`: only glob options. Others change how later lines are parsed.
 pub(super) fn shopt(words: &[Word]) -> Checked {
     for text in texts(words)? {
         match text {
@@ -133,7 +133,7 @@ pub(super) fn shopt(words: &[Word]) -> Checked {
     Ok(())
 }
 
-/// `export -p` and its like: shows variables. Anything else sets them.
+/// `export -p` and similar: prints variables. Anything else sets them.
 pub(super) fn shown(words: &[Word]) -> Checked {
     match &*texts(words)? {
         ["-p"] => Ok(()),
@@ -141,7 +141,7 @@ pub(super) fn shown(words: &[Word]) -> Checked {
     }
 }
 
-/// `kill`: the list of signals, or the question whether a process is there.
+/// `kill`: lists signals, or checks whether a process exists.
 pub(super) fn kill(words: &[Word]) -> Checked {
     match &*texts(words)? {
         ["-l" | "-L"] => Ok(()),
@@ -150,7 +150,7 @@ pub(super) fn kill(words: &[Word]) -> Checked {
     }
 }
 
-/// `tee`: copies to nowhere else.
+/// `tee`: copies to `/dev/null` only.
 pub(super) fn tee(given: &Given<'_>) -> Checked {
     match given.known()?.iter().find(|file| **file != "/dev/null") {
         None => Ok(()),
@@ -158,10 +158,10 @@ pub(super) fn tee(given: &Given<'_>) -> Checked {
     }
 }
 
-/// `tar`: only lists. A name with a `:` is an archive on another machine, reached by a program.
+/// `tar`: only lists. A name with `:` is a remote archive, opened by a program.
 pub(super) fn tar(words: &[Word]) -> Checked {
     const LETTERS: &str = "tvfzjJ";
-    const LONG: [&str; 12] = [
+    const LONG_OPTIONS: [&str; 12] = [
         "--list",
         "--verbose",
         "--gzip",
@@ -183,7 +183,7 @@ pub(super) fn tar(words: &[Word]) -> Checked {
         if let Some(file) = text.strip_prefix("--file=") {
             archives.push(file);
         } else if text.starts_with("--exclude=") || text.starts_with("--strip-components=") {
-        } else if LONG.contains(&text) {
+        } else if LONG_OPTIONS.contains(&text) {
             lists |= text == "--list";
         } else if let Some(letters) = text.strip_prefix('-').or((at == 0).then_some(text)) {
             if letters.is_empty() || !letters.chars().all(|c| LETTERS.contains(c)) {
@@ -208,19 +208,16 @@ pub(super) fn tar(words: &[Word]) -> Checked {
     }
 }
 
-/// `gzip` and its like: to the output, listed or tested, never in place of the file. Where both are
-/// given, some of them test and some unpack.
-pub(super) fn packer(given: &Given<'_>) -> Checked {
+/// `gzip` and similar: writes to stdout, lists or tests, and never replaces the file. If both are
+/// given, some versions test and some decompress.
+pub(super) fn compressor(given: &Given<'_>) -> Checked {
     let outside = given.has(&["c", "stdout", "to-stdout"]);
     let looks = given.has(&["l", "t", "list", "test"]);
     let unpacks = given.has(&["d", "decompress", "uncompress"]);
-    match outside || looks && !unpacks {
-        true => Ok(()),
-        false => Err("it replaces the file".to_owned()),
-    }
+    if outside || looks && !unpacks { Ok(()) } else { Err("it replaces the file".to_owned()) }
 }
 
-/// `unzip`: only lists, tests, or writes to the output.
+/// `unzip`: only lists, tests, or writes to stdout.
 pub(super) fn unzip(words: &[Word]) -> Checked {
     match &*texts(words)? {
         ["-l" | "-v" | "-lv" | "-t" | "-tq" | "-p" | "-Z" | "-Z1" | "-ql" | "-qql", files @ ..]
@@ -232,8 +229,8 @@ pub(super) fn unzip(words: &[Word]) -> Checked {
     }
 }
 
-/// `ar t`, `7z l`: the first word says what is done.
-pub(super) fn lister(words: &[Word]) -> Checked {
+/// `ar t`, `7z l`: the first word is the operation.
+pub(super) fn archive_lister(words: &[Word]) -> Checked {
     match &*texts(words)? {
         ["t" | "tv" | "l", files @ ..]
             if files.iter().all(|file| !file.starts_with(['-', '@'])) =>
@@ -244,8 +241,8 @@ pub(super) fn lister(words: &[Word]) -> Checked {
     }
 }
 
-/// `nm` and its like: a word that begins with `@`, wherever it stands, is a file full of options.
-pub(super) fn no_list(given: &Given<'_>) -> Checked {
+/// `nm` and similar: a word that starts with `@` is a file with options.
+pub(super) fn no_options_file(given: &Given<'_>) -> Checked {
     let values = given.options.iter().filter_map(|(_, value)| *value);
     match given.known()?.into_iter().chain(values).find(|text| text.starts_with('@')) {
         None => Ok(()),
@@ -253,8 +250,8 @@ pub(super) fn no_list(given: &Given<'_>) -> Checked {
     }
 }
 
-/// `xmllint`: an operand with a `:` is an address, and is fetched.
-pub(super) fn no_address(given: &Given<'_>) -> Checked {
+/// `xmllint`: an operand with `:` is a URL and would be fetched.
+pub(super) fn no_url(given: &Given<'_>) -> Checked {
     match given.known()?.iter().find(|file| file.contains(':')) {
         None => Ok(()),
         Some(other) => unlisted(other),
@@ -262,28 +259,30 @@ pub(super) fn no_address(given: &Given<'_>) -> Checked {
 }
 
 /// `hostname`, `mount` and others: with an operand they would change something.
-pub(super) fn bare(given: &Given<'_>) -> Checked {
-    match given.operands.is_empty() {
-        true => Ok(()),
-        false => Err("with an operand it would change something".to_owned()),
+pub(super) fn no_operands(given: &Given<'_>) -> Checked {
+    if given.operands.is_empty() {
+        Ok(())
+    } else {
+        Err("with an operand it would change something".to_owned())
     }
 }
 
-/// `lsof` and others: addresses are shown as numbers, and nothing is set.
+/// `lsof` and others: numeric addresses only (no DNS lookup), and nothing is set.
 pub(super) fn numeric(given: &Given<'_>) -> Checked {
     let routes = matches!(given.name, "arp" | "route");
     if routes {
-        bare(given)?;
+        no_operands(given)?;
     }
     let asks = given.name != "lsof" || given.has(&["i"]) || given.options.is_empty();
-    match asks && !given.has(&["n", "numeric"]) {
-        true => Err("without `-n` it asks the network for names".to_owned()),
-        false => Ok(()),
+    if asks && !given.has(&["n", "numeric"]) {
+        Err("without `-n` it asks the network for names".to_owned())
+    } else {
+        Ok(())
     }
 }
 
-/// `xxd`: its options are single words of which the first letter counts, a second operand is a file
-/// to write, and `-r` writes too.
+/// `xxd`: options are single words identified by their first letter, a second operand is an output
+/// file, and `-r` writes too.
 pub(super) fn xxd(words: &[Word]) -> Checked {
     let mut operands = 0;
     let texts = texts(words)?;
@@ -328,15 +327,16 @@ pub(super) fn tree(words: &[Word]) -> Checked {
     }
 }
 
-/// `sysctl`: a `=` sets a value.
+/// `sysctl`: `=` sets a value.
 pub(super) fn sysctl(given: &Given<'_>) -> Checked {
-    match given.known()?.iter().any(|name| name.contains('=')) {
-        false => Ok(()),
-        true => Err("it sets a value".to_owned()),
+    if given.known()?.iter().any(|name| name.contains('=')) {
+        Err("it sets a value".to_owned())
+    } else {
+        Ok(())
     }
 }
 
-/// `ip`: shows one kind of thing. It takes any beginning of a word, so only whole ones are known.
+/// `ip`: shows one kind of object. It accepts any prefix of a word; only full words are listed.
 pub(super) fn ip(words: &[Word]) -> Checked {
     let mut texts = texts(words)?;
     let options =
@@ -365,7 +365,7 @@ pub(super) fn ip(words: &[Word]) -> Checked {
     }
 }
 
-/// `systemctl` and its like: the first operand says what is done.
+/// `systemctl` and similar: the first operand is the operation.
 pub(super) fn manager(given: &Given<'_>) -> Checked {
     match given.known()?.first() {
         None
@@ -378,7 +378,7 @@ pub(super) fn manager(given: &Given<'_>) -> Checked {
     }
 }
 
-/// `getent`: only tables of this machine. Others are looked up in the network.
+/// `getent`: only local tables. Others are looked up in the network.
 pub(super) fn getent(given: &Given<'_>) -> Checked {
     match given.known()?.first() {
         Some(&("passwd" | "group" | "services" | "protocols" | "shells")) => Ok(()),
@@ -387,7 +387,7 @@ pub(super) fn getent(given: &Given<'_>) -> Checked {
     }
 }
 
-/// `man`: names of pages, no files and no addresses.
+/// `man`: names of pages, not files or URLs.
 pub(super) fn man(given: &Given<'_>) -> Checked {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._+-[]:".contains(c);
     match given.known()?.iter().find(|name| !name.chars().all(fits)) {
@@ -396,7 +396,7 @@ pub(super) fn man(given: &Given<'_>) -> Checked {
     }
 }
 
-/// `less` and `more`: a word that begins with `+` is a command to them.
+/// `less` and `more`: a word that starts with `+` is a command.
 pub(super) fn pager(given: &Given<'_>) -> Checked {
     match given.known()?.iter().find(|name| name.starts_with('+')) {
         None => Ok(()),
@@ -404,7 +404,7 @@ pub(super) fn pager(given: &Given<'_>) -> Checked {
     }
 }
 
-/// `tput`: what a terminal is like.
+/// `tput`: prints terminal properties.
 pub(super) fn tput(words: &[Word]) -> Checked {
     match &*texts(words)? {
         ["cols" | "lines" | "colors"] => Ok(()),
@@ -412,7 +412,7 @@ pub(super) fn tput(words: &[Word]) -> Checked {
     }
 }
 
-/// `stty`: how a terminal is set.
+/// `stty`: prints terminal settings.
 pub(super) fn stty(words: &[Word]) -> Checked {
     match &*texts(words)? {
         [] | ["-a" | "-g" | "--all" | "size"] => Ok(()),
@@ -429,7 +429,7 @@ pub(super) fn one_list(words: &[Word]) -> Checked {
     }
 }
 
-/// `dpkg`: questions. Its other options install and remove.
+/// `dpkg`: queries. Its other options install and remove.
 pub(super) fn dpkg(words: &[Word]) -> Checked {
     match &*texts(words)? {
         [
@@ -452,7 +452,7 @@ pub(super) fn dpkg(words: &[Word]) -> Checked {
     }
 }
 
-/// `history`: how much is shown.
+/// `history`: the number of entries.
 pub(super) fn nothing(words: &[Word]) -> Checked {
     match words.len() {
         1 => Ok(()),

@@ -1,15 +1,15 @@
-//! Programs that start a command which is the rest of their words, behind a subcommand: `uv run`,
-//! `docker exec`.
+//! Programs that start a command from the rest of their words after a subcommand: `uv run`, `docker
+//! exec`.
 //!
-//! An option that is not in the table means that the command cannot be found.
+//! An unlisted option makes the start of the command unknown.
 
 use crate::{Word, wrappers::Options};
 
 /// A program that starts a command.
 struct Launcher {
-    /// Names with blanks between.
+    /// Names, separated by spaces.
     names: &'static str,
-    /// The subcommand, one word or two. Empty where the command follows at once.
+    /// The subcommand, one word or two. Empty if the command follows directly.
     path: &'static str,
     options: Options,
 }
@@ -18,11 +18,11 @@ struct Launcher {
 pub(super) enum Launched {
     /// These words.
     Words(Vec<Word>),
-    /// What these words say to a shell.
+    /// These words as a shell text.
     Shell(Vec<Word>),
-    /// The program text on the standard input.
+    /// The program text on stdin.
     Input,
-    /// Something, but it cannot be found which word it is.
+    /// Something; the start of the command is unknown.
     Unclear,
 }
 
@@ -172,7 +172,7 @@ pub(super) fn is_known(name: &str) -> bool {
     name == "adb" || TABLE.iter().any(|own| own.names.split(' ').any(|own| own == name))
 }
 
-/// Returns what a command of this name starts; nothing where it starts nothing.
+/// Returns what a command of this name starts; `None` if it starts nothing.
 pub(super) fn launched(name: &str, words: &[Word]) -> Option<Launched> {
     let text = |n: usize| words.get(n).and_then(Word::literal);
     if name == "adb" && text(1) == Some("shell") {
@@ -197,7 +197,7 @@ pub(super) fn launched(name: &str, words: &[Word]) -> Option<Launched> {
     match rest.first().and_then(Word::literal) {
         Some("--") => rest = rest.get(1..).unwrap_or_default(),
         Some("-") if name == "uv" => return Some(Launched::Input),
-        // Options behind the operand: the command begins behind `--`.
+        // Options after the operand: the command starts after `--`.
         Some(word) if word.starts_with('-') => {
             let dashes = rest.iter().position(|word| word.literal() == Some("--"));
             let Some(dashes) = dashes else { return Some(Launched::Unclear) };

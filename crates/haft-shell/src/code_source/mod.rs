@@ -1,8 +1,8 @@
-//! Finds every part of a command that some program would run as code.
+//! Finds every part of a command that a program would run as code (command injection).
 //!
-//! In: the words of a command. Out: program texts, shell texts, names of programs that are started,
-//! and whether the standard input is code. Wrappers and launchers are followed, and scripts of
-//! `sh -c` are read. What cannot be followed is reported as unclear. Pure, and tables of data.
+//! In: the words of a command. Out: program texts, shell texts, names of started programs, and
+//! whether stdin is code. Wrappers and launchers are followed, and scripts of `sh -c` are parsed.
+//! What cannot be followed is reported as unclear. Pure, and tables of data.
 //!
 //! INVARIANT: at most [`MAX_COMMANDS`] commands are followed; beyond that the result is unclear.
 
@@ -19,24 +19,24 @@ use crate::{
     wrappers::{self, Inner},
 };
 
-/// More commands inside one command are not followed.
+/// Maximum number of nested commands that are followed.
 const MAX_COMMANDS: usize = 64;
 
 /// A part of a command that is run as code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CodeSource {
-    /// The program reads this word as program text, or as an option that can load code.
+    /// A program text, or an option that can load code.
     Text(Word),
-    /// The program gives this word to a shell.
+    /// A text for a shell.
     Shell(Word),
-    /// This word names what the program starts.
+    /// The name of a started program.
     Name(Word),
-    /// The program runs the file of this name.
+    /// A file that is run.
     File(Word),
-    /// The program reads its standard input as code.
+    /// Stdin is code.
     Input,
-    /// The program runs something, and it cannot be found out which words it is.
+    /// Something is run, but it is unknown which words.
     Unclear,
 }
 
@@ -46,13 +46,13 @@ pub enum CodeSource {
 pub struct CodeSources {
     /// Each part that is code, with the name of the program that runs it.
     pub found: Vec<(String, CodeSource)>,
-    /// Which word names the program that runs in the end, where that is a word of the command itself.
+    /// Index of the word that names the innermost program, if that is a word of the command itself.
     pub inner: usize,
-    /// Whether `--` ends the options of the program that runs in the end.
+    /// Whether `--` ends the options of the innermost program.
     pub dashes_end_options: bool,
 }
 
-/// Returns whether a program of this name may run words of its command, or its input, as code.
+/// Returns whether a program of this name may run its words or its stdin as code.
 ///
 /// ```
 /// assert!(haft_shell::may_run_code("/usr/bin/python3.12"));
@@ -70,7 +70,7 @@ pub fn may_run_code(name: &str) -> bool {
 }
 
 impl Command {
-    /// Returns every part of the command that some program would run as code.
+    /// Returns every part of the command that a program would run as code.
     ///
     /// ```
     /// use haft_shell::{CodeSource, Word, parse};
@@ -100,7 +100,7 @@ impl Command {
 #[derive(Default)]
 struct Search {
     sources: CodeSources,
-    /// Commands, and which word of the outermost command each of them begins at.
+    /// Commands to visit, with the index of their first word in the outermost command.
     waiting: Vec<(Command, Option<usize>)>,
 }
 
@@ -118,7 +118,7 @@ impl Search {
         let Some(name) = first.literal().map(|name| base_name(name).to_owned()) else { return };
         match at {
             Some(at) => self.sources.inner = self.sources.inner.max(at),
-            // Words behind a script are its arguments, whatever they look like.
+            // Words after a script are its arguments.
             None => self.sources.dashes_end_options = false,
         }
         self.sources.dashes_end_options &= !IGNORES_DASHES.contains(&&*name);
@@ -149,7 +149,7 @@ impl Search {
             Some(Launched::Unclear) => self.add(words.first(), CodeSource::Unclear),
             None => {}
         }
-        // The views of a launcher are without options that say what it starts.
+        // The views of a launcher lack the options that say what it starts.
         if !is_launcher && !interpreters::is_awk_or_sed(&name) {
             for inner in wrappers::inner(&name, &command, Wrappers::All) {
                 self.inner(&command, inner, at);
@@ -168,9 +168,10 @@ impl Search {
                 // `git -C x log` and `npm -s run` are views of the same program.
                 let is_same = inner.first() == words.first() && from.is_none();
                 let at = if is_same { at } else { at.zip(from).map(|(at, from)| at + from) };
-                match is_same {
-                    true => self.waiting.push((Command { words: inner, ..Command::default() }, at)),
-                    false => self.start(words, inner, at),
+                if is_same {
+                    self.waiting.push((Command { words: inner, ..Command::default() }, at))
+                } else {
+                    self.start(words, inner, at)
                 }
             }
             Inner::Text(text) => self.shell(command, &text),
@@ -195,7 +196,7 @@ impl Search {
         self.waiting.push((Command { words, ..Command::default() }, at));
     }
 
-    /// Reads a script that a command gives to a shell.
+    /// Parses a script that a command passes to a shell.
     fn shell(&mut self, command: &Command, text: &[Word]) {
         let mut joined = Word::default();
         for (n, word) in text.iter().enumerate() {
@@ -239,7 +240,7 @@ impl Search {
                 Program::Text(text) => self.add(program, CodeSource::Text(text)),
                 Program::Input => self.add(program, CodeSource::Input),
                 Program::File { .. } if has_module => {}
-                // Deno runs what an address names, and an address can hold the program itself.
+                // Deno runs URLs, and a `data:` URL can contain the program itself.
                 Program::File { file, .. } if name == Some("deno") => {
                     self.add(program, CodeSource::Text(file));
                 }
@@ -312,7 +313,7 @@ impl Search {
         }
     }
 
-    /// Reads the words of a program in the table.
+    /// Checks the words of a program in the table.
     fn entry(&mut self, entry: &'static Entry, words: &[Word]) {
         let program = words.first();
         let is_in = |list: &str, option: &str| list.split_whitespace().any(|own| own == option);
@@ -334,7 +335,7 @@ impl Search {
             if only_operands || !start.starts_with('-') || start == "-" {
                 operands += 1;
                 let is_code = entry.operand.is_some_and(|first| operands >= first);
-                // A value at the beginning of a word can be `+command`.
+                // An unknown value at the start of a word can be `+command`.
                 let can_be_plus = entry.plus && !only_operands && !is_plain_start(start);
                 if is_code || can_be_plus || unclear(word) && !only_operands {
                     self.add(program, CodeSource::Text(word.clone()));
@@ -368,7 +369,7 @@ impl Search {
                     }
                 }
                 Found::Value(attached) => at += usize::from(!attached),
-                // An option that is not in the table, with a value in it, can be any option.
+                // An unlisted option with an unknown part can be any option.
                 Found::Unknown if !has_plain_name(start) => {
                     self.add(program, CodeSource::Text(word.clone()));
                 }
@@ -378,7 +379,7 @@ impl Search {
     }
 }
 
-/// What an option of a program in the table is, and whether its value is in the same word.
+/// The kind of an option, and whether its value is in the same word.
 enum Found {
     Code(bool),
     File(bool),
@@ -406,7 +407,7 @@ fn option(entry: &Entry, word: &str) -> Found {
     if is_long {
         return Found::Unknown;
     }
-    // `-fplugin=x` and `-Tx`: a value in the same word; or letters, of which the last has a value.
+    // `-fplugin=x` and `-Tx`: a value in the same word; or a cluster whose last letter has a value.
     let is_letter = |own: &&str, letter: char| {
         own.len() == 1 + letter.len_utf8() && !own.starts_with("--") && own.ends_with(letter)
     };
@@ -425,18 +426,18 @@ fn option(entry: &Entry, word: &str) -> Found {
     Found::Unknown
 }
 
-/// Returns whether the option of a word is written out: the name has only letters that options have.
+/// Returns whether the option name is literal: it has only characters of option names.
 fn has_plain_name(word: &str) -> bool {
     let name = word.split('=').next().unwrap_or(word);
     name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'+' | b'.'))
 }
 
-/// Returns whether a word begins with something that is no `+` for sure.
+/// Returns whether a word certainly does not start with `+`.
 fn is_plain_start(start: &str) -> bool {
     start.bytes().next().is_some_and(|b| b.is_ascii_graphic() && b != b'+')
 }
 
-/// Returns whether only a running shell knows the beginning of a word, and it can be an option.
+/// Returns whether the start of a word is known only at run time and can be an option.
 fn unclear(word: &Word) -> bool {
     word.has_unknown() && word.may_be_option
 }
@@ -459,7 +460,7 @@ fn entry(name: &str) -> Option<&'static Entry> {
 mod tests {
     use super::*;
 
-    /// Shows what a command would run as code.
+    /// Formats what a command would run as code.
     fn shown(text: &str) -> Vec<String> {
         let script = crate::parse(text).unwrap();
         let word = |word: &Word| word.literal().unwrap_or("…").to_owned();
@@ -475,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn code_is_found_behind_wrappers_launchers_and_scripts() {
+    fn code_is_found_inside_wrappers_launchers_and_scripts() {
         for (text, wanted) in [
             ("timeout 5 python3 -c x y", "python3 text x"),
             ("uv run --with rich python -c x", "python text x"),
@@ -502,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_starts_too_much_is_unclear() {
+    fn too_many_nested_commands_are_unclear() {
         let words = "env ".repeat(MAX_COMMANDS + 1) + "ls";
         assert!(shown(&words).contains(&"env unclear".to_owned()));
     }

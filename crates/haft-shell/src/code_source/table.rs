@@ -1,24 +1,24 @@
-//! Programs that are no interpreters and still run text that they are given: data only.
+//! Programs that are not interpreters but run text as code: data only.
 //!
-//! One entry says which options, operands and inputs of a program are code: a program text, a shell
-//! command, or the name of a program that is started.
+//! An entry lists which options, operands and inputs of a program are code: a program text, a shell
+//! command, or the name of a started program.
 
-/// How a program is given code.
+/// How a program receives code.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
-    /// Names with blanks between, with or without version numbers.
+    /// Names separated by spaces, with or without version numbers.
     pub(super) names: &'static str,
-    /// Options whose value is code. Long options count in every abbreviation.
+    /// Options whose value is code. Long options match in every abbreviation.
     pub(super) code: &'static str,
     /// Options with another value in the next word.
     pub(super) valued: &'static str,
-    /// Options whose value names a file with code; `-` is the standard input.
+    /// Options whose value names a file with code; `-` is stdin.
     pub(super) file: &'static str,
     /// The first operand that is code.
     pub(super) operand: Option<usize>,
-    /// A word that begins with `+` is code.
+    /// A word that starts with `+` is code.
     pub(super) plus: bool,
-    /// The standard input is code.
+    /// Stdin is code.
     pub(super) input: bool,
 }
 
@@ -75,7 +75,7 @@ pub(super) const TABLE: [Entry; 51] = [
         ..NONE
     },
     Entry { names: "mongosh mongo", code: "--eval -f --file", input: true, ..NONE },
-    // A target `NAME=$(shell …)` sets a variable, and make expands it as its own text.
+    // A target `NAME=$(shell …)` sets a variable, and make expands it.
     Entry {
         names: "make gmake bmake remake",
         code: "-E --eval",
@@ -230,8 +230,8 @@ pub(super) const VARIABLES: [&str; 28] = [
     "MAKEFLAGS",
 ];
 
-/// Beginnings of such names.
+/// Prefixes of such names.
 pub(super) const VARIABLE_PREFIXES: [&str; 3] = ["GIT_", "BASH_FUNC_", "DYLD_"];
 
-/// Programs that read words behind `--` as options.
+/// Programs that parse words after `--` as options.
 pub(super) const IGNORES_DASHES: [&str; 5] = ["find", "gfind", "bfs", "test", "expr"];

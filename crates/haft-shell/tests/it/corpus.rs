@@ -1,4 +1,4 @@
-//! A corpus of commands with what must be read in them, and `bash` as a second opinion.
+//! Parses a corpus of commands and compares with expected results, and with `bash -n`.
 
 use std::process::{Command, Stdio};
 
@@ -10,7 +10,8 @@ struct Case {
     refused: bool,
 }
 
-/// Reads the corpus: lines of a command after `$ `, its commands after `> `, `!` for a refusal.
+/// Parses the corpus: lines of a command after `$ `, expected commands after `> `, `!` for a
+/// refusal.
 fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     let mut fresh = true;
@@ -34,7 +35,7 @@ fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn every_command_of_the_corpus_is_read_as_written_beside_it() {
+fn every_corpus_command_parses_as_expected() {
     let cases = cases();
     assert!(cases.len() >= 150, "there are {}", cases.len());
     let mut wrong = Vec::new();
@@ -51,7 +52,7 @@ fn every_command_of_the_corpus_is_read_as_written_beside_it() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Asks bash whether a text is shell; nothing where there is no bash.
+/// Asks bash whether a text is valid shell; `None` without bash.
 pub(crate) fn bash_accepts(text: &str) -> Option<bool> {
     let run = Command::new("bash")
         .args(["--norc", "--noprofile", "-n", "-c", "--", text])
@@ -63,9 +64,9 @@ pub(crate) fn bash_accepts(text: &str) -> Option<bool> {
 }
 
 #[test]
-fn what_bash_rejects_is_refused() {
+fn text_that_bash_rejects_is_refused() {
     let mut texts: Vec<String> = cases().into_iter().map(|case| case.text).collect();
-    // Every beginning of some texts: most are broken, each in its own way.
+    // Every prefix of some texts: most are invalid, each in its own way.
     for text in [
         "if a; then b; elif c; then d; else e; fi",
         "for x in a b; do c; done | while d; do e; done",

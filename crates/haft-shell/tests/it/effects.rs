@@ -1,7 +1,7 @@
-//! Runs every command of the corpus that is called read-only, and looks whether anything changed.
+//! Runs every command of the corpus that is classified read-only, and checks that nothing changed.
 //!
-//! The folder is full of traps: files named like options, programs named like commands. The home and
-//! the place for temporary files are in it too.
+//! The directory is full of traps: files named like options, programs named like commands. The home
+//! directory and `TMPDIR` are inside it too.
 
 use std::{
     collections::BTreeMap,
@@ -14,25 +14,25 @@ use std::{
 
 use haft_shell::{Kind, classify};
 
-/// Everything in a folder: what kind of file it is, its rights, its bytes.
+/// Everything in a directory: mode and bytes of each file.
 type Tree = BTreeMap<String, (u32, Vec<u8>)>;
 
-fn tree(folder: &Path) -> Tree {
+fn tree(directory: &Path) -> Tree {
     let mut found = Tree::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(next) = folders.pop() {
+    let mut directories = vec![directory.to_owned()];
+    while let Some(next) = directories.pop() {
         for entry in fs::read_dir(&next).unwrap() {
             let path = entry.unwrap().path();
             let kind = fs::symlink_metadata(&path).unwrap();
             let mut bytes = Vec::new();
             if kind.is_dir() {
-                folders.push(path.clone());
+                directories.push(path.clone());
             } else if kind.is_file() {
                 fs::File::open(&path).unwrap().read_to_end(&mut bytes).unwrap();
             } else {
                 bytes = fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes();
             }
-            let name = path.strip_prefix(folder).unwrap().to_string_lossy().into_owned();
+            let name = path.strip_prefix(directory).unwrap().to_string_lossy().into_owned();
             found.insert(name, (kind.permissions().mode(), bytes));
         }
     }
@@ -44,8 +44,8 @@ fn write(path: &Path, text: &str) {
     fs::File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
 }
 
-/// Fills a folder with files to read, and with traps.
-fn fill(folder: &Path) {
+/// Fills a directory with files to read, and with traps.
+fn fill(directory: &Path) {
     for (name, text) in [
         ("notes.txt", "alpha beta\ngamma\n\nalpha\n"),
         ("data.csv", "1,a,x\n2,b,y\n"),
@@ -54,7 +54,7 @@ fn fill(folder: &Path) {
         ("src/main.rs", "fn main() {} // TODO\n"),
         ("home/.keep", ""),
         ("temporary/.keep", ""),
-        // Names that would be options, if a command took them for such.
+        // Names that a command could mistake for options.
         ("-oevil.txt", "x\n"),
         ("-o", "x\n"),
         ("-delete", "x\n"),
@@ -62,31 +62,31 @@ fn fill(folder: &Path) {
         ("--output=evil", "x\n"),
         ("-fprint", "x\n"),
     ] {
-        write(&folder.join(name), text);
+        write(&directory.join(name), text);
     }
-    // Programs that would be started, if the way to programs were changed.
+    // Programs that would run if `PATH` were changed.
     for place in ["", "5/", "bin/"] {
         for name in ["ls", "cat", "wc", "sort", "grep", "head", "evil"] {
-            let path = folder.join(format!("{place}{name}"));
+            let path = directory.join(format!("{place}{name}"));
             write(&path, "#!/bin/sh\necho x > \"$HOME/started\"\n");
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         }
     }
-    let pack = Command::new("tar").args(["-cf", "a.tar", "src"]).current_dir(folder).status();
+    let pack = Command::new("tar").args(["-cf", "a.tar", "src"]).current_dir(directory).status();
     assert!(pack.is_ok_and(|status| status.success()));
-    let packed = Command::new("gzip").arg("-c").arg(folder.join("notes.txt")).output().unwrap();
-    fs::File::create(folder.join("notes.gz")).unwrap().write_all(&packed.stdout).unwrap();
+    let packed = Command::new("gzip").arg("-c").arg(directory.join("notes.txt")).output().unwrap();
+    fs::File::create(directory.join("notes.gz")).unwrap().write_all(&packed.stdout).unwrap();
 }
 
-/// Runs a text in a fresh shell with a fixed environment, for five seconds at most.
-fn run(text: &str, folder: &Path) {
+/// Runs a text in a new shell with a fixed environment, for at most five seconds.
+fn run(text: &str, directory: &Path) {
     let _ = Command::new("timeout")
         .args(["-k", "1", "5", "bash", "--noprofile", "--norc", "-c", text])
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
-        .env("HOME", folder.join("home"))
-        .env("TMPDIR", folder.join("temporary"))
-        .current_dir(folder)
+        .env("HOME", directory.join("home"))
+        .env("TMPDIR", directory.join("temporary"))
+        .current_dir(directory)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -104,21 +104,21 @@ fn is_there(program: &str) -> bool {
 }
 
 #[test]
-fn what_is_called_read_only_changes_nothing_when_it_runs() {
+fn read_only_commands_change_nothing_when_they_run() {
     if !["bash", "timeout", "tar", "gzip"].into_iter().all(is_there) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    fill(folder.path());
-    let before = tree(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    fill(directory.path());
+    let before = tree(directory.path());
     let mut ran = 0;
     for case in crate::kinds::cases() {
         if classify(&case.command).kind != Kind::ReadOnly {
             continue;
         }
-        run(&case.command, folder.path());
+        run(&case.command, directory.path());
         ran += 1;
-        let after = tree(folder.path());
+        let after = tree(directory.path());
         let changed: Vec<_> = after
             .iter()
             .filter(|(name, file)| before.get(*name) != Some(file))
@@ -131,11 +131,11 @@ fn what_is_called_read_only_changes_nothing_when_it_runs() {
 }
 
 #[test]
-fn the_traps_of_that_folder_do_catch() {
+fn traps_do_change_the_directory() {
     if !["bash", "timeout", "tar", "gzip"].into_iter().all(is_there) {
         return;
     }
-    // Each is refused by the classification, and each does change something.
+    // Each is refused by the classifier, and each does change something.
     for text in [
         "sort *.txt",
         "echo $((PATH=5)); ls",
@@ -146,11 +146,11 @@ fn the_traps_of_that_folder_do_catch() {
         "awk '{print > \"out\"}' notes.txt",
         "sed -n '1w out' notes.txt",
     ] {
-        let folder = tempfile::tempdir().unwrap();
-        fill(folder.path());
-        let before = tree(folder.path());
-        run(text, folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        fill(directory.path());
+        let before = tree(directory.path());
+        run(text, directory.path());
         assert_ne!(classify(text).kind, Kind::ReadOnly, "{text}");
-        assert!(before != tree(folder.path()), "nothing came of {text}");
+        assert!(before != tree(directory.path()), "nothing came of {text}");
     }
 }

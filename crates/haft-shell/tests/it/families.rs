@@ -1,9 +1,9 @@
-//! Families of commands that are never plainly `writes`: code from the network, writes to the kernel,
-//! hidden command words, programs that run commands. And everyday commands that stay as they are.
+//! Command families that are always stricter than `writes`: code from the network, kernel writes,
+//! hidden command words, programs that run commands. And common commands that keep their kind.
 
 use haft_shell::{Kind, classify};
 
-/// Fails for each command that is of another kind.
+/// Fails for each command of another kind.
 fn all_are(texts: &[&str], fits: impl Fn(Kind) -> bool) {
     let wrong: Vec<String> = texts
         .iter()
@@ -151,7 +151,7 @@ fn code_from_the_network_is_destructive_or_unparseable() {
 }
 
 #[test]
-fn text_that_a_shell_gets_from_another_command_is_unparseable() {
+fn shell_text_from_another_command_is_unparseable() {
     all_are(
         &[
             "base64 -d x | sh",
@@ -270,7 +270,7 @@ fn a_hidden_command_word_is_unparseable() {
 }
 
 #[test]
-fn awk_and_sed_are_judged_by_what_they_run() {
+fn awk_and_sed_are_classified_by_what_they_run() {
     all_are(
         &[
             "awk 'BEGIN{system(\"rm -rf x\")}'",
@@ -328,7 +328,7 @@ fn awk_and_sed_are_judged_by_what_they_run() {
 }
 
 #[test]
-fn everyday_commands_keep_their_kind() {
+fn common_commands_keep_their_kind() {
     all_are(
         &[
             "awk '{ i++ / 2 || x }' y",

@@ -1,7 +1,7 @@
-//! A corpus of commands and what each is, with the kinds that must never be mistaken.
+//! A corpus of commands with their kinds; some must never be confused.
 //!
-//! `kinds.jsonl` has one command on each line: `command`, `kind`, `note`, and `plain` where anybody
-//! would say that it only reads.
+//! `kinds.jsonl` has one command on each line: `command`, `kind`, `note`, and `plain` for obviously
+//! read-only commands.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ pub(crate) struct Case {
     note: String,
 }
 
-/// Reads the corpus.
+/// Parses the corpus.
 pub(crate) fn cases() -> Vec<Case> {
     let case = |line: &str| {
         let value: Value = serde_json::from_str(line).unwrap();
@@ -32,7 +32,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn no_command_that_writes_is_called_read_only() {
+fn no_command_that_writes_is_read_only() {
     let wrong: Vec<_> = cases()
         .into_iter()
         .filter(|case| case.kind != "read_only")
@@ -43,7 +43,7 @@ fn no_command_that_writes_is_called_read_only() {
 }
 
 #[test]
-fn most_commands_that_plainly_only_read_are_recognised() {
+fn most_obvious_read_only_commands_are_recognised() {
     let plain: Vec<_> = cases().into_iter().filter(|case| case.is_plain).collect();
     assert!(plain.len() >= 120, "there are {}", plain.len());
     let missed: Vec<_> = plain
@@ -58,7 +58,7 @@ fn most_commands_that_plainly_only_read_are_recognised() {
 }
 
 #[test]
-fn every_command_of_the_corpus_is_of_its_kind() {
+fn every_corpus_command_has_its_kind() {
     let cases = cases();
     assert!(cases.len() >= 300, "there are {}", cases.len());
     let commands: HashSet<_> = cases.iter().map(|case| &case.command).collect();
@@ -75,7 +75,7 @@ fn every_command_of_the_corpus_is_of_its_kind() {
 }
 
 #[test]
-fn a_text_is_as_strict_as_its_strictest_part_and_says_why() {
+fn kind_is_at_least_that_of_the_strictest_part() {
     for case in cases() {
         let found = classify(&case.command);
         assert!(!found.why.is_empty(), "{}", case.command);
@@ -90,7 +90,7 @@ fn a_text_is_as_strict_as_its_strictest_part_and_says_why() {
 }
 
 #[test]
-fn parts_show_what_is_known_of_each_command() {
+fn parts_show_the_known_words_of_each_command() {
     let found = classify("cat \"$F\" | sort -o 'a b' && rm -r x");
     let parts: Vec<_> = found.parts.iter().map(|p| (p.words.join("|"), p.kind.as_str())).collect();
     let wanted = [("cat|…", "read_only"), ("sort|-o|a b", "writes"), ("rm|-r|x", "destructive")];
@@ -100,7 +100,7 @@ fn parts_show_what_is_known_of_each_command() {
 }
 
 #[test]
-fn what_bash_rejects_is_not_called_read_only() {
+fn text_that_bash_rejects_is_not_read_only() {
     for case in cases() {
         if classify(&case.command).kind != Kind::ReadOnly {
             continue;

@@ -1,11 +1,11 @@
-//! What is known about commands that are not proven to only read.
+//! Known effects of commands that are not proven read-only.
 
 use haft_shell::{Kind, Known, classify};
 
 use crate::kinds::cases;
 
 #[test]
-fn a_table_of_writers_never_calls_a_command_read_only() {
+fn known_is_read_only_exactly_if_the_kind_is() {
     for case in cases() {
         let found = classify(&case.command);
         assert_eq!(
@@ -21,7 +21,7 @@ fn a_table_of_writers_never_calls_a_command_read_only() {
 }
 
 #[test]
-fn everyday_readers_and_unknown_programs_are_not_known_to_write() {
+fn common_readers_and_unknown_programs_are_not_known_to_write() {
     for command in [
         "git status",
         "git status --short && git diff HEAD~1",
@@ -74,7 +74,7 @@ fn everyday_readers_and_unknown_programs_are_not_known_to_write() {
 }
 
 #[test]
-fn known_writers_are_known_wherever_they_are_started() {
+fn known_writers_are_found_inside_wrappers() {
     for command in [
         "touch a",
         "/usr/bin/touch a",
@@ -122,7 +122,7 @@ fn known_writers_are_known_wherever_they_are_started() {
 }
 
 #[test]
-fn commands_that_reach_other_machines_are_known() {
+fn network_commands_are_known() {
     for command in [
         "curl https://example.org",
         "curl https://example.org | sh",

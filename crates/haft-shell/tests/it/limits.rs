@@ -1,10 +1,10 @@
-//! Bounds, and promises about every text.
+//! Limits, and properties of every text.
 
-use haft_shell::{DEEPEST, MOST_CHARACTERS, MOST_COMMANDS, Wrappers, parse};
+use haft_shell::{MAX_CHARACTERS, MAX_COMMANDS, MAX_DEPTH, Wrappers, parse};
 use proptest::prelude::*;
 
 #[test]
-fn nothing_nests_so_deep_that_the_stack_ends() {
+fn deep_nesting_does_not_overflow_the_stack() {
     let open = [
         "(",
         "( ",
@@ -33,8 +33,8 @@ fn nothing_nests_so_deep_that_the_stack_ends() {
         "eval ",
     ];
     for open in open {
-        // Too long, and as long as is read at all.
-        for count in [100_000, MOST_CHARACTERS / open.len(), 300, DEEPEST, DEEPEST + 1] {
+        // Beyond the length limit, and at it.
+        for count in [100_000, MAX_CHARACTERS / open.len(), 300, MAX_DEPTH, MAX_DEPTH + 1] {
             let text = open.repeat(count);
             let _ = parse(&text);
             let _ = parse(&format!("ls {text}"));
@@ -43,26 +43,26 @@ fn nothing_nests_so_deep_that_the_stack_ends() {
 }
 
 #[test]
-fn the_limits_are_where_they_are_said_to_be() {
+fn documented_limits_are_exact() {
     let nested = |n: usize| format!("{}ls{}", "( ".repeat(n), " )".repeat(n));
-    assert!(parse(&nested(DEEPEST)).is_ok());
-    assert!(parse(&nested(DEEPEST + 1)).unwrap_err().why.contains("deeper"));
-    assert_eq!(parse(&"ls;".repeat(MOST_COMMANDS)).unwrap().commands.len(), MOST_COMMANDS);
-    assert!(parse(&"ls;".repeat(MOST_COMMANDS + 1)).unwrap_err().why.contains("more than"));
-    assert!(parse(&format!("echo {}", "x".repeat(MOST_CHARACTERS - 5))).is_ok());
-    assert!(parse(&format!("echo {}", "x".repeat(MOST_CHARACTERS))).is_err());
+    assert!(parse(&nested(MAX_DEPTH)).is_ok());
+    assert!(parse(&nested(MAX_DEPTH + 1)).unwrap_err().why.contains("deeper"));
+    assert_eq!(parse(&"ls;".repeat(MAX_COMMANDS)).unwrap().commands.len(), MAX_COMMANDS);
+    assert!(parse(&"ls;".repeat(MAX_COMMANDS + 1)).unwrap_err().why.contains("more than"));
+    assert!(parse(&format!("echo {}", "x".repeat(MAX_CHARACTERS - 5))).is_ok());
+    assert!(parse(&format!("echo {}", "x".repeat(MAX_CHARACTERS))).is_err());
     assert_eq!(parse("").unwrap().commands, [], "nothing is a script of no commands");
 }
 
 #[test]
-fn wrappers_in_wrappers_end_in_something_unknown() {
+fn too_many_nested_wrappers_end_in_an_unknown_view() {
     let text = format!("{} rm x", "nohup ".repeat(1000));
     let views = parse(&text).unwrap().commands[0].unwrapped(Wrappers::All);
     assert!(views.len() < 100, "{}", views.len());
     assert!(views.last().unwrap().command.words[0].has_unknown());
 }
 
-/// Texts out of the pieces that shells are made of.
+/// Random texts of shell tokens.
 fn shellish() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         "ls", "rm", "x", " ", " ", " ", "\n", ";", "&", "&&", "|", "||", "(", ")", "{", "}", "$",
@@ -82,7 +82,7 @@ proptest! {
     #[test]
     fn no_shell_like_text_panics_and_all_views_are_bounded(text in shellish()) {
         if let Ok(script) = parse(&text) {
-            prop_assert!(script.commands.len() <= MOST_COMMANDS);
+            prop_assert!(script.commands.len() <= MAX_COMMANDS);
             for command in script.commands {
                 for how in [Wrappers::All, Wrappers::Harmless] {
                     let views = command.unwrapped(how).len();
@@ -107,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_read_before_a_semicolon_is_read_the_same(text in shellish()) {
+    fn text_before_a_semicolon_parses_the_same(text in shellish()) {
         prop_assume!(!text.contains(['#', '\n']) && !text.contains("()"));
         if let (Ok(alone), Ok(joined)) = (parse(&text), parse(&format!("{text} ; rm y"))) {
             if alone.commands.is_empty() {
@@ -121,10 +121,10 @@ proptest! {
 }
 
 proptest! {
-    // Few of these texts are read at all, and only those are shown to bash.
+    // Few of these texts parse, and only those are passed to bash.
     #![proptest_config(ProptestConfig::with_cases(2_000))]
     #[test]
-    fn whatever_is_read_bash_would_read_too(text in shellish()) {
+    fn text_that_parses_is_accepted_by_bash(text in shellish()) {
         if parse(&text).is_ok() {
             prop_assert_ne!(crate::corpus::bash_accepts(&text), Some(false), "{}", text);
         }

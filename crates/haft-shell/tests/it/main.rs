@@ -1,4 +1,4 @@
-//! What is read in a command, and what is refused.
+//! What the parser finds in a command, and what it refuses.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

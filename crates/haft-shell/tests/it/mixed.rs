@@ -1,30 +1,33 @@
-//! Promises about every text: one part that writes is enough, however it is put together; nothing
-//! panics; no text takes long.
+//! Properties of every text: one part that writes is enough, in every combination; no panic;
+//! bounded time.
 
 use haft_shell::{Kind, classify};
 use proptest::prelude::*;
 
-/// Commands of one line that are of this kind in the corpus.
+/// Single-line commands of this kind in the corpus.
 fn seeds(is_reading: bool) -> Vec<String> {
     let fits = |text: &str| !text.is_empty() && !text.contains(['\n', '#']) && text.len() < 80;
     crate::kinds::cases()
         .into_iter()
-        .filter(|case| match is_reading {
-            true => case.is_plain && case.kind == "read_only",
-            false => matches!(&*case.kind, "writes" | "destructive"),
+        .filter(|case| {
+            if is_reading {
+                case.is_plain && case.kind == "read_only"
+            } else {
+                matches!(&*case.kind, "writes" | "destructive")
+            }
         })
         .map(|case| case.command)
         .filter(|command| fits(command))
         .collect()
 }
 
-/// Those that write and have no sign in them that gives a piece another meaning.
+/// Commands that write, without characters that change the meaning of an inserted piece.
 fn bare_seeds() -> Vec<String> {
     let signs = ['\'', '"', '\\', '$', '`', '[', '<', '{', '('];
     let mut seeds = seeds(false);
     seeds.retain(|text| text.is_ascii() && !text.contains(signs));
-    // Some commands have no option that writes. One that nobody listed is doubt and no more, and a
-    // word that may be any option is none.
+    // Some commands have no option that writes. An unlisted option only makes them uncertain, and a
+    // word that may be any option does not.
     let is_tame = |text: &str| {
         let name = text.split(' ').next().unwrap_or_default();
         classify(&format!("{name} $x")).kind == Kind::ReadOnly
@@ -33,8 +36,8 @@ fn bare_seeds() -> Vec<String> {
     seeds
 }
 
-/// Ways to put a command into something larger.
-const AROUND: [&str; 22] = [
+/// Ways to embed a command.
+const EMBEDDINGS: [&str; 22] = [
     "@",
     "( @ )",
     "{ @; }",
@@ -69,13 +72,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3_000))]
 
     #[test]
-    fn one_part_that_writes_is_enough(
+    fn one_part_that_writes_makes_the_text_write(
         reading in prop::collection::vec(prop::sample::select(seeds(true)), 0..4),
         writing in prop::sample::select(seeds(false)),
         at in 0..4_usize,
         join in prop::sample::select(&JOINS[..]),
-        around in prop::sample::select(&AROUND[..]),
-        further in prop::sample::select(&AROUND[..]),
+        around in prop::sample::select(&EMBEDDINGS[..]),
+        further in prop::sample::select(&EMBEDDINGS[..]),
     ) {
         let alone = classify(&writing).kind;
         let mut parts = reading;
@@ -83,12 +86,12 @@ proptest! {
         let text = put(further, &parts.join(join));
         let found = classify(&text).kind;
         prop_assert!(found > Kind::ReadOnly, "{}", text);
-        // What destroys does so in company too, unless the whole cannot be read.
+        // A destructive part stays destructive, unless the whole cannot be parsed.
         prop_assert!(found >= alone, "{} is {}", text, found);
     }
 
     #[test]
-    fn parts_that_only_read_only_read_together(
+    fn read_only_parts_make_a_read_only_text(
         parts in prop::collection::vec(prop::sample::select(seeds(true)), 1..4),
         join in prop::sample::select(&JOINS[..]),
         around in prop::sample::select(&["@", "( @ )", "{ @; }", "if ls; then @; fi"][..]),
@@ -100,7 +103,7 @@ proptest! {
     }
 
     #[test]
-    fn a_writing_command_does_not_become_reading_when_its_text_is_changed(
+    fn edited_writing_command_does_not_become_read_only(
         writing in prop::sample::select(bare_seeds()),
         at in any::<prop::sample::Index>(),
         piece in prop::sample::select(&["''", "\"\"", "$x", "${x}", "$(true)", "\u{200b}", "\r"][..]),
@@ -128,8 +131,8 @@ proptest! {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the question is how long it takes")]
-fn no_text_takes_long() {
-    let most = haft_shell::MOST_CHARACTERS;
+fn classification_time_is_bounded() {
+    let max_characters = haft_shell::MAX_CHARACTERS;
     for piece in [
         "ls;",
         "ls -l ",
@@ -156,13 +159,13 @@ fn no_text_takes_long() {
         "git -c a=b ",
     ] {
         for end in ["", "ls", "rm x"] {
-            let text = format!("{}{end}", piece.repeat((most - end.len()) / piece.len()));
+            let text = format!("{}{end}", piece.repeat((max_characters - end.len()) / piece.len()));
             let start = std::time::Instant::now();
             let _ = classify(&text);
-            // Some milliseconds when nothing else runs.
+            // A few milliseconds on an idle machine.
             assert!(start.elapsed().as_secs() < 5, "{piece}");
         }
-        // Far too long: refused without looking at it.
+        // Far beyond the limit: refused without parsing.
         let _ = classify(&piece.repeat(1_000_000));
     }
 }

@@ -1,8 +1,8 @@
-//! Shows what was read, one short line for each command.
+//! Formats parsed commands, one short line each.
 
 use haft_shell::{Command, RedirectKind, Word, WordPiece};
 
-/// Shows a word: what is not known is a `…`, and nothing at all is `''`.
+/// Formats a word: an unknown part is `…`, an empty word is `''`.
 pub(crate) fn word(word: &Word) -> String {
     if word.pieces.is_empty() {
         return "''".to_owned();
@@ -14,7 +14,7 @@ pub(crate) fn word(word: &Word) -> String {
     word.pieces.iter().map(piece).collect()
 }
 
-/// Shows a command: assignments, words between bars, redirections.
+/// Formats a command: assignments, words between bars, redirections.
 pub(crate) fn command(command: &Command) -> String {
     let mut line = Vec::new();
     for assignment in &command.assignments {

@@ -43,7 +43,7 @@ fn harmless_wrappers_are_looked_through_with_their_options() {
 }
 
 #[test]
-fn everything_that_starts_something_is_looked_through_to_restrict_it() {
+fn all_wrappers_are_looked_through_for_restrictions() {
     for (text, wanted) in [
         ("sudo rm x", &["rm|x"][..]),
         ("sudo -u bob -E A=1 rm x", &["rm|x"]),
@@ -110,7 +110,7 @@ fn everything_that_starts_something_is_looked_through_to_restrict_it() {
 }
 
 #[test]
-fn a_view_says_where_in_the_command_it_begins() {
+fn view_has_its_start_index() {
     let script = haft_shell::parse("nohup timeout 5 npm test").unwrap();
     let at: Vec<_> =
         script.commands[0].unwrapped(Wrappers::Harmless).iter().map(|view| view.at).collect();
@@ -118,14 +118,14 @@ fn a_view_says_where_in_the_command_it_begins() {
 }
 
 #[test]
-fn redirections_say_what_they_are_for() {
+fn redirections_report_harmless_and_network_targets() {
     let script = haft_shell::parse(
         "a >/dev/null 2>&1 >/dev/fd/3 >/dev/stderr <<<x >out </dev/tcp/h.x/80 >/dev/udp/$H/1 >$F",
     );
     let command = script.unwrap().commands.remove(0);
     let harmless: Vec<_> = command.redirects.iter().map(|r| r.is_harmless()).collect();
     assert_eq!(harmless, [true, true, false, true, true, false, false, false, false]);
-    // `a <f >/dev/stdin` empties `f`: the name opens again what is open there.
+    // `a <f >/dev/stdin` truncates `f`: the name reopens the file.
     let script = haft_shell::parse("a <f >/dev/stdin").unwrap();
     assert!(!script.commands[0].redirects[1].is_harmless());
     let reach: Vec<_> =
@@ -134,7 +134,7 @@ fn redirections_say_what_they_are_for() {
 }
 
 #[test]
-fn only_variables_that_change_the_looks_are_safe() {
+fn only_output_format_variables_are_safe() {
     for (text, safe) in [
         ("LANG=C LC_ALL=C TZ=UTC NO_COLOR=1 CI=1 RUST_LOG=x ls", true),
         ("LANG=C PATH=. ls", false),

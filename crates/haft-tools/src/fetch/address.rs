@@ -1,25 +1,26 @@
-//! Which addresses are nobody's business: everything that is not a public unicast address.
+//! SSRF: classifies IP addresses. Everything except public unicast is refused, including loopback,
+//! private, link-local and cloud metadata addresses, and IPv4 embedded in IPv6.
 //!
-//! Ranges are data. What is in no range is public; for IPv6 that is only what lies in the one block
-//! that public addresses are given out from. Pure: no lookup, no connection.
+//! Ranges are data. An IPv4 address in no range is public; an IPv6 address is public only inside
+//! `2000::/3`. Pure: no DNS lookup, no connection.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether a host may open a range by naming a site in it.
+/// Whether the host program may open a range by allowing a site in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// Where people run servers of their own. An allowed name may lead there.
+    /// Own servers of the operator. An allowed name may resolve to it.
     Private,
-    /// No name may lead there, allowed or not.
+    /// No name may resolve to it, allowed or not.
     Never,
 }
 
-/// A range that is refused.
+/// A refused range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Range {
-    /// What such addresses are, for a sentence: "a loopback address".
+    /// Kind of address, as part of a sentence: "a loopback address".
     pub(super) what: &'static str,
-    /// Whether an allowed name may lead there.
+    /// Whether an allowed name may resolve to it.
     pub(super) reach: Reach,
 }
 
@@ -48,7 +49,7 @@ const V4: [(Ipv4Addr, u32, Range); 18] = [
     (Ipv4Addr::new(224, 0, 0, 0), 4, never("a multicast address")),
     (Ipv4Addr::new(255, 255, 255, 255), 32, never("the broadcast address")),
     (Ipv4Addr::new(240, 0, 0, 0), 4, never("a reserved address")),
-    // Public by its number, and answered by the machine's own cloud host.
+    // Public by number, but answered by the cloud host of this machine.
     (Ipv4Addr::new(168, 63, 129, 16), 32, never("a cloud's metadata address")),
     (Ipv4Addr::new(100, 100, 100, 200), 32, never("a cloud's metadata address")),
 ];
@@ -76,7 +77,7 @@ const V6: [(Ipv6Addr, u32, Range); 20] = [
     (Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8, never("a multicast address")),
 ];
 
-/// Returns the refused range that an address lies in; nothing for a public address.
+/// Returns the refused range of an address; `None` for a public address.
 pub(super) fn range(address: IpAddr) -> Option<Range> {
     match address {
         IpAddr::V4(address) => v4(address),
@@ -84,7 +85,7 @@ pub(super) fn range(address: IpAddr) -> Option<Range> {
     }
 }
 
-/// The narrowest range speaks, so that one address may be stricter than those around it.
+/// The longest prefix wins, so that one address can be stricter than its surrounding range.
 fn v4(address: Ipv4Addr) -> Option<Range> {
     let within = |(start, length, _): &&(Ipv4Addr, u32, Range)| {
         (address.to_bits() ^ start.to_bits()).checked_shr(32 - length).unwrap_or(0) == 0
@@ -101,11 +102,11 @@ fn v6(address: Ipv6Addr) -> Option<Range> {
         return Some(*range);
     }
     let parts = address.segments();
-    // An IPv4 address in the lower half, behind a tunnel of the local network.
+    // An embedded IPv4 address, tunnelled over the local network (ISATAP).
     if parts[5] == 0x5efe && parts[4] & !0x0200 == 0 {
         return Some(never("an ISATAP address"));
     }
-    // FAIL CLOSED: public addresses are given out of this block alone.
+    // FAIL CLOSED: public IPv6 addresses are allocated from `2000::/3` only.
     (parts[0] >> 13 != 1).then_some(never("a reserved address"))
 }
 
@@ -113,12 +114,12 @@ fn v6(address: Ipv6Addr) -> Option<Range> {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Option<Range> {
+    fn range_of(text: &str) -> Option<Range> {
         range(text.parse().unwrap())
     }
 
     #[test]
-    fn the_edges_of_every_range_are_inside_and_their_neighbours_outside() {
+    fn first_and_last_address_of_each_range_are_refused() {
         for (inside, outside) in [
             (["0.0.0.0", "0.255.255.255"], ["1.0.0.0", "1.0.0.0"]),
             (["10.0.0.0", "10.255.255.255"], ["9.255.255.255", "11.0.0.0"]),
@@ -141,16 +142,16 @@ mod tests {
             (["3fff::", "3fff:fff:ffff::"], ["3fff:1000::", "3ffe::"]),
         ] {
             for address in inside {
-                assert!(of(address).is_some(), "{address}");
+                assert!(range_of(address).is_some(), "{address}");
             }
             for address in outside {
-                assert_eq!(of(address), None, "{address}");
+                assert_eq!(range_of(address), None, "{address}");
             }
         }
     }
 
     #[test]
-    fn no_clothes_make_an_inner_address_public() {
+    fn embedded_ipv4_and_reserved_ipv6_are_not_public() {
         for address in [
             "::",
             "::1",
@@ -175,16 +176,16 @@ mod tests {
             "ff02::1",
             "1::1",
         ] {
-            assert!(of(address).is_some(), "{address}");
+            assert!(range_of(address).is_some(), "{address}");
         }
     }
 
     #[test]
-    fn an_allowed_name_may_lead_to_servers_of_ones_own_and_never_to_metadata() {
+    fn allowed_names_reach_private_addresses_but_never_metadata() {
         for own in
             ["127.0.0.1", "10.1.2.3", "172.20.0.1", "192.168.1.1", "100.64.0.1", "::1", "fd00::1"]
         {
-            assert_eq!(of(own).unwrap().reach, Reach::Private, "{own}");
+            assert_eq!(range_of(own).unwrap().reach, Reach::Private, "{own}");
         }
         for never in [
             "169.254.169.254",
@@ -196,7 +197,7 @@ mod tests {
             "fe80::1",
             "::ffff:10.0.0.1",
         ] {
-            assert_eq!(of(never).unwrap().reach, Reach::Never, "{never}");
+            assert_eq!(range_of(never).unwrap().reach, Reach::Never, "{never}");
         }
     }
 }

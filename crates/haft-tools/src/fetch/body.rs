@@ -1,10 +1,11 @@
-//! The bytes of an answer, unpacked as they come and never more than a bound of them.
+//! Bounded response body: decompresses gzip while streaming and stops at a byte limit
+//! (decompression bomb).
 
 use std::io::{self, Write};
 
 use flate2::write::GzDecoder;
 
-/// What is kept of an answer.
+/// The bytes kept of a response.
 pub(super) struct Body {
     unpack: Unpack,
     arrived: usize,
@@ -18,14 +19,14 @@ enum Unpack {
 }
 
 impl Body {
-    /// Begins a body that keeps at most `cap` bytes, packed and unpacked alike. Nothing for an
-    /// encoding that was not asked for.
+    /// Keeps at most `cap` bytes, counted before and after decompression. `None` for a content
+    /// encoding that was not requested.
     pub(super) fn new(encoding: Option<&str>, cap: usize) -> Option<Self> {
         let kept = Kept { bytes: Vec::new(), cap, full: false };
         let unpack = match encoding.map(str::trim) {
             None | Some("") => Unpack::Plain(kept),
-            Some(word) if word.eq_ignore_ascii_case("identity") => Unpack::Plain(kept),
-            Some(word) if word.eq_ignore_ascii_case("gzip") => {
+            Some(encoding) if encoding.eq_ignore_ascii_case("identity") => Unpack::Plain(kept),
+            Some(encoding) if encoding.eq_ignore_ascii_case("gzip") => {
                 Unpack::Gzip(Box::new(GzDecoder::new(kept)))
             }
             Some(_) => return None,
@@ -33,9 +34,9 @@ impl Body {
         Some(Self { unpack, arrived: 0, cap, ended: false })
     }
 
-    /// Takes a piece. Returns whether more is wanted.
+    /// Adds a chunk. Returns whether more is wanted.
     pub(super) fn push(&mut self, piece: &[u8]) -> io::Result<bool> {
-        // A packed stream of nothing at all has no end either.
+        // A gzip stream that decompresses to nothing can be endless too.
         self.arrived = self.arrived.saturating_add(piece.len());
         let mut rest = piece;
         while !rest.is_empty() && !self.ended {
@@ -44,7 +45,7 @@ impl Body {
                 Unpack::Gzip(decoder) => decoder.write(rest),
             };
             match taken {
-                // What follows the end of the packed bytes is nobody's.
+                // Bytes after the end of the gzip stream are ignored.
                 Ok(0) => self.ended = true,
                 Ok(taken) => rest = &rest[taken..],
                 Err(_) if self.kept().full => break,
@@ -54,20 +55,21 @@ impl Body {
         Ok(!self.ended && !self.kept().full && self.arrived <= self.cap)
     }
 
-    /// Returns what was kept, and whether there was more. Fails where packed bytes end too soon.
+    /// Returns the kept bytes and whether the body was truncated. Fails if the gzip stream ends
+    /// early.
     pub(super) fn finish(mut self) -> io::Result<(Vec<u8>, bool)> {
-        let cut = self.kept().full || self.arrived > self.cap;
+        let truncated = self.kept().full || self.arrived > self.cap;
         match &mut self.unpack {
-            Unpack::Plain(kept) => Ok((std::mem::take(&mut kept.bytes), cut)),
+            Unpack::Plain(kept) => Ok((std::mem::take(&mut kept.bytes), truncated)),
             Unpack::Gzip(decoder) => {
-                if self.arrived > 0 && !cut {
+                if self.arrived > 0 && !truncated {
                     match decoder.try_finish() {
                         Err(_) if decoder.get_ref().full => {}
                         other => other?,
                     }
                 }
                 let kept = decoder.get_mut();
-                Ok((std::mem::take(&mut kept.bytes), cut || kept.full))
+                Ok((std::mem::take(&mut kept.bytes), truncated || kept.full))
             }
         }
     }
@@ -80,7 +82,7 @@ impl Body {
     }
 }
 
-/// Bytes up to a bound. What comes after is refused, so that a decoder stops unpacking.
+/// A buffer with a limit. A write beyond it fails, so that the decoder stops.
 struct Kept {
     bytes: Vec<u8>,
     cap: usize,
@@ -89,12 +91,12 @@ struct Kept {
 
 impl Write for Kept {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
-        let room = self.cap.saturating_sub(self.bytes.len());
-        if room == 0 && !piece.is_empty() {
+        let space = self.cap.saturating_sub(self.bytes.len());
+        if space == 0 && !piece.is_empty() {
             self.full = true;
             return Err(io::Error::other("the answer is longer than what is kept"));
         }
-        let taken = room.min(piece.len());
+        let taken = space.min(piece.len());
         self.bytes.extend_from_slice(&piece[..taken]);
         Ok(taken)
     }
@@ -108,7 +110,7 @@ impl Write for Kept {
 mod tests {
     use super::*;
 
-    fn packed(bytes: &[u8]) -> Vec<u8> {
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
         let mut to = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
         to.write_all(bytes).unwrap();
         to.finish().unwrap()
@@ -125,21 +127,21 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_holds_before_and_after_unpacking() {
+    fn limit_applies_before_and_after_decompression() {
         let text = b"all work and no play ".repeat(500);
-        let small = packed(&text);
+        let small = gzip(&text);
         assert_eq!(read(None, &text, 100_000).unwrap(), (text.clone(), false));
         assert_eq!(read(Some("gzip"), &small, 100_000).unwrap(), (text.clone(), false));
         for (encoding, bytes) in [(None, &text), (Some("GZIP"), &small)] {
-            let (kept, cut) = read(encoding, bytes, 1_000).unwrap();
-            assert_eq!((kept.as_slice(), cut), (&text[..1_000], true), "{encoding:?}");
+            let (kept, truncated) = read(encoding, bytes, 1_000).unwrap();
+            assert_eq!((kept.as_slice(), truncated), (&text[..1_000], true), "{encoding:?}");
         }
         assert_eq!(read(None, &text, text.len()).unwrap(), (text.clone(), false), "exactly full");
     }
 
     #[test]
-    fn damaged_and_unfinished_packing_is_an_error_and_what_follows_it_is_dropped() {
-        let small = packed(b"hello hello hello");
+    fn corrupt_gzip_is_an_error_and_trailing_bytes_are_ignored() {
+        let small = gzip(b"hello hello hello");
         assert!(read(Some("gzip"), &small[..small.len() - 9], 1_000).is_err());
         assert!(read(Some("gzip"), b"this is not gzip at all, is it", 1_000).is_err());
         let followed = [small, b"garbage garbage".to_vec()].concat();
@@ -149,9 +151,9 @@ mod tests {
     }
 
     #[test]
-    fn encodings_nobody_asked_for_are_not_guessed_at() {
-        for word in ["br", "deflate", "gzip, gzip", "zstd", "gzip;q=1"] {
-            assert!(Body::new(Some(word), 10).is_none(), "{word}");
+    fn unrequested_content_encodings_are_refused() {
+        for encoding in ["br", "deflate", "gzip, gzip", "zstd", "gzip;q=1"] {
+            assert!(Body::new(Some(encoding), 10).is_none(), "{encoding}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! One request and its answer, over a connection to a checked address.
+//! One HTTP request and its response, over a connection to a checked address (SSRF, DNS rebinding).
 //!
-//! No pool, no proxy, no cookies, no credentials, no redirect: whoever calls decides what comes
-//! next. Everything ends: connecting, the head and each wait for a piece have a time, the head and
-//! the body have a size. Dropping the future closes the connection.
+//! No pool, proxy, cookies, credentials or redirects: the caller decides what follows. Connecting,
+//! the response head and each body chunk have a timeout; head and body have a size limit. Dropping
+//! the future closes the connection.
 
 use std::{fmt, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
@@ -27,22 +27,22 @@ use url::{Host, Position};
 
 use super::{body::Body, target::Target, text, wire::Wire};
 
-/// How long a connection may take, with its handshake.
-const CONNECT: Duration = Duration::from_secs(10);
-/// How long the head of an answer may take.
-const HEAD: Duration = Duration::from_secs(20);
-/// How long a server may be silent in the middle of an answer.
-const SILENCE: Duration = Duration::from_secs(10);
-/// How large the head of an answer may be, and how many lines it may have.
-const HEAD_BYTES: usize = 64 << 10;
-const HEAD_LINES: usize = 128;
-/// So many addresses of one host are tried.
-const TRIES: usize = 3;
+/// Timeout for connecting, including the TLS handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout for the response head.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(20);
+/// Timeout between two chunks of the body.
+const CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum size of the response head, and maximum number of header lines.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+const MAX_HEADERS: usize = 128;
+/// Number of addresses of one host that are tried.
+const MAX_ADDRESSES_TRIED: usize = 3;
 
-/// What makes requests.
+/// HTTP client.
 #[derive(Clone)]
 pub(super) struct Client {
-    encryption: Arc<ClientConfig>,
+    tls_config: Arc<ClientConfig>,
 }
 
 impl fmt::Debug for Client {
@@ -51,41 +51,41 @@ impl fmt::Debug for Client {
     }
 }
 
-/// What a server answered.
+/// A response.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
-    /// `Content-Type`, as it came.
+    /// `Content-Type`, unparsed.
     pub(super) kind: Option<String>,
-    /// `Location`, as it came.
+    /// `Location`, unparsed.
     pub(super) location: Option<String>,
-    /// `RetryHint-PostCallResult`, where it is a number of seconds.
+    /// `Retry-After`, if it is a number of seconds.
     pub(super) after: Option<Duration>,
-    /// `Content-Length`, where the body was not read.
+    /// `Content-Length`.
     pub(super) announced: Option<u64>,
-    /// Nothing where nobody would read it.
+    /// `None` if the status or the type makes it useless to read.
     pub(super) body: Option<Vec<u8>>,
-    /// The body was longer.
-    pub(super) cut: bool,
+    /// Whether the body was truncated.
+    pub(super) truncated: bool,
 }
 
 impl Client {
-    /// Trusts the usual authorities and, beside them, these.
+    /// Trusts the public certificate authorities and these additional ones.
     pub(super) fn new(extra: &[Vec<u8>]) -> Result<Self, tokio_rustls::rustls::Error> {
         let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
         for der in extra {
             roots.add(CertificateDer::from(der.clone()))?;
         }
-        let mut encryption =
+        let mut tls_config =
             ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
                 .with_safe_default_protocol_versions()?
                 .with_root_certificates(roots)
                 .with_no_client_auth();
-        encryption.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { encryption: Arc::new(encryption) })
+        tls_config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self { tls_config: Arc::new(tls_config) })
     }
 
-    /// Gets one address, from one of the socket addresses that were checked for it.
+    /// Requests one URL from one of the socket addresses that were checked for it.
     pub(super) async fn get(
         &self,
         target: &Target,
@@ -94,21 +94,24 @@ impl Client {
     ) -> Result<Answer, Failure> {
         let wire = self.connect(target, checked).await?;
         let mut settings = http1::Builder::new();
-        settings.max_headers(HEAD_LINES).max_header_size(HEAD_BYTES).max_buf_size(2 * HEAD_BYTES);
+        settings
+            .max_headers(MAX_HEADERS)
+            .max_header_size(MAX_HEAD_BYTES)
+            .max_buf_size(2 * MAX_HEAD_BYTES);
         let (mut sender, connection) = settings
             .handshake(wire)
             .await
             .map_err(|error| broken(target, "the connection broke").with_source(error))?;
         let request = request(target)?;
         let mut exchange = pin!(async move {
-            let answer = timeout(HEAD, sender.send_request(request))
+            let answer = timeout(HEAD_TIMEOUT, sender.send_request(request))
                 .await
                 .map_err(|_| slow(target, "no answer"))?
                 .map_err(|error| unreadable(target, error))?;
             read(target, answer, cap).await
         });
-        // The connection does the work of the exchange. It may end first, with all that is left to
-        // read handed over already.
+        // The connection future drives the exchange. It may finish first, when the rest of the
+        // response is already buffered.
         tokio::select! {
             done = &mut exchange => done,
             _ = connection => exchange.await,
@@ -117,8 +120,8 @@ impl Client {
 
     async fn connect(&self, target: &Target, checked: &[SocketAddr]) -> Result<Wire, Failure> {
         let mut last = broken(target, "there is no address to connect to");
-        for address in checked.iter().take(TRIES) {
-            match timeout(CONNECT, self.connect_to(target, *address)).await {
+        for address in checked.iter().take(MAX_ADDRESSES_TRIED) {
+            match timeout(CONNECT_TIMEOUT, self.connect_to(target, *address)).await {
                 Ok(Ok(wire)) => return Ok(wire),
                 Ok(Err(failure)) => last = failure,
                 Err(_) => last = slow(target, "no connection"),
@@ -131,14 +134,14 @@ impl Client {
         let stream = TcpStream::connect(address)
             .await
             .map_err(|error| broken(target, "nobody answers there").with_source(error))?;
-        // What was checked is what is connected to, whatever lies between.
+        // TOCTOU: the peer must be the address that was checked.
         let reached = stream
             .peer_addr()
             .map_err(|error| broken(target, "the connection broke").with_source(error))?;
         if reached != address {
             return Err(broken(target, "another address answered than the one that was checked"));
         }
-        if !target.is_encrypted() {
+        if !target.is_tls() {
             return Ok(Wire::Plain(stream));
         }
         let name = match target.host() {
@@ -148,7 +151,7 @@ impl Client {
             Host::Ipv4(address) => ServerName::IpAddress((*address).into()),
             Host::Ipv6(address) => ServerName::IpAddress((*address).into()),
         };
-        let connector = TlsConnector::from(Arc::clone(&self.encryption));
+        let connector = TlsConnector::from(Arc::clone(&self.tls_config));
         let stream = connector.connect(name, stream).await.map_err(|error| {
             broken(target, "no trusted encrypted connection could be made").with_source(error)
         })?;
@@ -156,7 +159,7 @@ impl Client {
     }
 }
 
-/// Writes the request: nothing in it says who asks, or what was read before.
+/// Builds the request. It contains no credentials, cookies or referrer.
 fn request(target: &Target) -> Result<Request<Empty<Bytes>>, Failure> {
     let url = target.url();
     Request::get(&url[Position::BeforePath..Position::AfterQuery])
@@ -170,31 +173,32 @@ fn request(target: &Target) -> Result<Request<Empty<Bytes>>, Failure> {
 }
 
 async fn read(target: &Target, answer: Response<Incoming>, cap: usize) -> Result<Answer, Failure> {
-    let word = |name: HeaderName| {
+    let header_text = |name: HeaderName| {
         let value = answer.headers().get(name)?;
         Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
     };
     let mut read = Answer {
         status: answer.status(),
-        kind: word(header::CONTENT_TYPE),
-        location: word(header::LOCATION),
-        after: word(header::RETRY_AFTER)
+        kind: header_text(header::CONTENT_TYPE),
+        location: header_text(header::LOCATION),
+        after: header_text(header::RETRY_AFTER)
             .and_then(|after| after.trim().parse().ok())
             .map(Duration::from_secs),
-        announced: word(header::CONTENT_LENGTH).and_then(|length| length.trim().parse().ok()),
+        announced: header_text(header::CONTENT_LENGTH)
+            .and_then(|length| length.trim().parse().ok()),
         body: None,
-        cut: false,
+        truncated: false,
     };
     if !read.status.is_success() || !text::is_readable(read.kind.as_deref()) {
         return Ok(read);
     }
-    let encoding = word(header::CONTENT_ENCODING);
+    let encoding = header_text(header::CONTENT_ENCODING);
     let Some(mut body) = Body::new(encoding.as_deref(), cap) else {
         return Err(broken(target, "it answers in a packing that was not asked for"));
     };
     let mut incoming = answer.into_body();
     loop {
-        let frame = timeout(SILENCE, incoming.frame())
+        let frame = timeout(CHUNK_TIMEOUT, incoming.frame())
             .await
             .map_err(|_| slow(target, "it fell silent in the middle of its answer"))?;
         let Some(frame) = frame else { break };
@@ -205,9 +209,9 @@ async fn read(target: &Target, answer: Response<Incoming>, cap: usize) -> Result
             break;
         }
     }
-    let (bytes, cut) = body.finish().map_err(|error| damaged(target, error))?;
+    let (bytes, truncated) = body.finish().map_err(|error| damaged(target, error))?;
     read.body = Some(bytes);
-    read.cut = cut;
+    read.truncated = truncated;
     Ok(read)
 }
 

@@ -1,10 +1,11 @@
-//! A page as text: its main part, with links, lists and tables that can be read.
+//! Converts HTML to readable text: the main part, with links, lists and tables. Hidden elements are
+//! dropped (prompt injection).
 //!
-//! The tokens come from a tokenizer of the HTML standard; here they are walked once, with a bounded
-//! stack of what is open. Nothing is built in memory but the text. Regions (the main part,
-//! articles, what stands around them) are remembered as ranges of the text, and chosen at the end.
+//! Makes one pass over the tokens of a standard HTML tokenizer, with a bounded stack of open
+//! elements. Only the text is kept in memory. Regions (main, articles, navigation) are ranges of
+//! the text and are selected at the end.
 //!
-//! INVARIANT: the writer only ever adds to the text, so that a range stays one.
+//! INVARIANT: the writer only appends, so a range stays valid.
 
 use std::ops::Range;
 
@@ -13,22 +14,23 @@ use url::Url;
 
 use super::{text::Readable, writer::Writer};
 
-/// What is open deeper than this has no meaning of its own; its text is still read.
-const DEEP: usize = 256;
-/// A title or an address in a link is no longer than this.
-const SHORT: usize = 1_000;
-/// A main part with less text than this is an ornament.
-const ENOUGH: usize = 140;
-/// More ranges than this are not remembered.
-const MANY: usize = 10_000;
-/// So many open elements are looked at, all in all. A page of five megabytes with tags at a usual depth
-/// takes half of it; one of nothing but tags at the greatest depth would take ten times as much.
-const LOOKS: usize = 32 << 20;
+/// Elements nested deeper are ignored; their text is still read.
+const MAX_DEPTH: usize = 256;
+/// Maximum length of a title or a link address.
+const MAX_LINK_BYTES: usize = 1_000;
+/// A main part with less text is not treated as the main part.
+const MIN_MAIN_BYTES: usize = 140;
+/// Maximum number of recorded regions.
+const MAX_REGIONS: usize = 10_000;
+/// Maximum number of open elements visited in total, against quadratic time. A 5 MB page with tags
+/// at a usual depth needs half of it; one with nothing but tags at the maximum depth would need ten
+/// times as much.
+const MAX_VISITS: usize = 32 << 20;
 
-/// Turns a page into text.
+/// Converts a page to text.
 pub(super) fn readable(page: &str, url: &Url) -> Readable {
     let mut emitter = DefaultEmitter::default();
-    // Scripts, styles and titles hold no tags.
+    // The content of scripts, styles and titles is text, not tags.
     emitter.naively_switch_states(true);
     let mut reader = Reader::new(url);
     for token in Tokenizer::new_with_emitter(page, emitter) {
@@ -49,26 +51,26 @@ pub(super) fn readable(page: &str, url: &Url) -> Readable {
 struct Reader {
     base: Url,
     open: Vec<Open>,
-    /// An element whose content is not shown, and how often it is open within itself.
+    /// A skipped element and its nesting depth within itself.
     skipped: Option<(Vec<u8>, usize)>,
-    /// The lists that are open; a number for those that count.
+    /// The open lists; ordered lists have their next number.
     lists: Vec<Option<usize>>,
-    /// How many cells the row has, where one is open.
+    /// Number of cells in the current table row.
     cells: usize,
     in_cell: usize,
     out: Writer,
     title: Option<String>,
     regions: Vec<(Region, Range<usize>)>,
-    /// How many open elements were looked at.
-    looks: usize,
+    /// Number of open elements visited.
+    visits: usize,
 }
 
-/// One element that is open.
+/// One open element.
 struct Open {
     name: Vec<u8>,
-    /// Where the text of a link began, and where it leads.
+    /// Start of the link text, and the link address.
     link: Option<(usize, String)>,
-    /// Where a region began.
+    /// Start of a region.
     region: Option<(Region, usize)>,
 }
 
@@ -76,8 +78,8 @@ struct Open {
 enum Region {
     Main,
     Article,
-    /// Menus, banners, footers: what is the same on every page.
-    Around,
+    /// Navigation, banners, footers: repeated on every page.
+    Navigation,
 }
 
 impl Reader {
@@ -92,14 +94,14 @@ impl Reader {
             out: Writer::default(),
             title: None,
             regions: Vec::new(),
-            looks: 0,
+            visits: 0,
         }
     }
 
-    /// Counts that all that is open is looked at. Beyond the bound nothing more is read.
-    fn look(&mut self) {
-        self.looks += self.open.len();
-        self.out.full |= self.looks > LOOKS;
+    /// Counts one pass over the open elements. Beyond the limit reading stops.
+    fn count_visit(&mut self) {
+        self.visits += self.open.len();
+        self.out.full |= self.visits > MAX_VISITS;
     }
 
     fn start(&mut self, tag: &StartTag<()>) {
@@ -117,7 +119,7 @@ impl Reader {
         }
         self.close_implied(name);
         self.before(name, tag);
-        if is_void(name) || self.open.len() >= DEEP {
+        if is_void(name) || self.open.len() >= MAX_DEPTH {
             return;
         }
         let link = (name == b"a").then(|| attribute(tag, b"href")).flatten();
@@ -137,24 +139,24 @@ impl Reader {
         }
     }
 
-    /// Writes what stands before an element's content.
+    /// Writes the markup before an element's content.
     fn before(&mut self, name: &[u8], tag: &StartTag<()>) {
         match name {
             b"br" if self.in_cell > 0 => self.out.space = true,
             b"br" => self.out.line_break(),
             b"hr" => {
                 self.out.gap(2);
-                self.out.words("---");
+                self.out.inline_text("---");
                 self.out.gap(2);
             }
             b"img" => {
                 if let Some(alt) = attribute(tag, b"alt").filter(|alt| !alt.trim().is_empty()) {
-                    self.out.words(&format!("[image: {}]", alt.trim()));
+                    self.out.inline_text(&format!("[image: {}]", alt.trim()));
                 }
             }
             b"base" => {
                 let base = attribute(tag, b"href").and_then(|href| self.base.join(&href).ok());
-                if let Some(base) = base.filter(|base| base.as_str().len() <= SHORT) {
+                if let Some(base) = base.filter(|base| base.as_str().len() <= MAX_LINK_BYTES) {
                     self.base = base;
                 }
             }
@@ -198,7 +200,7 @@ impl Reader {
             }
             return;
         }
-        self.look();
+        self.count_visit();
         if let Some(at) = self.open.iter().rposition(|open| open.name == name) {
             self.close_from(at);
         } else if name == b"p" {
@@ -206,14 +208,14 @@ impl Reader {
         }
     }
 
-    /// Closes an element and all that is open within it.
+    /// Closes an element and all elements inside it.
     fn close_from(&mut self, at: usize) {
         for open in self.open.split_off(at).into_iter().rev() {
             self.after(open);
         }
     }
 
-    /// Writes what stands behind an element's content.
+    /// Writes the markup after an element's content.
     fn after(&mut self, open: Open) {
         if let Some((from, href)) = open.link {
             self.finish_link(from, &href);
@@ -239,7 +241,7 @@ impl Reader {
             name => self.gap_around(name),
         }
         if let Some((region, from)) = open.region
-            && self.regions.len() < MANY
+            && self.regions.len() < MAX_REGIONS
         {
             self.regions.push((region, from..self.out.text.len()));
         }
@@ -247,14 +249,14 @@ impl Reader {
 
     fn finish_link(&mut self, from: usize, href: &str) {
         let text = self.out.text.get(from..).unwrap_or_default().trim();
-        if text.is_empty() || href.starts_with('#') || href.len() > SHORT {
+        if text.is_empty() || href.starts_with('#') || href.len() > MAX_LINK_BYTES {
             return;
         }
         let Ok(to) = self.base.join(href) else { return };
         let shown = to.as_str();
-        let leads = matches!(to.scheme(), "http" | "https" | "mailto");
-        if leads && text != shown && text != shown.trim_end_matches('/') {
-            // Right behind the text, also where a line ended with it.
+        let is_web_link = matches!(to.scheme(), "http" | "https" | "mailto");
+        if is_web_link && text != shown && text != shown.trim_end_matches('/') {
+            // Directly after the text, also if a line ended with it.
             let link = format!(" ({shown})");
             self.out.add(&link);
         }
@@ -278,7 +280,7 @@ impl Reader {
         }
     }
 
-    /// Closes what this element cannot stand in: a paragraph ends where the next one begins.
+    /// Closes elements that this element ends implicitly: a new paragraph ends the previous one.
     fn close_implied(&mut self, name: &[u8]) {
         let (closes, within): (&[&[u8]], &[&[u8]]) = match name {
             b"li" => (&[b"li"], &[b"ul", b"ol", b"menu"]),
@@ -294,7 +296,7 @@ impl Reader {
             }
             _ => return,
         };
-        self.look();
+        self.count_visit();
         let found = self.open.iter().enumerate().rev().find_map(|(at, open)| {
             let own = open.name.as_slice();
             match (closes.contains(&own), within.contains(&own)) {
@@ -313,13 +315,13 @@ impl Reader {
         let region = match (name, role.as_str()) {
             (b"main", _) | (_, "main") => Region::Main,
             (b"article", _) | (_, "article") => Region::Article,
-            (b"nav" | b"aside" | b"footer", _) => Region::Around,
+            (b"nav" | b"aside" | b"footer", _) => Region::Navigation,
             (_, "navigation" | "banner" | "contentinfo" | "search" | "complementary") => {
-                Region::Around
+                Region::Navigation
             }
             // The header of an article is its heading; that of a page is its banner.
             (b"header", _) if !self.is_in(Region::Main) && !self.is_in(Region::Article) => {
-                Region::Around
+                Region::Navigation
             }
             _ => return None,
         };
@@ -336,12 +338,12 @@ impl Reader {
         }
         if self.open.last().is_some_and(|open| open.name == b"title") {
             let title = self.title.get_or_insert_default();
-            let room = SHORT.saturating_sub(title.len());
-            title.push_str(&text[..text.floor_char_boundary(room)]);
+            let space = MAX_LINK_BYTES.saturating_sub(title.len());
+            title.push_str(&text[..text.floor_char_boundary(space)]);
             return;
         }
         match self.out.fences {
-            0 => self.out.words(text),
+            0 => self.out.inline_text(text),
             _ => self.out.lines(text),
         }
     }
@@ -352,14 +354,14 @@ impl Reader {
             let words: Vec<_> = title.split_whitespace().collect();
             words.join(" ")
         });
-        let cut = self.out.full;
-        let text = chosen(&self.out.text, &self.regions);
-        Readable { title: title.filter(|title| !title.is_empty()), text, cut }
+        let truncated = self.out.full;
+        let text = select_main(&self.out.text, &self.regions);
+        Readable { title: title.filter(|title| !title.is_empty()), text, truncated }
     }
 }
 
-/// Chooses the main part, or the articles, or everything, and takes out what stands around.
-fn chosen(text: &str, regions: &[(Region, Range<usize>)]) -> String {
+/// Selects the main part, else the articles, else everything, and removes navigation.
+fn select_main(text: &str, regions: &[(Region, Range<usize>)]) -> String {
     let of = |wanted: Region| {
         let mut found: Vec<_> = regions
             .iter()
@@ -372,14 +374,14 @@ fn chosen(text: &str, regions: &[(Region, Range<usize>)]) -> String {
     let size = |ranges: &[Range<usize>]| -> usize {
         ranges.iter().map(|range| text[range.clone()].trim().len()).sum()
     };
-    let enough = |ranges: &Vec<Range<usize>>| size(ranges) >= ENOUGH;
+    let enough = |ranges: &Vec<Range<usize>>| size(ranges) >= MIN_MAIN_BYTES;
     let everything = 0..text.len();
     let parts = Some(of(Region::Main))
         .filter(enough)
         .or_else(|| Some(of(Region::Article)).filter(enough))
         .unwrap_or_else(|| vec![everything]);
-    let inner = without(&parts, &of(Region::Around));
-    // A page that is all menu is that.
+    let inner = subtract(&parts, &of(Region::Navigation));
+    // Keeps a page that consists of navigation only.
     let parts = if enough(&inner) || size(&inner) * 2 > size(&parts) { inner } else { parts };
     let mut out = String::new();
     for part in parts {
@@ -395,8 +397,8 @@ fn chosen(text: &str, regions: &[(Region, Range<usize>)]) -> String {
     out
 }
 
-/// Takes ranges out of ranges; both are sorted and do not overlap among themselves.
-fn without(parts: &[Range<usize>], holes: &[Range<usize>]) -> Vec<Range<usize>> {
+/// Subtracts ranges from ranges; both lists are sorted and do not overlap.
+fn subtract(parts: &[Range<usize>], holes: &[Range<usize>]) -> Vec<Range<usize>> {
     let mut left = Vec::new();
     let mut holes = holes.iter().peekable();
     for part in parts {
@@ -440,11 +442,11 @@ fn is_void(name: &[u8]) -> bool {
     )
 }
 
-/// Returns whether a browser would show nothing of it. What people cannot see, a model should not
-/// be told: it is where instructions hide.
+/// Returns whether a browser would not display the element. Text that a person cannot see must not
+/// reach the model: prompt injection hides there.
 fn is_hidden(tag: &StartTag<()>) -> bool {
     let name: &[u8] = &tag.name;
-    let silent = matches!(
+    let never_rendered = matches!(
         name,
         b"script"
             | b"style"
@@ -462,7 +464,7 @@ fn is_hidden(tag: &StartTag<()>) -> bool {
             | b"datalist"
             | b"textarea"
     );
-    if silent || tag.attributes.contains_key(&b"hidden"[..]) {
+    if never_rendered || tag.attributes.contains_key(&b"hidden"[..]) {
         return true;
     }
     if name == b"dialog" && !tag.attributes.contains_key(&b"open"[..]) {
@@ -486,7 +488,7 @@ fn attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::writer::LONG, *};
+    use super::{super::writer::MAX_TEXT_BYTES, *};
 
     fn read(page: &str) -> String {
         readable(page, &Url::parse("https://example.com/dir/page").unwrap()).text
@@ -508,19 +510,19 @@ mod tests {
     }
 
     #[test]
-    fn tags_without_end_at_a_great_depth_are_not_all_looked_at() {
+    fn deeply_nested_unclosed_tags_stop_at_the_visit_limit() {
         let url = Url::parse("https://example.com/").unwrap();
         for piece in ["<p>", "</i>", "<pre>", "<li>"] {
             let page = "<b>".repeat(300) + &piece.repeat(200_000) + "the end";
             let read = readable(&page, &url);
-            assert!(read.cut && !read.text.contains("the end"), "{piece}");
+            assert!(read.truncated && !read.text.contains("the end"), "{piece}");
             let page = "<b>".repeat(30) + &piece.repeat(20_000) + "the end";
             assert!(readable(&page, &url).text.contains("the end"), "{piece}");
         }
     }
 
     #[test]
-    fn links_are_whole_and_lead_somewhere() {
+    fn links_are_absolute_and_only_http_or_mailto() {
         assert_eq!(
             read(
                 "<a href='/x?a=1&amp;b'>text</a>, <a href=rel>rel</a>, <a href='#top'>top</a>, \
@@ -534,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_sees_is_not_read() {
+    fn hidden_html_is_skipped() {
         for hidden in [
             "<script>if (a < b) { document.write('<p>x</p>') }</script>",
             "<style>p { x: y }</style>",
@@ -557,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn the_main_part_is_what_is_read_where_there_is_one() {
+    fn the_main_part_is_selected_if_there_is_one() {
         let long = "word ".repeat(60);
         let long = long.trim();
         let menu = "<nav><a href=/a>menu</a></nav>";
@@ -572,15 +574,15 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_taken_out_of_parts() {
-        assert_eq!(without(&[0..10, 20..30], &[2..4, 8..22, 30..40]), [0..2, 4..8, 22..30]);
-        assert!(without(&[5..10, 12..13], &[0..3, 0..20]).is_empty());
-        assert_eq!(without(&[0..4, 6..8], &[]), [0..4, 6..8]);
+    fn ranges_are_subtracted_from_ranges() {
+        assert_eq!(subtract(&[0..10, 20..30], &[2..4, 8..22, 30..40]), [0..2, 4..8, 22..30]);
+        assert!(subtract(&[5..10, 12..13], &[0..3, 0..20]).is_empty());
+        assert_eq!(subtract(&[0..4, 6..8], &[]), [0..4, 6..8]);
     }
 
     #[test]
-    fn hostile_pages_stay_small_and_take_no_longer_than_others() {
-        // Enough for anything worse than linear to be missed by nobody who waits for it.
+    fn hostile_pages_stay_within_size_and_time() {
+        // Large enough that quadratic time would be noticed.
         const N: usize = 25_000;
         for page in [
             "<div>".repeat(N),
@@ -602,15 +604,15 @@ mod tests {
             format!("<base href='/{}'>", "b".repeat(5_000)) + &"<a href=x>y</a>".repeat(N),
         ] {
             let page = readable(&page, &Url::parse("https://example.com/").unwrap());
-            assert!(page.text.len() <= LONG);
+            assert!(page.text.len() <= MAX_TEXT_BYTES);
         }
     }
 
     #[test]
-    fn a_page_that_grows_beyond_its_bound_says_so() {
+    fn truncated_page_text_is_reported() {
         let base = format!("<base href='https://example.com/{}/'>", "b".repeat(900));
         let page = base + &"<a href=x>y</a> ".repeat(20_000);
         let read = readable(&page, &Url::parse("https://example.com/").unwrap());
-        assert!(read.cut && read.text.len() <= LONG);
+        assert!(read.truncated && read.text.len() <= MAX_TEXT_BYTES);
     }
 }

@@ -1,10 +1,10 @@
-//! Pages of the web, as text.
+//! The tool `fetch_url`: web pages as text, without SSRF.
 //!
-//! A model names an address, and whatever it has read may have told it which. So an address is
-//! parsed once (`target`), its name looked up in one place and every answer checked (`resolve`,
-//! `address`), and the connection made to the very address that was checked (`client`). A redirect
-//! walks the same way again, and only within the host that was judged: another host is another
-//! call. What comes back is bounded (`body`) and made readable (`text`, `html`).
+//! The model chooses the URL, and prompt injection may choose it for the model. So a URL is parsed
+//! once (`target`), DNS is resolved in one place and every address is checked (`resolve`,
+//! `address`), and the connection goes to exactly the checked address (`client`; DNS rebinding). A
+//! redirect repeats all checks and stays on the authorized host: another host needs another call.
+//! The response is bounded (`body`) and converted to text (`text`, `html`).
 
 mod address;
 mod target;
@@ -36,25 +36,24 @@ pub use self::{
 };
 use crate::BuiltinTools;
 
-/// So often a server may send us on.
-const MOST_HOPS: usize = 5;
-/// How much of a page one call shows unless it says so: about five thousand tokens.
-const CHARS: usize = 20_000;
-/// And at most: with its heading it stays below the bound of a result.
-const MOST_CHARS: usize = 45_000;
-/// A server that wants to be left alone for longer is not believed.
-const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
+/// Maximum number of redirects.
+const MAX_REDIRECTS: usize = 5;
+/// Default length of the returned text in characters: about five thousand tokens.
+const DEFAULT_CHARS: usize = 20_000;
+/// Maximum length: with its header it stays below the result limit.
+const MAX_CHARS: usize = 45_000;
+/// A longer `Retry-After` is shortened to this.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(3_600);
 
 /// Returns the tools.
-pub(crate) fn tools(hands: &BuiltinTools) -> Vec<DynTool> {
-    hands.fetch.iter().cloned().map(DynTool::of).collect()
+pub(crate) fn tools(builtin: &BuiltinTools) -> Vec<DynTool> {
+    builtin.fetch.iter().cloned().map(DynTool::of).collect()
 }
 
 /// The tool `fetch_url`: reads a page of the public web.
 ///
-/// Addresses of inner networks are refused, whatever they are called and however they are spelled.
-/// What should be reached all the same is opened here, by whoever builds the runtime:
-///
+/// Private, loopback and other non-public addresses are refused in every spelling (SSRF). The host
+/// program can open single sites: ||
 /// ```
 /// use haft_tools::Fetch;
 ///
@@ -66,7 +65,7 @@ pub(crate) fn tools(hands: &BuiltinTools) -> Vec<DynTool> {
 pub struct Fetch {
     sites: Sites,
     resolver: Arc<dyn Resolve>,
-    /// Nothing where encryption could not be set up; then nothing is fetched.
+    /// `None` if TLS setup failed; then every fetch fails.
     client: Option<Client>,
     roots: Vec<Vec<u8>>,
     timeout: Duration,
@@ -80,89 +79,89 @@ impl Default for Fetch {
             resolver: Arc::new(SystemResolver),
             client: Client::new(&[]).ok(),
             roots: Vec::new(),
-            // Long enough for a slow page, short enough for a model that waits.
+            // Long enough for a slow page, short enough for a waiting model.
             timeout: Duration::from_secs(30),
-            // Few pages of text are longer, and a few of these at once fit in memory.
+            // Few text pages are larger, and several at once fit in memory.
             max_bytes: 5 << 20,
         }
     }
 }
 
 impl Fetch {
-    /// Reaches the public web, on the ports 80 and 443.
+    /// Allows the public web on the ports 80 and 443.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Opens one host on one port. A name may then lead to private and loopback addresses, and never
-    /// to link-local ones or to a cloud's metadata; an address is open as it is.
-    ///
+    /// Opens one host on one port. A name may then resolve to private and loopback addresses, but
+    /// never to link-local or cloud metadata addresses. An IP address is opened as given. ||
     /// # Errors
-    /// Fails for what is neither a plain host name nor an IP address.
+    /// Fails if `host` is neither a plain host name nor an IP address.
     pub fn allow(mut self, host: &str, port: u16) -> Result<Self, NotAHost> {
         self.sites.add(host, port)?;
         Ok(self)
     }
 
-    /// Looks names up in another way. What it answers is checked like any other answer.
+    /// Replaces the DNS resolver. Its answers are checked like all others.
     pub fn resolver(mut self, resolver: impl Resolve) -> Self {
         self.resolver = Arc::new(resolver);
         self
     }
 
-    /// Trusts one more certificate authority, as DER: that of a company's own servers.
-    ///
+    /// Trusts one more certificate authority in DER, such as a company's own. ||
     /// # Errors
-    /// Fails for bytes that are no certificate.
+    /// Fails for bytes that are not a certificate.
     pub fn trust_root(mut self, der: impl Into<Vec<u8>>) -> Result<Self, haft_core::BoxError> {
         self.roots.push(der.into());
         self.client = Some(Client::new(&self.roots)?);
         Ok(self)
     }
 
-    /// Sets how long one call may take in all.
+    /// Sets the timeout of one call.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sets how many bytes of an answer are kept, after unpacking.
+    /// Sets how many bytes of a response are kept, after decompression.
     pub fn max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
         self
     }
 
-    /// Gets an address, and what it sends on to within its host.
-    async fn get(&self, mut target: Target, cap: usize) -> Result<Got, Failure> {
+    /// Requests a URL and follows redirects on the same host.
+    async fn get(&self, mut target: Target, cap: usize) -> Result<FetchOutcome, Failure> {
         let Some(client) = &self.client else {
             return Err(
                 Failure::failed("encryption could not be set up here").with_retry(RetryHint::Never)
             );
         };
-        for _ in 0..=MOST_HOPS {
+        for _ in 0..=MAX_REDIRECTS {
             let checked = resolve::checked(&target, &self.sites, &*self.resolver).await?;
             let answer = client.get(&target, &checked, cap).await?;
-            let Some(location) = sent_on(&answer) else { return Ok(Got::Page(target, answer)) };
+            let Some(location) = redirect_location(&answer) else {
+                return Ok(FetchOutcome::Page(target, answer));
+            };
             let next = target.follow(location, &self.sites)?;
-            // What was judged is this host. The other one is judged when it is called.
+            // Only this host was authorized. The other one needs a call of its own.
             if next.host() != target.host() {
-                return Ok(Got::Elsewhere(target, next));
+                return Ok(FetchOutcome::OtherHost(target, next));
             }
             target = next;
         }
         Err(Failure::failed(format!(
-            "`{}` sends on again and again; {MOST_HOPS} times were followed",
+            "`{}` sends on again and again; {MAX_REDIRECTS} times were followed",
             target.host()
         ))
         .with_next("try another address of the same page"))
     }
 }
 
-/// What came of getting an address.
-enum Got {
+/// Result of a request.
+enum FetchOutcome {
     Page(Target, Answer),
-    /// It sends on to another host.
-    Elsewhere(Target, Target),
+    /// A redirect to another host.
+    OtherHost(Target, Target),
 }
 
 /// The arguments of `fetch_url`.
@@ -181,7 +180,7 @@ pub struct FetchArgs {
 }
 
 fn chars() -> usize {
-    CHARS
+    DEFAULT_CHARS
 }
 
 impl Tool for Fetch {
@@ -202,9 +201,9 @@ impl Tool for Fetch {
         .read_only()
         .open_world(true)
         .capabilities(Capabilities::from([Capability::Network]))
-        // Nothing is lost when it stops, and a slow server should not hold up a person.
+        // Cancelling loses nothing, and a slow server should not keep a person waiting.
         .interrupt(Interrupt::Cancel)
-        // A polite client, and a bound on memory.
+        // Limits load on servers and memory.
         .concurrency(8)
         .timeout(self.timeout);
         spec.per_call = vec!["effects"];
@@ -217,7 +216,7 @@ impl Tool for Fetch {
                 effects: [Effect::external(target.host().to_string())].into(),
                 ..declared
             },
-            // What cannot be read is refused by `check`; until then it may be anything.
+            // `check` refuses an invalid URL; until then the declared effects apply.
             Err(_) => declared,
         }
     }
@@ -230,32 +229,32 @@ impl Tool for Fetch {
         let target = Target::parse(&args.url, &self.sites)?;
         let cap = self.max_bytes.min(cx.max_result_bytes());
         match self.get(target, cap).await? {
-            Got::Elsewhere(from, to) => Ok(format!(
+            FetchOutcome::OtherHost(from, to) => Ok(format!(
                 "{} sends on to another host:\n{}\nNothing was read there. To read it, fetch that \
                  address; it is judged as a call of its own.",
                 from.url(),
                 to.url()
             )),
-            Got::Page(target, answer) if answer.status.is_success() => {
-                cx.spawn_blocking(move |_| shown(&target, answer, &args)).await?
+            FetchOutcome::Page(target, answer) if answer.status.is_success() => {
+                cx.spawn_blocking(move |_| render(&target, answer, &args)).await?
             }
-            Got::Page(target, answer) => Err(refused(&target, &answer)),
+            FetchOutcome::Page(target, answer) => Err(status_failure(&target, &answer)),
         }
     }
 }
 
-/// Returns where an answer sends on to.
-fn sent_on(answer: &Answer) -> Option<&str> {
+/// Returns the target of a redirect.
+fn redirect_location(answer: &Answer) -> Option<&str> {
     let location = answer.location.as_deref()?;
     matches!(answer.status.as_u16(), 301 | 302 | 303 | 307 | 308).then_some(location)
 }
 
-/// Says what a status means for whoever wanted to read.
-fn refused(target: &Target, answer: &Answer) -> Failure {
+/// Explains an error status.
+fn status_failure(target: &Target, answer: &Answer) -> Failure {
     let status = answer.status;
     let failure = Failure::failed(format!("`{}` answers {status}", target.host()));
     let after = |failure: Failure| match answer.after {
-        Some(after) => failure.with_retry_after(after.min(LONGEST_WAIT)),
+        Some(after) => failure.with_retry_after(after.min(MAX_RETRY_AFTER)),
         None => failure.with_retry(RetryHint::Later),
     };
     match status {
@@ -275,8 +274,8 @@ fn refused(target: &Target, answer: &Answer) -> Failure {
     }
 }
 
-/// Writes what the model reads: what it is, and the part that was asked for.
-fn shown(target: &Target, answer: Answer, args: &FetchArgs) -> Result<String, Failure> {
+/// Builds the result: a header and the requested part of the text.
+fn render(target: &Target, answer: Answer, args: &FetchArgs) -> Result<String, Failure> {
     let kind = answer.kind.as_deref().unwrap_or("of no stated type");
     let kind: String = kind.chars().filter(|c| !c.is_control()).take(100).collect();
     let head = |title: Option<&str>, size: &str| {
@@ -288,22 +287,23 @@ fn shown(target: &Target, answer: Answer, args: &FetchArgs) -> Result<String, Fa
         Ok(head(None, &size) + "\nThis is no text, so there is nothing to show.")
     };
     let Some(bytes) = answer.body else { return no_text(answer.announced) };
-    let size = match answer.cut {
-        true => format!("the first {} bytes of more", bytes.len()),
-        false => format!("{} bytes", bytes.len()),
+    let size = if answer.truncated {
+        format!("the first {} bytes of more", bytes.len())
+    } else {
+        format!("{} bytes", bytes.len())
     };
-    let Some(read) = text::readable(&bytes, answer.kind.as_deref(), answer.cut, target.url())
+    let Some(read) = text::readable(&bytes, answer.kind.as_deref(), answer.truncated, target.url())
     else {
         return no_text(Some(bytes.len() as u64));
     };
     drop(bytes);
-    let size = if read.cut { size + ", with text left out" } else { size };
-    let part = page(&read.text, args.offset, args.max_chars)?;
+    let size = if read.truncated { size + ", with text left out" } else { size };
+    let part = text_page(&read.text, args.offset, args.max_chars)?;
     Ok(format!("{}\n{part}", head(read.title.as_deref(), &size)))
 }
 
-/// Returns a part of a text, and how to go on.
-fn page(text: &str, offset: usize, most: usize) -> Result<String, Failure> {
+/// Returns a part of a text, and how to continue.
+fn text_page(text: &str, offset: usize, max_chars: usize) -> Result<String, Failure> {
     if text.trim().is_empty() && offset == 0 {
         return Ok(
             "(The page has no text. It may be made by scripts, which are not run.)".to_owned()
@@ -316,7 +316,7 @@ fn page(text: &str, offset: usize, most: usize) -> Result<String, Failure> {
         ))
         .with_next("use a smaller `offset`, or leave it out"));
     }
-    let part: String = text.chars().skip(offset).take(most.clamp(1, MOST_CHARS)).collect();
+    let part: String = text.chars().skip(offset).take(max_chars.clamp(1, MAX_CHARS)).collect();
     let end = offset + part.chars().count();
     Ok(match (offset, end == all) {
         (0, true) => part,
@@ -332,22 +332,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_text_comes_in_pieces_that_join_without_a_seam() {
+    fn pages_of_a_long_text_join_without_gaps() {
         let text = "é".repeat(25) + "end";
         let mut whole = String::new();
         for offset in [0, 10, 20] {
-            let part = page(&text, offset, 10).unwrap();
+            let part = text_page(&text, offset, 10).unwrap();
             whole.push_str(part.split("\n\n[").next().unwrap());
             assert_eq!(part.contains("go on with"), offset < 20, "{part}");
         }
         assert_eq!(whole, text);
-        assert_eq!(page(&text, 0, 100).unwrap(), text);
-        assert!(page(&text, 28, 10).is_err());
-        assert!(page("  ", 0, 10).unwrap().contains("no text"));
+        assert_eq!(text_page(&text, 0, 100).unwrap(), text);
+        assert!(text_page(&text, 28, 10).is_err());
+        assert!(text_page("  ", 0, 10).unwrap().contains("no text"));
     }
 
     #[test]
-    fn a_silent_judge_is_told_which_host_is_reached() {
+    fn fetch_is_declared_read_only_open_world_and_untrusted() {
         let spec = Fetch::new().spec();
         assert!(spec.problems().is_empty(), "{:?}", spec.problems());
         assert!(spec.is_read_only() && spec.is_open_world());

@@ -1,7 +1,7 @@
-//! The only way from a name to addresses.
+//! DNS resolution, the only path from a host name to addresses (SSRF, DNS rebinding).
 //!
-//! The client itself has no resolver: it is given a connection. So what was checked is what is
-//! connected to, and a name that answers differently the next time is checked the next time.
+//! INVARIANT: the HTTP client has no resolver of its own. It connects to the addresses checked
+//! here, and every lookup is checked again.
 
 use std::{
     fmt, io,
@@ -14,18 +14,18 @@ use url::Host;
 
 use super::target::{Sites, Target};
 
-/// No more addresses of one name are looked at.
-const MOST: usize = 16;
-/// A name that takes longer is as good as none.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Maximum number of addresses of one name.
+const MAX_ADDRESSES: usize = 16;
+/// Timeout of a DNS lookup.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Looks up the addresses of a name. A host may bring its own, such as one that asks over HTTPS.
+/// A DNS resolver. A host program may bring its own, such as DNS over HTTPS.
 pub trait Resolve: fmt::Debug + Send + Sync + 'static {
-    /// Returns every address of a name. They are checked by whoever asks.
+    /// Returns every address of a name. The caller checks them.
     fn resolve<'a>(&'a self, name: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>>;
 }
 
-/// Asks the resolver of the operating system.
+/// The resolver of the operating system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemResolver;
 
@@ -40,8 +40,8 @@ impl Resolve for SystemResolver {
 
 /// Returns the addresses that may be connected to.
 ///
-/// FAIL CLOSED: one inner address among public ones refuses them all, because which of them a
-/// client takes is left to chance, and so does a lookup that fails or says nothing.
+/// FAIL CLOSED: one non-public address among public ones refuses all, because the choice among them
+/// is arbitrary. A failed or empty lookup is refused too.
 pub(super) async fn checked(
     target: &Target,
     sites: &Sites,
@@ -51,21 +51,21 @@ pub(super) async fn checked(
     let mut addresses = match host {
         Host::Ipv4(address) => vec![(*address).into()],
         Host::Ipv6(address) => vec![(*address).into()],
-        Host::Domain(name) => looked_up(name, resolver).await?,
+        Host::Domain(name) => lookup(name, resolver).await?,
     };
-    addresses.truncate(MOST);
+    addresses.truncate(MAX_ADDRESSES);
     for address in &addresses {
         sites.check(host, port, *address)?;
     }
     Ok(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect())
 }
 
-async fn looked_up(name: &str, resolver: &dyn Resolve) -> Result<Vec<IpAddr>, Failure> {
+async fn lookup(name: &str, resolver: &dyn Resolve) -> Result<Vec<IpAddr>, Failure> {
     let unknown = |why: &str| {
         Failure::failed(format!("`{name}` cannot be looked up: {why}"))
             .with_next("check the spelling of the host; if it is right, try again later")
     };
-    match tokio::time::timeout(PATIENCE, resolver.resolve(name)).await {
+    match tokio::time::timeout(LOOKUP_TIMEOUT, resolver.resolve(name)).await {
         Ok(Ok(found)) if !found.is_empty() => Ok(found),
         Ok(Ok(_)) => Err(unknown("it has no address")),
         Ok(Err(error)) => Err(unknown("nobody knows it").with_source(error)),

@@ -1,11 +1,11 @@
-//! An address that may be fetched: parsed once, and read only as the parser's typed host.
+//! URL validation: parses a URL once and refuses non-public hosts (SSRF).
 //!
-//! In: the text a model wrote or a server answered with. Out: a `Target`, or a failure that says
-//! what would be right. Names of inner networks and inner addresses are refused here, before any
-//! lookup; what a name leads to is checked again where it is looked up.
+//! In: a URL from the model or a `Location` header. Out: a `Target`, or a failure with the correct
+//! form. Internal names and addresses are refused before any DNS lookup; `resolve` checks what a
+//! name resolves to.
 //!
-//! INVARIANT: the host stands in the text exactly as the parser read it. So whoever judged the text
-//! has judged the host that is reached, and no second spelling of one host exists.
+//! INVARIANT: the text spells the host exactly as the parser reads it. So the host that the policy
+//! authorized is the host that is reached (parser differential).
 
 use std::{fmt, net::IpAddr};
 
@@ -14,13 +14,13 @@ use url::{Host, Position, Url};
 
 use super::address::{self, Range, Reach};
 
-/// Longer addresses are refused; few servers take longer ones.
-const LONG: usize = 4_096;
-/// The longest name the network knows.
-const LONG_NAME: usize = 253;
+/// Maximum URL length; few servers accept more.
+const MAX_URL_BYTES: usize = 4_096;
+/// Maximum length of a DNS name.
+const MAX_NAME_BYTES: usize = 253;
 
-/// Names that lead inside, compared label by label from the right.
-const INNER: [&str; 17] = [
+/// Suffixes of internal names, compared label by label from the right.
+const INTERNAL_SUFFIXES: [&str; 17] = [
     "localhost",
     "localdomain",
     "local",
@@ -40,7 +40,7 @@ const INNER: [&str; 17] = [
     "instance-data.com",
 ];
 
-/// An address that may be looked up.
+/// A URL that may be resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
     url: Url,
@@ -49,10 +49,13 @@ pub(super) struct Target {
 }
 
 impl Target {
-    /// Reads an address.
+    /// Parses a URL.
     pub(super) fn parse(text: &str, sites: &Sites) -> Result<Self, Failure> {
-        if text.len() > LONG {
-            return Err(bad(format!("`url` is {} bytes long; {LONG} are taken", text.len())));
+        if text.len() > MAX_URL_BYTES {
+            return Err(bad(format!(
+                "`url` is {} bytes long; {MAX_URL_BYTES} are taken",
+                text.len()
+            )));
         }
         if text.contains(|c: char| c.is_ascii_control() || c.is_whitespace() || c == '\\') {
             return Err(bad("`url` holds spaces, control characters or backslashes")
@@ -62,16 +65,13 @@ impl Target {
             .map_err(|error| bad(format!("`url` is no whole address: {error}")))
             .map_err(|failure| failure.with_next("give it as `https://host/path`"))?;
         let target = Self::of(url, sites)?;
-        match spelled(text, &target.url) {
-            true => Ok(target),
-            false => Err(target.odd()),
-        }
+        if is_canonical(text, &target.url) { Ok(target) } else { Err(target.not_canonical()) }
     }
 
-    /// Reads where a server sends us on to.
+    /// Parses the target of a redirect.
     pub(super) fn follow(&self, location: &str, sites: &Sites) -> Result<Self, Failure> {
-        let odd = location.contains(|c: char| c.is_ascii_control() || c == '\\');
-        if odd || location.len() > LONG {
+        let not_canonical = location.contains(|c: char| c.is_ascii_control() || c == '\\');
+        if not_canonical || location.len() > MAX_URL_BYTES {
             return Err(bad("the server sends on to something that is no address"));
         }
         let url = self.url.join(location).map_err(|error| {
@@ -84,19 +84,17 @@ impl Target {
                 self.host
             )));
         }
-        // What does not name a host stays on this one; what names one does it in the one spelling.
+        // A location without a host stays on this one; a location with a host must use the
+        // canonical spelling.
         let slashes = location.find("//").filter(|at| !location[..*at].contains(['/', '?', '#']));
         let named = slashes.is_some_and(|at| {
             let (scheme, rest) = location.split_at(at);
             let whole = format!("{}:{rest}", next.url.scheme());
             let same = |scheme: &str| scheme.eq_ignore_ascii_case(next.url.scheme());
-            !spelled(&whole, &next.url) || scheme.strip_suffix(':').is_some_and(|s| !same(s))
+            !is_canonical(&whole, &next.url) || scheme.strip_suffix(':').is_some_and(|s| !same(s))
         });
-        let silent = slashes.is_none() && next.host != self.host;
-        match named || silent {
-            true => Err(next.odd()),
-            false => Ok(next),
-        }
+        let host_changed = slashes.is_none() && next.host != self.host;
+        if named || host_changed { Err(next.not_canonical()) } else { Ok(next) }
     }
 
     fn of(mut url: Url, sites: &Sites) -> Result<Self, Failure> {
@@ -117,7 +115,7 @@ impl Target {
         };
         let allowed = sites.has(&host, port);
         match &host {
-            Host::Domain(name) => name_is_sound(name, allowed)?,
+            Host::Domain(name) => check_name(name, allowed)?,
             Host::Ipv4(address) => sites.check(&host, port, (*address).into())?,
             Host::Ipv6(address) => sites.check(&host, port, (*address).into())?,
         }
@@ -128,14 +126,14 @@ impl Target {
         Ok(Self { url, host, port })
     }
 
-    /// Says that a host must be written as it is read.
-    fn odd(&self) -> Failure {
+    /// Refuses a host that is not in canonical spelling.
+    fn not_canonical(&self) -> Failure {
         let right = &self.url[..Position::AfterPort];
         bad("the host of `url` is written in a way that not all readers take alike")
             .with_next(format!("if `{right}` is meant, write it so"))
     }
 
-    /// Returns the whole address, without a fragment.
+    /// Returns the URL without a fragment.
     pub(super) fn url(&self) -> &Url {
         &self.url
     }
@@ -151,52 +149,52 @@ impl Target {
     }
 
     /// Returns whether the connection is encrypted.
-    pub(super) fn is_encrypted(&self) -> bool {
+    pub(super) fn is_tls(&self) -> bool {
         self.url.scheme() == "https"
     }
 }
 
-/// Returns whether an address begins as the parser writes it, up to the end of its host.
-fn spelled(text: &str, url: &Url) -> bool {
+/// Returns whether the text starts as the parser writes it, up to the end of the host.
+fn is_canonical(text: &str, url: &Url) -> bool {
     let start = &url[..Position::AfterHost];
     text.get(..start.len()).is_some_and(|own| own.eq_ignore_ascii_case(start))
         && matches!(text.as_bytes().get(start.len()), None | Some(b'/' | b':' | b'?' | b'#'))
 }
 
-fn name_is_sound(name: &str, allowed: bool) -> Result<(), Failure> {
+fn check_name(name: &str, allowed: bool) -> Result<(), Failure> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
-    let sound = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(plain);
-    if name.len() > LONG_NAME || !name.split('.').all(sound) {
+    let is_label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(plain);
+    if name.len() > MAX_NAME_BYTES || !name.split('.').all(is_label) {
         return Err(bad(format!("`{}` is no name of a host", name.escape_default()))
             .with_next("write the name plainly, without a dot at its end"));
     }
     if allowed {
         return Ok(());
     }
-    let inner = INNER.iter().find(|inner| ends_in(name, inner));
-    match (inner, name.contains('.')) {
+    let internal = INTERNAL_SUFFIXES.iter().find(|internal| has_suffix(name, internal));
+    match (internal, name.contains('.')) {
         (None, true) => Ok(()),
-        (Some(inner), _) => {
-            Err(denied(format!("`{name}` is a name of inner networks (`{inner}`)")))
+        (Some(internal), _) => {
+            Err(denied(format!("`{name}` is a name of inner networks (`{internal}`)")))
         }
         (None, false) => Err(denied(format!("`{name}` is a name of the local network"))),
     }
 }
 
-/// Compares labels, never text: `notlocal` does not end in `local`.
-fn ends_in(name: &str, end: &str) -> bool {
+/// Compares labels, not text: `notlocal` does not end in `local`.
+fn has_suffix(name: &str, end: &str) -> bool {
     let mut labels = name.rsplit('.');
     end.rsplit('.').all(|own| labels.next().is_some_and(|label| label.eq_ignore_ascii_case(own)))
 }
 
-/// Hosts and ports that whoever runs the tool has opened. Arguments never add to it.
+/// Hosts and ports opened by the host program. Arguments never add to it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sites(Vec<(Host<String>, u16)>);
 
 impl Sites {
     /// Opens one host on one port.
     pub(super) fn add(&mut self, host: &str, port: u16) -> Result<(), NotAHost> {
-        // A bare IPv6 address is what people write; the parser wants brackets.
+        // People write a bare IPv6 address; the parser needs brackets.
         let parsed = match host.parse() {
             Ok(address) => Host::Ipv6(address),
             Err(_) => Host::parse(host)
@@ -212,7 +210,7 @@ impl Sites {
         self.0.iter().any(|(own, on)| own == host && *on == port)
     }
 
-    /// Checks an address that a host stands for or leads to.
+    /// Checks an address that a host is or resolves to.
     pub(super) fn check(
         &self,
         host: &Host<String>,
@@ -224,16 +222,17 @@ impl Sites {
         if self.has(host, port) && (!named || reach == Reach::Private) {
             return Ok(());
         }
-        Err(match named {
-            // The address itself stays with the operator: it tells of an inner network.
-            true => denied(format!("`{host}` leads to {what}"))
-                .with_source(format!("{host} resolved to {address}")),
-            false => denied(format!("`{host}` is {what}")),
-        })
+        if named {
+            // Only the operator sees the address: it reveals an internal network.
+            Err(denied(format!("`{host}` leads to {what}"))
+                .with_source(format!("{host} resolved to {address}")))
+        } else {
+            Err(denied(format!("`{host}` is {what}")))
+        }
     }
 }
 
-/// What was given as a host is none.
+/// The given text is not a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotAHost(String);
 
@@ -249,7 +248,7 @@ fn bad(message: impl Into<String>) -> Failure {
     Failure::invalid(message)
 }
 
-/// Refuses for good: another spelling of the same place is not worth a try.
+/// Refuses permanently: another spelling of the same host does not help.
 pub(super) fn denied(message: impl Into<String>) -> Failure {
     Failure::new(FailureCode::Denied, message)
         .with_next("use a public http or https address, or tell the user what you would need")
@@ -264,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_public_addresses_are_taken() {
+    fn plain_public_urls_are_accepted() {
         for text in [
             "https://example.com",
             "HTTPS://Example.COM/Path?q=1#part",
@@ -284,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_on_is_checked_like_a_first_address() {
+    fn redirects_are_checked_like_the_first_url() {
         let at = |text: &str| parse(text).unwrap();
         let plain = at("http://example.com/a/b");
         let none = Sites::default();
@@ -322,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_opened_is_one_host_on_one_port() {
+    fn an_allowed_site_is_one_host_on_one_port() {
         let mut sites = Sites::default();
         for (host, port) in
             [("127.0.0.1", 8080), ("wiki.corp", 80), ("::1", 8080), ("example.com", 8443)]
@@ -352,15 +351,15 @@ mod tests {
         assert!(sites.check(&wiki, 80, "10.0.0.7".parse().unwrap()).is_ok());
         assert!(sites.check(&wiki, 81, "10.0.0.7".parse().unwrap()).is_err());
         assert!(sites.check(&wiki, 80, "169.254.169.254".parse().unwrap()).is_err());
-        for odd in
+        for not_canonical in
             ["", "127.1", "0x7f000001", "a b", "http://x", "x:80", "[::1", "b\u{fc}cher.example"]
         {
-            assert!(sites.add(odd, 80).is_err(), "{odd}");
+            assert!(sites.add(not_canonical, 80).is_err(), "{not_canonical}");
         }
     }
 
     #[test]
-    fn where_an_inner_name_leads_is_told_to_the_operator_alone() {
+    fn internal_address_is_shown_to_the_operator_only() {
         let host = Host::Domain("rebound.example".to_owned());
         let failure =
             Sites::default().check(&host, 80, "10.11.12.13".parse().unwrap()).unwrap_err();

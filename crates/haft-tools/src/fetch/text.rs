@@ -1,49 +1,54 @@
-//! The bytes of an answer as text that a model can read.
+//! Converts a response body to text for the model.
 //!
-//! In: bytes and what the server says they are. Out: text. Pages become readable text, data is
-//! written in lines, text stays as it is. Pure, and linear in the size of the bytes.
+//! In: bytes and the `Content-Type`. Out: text. HTML becomes readable text, JSON is indented, other
+//! text stays unchanged. Pure, and linear in the number of bytes.
 
 use encoding_rs::{Encoding, UTF_8, WINDOWS_1252};
 use serde::de::IgnoredAny;
 use url::Url;
 
-use super::{html, writer::LONG};
+use super::{html, writer::MAX_TEXT_BYTES};
 
-/// So far into a page its own word for its letters is looked for, as browsers do.
-const PRESCAN: usize = 1_024;
+/// Bytes of a page that are searched for a charset label, as browsers do.
+const CHARSET_SCAN_BYTES: usize = 1_024;
 
-/// What a server says of its bytes.
+/// Content type of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Html,
     Json,
     Text,
-    /// It did not say.
-    Silent,
-    /// Pictures, archives, programs.
+    /// No content type.
+    Unstated,
+    /// Images, archives, programs.
     Other,
 }
 
-/// An answer as text.
+/// A response as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Readable {
     /// The title of a page.
     pub(super) title: Option<String>,
     pub(super) text: String,
-    /// Some of the page was left out because it is too large.
-    pub(super) cut: bool,
+    /// Whether the text was truncated because it is too large.
+    pub(super) truncated: bool,
 }
 
-/// Returns whether such an answer can be read as text at all.
+/// Returns whether such a response can be text.
 pub(super) fn is_readable(kind: Option<&str>) -> bool {
     Kind::of(kind) != Kind::Other
 }
 
-/// Turns an answer into text; nothing where it is no text after all.
-pub(super) fn readable(bytes: &[u8], said: Option<&str>, cut: bool, url: &Url) -> Option<Readable> {
-    let kind = Kind::of(said);
-    let text = decoded(bytes, said, kind, cut)?;
-    let plain = |text| Readable { title: None, text, cut: false };
+/// Converts a response to text; `None` if it is binary.
+pub(super) fn readable(
+    bytes: &[u8],
+    content_type: Option<&str>,
+    truncated: bool,
+    url: &Url,
+) -> Option<Readable> {
+    let kind = Kind::of(content_type);
+    let text = decode(bytes, content_type, kind, truncated)?;
+    let plain = |text| Readable { title: None, text, truncated: false };
     let looks_like_page = || {
         let start = text.trim_start().as_bytes();
         [&b"<!doctype html"[..], b"<html"]
@@ -52,23 +57,24 @@ pub(super) fn readable(bytes: &[u8], said: Option<&str>, cut: bool, url: &Url) -
     };
     Some(match kind {
         Kind::Html => html::readable(&text, url),
-        Kind::Silent if looks_like_page() => html::readable(&text, url),
-        // Data that does not parse, or was cut, is still worth reading.
+        Kind::Unstated if looks_like_page() => html::readable(&text, url),
+        // Invalid or truncated JSON is still useful as text.
         Kind::Json => pretty(&text).unwrap_or_else(|| plain(text)),
-        Kind::Text | Kind::Silent | Kind::Other => plain(text),
+        Kind::Text | Kind::Unstated | Kind::Other => plain(text),
     })
 }
 
 impl Kind {
-    fn of(said: Option<&str>) -> Self {
-        let Some(said) = said else { return Self::Silent };
-        let essence = said.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        let Some((class, word)) = essence.split_once('/') else { return Self::Silent };
-        match (class, word) {
+    fn of(content_type: Option<&str>) -> Self {
+        let Some(content_type) = content_type else { return Self::Unstated };
+        let essence =
+            content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let Some((class, subtype)) = essence.split_once('/') else { return Self::Unstated };
+        match (class, subtype) {
             ("text", "html") | ("application", "xhtml+xml") => Self::Html,
-            (_, word) if word == "json" || word.ends_with("+json") => Self::Json,
+            (_, subtype) if subtype == "json" || subtype.ends_with("+json") => Self::Json,
             ("text", _) => Self::Text,
-            (_, word) if word.ends_with("+xml") && class != "image" => Self::Text,
+            (_, subtype) if subtype.ends_with("+xml") && class != "image" => Self::Text,
             ("image", "svg+xml") => Self::Text,
             (
                 "application",
@@ -94,41 +100,38 @@ impl Kind {
     }
 }
 
-/// Reads the letters: by the mark at the start, by what the server says, by what the page says, as
-/// UTF-8, and else as most old pages are written.
-fn decoded(bytes: &[u8], said: Option<&str>, kind: Kind, cut: bool) -> Option<String> {
+/// Decodes the bytes: by byte order mark, `Content-Type`, charset label of the page, as UTF-8, else
+/// as Windows-1252 like most old pages.
+fn decode(bytes: &[u8], content_type: Option<&str>, kind: Kind, truncated: bool) -> Option<String> {
     let marked = Encoding::for_bom(bytes).map(|(encoding, _)| encoding);
     let labelled = || {
-        let label = said?.split(';').skip(1).find_map(charset)?;
+        let label = content_type?.split(';').skip(1).find_map(charset)?;
         Encoding::for_label(label.as_bytes())
     };
     let own = || {
-        (kind == Kind::Html || kind == Kind::Silent).then_some(())?;
-        let start =
-            String::from_utf8_lossy(&bytes[..bytes.len().min(PRESCAN)]).to_ascii_lowercase();
+        (kind == Kind::Html || kind == Kind::Unstated).then_some(())?;
+        let start = String::from_utf8_lossy(&bytes[..bytes.len().min(CHARSET_SCAN_BYTES)])
+            .to_ascii_lowercase();
         let at = start.find("charset=")? + "charset=".len();
         let rest = start[at..].trim_start_matches(['"', '\'', ' ']);
         let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "-_:.".contains(c)));
         Encoding::for_label(&rest.as_bytes()[..end.unwrap_or(rest.len())])
-            // A page whose label could be read is not written in two bytes a letter.
+            // A page whose label is readable as ASCII is not UTF-16.
             .map(|encoding| encoding.output_encoding())
     };
-    let said_by_somebody = marked.or_else(labelled).or_else(own);
-    // Bytes of nought are no text, unless somebody said in which letters they are.
-    if said_by_somebody.is_none() && bytes[..bytes.len().min(PRESCAN)].contains(&0) {
+    let declared_encoding = marked.or_else(labelled).or_else(own);
+    // Bytes with NUL are binary, unless an encoding is declared.
+    if declared_encoding.is_none() && bytes[..bytes.len().min(CHARSET_SCAN_BYTES)].contains(&0) {
         return None;
     }
-    let guessed = || match is_utf8(bytes, cut) {
-        true => UTF_8,
-        false => WINDOWS_1252,
-    };
-    let (text, ..) = said_by_somebody.unwrap_or_else(guessed).decode(bytes);
+    let guessed = || if is_utf8(bytes, truncated) { UTF_8 } else { WINDOWS_1252 };
+    let (text, ..) = declared_encoding.unwrap_or_else(guessed).decode(bytes);
     Some(text.into_owned())
 }
 
-/// An answer that was cut may end inside a letter.
-fn is_utf8(bytes: &[u8], cut: bool) -> bool {
-    std::str::from_utf8(bytes).err().is_none_or(|error| cut && error.error_len().is_none())
+/// A truncated body may end inside a character.
+fn is_utf8(bytes: &[u8], truncated: bool) -> bool {
+    std::str::from_utf8(bytes).err().is_none_or(|error| truncated && error.error_len().is_none())
 }
 
 fn charset(part: &str) -> Option<&str> {
@@ -137,11 +140,10 @@ fn charset(part: &str) -> Option<&str> {
     name.trim().eq_ignore_ascii_case("charset").then_some(value)
 }
 
-/// Data nested deeper than this is left as it is: its lines would be blanks more than anything.
-const DEEP: usize = 64;
+/// JSON nested deeper is not indented: most of its text would be indentation.
+const MAX_JSON_DEPTH: usize = 64;
 
-/// Writes data in lines. Nothing but the blanks between its parts is changed, so every number and
-/// every name is as the server wrote it.
+/// Indents JSON. Only whitespace between tokens changes, so numbers and names stay as sent.
 fn pretty(text: &str) -> Option<Readable> {
     serde_json::from_str::<IgnoredAny>(text).ok()?;
     let mut lines = String::new();
@@ -153,9 +155,9 @@ fn pretty(text: &str) -> Option<Readable> {
     let is_blank = |c: &char| matches!(c, ' ' | '\t' | '\n' | '\r');
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
-        // Many short parts, each on a line of its own, grow far beyond the data.
-        if lines.len() > LONG {
-            return Some(Readable { title: None, text: lines, cut: true });
+        // Indentation of many short items could multiply the size.
+        if lines.len() > MAX_TEXT_BYTES {
+            return Some(Readable { title: None, text: lines, truncated: true });
         }
         if is_quoted {
             lines.push(c);
@@ -173,7 +175,7 @@ fn pretty(text: &str) -> Option<Readable> {
                     continue;
                 }
                 depth += 1;
-                if depth > DEEP {
+                if depth > MAX_JSON_DEPTH {
                     return None;
                 }
                 line(&mut lines, depth);
@@ -194,24 +196,24 @@ fn pretty(text: &str) -> Option<Readable> {
             }
         }
     }
-    Some(Readable { title: None, text: lines, cut: false })
+    Some(Readable { title: None, text: lines, truncated: false })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(bytes: &[u8], said: Option<&str>) -> Option<String> {
+    fn read(bytes: &[u8], content_type: Option<&str>) -> Option<String> {
         let url = Url::parse("https://example.com/").unwrap();
-        readable(bytes, said, false, &url).map(|read| read.text)
+        readable(bytes, content_type, false, &url).map(|read| read.text)
     }
 
     #[test]
-    fn letters_are_read_as_somebody_says_they_are() {
-        let page = |label: &str, word: &[u8]| {
-            [format!("<meta charset=\"{label}\"><p>").as_bytes(), word].concat()
+    fn declared_charset_is_used() {
+        let page = |label: &str, subtype: &[u8]| {
+            [format!("<meta charset=\"{label}\"><p>").as_bytes(), subtype].concat()
         };
-        for (bytes, said, text) in [
+        for (bytes, content_type, text) in [
             ("caf\u{e9}".as_bytes().to_vec(), Some("text/plain"), "caf\u{e9}"),
             (b"caf\xe9".to_vec(), Some("text/plain"), "caf\u{e9}"),
             (b"caf\xe9".to_vec(), Some("text/plain; charset=ISO-8859-1"), "caf\u{e9}"),
@@ -223,14 +225,19 @@ mod tests {
             (page("utf-16", b"ab"), Some("text/html"), "ab"),
             (page("no-such", b"ab"), Some("text/html"), "ab"),
         ] {
-            assert_eq!(read(&bytes, said).as_deref(), Some(text), "{said:?} {bytes:?}");
+            assert_eq!(
+                read(&bytes, content_type).as_deref(),
+                Some(text),
+                "{content_type:?} {bytes:?}"
+            );
         }
-        let cut = decoded("caf\u{e9} caf\u{e9}".as_bytes()[..10].into(), None, Kind::Text, true);
-        assert_eq!(cut.unwrap(), "caf\u{e9} caf\u{fffd}", "cut inside a letter");
+        let truncated =
+            decode("caf\u{e9} caf\u{e9}".as_bytes()[..10].into(), None, Kind::Text, true);
+        assert_eq!(truncated.unwrap(), "caf\u{e9} caf\u{fffd}", "cut inside a letter");
     }
 
     #[test]
-    fn data_is_written_in_lines_and_what_is_no_data_stays() {
+    fn json_is_indented_and_invalid_json_is_unchanged() {
         assert_eq!(
             read(b"{\"a\":[1]}", Some("application/json")).unwrap(),
             "{\n  \"a\": [\n    1\n  ]\n}"
@@ -249,16 +256,16 @@ mod tests {
     }
 
     #[test]
-    fn data_that_would_grow_far_beyond_itself_is_cut_and_says_so() {
+    fn indented_json_is_truncated_and_reported() {
         let (open, close) = ("[".repeat(60), "]".repeat(60));
         let bomb = format!("{open}{}1{close}", "1,".repeat(1_000_000));
         let url = Url::parse("https://example.com/").unwrap();
         let read = readable(bomb.as_bytes(), Some("application/json"), false, &url).unwrap();
-        assert!(read.cut && read.text.len() < LONG + 1_000, "{}", read.text.len());
+        assert!(read.truncated && read.text.len() < MAX_TEXT_BYTES + 1_000, "{}", read.text.len());
     }
 
     #[test]
-    fn what_says_nothing_is_looked_at_and_what_is_no_text_is_not_read() {
+    fn missing_type_is_sniffed_and_binary_is_not_read() {
         assert_eq!(read(b" <!DOCTYPE html><p>a<p>b", None).unwrap(), "a\n\nb");
         assert_eq!(read(b"<p>a", None).unwrap(), "<p>a");
         assert_eq!(read(b"\x7fELF\0\0", None), None);

@@ -1,6 +1,6 @@
-//! Lets the HTTP client read and write a tokio stream, plain or encrypted.
+//! Adapts a tokio stream, plain or TLS, to the HTTP client.
 //!
-//! Bytes are read into a buffer of our own first: one copy more, and no `unsafe`.
+//! Reads into its own buffer first: one more copy, but no `unsafe`.
 
 use std::{
     io,
@@ -15,14 +15,14 @@ use tokio::{
 };
 use tokio_rustls::client::TlsStream;
 
-/// So much is read at once.
-const PIECE: usize = 16 << 10;
+/// Bytes per read.
+const READ_BYTES: usize = 16 << 10;
 
 /// A connection to a checked address.
 pub(super) enum Wire {
-    /// Readable by anybody on the way.
+    /// Unencrypted.
     Plain(TcpStream),
-    /// Encrypted, with a certificate that was verified. Boxed: it is two kilobytes.
+    /// TLS, with a verified certificate. Boxed: it is two kilobytes.
     Encrypted(Box<TlsStream<TcpStream>>),
 }
 
@@ -32,9 +32,9 @@ impl Read for Wire {
         task: &mut Context<'_>,
         mut into: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        let mut piece = [0; PIECE];
-        let room = into.remaining().min(PIECE);
-        let mut read = ReadBuf::new(&mut piece[..room]);
+        let mut piece = [0; READ_BYTES];
+        let space = into.remaining().min(READ_BYTES);
+        let mut read = ReadBuf::new(&mut piece[..space]);
         ready!(match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_read(task, &mut read),
             Self::Encrypted(stream) => Pin::new(stream).poll_read(task, &mut read),

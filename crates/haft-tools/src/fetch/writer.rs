@@ -1,24 +1,24 @@
-//! Text as it grows from a page: words with one space, gaps of at most one empty line.
+//! Text output of the HTML converter: collapses whitespace and limits gaps to one empty line.
 //!
-//! What stands before a word (line ends, a bullet, a quote's mark) waits until the word comes, so
-//! that what is empty leaves no trace.
+//! Markup before a word (line ends, bullet, quote mark) is written only when the word arrives, so
+//! an empty element leaves no trace.
 //!
-//! INVARIANT: the text is only ever added to, and never beyond its bound.
+//! INVARIANT: the text only grows, and never beyond its limit.
 
 use std::mem::take;
 
-/// A page gives no more text than this; many short links could else grow far beyond the page.
-pub(super) const LONG: usize = 4 << 20;
+/// Maximum text of one page; many short links could multiply its size.
+pub(super) const MAX_TEXT_BYTES: usize = 4 << 20;
 
-/// Text as it grows: words with one space, gaps of at most one empty line.
+/// The text, as it grows.
 #[derive(Default)]
 pub(super) struct Writer {
     pub(super) text: String,
-    /// Line ends that come before the next word.
+    /// Line ends before the next word.
     gap: usize,
-    /// A space that comes before the next word.
+    /// Whether a space precedes the next word.
     pub(super) space: bool,
-    /// What comes before the first word of a line: a bullet, a number, a heading's mark.
+    /// Prefix of the first word of a line: a bullet, a number, a heading mark.
     pub(super) marker: String,
     pub(super) quotes: usize,
     pub(super) fences: usize,
@@ -26,8 +26,8 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Adds words; runs of space are one.
-    pub(super) fn words(&mut self, text: &str) {
+    /// Adds text and collapses whitespace.
+    pub(super) fn inline_text(&mut self, text: &str) {
         let mut rest = text;
         while let Some(start) = rest.find(|c: char| !is_space(c)) {
             self.space |= start > 0;
@@ -40,7 +40,7 @@ impl Writer {
         self.space |= !rest.is_empty();
     }
 
-    /// Adds text whose space counts.
+    /// Adds text and keeps its whitespace.
     pub(super) fn lines(&mut self, text: &str) {
         if !text.is_empty() {
             self.begin();
@@ -48,17 +48,17 @@ impl Writer {
         }
     }
 
-    /// Adds text as it is, behind what is there already.
+    /// Adds text unchanged, without a space before it.
     pub(super) fn raw(&mut self, text: &str) {
         self.space = false;
         self.begin();
         self.add(text);
     }
 
-    /// Wants so many line ends before the next word.
+    /// Requires at least this many line ends before the next word.
     pub(super) fn gap(&mut self, lines: usize) {
         self.space = false;
-        // A bullet waits for its words, also where those begin with a paragraph.
+        // A bullet waits for its text, also if that starts with a paragraph.
         if self.marker.is_empty() {
             self.gap = self.gap.max(lines);
         }
@@ -84,7 +84,7 @@ impl Writer {
         self.gap(2);
     }
 
-    /// Writes what waits before the next word.
+    /// Writes the pending markup before the next word.
     fn begin(&mut self) {
         let fresh = self.text.is_empty();
         if self.gap > 0 || fresh {
@@ -104,13 +104,13 @@ impl Writer {
     }
 
     pub(super) fn add(&mut self, text: &str) {
-        let room = LONG.saturating_sub(self.text.len());
-        self.full |= text.len() > room;
-        self.text.push_str(&text[..text.floor_char_boundary(room)]);
+        let space_left = MAX_TEXT_BYTES.saturating_sub(self.text.len());
+        self.full |= text.len() > space_left;
+        self.text.push_str(&text[..text.floor_char_boundary(space_left)]);
     }
 }
 
-/// The space of HTML; a space that does not break is a space to a reader as well.
+/// HTML whitespace, and the no-break space.
 fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r' | '\x0c' | '\u{a0}')
 }

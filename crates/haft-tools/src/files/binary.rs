@@ -1,16 +1,16 @@
-//! Tells what is no text, and describes it in a few lines.
+//! Detects binary files and describes them in a few lines.
 //!
-//! Pure: the beginning of a file in, words out.
+//! Pure. In: the first bytes of a file. Out: a text.
 
 use std::fmt::Write as _;
 
-/// So much of a file is looked at.
-pub(super) const LOOK: usize = 8 << 10;
-/// So many bytes are shown.
-const SHOWN: usize = 64;
+/// Bytes of a file that are inspected.
+pub(super) const INSPECTED_BYTES: usize = 8 << 10;
+/// Bytes shown as a hex dump.
+const DUMP_BYTES: usize = 64;
 
-/// How files of a kind begin.
-const KINDS: &[(&[u8], &str)] = &[
+/// Magic numbers.
+const MAGIC_NUMBERS: &[(&[u8], &str)] = &[
     (b"\x89PNG\r\n\x1a\n", "PNG image"),
     (b"\xff\xd8\xff", "JPEG image"),
     (b"GIF8", "GIF image"),
@@ -43,17 +43,19 @@ const KINDS: &[(&[u8], &str)] = &[
     (b"\xfe\xff", "UTF-16 text"),
 ];
 
-/// Returns whether a file that begins so is no text. Text has no NUL in it; most else has one early.
+/// Returns whether these first bytes are binary. Text has no NUL; most binary formats have one
+/// early.
 pub(super) fn is_binary(head: &[u8]) -> bool {
-    let head = &head[..head.len().min(LOOK)];
+    let head = &head[..head.len().min(INSPECTED_BYTES)];
     memchr::memchr(0, head).is_some() || head.starts_with(b"%PDF-")
 }
 
-/// Describes a file that is no text.
+/// Describes a binary file.
 pub(super) fn describe(head: &[u8], size: u64) -> String {
-    let kind = KINDS.iter().find(|(start, _)| head.starts_with(start)).map(|(_, kind)| *kind);
+    let kind =
+        MAGIC_NUMBERS.iter().find(|(start, _)| head.starts_with(start)).map(|(_, kind)| *kind);
     let mut text = format!("binary file: {}, {size} bytes", kind.unwrap_or("unknown kind"));
-    for (row, bytes) in head[..head.len().min(SHOWN)].chunks(16).enumerate() {
+    for (row, bytes) in head[..head.len().min(DUMP_BYTES)].chunks(16).enumerate() {
         let _ = write!(text, "\n{:04x} ", row * 16);
         for byte in bytes {
             let _ = write!(text, " {byte:02x}");
@@ -74,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_text_is_described_by_kind_size_and_first_bytes() {
+    fn binary_file_is_described_by_kind_size_and_first_bytes() {
         let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0";
         assert!(is_binary(png));
         assert_eq!(
@@ -87,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn text_in_any_script_is_text() {
+    fn text_in_any_script_is_not_binary() {
         for text in ["", "plain", "größe 漢字 🦀", "tab\tand\u{b}", "BM starts this"] {
             assert!(!is_binary(text.as_bytes()), "{text}");
         }

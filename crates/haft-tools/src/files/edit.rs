@@ -1,7 +1,7 @@
-//! `edit_file`: puts one text in the place of another, exactly.
+//! `edit_file`: replaces an exact text in a file.
 //!
-//! The file is read, changed in memory and written back if it is still in the state it was read in.
-//! Everything that is not replaced keeps its bytes, and its line endings with them.
+//! The file is read, changed in memory and written back only if it did not change since (lost
+//! update). All other bytes stay the same, including line endings.
 
 use std::{borrow::Cow, io::Read as _};
 
@@ -13,21 +13,20 @@ use haft_sandbox::{PathError, PathErrorKind, Replace};
 use memchr::memmem;
 
 use super::{
-    nearest,
-    place::{self, Files, Touch, count, unreadable},
-    touches,
+    file_spec, nearest,
+    paths::{self, Files, PathAccess, count, unreadable},
 };
 
-/// Larger files are not edited by hand.
-const LARGEST: u64 = 64 << 20;
-/// So many places of a text that stands there too often are named.
-const NAMED: usize = 20;
+/// Larger files are refused.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+/// Maximum number of line numbers in a message.
+const MAX_LINES_NAMED: usize = 20;
 
-/// Changes a part of a file.
+/// The tool `edit_file`.
 #[derive(Debug)]
 pub(super) struct EditFile(pub(super) Files);
 
-/// What `edit_file` is asked.
+/// Arguments of `edit_file`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(crate = "haft_core::serde")]
 #[schemars(crate = "haft_core::schemars")]
@@ -52,7 +51,7 @@ impl Tool for EditFile {
     const GUARDS: bool = false;
 
     fn spec(&self) -> ToolSpec {
-        touches(
+        file_spec(
             "edit_file",
             "Replaces a text in a file by another. The old text must stand there exactly, and only \
              once unless `all` is set.",
@@ -63,8 +62,8 @@ impl Tool for EditFile {
 
     fn profile(&self, declared: CallProfile, args: &Args, cx: &ToolContext) -> CallProfile {
         let place = self.0.find(&args.file_path, cx).ok();
-        let touch = Touch { path: &args.file_path, operation: Operation::Write, place };
-        place::claim(declared, &[touch])
+        let access = PathAccess { path: &args.file_path, operation: Operation::Write, place };
+        paths::declare(declared, &[access])
     }
 
     async fn check(&self, args: &Args, cx: &ToolContext) -> Result<(), Failure> {
@@ -74,13 +73,11 @@ impl Tool for EditFile {
                 .with_next("make it with write_file, or list the folder to see what exists"),
             _ => refusal.into(),
         })?;
-        match args.old_text == args.new_text {
-            true => Err(Failure::new(
-                FailureCode::InvalidValue,
-                "`old_text` and `new_text` are the same",
-            )
-            .with_next("say what the text should become")),
-            false => Ok(()),
+        if args.old_text == args.new_text {
+            Err(Failure::new(FailureCode::InvalidValue, "`old_text` and `new_text` are the same")
+                .with_next("say what the text should become"))
+        } else {
+            Ok(())
         }
     }
 
@@ -91,63 +88,65 @@ impl Tool for EditFile {
 }
 
 fn edit(files: &Files, args: &Args, cx: &ToolContext) -> Result<String, Failure> {
-    let place = files.judged(&args.file_path, cx)?;
+    let place = files.authorized(&args.file_path, cx)?;
     let opened = files.workspace().open(&place)?;
-    place::check_other_names(&place, &opened.meta, Operation::Write, cx)?;
+    paths::check_other_names(&place, &opened.meta, Operation::Write, cx)?;
     let too_large = || Failure::from(PathError::new(PathErrorKind::TooLarge, place.to_string()));
-    if opened.meta.size > LARGEST {
+    if opened.meta.size > MAX_FILE_BYTES {
         return Err(too_large());
     }
-    // The state is that from before the first byte was read: who writes meanwhile is noticed.
+    // TOCTOU: the stamp is from before the first read, so a concurrent write is detected.
     let stamp = opened.meta.stamp;
     let mut old = Vec::new();
-    let mut limited = opened.file.take(LARGEST + 1);
+    let mut limited = opened.file.take(MAX_FILE_BYTES + 1);
     limited.read_to_end(&mut old).map_err(|e| unreadable(&place, e))?;
-    if old.len() as u64 > LARGEST {
+    if old.len() as u64 > MAX_FILE_BYTES {
         return Err(too_large());
     }
-    let change = change(&old, args).map_err(|no| no.told(&place.to_string(), &old, args))?;
+    let change = change(&old, args).map_err(|no| no.failure(&place.to_string(), &old, args))?;
     files.granted(&[&place], cx)?.write(&place, &change.bytes, Replace::If(stamp))?;
-    let lines: Vec<String> = change.lines.iter().take(NAMED).map(u64::to_string).collect();
-    let places = change.places as u64;
-    let dots = if change.places > NAMED { ", …" } else { "" };
-    let at = if places == 1 { "line" } else { "lines" };
+    let lines: Vec<String> =
+        change.lines.iter().take(MAX_LINES_NAMED).map(u64::to_string).collect();
+    let occurrences = change.occurrences as u64;
+    let dots = if change.occurrences > MAX_LINES_NAMED { ", …" } else { "" };
+    let at = if occurrences == 1 { "line" } else { "lines" };
     Ok(format!(
         "changed {} in `{place}`, at {at} {}{dots}",
-        count(places, "place"),
+        count(occurrences, "place"),
         lines.join(", ")
     ))
 }
 
-/// A file with the new text in it.
+/// A changed file.
 #[derive(Debug)]
 struct Change {
     bytes: Vec<u8>,
-    places: usize,
+    occurrences: usize,
     lines: Vec<u64>,
 }
 
 /// Why a file was not changed.
 #[derive(Debug)]
 enum NoChange {
-    /// The text is not there.
+    /// The text does not occur.
     Missing,
-    /// It stands there more than once: how often, and the first lines.
+    /// The text occurs more than once: how often, and the first lines.
     Several(usize, Vec<u64>),
     /// The file would become too large.
     TooLarge,
 }
 
 fn change(file: &[u8], args: &Args) -> Result<Change, NoChange> {
-    // A model writes plain line feeds. Where the file has carriage returns too, they are meant.
-    let carriage = has_carriage_returns(file);
-    let plain = (args.old_text.as_str(), ending(&args.new_text, carriage));
-    let converted = (ending(&args.old_text, carriage), ending(&args.new_text, carriage));
-    let mut found = places(file, converted.0.as_bytes(), args.all);
+    // Models write LF. If the file uses CRLF, the model's LF is converted.
+    let is_crlf = uses_crlf(file);
+    let plain = (args.old_text.as_str(), with_line_endings(&args.new_text, is_crlf));
+    let converted =
+        (with_line_endings(&args.old_text, is_crlf), with_line_endings(&args.new_text, is_crlf));
+    let mut found = occurrences(file, converted.0.as_bytes(), args.all);
     let (mut old, mut new) = (converted.0.as_ref(), converted.1);
     if found.1 == 0 && old != plain.0 {
-        // Mixed endings: the text may stand among the plain ones.
-        found = places(file, plain.0.as_bytes(), args.all);
+        // Mixed line endings: the text may occur with LF.
+        found = occurrences(file, plain.0.as_bytes(), args.all);
         (old, new) = (plain.0, Cow::Borrowed(args.new_text.as_str()));
     }
     let (first, total) = found;
@@ -156,7 +155,7 @@ fn change(file: &[u8], args: &Args) -> Result<Change, NoChange> {
         (0, _) => Err(NoChange::Missing),
         (1, _) | (_, true) => {
             let grown = (new.len() as u64).saturating_mul(total as u64);
-            if grown.saturating_add(file.len() as u64) > LARGEST * 2 {
+            if grown.saturating_add(file.len() as u64) > MAX_FILE_BYTES * 2 {
                 return Err(NoChange::TooLarge);
             }
             let mut bytes = Vec::with_capacity(file.len());
@@ -167,69 +166,68 @@ fn change(file: &[u8], args: &Args) -> Result<Change, NoChange> {
                 from = start + old.len();
             }
             bytes.extend_from_slice(&file[from..]);
-            Ok(Change { bytes, places: total, lines })
+            Ok(Change { bytes, occurrences: total, lines })
         }
         (total, false) => Err(NoChange::Several(total, lines)),
     }
 }
 
-/// Finds the first places of a text, and how many there are. All of them are never held: a letter
-/// may stand in a file as often as the file has bytes.
-fn places(file: &[u8], text: &[u8], all: bool) -> (Vec<usize>, usize) {
+/// Finds the first occurrences of a text and counts all. Not all are kept: one byte may occur as
+/// often as the file is long.
+fn occurrences(file: &[u8], text: &[u8], all: bool) -> (Vec<usize>, usize) {
     if text.is_empty() {
         return (Vec::new(), 0);
     }
     let finder = memmem::Finder::new(text);
-    let first: Vec<usize> = finder.find_iter(file).take(NAMED).collect();
+    let first: Vec<usize> = finder.find_iter(file).take(MAX_LINES_NAMED).collect();
     if let (false, [only]) = (all, first.as_slice()) {
-        // One that begins within the first would be replaced in another way.
+        // An overlapping occurrence makes the replacement ambiguous.
         let rest = file.get(only + 1..).unwrap_or_default();
         if let Some(second) = finder.find(rest) {
             return (vec![*only, only + 1 + second], 2);
         }
     }
-    let total = match first.len() < NAMED {
-        true => first.len(),
-        false => finder.find_iter(file).count(),
-    };
+    let total =
+        if first.len() < MAX_LINES_NAMED { first.len() } else { finder.find_iter(file).count() };
     (first, total)
 }
 
-/// Returns whether most lines of a file end with a carriage return and a line feed; the first tells.
-fn has_carriage_returns(file: &[u8]) -> bool {
+/// Returns whether a file uses CRLF, judged by its first line.
+fn uses_crlf(file: &[u8]) -> bool {
     memchr::memchr(b'\n', file).is_some_and(|at| at > 0 && file.get(at - 1) == Some(&b'\r'))
 }
 
-/// Writes a text with the line endings of the file.
-fn ending(text: &str, carriage: bool) -> Cow<'_, str> {
-    match carriage && text.contains('\n') {
-        true => Cow::Owned(text.replace("\r\n", "\n").replace('\n', "\r\n")),
-        false => Cow::Borrowed(text),
+/// Converts a text to the line endings of the file.
+fn with_line_endings(text: &str, is_crlf: bool) -> Cow<'_, str> {
+    if is_crlf && text.contains('\n') {
+        Cow::Owned(text.replace("\r\n", "\n").replace('\n', "\r\n"))
+    } else {
+        Cow::Borrowed(text)
     }
 }
 
-/// Returns the lines of some places, which come in order. One pass over the file.
-fn line_numbers(file: &[u8], places: impl IntoIterator<Item = usize>) -> Vec<u64> {
+/// Returns the line numbers of sorted offsets, in one pass over the file.
+fn line_numbers(file: &[u8], occurrences: impl IntoIterator<Item = usize>) -> Vec<u64> {
     let (mut line, mut from) = (1, 0);
     let number = |at: usize| {
         line += memchr::memchr_iter(b'\n', &file[from..at]).count() as u64;
         from = at;
         line
     };
-    places.into_iter().map(number).collect()
+    occurrences.into_iter().map(number).collect()
 }
 
 impl NoChange {
-    fn told(self, path: &str, file: &[u8], args: &Args) -> Failure {
+    fn failure(self, path: &str, file: &[u8], args: &Args) -> Failure {
         match self {
             Self::Missing => {
                 let text = String::from_utf8_lossy(file);
                 let near = nearest::nearest(&text, &args.old_text);
-                let told = format!("`old_text` does not stand in `{path}`");
+                let failure = format!("`old_text` does not stand in `{path}`");
                 match near {
-                    Some(near) => Failure::invalid(format!("{told}. {near}"))
+                    Some(near) => Failure::invalid(format!("{failure}. {near}"))
                         .with_next("repeat the call with the text as it stands in the file"),
-                    None => Failure::invalid(format!("{told}, and nothing there is like it"))
+                    None => Failure::invalid(format!("{failure}, and nothing there is like it"))
                         .with_next("read the file, then use the text that stands there"),
                 }
             }
@@ -263,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_the_text_is_replaced() {
+    fn only_the_exact_text_is_replaced() {
         assert_eq!(changed("one two three", "two", "2", false).unwrap(), "one 2 three");
         assert_eq!(changed("a a a", "a", "bb", true).unwrap(), "bb bb bb");
         assert_eq!(changed("x", "x", "", false).unwrap(), "");
@@ -271,14 +269,14 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_there_more_than_once_is_refused_with_its_lines() {
-        let told = changed("a\nb\na\n", "a", "c", false).unwrap_err();
-        assert!(matches!(&told, NoChange::Several(2, lines) if *lines == [1, 3]), "{told:?}");
+    fn ambiguous_text_is_refused_with_its_lines() {
+        let failure = changed("a\nb\na\n", "a", "c", false).unwrap_err();
+        assert!(matches!(&failure, NoChange::Several(2, lines) if *lines == [1, 3]), "{failure:?}");
         let many = "a\n".repeat(1_000);
-        let told = changed(&many, "a", "c", false).unwrap_err();
+        let failure = changed(&many, "a", "c", false).unwrap_err();
         assert!(
-            matches!(&told, NoChange::Several(1_000, lines) if lines.len() == NAMED),
-            "{told:?}"
+            matches!(&failure, NoChange::Several(1_000, lines) if lines.len() == MAX_LINES_NAMED),
+            "{failure:?}"
         );
         assert_eq!(changed(&many, "a", "bc", true).unwrap(), "bc\n".repeat(1_000));
         let overlapping = changed("aaa", "aa", "b", false).unwrap_err();
@@ -286,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn line_endings_stay_what_they_are() {
+    fn line_endings_are_preserved() {
         let file = "one\r\ntwo\r\nthree\r\n";
         assert_eq!(changed(file, "one\ntwo", "1\n2", false).unwrap(), "1\r\n2\r\nthree\r\n");
         assert_eq!(changed(file, "two", "2\n2b", false).unwrap(), "one\r\n2\r\n2b\r\nthree\r\n");
@@ -297,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_stay_as_they_are() {
+    fn binary_bytes_are_preserved() {
         let file = b"\xff\xfe keep \x00 this";
         let args = Args {
             file_path: "f".to_owned(),

@@ -1,67 +1,66 @@
-//! Some lines of a file of any size, numbered, without holding more than a page of it.
+//! Reads a range of numbered lines from a file of any size.
 //!
-//! In: a reader and a range. Out: `N<TAB>text` for each line, and what follows. Lines before the range
-//! are counted a chunk at a time and never looked at otherwise, so a range deep in a large file costs
-//! what reading up to it costs.
+//! In: a reader and a range. Out: `N<TAB>text` for each line, and how much follows. Lines before
+//! the range are only counted, chunk by chunk.
 //!
-//! INVARIANT: memory is bounded by the room of a page, whatever the file holds.
+//! INVARIANT: memory is bounded by the page size, whatever the file contains.
 
 use std::{
     fmt::Write as _,
     io::{self, Read},
 };
 
-/// How much is read at once: the memory of a page stays small, and calls to the system are few.
-const CHUNK: usize = 256 << 10;
-/// Bytes of one line that are shown. Longer ones are data that somebody packed.
-pub(super) const LONGEST: usize = 2_000;
-/// So much behind a page is still counted: a few milliseconds.
-const CHEAP: u64 = 16 << 20;
+/// Bytes per read: little memory, few syscalls.
+const CHUNK_BYTES: usize = 256 << 10;
+/// Bytes of one line that are shown. Longer lines are usually generated data.
+pub(super) const MAX_LINE_BYTES: usize = 2_000;
+/// A remainder up to this size is counted in lines: a few milliseconds.
+const MAX_COUNTED_BYTES: u64 = 16 << 20;
 
-/// Which lines are wanted, and how much room there is.
+/// The requested lines, and the maximum page size.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Range {
-    /// The first, from 1.
+    /// First line, from 1.
     pub(super) from: u64,
-    /// How many at most.
+    /// Maximum number of lines.
     pub(super) limit: u64,
-    /// Bytes of the page.
-    pub(super) room: usize,
+    /// Maximum bytes of the page.
+    pub(super) max_bytes: usize,
 }
 
-/// Some lines.
+/// Numbered lines.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Page {
     pub(super) text: String,
-    /// How many lines are shown.
+    /// Number of lines shown.
     pub(super) shown: u64,
-    /// Lines that were too long.
-    pub(super) cut: u64,
-    /// Lines that end with a carriage return too.
-    pub(super) carriage: u64,
+    /// Number of truncated lines.
+    pub(super) truncated: u64,
+    /// Number of lines that end with CRLF.
+    pub(super) crlf: u64,
     pub(super) rest: Rest,
 }
 
-/// What is behind a page.
+/// What follows a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Rest {
     /// Nothing.
     #[default]
     Nothing,
-    /// So many lines.
+    /// Number of lines.
     Lines(u64),
-    /// So many bytes; more than are worth counting.
+    /// Number of bytes; too many to count lines.
     Bytes(u64),
 }
 
 /// Why there is no page.
 #[derive(Debug)]
 pub(super) enum NoPage {
-    /// The file ends before the range; it has so many lines.
+    /// The file ends before the range; it has this many lines.
     PastEnd(u64),
-    /// Somebody wanted it to end.
+    /// The call was cancelled.
     Stopped,
-    /// The disk failed.
+    /// Reading failed.
     Io(io::Error),
 }
 
@@ -71,18 +70,19 @@ impl From<io::Error> for NoPage {
     }
 }
 
-/// Reads a page. `size` is what the file had when it was opened.
+/// Reads a page. `size` is the file size at open time.
 pub(super) fn page(
     from: impl Read,
     size: u64,
     range: Range,
     stop: &dyn Fn() -> bool,
 ) -> Result<Page, NoPage> {
-    let mut chunks = Chunks { from, buffer: vec![0; CHUNK], filled: 0, at: 0, passed: 0, stop };
+    let mut chunks =
+        Chunks { from, buffer: vec![0; CHUNK_BYTES], filled: 0, at: 0, passed: 0, stop };
     chunks.skip(range.from.saturating_sub(1))?;
     let mut page = Page::default();
     let mut line = Line::default();
-    while page.shown < range.limit && page.text.len() < range.room {
+    while page.shown < range.limit && page.text.len() < range.max_bytes {
         if !chunks.line(&mut line)? {
             break;
         }
@@ -101,11 +101,11 @@ impl Page {
         if number == 1 {
             kept = kept.strip_prefix(b"\xef\xbb\xbf").unwrap_or(kept);
         }
-        if line.length <= LONGEST as u64
+        if line.length <= MAX_LINE_BYTES as u64
             && let Some(text) = kept.strip_suffix(b"\r")
         {
             kept = text;
-            self.carriage += 1;
+            self.crlf += 1;
         }
         if self.shown > 0 {
             self.text.push('\n');
@@ -120,14 +120,14 @@ impl Page {
                 self.text.push_str(&String::from_utf8_lossy(whole));
                 let more = line.length - whole.len() as u64;
                 let _ = write!(self.text, " [… {more} more bytes of this line …]");
-                self.cut += 1;
+                self.truncated += 1;
             }
         }
         self.shown += 1;
     }
 }
 
-/// Returns how many bytes are left when a character that was cut at the end is taken away.
+/// Returns the length without an incomplete UTF-8 character at the end.
 fn whole_characters(bytes: &[u8]) -> usize {
     let from = bytes.len().saturating_sub(3);
     let start = bytes[from..].iter().rposition(|byte| byte & 0xc0 != 0x80).map(|at| from + at);
@@ -137,7 +137,7 @@ fn whole_characters(bytes: &[u8]) -> usize {
     }
 }
 
-/// One line: its beginning, and how long it is.
+/// One line: its first bytes and its full length.
 #[derive(Default)]
 struct Line {
     kept: Vec<u8>,
@@ -146,26 +146,26 @@ struct Line {
 
 impl Line {
     fn push(&mut self, bytes: &[u8]) {
-        let room = LONGEST.saturating_sub(self.kept.len());
-        self.kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        let max_bytes = MAX_LINE_BYTES.saturating_sub(self.kept.len());
+        self.kept.extend_from_slice(&bytes[..bytes.len().min(max_bytes)]);
         self.length += bytes.len() as u64;
     }
 }
 
-/// A file, chunk by chunk.
+/// A file, read chunk by chunk.
 struct Chunks<'a, R> {
     from: R,
     buffer: Vec<u8>,
     filled: usize,
-    /// Where we are in the buffer.
+    /// Position in the buffer.
     at: usize,
-    /// Bytes of the chunks before this one.
+    /// Bytes in the previous chunks.
     passed: u64,
     stop: &'a dyn Fn() -> bool,
 }
 
 impl<R: Read> Chunks<'_, R> {
-    /// Reads the next chunk when this one is used up; returns whether there is something.
+    /// Reads the next chunk if this one is used up; returns whether there are bytes.
     fn fill(&mut self) -> Result<bool, NoPage> {
         if self.at < self.filled {
             return Ok(true);
@@ -189,12 +189,12 @@ impl<R: Read> Chunks<'_, R> {
         &self.buffer[self.at..self.filled]
     }
 
-    /// Goes past so many lines.
+    /// Skips lines.
     fn skip(&mut self, lines: u64) -> Result<(), NoPage> {
         let (mut passed, mut last) = (0, b'\n');
         while passed < lines {
             if !self.fill()? {
-                // The last line need not end.
+                // The last line may have no line break.
                 return Err(NoPage::PastEnd(passed + u64::from(last != b'\n')));
             }
             let left = self.left();
@@ -236,16 +236,16 @@ impl<R: Read> Chunks<'_, R> {
         Ok(any)
     }
 
-    /// Says what follows, and counts it where that is cheap.
+    /// Returns what follows, in lines if that is cheap to count.
     fn rest(&mut self, size: u64) -> Result<Rest, NoPage> {
         let done = self.passed + self.at as u64;
         let behind = size.saturating_sub(done).max((self.filled - self.at) as u64);
-        if behind > CHEAP {
+        if behind > MAX_COUNTED_BYTES {
             return Ok(Rest::Bytes(behind));
         }
         let (mut lines, mut last, mut read) = (0, b'\n', 0);
-        // A file may grow while it is read; that is not counted without end.
-        while read <= CHEAP && self.fill()? {
+        // The file may grow during the read; counting still ends.
+        while read <= MAX_COUNTED_BYTES && self.fill()? {
             let left = self.left();
             lines += memchr::memchr_iter(b'\n', left).count() as u64;
             last = left.last().copied().unwrap_or(last);
@@ -264,12 +264,12 @@ mod tests {
     use super::*;
 
     fn read(text: &str, from: u64, limit: u64) -> Result<Page, NoPage> {
-        let range = Range { from, limit, room: 100_000 };
+        let range = Range { from, limit, max_bytes: 100_000 };
         page(text.as_bytes(), text.len() as u64, range, &|| false)
     }
 
     #[test]
-    fn lines_are_numbered_from_where_they_stand() {
+    fn lines_have_their_numbers_in_the_file() {
         let page = read("a\nb\nc\nd", 2, 2).unwrap();
         assert_eq!((page.text.as_str(), page.shown), ("2\tb\n3\tc", 2));
         assert_eq!(page.rest, Rest::Lines(1));
@@ -280,13 +280,13 @@ mod tests {
     }
 
     #[test]
-    fn a_range_behind_the_end_is_told_with_the_number_of_lines() {
+    fn range_past_the_end_reports_the_number_of_lines() {
         for (text, lines) in [("a\nb\n", 2), ("a\nb", 2), ("", 0), ("\n", 1)] {
             for from in [lines + 1, lines + 2, 1_000].into_iter().filter(|from| *from > 1) {
-                let told = read(text, from, 1).unwrap_err();
+                let error = read(text, from, 1).unwrap_err();
                 assert!(
-                    matches!(told, NoPage::PastEnd(n) if n == lines),
-                    "{text:?} {from}: {told:?}"
+                    matches!(error, NoPage::PastEnd(n) if n == lines),
+                    "{text:?} {from}: {error:?}"
                 );
             }
         }
@@ -294,36 +294,36 @@ mod tests {
 
     #[test]
     fn lines_that_cross_chunks_are_whole() {
-        let long = "x".repeat(CHUNK - 3);
+        let long = "x".repeat(CHUNK_BYTES - 3);
         let text = format!("{long}\nsecond line\nthird");
         let page = read(&text, 2, 1).unwrap();
         assert_eq!((page.text.as_str(), page.rest), ("2\tsecond line", Rest::Lines(1)));
     }
 
     #[test]
-    fn a_long_line_is_cut_between_characters_and_says_so() {
+    fn long_line_is_truncated_at_a_character_boundary() {
         for shift in 0..4 {
             let text = format!("{}{}\nnext", "a".repeat(shift), "🦀".repeat(1_000));
             let page = read(&text, 1, 2).unwrap();
-            assert_eq!(page.cut, 1);
+            assert_eq!(page.truncated, 1);
             assert!(!page.text.contains('\u{fffd}'), "shift {shift}");
             assert!(page.text.contains("more bytes of this line …]\n2\tnext"));
-            assert!(page.text.len() < LONGEST + 100);
+            assert!(page.text.len() < MAX_LINE_BYTES + 100);
         }
     }
 
     #[test]
-    fn one_line_without_end_takes_no_memory() {
-        let range = Range { from: 1, limit: 10, room: 1_000 };
+    fn endless_line_uses_bounded_memory() {
+        let range = Range { from: 1, limit: 10, max_bytes: 1_000 };
         let page = page(io::repeat(b'x').take(50 << 20), 50 << 20, range, &|| false).unwrap();
-        assert_eq!((page.shown, page.cut), (1, 1));
-        assert!(page.text.contains(&format!("{} more bytes", (50 << 20) - LONGEST)));
+        assert_eq!((page.shown, page.truncated), (1, 1));
+        assert!(page.text.contains(&format!("{} more bytes", (50 << 20) - MAX_LINE_BYTES)));
     }
 
     #[test]
-    fn a_full_page_ends_and_what_follows_is_told() {
+    fn full_page_reports_what_follows() {
         let text = "0123456789\n".repeat(1_000);
-        let range = Range { from: 1, limit: 1_000, room: 100 };
+        let range = Range { from: 1, limit: 1_000, max_bytes: 100 };
         let page = page(text.as_bytes(), text.len() as u64, range, &|| false).unwrap();
         assert_eq!(page.rest, Rest::Lines(1_000 - page.shown));
         assert!(page.text.len() < 120);
@@ -332,6 +332,6 @@ mod tests {
     #[test]
     fn carriage_returns_are_counted_and_not_shown() {
         let page = read("a\r\nb\r\n", 1, 9).unwrap();
-        assert_eq!((page.text.as_str(), page.carriage), ("1\ta\n2\tb", 2));
+        assert_eq!((page.text.as_str(), page.crlf), ("1\ta\n2\tb", 2));
     }
 }

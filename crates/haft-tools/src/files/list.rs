@@ -1,4 +1,4 @@
-//! `list_files`: what is in a folder, by name, with sizes.
+//! `list_files`: lists a directory with sizes, or finds files by glob.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -9,25 +9,25 @@ use haft_core::{
 use haft_sandbox::{Entry, FileKind, PathErrorKind};
 
 use super::{
-    looks,
-    place::{self, Files, Touch, count, stopped},
-    rules::{Visit, Wanted},
+    filtered_walk::{EntryFilter, FilteredWalk},
+    paths::{self, Files, PathAccess, count, stopped},
+    read_only_spec,
 };
 
-/// Entries of an answer, unless more or fewer are asked for.
-const ENTRIES: usize = 500;
-/// The most that can be asked for.
-const MOST: usize = 5_000;
-/// Bytes of an answer.
-const ROOM: usize = 96_000;
-/// What the last entry and the line below may take besides.
-const FOOTER: usize = 5_000;
+/// Default number of entries.
+const DEFAULT_ENTRIES: usize = 500;
+/// Maximum number of entries.
+const MAX_ENTRIES: usize = 5_000;
+/// Maximum bytes of entries.
+const MAX_LIST_BYTES: usize = 96_000;
+/// Additional bytes for the last entry and the notes.
+const NOTES_BYTES: usize = 5_000;
 
-/// Lists files of the workspace.
+/// The tool `list_files`.
 #[derive(Debug)]
 pub(super) struct ListFiles(pub(super) Files);
 
-/// What `list_files` is asked.
+/// Arguments of `list_files`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(crate = "haft_core::serde")]
 #[schemars(crate = "haft_core::schemars")]
@@ -62,19 +62,19 @@ impl Tool for ListFiles {
     const GUARDS: bool = false;
 
     fn spec(&self) -> ToolSpec {
-        looks(
+        read_only_spec(
             "list_files",
             "Lists a folder, or finds files by a pattern. Each line is a path, a tab and a size in \
              bytes; folders end with a slash. Hidden and ignored files are left out unless `all` is \
              set.",
         )
-        .max_result(ResultLimit::Chars(ROOM + FOOTER))
+        .max_result(ResultLimit::Chars(MAX_LIST_BYTES + NOTES_BYTES))
     }
 
     fn profile(&self, declared: CallProfile, args: &Args, cx: &ToolContext) -> CallProfile {
         let place = self.0.find(args.path(), cx).ok();
-        let touch = Touch { path: args.path(), operation: Operation::Read, place };
-        place::claim(declared, &[touch])
+        let access = PathAccess { path: args.path(), operation: Operation::Read, place };
+        paths::declare(declared, &[access])
     }
 
     async fn check(&self, args: &Args, cx: &ToolContext) -> Result<(), Failure> {
@@ -89,8 +89,8 @@ impl Tool for ListFiles {
 }
 
 fn list(files: &Files, args: &Args, cx: &ToolContext) -> Result<String, Failure> {
-    let start = files.judged(args.path(), cx)?;
-    let mut wanted = Wanted::new(&start, args.pattern.as_slice(), None)?;
+    let start = files.authorized(args.path(), cx)?;
+    let mut wanted = EntryFilter::new(&start, args.pattern.as_slice(), None)?;
     wanted.all = args.all;
     wanted.depth = match (args.depth, &args.pattern) {
         (Some(depth), _) => depth,
@@ -98,15 +98,15 @@ fn list(files: &Files, args: &Args, cx: &ToolContext) -> Result<String, Failure>
         (None, Some(_)) => wanted.depth,
     };
     let wanted = Arc::new(wanted);
-    let mut visit =
-        Visit::new(files.workspace(), &start, Arc::clone(&wanted), cx).map_err(|refusal| {
-            match refusal.cause() {
-                PathErrorKind::NotAFolder => Failure::from(refusal)
-                    .with_next("name a folder, or read the file with read_file"),
-                _ => refusal.into(),
+    let mut visit = FilteredWalk::new(files.workspace(), &start, Arc::clone(&wanted), cx).map_err(
+        |refusal| match refusal.cause() {
+            PathErrorKind::NotAFolder => {
+                Failure::from(refusal).with_next("name a folder, or read the file with read_file")
             }
-        })?;
-    let limit = args.limit.unwrap_or(ENTRIES).min(MOST);
+            _ => refusal.into(),
+        },
+    )?;
+    let limit = args.limit.unwrap_or(DEFAULT_ENTRIES).min(MAX_ENTRIES);
     let (mut text, mut shown, mut more, mut kept) = (String::new(), 0, false, 0);
     for entry in visit.by_ref() {
         if cx.is_cancelled() {
@@ -116,14 +116,14 @@ fn list(files: &Files, args: &Args, cx: &ToolContext) -> Result<String, Failure>
         if !wanted.names(entry.place().relative(), is_folder) {
             continue;
         }
-        if shown == limit || text.len() >= ROOM {
+        if shown == limit || text.len() >= MAX_LIST_BYTES {
             more = true;
             break;
         }
         match write_entry(&mut text, &entry, cx) {
-            Written::Line => shown += 1,
-            Written::Gone => {}
-            Written::Kept => kept += 1,
+            EntryStatus::Line => shown += 1,
+            EntryStatus::Gone => {}
+            EntryStatus::Kept => kept += 1,
         }
     }
     let mut notes = Vec::new();
@@ -142,9 +142,9 @@ fn list(files: &Files, args: &Args, cx: &ToolContext) -> Result<String, Failure>
     if visit.is_cut {
         notes.push("there is more or deeper than is gone through".to_owned());
     }
-    // A depth that the call asked for is no news.
+    // A depth that the call requested needs no note.
     if visit.too_deep > 0 && args.depth.is_none() && args.pattern.is_some() {
-        notes.push(place::stopped_at_depth(wanted.depth, visit.too_deep, "listed"));
+        notes.push(paths::stopped_at_depth(wanted.depth, visit.too_deep, "listed"));
     }
     if visit.trouble + kept > 0 {
         notes.push(format!("{} could not be looked at", visit.trouble + kept));
@@ -155,32 +155,32 @@ fn list(files: &Files, args: &Args, cx: &ToolContext) -> Result<String, Failure>
     Ok(text.trim_end_matches('\n').to_owned())
 }
 
-/// What became of an entry.
-enum Written {
+/// What happened to an entry.
+enum EntryStatus {
     Line,
-    /// The file is gone since its folder was read.
+    /// The file was deleted after its directory was read.
     Gone,
-    /// A rule keeps the file under another of its names.
+    /// A rule denies another name of the file (hard link).
     Kept,
 }
 
 /// Writes one line.
-fn write_entry(text: &mut String, entry: &Entry, cx: &ToolContext) -> Written {
-    let path = place::shown(entry.place());
+fn write_entry(text: &mut String, entry: &Entry, cx: &ToolContext) -> EntryStatus {
+    let path = paths::shown(entry.place());
     let _ = match entry.kind() {
         FileKind::File => match entry.meta() {
             Ok(meta) => {
-                let others = place::other_names(entry.place(), &meta, Operation::Read, cx);
+                let others = paths::other_names(entry.place(), &meta, Operation::Read, cx);
                 if others == OtherNames::Kept {
-                    return Written::Kept;
+                    return EntryStatus::Kept;
                 }
                 writeln!(text, "{path}\t{}", meta.size)
             }
-            Err(_) => return Written::Gone,
+            Err(_) => return EntryStatus::Gone,
         },
         FileKind::Folder => writeln!(text, "{path}/"),
         FileKind::Link => writeln!(text, "{path}\tlink"),
         FileKind::Special => writeln!(text, "{path}\tspecial file"),
     };
-    Written::Line
+    EntryStatus::Line
 }

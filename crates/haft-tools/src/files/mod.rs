@@ -1,30 +1,30 @@
-//! Files of a workspace: read, write, edit, move, delete, list, search.
+//! File tools of a workspace: read, write, edit, move, delete, list, search.
 //!
-//! Every path goes through the workspace's handles, once when the call is judged and once when it
-//! runs; what leads elsewhere by then is refused. What is read is bounded, and says how to go on.
-//! What is written appears as a whole or not at all.
+//! Every path is resolved through directory file descriptors, once for authorization and again at
+//! execution. A path that resolves differently by then is refused (symlink race, TOCTOU, path
+//! traversal). Reads are bounded and say how to continue. Writes are atomic.
 
-mod place;
+mod paths;
 mod lines;
 mod binary;
-mod wide;
+mod utf16;
 mod read;
 mod write;
 mod edit;
 mod nearest;
 mod moves;
-mod rules;
+mod filtered_walk;
 mod list;
 mod search;
 
 use haft_core::{Capability, Confidentiality, DynTool, Label, ToolSpec, Trust};
 
-use self::place::Files;
+use self::paths::Files;
 use crate::BuiltinTools;
 
 /// Returns the tools.
-pub(crate) fn tools(hands: &BuiltinTools) -> Vec<DynTool> {
-    let files = Files::new(hands.workspace.clone());
+pub(crate) fn tools(builtin: &BuiltinTools) -> Vec<DynTool> {
+    let files = Files::new(builtin.workspace.clone());
     vec![
         DynTool::of(read::ReadFile(files.clone())),
         DynTool::of(write::WriteFile(files.clone())),
@@ -37,15 +37,15 @@ pub(crate) fn tools(hands: &BuiltinTools) -> Vec<DynTool> {
     ]
 }
 
-/// Declares a tool that only looks.
-fn looks(name: &str, description: &str) -> ToolSpec {
-    touches(name, description).read_only()
+/// Declares a read-only file tool.
+fn read_only_spec(name: &str, description: &str) -> ToolSpec {
+    file_spec(name, description).read_only()
 }
 
-/// Declares a tool that works on files.
-fn touches(name: &str, description: &str) -> ToolSpec {
+/// Declares a file tool.
+fn file_spec(name: &str, description: &str) -> ToolSpec {
     let mut spec = ToolSpec::new(name, description).capabilities([Capability::Filesystem]);
-    spec.read_only = Some(false); // those that only read say so
+    spec.read_only = Some(false); // read-only tools override it
     spec.open_world = Some(false);
     spec.label = Label { trust: Trust::Workspace, confidentiality: Confidentiality::Internal };
     spec.per_call = vec!["effects", "keys", "destructive"];

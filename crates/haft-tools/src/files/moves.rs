@@ -1,4 +1,4 @@
-//! `move_path` and `delete_path`: entries themselves, never what a link leads to.
+//! `move_path` and `delete_path`: they act on a symlink itself, never on its target.
 
 use haft_core::{
     CallProfile, Capability, ConcurrencyClass, Execution, Failure, FailureCode, Operation, Tool,
@@ -7,15 +7,15 @@ use haft_core::{
 use haft_sandbox::{Bounds, Extent, FileKind, PathError, PathErrorKind, Replace, ResolvedPath};
 
 use super::{
-    place::{self, Files, Touch, count, stopped},
-    touches,
+    file_spec,
+    paths::{self, Files, PathAccess, count, stopped},
 };
 
-/// Moves or renames an entry.
+/// The tool `move_path`.
 #[derive(Debug)]
 pub(super) struct MovePath(pub(super) Files);
 
-/// What `move_path` is asked.
+/// Arguments of `move_path`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(crate = "haft_core::serde")]
 #[schemars(crate = "haft_core::schemars")]
@@ -38,7 +38,7 @@ impl Tool for MovePath {
     const GUARDS: bool = false;
 
     fn spec(&self) -> ToolSpec {
-        touches("move_path", "Moves or renames a file or folder. A link is moved itself.")
+        file_spec("move_path", "Moves or renames a file or folder. A link is moved itself.")
             .class(ConcurrencyClass::WriteExclusive)
     }
 
@@ -46,9 +46,9 @@ impl Tool for MovePath {
         let to = self.0.find_entry(&args.to, cx).ok();
         let replaces = args.replace && to.as_ref().is_none_or(|place| place.exists());
         let from = self.0.find_entry(&args.from, cx).ok();
-        let touch = |path, place| Touch { path, operation: Operation::Write, place };
-        let touches = [touch(&args.from, from), touch(&args.to, to)];
-        CallProfile { destructive: Some(replaces), ..place::claim(declared, &touches) }
+        let access = |path, place| PathAccess { path, operation: Operation::Write, place };
+        let accesses = [access(&args.from, from), access(&args.to, to)];
+        CallProfile { destructive: Some(replaces), ..paths::declare(declared, &accesses) }
     }
 
     async fn check(&self, args: &MoveArgs, cx: &ToolContext) -> Result<(), Failure> {
@@ -65,17 +65,17 @@ impl Tool for MovePath {
 }
 
 fn move_entry(files: &Files, args: &MoveArgs, cx: &ToolContext) -> Result<String, Failure> {
-    let from = files.judged_entry(&args.from, cx)?;
-    let to = files.judged_entry(&args.to, cx)?;
+    let from = files.authorized_entry(&args.from, cx)?;
+    let to = files.authorized_entry(&args.to, cx)?;
     let workspace = files.granted(&[&from, &to], cx)?;
     if workspace.meta(&to).is_ok_and(|meta| meta.kind == FileKind::Folder) {
         return Err(Failure::from(PathError::new(PathErrorKind::Exists, to.to_string()))
             .with_next("give the new path with the name at its end"));
     }
-    let judged_new = cx.profile().is_some_and(|claim| claim.destructive == Some(false));
-    let replace = if args.replace && !judged_new { Replace::Always } else { Replace::Never };
-    place::check_other_names(&from, &workspace.meta(&from)?, Operation::Write, cx)?;
-    leave_alone(files, &from, cx)?;
+    let authorized_as_new = cx.profile().is_some_and(|profile| profile.destructive == Some(false));
+    let replace = if args.replace && !authorized_as_new { Replace::Always } else { Replace::Never };
+    paths::check_other_names(&from, &workspace.meta(&from)?, Operation::Write, cx)?;
+    check_contents(files, &from, cx)?;
     files.make_parents(&to, &workspace)?;
     match workspace.rename(&from, &to, replace) {
         Err(refusal) if refusal.cause() == PathErrorKind::OtherDisk => {
@@ -92,9 +92,9 @@ fn move_entry(files: &Files, args: &MoveArgs, cx: &ToolContext) -> Result<String
     }
 }
 
-/// Refuses a folder with something in it that a rule keeps this call from: the call named the folder,
-/// and nobody judged what is inside.
-fn leave_alone(files: &Files, place: &ResolvedPath, cx: &ToolContext) -> Result<(), Failure> {
+/// Refuses a directory that contains a path denied by a rule: only the directory was authorized,
+/// not its contents.
+fn check_contents(files: &Files, place: &ResolvedPath, cx: &ToolContext) -> Result<(), Failure> {
     let workspace = files.workspace();
     if workspace.meta(place)?.kind != FileKind::Folder {
         return Ok(());
@@ -112,11 +112,11 @@ fn leave_alone(files: &Files, place: &ResolvedPath, cx: &ToolContext) -> Result<
     Ok(())
 }
 
-/// Deletes an entry, or a folder with all that is in it.
+/// The tool `delete_path`.
 #[derive(Debug)]
 pub(super) struct DeletePath(pub(super) Files);
 
-/// What `delete_path` is asked.
+/// Arguments of `delete_path`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(crate = "haft_core::serde")]
 #[schemars(crate = "haft_core::schemars")]
@@ -136,7 +136,7 @@ impl Tool for DeletePath {
     const GUARDS: bool = false;
 
     fn spec(&self) -> ToolSpec {
-        touches(
+        file_spec(
             "delete_path",
             "Deletes a file, a link or an empty folder; with `recursive` a folder and everything in \
              it. There is no way back.",
@@ -147,8 +147,8 @@ impl Tool for DeletePath {
 
     fn profile(&self, declared: CallProfile, args: &DeleteArgs, cx: &ToolContext) -> CallProfile {
         let place = self.0.find_entry(&args.path, cx).ok();
-        let touch = Touch { path: &args.path, operation: Operation::Write, place };
-        CallProfile { destructive: Some(true), ..place::claim(declared, &[touch]) }
+        let access = PathAccess { path: &args.path, operation: Operation::Write, place };
+        CallProfile { destructive: Some(true), ..paths::declare(declared, &[access]) }
     }
 
     async fn check(&self, args: &DeleteArgs, cx: &ToolContext) -> Result<(), Failure> {
@@ -163,13 +163,10 @@ impl Tool for DeletePath {
 }
 
 fn delete(files: &Files, args: &DeleteArgs, cx: &ToolContext) -> Result<String, Failure> {
-    let place = files.judged_entry(&args.path, cx)?;
-    let extent = match args.recursive {
-        true => Extent::Everything(Bounds::default()),
-        false => Extent::Entry,
-    };
+    let place = files.authorized_entry(&args.path, cx)?;
+    let extent = if args.recursive { Extent::Everything(Bounds::default()) } else { Extent::Entry };
     if args.recursive {
-        leave_alone(files, &place, cx)?;
+        check_contents(files, &place, cx)?;
     }
     let workspace = files.granted(&[&place], cx)?;
     let done =
@@ -186,7 +183,7 @@ fn delete(files: &Files, args: &DeleteArgs, cx: &ToolContext) -> Result<String, 
             count(done.entries as u64, "thing"),
             done.left_over,
         );
-        // Whoever stopped the call says why it ended; this is how far it got.
+        // The cancellation reason is reported elsewhere; this is how far the call got.
         cx.partial(format!("{how_far}\n"));
         return Err(Failure::failed(how_far).with_next("list the folder to see what is left"));
     }

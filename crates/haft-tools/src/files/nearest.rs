@@ -1,40 +1,41 @@
-//! Finds what is most like a text that is not there, and says how it differs.
+//! Finds the text most similar to one that does not occur, and describes the difference.
 //!
-//! Pure. Linear in the file, and bounded: a file that is too large is looked at up to a point.
+//! Pure. Linear in the file size, and bounded: only the start of a large file is searched.
 
 use std::{collections::HashMap, fmt::Write as _};
 
-/// So much of a file is looked at.
-const LOOK: usize = 4 << 20;
-/// So many lines of the text are compared.
-const LINES: usize = 200;
-/// So many lines are shown as they differ.
-const SHOWN: usize = 8;
-/// So much of a line is compared and shown.
-const LONG: usize = 200;
-/// Lines less alike than this are not the same line with a mistake in it.
-const ALIKE: f64 = 0.5;
+/// Bytes of a file that are searched.
+const MAX_SEARCHED_BYTES: usize = 4 << 20;
+/// Lines of the text that are compared.
+const MAX_COMPARED_LINES: usize = 200;
+/// Different lines that are shown.
+const MAX_SHOWN_LINES: usize = 8;
+/// Bytes of a line that are compared and shown.
+const MAX_LINE_BYTES: usize = 200;
+/// Minimum similarity of two lines.
+const MIN_SIMILARITY: f64 = 0.5;
 
-/// Describes the place that is most like the text; nothing where no place is.
+/// Describes the most similar location; `None` if there is none.
 pub(super) fn nearest(file: &str, text: &str) -> Option<String> {
-    let file = &file[..file.floor_char_boundary(LOOK)];
-    let there: Vec<&str> = file.lines().collect();
-    let wanted: Vec<&str> = text.lines().take(LINES).collect();
-    let start = by_equal_lines(&there, &wanted).or_else(|| by_likeness(&there, &wanted))?;
-    Some(difference(&there, &wanted, start))
+    let file = &file[..file.floor_char_boundary(MAX_SEARCHED_BYTES)];
+    let file_lines: Vec<&str> = file.lines().collect();
+    let wanted: Vec<&str> = text.lines().take(MAX_COMPARED_LINES).collect();
+    let start =
+        by_equal_lines(&file_lines, &wanted).or_else(|| by_similarity(&file_lines, &wanted))?;
+    Some(difference(&file_lines, &wanted, start))
 }
 
-/// A line without what people overlook.
-fn plain(line: &str) -> String {
+/// A line with normalized whitespace.
+fn normalized(line: &str) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Finds the place where most lines of the text stand where they should.
-fn by_equal_lines(there: &[&str], wanted: &[&str]) -> Option<usize> {
+/// Finds the offset at which most lines of the text match.
+fn by_equal_lines(file_lines: &[&str], wanted: &[&str]) -> Option<usize> {
     let mut at: HashMap<String, Vec<usize>> = HashMap::new();
     for (index, line) in wanted.iter().enumerate() {
-        let line = plain(line);
-        // A lone bracket stands everywhere and says nothing.
+        let line = normalized(line);
+        // A lone bracket occurs everywhere and is no evidence.
         if line.len() > 2 {
             at.entry(line).or_default().push(index);
         }
@@ -42,10 +43,10 @@ fn by_equal_lines(there: &[&str], wanted: &[&str]) -> Option<usize> {
     if at.is_empty() {
         return None;
     }
-    // Each equal line votes for where the text would begin.
+    // Each equal line votes for a start line of the text.
     let mut votes: HashMap<usize, usize> = HashMap::new();
-    for (number, line) in there.iter().enumerate() {
-        for index in at.get(&plain(line)).into_iter().flatten().take(4) {
+    for (number, line) in file_lines.iter().enumerate() {
+        for index in at.get(&normalized(line)).into_iter().flatten().take(4) {
             if let Some(start) = number.checked_sub(*index) {
                 *votes.entry(start).or_default() += 1;
             }
@@ -55,42 +56,43 @@ fn by_equal_lines(there: &[&str], wanted: &[&str]) -> Option<usize> {
     best.map(|(start, _)| start)
 }
 
-/// Finds the line that is most like the longest line of the text.
-fn by_likeness(there: &[&str], wanted: &[&str]) -> Option<usize> {
+/// Finds the line most similar to the longest line of the text.
+fn by_similarity(file_lines: &[&str], wanted: &[&str]) -> Option<usize> {
     let (index, longest) = wanted.iter().enumerate().max_by_key(|(_, line)| line.trim().len())?;
-    let pairs = Pairs::of(longest);
-    let scored = there.iter().enumerate().map(|(number, line)| (number, pairs.alike(line)));
+    let bigrams = Bigrams::of(longest);
+    let scored =
+        file_lines.iter().enumerate().map(|(number, line)| (number, bigrams.similarity(line)));
     let best = scored.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))?;
-    (best.1 >= ALIKE).then(|| best.0.saturating_sub(index))
+    (best.1 >= MIN_SIMILARITY).then(|| best.0.saturating_sub(index))
 }
 
-/// The pairs of neighbouring bytes of a line, counted.
-struct Pairs {
+/// Byte bigrams of a line, with counts.
+struct Bigrams {
     counts: HashMap<[u8; 2], u32>,
     total: u32,
 }
 
-impl Pairs {
+impl Bigrams {
     fn of(line: &str) -> Self {
         let mut counts: HashMap<[u8; 2], u32> = HashMap::new();
         let mut total = 0;
-        for pair in pairs(line) {
+        for pair in bigrams(line) {
             *counts.entry(pair).or_default() += 1;
             total += 1;
         }
         Self { counts, total }
     }
 
-    /// Returns how alike another line is, from 0 to 1.
-    fn alike(&self, line: &str) -> f64 {
-        // Too short to be alike: most lines are, and cost nothing.
-        let most = u32::try_from(line.len()).unwrap_or(u32::MAX);
-        if self.total == 0 || f64::from(most) * 3.0 < f64::from(self.total) {
+    /// Returns the similarity to another line, from 0 to 1 (Dice coefficient).
+    fn similarity(&self, line: &str) -> f64 {
+        // Skips lines that are too short to be similar; this makes most lines cheap.
+        let max = u32::try_from(line.len()).unwrap_or(u32::MAX);
+        if self.total == 0 || f64::from(max) * 3.0 < f64::from(self.total) {
             return 0.0;
         }
         let mut left = self.counts.clone();
         let (mut shared, mut total) = (0_u32, 0_u32);
-        for pair in pairs(line) {
+        for pair in bigrams(line) {
             total += 1;
             if let Some(count) = left.get_mut(&pair).filter(|count| **count > 0) {
                 *count -= 1;
@@ -101,24 +103,24 @@ impl Pairs {
     }
 }
 
-fn pairs(line: &str) -> impl Iterator<Item = [u8; 2]> {
+fn bigrams(line: &str) -> impl Iterator<Item = [u8; 2]> {
     let bytes = line.trim().as_bytes();
-    let bytes = &bytes[..bytes.len().min(LONG)];
+    let bytes = &bytes[..bytes.len().min(MAX_LINE_BYTES)];
     bytes.windows(2).filter_map(|pair| pair.try_into().ok())
 }
 
-/// Writes down the lines that differ, as the file has them and as they were asked for.
-fn difference(there: &[&str], wanted: &[&str], start: usize) -> String {
-    let mut told = format!("The nearest text begins at line {}", start + 1);
+/// Lists the different lines, from the file and from the argument.
+fn difference(file_lines: &[&str], wanted: &[&str], start: usize) -> String {
+    let mut text = format!("The nearest text begins at line {}", start + 1);
     let (mut rows, mut differ, mut only_space) = (String::new(), 0, true);
     for (index, line) in wanted.iter().enumerate() {
-        let own = there.get(start + index).copied();
+        let own = file_lines.get(start + index).copied();
         if own == Some(line) {
             continue;
         }
         differ += 1;
-        only_space &= own.is_some_and(|own| plain(own) == plain(line));
-        if differ <= SHOWN {
+        only_space &= own.is_some_and(|own| normalized(own) == normalized(line));
+        if differ <= MAX_SHOWN_LINES {
             let number = start + index + 1;
             match own {
                 Some(own) => {
@@ -132,30 +134,30 @@ fn difference(there: &[&str], wanted: &[&str], start: usize) -> String {
         }
     }
     match (differ, only_space) {
-        (0, _) => told.push_str(" and differs in where its lines begin or end"),
-        (_, true) => told.push_str(" and differs in white space alone"),
-        (_, false) => told.push_str(" and differs"),
+        (0, _) => text.push_str(" and differs in where its lines begin or end"),
+        (_, true) => text.push_str(" and differs in white space alone"),
+        (_, false) => text.push_str(" and differs"),
     }
     if differ > 0 {
-        let _ = write!(told, ", in {differ} of {} lines:{rows}", wanted.len());
+        let _ = write!(text, ", in {differ} of {} lines:{rows}", wanted.len());
     }
-    if differ > SHOWN {
-        told.push_str("\n  …");
+    if differ > MAX_SHOWN_LINES {
+        text.push_str("\n  …");
     }
-    told
+    text
 }
 
-/// Shows a line so that white space can be seen.
+/// Quotes a line so that whitespace is visible.
 fn quoted(line: &str) -> String {
-    let cut = line.floor_char_boundary(LONG);
+    let cut = line.floor_char_boundary(MAX_LINE_BYTES);
     let dots = if cut < line.len() { "…" } else { "" };
     format!("{:?}{dots}", &line[..cut])
 }
 
-/// Returns how many letters must change to make one word of the other; at most `most`, or nothing.
-pub(super) fn distance(a: &str, b: &str, most: usize) -> Option<usize> {
+/// Returns the Levenshtein distance of two names; `None` if it is above `max`.
+pub(super) fn distance(a: &str, b: &str, max: usize) -> Option<usize> {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    if a.len().abs_diff(b.len()) > most {
+    if a.len().abs_diff(b.len()) > max {
         return None;
     }
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -167,7 +169,7 @@ pub(super) fn distance(a: &str, b: &str, most: usize) -> Option<usize> {
             before = std::mem::replace(&mut row[j + 1], here);
         }
     }
-    row.last().copied().filter(|found| *found <= most)
+    row.last().copied().filter(|found| *found <= max)
 }
 
 #[cfg(test)]
@@ -177,10 +179,10 @@ mod tests {
     const FILE: &str = "fn main() {\n    let total = sum(1, 2);\n    println!(\"{total}\");\n}\n";
 
     #[test]
-    fn white_space_that_differs_is_found_and_shown() {
-        let told = nearest(FILE, "  let total = sum(1, 2);\n  println!(\"{total}\");").unwrap();
+    fn whitespace_difference_is_found_and_shown() {
+        let text = nearest(FILE, "  let total = sum(1, 2);\n  println!(\"{total}\");").unwrap();
         assert_eq!(
-            told,
+            text,
             "The nearest text begins at line 2 and differs in white space alone, in 2 of 2 lines:\
              \n  line 2 is      \"    let total = sum(1, 2);\"\
              \n  `old_text` has \"  let total = sum(1, 2);\"\
@@ -190,30 +192,30 @@ mod tests {
     }
 
     #[test]
-    fn a_line_with_a_mistake_in_it_is_found_by_its_likeness() {
-        let told = nearest(FILE, "let totl = sum(1, 3);").unwrap();
-        assert!(told.starts_with("The nearest text begins at line 2 and differs, in 1 of 1"));
+    fn line_with_a_typo_is_found_by_similarity() {
+        let text = nearest(FILE, "let totl = sum(1, 3);").unwrap();
+        assert!(text.starts_with("The nearest text begins at line 2 and differs, in 1 of 1"));
     }
 
     #[test]
-    fn the_place_where_most_lines_are_right_wins() {
+    fn location_with_most_equal_lines_wins() {
         let file = "alpha one\nbeta two\ngamma\n\nalpha one\nbeta 2\ngamma three\ndelta\n";
-        let told = nearest(file, "alpha one\nbeta two\ngamma three\ndelta").unwrap();
+        let text = nearest(file, "alpha one\nbeta two\ngamma three\ndelta").unwrap();
         assert!(
-            told.starts_with("The nearest text begins at line 5 and differs, in 1 of 4"),
-            "{told}"
+            text.starts_with("The nearest text begins at line 5 and differs, in 1 of 4"),
+            "{text}"
         );
     }
 
     #[test]
-    fn what_is_like_nothing_there_gets_no_answer() {
+    fn dissimilar_text_finds_nothing() {
         assert_eq!(nearest(FILE, "SELECT * FROM users WHERE 1"), None);
         assert_eq!(nearest("", "x"), None);
         assert_eq!(nearest(FILE, ""), None);
     }
 
     #[test]
-    fn a_large_file_is_looked_at_once() {
+    fn large_files_are_searched_in_bounded_time() {
         let file = "some line that is not alike\n".repeat(100_000);
         assert!(nearest(&file, &"another thing\n".repeat(300)).is_none_or(|t| t.len() < 5_000));
         let same = "} else {\n".repeat(100_000);
@@ -221,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_distance_is_counted_up_to_a_bound() {
+    fn distance_is_bounded() {
         assert_eq!(distance("main.rs", "mian.rs", 3), Some(2));
         assert_eq!(distance("a", "a", 0), Some(0));
         assert_eq!(distance("abc", "xyz", 2), None);

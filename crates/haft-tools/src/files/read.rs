@@ -1,4 +1,4 @@
-//! `read_file`: some lines of a file, numbered.
+//! `read_file`: reads a range of numbered lines.
 
 use std::io::{Cursor, Read as _};
 
@@ -11,23 +11,23 @@ use haft_sandbox::{PathError, PathErrorKind};
 use super::{
     binary,
     lines::{self, NoPage, Page, Range, Rest},
-    looks,
-    place::{self, Files, Touch, count, stopped, unreadable},
-    wide::{self, Wide},
+    paths::{self, Files, PathAccess, count, stopped, unreadable},
+    read_only_spec,
+    utf16::{self, Utf16Reader},
 };
 
-/// Lines of a page, unless more or fewer are asked for.
-const LINES: u64 = 2_000;
-/// Bytes of a page; about twenty-five thousand tokens, more than a model reads with care.
-const ROOM: usize = 96_000;
-/// What the last line of a page and the line below it may take besides.
-const FOOTER: usize = lines::LONGEST + 1_000;
+/// Default number of lines.
+const DEFAULT_LINES: u64 = 2_000;
+/// Maximum bytes of a page: about twenty-five thousand tokens.
+const MAX_PAGE_BYTES: usize = 96_000;
+/// Additional bytes for the last line and the notes.
+const NOTES_BYTES: usize = lines::MAX_LINE_BYTES + 1_000;
 
-/// Reads a file of the workspace.
+/// The tool `read_file`.
 #[derive(Debug)]
 pub(super) struct ReadFile(pub(super) Files);
 
-/// What `read_file` is asked.
+/// Arguments of `read_file`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(crate = "haft_core::serde")]
 #[schemars(crate = "haft_core::schemars")]
@@ -50,19 +50,19 @@ impl Tool for ReadFile {
     const GUARDS: bool = false;
 
     fn spec(&self) -> ToolSpec {
-        looks(
+        read_only_spec(
             "read_file",
             "Reads a text file. Each line comes with its number and a tab before it. Large files are \
              read in parts with `offset` and `limit`; the answer says how to go on. A file that is \
              no text is described.",
         )
-        .max_result(ResultLimit::Chars(ROOM + FOOTER))
+        .max_result(ResultLimit::Chars(MAX_PAGE_BYTES + NOTES_BYTES))
     }
 
     fn profile(&self, declared: CallProfile, args: &Args, cx: &ToolContext) -> CallProfile {
         let place = self.0.find(&args.file_path, cx).ok();
-        let touch = Touch { path: &args.file_path, operation: Operation::Read, place };
-        place::claim(declared, &[touch])
+        let access = PathAccess { path: &args.file_path, operation: Operation::Read, place };
+        paths::declare(declared, &[access])
     }
 
     async fn check(&self, args: &Args, cx: &ToolContext) -> Result<(), Failure> {
@@ -77,34 +77,35 @@ impl Tool for ReadFile {
 }
 
 fn read(files: &Files, args: &Args, cx: &ToolContext) -> Result<String, Failure> {
-    let place = files.judged(&args.file_path, cx)?;
+    let place = files.authorized(&args.file_path, cx)?;
     let mut opened =
         files.workspace().open(&place).map_err(|refusal| explain(refusal, files, args, cx))?;
-    place::check_other_names(&place, &opened.meta, Operation::Read, cx)?;
+    paths::check_other_names(&place, &opened.meta, Operation::Read, cx)?;
     let size = opened.meta.size;
     let mut head = Vec::new();
     let io = |e| unreadable(&place, e);
-    (&mut opened.file).take(binary::LOOK as u64).read_to_end(&mut head).map_err(io)?;
-    let wide = wide::decoder(&head);
-    if wide.is_none() && binary::is_binary(&head) {
+    (&mut opened.file).take(binary::INSPECTED_BYTES as u64).read_to_end(&mut head).map_err(io)?;
+    let utf16_decoder = utf16::decoder(&head);
+    if utf16_decoder.is_none() && binary::is_binary(&head) {
         return Ok(binary::describe(&head, size));
     }
     let from = args.offset.unwrap_or(1);
-    let mark = if wide.is_some() { 2 } else { 0 };
+    let mark = if utf16_decoder.is_some() { 2 } else { 0 };
     if head.len() == mark && from == 1 {
         return Ok(format!("[{place}: the file is empty]"));
     }
-    let range = Range { from, limit: args.limit.unwrap_or(LINES), room: ROOM };
+    let range =
+        Range { from, limit: args.limit.unwrap_or(DEFAULT_LINES), max_bytes: MAX_PAGE_BYTES };
     let stop = || cx.is_cancelled();
     let whole = Cursor::new(head.split_off(mark)).chain(opened.file);
-    let is_wide = wide.is_some();
-    let page = match wide {
-        // How long it is in UTF-8 nobody knows; most of it is half as long.
-        Some(decoder) => lines::page(Wide::new(whole, decoder), size / 2, range, &stop),
+    let is_utf16 = utf16_decoder.is_some();
+    let page = match utf16_decoder {
+        // The size in UTF-8 is unknown; for most texts it is half.
+        Some(decoder) => lines::page(Utf16Reader::new(whole, decoder), size / 2, range, &stop),
         None => lines::page(whole, size, range, &stop),
     };
     match page {
-        Ok(page) => Ok(shown(page, &place.to_string(), from, is_wide)),
+        Ok(page) => Ok(shown(page, &place.to_string(), from, is_utf16)),
         Err(NoPage::PastEnd(0)) => Err(past_end(from, "is empty", "leave `offset` out")),
         Err(NoPage::PastEnd(lines)) => {
             let next = format!("use an `offset` from 1 to {lines}");
@@ -120,8 +121,8 @@ fn past_end(from: u64, has: &str, next: &str) -> Failure {
         .with_next(next)
 }
 
-/// The page, and below it what is not to be seen from it.
-fn shown(page: Page, path: &str, from: u64, is_wide: bool) -> String {
+/// Formats the page and its notes.
+fn shown(page: Page, path: &str, from: u64, is_utf16: bool) -> String {
     let last = from + page.shown.saturating_sub(1);
     let mut notes = Vec::new();
     let follow = match page.rest {
@@ -133,13 +134,13 @@ fn shown(page: Page, path: &str, from: u64, is_wide: bool) -> String {
     if let Some(follow) = follow {
         notes.push(format!("lines {from} to {last}; {follow}; go on with offset {}", last + 1));
     }
-    if page.cut > 0 {
-        notes.push(format!("{} cut", count(page.cut, "long line")));
+    if page.truncated > 0 {
+        notes.push(format!("{} cut", count(page.truncated, "long line")));
     }
-    if page.carriage > 0 {
+    if page.crlf > 0 {
         notes.push("lines end with CRLF".to_owned());
     }
-    if is_wide {
+    if is_utf16 {
         notes.push("the file is UTF-16".to_owned());
     }
     let mut text = page.text;
@@ -149,7 +150,7 @@ fn shown(page: Page, path: &str, from: u64, is_wide: bool) -> String {
     text
 }
 
-/// Adds the name that was meant, where one is close.
+/// Adds a similar name, if there is one.
 fn explain(refusal: PathError, files: &Files, args: &Args, cx: &ToolContext) -> Failure {
     match refusal.cause() {
         PathErrorKind::IsAFolder => Failure::from(refusal).with_next("list it with list_files"),

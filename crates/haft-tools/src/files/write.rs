@@ -1,6 +1,7 @@
-//! `write_file` and `make_dir`: new files, new contents, new folders.
+//! `write_file` and `make_dir`: creates files and directories, replaces contents.
 //!
-//! A call that was judged to make a new file never replaces one that appeared in the meantime.
+//! INVARIANT (TOCTOU): a call that was authorized to create a new file never replaces one that
+//! appeared since.
 
 use haft_core::{
     CallProfile, ConcurrencyClass, Failure, Operation, Tool, ToolContext, ToolSpec,
@@ -9,15 +10,15 @@ use haft_core::{
 use haft_sandbox::{FileKind, PathError, PathErrorKind, Replace};
 
 use super::{
-    place::{self, Files, Touch, count},
-    touches,
+    file_spec,
+    paths::{self, Files, PathAccess, count},
 };
 
-/// Writes a whole file.
+/// The tool `write_file`.
 #[derive(Debug)]
 pub(super) struct WriteFile(pub(super) Files);
 
-/// What `write_file` is asked.
+/// Arguments of `write_file`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(crate = "haft_core::serde")]
 #[schemars(crate = "haft_core::schemars")]
@@ -39,7 +40,7 @@ impl Tool for WriteFile {
     const GUARDS: bool = false;
 
     fn spec(&self) -> ToolSpec {
-        touches(
+        file_spec(
             "write_file",
             "Writes a file: makes a new one, or replaces all of an old one. To change a part of a \
              file use edit_file.",
@@ -50,17 +51,18 @@ impl Tool for WriteFile {
 
     fn profile(&self, declared: CallProfile, args: &WriteArgs, cx: &ToolContext) -> CallProfile {
         let place = self.0.find(&args.file_path, cx).ok();
-        // What stood there before is gone afterwards.
+        // The previous contents are lost.
         let replaces = place.as_ref().is_none_or(|place| place.exists()) && !args.create_only;
-        let touch = Touch { path: &args.file_path, operation: Operation::Write, place };
-        CallProfile { destructive: Some(replaces), ..place::claim(declared, &[touch]) }
+        let access = PathAccess { path: &args.file_path, operation: Operation::Write, place };
+        CallProfile { destructive: Some(replaces), ..paths::declare(declared, &[access]) }
     }
 
     async fn check(&self, args: &WriteArgs, cx: &ToolContext) -> Result<(), Failure> {
         let place = self.0.writable_whole(self.0.find(&args.file_path, cx)?, cx)?;
-        match place.exists() && args.create_only {
-            true => Err(PathError::new(PathErrorKind::Exists, place.to_string()).into()),
-            false => Ok(()),
+        if place.exists() && args.create_only {
+            Err(PathError::new(PathErrorKind::Exists, place.to_string()).into())
+        } else {
+            Ok(())
         }
     }
 
@@ -71,11 +73,12 @@ impl Tool for WriteFile {
 }
 
 fn write(files: &Files, args: &WriteArgs, cx: &ToolContext) -> Result<String, Failure> {
-    let place = files.judged(&args.file_path, cx)?;
+    let place = files.authorized(&args.file_path, cx)?;
     let workspace = files.granted(&[&place], cx)?;
     let before = workspace.meta(&place).ok();
-    let judged_new = cx.profile().is_some_and(|claim| claim.destructive == Some(false));
-    let replace = if args.create_only || judged_new { Replace::Never } else { Replace::Always };
+    let authorized_as_new = cx.profile().is_some_and(|profile| profile.destructive == Some(false));
+    let replace =
+        if args.create_only || authorized_as_new { Replace::Never } else { Replace::Always };
     files.make_parents(&place, &workspace)?;
     workspace.write(&place, args.content.as_bytes(), replace)?;
     let lines = count(args.content.lines().count() as u64, "line");
@@ -86,11 +89,11 @@ fn write(files: &Files, args: &WriteArgs, cx: &ToolContext) -> Result<String, Fa
     })
 }
 
-/// Makes a folder.
+/// The tool `make_dir`.
 #[derive(Debug)]
 pub(super) struct MakeDir(pub(super) Files);
 
-/// What `make_dir` is asked.
+/// Arguments of `make_dir`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(crate = "haft_core::serde")]
 #[schemars(crate = "haft_core::schemars")]
@@ -107,7 +110,7 @@ impl Tool for MakeDir {
     const GUARDS: bool = false;
 
     fn spec(&self) -> ToolSpec {
-        touches("make_dir", "Makes a folder, and those above it. One that exists is left alone.")
+        file_spec("make_dir", "Makes a folder, and those above it. One that exists is left alone.")
             .idempotent(true)
             .destructive(false)
             .class(ConcurrencyClass::WriteExclusive)
@@ -115,8 +118,8 @@ impl Tool for MakeDir {
 
     fn profile(&self, declared: CallProfile, args: &MakeArgs, cx: &ToolContext) -> CallProfile {
         let place = self.0.find(&args.path, cx).ok();
-        let touch = Touch { path: &args.path, operation: Operation::Write, place };
-        place::claim(declared, &[touch])
+        let access = PathAccess { path: &args.path, operation: Operation::Write, place };
+        paths::declare(declared, &[access])
     }
 
     async fn check(&self, args: &MakeArgs, cx: &ToolContext) -> Result<(), Failure> {
@@ -127,7 +130,7 @@ impl Tool for MakeDir {
     async fn call(&self, args: MakeArgs, cx: &ToolContext) -> Result<String, Failure> {
         let files = self.0.clone();
         cx.spawn_blocking(move |cx| {
-            let place = files.judged(&args.path, cx)?;
+            let place = files.authorized(&args.path, cx)?;
             match files.workspace().meta(&place).map(|meta| meta.kind) {
                 Ok(FileKind::Folder) => return Ok(format!("`{place}` exists already")),
                 Ok(_) => {
@@ -136,9 +139,10 @@ impl Tool for MakeDir {
                 Err(_) => {}
             }
             let place = files.writable(place, cx)?;
-            let workspace = match files.workspace().is_protected(&place) {
-                true => files.workspace().granting([place.clone()]),
-                false => files.workspace().clone(),
+            let workspace = if files.workspace().is_protected(&place) {
+                files.workspace().granting([place.clone()])
+            } else {
+                files.workspace().clone()
             };
             workspace.make_folder(&place)?;
             Ok(format!("made the folder `{place}`"))

@@ -1,8 +1,7 @@
-//! What confines processes: a sandbox that is there, one that is found when it is first needed, or
-//! none.
+//! The sandbox for processes: a given one, one that is detected on first use, or none.
 //!
-//! FAIL CLOSED: without one nothing is started. The model hears that it cannot be done here; the
-//! operator hears what to do about it.
+//! FAIL CLOSED: without a sandbox no process starts. The model learns that it is not possible; the
+//! operator learns how to fix it.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -11,44 +10,44 @@ use haft_sandbox::{Error, ErrorKind, Helper, Level, Sandbox, Tier};
 use serde_json::json;
 use tokio::sync::OnceCell;
 
-/// What confines processes.
+/// The sandbox for processes.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Boundary {
-    /// Nothing does, so there are none.
+    /// None: no process starts.
     #[default]
     Missing,
-    /// This sandbox.
+    /// A given sandbox.
     Ready(Box<Sandbox>),
-    /// The strongest one there is, found out once.
-    Later(Arc<Later>),
+    /// The strongest available sandbox, detected once.
+    Lazy(Arc<LazySandbox>),
 }
 
 #[derive(Debug)]
-pub(crate) struct Later {
+pub(crate) struct LazySandbox {
     helper: Helper,
-    /// Where control groups for commands may be made.
+    /// Where cgroups for commands may be created.
     cgroup: Option<PathBuf>,
     found: OnceCell<Result<Sandbox, Arc<str>>>,
 }
 
 /// Why there is no sandbox.
 enum Missing {
-    /// This machine or this setup has none.
+    /// This machine or configuration has none.
     Known(Arc<str>),
-    /// It could not be found out now. It is asked again for the next call.
+    /// Detection failed for now. The next call tries again.
     Transient(Error),
 }
 
 impl Boundary {
-    pub(crate) fn later(helper: Helper) -> Self {
-        Self::Later(Arc::new(Later { helper, cgroup: None, found: OnceCell::new() }))
+    pub(crate) fn lazy(helper: Helper) -> Self {
+        Self::Lazy(Arc::new(LazySandbox { helper, cgroup: None, found: OnceCell::new() }))
     }
 
-    /// The same with a directory for control groups. A sandbox that is there keeps what it has.
+    /// Adds a directory for cgroups. A given sandbox is unchanged.
     pub(crate) fn with_cgroup(self, directory: PathBuf) -> Self {
         match self {
-            Self::Later(later) => Self::Later(Arc::new(Later {
-                helper: later.helper.clone(),
+            Self::Lazy(lazy) => Self::Lazy(Arc::new(LazySandbox {
+                helper: lazy.helper.clone(),
                 cgroup: Some(directory),
                 found: OnceCell::new(),
             })),
@@ -56,19 +55,19 @@ impl Boundary {
         }
     }
 
-    /// Returns how a command would be confined, if that was found out already.
+    /// Returns the sandbox level, if it was already detected.
     pub(crate) fn level(&self) -> Option<Level> {
         match self {
             Self::Missing => None,
             Self::Ready(sandbox) => Some(sandbox.tier().level),
-            Self::Later(later) => {
-                let found = later.found.get()?.as_ref().ok()?;
+            Self::Lazy(lazy) => {
+                let found = lazy.found.get()?.as_ref().ok()?;
                 Some(found.tier().level)
             }
         }
     }
 
-    /// Returns the sandbox. Where there is none, that is what confines the call: nothing.
+    /// Returns the sandbox. If there is none, the recorded tier is `none`.
     pub(crate) async fn get(&self, cx: &ToolContext) -> Result<Sandbox, Failure> {
         let none = |why: &str| {
             cx.set_tier(json!(Tier::none(why.lines().next().unwrap_or_default())));
@@ -76,7 +75,7 @@ impl Boundary {
         self.find().await.map_err(|missing| match missing {
             Missing::Known(why) => {
                 none(&why);
-                refused(&why)
+                unavailable(&why)
             }
             Missing::Transient(error) => {
                 none(&error.to_string());
@@ -92,10 +91,10 @@ impl Boundary {
                  `haft_sandbox::init()` first in `main`, then give `BuiltinTools` a `Sandbox` or a `Helper`",
             ))),
             Self::Ready(sandbox) => Ok(Sandbox::clone(sandbox)),
-            Self::Later(later) => {
+            Self::Lazy(lazy) => {
                 let find = || async {
-                    let found = Sandbox::detect(later.helper.clone()).await;
-                    let found = match (found, &later.cgroup) {
+                    let found = Sandbox::detect(lazy.helper.clone()).await;
+                    let found = match (found, &lazy.cgroup) {
                         (Ok(sandbox), Some(directory)) => sandbox.with_cgroup(directory).await,
                         (found, _) => found,
                     };
@@ -106,13 +105,13 @@ impl Boundary {
                         found => Ok(found.map_err(|error| Arc::from(error.to_string()))),
                     }
                 };
-                later.found.get_or_try_init(find).await?.clone().map_err(Missing::Known)
+                lazy.found.get_or_try_init(find).await?.clone().map_err(Missing::Known)
             }
         }
     }
 }
 
-fn refused(why: &str) -> Failure {
+fn unavailable(why: &str) -> Failure {
     Failure::new(
         FailureCode::SandboxUnavailable,
         "commands are run in a sandbox or not at all, and there is none here",

@@ -1,10 +1,10 @@
-//! Commands that run unasked because the sandbox allows them no effect.
+//! Commands that run without approval, because the sandbox prevents all effects.
 //!
-//! In: a profile, and what the operator has configured. Out: the profile of a confined run, the reason
-//! why a command cannot be confined, and a note for the model where a confined run wanted more.
+//! In: a profile and the operator's settings. Out: the profile of a confined run, the reason why a
+//! command cannot be confined, and a note for the model if a confined run needed more.
 //!
-//! INVARIANT: a confined profile has no writable root and no network, and shows only the system, the
-//! roots and the directories of programs.
+//! INVARIANT: a confined profile has no writable root and no network. It shows only the system, the
+//! roots and the program directories.
 
 use std::path::{Path, PathBuf};
 
@@ -15,15 +15,15 @@ use haft_sandbox::{
 
 use super::programs::Programs;
 
-/// Bytes of resident memory for all processes of a command that runs unasked.
-pub(super) const UNASKED_RESIDENT: u64 = 512 << 20;
+/// Resident memory in bytes for all processes of a command that runs without approval.
+pub(super) const MAX_CONFINED_RESIDENT: u64 = 512 << 20;
 
-/// What the operator has configured for commands.
+/// The operator's settings for commands.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    /// Whether a command that is not known to write runs confined instead of being asked about.
+    /// Whether a command that is not known to write runs confined instead of asking for approval.
     pub(crate) confine_unasked: bool,
-    /// Further roots of commands: toolchains to read, caches to write.
+    /// Additional roots of commands: toolchains to read, caches to write.
     pub(crate) roots: Vec<Root>,
     /// Files and directories below these roots that no command may read.
     pub(crate) hidden: Vec<PathBuf>,
@@ -36,24 +36,26 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Adds a root as it is now. One that is replaced later is refused when a command starts.
+    /// Adds a root with its current inode. A root that is replaced later is refused when a command
+    /// starts (TOCTOU).
     pub(crate) fn add_root(&mut self, path: PathBuf, access: Access) {
         use std::os::unix::fs::MetadataExt as _;
         let identity = path.symlink_metadata().ok().map(|meta| (meta.dev(), meta.ino()));
         self.roots.push(Root { path, access, identity });
     }
 
-    /// Returns the further roots that commands may write.
+    /// Returns the additional roots that commands may write.
     pub(super) fn writable(&self) -> impl Iterator<Item = &Path> {
         self.roots.iter().filter(|root| root.access == Access::Write).map(|root| &*root.path)
     }
 
-    /// Adds the configured roots to a profile. Secrets in them are hidden where the sandbox can hide.
+    /// Adds the configured roots to a profile. Secrets in them are hidden if the sandbox supports
+    /// it.
     pub(super) fn apply(&self, mut profile: Profile, level: Level) -> Profile {
         let own = |root: &&Root| !profile.roots.iter().any(|known| known.path == root.path);
         let more: Vec<Root> = self.roots.iter().filter(own).cloned().collect();
         profile.roots.extend(more);
-        // Without namespaces nothing can be hidden, and the user's own files are readable anyway.
+        // Without namespaces nothing can be hidden, and the user's files are readable anyway.
         if level == Level::Namespaces {
             let is_there = |path: &&PathBuf| path.symlink_metadata().is_ok();
             profile.denied.read.extend(self.hidden.iter().filter(is_there).cloned());
@@ -61,7 +63,7 @@ impl Settings {
         profile
     }
 
-    /// Says what a confined run could read, or why no command can be confined here.
+    /// Returns what a confined run could read, or why no command can be confined.
     pub(super) fn confinement(
         &self,
         sandbox: &Sandbox,
@@ -88,38 +90,38 @@ impl Settings {
     }
 }
 
-/// Takes every effect from a profile, and everything from its view that is not needed to run programs
-/// in the workspace.
+/// Removes all effects from a profile, and everything from its view that programs in the workspace
+/// do not need.
 pub(super) fn confined(profile: Profile, programs: &Programs) -> Profile {
     let mut profile = Profile { network: Network::None, ..profile.read_only() };
-    profile.limits.resident = UNASKED_RESIDENT;
+    profile.limits.resident = MAX_CONFINED_RESIDENT;
     profile.reads = Reads::Only(programs.directories().collect());
     profile
 }
 
-/// Subcommands of git that print no file of an earlier commit.
-const PLAIN_GIT: &[&str] =
+/// Git subcommands that print no file of an earlier commit.
+const GIT_WITHOUT_HISTORY: &[&str] =
     &["status", "branch", "ls-files", "rev-parse", "remote", "tag", "describe", "version"];
 
-/// Returns whether a command may print files out of git's history, where masks do not reach.
+/// Returns whether a command may print files from git's history, which masks do not cover.
 pub(super) fn prints_history(text: &str) -> bool {
     let Ok(script) = haft_shell::parse(text) else { return true };
     script.commands.iter().any(|command| {
         let words: Option<Vec<&str>> = command.words.iter().map(|word| word.literal()).collect();
         let Some(words) = words else { return text.contains("git") };
         let is_git = words.iter().any(|word| word.rsplit('/').next() == Some("git"));
-        is_git && !matches!(words[..], ["git", name, ..] if PLAIN_GIT.contains(&name))
+        is_git && !matches!(words[..], ["git", name, ..] if GIT_WITHOUT_HISTORY.contains(&name))
     })
 }
 
-/// Returns the variables of a confined run: programs that would only refresh a file do not try to.
+/// Returns the environment of a confined run: programs skip optional writes.
 pub(super) fn variables(environment: &Environment) -> Environment {
     environment.clone().set("GIT_OPTIONAL_LOCKS", "0").set("PYTHONDONTWRITEBYTECODE", "1")
 }
 
-/// What programs print when they may not write, in the default language.
+/// Messages of programs that may not write, in the default locale.
 const WRITE_REFUSED: [&str; 3] = ["Read-only file system", "EROFS", "read-only file system"];
-/// What programs print when they may not open a socket or find no other machine.
+/// Messages of programs without network.
 const NETWORK_REFUSED: [&str; 8] = [
     "Network is unreachable",
     "Could not resolve host",
@@ -130,17 +132,17 @@ const NETWORK_REFUSED: [&str; 8] = [
     "ENETUNREACH",
     "socket: Operation not permitted",
 ];
-/// What programs print when a file is missing or not shown. A file of another owner that may not be
-/// written gives the second one as well.
+/// Messages for a missing or hidden file. A file of another owner gives `Permission denied` too.
 const NOT_SHOWN: [&str; 3] = ["No such file or directory", "Permission denied", "EACCES"];
 
-/// Returns a note for the model where a confined command seems to have wanted more.
+/// Returns a note for the model if a confined command seems to have needed more.
 pub(super) fn note(ended: &ProcessResult, has_network: bool) -> Option<String> {
     let err = String::from_utf8_lossy(ended.stderr.bytes());
-    // With `2>&1` the messages are in the output. After a success it may be the text of any file.
-    let out = match ended.is_success() {
-        true => String::new(),
-        false => String::from_utf8_lossy(ended.stdout.bytes()).into_owned(),
+    // With `2>&1` the messages are in stdout. After a success that may be the text of any file.
+    let out = if ended.is_success() {
+        String::new()
+    } else {
+        String::from_utf8_lossy(ended.stdout.bytes()).into_owned()
     };
     let has = |sign: &&str| err.contains(*sign) || out.contains(*sign);
     let wanted = match (WRITE_REFUSED.iter().any(has), NETWORK_REFUSED.iter().any(has)) {
@@ -152,10 +154,7 @@ pub(super) fn note(ended: &ProcessResult, has_network: bool) -> Option<String> {
         }
         (false, false) => return None,
     };
-    let network = match has_network {
-        true => "",
-        false => " No command can reach other machines here.",
-    };
+    let network = if has_network { "" } else { " No command can reach other machines here." };
     Some(format!(
         "note: this command ran confined, without a question. It could read the \
          workspace and the system, write temporary files only, and reach no other machine; the home \

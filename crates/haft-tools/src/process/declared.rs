@@ -1,7 +1,8 @@
-//! Tools that people declare as commands, run like any other confined process.
+//! Tools declared as commands in configuration, run in the sandbox.
 //!
-//! The file says which words; a call fills in the places. What the file does not say the sandbox
-//! does not give: no `filesystem`, nothing is writable; no `network`, no other machine.
+//! The declaration has the argument list; a call fills its placeholders. The sandbox grants only
+//! what is declared: without `filesystem` nothing is writable, without `network` there is no
+//! network.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,40 +17,41 @@ use serde_json::{Value, json};
 use super::{
     boundary::Boundary,
     confined::Settings,
-    denied, folder,
+    denied,
     git::GitConfig,
     programs::Programs,
     run::{self, Job},
+    start_directory,
 };
 use crate::BuiltinTools;
 
-/// As long as the longest one may take; its own timeout and the runtime's hold besides.
-const LONGEST: Duration = Duration::from_secs(24 * 3_600);
-/// So much of what it complains is part of the answer; the rest is in what was told.
-const COMPLAINT: usize = 2_000;
+/// Upper limit of a command; its own timeout and the runtime's apply too.
+const MAX_TIME: Duration = Duration::from_secs(24 * 3_600);
+/// Bytes of stderr in a failure message; all of it was streamed.
+const MAX_STDERR_BYTES: usize = 2_000;
 
-/// Makes a tool of one that was declared.
-pub(crate) fn tool(hands: &BuiltinTools, declared: CommandTool) -> DynTool {
-    let mut profile = Profile::of(declared.given(), &hands.workspace);
+/// Builds a tool from a declaration.
+pub(crate) fn tool(builtin: &BuiltinTools, declared: CommandTool) -> DynTool {
+    let mut profile = Profile::of(declared.given(), &builtin.workspace);
     if declared.spec.is_read_only() {
         profile = profile.read_only();
     }
     let body = Arc::new(Body {
-        workspace: Arc::clone(&hands.workspace),
-        boundary: hands.boundary.clone(),
-        environment: hands.environment.clone(),
-        git: hands.git.clone(),
-        settings: hands.settings.clone(),
+        workspace: Arc::clone(&builtin.workspace),
+        boundary: builtin.boundary.clone(),
+        environment: builtin.environment.clone(),
+        git: builtin.git.clone(),
+        settings: builtin.settings.clone(),
         profile,
         declared,
     });
     let (spec, schema) = (body.declared.spec.clone(), body.declared.input_schema.clone());
-    let (checked, claimed, guarded) = (Arc::clone(&body), Arc::clone(&body), Arc::clone(&body));
+    let (checked, profiled, guarded) = (Arc::clone(&body), Arc::clone(&body), Arc::clone(&body));
     DynTool::new(spec, schema, move |arguments, cx| {
         let body = Arc::clone(&body);
         async move { body.call(&arguments, &cx).await }
     })
-    .with_profile(move |claim, arguments, cx| claimed.claim(claim, arguments, cx))
+    .with_profile(move |profile, arguments, cx| profiled.profile(profile, arguments, cx))
     .with_check(move |arguments, cx| {
         let body = Arc::clone(&checked);
         Box::pin(async move { body.check(arguments, cx).await })
@@ -72,37 +74,43 @@ struct Body {
 }
 
 impl Body {
-    /// Says which files a call names, as seen from the folder that the command starts in. Judges read
-    /// them from where the run works, which is another place if the file says `cwd`.
-    fn claim(&self, mut claim: CallProfile, arguments: &Value, cx: &ToolContext) -> CallProfile {
-        // The file names a program of the system. One of the workspace may do anything.
-        if claim.read_only && !self.starts_outside() {
-            claim.read_only = false;
-            claim.class = ConcurrencyClass::Unsafe;
+    /// Declares the files that a call names, resolved from the directory in which the command
+    /// starts. The policy resolves paths from the run's working directory, which differs if the
+    /// declaration has `cwd`.
+    fn profile(
+        &self,
+        mut profile: CallProfile,
+        arguments: &Value,
+        cx: &ToolContext,
+    ) -> CallProfile {
+        // The declaration names a system program. A program of the workspace may do anything.
+        if profile.read_only && !self.is_program_outside() {
+            profile.read_only = false;
+            profile.class = ConcurrencyClass::Unsafe;
         }
         if self.declared.cwd.is_none() {
-            return claim;
+            return profile;
         }
         let mut effects = self.files(arguments, cx);
         if effects.is_empty() {
-            return claim;
+            return profile;
         }
-        match &claim.effects {
+        match &profile.effects {
             Effects::Declared(own) => effects.extend(own.iter().cloned()),
-            // What is named is all of it only where the file says so.
+            // The named files are complete only if the declaration says so.
             Effects::Undeclared
-                if !claim.read_only || self.declared.spec.capabilities.is_none() =>
+                if !profile.read_only || self.declared.spec.capabilities.is_none() =>
             {
                 effects.push(Effect { operation: Operation::Unknown, target: None });
             }
             Effects::Undeclared => {}
         }
-        claim.effects = effects.into();
-        claim
+        profile.effects = effects.into();
+        profile
     }
 
-    /// Whether the program is found outside the workspace. A path is the author's own choice.
-    fn starts_outside(&self) -> bool {
+    /// Whether the program is outside the workspace. A path is the author's own choice.
+    fn is_program_outside(&self) -> bool {
         let program = self.declared.program();
         program.contains('/') || self.programs().has(program)
     }
@@ -111,11 +119,11 @@ impl Body {
         Programs::of(&self.workspace, &self.settings, &self.environment)
     }
 
-    /// Returns what is done to the files that arguments name.
+    /// Returns the effects on files that arguments name.
     fn files(&self, arguments: &Value, cx: &ToolContext) -> Vec<Effect> {
         let parameters = self.declared.input_schema.get("properties").and_then(Value::as_object);
         let cwd = self.declared.cwd.as_deref().unwrap_or(".");
-        let folder = super::find(&self.workspace, cx.working_directory(), cwd).ok();
+        let start = super::find(&self.workspace, cx.working_directory(), cwd).ok();
         let mut effects = Vec::new();
         for (name, schema) in parameters.into_iter().flatten() {
             let operation = match schema.get("x-haft").and_then(Value::as_str) {
@@ -129,8 +137,8 @@ impl Body {
                 None => Vec::new(),
             };
             for path in values.into_iter().filter_map(Value::as_str) {
-                // FAIL CLOSED: without a folder nobody knows which file that is.
-                let whole = folder.as_ref().map(|folder| folder.absolute().join(path));
+                // FAIL CLOSED: without a directory the file is unknown.
+                let whole = start.as_ref().map(|start| start.absolute().join(path));
                 let target = whole.map(|path| path.to_string_lossy().into_owned());
                 effects.push(Effect { operation, target });
             }
@@ -138,23 +146,24 @@ impl Body {
         effects
     }
 
-    /// Refuses what cannot run before anybody is asked about it.
+    /// Refuses a call that cannot run, before approval.
     async fn check(&self, arguments: &Value, cx: &ToolContext) -> Result<(), Failure> {
         self.declared.argv(arguments)?;
         self.boundary.get(cx).await?;
-        folder(&self.workspace, self.declared.cwd.as_deref(), cx).await?;
-        denied::look(&self.workspace, &self.settings, cx).await.map(drop)
+        start_directory(&self.workspace, self.declared.cwd.as_deref(), cx).await?;
+        denied::find_denied(&self.workspace, &self.settings, cx).await.map(drop)
     }
 
     async fn call(&self, arguments: &Value, cx: &ToolContext) -> Result<Output, Failure> {
         let mut words = self.declared.argv(arguments)?.into_iter();
         let sandbox = self.boundary.get(cx).await?;
-        let place = folder(&self.workspace, self.declared.cwd.as_deref(), cx).await?;
-        // FAIL CLOSED: what was judged to only read finds no program of the workspace.
-        let is_judged_reading = cx.profile().is_none_or(|claim| claim.read_only);
-        let environment = match self.declared.spec.is_read_only() && is_judged_reading {
-            true => self.programs().cleaned(&self.environment),
-            false => self.environment.clone(),
+        let place = start_directory(&self.workspace, self.declared.cwd.as_deref(), cx).await?;
+        // FAIL CLOSED: a call that was authorized as read-only finds no program of the workspace.
+        let authorized_read_only = cx.profile().is_none_or(|profile| profile.read_only);
+        let environment = if self.declared.spec.is_read_only() && authorized_read_only {
+            self.programs().cleaned(&self.environment)
+        } else {
+            self.environment.clone()
         };
         let command = Command::new(words.next().unwrap_or_default())
             .args(words)
@@ -169,17 +178,17 @@ impl Body {
         }
         let roots = denied::roots(&self.workspace, &self.settings);
         let masked = denied::apply(&mut profile, level, roots, &place.absolute(), cx).await?;
-        let job = Job { sandbox, command, profile, masked, time: LONGEST };
+        let job = Job { sandbox, command, profile, masked, time: MAX_TIME };
         let (ended, masked) = run::run(job, cx).await?;
-        let is_good = matches!(ended.exit, haft_sandbox::Exit::Code(code)
+        let is_success = matches!(ended.exit, haft_sandbox::Exit::Code(code)
             if self.declared.success.contains(&code));
-        if !is_good {
+        if !is_success {
             let how = run::exit(&ended);
-            let said = ended.stderr.into_text();
-            let said = said.trim();
-            let from = said.ceil_char_boundary(said.len().saturating_sub(COMPLAINT));
-            let message = match said.get(from..).filter(|said| !said.is_empty()) {
-                Some(said) => format!("`{}`: {how}\n{said}", self.declared.program()),
+            let stderr = ended.stderr.into_text();
+            let stderr = stderr.trim();
+            let from = stderr.ceil_char_boundary(stderr.len().saturating_sub(MAX_STDERR_BYTES));
+            let message = match stderr.get(from..).filter(|stderr| !stderr.is_empty()) {
+                Some(stderr) => format!("`{}`: {how}\n{stderr}", self.declared.program()),
                 None => format!("`{}`: {how}", self.declared.program()),
             };
             let message = match masked.note(&message) {

@@ -1,9 +1,10 @@
-//! Keeps commands away from the paths that rules deny.
+//! Hides paths that rules deny from commands.
 //!
-//! In: what the rules deny now, and what the sandbox can do. Out: a question before the command where
-//! it cannot be kept away, masks in its profile, and what the record and the result say about them.
+//! In: the denied paths and the capabilities of the sandbox. Out: an approval request if the
+//! sandbox cannot hide them, masks in the profile, and the notes in record and result.
 //!
-//! FAIL CLOSED: a command starts with everything masked, or after a question that said what is not.
+//! FAIL CLOSED: a command starts with all denied paths masked, or after an approval that named what
+//! is not.
 
 use std::path::{Path, PathBuf};
 
@@ -13,42 +14,43 @@ use serde_json::{Value, json};
 
 use super::confined::Settings;
 
-/// So many paths are named in records and results.
+/// Maximum number of paths named in records and results.
 const MAX_NAMED: usize = 5;
 
-/// What was masked for a command.
+/// The paths masked for a command.
 #[derive(Debug, Default)]
 pub(super) struct Masked {
     read: usize,
     edit: usize,
-    /// The first of them, as seen from the workspace.
+    /// The first of them, relative to the workspace.
     paths: Vec<String>,
-    /// Why not everything that is denied was masked.
+    /// Why some denied paths are not masked.
     missing: Option<String>,
 }
 
-/// Looks for denied paths before the call is judged, so that its guard need not block. Returns whether
-/// some may not be read.
-pub(super) async fn look(
+/// Finds denied paths before authorization, so that the guard does not block. Returns whether some
+/// may not be read.
+pub(super) async fn find_denied(
     workspace: &Workspace,
     settings: &Settings,
     cx: &ToolContext,
 ) -> Result<bool, Failure> {
     let roots = roots(workspace, settings);
-    // FAIL CLOSED: what is not known may be denied.
-    let look = move |cx: &ToolContext| cx.denied_paths(&roots).map_or(true, |d| !d.read.is_empty());
-    cx.spawn_blocking(look).await
+    // FAIL CLOSED: an unknown path may be denied.
+    let find_denied =
+        move |cx: &ToolContext| cx.denied_paths(&roots).map_or(true, |d| !d.read.is_empty());
+    cx.spawn_blocking(find_denied).await
 }
 
-/// Where denied paths are looked for: where commands may write. Toolchains are large, and what rules
-/// spell out in them is found without a walk.
+/// Where denied paths are searched: in all writable roots. Toolchains are large; literal paths in
+/// rules are found without a walk.
 pub(super) fn roots(workspace: &Workspace, settings: &Settings) -> Vec<PathBuf> {
     let own = workspace.roots().into_iter().map(|root| root.path);
     own.chain(settings.writable().map(Path::to_owned)).collect()
 }
 
-/// Asks about a command that cannot be kept away from what rules deny. `is_proven` says that it reads
-/// what it names and nothing else, which the rules have judged.
+/// Requires approval for a command that could access denied paths. `is_proven`: it reads only files
+/// that it names, which the rules have checked.
 pub(super) fn guard(
     workspace: &Workspace,
     settings: &Settings,
@@ -59,8 +61,8 @@ pub(super) fn guard(
     let denied = match cx.denied_paths(&roots(workspace, settings)) {
         Ok(denied) => denied,
         Err(unknown) => {
-            let words = format!("{unknown}; the command could read or change the others");
-            return Some(Verdict::ask(words));
+            let reason = format!("{unknown}; the command could read or change the others");
+            return Some(Verdict::ask(reason));
         }
     };
     if denied.is_empty() || is_proven || level != Some(Level::Landlock) {
@@ -76,7 +78,7 @@ fn count(n: usize) -> String {
     if n == 1 { "1 path".to_owned() } else { format!("{n} paths") }
 }
 
-/// Puts what rules deny into the profile of a command that is about to start.
+/// Adds denied paths to the profile of a command.
 pub(super) async fn apply(
     profile: &mut Profile,
     level: Level,
@@ -88,7 +90,7 @@ pub(super) async fn apply(
     let mut missing = None;
     let denied = match cx.spawn_blocking(move |cx| cx.denied_paths(&asked)).await? {
         Ok(denied) => DeniedPaths::clone(&denied),
-        // The guard asked, and the answer was yes. What was found is masked all the same.
+        // The guard asked and the answer was yes. The known paths are masked anyway.
         Err(unknown) if unknown.is_repeated => {
             missing = Some(unknown.to_string());
             unknown.found
@@ -109,22 +111,27 @@ pub(super) async fn apply(
         return Ok(Masked { missing: missing.or(nothing), ..Masked::default() });
     }
     let start = start.to_owned();
-    let way = move |_: &ToolContext| open_way(&mut read, &mut edit, &start).map(|()| (read, edit));
-    let (read, edit) = cx.spawn_blocking(way).await?.map_err(|e| {
+    let masks =
+        move |_: &ToolContext| mask_entries(&mut read, &mut edit, &start).map(|()| (read, edit));
+    let (read, edit) = cx.spawn_blocking(masks).await?.map_err(|e| {
         Failure::new(FailureCode::NotRun, format!("the command starts in a denied directory: {e}"))
             .with_next("start it elsewhere")
     })?;
     let named = read.iter().chain(&edit).take(MAX_NAMED);
-    let paths = named.map(|path| seen_from(&roots, path)).collect();
+    let paths = named.map(|path| relative_to(&roots, path)).collect();
     let masked = Masked { read: read.len(), edit: edit.len(), paths, missing };
     profile.denied.read.extend(read);
     profile.denied.edit.extend(edit);
     Ok(masked)
 }
 
-/// A command may start in a denied directory. There each entry is masked in place of the directory,
-/// which stays read-only.
-fn open_way(read: &mut Vec<PathBuf>, edit: &mut Vec<PathBuf>, start: &Path) -> std::io::Result<()> {
+/// If a command starts in a denied directory, masks each entry instead of the directory, which
+/// stays read-only.
+fn mask_entries(
+    read: &mut Vec<PathBuf>,
+    edit: &mut Vec<PathBuf>,
+    start: &Path,
+) -> std::io::Result<()> {
     while let Some(at) = read.iter().position(|denied| start.starts_with(denied)) {
         let directory = read.swap_remove(at);
         for entry in directory.read_dir()? {
@@ -135,8 +142,8 @@ fn open_way(read: &mut Vec<PathBuf>, edit: &mut Vec<PathBuf>, start: &Path) -> s
     Ok(())
 }
 
-/// Returns a path as seen from the workspace, where it lies in it.
-fn seen_from(roots: &[PathBuf], path: &Path) -> String {
+/// Returns a path relative to the workspace, if it is inside.
+fn relative_to(roots: &[PathBuf], path: &Path) -> String {
     let inside = roots.iter().find_map(|root| path.strip_prefix(root).ok());
     match inside {
         Some(inside) if inside.as_os_str().is_empty() => ".".to_owned(),
@@ -145,7 +152,7 @@ fn seen_from(roots: &[PathBuf], path: &Path) -> String {
 }
 
 impl Masked {
-    /// Returns why what rules deny could not be masked, where something is denied.
+    /// Returns why some denied paths could not be masked.
     pub(super) fn missing(&self) -> Option<&str> {
         self.missing.as_deref()
     }
@@ -161,7 +168,7 @@ impl Masked {
         (self.read + self.edit > 0 || self.missing.is_some()).then_some(value)
     }
 
-    /// Returns the tier for the record, with what was masked.
+    /// Returns the tier for the record, with the masked paths.
     pub(super) fn tier(&self, tier: &Tier) -> Value {
         let mut value = json!(tier);
         if let (Some(fields), Some(masked)) = (value.as_object_mut(), self.value()) {
@@ -170,7 +177,8 @@ impl Masked {
         value
     }
 
-    /// Says in a result what was masked. The model reads of it where an access error may come from it.
+    /// Adds the masked paths to a result. The model gets a note if they may explain an access
+    /// error.
     pub(super) fn add_to(&self, output: &mut Output) {
         let Some(value) = self.value() else { return };
         if let Some(fields) = output.structured.as_mut().and_then(Value::as_object_mut) {
@@ -185,7 +193,7 @@ impl Masked {
         }
     }
 
-    /// Returns what explains an access error in what a command printed.
+    /// Returns a note that explains an access error in the printed text.
     pub(super) fn note(&self, printed: &str) -> Option<String> {
         const ERRORS: [&str; 3] =
             ["Permission denied", "Read-only file system", "Device or resource busy"];

@@ -1,26 +1,25 @@
-//! What git reads of its user inside the sandbox, where the home directory is private: a name and an
-//! address for commits, and nothing that runs a program (aliases, helpers, includes).
+//! Git configuration inside the sandbox, where the home directory is private: the commit identity,
+//! and nothing that runs a program (aliases, helpers, includes).
 
-/// A configuration of git for one private home directory.
+/// Git configuration for a private home directory.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GitConfig {
     identity: Option<(String, String)>,
 }
 
 impl GitConfig {
-    /// The file that git reads.
+    /// Name of the file.
     pub(crate) const NAME: &str = ".gitconfig";
 
-    /// Sets who commits are by. The configuration of a repository and `GIT_AUTHOR_NAME` and the like
-    /// go before it.
+    /// Sets the commit identity. The repository's configuration and `GIT_AUTHOR_NAME` override it.
     pub(crate) fn set_identity(&mut self, name: String, email: String) {
         self.identity = Some((name, email));
     }
 
-    /// Writes the file.
+    /// Returns the contents of the file.
     pub(crate) fn text(&self) -> String {
-        // The command may have another user number than the owner of the repository. What a
-        // repository's configuration starts is confined like the command.
+        // The command may run as another user than the repository's owner. Programs that the
+        // repository's configuration starts are confined too.
         let mut text = "[safe]\n\tdirectory = *\n".to_owned();
         if let Some((name, email)) = &self.identity {
             text += &format!("[user]\n\tname = {}\n\temail = {}\n", quoted(name), quoted(email));
@@ -29,7 +28,7 @@ impl GitConfig {
     }
 }
 
-/// Quotes a value, so that it cannot end its line.
+/// Quotes a value, so that it cannot end its line (injection).
 fn quoted(value: &str) -> String {
     let plain = value.chars().filter(|c| !c.is_control()).take(1_000);
     let escaped: String = plain

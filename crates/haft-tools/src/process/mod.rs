@@ -1,8 +1,8 @@
-//! Confined processes: the shell, and tools that people declare as commands.
+//! Sandboxed processes: the shell, and tools declared as commands.
 //!
-//! In: a command, from a model or with places that a model fills. Out: what it printed and how it
-//! ended. Everything runs in the sandbox or not at all (`boundary`), and nothing outlives its call
-//! (`run`).
+//! In: a command from a model, or a declared one with placeholders. Out: its output and exit
+//! status. Every process runs in the sandbox or not at all (`boundary`). No process outlives its
+//! call (`run`).
 
 mod boundary;
 mod confined;
@@ -23,25 +23,25 @@ use haft_sandbox::{FileKind, PathError, PathErrorKind, ResolvedPath, Workspace};
 pub(crate) use self::{
     boundary::Boundary, confined::Settings, declared::tool as declared, git::GitConfig,
 };
-use crate::{BuiltinTools, start::start};
+use crate::{BuiltinTools, working_directory::resolve_working_directory};
 
 /// Returns the tools.
-pub(crate) fn tools(hands: &BuiltinTools) -> Vec<DynTool> {
+pub(crate) fn tools(builtin: &BuiltinTools) -> Vec<DynTool> {
     let shell = shell::Shell {
-        workspace: Arc::clone(&hands.workspace),
-        boundary: hands.boundary.clone(),
-        environment: hands.environment.clone(),
-        git: hands.git.clone(),
-        network: hands.network,
-        settings: hands.settings.clone(),
+        workspace: Arc::clone(&builtin.workspace),
+        boundary: builtin.boundary.clone(),
+        environment: builtin.environment.clone(),
+        git: builtin.git.clone(),
+        network: builtin.network,
+        settings: builtin.settings.clone(),
     };
     let mut tools = vec![DynTool::of(shell)];
-    tools.extend(hands.declared.iter().map(|tool| declared(hands, tool.clone())));
+    tools.extend(builtin.declared.iter().map(|tool| declared(builtin, tool.clone())));
     tools
 }
 
-/// Finds the folder that a command starts in: `cwd` seen from where the run works, or that itself.
-async fn folder(
+/// Resolves the directory in which a command starts: `cwd` relative to the run's working directory.
+async fn start_directory(
     workspace: &Arc<Workspace>,
     cwd: Option<&str>,
     cx: &ToolContext,
@@ -51,10 +51,10 @@ async fn folder(
     cx.spawn_blocking(move |_| find(&workspace, &here, &cwd)).await?
 }
 
-/// Relative paths start where judges read them from: where the run works, or in the first root where
-/// that is no folder of the workspace.
+/// Relative paths start where the policy resolves them: in the run's working directory, or in the
+/// first root if that is outside the workspace.
 fn find(workspace: &Workspace, here: &Path, cwd: &str) -> Result<ResolvedPath, Failure> {
-    let place = match start(workspace, here) {
+    let place = match resolve_working_directory(workspace, here) {
         Some(start) => workspace.resolve_from(&start, cwd)?,
         None => workspace.resolve(cwd)?,
     };

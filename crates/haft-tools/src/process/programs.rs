@@ -1,12 +1,12 @@
-//! Where the programs of a command are found.
+//! Program lookup in `PATH`, so that a read-only command cannot start a planted program (PATH
+//! hijacking).
 //!
-//! A `PATH` may name directories of the workspace: `.venv/bin`, `node_modules/.bin`, a relative or an
-//! empty entry, or a symlink that leads there. A program that can write there could put a `cat` of its own
-//! before the system's. A command that is judged to only read is judged by the names of its programs,
-//! so it finds them in other directories alone.
+//! `PATH` may name directories of the workspace: `.venv/bin`, `node_modules/.bin`, a relative or
+//! empty entry, or a symlink. A process that can write there could plant its own `cat`. A read-only
+//! command is classified by its program names, so it finds programs in other directories only.
 //!
-//! INVARIANT: a directory that is left in the `PATH` lies outside every writable root, symlinks
-//! followed.
+//! INVARIANT: every directory kept in `PATH` is outside all writable roots, after following
+//! symlinks.
 
 use std::path::{Path, PathBuf};
 
@@ -15,26 +15,26 @@ use haft_shell::{Word, Wrappers};
 
 use super::confined::Settings;
 
-/// Where programs are looked for when the host names no `PATH`.
-const USUAL_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
-/// A `PATH` in which nothing is found. An empty one would mean the working directory.
-const NOWHERE: &str = "/nonexistent";
+/// Default `PATH`.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
+/// A `PATH` without programs. An empty one would mean the working directory.
+const EMPTY_PATH: &str = "/nonexistent";
 
-/// The directories of a `PATH`, apart by where they lead.
+/// The directories of a `PATH`, split into outside and inside the workspace.
 #[derive(Debug)]
 pub(super) struct Programs {
     /// The writable roots, without symlinks.
     roots: Vec<PathBuf>,
-    /// Outside every writable root, as they are written.
+    /// Outside all writable roots, as written.
     outside: Vec<PathBuf>,
     /// The others.
     inside: Vec<PathBuf>,
-    /// Whether the host named them.
-    is_named: bool,
+    /// Whether the host set `PATH`.
+    is_set_by_host: bool,
 }
 
 impl Programs {
-    /// Looks where the directories of the `PATH` lead now.
+    /// Resolves the directories of `PATH` now.
     pub(super) fn of(
         workspace: &Workspace,
         settings: &Settings,
@@ -46,57 +46,58 @@ impl Programs {
             roots: writable.map(|root| root.path).chain(configured).collect(),
             outside: Vec::new(),
             inside: Vec::new(),
-            is_named: environment.get("PATH").is_some(),
+            is_set_by_host: environment.get("PATH").is_some(),
         };
-        for entry in environment.get("PATH").unwrap_or(USUAL_PATH).split(':') {
+        for entry in environment.get("PATH").unwrap_or(DEFAULT_PATH).split(':') {
             let entry = PathBuf::from(entry);
-            let leads = entry.is_absolute().then(|| entry.canonicalize().ok()).flatten();
-            match leads {
-                Some(leads) if programs.is_outside(&entry) && programs.is_outside(&leads) => {
+            let target = entry.is_absolute().then(|| entry.canonicalize().ok()).flatten();
+            match target {
+                Some(target) if programs.is_outside(&entry) && programs.is_outside(&target) => {
                     programs.outside.push(entry);
                 }
-                // What leads nowhere today may lead into the workspace tomorrow.
+                // An entry that does not exist may later resolve into the workspace.
                 _ => programs.inside.push(entry),
             }
         }
         programs
     }
 
-    /// Returns the variables with a `PATH` that names no directory of the workspace.
+    /// Returns the environment with a `PATH` without workspace directories.
     pub(super) fn cleaned(&self, environment: &Environment) -> Environment {
         let entries: Vec<_> = self.outside.iter().filter_map(|entry| entry.to_str()).collect();
-        let path = if entries.is_empty() { NOWHERE.to_owned() } else { entries.join(":") };
+        let path = if entries.is_empty() { EMPTY_PATH.to_owned() } else { entries.join(":") };
         environment.clone().set("PATH", path)
     }
 
-    /// Returns the directories outside that the host named, and that are called what directories of
-    /// programs are called. A command is shown the system's own in any case.
+    /// Returns the outside directories set by the host and named like program directories. System
+    /// directories are always visible.
     pub(super) fn directories(&self) -> impl Iterator<Item = PathBuf> {
-        let is_usual =
-            |entry: &&PathBuf| self.is_named && (entry.ends_with("bin") || entry.ends_with("sbin"));
-        self.outside.iter().filter(is_usual).cloned()
+        let is_program_directory = |entry: &&PathBuf| {
+            self.is_set_by_host && (entry.ends_with("bin") || entry.ends_with("sbin"))
+        };
+        self.outside.iter().filter(is_program_directory).cloned()
     }
 
-    /// Returns whether no program of a command is a file of the workspace: neither one that it names nor
-    /// one that a wrapper starts. What is found nowhere is none.
+    /// Returns whether no program of a command is a file of the workspace, including programs
+    /// started by a wrapper. A program that does not exist is fine.
     pub(super) fn has_all(&self, command: &str) -> bool {
         let Ok(script) = haft_shell::parse(command) else { return false };
         script.commands.iter().all(|command| {
             let views = command.unwrapped(Wrappers::All);
             views.iter().all(|view| match view.command.words.first().map(Word::literal) {
                 Some(Some(name)) => self.has(name),
-                // FAIL CLOSED: only a running shell knows which program that is.
+                // FAIL CLOSED: the program is known only at run time.
                 Some(None) => false,
                 None => true,
             })
         })
     }
 
-    /// Returns whether a program is found outside the workspace, or nowhere.
+    /// Returns whether a program is outside the workspace, or does not exist.
     pub(super) fn has(&self, name: &str) -> bool {
         if name.contains('/') {
             // A relative path starts in the workspace.
-            return Path::new(name).is_absolute() && self.leads_outside(Path::new(name));
+            return Path::new(name).is_absolute() && self.resolves_outside(Path::new(name));
         }
         let found = |entries: &[PathBuf]| -> Vec<PathBuf> {
             entries.iter().map(|entry| entry.join(name)).filter(|file| file.is_file()).collect()
@@ -105,14 +106,14 @@ impl Programs {
         if outside.is_empty() {
             return found(&self.inside).is_empty();
         }
-        // Which of several is started depends on their modes.
-        outside.iter().all(|file| self.leads_outside(file))
+        // Which of several runs depends on their modes.
+        outside.iter().all(|file| self.resolves_outside(file))
     }
 
-    fn leads_outside(&self, file: &Path) -> bool {
+    fn resolves_outside(&self, file: &Path) -> bool {
         match file.canonicalize() {
-            Ok(leads) => self.is_outside(file) && self.is_outside(&leads),
-            // Nothing is there that could run.
+            Ok(target) => self.is_outside(file) && self.is_outside(&target),
+            // It does not exist, so it cannot run.
             Err(_) => self.is_outside(file),
         }
     }
@@ -129,9 +130,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn path_entries_of_the_workspace_are_left_out_however_they_are_written() {
-        let folder = tempfile::tempdir().unwrap();
-        let base = folder.path().canonicalize().unwrap();
+    fn path_entries_of_the_workspace_are_removed_in_every_spelling() {
+        let temp = tempfile::tempdir().unwrap();
+        let base = temp.path().canonicalize().unwrap();
         for name in ["w/.venv/bin", "w/sub/bin", "sys/bin", "home/bin"] {
             fs::create_dir_all(base.join(name)).unwrap();
         }
@@ -180,12 +181,12 @@ mod tests {
 
     #[test]
     fn path_without_directories_outside_finds_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let base = folder.path().canonicalize().unwrap();
+        let temp = tempfile::tempdir().unwrap();
+        let base = temp.path().canonicalize().unwrap();
         fs::create_dir(base.join("bin")).unwrap();
         let workspace = Workspace::builder().root(&base, Access::Write).build().unwrap();
         let environment = Environment::new().set("PATH", base.join("bin").display().to_string());
         let programs = Programs::of(&workspace, &Settings::default(), &environment);
-        assert_eq!(programs.cleaned(&environment).get("PATH"), Some(NOWHERE));
+        assert_eq!(programs.cleaned(&environment).get("PATH"), Some(EMPTY_PATH));
     }
 }

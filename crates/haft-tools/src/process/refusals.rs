@@ -1,8 +1,8 @@
-//! Says which names the sandbox kept a command from changing, so that the model does not guess.
+//! Notes for the model which protected names the sandbox refused to change.
 
 use haft_core::protected_names::Refused;
 
-/// More names than this are counted and not listed.
+/// Further names are only counted.
 const MAX_LISTED: usize = 4;
 
 /// Returns a note about refused names, if there are any.

@@ -1,9 +1,8 @@
-//! Runs one confined command for a call: output is told as it comes, a stop is heard, and the end is
-//! waited for.
+//! Runs one sandboxed command: streams its output, handles cancellation and waits for its end.
 //!
-//! INVARIANT: a command is never left to itself. Whoever drops the call leaves a task behind that ends
-//! the command and says that the call still works until that is so.
-//! INVARIANT: `cancelled` and `timed_out` are said only here after the end was seen.
+//! INVARIANT: no process is orphaned. If the call future is dropped, a task stops the command and
+//! keeps the call marked as busy until it has ended. INVARIANT: `cancelled` and `timed_out` are
+//! reported only after the command has ended.
 
 use std::time::Duration;
 
@@ -16,24 +15,24 @@ use serde_json::{Value, json};
 
 use super::denied::Masked;
 
-/// So long a command may put its things in order when it is stopped. Less than the runtime waits.
-const GRACE: Duration = Duration::from_millis(100);
+/// Time for cleanup when a command is cancelled. Shorter than the runtime waits.
+const CANCEL_GRACE: Duration = Duration::from_millis(100);
 
-/// What programs print when a device is full, in the default language.
-const NO_SPACE: &str = "No space left on device";
+/// Message of programs when a device is full, in the default locale.
+const NO_SPACE_MESSAGE: &str = "No space left on device";
 
-/// A command, and everything it is given.
+/// A command and its settings.
 pub(super) struct Job {
     pub(super) sandbox: Sandbox,
     pub(super) command: Command,
     pub(super) profile: Profile,
-    /// What is masked in it.
+    /// The paths masked in it.
     pub(super) masked: Masked,
-    /// How long it may take.
+    /// Its timeout.
     pub(super) time: Duration,
 }
 
-/// Runs a command to its end, or ends it.
+/// Runs a command until it ends or is stopped.
 pub(super) async fn run(job: Job, cx: &ToolContext) -> Result<(ProcessResult, Masked), Failure> {
     let time = cx.time_left().map_or(job.time, |left| left.min(job.time));
     let command = job.command.deadline(time).keep(cx.max_result_bytes());
@@ -43,7 +42,7 @@ pub(super) async fn run(job: Job, cx: &ToolContext) -> Result<(ProcessResult, Ma
             "the call was over before the command started",
         ));
     };
-    // What would be in force, until it is known what is.
+    // The expected tier, until the effective one is known.
     cx.set_tier(job.masked.tier(job.sandbox.tier()));
     let resident = job.profile.limits.resident;
     let running = job.sandbox.start(command, job.profile).await;
@@ -52,7 +51,7 @@ pub(super) async fn run(job: Job, cx: &ToolContext) -> Result<(ProcessResult, Ma
     let mut watched = Watched { running: Some((running, busy)) };
     let (ended, is_stopped) = watched.finished(cx).await;
     match ended.how {
-        // Whoever stopped it says why; that its end was seen is ours to say.
+        // The cancellation reason is reported elsewhere; this confirms that the command has ended.
         _ if is_stopped => Err(Failure::new(FailureCode::Cancelled, "the command was stopped")),
         ExitReason::Itself => Ok((ended, job.masked)),
         ExitReason::TimedOut => Err(Failure::new(
@@ -89,30 +88,30 @@ pub(super) async fn run(job: Job, cx: &ToolContext) -> Result<(ProcessResult, Ma
     }
 }
 
-/// A command under way, and the mark of the call that it works.
+/// A running command, and the busy mark of its call.
 struct Watched {
     running: Option<(Running, Busy)>,
 }
 
 impl Watched {
-    /// Tells output until the end. Says whether the end was brought about by a stop of the call.
+    /// Streams output until the end. Returns whether the call was cancelled.
     async fn finished(&mut self, cx: &ToolContext) -> (ProcessResult, bool) {
-        let mut texts = [Text::new("stdout"), Text::new("stderr")];
+        let mut texts = [StreamDecoder::new("stdout"), StreamDecoder::new("stderr")];
         let mut is_stopped = false;
         let ended = loop {
-            // It is there until the end below.
+            // `running` is set until the end below.
             let Some((running, _)) = &mut self.running else { std::future::pending().await };
             tokio::select! {
                 biased;
                 () = cx.cancelled() => {
                     is_stopped = true;
-                    break running.stop_gently(GRACE).await;
+                    break running.stop_gently(CANCEL_GRACE).await;
                 }
                 piece = running.next() => match piece {
                     Some(piece) => {
                         let [out, err] = &mut texts;
                         let text = if piece.stream == ProcessStream::Out { out } else { err };
-                        text.tell(&piece.bytes, cx);
+                        text.stream(&piece.bytes, cx);
                     }
                     None => break running.wait().await,
                 },
@@ -129,7 +128,7 @@ impl Watched {
 impl Drop for Watched {
     fn drop(&mut self) {
         let Some((mut running, busy)) = self.running.take() else { return };
-        // Without a handle the drop of `running` ends the command all the same; only nobody waits.
+        // Without a runtime handle, dropping `running` still ends the command, but without waiting.
         if let Ok(handle) = tokio::runtime::Handle::try_current() {
             handle.spawn(async move {
                 running.stop().await;
@@ -139,18 +138,18 @@ impl Drop for Watched {
     }
 }
 
-/// One stream as text. A character that comes in two pieces is told as one.
-struct Text {
+/// Decodes one stream. A UTF-8 character split across chunks is decoded as one.
+struct StreamDecoder {
     name: &'static str,
     rest: Vec<u8>,
 }
 
-impl Text {
+impl StreamDecoder {
     fn new(name: &'static str) -> Self {
         Self { name, rest: Vec::new() }
     }
 
-    fn tell(&mut self, bytes: &[u8], cx: &ToolContext) {
+    fn stream(&mut self, bytes: &[u8], cx: &ToolContext) {
         let text = self.take(bytes);
         if !text.is_empty() {
             cx.partial_of(self.name, text);
@@ -172,9 +171,9 @@ impl Text {
             text.push_str(chunk.valid());
             whole += chunk.valid().len();
             let bad = chunk.invalid();
-            // What may still become a character waits for more; it is at most three bytes.
+            // An incomplete character waits for more bytes; at most three.
             let is_last = whole + bad.len() == self.rest.len();
-            if is_last && may_go_on(bad) {
+            if is_last && is_incomplete_char(bad) {
                 break;
             }
             if !bad.is_empty() {
@@ -187,14 +186,14 @@ impl Text {
     }
 }
 
-/// Whether bytes that are no character could be the beginning of one.
-fn may_go_on(bytes: &[u8]) -> bool {
+/// Whether invalid bytes could be the start of a character.
+fn is_incomplete_char(bytes: &[u8]) -> bool {
     !bytes.is_empty()
         && std::str::from_utf8(bytes)
             .is_err_and(|e| e.valid_up_to() == 0 && e.error_len().is_none())
 }
 
-/// Says how a command ended, in words.
+/// Describes how a command ended.
 pub(super) fn exit(ended: &ProcessResult) -> String {
     match ended.exit {
         Exit::Code(code) => format!("exit code {code}"),
@@ -222,14 +221,14 @@ fn name(signal: i32) -> Option<&'static str> {
     })
 }
 
-/// Writes the result: what it printed if that is all there is to say, else how it ended first, so
-/// that nothing it printed can pass for that.
+/// Builds the result. A failure starts with the exit status, so that printed text cannot imitate
+/// it.
 pub(super) fn output(ended: ProcessResult, about: Value) -> Output {
     let (is_success, how, facts) = (ended.is_success(), exit(&ended), ended.facts());
     let refused = super::refusals::note(&ended.refused);
     let (out, err) = (ended.stdout.into_text(), ended.stderr.into_text());
     let mut output = Output::default();
-    let is_full = err.contains(NO_SPACE);
+    let is_full = err.contains(NO_SPACE_MESSAGE);
     match (is_success, out.is_empty(), err.is_empty()) {
         (true, true, true) => output.blocks.push(Block::text("done; nothing was printed")),
         (true, false, true) => output.blocks.push(Block::text(out)),
@@ -244,10 +243,10 @@ pub(super) fn output(ended: ProcessResult, about: Value) -> Output {
         }
     }
     if is_full {
-        let room = ProcessLimits::default().scratch >> 20;
+        let mib = ProcessLimits::default().scratch >> 20;
         output.blocks.push(Block::text(format!(
             "note: no space left on device. Temporary files of a command (`$TMPDIR`, `/tmp`) have \
-             {room} MiB at most; write large files into the workspace. If the workspace is full, \
+             {mib} MiB at most; write large files into the workspace. If the workspace is full, \
              tell the user."
         )));
     }
@@ -265,14 +264,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn characters_that_come_in_pieces_are_told_whole() {
+    fn characters_split_across_chunks_are_decoded() {
         let bytes = "aé漢🦀".as_bytes();
         for cut in 0..=bytes.len() {
-            let mut text = Text::new("stdout");
-            let told = text.take(&bytes[..cut]) + &text.take(&bytes[cut..]);
-            assert_eq!((told.as_str(), text.rest.len()), ("aé漢🦀", 0), "cut at {cut}");
+            let mut text = StreamDecoder::new("stdout");
+            let text_out = text.take(&bytes[..cut]) + &text.take(&bytes[cut..]);
+            assert_eq!((text_out.as_str(), text.rest.len()), ("aé漢🦀", 0), "cut at {cut}");
         }
-        let mut text = Text::new("stdout");
+        let mut text = StreamDecoder::new("stdout");
         assert_eq!(text.take(b"a\xffb\xe6\xbc"), "a\u{fffd}b");
         assert_eq!(text.rest.len(), 2, "it may still become a character");
         assert_eq!(text.take(b"x"), "\u{fffd}x");

@@ -1,14 +1,13 @@
-//! `shell`: a command as a list of words or as a text, in the sandbox.
+//! The tool `shell`: runs an argument list or a command text in the sandbox.
 //!
-//! The classifier decides how a call is judged and how much the sandbox lets it touch: what only
-//! reads can run concurrently and cannot write. A list of words, and a text that is nothing but
-//! words, is run as it is; only what needs a shell gets one. A command that only reads and names
-//! every file it reads says so, and is shown these, the workspace and the system, and no other
-//! file. Its programs are found outside the workspace; a command with a program of the workspace is
-//! not known to only read.
+//! The classifier (`haft_shell`) decides the call's profile and its sandbox: a read-only command
+//! runs in parallel and cannot write. An argument list, and a text of plain words, runs without a
+//! shell; anything else runs in bash. A read-only command that names all its files sees only these,
+//! the workspace and the system. It finds programs outside the workspace only; a program of the
+//! workspace is never proven read-only.
 //!
-//! INVARIANT: judging and running look at the same words. What a command is shown follows from these
-//! words alone, so that no link that was swapped since can widen it.
+//! INVARIANT: authorization and execution use the same words. The visible files follow from these
+//! words alone, so a swapped symlink cannot widen them (TOCTOU).
 
 use std::{
     path::{Component, Path, PathBuf},
@@ -27,29 +26,30 @@ use serde_json::json;
 
 use super::{
     boundary::Boundary,
-    confined::{self, Settings, UNASKED_RESIDENT},
-    denied, find, folder,
+    confined::{self, MAX_CONFINED_RESIDENT, Settings},
+    denied, find,
     git::GitConfig,
     programs::Programs,
     run::{self, Job},
+    start_directory,
 };
 
-/// As long as a command may take that says nothing: a test suite of a middling project.
-const USUAL: Duration = Duration::from_secs(120);
-/// As long as one may ask for; the deadline of the call holds besides.
-const LONGEST: Duration = Duration::from_secs(600);
+/// Default timeout: enough for the test suite of a medium project.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
+/// Maximum timeout; the deadline of the call applies too.
+const MAX_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Runs commands.
+/// The tool `shell`.
 #[derive(Debug)]
 pub(super) struct Shell {
     pub(super) workspace: Arc<Workspace>,
     pub(super) boundary: Boundary,
     pub(super) environment: Environment,
-    /// What git reads in the private home directory.
+    /// Git configuration in the private home directory.
     pub(super) git: GitConfig,
-    /// Whether commands may reach other machines.
+    /// Whether commands may use the network.
     pub(super) network: bool,
-    /// What the operator has configured.
+    /// The operator's settings.
     pub(super) settings: Settings,
 }
 
@@ -98,67 +98,71 @@ enum Needs {
 
 impl Args {
     /// The protected files that the call names.
-    fn named(&self) -> &[String] {
+    fn may_change(&self) -> &[String] {
         self.may_change.as_deref().unwrap_or_default()
     }
 }
 
-/// Why a command runs, which decides what it may touch.
+/// Why a command may run, which decides its sandbox.
 #[derive(Debug)]
 enum Permission<'a> {
-    /// It is proven to only read, and is held to these programs.
+    /// It is proven read-only, and restricted to these programs.
     ReadOnly(&'a Programs),
-    /// The sandbox allows it no effect.
+    /// The sandbox prevents all effects.
     Confined(&'a Programs),
-    /// A rule, a hook or a person allows it.
+    /// Allowed by a rule, a hook or a person.
     Approved,
 }
 
 impl<'a> Permission<'a> {
-    /// FAIL CLOSED: a call that is confined gets nothing else, whatever its words are, and so does one
-    /// whose host says nothing.
-    fn of(asked: &Asked, programs: &'a Programs, cx: &ToolContext) -> Self {
+    /// FAIL CLOSED: a confined call gets nothing else, whatever its words are. The same holds if
+    /// the host sets no profile.
+    fn of(command_line: &ShellCommand, programs: &'a Programs, cx: &ToolContext) -> Self {
         if cx.is_confined() {
             return Self::Confined(programs);
         }
-        // What was judged to only read finds no program of the workspace, whatever was put there since.
-        match cx.profile().is_none_or(|claim| claim.read_only) && asked.kind == Kind::ReadOnly {
-            true => Self::ReadOnly(programs),
-            false => Self::Approved,
+        // TOCTOU: a call authorized as read-only finds no program of the workspace, even one
+        // planted since.
+        if cx.profile().is_none_or(|profile| profile.read_only)
+            && command_line.kind == Kind::ReadOnly
+        {
+            Self::ReadOnly(programs)
+        } else {
+            Self::Approved
         }
     }
 }
 
-/// A command as it was asked for: what is judged, and what is run.
-struct Asked {
+/// A requested command: its classification and its arguments.
+struct ShellCommand {
     kind: Kind,
     known: Known,
     why: String,
     text: String,
     argv: Vec<String>,
-    /// Every file that it reads, where it only reads and names them all.
+    /// All files that it reads, if it is read-only and names them all.
     reads: Option<Vec<String>>,
 }
 
-impl Asked {
+impl ShellCommand {
     fn of(args: &Args) -> Result<Self, Failure> {
         let (text, words) = match (&args.command, &args.argv) {
             (Some(text), None) => (text.clone(), None),
             (None, Some(words)) => (haft_shell::quoted(words), Some(words.clone())),
-            (Some(_), Some(_)) => return Err(wrong("`command` and `argv` are both given")),
-            (None, None) => return Err(wrong("neither `command` nor `argv` is given")),
+            (Some(_), Some(_)) => return Err(bad_arguments("`command` and `argv` are both given")),
+            (None, None) => return Err(bad_arguments("neither `command` nor `argv` is given")),
         };
         if words.as_ref().is_some_and(|words| words.first().is_none_or(String::is_empty))
             || text.trim().is_empty()
         {
-            return Err(wrong("the command is empty"));
+            return Err(bad_arguments("the command is empty"));
         }
         if text.contains('\0') {
-            return Err(wrong("the command has a NUL byte in it"));
+            return Err(bad_arguments("the command has a NUL byte in it"));
         }
         let known = classify(&text);
         let reads = haft_shell::reads(&text);
-        let argv = words.or_else(|| plain(&text)).unwrap_or_else(|| {
+        let argv = words.or_else(|| plain_words(&text)).unwrap_or_else(|| {
             ["bash", "--noprofile", "--norc", "-c"]
                 .map(str::to_owned)
                 .into_iter()
@@ -169,9 +173,9 @@ impl Asked {
         Ok(Self { kind, known, why, text, argv, reads })
     }
 
-    /// Returns why the command would only fail in a sandbox without effects, as far as its words say.
+    /// Returns why the command would fail without write access and network, judged by its words.
     fn cannot_confine(&self, args: &Args) -> Option<&'static str> {
-        // Quoted or not: a question too many is better than a run that must fail.
+        // Quoted or not: an unneeded approval is better than a run that must fail.
         let names_home = |word: &str| word == "~" || word.starts_with("~/");
         match self.known {
             Known::Writes => Some("the command is known to write"),
@@ -186,20 +190,20 @@ impl Asked {
         }
     }
 
-    /// Returns the files that it reads, seen from where it starts.
+    /// Returns the files that it reads, resolved from its directory.
     fn reads_from(&self, start: &Path) -> Option<Vec<PathBuf>> {
         Some(self.reads.as_ref()?.iter().map(|path| start.join(path)).collect())
     }
 }
 
-fn wrong(what: &str) -> Failure {
+fn bad_arguments(what: &str) -> Failure {
     Failure::new(FailureCode::BadArguments, what).with_next(
         "give one of both: `command` as a text, as in \"ls -l\", or `argv` as words, as in \
          [\"ls\", \"-l\"]",
     )
 }
 
-/// What bash does itself, or does otherwise than the program of this name.
+/// Bash builtins and keywords, also those that differ from a program of the same name.
 const BUILTINS: &[&str] = &[
     ".",
     ":",
@@ -282,9 +286,9 @@ const BUILTINS: &[&str] = &[
     "while",
 ];
 
-/// Returns the words of a text that is nothing but one command and its words.
-fn plain(text: &str) -> Option<Vec<String>> {
-    // Whatever a shell could mean by these, it is left to a shell to mean it.
+/// Returns the words of a text that is a single command of plain words.
+fn plain_words(text: &str) -> Option<Vec<String>> {
+    // Characters with a meaning to the shell are left to the shell.
     if text.contains(|c: char| c.is_control() || "&|;()<>{}!#$`*?[]~\\=^%".contains(c)) {
         return None;
     }
@@ -304,88 +308,90 @@ impl Shell {
         if self.network { all.with(Capability::Network) } else { all }
     }
 
-    /// What commands may touch that a rule or a person allows.
+    /// The profile of commands that a rule or a person allowed.
     fn whole_profile(&self, level: Level) -> Profile {
         self.settings.apply(Profile::of(self.capabilities(), &self.workspace), level)
     }
 
-    /// What the sandbox lets it touch. What only reads has no need to write or to reach others, and
-    /// what names its files has no need to see more.
+    /// The sandbox profile. A read-only command cannot write or use the network. One that names its
+    /// files sees no others.
     fn sandbox_profile(
         &self,
-        asked: &Asked,
+        command_line: &ShellCommand,
         start: &Path,
         level: Level,
         permission: &Permission<'_>,
     ) -> Profile {
         let profile = self.whole_profile(level);
-        let held = match permission {
+        let allowed_programs = match permission {
             Permission::Confined(programs) => return confined::confined(profile, programs),
             Permission::ReadOnly(programs) => Some(programs),
             Permission::Approved => None,
         };
-        if asked.kind != Kind::ReadOnly {
+        if command_line.kind != Kind::ReadOnly {
             return profile;
         }
         let mut profile = Profile { network: Network::None, ..profile.read_only() };
-        profile.limits.resident = UNASKED_RESIDENT;
-        if let (Some(files), Some(programs)) = (asked.reads_from(start), held) {
+        profile.limits.resident = MAX_CONFINED_RESIDENT;
+        if let (Some(files), Some(programs)) = (command_line.reads_from(start), allowed_programs) {
             let roots = &profile.roots;
             let is_outside =
                 |path: &PathBuf| !roots.iter().any(|root| path.starts_with(&root.path));
-            // Whoever allowed it has seen these names. A link in the workspace is no name outside.
-            let shown = files.iter().map(|path| tidy(path)).filter(is_outside);
+            // The approval showed these names. A symlink in the workspace is not an outside name.
+            let shown = files.iter().map(|path| normalize_lexically(path)).filter(is_outside);
             profile.reads = Reads::Only(shown.chain(programs.directories()).collect());
         }
         profile
     }
 
-    /// Where the programs of a command are found now.
+    /// Resolves the program directories now.
     pub(super) fn programs(&self) -> Programs {
         Programs::of(&self.workspace, &self.settings, &self.environment)
     }
 
-    /// Whether a command is known to only read: by what its programs do, and because they are those of
-    /// the system.
-    fn only_reads(&self, asked: &Asked) -> bool {
+    /// Whether a command is proven read-only: by its classification, and because its programs are
+    /// outside the workspace.
+    fn is_proven_read_only(&self, command_line: &ShellCommand) -> bool {
         let programs = self.programs();
         let starts = |name: &String| programs.has(name);
-        asked.kind == Kind::ReadOnly
-            && asked.argv.first().is_some_and(starts)
-            && programs.has_all(&asked.text)
+        command_line.kind == Kind::ReadOnly
+            && command_line.argv.first().is_some_and(starts)
+            && programs.has_all(&command_line.text)
     }
 
-    /// What a command that only reads touches: the files it names, or nobody knows what.
+    /// The effects of a read-only command: the files it names, or undeclared.
     ///
-    /// A path that climbs is claimed twice. A program follows links before it climbs; a shell that
-    /// changes folders, and what the sandbox shows, go by the letters.
-    fn effects(&self, asked: &Asked, args: &Args, cx: &ToolContext) -> Effects {
+    /// A path with `..` is declared twice. A program resolves symlinks before `..`; a shell that
+    /// changes directories, and the sandbox view, resolve it lexically.
+    fn effects(&self, command_line: &ShellCommand, args: &Args, cx: &ToolContext) -> Effects {
         let cwd = args.cwd.as_deref().unwrap_or(".");
         let start = find(&self.workspace, cx.working_directory(), cwd).map(|at| at.absolute());
-        let files = start.ok().and_then(|start| asked.reads_from(&start));
+        let files = start.ok().and_then(|start| command_line.reads_from(&start));
         let Some(mut files) = files else { return Effects::Undeclared };
-        let climbs = |path: &&PathBuf| path.components().any(|part| part == Component::ParentDir);
-        let by_letters: Vec<PathBuf> = files.iter().filter(climbs).map(|path| tidy(path)).collect();
-        files.extend(by_letters);
+        let has_parent_dir =
+            |path: &&PathBuf| path.components().any(|part| part == Component::ParentDir);
+        let lexical: Vec<PathBuf> =
+            files.iter().filter(has_parent_dir).map(|path| normalize_lexically(path)).collect();
+        files.extend(lexical);
         let text = |path: PathBuf| path.into_os_string().into_string().ok().map(Effect::read);
         let effects: Option<Vec<Effect>> = files.into_iter().map(text).collect();
         effects.map_or(Effects::Undeclared, Effects::from)
     }
 }
 
-/// Takes `.` and `..` out of an absolute path by its letters alone.
-fn tidy(path: &Path) -> PathBuf {
-    let mut tidy = PathBuf::new();
+/// Removes `.` and `..` from an absolute path lexically.
+fn normalize_lexically(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
     for part in path.components() {
         match part {
             Component::CurDir => {}
             Component::ParentDir => {
-                tidy.pop();
+                normal.pop();
             }
-            other => tidy.push(other),
+            other => normal.push(other),
         }
     }
-    tidy
+    normal
 }
 
 impl Tool for Shell {
@@ -395,7 +401,7 @@ impl Tool for Shell {
     const GUARDS: bool = true;
 
     fn spec(&self) -> ToolSpec {
-        // Whoever knows it does not try to install or to fetch something.
+        // Tells the model not to try to install or download something.
         let network = if self.network { "" } else { "no other machine can be reached, " };
         let mut spec = ToolSpec::new(
             "shell",
@@ -412,7 +418,7 @@ impl Tool for Shell {
         .capabilities(self.capabilities())
         .isolation(Isolation::Required)
         .interrupt(Interrupt::Cancel)
-        .timeout(LONGEST)
+        .timeout(MAX_TIMEOUT)
         .example(json!({"argv": ["git", "log", "--oneline", "-3"]}))
         .example(json!({"command": "grep -rl TODO src | wc -l"}));
         spec.per_call = vec!["class", "read_only", "destructive", "effects"];
@@ -420,12 +426,12 @@ impl Tool for Shell {
     }
 
     fn profile(&self, declared: CallProfile, args: &Args, cx: &ToolContext) -> CallProfile {
-        let Ok(asked) = Asked::of(args) else { return CallProfile::strictest() };
-        let confinable = asked.cannot_confine(args).is_none();
-        match asked.kind {
-            Kind::ReadOnly if self.only_reads(&asked) => {
-                let effects = self.effects(&asked, args, cx);
-                // One that names a file which it would not be shown would only fail.
+        let Ok(command_line) = ShellCommand::of(args) else { return CallProfile::strictest() };
+        let confinable = command_line.cannot_confine(args).is_none();
+        match command_line.kind {
+            Kind::ReadOnly if self.is_proven_read_only(&command_line) => {
+                let effects = self.effects(&command_line, args, cx);
+                // A command that names a file it would not see would only fail.
                 let confinable = confinable && effects == Effects::Undeclared;
                 CallProfile {
                     class: ConcurrencyClass::ReadOnly,
@@ -436,18 +442,26 @@ impl Tool for Shell {
                     ..declared
                 }
             }
-            // It may do anything that the sandbox lets it; whether it destroys is not known. So may a
-            // program of the workspace, whatever it is called.
+            // It may do anything that the sandbox permits; whether it is destructive is unknown.
+            // The same holds for a program of the workspace, whatever its name.
             Kind::ReadOnly | Kind::Writes => {
-                let effects =
-                    self.protected_effects(&asked.text, args.named(), args.cwd.as_deref(), cx);
-                // What is known to change a protected file would only fail.
+                let effects = self.protected_effects(
+                    &command_line.text,
+                    args.may_change(),
+                    args.cwd.as_deref(),
+                    cx,
+                );
+                // A command that changes a protected file would only fail.
                 let confinable = confinable && effects == Effects::Undeclared;
                 CallProfile { class: ConcurrencyClass::Unsafe, effects, confinable, ..declared }
             }
             Kind::Destructive => {
-                let effects =
-                    self.protected_effects(&asked.text, args.named(), args.cwd.as_deref(), cx);
+                let effects = self.protected_effects(
+                    &command_line.text,
+                    args.may_change(),
+                    args.cwd.as_deref(),
+                    cx,
+                );
                 CallProfile {
                     class: ConcurrencyClass::Unsafe,
                     destructive: Some(true),
@@ -460,14 +474,14 @@ impl Tool for Shell {
     }
 
     async fn check(&self, args: &Args, cx: &ToolContext) -> Result<(), Failure> {
-        let asked = Asked::of(args)?;
+        let command_line = ShellCommand::of(args)?;
         let sandbox = self.boundary.get(cx).await?;
-        folder(&self.workspace, args.cwd.as_deref(), cx).await?;
-        let has_denied = denied::look(&self.workspace, &self.settings, cx).await?;
+        start_directory(&self.workspace, args.cwd.as_deref(), cx).await?;
+        let has_denied = denied::find_denied(&self.workspace, &self.settings, cx).await?;
         let profile = self.whole_profile(sandbox.tier().level);
-        cx.set_confinement(match asked.cannot_confine(args) {
+        cx.set_confinement(match command_line.cannot_confine(args) {
             Some(why) => Err(why.to_owned()),
-            None if has_denied && confined::prints_history(&asked.text) => {
+            None if has_denied && confined::prints_history(&command_line.text) => {
                 Err("rules deny files, and git could print them from its history".to_owned())
             }
             None => self.settings.confinement(&sandbox, &profile, &self.programs()),
@@ -475,47 +489,48 @@ impl Tool for Shell {
         Ok(())
     }
 
-    /// Asks where the command cannot be kept away from what rules deny.
+    /// Requires approval if denied paths cannot be hidden from the command.
     async fn guard(&self, args: &Args, cx: &ToolContext) -> Result<Option<Verdict>, Failure> {
-        let claim = self.profile(CallProfile::strictest(), args, cx);
-        let is_proven = claim.read_only && claim.effects != Effects::Undeclared;
+        let profile = self.profile(CallProfile::strictest(), args, cx);
+        let is_proven = profile.read_only && profile.effects != Effects::Undeclared;
         Ok(denied::guard(&self.workspace, &self.settings, self.boundary.level(), is_proven, cx))
     }
 
     async fn call(&self, args: Args, cx: &ToolContext) -> Result<Output, Failure> {
-        let asked = Asked::of(&args)?;
+        let command_line = ShellCommand::of(&args)?;
         let sandbox = self.boundary.get(cx).await?;
-        let place = folder(&self.workspace, args.cwd.as_deref(), cx).await?;
+        let place = start_directory(&self.workspace, args.cwd.as_deref(), cx).await?;
         let programs = self.programs();
-        let permission = Permission::of(&asked, &programs, cx);
+        let permission = Permission::of(&command_line, &programs, cx);
         let environment = match &permission {
             Permission::ReadOnly(programs) => programs.cleaned(&self.environment),
             Permission::Confined(_) => confined::variables(&self.environment),
             Permission::Approved => self.environment.clone(),
         };
         let level = sandbox.tier().level;
-        let mut profile = self.sandbox_profile(&asked, &place.absolute(), level, &permission);
+        let mut profile =
+            self.sandbox_profile(&command_line, &place.absolute(), level, &permission);
         if matches!(permission, Permission::Approved) {
-            profile.exceptions = self.exceptions(&asked.text, args.named(), &place, cx);
+            profile.exceptions = self.exceptions(&command_line.text, args.may_change(), &place, cx);
         }
         let roots = denied::roots(&self.workspace, &self.settings);
         let masked = denied::apply(&mut profile, level, roots, &place.absolute(), cx).await?;
-        // FAIL CLOSED: what runs unasked is kept from everything that rules deny.
+        // FAIL CLOSED: a command without approval must not see denied paths.
         if let (Permission::Confined(_), Some(why)) = (&permission, masked.missing()) {
             return Err(Failure::new(FailureCode::NotRun, why.to_owned())
                 .with_next("call again with `access: \"write\"`; a person may be asked"));
         }
-        let mut words = asked.argv.into_iter();
+        let mut words = command_line.argv.into_iter();
         let command = Command::new(words.next().unwrap_or_default())
             .args(words)
             .environment(environment)
             .home_file(GitConfig::NAME, self.git.text())
             .input(args.stdin.unwrap_or_default())
             .folder(&place);
-        let time = args.timeout_ms.map_or(USUAL, Duration::from_millis).min(LONGEST);
+        let time = args.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis).min(MAX_TIMEOUT);
         let job = Job { sandbox, command, profile, masked, time };
         let (ended, masked) = run::run(job, cx).await?;
-        let mut about = json!({"kind": asked.kind.as_str(), "why": asked.why});
+        let mut about = json!({"kind": command_line.kind.as_str(), "why": command_line.why});
         let mut note = None;
         if matches!(permission, Permission::Confined(_)) {
             about["confined"] = true.into();
@@ -533,8 +548,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_plain_words_are_run_without_a_shell() {
-        let words = |text: &str| plain(text).map(|words| words.join("|"));
+    fn only_plain_words_run_without_a_shell() {
+        let words = |text: &str| plain_words(text).map(|words| words.join("|"));
         assert_eq!(words("git log -3").as_deref(), Some("git|log|-3"));
         assert_eq!(words("grep 'a b' \"c d\" ''").as_deref(), Some("grep|a b|c d|"));
         for shell in [
@@ -568,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_both_forms_is_asked_for() {
+    fn exactly_one_of_command_and_argv_is_required() {
         let args = |command: Option<&str>, argv: Option<&[&str]>| Args {
             command: command.map(str::to_owned),
             argv: argv.map(|words| words.iter().map(|word| (*word).to_owned()).collect()),
@@ -587,21 +602,21 @@ mod tests {
             args(Some("ls\0"), None),
         ] {
             assert_eq!(
-                Asked::of(&bad).err().map(|e| e.code()),
+                ShellCommand::of(&bad).err().map(|e| e.code()),
                 Some(FailureCode::BadArguments),
                 "{bad:?}"
             );
         }
-        let list = Asked::of(&args(None, Some(&["cat", "a; rm b"]))).unwrap();
+        let list = ShellCommand::of(&args(None, Some(&["cat", "a; rm b"]))).unwrap();
         assert_eq!((list.kind, list.argv.len()), (Kind::ReadOnly, 2));
-        let text = Asked::of(&args(Some("cat a; rm b"), None)).unwrap();
+        let text = ShellCommand::of(&args(Some("cat a; rm b"), None)).unwrap();
         assert_eq!((text.kind, &*text.argv[0]), (Kind::Destructive, "bash"));
     }
 
     #[test]
-    fn what_only_reads_is_given_nothing_to_write_and_nobody_to_reach() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
+    fn read_only_commands_get_no_write_access_and_no_network() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().canonicalize().unwrap();
         let workspace =
             Workspace::builder().root(&root, haft_sandbox::Access::Write).build().unwrap();
         let shell = Shell {
@@ -614,10 +629,10 @@ mod tests {
         };
         let profile = |command: &str| {
             let args = json!({"command": command});
-            let asked = Asked::of(&serde_json::from_value(args).unwrap()).unwrap();
+            let command_line = ShellCommand::of(&serde_json::from_value(args).unwrap()).unwrap();
             let programs = shell.programs();
             let permission = Permission::ReadOnly(&programs);
-            shell.sandbox_profile(&asked, &root.join("sub"), Level::Namespaces, &permission)
+            shell.sandbox_profile(&command_line, &root.join("sub"), Level::Namespaces, &permission)
         };
         let reading = profile("cat $X");
         assert_eq!((reading.writable().count(), reading.network), (0, Network::None));

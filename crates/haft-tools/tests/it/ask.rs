@@ -1,4 +1,4 @@
-//! Questions to the user, through the whole walk of a call.
+//! `ask_user` through the whole call pipeline.
 
 use std::{
     sync::{Arc, Mutex},
@@ -12,7 +12,7 @@ use haft::{
 use haft_tools::{AskUser, Asks, UserQuestion};
 use serde_json::{Value, json};
 
-/// A user with one answer, or none at all.
+/// A user with one answer, or none.
 #[derive(Debug, Clone, Default)]
 struct User {
     answer: Option<&'static str>,
@@ -31,10 +31,10 @@ impl Asks for User {
     }
 }
 
-/// Somebody is there, and is never asked for permission.
-struct Present;
+/// An approver that is configured and never used.
+struct UnusedApprover;
 
-impl Approver for Present {
+impl Approver for UnusedApprover {
     fn ask<'a>(
         &'a self,
         _: &'a ApprovalRequest<'a>,
@@ -43,7 +43,7 @@ impl Approver for Present {
     }
 }
 
-fn over(tool: AskUser) -> RuntimeBuilder {
+fn runtime_with(tool: AskUser) -> RuntimeBuilder {
     Runtime::builder().registry(ToolRegistry::builder().add(DynTool::of(tool)).build().unwrap())
 }
 
@@ -53,9 +53,10 @@ async fn ask(runtime: &Runtime, arguments: Value) -> ToolResult {
 }
 
 #[tokio::test]
-async fn the_users_words_are_the_answer_and_are_trusted() {
+async fn user_answer_is_returned_and_trusted() {
     let user = User { answer: Some(" teal \n"), ..User::default() };
-    let runtime = over(AskUser::new(user.clone())).approver(Present).build().unwrap();
+    let runtime =
+        runtime_with(AskUser::new(user.clone())).approver(UnusedApprover).build().unwrap();
     let answer = ask(&runtime, json!({"question": "Which?", "choices": ["red", "blue"]})).await;
     assert_eq!(answer.text(), "teal", "something else than the choices is an answer too");
     assert_eq!(answer.label().trust, Trust::Trusted);
@@ -65,9 +66,10 @@ async fn the_users_words_are_the_answer_and_are_trusted() {
 }
 
 #[tokio::test]
-async fn a_question_that_could_be_something_else_on_a_screen_is_not_shown() {
+async fn spoofing_question_is_refused_before_it_is_shown() {
     let user = User { answer: Some("yes"), ..User::default() };
-    let runtime = over(AskUser::new(user.clone())).approver(Present).build().unwrap();
+    let runtime =
+        runtime_with(AskUser::new(user.clone())).approver(UnusedApprover).build().unwrap();
     for question in ["", "ok?\u{1b}[2J", "a\u{202e}b"] {
         let answer = ask(&runtime, json!({"question": question})).await;
         assert_eq!(answer.failure().unwrap().code().as_str(), "invalid_value", "{question:?}");
@@ -76,17 +78,17 @@ async fn a_question_that_could_be_something_else_on_a_screen_is_not_shown() {
 }
 
 #[tokio::test]
-async fn nobody_is_waited_for_for_ever() {
+async fn unanswered_question_times_out() {
     let tool = AskUser::new(User::default()).timeout(Duration::from_millis(50));
-    let runtime = over(tool).approver(Present).build().unwrap();
+    let runtime = runtime_with(tool).approver(UnusedApprover).build().unwrap();
     let answer = ask(&runtime, json!({"question": "Anybody?"})).await;
     assert_eq!(answer.failure().unwrap().code().as_str(), "timed_out");
 }
 
 #[tokio::test]
-async fn in_a_run_without_people_it_is_not_offered() {
+async fn ask_user_needs_an_approver() {
     let user = User { answer: Some("yes"), ..User::default() };
-    let runtime = over(AskUser::new(user.clone())).build().unwrap();
+    let runtime = runtime_with(AskUser::new(user.clone())).build().unwrap();
     let answer = ask(&runtime, json!({"question": "Anybody?"})).await;
     assert_eq!(answer.failure().unwrap().code().as_str(), "needs_interaction");
     assert!(user.asked.lock().unwrap().is_empty());

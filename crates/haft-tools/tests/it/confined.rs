@@ -1,4 +1,4 @@
-//! Commands that run unasked because the sandbox allows them no effect.
+//! Commands that run without approval because the sandbox prevents all effects.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "the helpers belong to the tests")]
 
@@ -20,45 +20,45 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 fn helper() -> Helper {
-    let beside = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
+    let sibling = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
     let built = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
-    Helper::At(if beside.is_file() { beside } else { built })
+    Helper::At(if sibling.is_file() { sibling } else { built })
 }
 
-/// A file that everyone may read, in no directory that a confined command is shown.
+/// A file that every user may read, in no directory that a confined command sees.
 const NOT_SHOWN: &str = "/sys/devices/system/cpu/online";
 
-/// A workspace with a git repository, and a directory beside it.
-struct Room {
+/// A workspace with a git repository, and a directory next to it.
+struct TestWorkspace {
     work: PathBuf,
-    beside: PathBuf,
-    _folder: TempDir,
+    sibling: PathBuf,
+    _directory: TempDir,
 }
 
-impl Room {
+impl TestWorkspace {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let base = folder.path().canonicalize().unwrap();
-        let (work, beside) = (base.join("work"), base.join("beside"));
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path().canonicalize().unwrap();
+        let (work, sibling) = (base.join("work"), base.join("beside"));
         fs::create_dir_all(work.join("keys")).unwrap();
-        fs::create_dir(&beside).unwrap();
+        fs::create_dir(&sibling).unwrap();
         put(&work.join("a.txt"), "alpha\n");
         put(&work.join("keys/k.txt"), "the key\n");
         put(&work.join("check.sh"), "#!/bin/sh\necho checked\n");
         git(&work, &["init", "-q", "-b", "main"]);
         git(&work, &["add", "a.txt"]);
         git(&work, &["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "-m", "first"]);
-        Self { work, beside, _folder: folder }
+        Self { work, sibling, _directory: directory }
     }
 
-    fn hands(&self) -> BuiltinTools {
+    fn builtin(&self) -> BuiltinTools {
         let workspace = Workspace::builder().root(&self.work, Access::Write).build().unwrap();
         BuiltinTools::new(workspace).helper(helper())
     }
 
-    /// No approver is there.
+    /// No approver is configured.
     fn run(&self) -> Run {
-        runtime(self.hands()).build().unwrap().run()
+        runtime(self.builtin()).build().unwrap().run()
     }
 
     fn rules(&self, text: &str) -> Rules {
@@ -75,12 +75,12 @@ impl Room {
     }
 
     fn ruled(&self, text: &str) -> Run {
-        runtime(self.hands()).policy(self.rules(text)).build().unwrap().run()
+        runtime(self.builtin()).policy(self.rules(text)).build().unwrap().run()
     }
 }
 
-fn runtime(hands: BuiltinTools) -> RuntimeBuilder {
-    Runtime::builder().registry(ToolRegistry::builder().add(hands).build().unwrap())
+fn runtime(builtin: BuiltinTools) -> RuntimeBuilder {
+    Runtime::builder().registry(ToolRegistry::builder().add(builtin).build().unwrap())
 }
 
 fn put(path: &Path, text: &str) {
@@ -106,11 +106,11 @@ fn code(answer: &ToolResult) -> Option<FailureCode> {
 }
 
 #[tokio::test]
-async fn commands_that_are_not_known_to_write_run_without_a_question() {
-    let room = Room::new();
-    put(&room.work.join("a.txt"), "alpha and more\n");
-    let index = fs::read(room.work.join(".git/index")).unwrap();
-    let run = room.run();
+async fn commands_not_known_to_write_run_without_approval() {
+    let fixture = TestWorkspace::new();
+    put(&fixture.work.join("a.txt"), "alpha and more\n");
+    let index = fs::read(fixture.work.join(".git/index")).unwrap();
+    let run = fixture.run();
     for (command, printed) in [
         ("git status --short", " M a.txt"),
         ("git diff", "alpha and more"),
@@ -128,15 +128,15 @@ async fn commands_that_are_not_known_to_write_run_without_a_question() {
         assert_eq!(code(&answer), None, "{command}: {}", answer.text());
         assert!(answer.text().contains(printed), "{command}: {}", answer.text());
     }
-    let now = fs::read(room.work.join(".git/index")).unwrap();
+    let now = fs::read(fixture.work.join(".git/index")).unwrap();
     assert!(index == now, "`git status` did not refresh the index");
-    assert!(!room.work.join(".git/index.lock").exists());
+    assert!(!fixture.work.join(".git/index.lock").exists());
 }
 
 #[tokio::test]
 async fn interpreters_run_confined_where_they_are_installed() {
-    let room = Room::new();
-    let run = room.run();
+    let fixture = TestWorkspace::new();
+    let run = fixture.run();
     for (program, command, printed) in [
         ("/usr/bin/python3", "/usr/bin/python3 -c 'print(1 + 1)'", "2"),
         ("/usr/bin/node", "/usr/bin/node -e 'console.log(1 + 1)'", "2"),
@@ -152,40 +152,40 @@ async fn interpreters_run_confined_where_they_are_installed() {
 }
 
 #[tokio::test]
-async fn a_confined_command_changes_nothing_and_the_model_is_told_what_to_ask_for() {
-    let room = Room::new();
-    let run = room.run();
-    // Redirections in a script that the text does not show are not known to write.
-    put(&room.work.join("write.sh"), "echo x > made.txt\n");
-    put(&room.work.join("temporary.sh"), "echo x > /tmp/t && cat /tmp/t\n");
+async fn confined_command_changes_nothing_and_the_note_names_access_write() {
+    let fixture = TestWorkspace::new();
+    let run = fixture.run();
+    // Redirections inside a script file are not known to write.
+    put(&fixture.work.join("write.sh"), "echo x > made.txt\n");
+    put(&fixture.work.join("temporary.sh"), "echo x > /tmp/t && cat /tmp/t\n");
     let answer = shell(&run, "sh write.sh").await;
     assert_eq!(code(&answer), None);
     let text = answer.text();
     assert!(text.contains("Read-only file system"), "{text}");
     assert!(text.contains("ran confined") && text.contains("`access: \"write\"`"), "{text}");
     assert!(text.contains("tried to write"), "{text}");
-    assert!(!room.work.join("made.txt").exists());
+    assert!(!fixture.work.join("made.txt").exists());
     let answer = shell(&run, "sh temporary.sh").await;
     assert_eq!(answer.text(), "x\n", "temporary files are its own: {}", answer.text());
-    // An exit code alone is no sign.
+    // An exit code alone is not a sign.
     let answer = shell(&run, "git grep nothing-like-this").await;
     assert!(!answer.text().contains("ran confined"), "{}", answer.text());
 }
 
 #[tokio::test]
-async fn a_confined_command_sees_no_other_files_and_no_secrets_of_the_environment() {
-    let room = Room::new();
-    put(&room.beside.join("secret.txt"), "beside");
-    put(&room.work.join("look.sh"), "cat \"$1\"\n");
-    let hands = room.hands().variables([("PATH", "/usr/bin:/bin"), ("API_TOKEN", "s3cret")]);
-    let run = runtime(hands).build().unwrap().run();
-    for hidden in [NOT_SHOWN.to_owned(), room.beside.join("secret.txt").display().to_string()] {
+async fn confined_command_sees_no_other_files_and_no_environment_secrets() {
+    let fixture = TestWorkspace::new();
+    put(&fixture.sibling.join("secret.txt"), "beside");
+    put(&fixture.work.join("look.sh"), "cat \"$1\"\n");
+    let builtin = fixture.builtin().variables([("PATH", "/usr/bin:/bin"), ("API_TOKEN", "s3cret")]);
+    let run = runtime(builtin).build().unwrap().run();
+    for hidden in [NOT_SHOWN.to_owned(), fixture.sibling.join("secret.txt").display().to_string()] {
         assert!(Path::new(&hidden).exists());
         let answer = shell(&run, &format!("sh look.sh {hidden}")).await;
         assert_eq!(code(&answer), None, "{}", answer.text());
         assert!(answer.text().starts_with("exit code 1"), "{hidden}: {}", answer.text());
     }
-    put(&room.work.join("env.sh"), "env; ls -A \"$HOME\"\n");
+    put(&fixture.work.join("env.sh"), "env; ls -A \"$HOME\"\n");
     let answer = shell(&run, "sh env.sh").await;
     assert!(!answer.text().contains("s3cret"), "{}", answer.text());
     assert!(answer.text().contains("GIT_OPTIONAL_LOCKS=0"), "{}", answer.text());
@@ -193,16 +193,16 @@ async fn a_confined_command_sees_no_other_files_and_no_secrets_of_the_environmen
 }
 
 #[tokio::test]
-async fn a_confined_command_reaches_no_other_machine_even_where_commands_may() {
-    let room = Room::new();
+async fn confined_command_has_no_network_even_if_commands_may() {
+    let fixture = TestWorkspace::new();
     if !Path::new("/usr/bin/perl").exists() {
         eprintln!("SKIPPED: perl is not installed");
         return;
     }
     let program =
         "use Socket; socket(my $s, PF_INET, SOCK_STREAM, 0) or die \"socket: $!\"; print 1";
-    put(&room.work.join("net.pl"), program);
-    let run = runtime(room.hands().network()).build().unwrap().run();
+    put(&fixture.work.join("net.pl"), program);
+    let run = runtime(fixture.builtin().network()).build().unwrap().run();
     let answer = shell(&run, "perl net.pl").await;
     let text = answer.text();
     assert!(text.contains("socket: Operation not permitted"), "{text}");
@@ -210,9 +210,9 @@ async fn a_confined_command_reaches_no_other_machine_even_where_commands_may() {
 }
 
 #[tokio::test]
-async fn known_writers_and_known_network_programs_are_asked_about_at_once() {
-    let room = Room::new();
-    let run = room.run();
+async fn known_writers_and_network_programs_need_approval() {
+    let fixture = TestWorkspace::new();
+    let run = fixture.run();
     for command in [
         "touch x",
         "echo x > x",
@@ -232,10 +232,10 @@ async fn known_writers_and_known_network_programs_are_asked_about_at_once() {
         let answer = shell(&run, command).await;
         assert_eq!(code(&answer), Some(FailureCode::Denied), "{command}: {}", answer.text());
     }
-    assert!(!room.work.join("x").exists());
+    assert!(!fixture.work.join("x").exists());
 }
 
-/// Says yes to everything, and counts nothing.
+/// Approves everything.
 struct Yes;
 
 impl Approver for Yes {
@@ -248,48 +248,48 @@ impl Approver for Yes {
 }
 
 #[tokio::test]
-async fn access_write_skips_the_confinement_and_asks() {
-    let room = Room::new();
-    put(&room.work.join("write.sh"), "echo x > made.txt\n");
+async fn access_write_needs_approval_instead_of_confinement() {
+    let fixture = TestWorkspace::new();
+    put(&fixture.work.join("write.sh"), "echo x > made.txt\n");
     let arguments = || json!({"command": "sh write.sh", "access": "write"});
-    let answer = call(&room.run(), arguments()).await;
+    let answer = call(&fixture.run(), arguments()).await;
     assert_eq!(code(&answer), Some(FailureCode::Denied), "{}", answer.text());
-    assert!(!room.work.join("made.txt").exists());
-    let run = runtime(room.hands()).approver(Yes).build().unwrap().run();
+    assert!(!fixture.work.join("made.txt").exists());
+    let run = runtime(fixture.builtin()).approver(Yes).build().unwrap().run();
     let answer = call(&run, arguments()).await;
     assert_eq!(code(&answer), None, "{}", answer.text());
-    assert!(room.work.join("made.txt").exists(), "a person's answer gives the writable profile");
+    assert!(fixture.work.join("made.txt").exists(), "a person's answer gives the writable profile");
     let answer = call(&run, json!({"command": "sh write.sh", "access": "all"})).await;
     assert_eq!(code(&answer), Some(FailureCode::BadArguments));
 }
 
 #[tokio::test]
-async fn rules_go_before_the_confinement() {
-    let room = Room::new();
-    put(&room.work.join("write.sh"), "echo x > made.txt; echo done\n");
+async fn rules_take_precedence_over_confinement() {
+    let fixture = TestWorkspace::new();
+    put(&fixture.work.join("write.sh"), "echo x > made.txt; echo done\n");
     let rule = |pattern: &str, decision: &str| {
         format!("[[rule]]\nmatch = \"{pattern}\"\ndecision = \"{decision}\"\n")
     };
     for decision in ["ask", "deny"] {
-        let run = room.ruled(&rule("Bash(git status *)", decision));
+        let run = fixture.ruled(&rule("Bash(git status *)", decision));
         let answer = shell(&run, "git status --short").await;
         assert_eq!(code(&answer), Some(FailureCode::Denied), "{decision}: {}", answer.text());
         assert_eq!(code(&shell(&run, "git log").await), None, "other commands run");
     }
-    let run = room.ruled(&rule("Bash(sh write.sh)", "allow"));
+    let run = fixture.ruled(&rule("Bash(sh write.sh)", "allow"));
     let answer = shell(&run, "sh write.sh").await;
     assert_eq!(answer.text(), "done\n");
-    assert!(room.work.join("made.txt").exists(), "an allow rule gives the writable profile");
+    assert!(fixture.work.join("made.txt").exists(), "an allow rule gives the writable profile");
 }
 
 #[tokio::test]
-async fn files_that_a_rule_keeps_are_not_read_by_a_confined_command() {
-    let room = Room::new();
+async fn denied_files_are_hidden_from_a_confined_command() {
+    let fixture = TestWorkspace::new();
     let ruled = |pattern: &str, decision: &str| {
-        room.ruled(&format!("[[rule]]\nmatch = \"{pattern}\"\ndecision = \"{decision}\"\n"))
+        fixture.ruled(&format!("[[rule]]\nmatch = \"{pattern}\"\ndecision = \"{decision}\"\n"))
     };
-    put(&room.work.join("read.sh"), "cat keys/k.txt; echo end\n");
-    let answer = shell(&room.run(), "sh read.sh").await;
+    put(&fixture.work.join("read.sh"), "cat keys/k.txt; echo end\n");
+    let answer = shell(&fixture.run(), "sh read.sh").await;
     assert!(answer.text().contains("the key"), "{}", answer.text());
     for denied in ["Read(./keys/**)", "Read(k.txt)", "Read(./keys/k.txt)"] {
         let answer = shell(&ruled(denied, "deny"), "sh read.sh").await;
@@ -299,7 +299,7 @@ async fn files_that_a_rule_keeps_are_not_read_by_a_confined_command() {
         let answer = shell(&ruled(denied, "ask"), "sh read.sh").await;
         assert_eq!(code(&answer), Some(FailureCode::Denied), "{denied}: {}", answer.text());
     }
-    // Files of the system are not looked through, so a rule about them ends the confinement.
+    // System files are not searched, so a rule about them disables confinement.
     let answer = shell(&ruled("Read(//etc/passwd)", "deny"), "sh check.sh").await;
     assert_eq!(code(&answer), Some(FailureCode::Denied), "{}", answer.text());
     for elsewhere in ["Read(//srv/private/**)", "Read(*.pem)", "Bash(rm *)"] {
@@ -311,18 +311,18 @@ async fn files_that_a_rule_keeps_are_not_read_by_a_confined_command() {
 
 #[tokio::test]
 async fn confinement_can_be_switched_off_and_is_off_without_namespaces() {
-    let room = Room::new();
-    let run = runtime(room.hands().confine_unasked(false)).build().unwrap().run();
+    let fixture = TestWorkspace::new();
+    let run = runtime(fixture.builtin().confine_unasked(false)).build().unwrap().run();
     assert_eq!(code(&shell(&run, "git status").await), Some(FailureCode::Denied));
     let Ok(sandbox) = Sandbox::at(helper(), Level::Landlock).await else {
         eprintln!("SKIPPED: this machine has no Landlock");
         return;
     };
-    let run = runtime(room.hands().sandbox(sandbox)).build().unwrap().run();
+    let run = runtime(fixture.builtin().sandbox(sandbox)).build().unwrap().run();
     assert_eq!(code(&shell(&run, "git status").await), Some(FailureCode::Denied));
 }
 
-/// Allows everything by confinement, also what no default would.
+/// Allows everything by confinement, also what the default policy would not.
 struct ConfineEverything;
 
 impl Policy for ConfineEverything {
@@ -332,10 +332,10 @@ impl Policy for ConfineEverything {
 }
 
 #[tokio::test]
-async fn a_call_that_is_allowed_by_confinement_never_gets_the_writable_profile() {
-    let room = Room::new();
-    put(&room.work.join("write.sh"), "echo x > made.txt\n");
-    let run = runtime(room.hands().network()).policy(ConfineEverything).build().unwrap().run();
+async fn confined_call_never_gets_the_writable_profile() {
+    let fixture = TestWorkspace::new();
+    put(&fixture.work.join("write.sh"), "echo x > made.txt\n");
+    let run = runtime(fixture.builtin().network()).policy(ConfineEverything).build().unwrap().run();
     for command in ["touch made.txt", "sh write.sh", "echo x > made.txt", "rm a.txt"] {
         for access in [json!(null), json!("write")] {
             let mut arguments = json!({"command": command});
@@ -350,14 +350,14 @@ async fn a_call_that_is_allowed_by_confinement_never_gets_the_writable_profile()
             );
         }
     }
-    assert!(!room.work.join("made.txt").exists() && room.work.join("a.txt").exists());
+    assert!(!fixture.work.join("made.txt").exists() && fixture.work.join("a.txt").exists());
 }
 
 #[tokio::test]
-async fn records_and_explanations_say_that_a_call_was_confined_and_why_not() {
-    let room = Room::new();
-    let rules = || room.rules("[[rule]]\nmatch = \"mail_send\"\ndecision = \"ask\"\n");
-    let runtime = runtime(room.hands()).policy(rules()).build().unwrap();
+async fn records_and_explanations_report_confinement() {
+    let fixture = TestWorkspace::new();
+    let rules = || fixture.rules("[[rule]]\nmatch = \"mail_send\"\ndecision = \"ask\"\n");
+    let runtime = runtime(fixture.builtin()).policy(rules()).build().unwrap();
     let run = runtime.run();
     let answer = shell(&run, "git status --short").await;
     assert_eq!(code(&answer), None, "{}", answer.text());

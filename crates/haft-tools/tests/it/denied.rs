@@ -1,4 +1,4 @@
-//! Paths that rules deny are kept from commands: real commands and real git, through the runtime.
+//! Commands cannot access paths that rules deny: real commands and real git, through the runtime.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "the helpers belong to the tests")]
 
@@ -49,7 +49,7 @@ decision = "allow"
 
 struct Project {
     root: PathBuf,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
 impl Project {
@@ -57,9 +57,9 @@ impl Project {
         Self::of(tempfile::tempdir().unwrap())
     }
 
-    fn of(folder: TempDir) -> Self {
-        let root = folder.path().canonicalize().unwrap().join("w");
-        let project = Self { root, _folder: folder };
+    fn of(directory: TempDir) -> Self {
+        let root = directory.path().canonicalize().unwrap().join("w");
+        let project = Self { root, _directory: directory };
         for (name, text) in [
             ("secrets/key", "SECRET-key"),
             ("app/.env", "SECRET-env"),
@@ -106,8 +106,8 @@ impl Project {
 
     fn run(&self, sandbox: Sandbox, approver: Option<Person>) -> Run {
         let workspace = Workspace::builder().root(&self.root, Access::Write).build().unwrap();
-        let hands = BuiltinTools::new(workspace).sandbox(sandbox).declared(self.setup().tools);
-        let registry = ToolRegistry::builder().add(hands).build().unwrap();
+        let builtin = BuiltinTools::new(workspace).sandbox(sandbox).declared(self.setup().tools);
+        let registry = ToolRegistry::builder().add(builtin).build().unwrap();
         let runtime = Runtime::builder().registry(registry).policy(self.rules());
         let runtime = match approver {
             Some(person) => runtime.approver(person),
@@ -117,14 +117,14 @@ impl Project {
         runtime.run_builder().working_directory(&self.root).start()
     }
 
-    /// Runs a script that the classifier cannot look into.
+    /// Runs a script that the classifier cannot inspect.
     async fn script(&self, run: &Run, script: &str) -> ToolResult {
         self.put("run.sh", script);
         call(run, "shell", json!({"command": "sh run.sh"})).await
     }
 }
 
-/// A person who says yes and keeps the reasons.
+/// A person who approves and records the reasons.
 #[derive(Clone, Default)]
 struct Person(Arc<std::sync::Mutex<Vec<String>>>);
 
@@ -144,9 +144,9 @@ async fn call(run: &Run, tool: &str, arguments: Value) -> ToolResult {
 }
 
 async fn at(level: Level) -> Option<Sandbox> {
-    let beside = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
+    let sibling = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
     let built = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
-    let helper = Helper::At(if beside.is_file() { beside } else { built });
+    let helper = Helper::At(if sibling.is_file() { sibling } else { built });
     Sandbox::at(helper, level).await.ok()
 }
 
@@ -155,7 +155,7 @@ fn data(answer: &ToolResult) -> &Value {
 }
 
 #[tokio::test]
-async fn a_command_gets_access_errors_for_what_rules_deny_and_the_record_says_so() {
+async fn denied_paths_are_masked_and_recorded() {
     let Some(sandbox) = at(Level::Namespaces).await else { return };
     let project = Project::new();
     let run = project.run(sandbox, None);
@@ -169,7 +169,7 @@ async fn a_command_gets_access_errors_for_what_rules_deny_and_the_record_says_so
     assert!(text.contains("Permission denied") && text.contains("note: rules deny"), "{text}");
     assert_eq!(project.get("tests/a.rs"), "test");
     let masked = &data(&answer)["masked"];
-    // `except` is about reading: `public.pem` can be read and not changed, as with file tools.
+    // `except` is about reading: `public.pem` can be read but not changed, as with file tools.
     assert_eq!((&masked["read"], &masked["edit"]), (&json!(4), &json!(2)), "{masked}");
     assert!(masked["paths"].as_array().unwrap().contains(&json!("app/.env")), "{masked}");
     assert_eq!(answer.tier().unwrap()["masked"], *masked);
@@ -179,7 +179,7 @@ async fn a_command_gets_access_errors_for_what_rules_deny_and_the_record_says_so
 }
 
 #[tokio::test]
-async fn a_command_that_starts_in_a_denied_directory_reads_nothing_there() {
+async fn command_in_a_denied_directory_reads_nothing_there() {
     let Some(sandbox) = at(Level::Namespaces).await else { return };
     let project = Project::new();
     project.put("secrets/sub/other", "SECRET-other");
@@ -189,14 +189,14 @@ async fn a_command_that_starts_in_a_denied_directory_reads_nothing_there() {
     for cwd in ["secrets", "secrets/sub"] {
         let command = format!("sh {}/run.sh", project.root.display());
         let answer = call(&run, "shell", json!({"command": command, "cwd": cwd})).await;
-        // Judges deny the directory itself; a declared tool may start there.
+        // The policy denies the directory itself; a declared tool may start there.
         assert!(!answer.text().contains("SECRET"), "{}", answer.text());
     }
     assert!(!project.root.join("secrets/new").exists());
 }
 
 #[tokio::test]
-async fn a_hard_link_and_a_symlink_to_a_denied_file_are_denied_and_other_hard_links_are_not() {
+async fn hard_link_and_symlink_to_a_denied_file_are_denied() {
     let Some(sandbox) = at(Level::Namespaces).await else { return };
     let project = Project::new();
     let root = &project.root;
@@ -213,7 +213,7 @@ async fn a_hard_link_and_a_symlink_to_a_denied_file_are_denied_and_other_hard_li
 }
 
 #[tokio::test]
-async fn a_rename_of_a_directory_above_does_not_uncover_for_the_next_command() {
+async fn renaming_a_parent_does_not_unmask_for_the_next_command() {
     let Some(sandbox) = at(Level::Namespaces).await else { return };
     let project = Project::new();
     let run = project.run(sandbox, None);
@@ -257,14 +257,14 @@ async fn git_through_the_shell_never_commits_a_denied_file_as_deleted_or_empty()
 }
 
 #[tokio::test]
-async fn without_namespaces_the_command_asks_and_the_record_says_that_nothing_was_masked() {
+async fn without_namespaces_approval_is_needed_and_no_mask_is_recorded() {
     let Some(sandbox) = at(Level::Landlock).await else { return };
     let project = Project::new();
     let run = project.run(sandbox.clone(), None);
     let answer = project.script(&run, "echo ran > ran").await;
     assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Denied), "{}", answer.text());
     assert!(!project.root.join("ran").exists());
-    // What names all that it reads is judged by that, and needs no question.
+    // A command that names all its files is authorized by them and needs no approval.
     let answer = call(&run, "shell", json!({"command": "cat notes.txt"})).await;
     assert_eq!(answer.text(), "notes");
     let person = Person::default();
@@ -277,10 +277,10 @@ async fn without_namespaces_the_command_asks_and_the_record_says_that_nothing_wa
 }
 
 #[tokio::test]
-async fn a_workspace_that_cannot_be_looked_through_asks() {
+async fn workspace_too_deep_to_search_needs_approval() {
     let Some(sandbox) = at(Level::Namespaces).await else { return };
     let project = Project::new();
-    // Deeper than the walk goes: short names, so that the path can still be made.
+    // Deeper than the walk goes: short names, so that the path stays valid.
     let mut deep = project.root.join("deep");
     for _ in 0..250 {
         deep.push("d");
@@ -300,17 +300,17 @@ async fn a_workspace_that_cannot_be_looked_through_asks() {
 }
 
 #[tokio::test]
-async fn a_workspace_with_more_files_than_are_looked_at_asks() {
+async fn workspace_with_too_many_files_needs_approval() {
     let Some(sandbox) = at(Level::Namespaces).await else { return };
     let is_long = std::env::var_os("HAFT_LONG_TESTS").is_some();
-    // Just above the bound, or a million.
+    // Just above the limit, or a million.
     let directories = if is_long { 1_000 } else { 201 };
-    // Files in memory are made and removed in a second.
-    let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
+    // Files in memory are created and removed in a second.
+    let Ok(directory) = tempfile::tempdir_in("/dev/shm") else {
         eprintln!("NOT TESTED: /dev/shm takes no files here");
         return;
     };
-    let project = Project::of(folder);
+    let project = Project::of(directory);
     for directory in 0..directories {
         let directory = project.root.join(format!("many/{directory}"));
         fs::create_dir_all(&directory).unwrap();
@@ -329,13 +329,13 @@ async fn a_workspace_with_more_files_than_are_looked_at_asks() {
     assert!(!answer.is_error(), "{}", answer.text());
     assert!(project.root.join("ran").exists());
     assert_eq!(person.0.lock().unwrap().len(), 1, "one question for one command");
-    // Which bound is met first depends on the machine.
+    // Which limit is reached first depends on the machine.
     let missing = data(&answer)["masked"]["missing"].to_string();
     let is_bound = missing.contains("more than 200000 files") || missing.contains("150 ms");
     assert!(is_bound, "{missing}");
 }
 
-/// Everything below a directory, itself left out.
+/// Everything below a directory, without itself.
 fn tree(directory: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
@@ -349,7 +349,7 @@ fn tree(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn found_paths_are_those_that_file_tools_are_kept_from() {
+fn denied_paths_match_what_file_tools_are_denied() {
     let project = Project::new();
     for name in ["a/b/secrets/x", "a/.env/in", "vendor/tests/b.rs", "x/y.pem", "conf/prod/key2"] {
         project.put(name, "");

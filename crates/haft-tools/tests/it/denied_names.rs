@@ -37,7 +37,7 @@ proptest! {
         names in prop::collection::vec(name(), 0..7),
         is_edit: bool,
     ) {
-        // A lone `.` or `..` is no name in a pattern either.
+        // A lone `.` or `..` is not a name in a pattern either.
         prop_assume!(!steps.iter().any(|step| step == "." || step == ".."));
         let pattern = format!("/{}", steps.join("/"));
         let path = format!("/{}", names.join("/"));

@@ -1,4 +1,4 @@
-//! Runs the example and reads what it says, to the last line.
+//! Runs the example and compares its complete output.
 
 use std::process::Command;
 
@@ -6,14 +6,14 @@ use std::process::Command;
 mod built;
 
 #[test]
-fn hands_read_edit_search_and_run_and_leave_the_rest_of_the_machine_alone() {
+fn example_reads_edits_searches_and_runs_inside_the_workspace_only() {
     let ran = Command::new(built::binary("haft-tools", "builtin_tools"))
         .output()
         .expect("the example runs");
-    let talk = String::from_utf8_lossy(&ran.stderr);
-    assert!(ran.status.success() && talk.is_empty(), "{}\n{talk}", ran.status);
-    let said = String::from_utf8_lossy(&ran.stdout);
-    let (files, commands) = said.split_at(said.find("shell(").expect("it calls the shell"));
+    let stderr = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && stderr.is_empty(), "{}\n{stderr}", ran.status);
+    let stdout = String::from_utf8_lossy(&ran.stdout);
+    let (files, commands) = stdout.split_at(stdout.find("shell(").expect("it calls the shell"));
     insta::assert_snapshot!(files, @r#"
     write_file({"file_path":"shop/list.txt","content":"eggs\nbraed\ntea\n"})
       asked: it does more than read

@@ -1,4 +1,4 @@
-//! Pages from real servers on this machine, through the whole walk of a call.
+//! `fetch_url` against real servers on loopback, through the whole call pipeline.
 
 use std::{
     io::{self, Write as _},
@@ -19,10 +19,10 @@ use serde_json::{Value, json};
 
 use crate::{
     regressions,
-    server::{AUTHORITY, Server, Step, ok, on_to, with},
+    server::{AUTHORITY, Server, Step, ok, redirect_to, with},
 };
 
-/// Answers each lookup with the next of these, and the last one from then on.
+/// A DNS resolver that returns these answers in order, then repeats the last one (DNS rebinding).
 #[derive(Debug, Clone, Default)]
 struct Names {
     answers: Vec<Vec<IpAddr>>,
@@ -49,7 +49,7 @@ impl Resolve for Names {
 }
 
 /// A tool that may reach this server.
-fn opened(server: &Server) -> Fetch {
+fn allowing(server: &Server) -> Fetch {
     Fetch::new().allow("127.0.0.1", server.port).unwrap()
 }
 
@@ -72,15 +72,15 @@ fn code(answer: &ToolResult) -> &'static str {
 }
 
 #[tokio::test]
-async fn a_page_is_read_as_text_and_not_trusted() {
-    let server = Server::saying(|_| {
+async fn page_is_returned_as_untrusted_text() {
+    let server = Server::responding(|_| {
         ok(
             "text/html; charset=iso-8859-1",
             b"<title>Caf\xe9</title><script>evil()</script><h1>Hi</h1><p>See <a href='/x'>this</a>.",
         )
     })
     .await;
-    let answer = get(opened(&server), &server.url("/a?b=c#d")).await;
+    let answer = get(allowing(&server), &server.url("/a?b=c#d")).await;
     let text = answer.text();
     assert!(text.contains("Title: Caf\u{e9}\n"), "{text}");
     assert!(text.contains("# Hi\n\nSee this (http://127.0.0.1:"), "{text}");
@@ -89,13 +89,13 @@ async fn a_page_is_read_as_text_and_not_trusted() {
 }
 
 #[tokio::test]
-async fn the_request_says_nothing_about_who_asks() {
-    let server = Server::saying(|path| match path {
-        "/start" => on_to("/end"),
+async fn request_has_no_cookies_or_credentials() {
+    let server = Server::responding(|path| match path {
+        "/start" => redirect_to("/end"),
         _ => ok("text/plain", "there"),
     })
     .await;
-    let answer = get(opened(&server), &server.url("/start")).await;
+    let answer = get(allowing(&server), &server.url("/start")).await;
     assert!(answer.text().contains("there"), "{}", answer.text());
     let requests = server.requests();
     assert_eq!(requests.len(), 2);
@@ -109,14 +109,14 @@ async fn the_request_says_nothing_about_who_asks() {
 }
 
 #[tokio::test]
-async fn data_text_and_other_things_are_each_shown_as_what_they_are() {
+async fn json_text_and_binary_are_shown_by_type() {
     let server = Server::start(|path| {
-        vec![Step::Say(match path {
+        vec![Step::Send(match path {
             "/json" => ok("application/json", r#"{"a":[1,2]}"#),
             "/text" => ok("text/csv", "a,b\n1,2\n"),
             "/empty" => ok("text/html", "<script>all()</script>"),
             "/none" => b"HTTP/1.1 204 No Content\r\n\r\n".to_vec(),
-            // The head of a picture whose bytes never come: nobody waits for them.
+            // The head of an image whose bytes never arrive: the tool does not wait for them.
             _ => b"HTTP/1.1 200 OK\r\nContent-Type: image/png\r\nContent-Length: 999999\r\n\r\n"
                 .to_vec(),
         })]
@@ -129,35 +129,35 @@ async fn data_text_and_other_things_are_each_shown_as_what_they_are() {
         ("/none", "no text"),
         ("/png", "Type: image/png, 999999 bytes\n\nThis is no text"),
     ] {
-        let answer = get(opened(&server), &server.url(path)).await;
+        let answer = get(allowing(&server), &server.url(path)).await;
         assert!(answer.text().contains(part), "{path}: {}", answer.text());
     }
 }
 
 #[tokio::test]
-async fn a_long_page_is_read_in_pieces() {
-    let server = Server::saying(|_| ok("text/plain", "0123456789".repeat(10))).await;
+async fn long_page_is_paged_with_offset() {
+    let server = Server::responding(|_| ok("text/plain", "0123456789".repeat(10))).await;
     let url = server.url("/");
-    let first = call(opened(&server), json!({"url": url, "max_chars": 15})).await;
+    let first = call(allowing(&server), json!({"url": url, "max_chars": 15})).await;
     assert!(
         first
             .text()
             .contains("012345678901234\n\n[characters 0 to 15 of 100; go on with `offset` 15]")
     );
-    let last = call(opened(&server), json!({"url": url, "offset": 95})).await;
+    let last = call(allowing(&server), json!({"url": url, "offset": 95})).await;
     assert!(last.text().contains("\n56789\n\n[characters 95 to 100, the end]"), "{}", last.text());
-    let past = call(opened(&server), json!({"url": url, "offset": 100})).await;
+    let past = call(allowing(&server), json!({"url": url, "offset": 100})).await;
     assert_eq!(code(&past), "invalid_value");
     for wrong in [json!(0), json!(45_001), json!(-1)] {
-        let answer = call(opened(&server), json!({"url": url, "max_chars": wrong})).await;
+        let answer = call(allowing(&server), json!({"url": url, "max_chars": wrong})).await;
         assert_eq!(code(&answer), "bad_arguments");
     }
 }
 
 #[tokio::test]
-async fn what_must_not_be_fetched_is_refused_before_anything_is_looked_up_or_reached() {
+async fn ssrf_urls_are_refused_before_any_lookup_or_connection() {
     assert!(regressions::URLS.len() >= 100);
-    let server = Server::saying(|_| ok("text/plain", "secret")).await;
+    let server = Server::responding(|_| ok("text/plain", "secret")).await;
     let names = Names::of(&[&["127.0.0.1"]]);
     let runtime = runtime(Fetch::new().resolver(names.clone()));
     let turn = runtime.run().turn().await.unwrap();
@@ -179,7 +179,7 @@ async fn what_must_not_be_fetched_is_refused_before_anything_is_looked_up_or_rea
 }
 
 #[tokio::test]
-async fn a_name_that_leads_inside_is_refused_also_beside_public_addresses() {
+async fn name_that_resolves_to_a_private_address_is_refused_even_with_public_ones() {
     for address in regressions::ADDRESSES {
         for answers in [&[*address][..], &["8.8.8.8", *address]] {
             let names = Names::of(&[answers]);
@@ -192,7 +192,7 @@ async fn a_name_that_leads_inside_is_refused_also_beside_public_addresses() {
 }
 
 #[tokio::test]
-async fn an_opened_name_still_does_not_lead_to_metadata() {
+async fn allowed_name_cannot_resolve_to_metadata() {
     for address in ["169.254.169.254", "100.100.100.200", "fd00:ec2::254", "0.0.0.0", "fe80::1"] {
         let fetch = Fetch::new().allow("wiki.corp", 80).unwrap().resolver(Names::of(&[&[address]]));
         assert_eq!(code(&get(fetch, "http://wiki.corp/").await), "denied", "{address}");
@@ -200,9 +200,9 @@ async fn an_opened_name_still_does_not_lead_to_metadata() {
 }
 
 #[tokio::test]
-async fn a_name_that_changes_its_mind_is_checked_each_time_and_asked_once_each_time() {
-    let server = Server::saying(|path| match path {
-        "/again" => on_to("/end"),
+async fn dns_rebinding_is_checked_on_every_lookup() {
+    let server = Server::responding(|path| match path {
+        "/again" => redirect_to("/end"),
         _ => ok("text/plain", "served"),
     })
     .await;
@@ -210,12 +210,12 @@ async fn a_name_that_changes_its_mind_is_checked_each_time_and_asked_once_each_t
         Fetch::new().allow("page.example", server.port).unwrap().resolver(names.clone())
     };
     let url = |path: &str| format!("http://page.example:{}{path}", server.port);
-    // What was checked is what is connected to: there is no second lookup to answer differently.
+    // The checked address is the connected address: there is no second lookup (DNS rebinding).
     let names = Names::of(&[&["127.0.0.1"], &["169.254.169.254"]]);
     let answer = get(open(&names), &url("/")).await;
     assert!(answer.text().contains("served"), "{}", answer.text());
     assert_eq!(names.lookups(), 1);
-    // The next hop is looked up and checked anew.
+    // The next hop is resolved and checked again.
     let names = Names::of(&[&["127.0.0.1"], &["169.254.169.254"]]);
     let before = server.connections();
     let answer = get(open(&names), &url("/again")).await;
@@ -224,7 +224,7 @@ async fn a_name_that_changes_its_mind_is_checked_each_time_and_asked_once_each_t
 }
 
 #[tokio::test]
-async fn a_name_that_cannot_be_looked_up_is_a_no() {
+async fn failed_dns_lookup_is_a_failure() {
     for names in [Names::default(), Names::of(&[&[]])] {
         let answer = get(Fetch::new().resolver(names), "http://page.example/").await;
         assert_eq!(code(&answer), "tool_failed");
@@ -243,36 +243,37 @@ async fn a_name_that_cannot_be_looked_up_is_a_no() {
 }
 
 #[tokio::test]
-async fn redirects_are_followed_within_a_host_five_times() {
-    let server = Server::saying(|path| {
+async fn redirects_on_one_host_are_followed_five_times() {
+    let server = Server::responding(|path| {
         match path.strip_prefix("/hop").and_then(|n| n.parse::<u32>().ok()) {
             Some(0) => ok("text/plain", "arrived"),
-            Some(n) => on_to(&format!("/hop{}", n - 1)),
-            None => on_to("/loop"),
+            Some(n) => redirect_to(&format!("/hop{}", n - 1)),
+            None => redirect_to("/loop"),
         }
     })
     .await;
-    let answer = get(opened(&server), &server.url("/hop5")).await;
+    let answer = get(allowing(&server), &server.url("/hop5")).await;
     assert!(answer.text().contains("arrived") && answer.text().contains("/hop0"));
     assert_eq!(server.connections(), 6);
     for path in ["/hop6", "/loop"] {
         let before = server.connections();
-        let answer = get(opened(&server), &server.url(path)).await;
+        let answer = get(allowing(&server), &server.url(path)).await;
         assert!(answer.text().contains("again and again"), "{}", answer.text());
         assert_eq!((code(&answer), server.connections() - before), ("tool_failed", 6));
     }
 }
 
 #[tokio::test]
-async fn no_redirect_leads_where_a_first_address_could_not() {
-    let inner = Server::saying(|_| ok("text/plain", "secret")).await;
+async fn ssrf_redirects_are_refused() {
+    let inner = Server::responding(|_| ok("text/plain", "secret")).await;
     let port = inner.port;
-    let server = Server::saying(move |path| {
+    let server = Server::responding(move |path| {
         let at: usize = path.trim_start_matches('/').parse().unwrap_or(0);
-        on_to(&regressions::URLS[at].replace("{port}", &port.to_string()))
+        redirect_to(&regressions::URLS[at].replace("{port}", &port.to_string()))
     })
     .await;
-    // Some are whole only for a model: in a redirect they are paths, or short for a plain address.
+    // Some are complete only as an argument: in a redirect they are paths, or short for a plain
+    // URL.
     let is_whole = |url: &&str| url.contains("//") || url.contains(':') && !url.starts_with(':');
     let carried = |url: &&str| !url.contains(['\r', '\n', '\0']) && url.trim() == *url;
     let short =
@@ -283,9 +284,9 @@ async fn no_redirect_leads_where_a_first_address_could_not() {
             continue;
         }
         tried += 1;
-        // Names are never looked up, so none of these has another way out.
+        // Names are never resolved, so none of these has another way out.
         let names = Names::default();
-        let fetch = opened(&server).resolver(names.clone());
+        let fetch = allowing(&server).resolver(names.clone());
         let answer = get(fetch, &server.url(&format!("/{at}"))).await;
         assert!(matches!(code(&answer), "denied" | "invalid_value"), "{url:?}: {}", answer.text());
         assert_eq!(names.lookups(), 0, "{url:?}");
@@ -295,13 +296,13 @@ async fn no_redirect_leads_where_a_first_address_could_not() {
 }
 
 #[tokio::test]
-async fn another_host_is_another_call() {
-    let other = Server::saying(|_| ok("text/plain", "other")).await;
+async fn redirect_to_another_host_needs_another_call() {
+    let other = Server::responding(|_| ok("text/plain", "other")).await;
     let to = format!("http://other.example:{}/x", other.port);
-    let server = Server::saying(move |_| on_to(&to)).await;
+    let server = Server::responding(move |_| redirect_to(&to)).await;
     let names = Names::of(&[&["127.0.0.1"]]);
     let open =
-        || opened(&server).allow("other.example", other.port).unwrap().resolver(names.clone());
+        || allowing(&server).allow("other.example", other.port).unwrap().resolver(names.clone());
     let answer = get(open(), &server.url("/")).await;
     let text = answer.text();
     assert!(text.contains(&format!("\nhttp://other.example:{}/x\n", other.port)), "{text}");
@@ -311,9 +312,9 @@ async fn another_host_is_another_call() {
 }
 
 #[tokio::test]
-async fn encryption_is_verified_and_never_given_up() {
+async fn tls_is_verified_and_never_downgraded() {
     let server = Server::encrypted(|path| match path {
-        "/plain" => on_to("http://secure.example/"),
+        "/plain" => redirect_to("http://secure.example/"),
         _ => ok("text/plain", "private words"),
     })
     .await;
@@ -341,31 +342,31 @@ async fn encryption_is_verified_and_never_given_up() {
 }
 
 #[tokio::test]
-async fn slow_servers_are_left() {
+async fn slow_servers_time_out() {
     let head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n".to_vec();
     let server = Server::start(move |path| match path {
         "/silent" => vec![Step::Wait(Duration::from_secs(60))],
         "/head" => vec![Step::Repeat(b"H".to_vec(), Duration::from_millis(20))],
         _ => vec![
-            Step::Say(head.clone()),
+            Step::Send(head.clone()),
             Step::Repeat(b"drip ".to_vec(), Duration::from_millis(20)),
         ],
     })
     .await;
     for path in ["/silent", "/drip"] {
-        let fetch = opened(&server).timeout(Duration::from_millis(300));
+        let fetch = allowing(&server).timeout(Duration::from_millis(300));
         let answer = get(fetch, &server.url(path)).await;
         assert_eq!(code(&answer), "timed_out", "{path}: {}", answer.text());
         assert!(answer.elapsed() < Duration::from_secs(5), "{path}: {:?}", answer.elapsed());
     }
-    let fetch = opened(&server).timeout(Duration::from_millis(300));
+    let fetch = allowing(&server).timeout(Duration::from_millis(300));
     assert!(get(fetch, &server.url("/head")).await.is_error(), "what is no HTTP is not waited for");
 }
 
 #[tokio::test]
-async fn an_interrupt_does_not_wait_for_a_server() {
+async fn interrupt_does_not_wait_for_a_server() {
     let server = Server::start(|_| vec![Step::Wait(Duration::from_secs(60))]).await;
-    let turn = runtime(opened(&server)).run().turn().await.unwrap();
+    let turn = runtime(allowing(&server)).run().turn().await.unwrap();
     let control = turn.handle();
     let calls = vec![ToolCall::new("c1", "fetch_url", json!({"url": server.url("/")}))];
     let stop = async {
@@ -380,7 +381,7 @@ async fn an_interrupt_does_not_wait_for_a_server() {
 }
 
 #[tokio::test]
-async fn a_body_without_end_or_packed_to_bursting_is_cut() {
+async fn endless_body_and_gzip_bomb_are_truncated() {
     let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     let zeros = vec![b'0'; 1 << 20];
     for _ in 0..64 {
@@ -397,7 +398,7 @@ async fn a_body_without_end_or_packed_to_bursting_is_cut() {
     let server = Server::start(move |path| {
         let packed = |encoding: &str, body: &[u8]| {
             let headers = format!("Content-Type: text/plain\r\nContent-Encoding: {encoding}\r\n");
-            vec![Step::Say(with("200 OK", &headers, body))]
+            vec![Step::Send(with("200 OK", &headers, body))]
         };
         match path {
             "/bomb" => packed("gzip", &bomb),
@@ -406,13 +407,13 @@ async fn a_body_without_end_or_packed_to_bursting_is_cut() {
             "/damaged" => packed("gzip", &small[..small.len() / 2]),
             "/not" => packed("gzip", b"plain words"),
             _ => vec![
-                Step::Say(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n".to_vec()),
+                Step::Send(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n".to_vec()),
                 Step::Repeat(vec![b'x'; 64 << 10], Duration::ZERO),
             ],
         }
     })
     .await;
-    let fetch = || opened(&server).max_bytes(1_000_000);
+    let fetch = || allowing(&server).max_bytes(1_000_000);
     for path in ["/bomb", "/endless"] {
         let answer = get(fetch(), &server.url(path)).await;
         assert!(answer.text().contains("the first 1000000 bytes of more"), "{}", answer.text());
@@ -428,8 +429,8 @@ async fn a_body_without_end_or_packed_to_bursting_is_cut() {
 }
 
 #[tokio::test]
-async fn heads_that_are_too_large_and_lengths_that_lie_are_refused() {
-    let server = Server::saying(|path| match path {
+async fn oversized_heads_and_wrong_lengths_are_refused() {
+    let server = Server::responding(|path| match path {
         "/large" => {
             with("200 OK", &format!("Content-Type: text/plain\r\nX-A: {}\r\n", "a".repeat(1 << 20)), "x")
         }
@@ -451,17 +452,17 @@ async fn heads_that_are_too_large_and_lengths_that_lie_are_refused() {
     for path in
         ["/large", "/many", "/long", "/two", "/minus", "/chunks", "/cut", "/ssh", "/nothing"]
     {
-        let answer = get(opened(&server), &server.url(path)).await;
+        let answer = get(allowing(&server), &server.url(path)).await;
         assert_eq!(code(&answer), "tool_failed", "{path}: {}", answer.text());
         assert!(answer.text().contains("could not be fetched"), "{path}: {}", answer.text());
     }
-    let answer = get(opened(&server), &server.url("/less")).await;
+    let answer = get(allowing(&server), &server.url("/less")).await;
     assert!(answer.text().ends_with("\nshort"), "{}", answer.text());
 }
 
 #[tokio::test]
-async fn a_status_says_whether_trying_again_is_worth_it() {
-    let server = Server::saying(|path| match path {
+async fn status_sets_the_retry_hint() {
+    let server = Server::responding(|path| match path {
         "/429" => with("429 Too Many Requests", "Retry-After: 7\r\n", ""),
         path => with(&format!("{} Status", path.trim_start_matches('/')), "", "words of a server"),
     })
@@ -474,7 +475,7 @@ async fn a_status_says_whether_trying_again_is_worth_it() {
         ("/503", RetryHint::Later),
         ("/304", RetryHint::Fix),
     ] {
-        let answer = get(opened(&server), &server.url(path)).await;
+        let answer = get(allowing(&server), &server.url(path)).await;
         let failure = answer.failure().unwrap();
         assert_eq!((failure.code().as_str(), failure.retry()), ("tool_failed", retry), "{path}");
         assert!(failure.message().contains(&path[1..]), "{failure}");
@@ -494,8 +495,8 @@ async fn a_status_says_whether_trying_again_is_worth_it() {
 }
 
 #[tokio::test]
-async fn fetches_share_the_floor_and_peoples_rules_are_about_their_hosts() {
-    let server = Server::saying(|_| ok("text/plain", "served")).await;
+async fn fetches_run_in_parallel_and_rules_match_their_hosts() {
+    let server = Server::responding(|_| ok("text/plain", "served")).await;
     let rule = |decision, text: &str| {
         Rule::new(
             decision,
@@ -511,7 +512,7 @@ async fn fetches_share_the_floor_and_peoples_rules_are_about_their_hosts() {
     )
     .unwrap();
     let names = Names::of(&[&["127.0.0.1"]]);
-    let fetch = opened(&server).resolver(names.clone());
+    let fetch = allowing(&server).resolver(names.clone());
     let registry = ToolRegistry::builder().add(DynTool::of(fetch)).build().unwrap();
     let runtime = Runtime::builder().registry(registry).policy(rules).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
@@ -539,10 +540,10 @@ async fn fetches_share_the_floor_and_peoples_rules_are_about_their_hosts() {
     assert_eq!(names.lookups(), 0);
 }
 
-/// Pages that are made to be slow to read, each of a megabyte.
+/// Hostile pages that are slow to parse, one megabyte each.
 fn slow_page(path: &str) -> String {
-    let much = 1_000_000;
-    let fill = |head: String, piece: &str| head + &piece.repeat(much / piece.len());
+    let bytes = 1_000_000;
+    let fill = |head: String, piece: &str| head + &piece.repeat(bytes / piece.len());
     let deep = || "<b>".repeat(300);
     match path {
         "/nested" => fill(String::new(), "<div>") + "bottom",
@@ -551,15 +552,15 @@ fn slow_page(path: &str) -> String {
         "/items" => fill("<ul>".repeat(300), "<li>"),
         "/cells" => fill("<table>".to_owned(), "<td>x"),
         "/links" => fill(deep(), "<a href=/x>y"),
-        "/attribute" => format!("<p title=\"{}\">words", "a".repeat(much)),
-        "/alt" => format!("<img alt=\"{}\">words", "a ".repeat(much / 2)),
-        "/href" => format!("<a href=\"{}\">words</a>", "a".repeat(much)),
+        "/attribute" => format!("<p title=\"{}\">words", "a".repeat(bytes)),
+        "/alt" => format!("<img alt=\"{}\">words", "a ".repeat(bytes / 2)),
+        "/href" => format!("<a href=\"{}\">words</a>", "a".repeat(bytes)),
         "/attributes" => {
-            let many: String = (0..much / 10).map(|n| format!(" a{n}=b")).collect();
+            let many: String = (0..bytes / 10).map(|n| format!(" a{n}=b")).collect();
             format!("<p{many}>words")
         }
         "/style" => fill(String::new(), "<p style=\"display : none\">"),
-        "/hidden" => format!("<p hidden>{}", "<p>".repeat(much / 3)),
+        "/hidden" => format!("<p hidden>{}", "<p>".repeat(bytes / 3)),
         "/articles" => fill(String::new(), "<article>x</article><nav>y</nav>"),
         "/quotes" => fill(String::new(), "<blockquote>x\n"),
         "/fences" => fill(String::new(), "<pre>x\n"),
@@ -573,7 +574,7 @@ fn slow_page(path: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_that_is_made_to_be_slow_is_read_in_time() {
+async fn hostile_page_is_converted_in_time() {
     let paths = [
         "/nested",
         "/paragraphs",
@@ -597,17 +598,17 @@ async fn a_page_that_is_made_to_be_slow_is_read_in_time() {
         "/title",
         "/angles",
     ];
-    let server = Server::saying(|path| ok("text/html", slow_page(path))).await;
+    let server = Server::responding(|path| ok("text/html", slow_page(path))).await;
     for path in paths {
-        // Whether all of it is read or only a part: it is answered, and within its time.
-        let answer = get(opened(&server), &server.url(path)).await;
+        // Complete or truncated: there is a result within the timeout.
+        let answer = get(allowing(&server), &server.url(path)).await;
         assert_eq!(code(&answer), "none", "{path}: {}", answer.text());
         assert!(answer.text().len() < 100_000, "{path}: {}", answer.text().len());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_without_end_is_left_whatever_it_is_made_of() {
+async fn endless_response_times_out() {
     let server = Server::start(|path| {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n";
         let chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n");
@@ -621,12 +622,12 @@ async fn an_answer_without_end_is_left_whatever_it_is_made_of() {
             "/chunks" => (chunked, "1\r\nx\r\n"),
             _ => (format!("{head}\r\n"), "x"),
         };
-        vec![Step::Say(first.into_bytes()), Step::Repeat(again.into(), Duration::ZERO)]
+        vec![Step::Send(first.into_bytes()), Step::Repeat(again.into(), Duration::ZERO)]
     })
     .await;
     let paths = ["/continue", "/head", "/line", "/size", "/extension", "/trailer", "/chunks", "/x"];
     for path in paths {
-        let fetch = opened(&server).timeout(Duration::from_millis(400)).max_bytes(1 << 20);
+        let fetch = allowing(&server).timeout(Duration::from_millis(400)).max_bytes(1 << 20);
         let answer = get(fetch, &server.url(path)).await;
         assert!(matches!(code(&answer), "timed_out" | "tool_failed"), "{path}: {}", answer.text());
     }

@@ -19,30 +19,30 @@ use serde_json::json;
 use tempfile::TempDir;
 
 fn helper() -> Helper {
-    let beside = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
+    let sibling = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
     let built = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
-    Helper::At(if beside.is_file() { beside } else { built })
+    Helper::At(if sibling.is_file() { sibling } else { built })
 }
 
-/// A repository with two commits, a branch `side`, and a linked worktree of it beside.
+/// A repository with two commits, a branch `side`, and a linked worktree of it next to it.
 struct Project {
     repository: PathBuf,
     worktree: PathBuf,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
 impl Project {
-    /// Nothing where there is no git.
+    /// `None` without git.
     fn new() -> Option<Self> {
         if Host::new("git").arg("--version").output().is_err() {
             eprintln!("NOT TESTED: there is no git here");
             return None;
         }
-        let folder = tempfile::tempdir().unwrap();
-        let base = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path().canonicalize().unwrap();
         let (repository, worktree) = (base.join("repository"), base.join("worktree"));
         fs::create_dir(&repository).unwrap();
-        let project = Self { repository, worktree, _folder: folder };
+        let project = Self { repository, worktree, _directory: directory };
         project.host(
             &project.repository,
             "git init -q -b main .; echo one > notes.txt; git add .; git commit -q -m first
@@ -69,13 +69,13 @@ impl Project {
     }
 }
 
-/// Runs a command of the `shell` tool that nothing but the sandbox restricts.
+/// Runs a `shell` command that only the sandbox restricts.
 async fn shell(root: &Path, command: &str) -> String {
     let workspace =
         Workspace::builder().root(root, Access::Write).linked_worktrees().build().unwrap();
-    let hands =
+    let builtin =
         BuiltinTools::new(workspace).helper(helper()).git_identity("A Person", "a@example.com");
-    let registry = ToolRegistry::builder().add(hands).build().unwrap();
+    let registry = ToolRegistry::builder().add(builtin).build().unwrap();
     let runtime = Runtime::builder().registry(registry).policy(AllowAll).build().unwrap();
     let run = runtime.run_builder().working_directory(root).start();
     let call = ToolCall::new("c", "shell", json!({"command": command}));
@@ -100,7 +100,7 @@ async fn shell_commits_in_a_linked_worktree() {
 }
 
 #[tokio::test]
-async fn answer_names_what_the_sandbox_refused_and_why() {
+async fn result_names_what_the_sandbox_refused_and_why() {
     let Some(project) = Project::new() else { return };
     let root = &project.repository;
     let rebase = shell(root, "git rebase -q side").await;

@@ -1,5 +1,5 @@
-//! Real git commands that change protected files: the question names the file, and the command may
-//! change exactly that one.
+//! Real git commands that change protected files: the approval request names the file, and the
+//! command may change exactly that one.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "the helpers belong to the tests")]
 
@@ -21,12 +21,12 @@ use serde_json::json;
 use tempfile::TempDir;
 
 fn helper() -> Helper {
-    let beside = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
+    let sibling = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
     let built = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
-    Helper::At(if beside.is_file() { beside } else { built })
+    Helper::At(if sibling.is_file() { sibling } else { built })
 }
 
-/// A person who says yes and remembers what was asked.
+/// A person who approves and records the requests.
 #[derive(Clone, Default)]
 struct Person(Arc<Mutex<Vec<String>>>);
 
@@ -50,19 +50,19 @@ impl Approver for Person {
 /// A repository with one commit.
 struct Project {
     root: PathBuf,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
 impl Project {
-    /// Nothing where there is no git.
+    /// `None` without git.
     fn new() -> Option<Self> {
         if Host::new("git").arg("--version").output().is_err() {
             eprintln!("NOT TESTED: there is no git here");
             return None;
         }
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
-        let project = Self { root, _folder: folder };
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        let project = Self { root, _directory: directory };
         fs::create_dir(project.root.join("sub")).unwrap();
         put(&project.root.join("a.txt"), "one\n");
         project.git(&["init", "-q", "-b", "main"]);
@@ -114,9 +114,9 @@ impl Project {
                 .unwrap();
         let rules = Rules::new(setup.rules, setup.ground).unwrap();
         let workspace = Workspace::builder().root(&self.root, Access::Write).build().unwrap();
-        let hands =
+        let builtin =
             BuiltinTools::new(workspace).helper(helper()).git_identity("A Person", "a@example.com");
-        let registry = ToolRegistry::builder().add(hands).build().unwrap();
+        let registry = ToolRegistry::builder().add(builtin).build().unwrap();
         let runtime = Runtime::builder().registry(registry).policy(rules);
         let runtime = match person {
             Some(person) => runtime.approver(person.clone()),
@@ -142,7 +142,7 @@ fn succeeded(answer: &ToolResult) {
 const REMOTE: &str = "git remote add origin https://host.example/a.git";
 
 #[tokio::test]
-async fn git_remote_asks_about_the_configuration_even_where_git_is_allowed() {
+async fn git_remote_needs_approval_for_its_configuration_even_if_git_is_allowed() {
     let Some(project) = Project::new() else { return };
     let before = project.config();
     let answer = project.shell(&["Bash(git *)"], None, REMOTE).await;
@@ -158,14 +158,14 @@ async fn git_remote_asks_about_the_configuration_even_where_git_is_allowed() {
     assert_eq!(asked.len(), 1, "{asked:?}");
     assert!(asked[0].contains("protected file") && asked[0].contains(".git/config"), "{asked:?}");
 
-    // Without a rule for the command, the question about the command names the file too.
+    // Without a rule for the command, the approval request for the command names the file too.
     succeeded(&project.shell(&[], Some(&person), "git config a.b c").await);
     let asked = person.asked();
     assert!(asked[0].contains(".git/config`: git runs the programs"), "{asked:?}");
 }
 
 #[tokio::test]
-async fn a_rule_that_names_the_file_replaces_the_question() {
+async fn rule_that_names_the_file_replaces_the_approval() {
     let Some(project) = Project::new() else { return };
     let rules = ["Bash(git *)", "Edit(.git/config)"];
     succeeded(&project.shell(&rules, None, REMOTE).await);
@@ -179,7 +179,7 @@ async fn a_rule_that_names_the_file_replaces_the_question() {
 }
 
 #[tokio::test]
-async fn a_text_with_anything_but_git_gets_no_exception() {
+async fn command_with_anything_but_git_gets_no_exception() {
     let Some(project) = Project::new() else { return };
     let before = project.config();
     let person = Person::default();
@@ -195,7 +195,7 @@ async fn a_text_with_anything_but_git_gets_no_exception() {
 }
 
 #[tokio::test]
-async fn git_rebase_works_after_a_yes() {
+async fn git_rebase_works_after_approval() {
     let Some(project) = Project::new() else { return };
     project.git(&["checkout", "-q", "-b", "topic"]);
     put(&project.root.join("b.txt"), "two\n");
@@ -213,7 +213,7 @@ async fn git_rebase_works_after_a_yes() {
 }
 
 #[tokio::test]
-async fn git_worktree_works_after_a_yes() {
+async fn git_worktree_works_after_approval() {
     let Some(project) = Project::new() else { return };
     let (rules, add) = (["Bash(git *)"], "git worktree add -q -b topic wt/topic");
     let answer = project.shell(&rules, None, add).await;
@@ -228,7 +228,7 @@ async fn git_worktree_works_after_a_yes() {
 }
 
 #[tokio::test]
-async fn git_init_makes_a_repository_after_a_yes() {
+async fn git_init_creates_a_repository_after_approval() {
     let Some(project) = Project::new() else { return };
     let answer = project.shell(&["Bash(git *)"], None, "git init -q sub/new").await;
     assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Denied), "{}", answer.text());
@@ -240,14 +240,14 @@ async fn git_init_makes_a_repository_after_a_yes() {
 }
 
 #[tokio::test]
-async fn command_changes_the_protected_file_that_the_call_names_after_a_yes() {
+async fn command_changes_the_named_protected_file_after_approval() {
     let Some(project) = Project::new() else { return };
     let rules = ["Bash(cp *)"];
     let call = |paths: &[&str]| json!({"command": "cp a.txt .envrc", "may_change": paths});
     let answer = project.call(&rules, None, call(&[".envrc"])).await;
     assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Denied), "{}", answer.text());
     let person = Person::default();
-    // Another name frees nothing, and neither does a directory above.
+    // Another name unprotects nothing, and neither does a directory above.
     for other in [&["a.txt"][..], &["."], &[]] {
         project.call(&rules, Some(&person), call(other)).await;
         assert!(!project.root.join(".envrc").exists(), "{other:?}");
@@ -258,19 +258,19 @@ async fn command_changes_the_protected_file_that_the_call_names_after_a_yes() {
 }
 
 #[tokio::test]
-async fn redirection_changes_the_protected_file_that_it_names_after_a_yes() {
+async fn redirection_changes_the_named_protected_file_after_approval() {
     let Some(project) = Project::new() else { return };
     let rules = ["Bash(echo *)"];
     let answer = project.shell(&rules, None, "echo x > .envrc").await;
     assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Denied), "{}", answer.text());
     let person = Person::default();
-    // Only a running shell knows these, or they are not where the command starts.
+    // Known only at run time, or not in the directory in which the command starts.
     for command in ["F=.envrc; echo x > $F", "cd sub; echo x > .envrc", "echo x > .env?c"] {
         project.shell(&rules, Some(&person), command).await;
         assert!(!project.root.join(".envrc").exists(), "{command}");
         assert!(!project.root.join("sub/.envrc").exists(), "{command}");
     }
-    // The yes is about the file that the question names, and about no other one.
+    // The approval is for the file in the request, and for no other.
     let both = "echo x > .envrc; cp a.txt .npmrc";
     project.shell(&rules, Some(&person), both).await;
     assert!(project.root.join(".envrc").exists());

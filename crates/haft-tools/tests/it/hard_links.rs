@@ -1,4 +1,5 @@
-//! A hard link to a file that a rule keeps is that file, for file tools and for unasked commands.
+//! Hard links: a hard link to a denied file is denied too, for file tools and for commands without
+//! approval.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "the helpers belong to the tests")]
 
@@ -14,20 +15,20 @@ use haft_tools::BuiltinTools;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A workspace with a secret, a public file, and a store of packages beside it.
+/// A workspace with a secret, a public file, and a package store next to it.
 struct Project {
     base: PathBuf,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
 impl Project {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let base = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path().canonicalize().unwrap();
         for name in ["w/secrets", "w/docs", "w/vendor/secrets", "store"] {
             fs::create_dir_all(base.join(name)).unwrap();
         }
-        let project = Self { base, _folder: folder };
+        let project = Self { base, _directory: directory };
         project.put("w/secrets/key", "the key\n");
         project.put("w/vendor/secrets/key", "the other key\n");
         project.put("w/docs/a.txt", "alpha\n");
@@ -45,13 +46,13 @@ impl Project {
 
     /// Without rules.
     fn plain(&self) -> RuntimeBuilder {
-        let beside = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
+        let sibling = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
         let built = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
-        let helper = Helper::At(if beside.is_file() { beside } else { built });
+        let helper = Helper::At(if sibling.is_file() { sibling } else { built });
         let root = self.base.join("w");
         let workspace = Workspace::builder().root(&root, Access::Write).build().unwrap();
-        let hands = BuiltinTools::new(workspace).helper(helper);
-        Runtime::builder().registry(ToolRegistry::builder().add(hands).build().unwrap())
+        let builtin = BuiltinTools::new(workspace).helper(helper);
+        Runtime::builder().registry(ToolRegistry::builder().add(builtin).build().unwrap())
     }
 
     fn ruled(&self, pattern: &str, decision: &str) -> RuntimeBuilder {
@@ -73,7 +74,7 @@ impl Project {
     }
 }
 
-/// A person who says yes to everything.
+/// A person who approves everything.
 struct Person;
 
 impl Approver for Person {
@@ -103,7 +104,7 @@ fn code(answer: &ToolResult) -> Option<FailureCode> {
 }
 
 #[tokio::test]
-async fn hard_link_to_a_kept_file_is_neither_read_nor_searched_nor_shown_by_a_command() {
+async fn hard_link_to_a_denied_file_is_not_read_searched_or_printed() {
     let project = Project::new();
     project.link("w/secrets/key", "w/docs/pub");
     for (pattern, decision) in [
@@ -127,14 +128,14 @@ async fn hard_link_to_a_kept_file_is_neither_read_nor_searched_nor_shown_by_a_co
             let answer = shell(&run, command).await;
             assert_eq!(code(&answer), Some(FailureCode::Denied), "{pattern} {command}");
         }
-        // What is not kept is read as before.
+        // Other files are read as before.
         assert_eq!(read(&run, "docs/a.txt").await.text(), "1\talpha");
         assert_eq!(shell(&run, "cat docs/a.txt").await.text(), "alpha\n");
     }
 }
 
 #[tokio::test]
-async fn hard_link_to_a_kept_file_is_neither_edited_nor_moved() {
+async fn hard_link_to_a_denied_file_is_not_edited_or_moved() {
     let project = Project::new();
     project.link("w/secrets/key", "w/docs/pub");
     let run = project.ruled("Read(./secrets/**)", "deny").approver(Person).build().unwrap().run();
@@ -147,24 +148,24 @@ async fn hard_link_to_a_kept_file_is_neither_edited_nor_moved() {
 }
 
 #[tokio::test]
-async fn hard_link_made_after_the_first_look_is_caught() {
+async fn hard_link_created_after_the_first_check_is_denied() {
     let project = Project::new();
     project.link("w/docs/a.txt", "w/docs/b.txt");
     let run = project.run("Read(secrets/**)", "deny");
     assert_eq!(read(&run, "docs/b.txt").await.text(), "1\talpha");
     project.link("w/vendor/secrets/key", "w/docs/pub");
     assert_eq!(code(&read(&run, "docs/pub").await), Some(FailureCode::Denied));
-    // A kept file that did not exist before.
+    // A denied file that did not exist before.
     project.put("w/secrets/new", "fresh\n");
     project.link("w/secrets/new", "w/docs/new");
     assert_eq!(code(&read(&run, "docs/new").await), Some(FailureCode::Denied));
-    // A file of which a second name is put where a rule holds.
+    // A file that gets a second name where a rule applies.
     project.link("w/docs/a.txt", "w/secrets/a.txt");
     assert_eq!(code(&read(&run, "docs/b.txt").await), Some(FailureCode::Denied));
 }
 
 #[tokio::test]
-async fn tree_of_hard_links_is_read_and_searched_unasked() {
+async fn hard_linked_package_tree_is_read_without_approval() {
     let project = Project::new();
     for n in 0..300 {
         project.put(&format!("store/{n}"), "module\n");
@@ -189,7 +190,7 @@ async fn approved_file_with_two_names_is_read() {
     project.link("w/secrets/key", "w/secrets/copy");
     let run = project.ruled("Read(./secrets/**)", "ask").approver(Person).build().unwrap().run();
     assert_eq!(read(&run, "secrets/key").await.text(), "1\tthe key");
-    // The name that no rule asks about brings no question, so it is refused.
+    // The name without an ask rule raises no request, so it is refused.
     assert_eq!(code(&read(&run, "docs/pub").await), Some(FailureCode::Denied));
 }
 
@@ -210,7 +211,7 @@ async fn path_guard_denies_a_hard_link_to_a_denied_file() {
 }
 
 #[tokio::test]
-async fn command_that_a_rule_allows_asks_about_a_hard_link_to_a_denied_file() {
+async fn allowed_command_is_denied_a_hard_link_to_a_denied_file() {
     let project = Project::new();
     project.link("w/secrets/key", "w/docs/n");
     project.link("w/docs/a.txt", "w/docs/b.txt");

@@ -1,4 +1,4 @@
-//! A program that is nothing but the sandbox's helper: a test cannot be its own.
+//! A program that is only the sandbox helper: a test binary cannot be its own helper.
 
 fn main() {
     haft_sandbox::init();

@@ -14,30 +14,30 @@ use tempfile::TempDir;
 
 const SECRET: &str = "s3sam-open-42";
 
-/// The helper beside this program if there is one, as another user needs it; else the built one.
+/// The helper next to this program if there is one, as another user needs it; else the built one.
 fn helper() -> Helper {
-    let beside = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
+    let sibling = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
     let built = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
-    Helper::At(if beside.is_file() { beside } else { built })
+    Helper::At(if sibling.is_file() { sibling } else { built })
 }
 
 fn runtime() -> (RuntimeBuilder, TempDir) {
-    let folder = tempfile::tempdir().unwrap();
-    let base = folder.path().canonicalize().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let base = directory.path().canonicalize().unwrap();
     let workspace = Workspace::builder().root(base, Access::Write).build().unwrap();
     let tools = BuiltinTools::new(workspace).helper(helper());
     let registry = ToolRegistry::builder().add(tools).build().unwrap();
-    (Runtime::builder().registry(registry).policy(AllowAll), folder)
+    (Runtime::builder().registry(registry).policy(AllowAll), directory)
 }
 
-async fn shell(runtime: &Runtime, folder: &TempDir, command: &str) -> ToolResult {
-    let base = folder.path().canonicalize().unwrap();
+async fn shell(runtime: &Runtime, directory: &TempDir, command: &str) -> ToolResult {
+    let base = directory.path().canonicalize().unwrap();
     let run = runtime.run_builder().working_directory(base).start();
     let call = ToolCall::new("c7", "shell", json!({"command": command}));
     run.turn().await.unwrap().run(vec![call]).await.remove(0)
 }
 
-/// Reads what a stream holds: pieces of output as call, stream and text, and how many were missed.
+/// Drains a stream: output as call, stream and text, and the number of missed events.
 fn pieces(events: &mut EventStream) -> (Vec<(String, String, String)>, u64) {
     let (mut pieces, mut missed) = (Vec::new(), 0);
     while let Some(item) = events.try_next() {
@@ -54,11 +54,11 @@ fn pieces(events: &mut EventStream) -> (Vec<(String, String, String)>, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn piece_of_output_has_its_call_and_its_stream() {
-    let (runtime, folder) = runtime();
+async fn output_event_has_its_call_and_stream() {
+    let (runtime, directory) = runtime();
     let runtime = runtime.build().unwrap();
     let mut events = runtime.events(1000);
-    shell(&runtime, &folder, "echo one; sleep 0.3; echo two >&2").await;
+    shell(&runtime, &directory, "echo one; sleep 0.3; echo two >&2").await;
     let own = |stream: &str, text: &str| ("c7".to_owned(), stream.to_owned(), text.to_owned());
     let (pieces, missed) = pieces(&mut events);
     assert_eq!(pieces, [own("stdout", "one\n"), own("stderr", "two\n")]);
@@ -66,16 +66,16 @@ async fn piece_of_output_has_its_call_and_its_stream() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn secret_that_comes_in_two_pieces_is_in_no_event() {
-    let (runtime, folder) = runtime();
+async fn secret_split_across_chunks_is_redacted_in_events() {
+    let (runtime, directory) = runtime();
     let runtime = runtime.secret("door", SECRET).build().unwrap();
     let mut events = runtime.events(1000);
     let (first, second) = SECRET.split_at(6);
     for stream in ["", " >&2"] {
-        // Far apart, so that they are read and sent on their own.
+        // Far apart, so that they are read and sent separately.
         let command =
             format!("(printf 'key {first}'; sleep 0.5; printf '{second}, end\n'){stream}");
-        let answer = shell(&runtime, &folder, &command).await;
+        let answer = shell(&runtime, &directory, &command).await;
         assert!(!answer.is_error() && !answer.text().contains(second), "{}", answer.text());
         let (pieces, _) = pieces(&mut events);
         let whole: String = pieces.iter().map(|(.., text)| text.as_str()).collect();
@@ -86,13 +86,13 @@ async fn secret_that_comes_in_two_pieces_is_in_no_event() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reader_that_never_reads_stalls_no_command_and_holds_little() {
-    let (runtime, folder) = runtime();
+async fn stalled_event_reader_causes_no_backpressure_and_bounded_memory() {
+    let (runtime, directory) = runtime();
     let runtime = runtime.build().unwrap();
     let mut events = runtime.events(100_000);
     let command = "yes 0123456789012345678901234567890123456789 | head -c 50000000";
     let answer =
-        tokio::time::timeout(Duration::from_secs(60), shell(&runtime, &folder, command)).await;
+        tokio::time::timeout(Duration::from_secs(60), shell(&runtime, &directory, command)).await;
     assert!(!answer.unwrap().is_error());
     let (pieces, missed) = pieces(&mut events);
     let held: usize = pieces.iter().map(|(_, stream, text)| stream.len() + text.len()).sum();

@@ -1,4 +1,4 @@
-//! The built-in tools through the whole walk of a call.
+//! The built-in tools through the whole call pipeline.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -11,7 +11,7 @@ mod process;
 mod git;
 mod live_events;
 mod git_exceptions;
-mod unasked;
+mod without_approval;
 mod confined;
 mod hard_links;
 mod denied;
@@ -20,5 +20,5 @@ mod fetch;
 mod ask;
 mod server;
 mod regressions;
-mod storm;
+mod hostile_calls;
 mod examples;

@@ -1,4 +1,4 @@
-//! Real commands in the real sandbox, through the whole walk of a call.
+//! Real commands in the real sandbox, through the whole call pipeline.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "the helpers belong to the tests")]
 
@@ -19,64 +19,63 @@ use haft_tools::BuiltinTools;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The helper beside this program, where there is one: whoever runs it as another user has put it
-/// there.
+/// The helper next to this program, if there is one: needed to run the tests as another user.
 fn helper() -> Helper {
-    let beside = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
+    let sibling = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
     let built = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
-    Helper::At(if beside.is_file() { beside } else { built })
+    Helper::At(if sibling.is_file() { sibling } else { built })
 }
 
-/// A folder to work in, and one beside it that nobody may touch.
-struct Room {
+/// A workspace directory, and one next to it that no command may change.
+struct TestWorkspace {
     inside: PathBuf,
     outside: PathBuf,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
-impl Room {
+impl TestWorkspace {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let base = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path().canonicalize().unwrap();
         let (inside, outside) = (base.join("inside"), base.join("outside"));
         fs::create_dir_all(inside.join("sub")).unwrap();
         fs::create_dir(&outside).unwrap();
         put(&inside.join("notes.txt"), "one\ntwo\n");
         put(&outside.join("secret.txt"), "outside");
-        Self { inside, outside, _folder: folder }
+        Self { inside, outside, _directory: directory }
     }
 
-    fn hands(&self) -> BuiltinTools {
+    fn builtin(&self) -> BuiltinTools {
         let workspace = Workspace::builder().root(&self.inside, Access::Write).build().unwrap();
         BuiltinTools::new(workspace)
     }
 
-    fn runtime(&self) -> There {
-        self.with(self.hands().helper(helper()))
+    fn runtime(&self) -> TestRuntime {
+        self.with(self.builtin().helper(helper()))
     }
 
-    fn with(&self, hands: BuiltinTools) -> There {
-        let registry = ToolRegistry::builder().add(hands).build().unwrap();
-        self.there(Runtime::builder().registry(registry).policy(AllowAll))
+    fn with(&self, builtin: BuiltinTools) -> TestRuntime {
+        let registry = ToolRegistry::builder().add(builtin).build().unwrap();
+        self.build(Runtime::builder().registry(registry).policy(AllowAll))
     }
 
-    fn there(&self, runtime: RuntimeBuilder) -> There {
-        There { runtime: runtime.build().unwrap(), inside: self.inside.clone() }
+    fn build(&self, runtime: RuntimeBuilder) -> TestRuntime {
+        TestRuntime { runtime: runtime.build().unwrap(), inside: self.inside.clone() }
     }
 
     /// Tools that a file declares.
-    fn declaring(&self, text: &str) -> There {
+    fn declaring(&self, text: &str) -> TestRuntime {
         let tools = self.setup(text).tools;
-        self.with(self.hands().helper(helper()).declared(tools))
+        self.with(self.builtin().helper(helper()).declared(tools))
     }
 
-    /// The same, judged by the rules of the file.
-    fn judging(&self, text: &str) -> There {
+    /// The same, with the rules of the file as policy.
+    fn with_rules(&self, text: &str) -> TestRuntime {
         let PolicyConfig { tools, rules, ground, .. } = self.setup(text);
-        let hands = self.hands().helper(helper()).declared(tools);
-        let registry = ToolRegistry::builder().add(hands).build().unwrap();
+        let builtin = self.builtin().helper(helper()).declared(tools);
+        let registry = ToolRegistry::builder().add(builtin).build().unwrap();
         let rules = Rules::new(rules, ground).unwrap();
-        self.there(Runtime::builder().registry(registry).policy(rules))
+        self.build(Runtime::builder().registry(registry).policy(rules))
     }
 
     fn setup(&self, text: &str) -> PolicyConfig {
@@ -92,13 +91,13 @@ impl Room {
     }
 }
 
-/// A runtime, and the folder that its runs work in.
-struct There {
+/// A runtime, and the working directory of its runs.
+struct TestRuntime {
     runtime: Runtime,
     inside: PathBuf,
 }
 
-impl There {
+impl TestRuntime {
     fn run(&self) -> Run {
         self.runtime.run_builder().working_directory(&self.inside).start()
     }
@@ -113,14 +112,14 @@ fn get(path: &Path) -> String {
     String::from_utf8(fs::read(path).unwrap()).unwrap()
 }
 
-async fn call(runtime: &There, tool: &str, arguments: Value) -> ToolResult {
+async fn call(runtime: &TestRuntime, tool: &str, arguments: Value) -> ToolResult {
     let turn = runtime.run().turn().await.unwrap();
     let mut answers = turn.run(vec![ToolCall::new("c1", tool, arguments)]).await;
     assert_eq!(answers.len(), 1);
     answers.remove(0)
 }
 
-async fn shell(runtime: &There, command: &str) -> ToolResult {
+async fn shell(runtime: &TestRuntime, command: &str) -> ToolResult {
     call(runtime, "shell", json!({"command": command})).await
 }
 
@@ -142,7 +141,7 @@ fn code(answer: &ToolResult) -> FailureCode {
     }
 }
 
-/// A length of sleep that no other process has in its command line.
+/// A sleep duration that no other process has in its command line.
 fn marker() -> String {
     use std::hash::{BuildHasher as _, RandomState};
     format!("31.{}", RandomState::new().hash_one(0) | 1 << 63)
@@ -155,9 +154,9 @@ fn survivors(marker: &str) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_forms_run_and_the_answer_says_what_was_printed_and_how_it_ended() {
-    let room = Room::new();
-    let runtime = room.runtime();
+async fn command_and_argv_return_output_and_exit_status() {
+    let fixture = TestWorkspace::new();
+    let runtime = fixture.runtime();
     assert_eq!(text(&shell(&runtime, "cat notes.txt").await), "one\ntwo\n");
     assert_eq!(text(&shell(&runtime, "cat *.txt | wc -l").await).trim(), "2");
     let odd =
@@ -176,9 +175,9 @@ async fn both_forms_run_and_the_answer_says_what_was_printed_and_how_it_ended() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_tier_in_force_is_data_of_the_result_and_the_output_is_untrusted() {
-    let room = Room::new();
-    let answer = shell(&room.runtime(), "wc -l notes.txt").await;
+async fn result_has_the_tier_and_untrusted_output() {
+    let fixture = TestWorkspace::new();
+    let answer = shell(&fixture.runtime(), "wc -l notes.txt").await;
     let level = data(&answer)["tier"]["level"].as_str().unwrap().to_owned();
     assert!(["namespaces", "landlock"].contains(&&*level), "{level}");
     assert_eq!(data(&answer)["kind"], "read_only");
@@ -186,12 +185,12 @@ async fn the_tier_in_force_is_data_of_the_result_and_the_output_is_untrusted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn commands_write_inside_and_nowhere_else() {
-    let room = Room::new();
-    let runtime = room.runtime();
+async fn commands_write_only_inside_the_workspace() {
+    let fixture = TestWorkspace::new();
+    let runtime = fixture.runtime();
     text(&shell(&runtime, "echo new > made.txt").await);
-    assert_eq!(get(&room.inside.join("made.txt")), "new\n");
-    let outside = room.outside.join("secret.txt");
+    assert_eq!(get(&fixture.inside.join("made.txt")), "new\n");
+    let outside = fixture.outside.join("secret.txt");
     for command in [
         format!("echo x > {}", outside.display()),
         format!("rm {}", outside.display()),
@@ -202,34 +201,34 @@ async fn commands_write_inside_and_nowhere_else() {
         assert_ne!(data(&answer)["exit"]["code"], 0, "{command}: {}", text(&answer));
     }
     assert_eq!(get(&outside), "outside");
-    assert!(!room.inside.join("haft.toml").exists());
-    assert!(!room.inside.join(".git/hooks/pre-commit").exists());
+    assert!(!fixture.inside.join("haft.toml").exists());
+    assert!(!fixture.inside.join(".git/hooks/pre-commit").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_machine_is_reached_without_the_network() {
-    let room = Room::new();
+async fn commands_have_no_network_by_default() {
+    let fixture = TestWorkspace::new();
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = server.local_addr().unwrap().port();
     let knock = format!("echo hi > /dev/tcp/127.0.0.1/{port}");
-    let answer = shell(&room.runtime(), &knock).await;
+    let answer = shell(&fixture.runtime(), &knock).await;
     assert_ne!(data(&answer)["exit"]["code"], 0, "{}", text(&answer));
-    let open = room.with(room.hands().helper(helper()).network());
+    let open = fixture.with(fixture.builtin().helper(helper()).network());
     assert_eq!(data(&shell(&open, &knock).await)["exit"]["code"], 0);
-    let warns = |there: &There| {
+    let warns = |there: &TestRuntime| {
         let mut entries = there.runtime.registry().own();
         let entry = entries.find(|entry| *entry.name() == "shell").unwrap();
         entry.spec().description.contains("no other machine can be reached")
     };
-    assert!(warns(&room.runtime()) && !warns(&open), "the model knows what it has");
+    assert!(warns(&fixture.runtime()) && !warns(&open), "the model knows what it has");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_path_outside_is_refused_and_nothing_runs() {
-    let room = Room::new();
-    let runtime = room.runtime();
-    std::os::unix::fs::symlink(&room.outside, room.inside.join("way-out")).unwrap();
-    let absolute = room.outside.display().to_string();
+async fn cwd_outside_the_workspace_is_refused() {
+    let fixture = TestWorkspace::new();
+    let runtime = fixture.runtime();
+    std::os::unix::fs::symlink(&fixture.outside, fixture.inside.join("way-out")).unwrap();
+    let absolute = fixture.outside.display().to_string();
     for cwd in ["..", "../outside", &absolute, "/", "sub/../..", "way-out", "~"] {
         let answer =
             call(&runtime, "shell", json!({"command": "echo x > here.txt", "cwd": cwd})).await;
@@ -239,7 +238,7 @@ async fn a_path_outside_is_refused_and_nothing_runs() {
             "{cwd}"
         );
     }
-    assert!(!room.outside.join("here.txt").exists());
+    assert!(!fixture.outside.join("here.txt").exists());
     let file = call(&runtime, "shell", json!({"command": "ls", "cwd": "notes.txt"})).await;
     assert_eq!(code(&file), FailureCode::InvalidValue);
     let neither = call(&runtime, "shell", json!({})).await;
@@ -250,9 +249,9 @@ async fn a_path_outside_is_refused_and_nothing_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_sandbox_nothing_is_started_and_the_operator_hears_what_to_do() {
-    let room = Room::new();
-    let answer = shell(&room.with(room.hands()), "touch made").await;
+async fn without_a_sandbox_no_process_starts_and_the_operator_gets_a_hint() {
+    let fixture = TestWorkspace::new();
+    let answer = shell(&fixture.with(fixture.builtin()), "touch made").await;
     assert_eq!(
         (code(&answer), answer.execution()),
         (FailureCode::SandboxUnavailable, Execution::NotStarted)
@@ -260,17 +259,18 @@ async fn without_a_sandbox_nothing_is_started_and_the_operator_hears_what_to_do(
     let cause = answer.failure().unwrap().cause().unwrap();
     assert!(cause.contains("haft_sandbox::init()"), "{cause}");
     assert!(!answer.text().contains("haft_sandbox"), "the model cannot do anything about it");
-    // A program that never called `init` is no helper, and is told so.
-    let answer = shell(&room.with(room.hands().helper(Helper::ThisProgram)), "touch made").await;
+    // A program that never called `init` is no helper; the operator learns it.
+    let answer =
+        shell(&fixture.with(fixture.builtin().helper(Helper::ThisProgram)), "touch made").await;
     assert_eq!(code(&answer), FailureCode::SandboxUnavailable);
     assert!(answer.failure().unwrap().cause().unwrap().contains("haft_sandbox::init()"));
-    assert!(!room.inside.join("made").exists());
+    assert!(!fixture.inside.join("made").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_takes_too_long_is_ended_with_everything_it_started() {
-    let room = Room::new();
-    let runtime = room.runtime();
+async fn timeout_kills_all_child_processes() {
+    let fixture = TestWorkspace::new();
+    let runtime = fixture.runtime();
     let marker = marker();
     let command = format!("echo begun; (setsid sleep {marker} &) ; sleep {marker}");
     let slow = json!({"command": command, "timeout_ms": 400});
@@ -282,9 +282,9 @@ async fn a_command_that_takes_too_long_is_ended_with_everything_it_started() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_is_heard_and_cancelled_means_that_nothing_is_left() {
-    let room = Room::new();
-    let runtime = room.runtime();
+async fn cancellation_leaves_no_process() {
+    let fixture = TestWorkspace::new();
+    let runtime = fixture.runtime();
     let marker = marker();
     for how in ["interrupt", "cancel_call"] {
         let turn = runtime.run().turn().await.unwrap();
@@ -292,7 +292,7 @@ async fn a_stop_is_heard_and_cancelled_means_that_nothing_is_left() {
         let command = format!("echo begun; (setsid sleep {marker} &) ; sleep {marker}");
         let calls = vec![ToolCall::new("c1", "shell", json!({"command": command}))];
         let (answers, ()) = tokio::join!(turn.run(calls), async {
-            // Counted once: a shell between two of its children is fewer for a moment.
+            // Counted once: a shell between two of its children has fewer for a moment.
             let mut runs = false;
             for _ in 0..400 {
                 runs = survivors(&marker) >= 2;
@@ -309,7 +309,7 @@ async fn a_stop_is_heard_and_cancelled_means_that_nothing_is_left() {
         });
         match code(&answers[0]) {
             FailureCode::Cancelled => assert_eq!(survivors(&marker), 0, "{how}"),
-            // A busy machine may need longer than the runtime waits; then nobody claims an end.
+            // A busy machine may need longer than the runtime waits; then the outcome is unknown.
             code => assert_eq!(code, FailureCode::UnknownOutcome, "{how}"),
         }
         for _ in 0..400 {
@@ -323,9 +323,9 @@ async fn a_stop_is_heard_and_cancelled_means_that_nothing_is_left() {
 }
 
 #[tokio::test]
-async fn what_confines_a_command_is_kept_however_it_ends() {
-    let room = Room::new();
-    let runtime = room.runtime();
+async fn tier_is_recorded_however_a_command_ends() {
+    let fixture = TestWorkspace::new();
+    let runtime = fixture.runtime();
     for (arguments, ends) in [
         (json!({"command": "echo hi"}), None),
         (json!({"command": "exit 3"}), None),
@@ -343,7 +343,7 @@ async fn what_confines_a_command_is_kept_however_it_ends() {
         let kept = runtime.runtime.records(&RecordQuery::default().limit(1)).remove(0).end.unwrap();
         assert_eq!(kept.tier.as_deref(), answer.tier(), "{arguments}");
     }
-    // A runtime that stops a command says so too.
+    // A cancelled command has a tier too.
     let turn = runtime.run().turn().await.unwrap();
     let control = turn.handle();
     let calls = vec![ToolCall::new("c1", "shell", json!({"command": "echo begun; sleep 30"}))];
@@ -352,8 +352,8 @@ async fn what_confines_a_command_is_kept_however_it_ends() {
         control.interrupt();
     });
     assert!(answers[0].is_error() && answers[0].tier().is_some(), "{:?}", answers[0]);
-    // Where nothing confines, nothing ran, and that is kept as well.
-    let bare = room.with(room.hands());
+    // Without a sandbox nothing runs, and the record says so.
+    let bare = fixture.with(fixture.builtin());
     let answer = shell(&bare, "echo hi").await;
     assert_eq!(code(&answer), FailureCode::SandboxUnavailable);
     assert_eq!(answer.tier().unwrap()["level"], "none");
@@ -362,13 +362,13 @@ async fn what_confines_a_command_is_kept_however_it_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn output_is_told_as_it_comes_and_the_streams_are_told_apart() {
-    let room = Room::new();
+async fn output_is_streamed_with_its_stream_name() {
+    let fixture = TestWorkspace::new();
     let told: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
     let seen = Arc::clone(&told);
-    let registry = ToolRegistry::builder().add(room.hands().helper(helper())).build().unwrap();
+    let registry = ToolRegistry::builder().add(fixture.builtin().helper(helper())).build().unwrap();
     let runtime = Runtime::builder().registry(registry).policy(AllowAll);
-    let runtime = room.there(runtime.observer(move |event: &Event| {
+    let runtime = fixture.build(runtime.observer(move |event: &Event| {
         if let Event::Progress { note: Progress::Keyed(key, text), .. } = event {
             seen.lock().unwrap().push((key.clone(), text.clone()));
         }
@@ -383,9 +383,9 @@ async fn output_is_told_as_it_comes_and_the_streams_are_told_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn commands_that_only_read_share_the_floor_and_others_are_alone() {
-    let room = Room::new();
-    let turn = room.runtime().run().turn().await.unwrap();
+async fn read_only_commands_run_in_parallel_and_others_alone() {
+    let fixture = TestWorkspace::new();
+    let turn = fixture.runtime().run().turn().await.unwrap();
     let calls = ["cat notes.txt", "ls -l | wc -l", "touch x", "rm -rf sub", "echo 'no end"];
     let calls = calls
         .iter()
@@ -451,17 +451,17 @@ pattern = "^\\w+$"
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_declared_tool_gets_its_arguments_as_words_and_never_as_shell_text() {
-    let room = Room::new();
-    let runtime = room.declaring(TOOLS);
+async fn declared_tool_arguments_are_never_shell_text() {
+    let fixture = TestWorkspace::new();
+    let runtime = fixture.declaring(TOOLS);
     let odd = ["a b", "$(touch pwned)", "; touch pwned", "`touch pwned`", "", "-x", "'"];
     let answer = call(&runtime, "say", json!({"words": odd})).await;
-    // `printf` takes `--` before its format alone, and prints it here.
+    // `printf` takes `--` only before its format, and prints it here.
     let wanted: String = std::iter::once("--").chain(odd).map(|word| format!("[{word}]")).collect();
     assert_eq!(text(&answer), wanted);
     let loud = call(&runtime, "say", json!({"words": [], "loud": true})).await;
     assert_eq!(text(&loud), "[LOUD][--]");
-    assert!(!room.inside.join("pwned").exists());
+    assert!(!fixture.inside.join("pwned").exists());
     assert_eq!(text(&call(&runtime, "show", json!({"file": "notes.txt"})).await), "one\ntwo\n");
     assert_eq!(text(&call(&runtime, "upper", json!({"text": "a; b"})).await), "A; B");
     let option = call(&runtime, "show", json!({"file": "--help"})).await;
@@ -474,28 +474,28 @@ async fn a_declared_tool_gets_its_arguments_as_words_and_never_as_shell_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_declared_tool_is_given_what_it_declares_and_no_more() {
-    let room = Room::new();
-    let runtime = room.declaring(TOOLS);
+async fn declared_tool_gets_only_declared_capabilities() {
+    let fixture = TestWorkspace::new();
+    let runtime = fixture.declaring(TOOLS);
     let silent = call(&runtime, "silent", json!({"file": "made"})).await;
     assert_eq!(code(&silent), FailureCode::ToolFailed);
     let message = silent.failure().unwrap().message();
     assert!(message.starts_with("`touch`: exit code 1\n"), "{message}");
-    assert!(!room.inside.join("made").exists());
+    assert!(!fixture.inside.join("made").exists());
     text(&call(&runtime, "make", json!({"file": "made"})).await);
-    assert!(room.inside.join("sub/made").exists(), "it starts where the file says");
-    let up = room.outside.join("made").display().to_string();
+    assert!(fixture.inside.join("sub/made").exists(), "it starts where the file says");
+    let up = fixture.outside.join("made").display().to_string();
     assert_eq!(code(&call(&runtime, "make", json!({"file": up})).await), FailureCode::ToolFailed);
-    assert!(!room.outside.join("made").exists());
+    assert!(!fixture.outside.join("made").exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_declared_tool_keeps_its_time_and_its_own_idea_of_success() {
-    let room = Room::new();
-    let runtime = room.declaring(TOOLS);
+async fn declared_tool_has_its_timeout_and_success_codes() {
+    let fixture = TestWorkspace::new();
+    let runtime = fixture.declaring(TOOLS);
     let marker = marker();
     let slow = call(&runtime, "slow", json!({"time": marker})).await;
-    // A busy machine may need longer than the runtime waits; then nobody claims an end.
+    // A busy machine may need longer than the runtime waits; then the outcome is unknown.
     assert!(
         matches!(code(&slow), FailureCode::TimedOut | FailureCode::UnknownOutcome),
         "{}",
@@ -512,15 +512,15 @@ async fn a_declared_tool_keeps_its_time_and_its_own_idea_of_success() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sandbox_that_was_found_before_is_used() {
-    let room = Room::new();
+async fn given_sandbox_is_used() {
+    let fixture = TestWorkspace::new();
     let sandbox = Sandbox::detect(helper()).await.unwrap();
     let level = sandbox.tier().level;
-    let answer = shell(&room.with(room.hands().sandbox(sandbox)), "pwd").await;
+    let answer = shell(&fixture.with(fixture.builtin().sandbox(sandbox)), "pwd").await;
     assert_eq!(data(&answer)["tier"]["level"], level.as_str());
 }
 
-const DEAR: &str = r#"
+const DENY_RULES: &str = r#"
 [[rule]]
 match = "Read(/dear/**)"
 decision = "deny"
@@ -544,11 +544,11 @@ about = "read_path"
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_files_of_a_declared_tool_are_judged_where_it_finds_them() {
-    let room = Room::new();
-    fs::create_dir(room.inside.join("dear")).unwrap();
-    put(&room.inside.join("dear/key"), "nobody may read this");
-    let runtime = room.judging(DEAR);
+async fn files_of_a_declared_tool_are_resolved_from_its_cwd() {
+    let fixture = TestWorkspace::new();
+    fs::create_dir(fixture.inside.join("dear")).unwrap();
+    put(&fixture.inside.join("dear/key"), "nobody may read this");
+    let runtime = fixture.with_rules(DENY_RULES);
     for file in ["key", "./key", "../dear/key", "../sub/../dear/key"] {
         let answer = call(&runtime, "show", json!({"file": file})).await;
         assert_eq!(code(&answer), FailureCode::Denied, "{file}");
@@ -578,9 +578,9 @@ about = "read_path"
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tool_that_reads_and_reaches_the_network_is_asked_about() {
-    let room = Room::new();
-    let runtime = room.judging(SENDS);
+async fn declared_tool_that_reads_and_has_network_needs_approval() {
+    let fixture = TestWorkspace::new();
+    let runtime = fixture.with_rules(SENDS);
     let file = json!({"file": "notes.txt"});
     assert_eq!(text(&call(&runtime, "look", file.clone()).await), "one\ntwo\n");
     let answer = call(&runtime, "send", file).await;
@@ -588,40 +588,40 @@ async fn a_tool_that_reads_and_reaches_the_network_is_asked_about() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_starts_where_its_paths_were_judged() {
-    let room = Room::new();
-    fs::create_dir(room.inside.join("dear")).unwrap();
-    put(&room.inside.join("dear/key"), "nobody may read this");
-    let There { runtime, .. } = room.judging(DEAR);
+async fn command_starts_where_its_paths_were_authorized() {
+    let fixture = TestWorkspace::new();
+    fs::create_dir(fixture.inside.join("dear")).unwrap();
+    put(&fixture.inside.join("dear/key"), "nobody may read this");
+    let TestRuntime { runtime, .. } = fixture.with_rules(DENY_RULES);
     let read = json!({"command": "cat dear/key"});
-    for folder in [&room.outside, &PathBuf::from("."), &PathBuf::from("/")] {
+    for directory in [&fixture.outside, &PathBuf::from("."), &PathBuf::from("/")] {
         for (tool, arguments) in [("shell", read.clone()), ("show", json!({"file": "key"}))] {
-            let run = runtime.run_builder().working_directory(folder).start();
+            let run = runtime.run_builder().working_directory(directory).start();
             let calls = vec![ToolCall::new("c", tool, arguments)];
             let answer = run.turn().await.unwrap().run(calls).await.remove(0);
             let told = answer.failure().unwrap_or_else(|| panic!("{}", answer.text()));
-            assert_eq!(told.code(), FailureCode::Denied, "{tool} {}", folder.display());
+            assert_eq!(told.code(), FailureCode::Denied, "{tool} {}", directory.display());
         }
-        // It starts in the first root, and is judged there.
-        let run = runtime.run_builder().working_directory(folder).start();
+        // It starts in the first root, and is authorized there.
+        let run = runtime.run_builder().working_directory(directory).start();
         let calls = vec![ToolCall::new("c", "shell", json!({"command": "cat notes.txt"}))];
         let answer = run.turn().await.unwrap().run(calls).await.remove(0);
-        assert_eq!(text(&answer), "one\ntwo\n", "{}", folder.display());
+        assert_eq!(text(&answer), "one\ntwo\n", "{}", directory.display());
     }
-    let inside = There { runtime, inside: room.inside.join("sub") };
+    let inside = TestRuntime { runtime, inside: fixture.inside.join("sub") };
     assert_eq!(text(&shell(&inside, "cat ../notes.txt").await), "one\ntwo\n");
     assert_eq!(code(&shell(&inside, "cat ../dear/key").await), FailureCode::Denied);
 }
 
 #[tokio::test]
 async fn git_commit_works_in_the_shell_with_the_given_identity() {
-    let room = Room::new();
+    let fixture = TestWorkspace::new();
     let host = |args: &[&str]| {
         std::process::Command::new("git")
             .args(["-c", "safe.directory=*", "-c", "user.name=x", "-c", "user.email=x@example.com"])
             .args(args)
-            .current_dir(&room.inside)
-            .env("HOME", &room.inside)
+            .current_dir(&fixture.inside)
+            .env("HOME", &fixture.inside)
             .output()
     };
     if host(&["init", "-q"]).is_err() {
@@ -629,15 +629,15 @@ async fn git_commit_works_in_the_shell_with_the_given_identity() {
     }
     assert!(host(&["add", "."]).unwrap().status.success());
     assert!(host(&["commit", "-q", "-m", "first"]).unwrap().status.success());
-    let hands = room.hands().helper(helper()).git_identity("A Person", "a@example.com");
-    let runtime = room.with(hands);
+    let builtin = fixture.builtin().helper(helper()).git_identity("A Person", "a@example.com");
+    let runtime = fixture.with(builtin);
     let status = call(&runtime, "shell", json!({"command": "git status --porcelain"})).await;
     assert_eq!(status.text(), "done; nothing was printed");
     let command = "echo three >> notes.txt && git add notes.txt && git commit -q -m second && git log --format='%an <%ae> %s'";
     let answer = call(&runtime, "shell", json!({"command": command})).await;
     let is_landlock = answer.text().contains("index.lock");
     if is_landlock {
-        // Tier `landlock` takes no new files in `.git`.
+        // The tier `landlock` allows no new files in `.git`.
         return;
     }
     assert_eq!(answer.text(), "A Person <a@example.com> second\nx <x@example.com> first\n");
@@ -646,9 +646,9 @@ async fn git_commit_works_in_the_shell_with_the_given_identity() {
 }
 
 #[tokio::test]
-async fn a_cgroup_directory_that_cannot_hold_the_limit_refuses_commands() {
-    let room = Room::new();
-    let there = room.with(room.hands().helper(helper()).cgroup(&room.outside));
+async fn unusable_cgroup_directory_refuses_commands() {
+    let fixture = TestWorkspace::new();
+    let there = fixture.with(fixture.builtin().helper(helper()).cgroup(&fixture.outside));
     let answer = call(&there, "shell", json!({"command": "echo x"})).await;
     assert_eq!(
         (code(&answer), answer.execution()),
@@ -657,15 +657,15 @@ async fn a_cgroup_directory_that_cannot_hold_the_limit_refuses_commands() {
 }
 
 #[tokio::test]
-async fn memory_limit_of_a_delegated_cgroup_is_answered_as_too_much_memory() {
+async fn cgroup_memory_limit_is_reported_as_out_of_memory() {
     let name = format!("test-of-haft-tools-{}", std::process::id());
     let directory = Path::new("/sys/fs/cgroup/memory").join(name);
     if fs::create_dir(&directory).is_err() {
         eprintln!("NOT TESTED: no control group can be made here");
         return;
     }
-    let room = Room::new();
-    let there = room.with(room.hands().helper(helper()).cgroup(&directory));
+    let fixture = TestWorkspace::new();
+    let there = fixture.with(fixture.builtin().helper(helper()).cgroup(&directory));
     let script = "head -c 700000000 /dev/zero | tail -n 1";
     let answer = call(&there, "shell", json!({"command": script})).await;
     let failure = answer.failure().unwrap().to_string();
@@ -678,9 +678,9 @@ async fn memory_limit_of_a_delegated_cgroup_is_answered_as_too_much_memory() {
 }
 
 #[tokio::test]
-async fn read_only_command_that_uses_too_much_memory_is_ended_and_the_answer_says_so() {
-    let room = Room::new();
-    let runtime = room.runtime();
+async fn read_only_command_over_the_memory_limit_is_killed_and_reported() {
+    let fixture = TestWorkspace::new();
+    let runtime = fixture.runtime();
     // Without a line break `tail` keeps everything.
     let command = "head -c 900000000 /dev/zero | tail -n 1 | wc -c";
     let answer = call(&runtime, "shell", json!({"command": command})).await;
@@ -694,9 +694,9 @@ async fn read_only_command_that_uses_too_much_memory_is_ended_and_the_answer_say
 }
 
 #[tokio::test]
-async fn full_temporary_directory_is_named_with_a_next_step() {
-    let room = Room::new();
-    let runtime = room.runtime();
+async fn full_temporary_directory_is_reported_with_a_next_step() {
+    let fixture = TestWorkspace::new();
+    let runtime = fixture.runtime();
     let command = "df -P /tmp | grep -q tmpfs || exit 9; head -c 600000000 /dev/zero > /tmp/large";
     let answer = call(&runtime, "shell", json!({"command": command})).await;
     if answer.text().starts_with("exit code 9") {

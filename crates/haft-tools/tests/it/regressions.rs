@@ -1,8 +1,8 @@
-//! Addresses that must never be fetched, as data.
+//! URLs and addresses that must never be fetched (SSRF), as data.
 
-/// Addresses a model may be talked into. `{port}` is where a real server listens on this machine.
+/// URLs that prompt injection may suggest. `{port}` is a real server on loopback.
 pub(crate) const URLS: &[&str] = &[
-    // Loopback, in every spelling that some reader takes.
+    // Loopback, in every spelling that some parser accepts.
     "http://127.0.0.1/",
     "http://127.0.0.1:{port}/",
     "http://127.1/",
@@ -45,7 +45,7 @@ pub(crate) const URLS: &[&str] = &[
     "http://[::]:{port}/",
     "http://[::1%25lo]/",
     "http://[::1%lo]:{port}/",
-    // IPv4 in IPv6 clothes.
+    // IPv4 embedded in IPv6.
     "http://[::ffff:127.0.0.1]:{port}/",
     "http://[::ffff:7f00:1]/",
     "http://[0:0:0:0:0:ffff:7f00:0001]/",
@@ -61,7 +61,7 @@ pub(crate) const URLS: &[&str] = &[
     "http://[2001::1]/",
     "http://[2001:0:7f00:1::]/",
     "http://[2607:f8b0::5efe:7f00:1]/",
-    // This network, any address.
+    // "This network" and the unspecified address.
     "http://0/",
     "http://0:{port}/",
     "http://0.0.0.0/",
@@ -85,7 +85,7 @@ pub(crate) const URLS: &[&str] = &[
     "http://100.127.255.254/",
     "http://[fc00::1]/",
     "http://[fd12:3456:789a::1]/",
-    // Link-local, and the metadata of clouds.
+    // Link-local, and cloud metadata.
     "http://169.254.0.1/",
     "http://169.254.169.254/latest/meta-data/",
     "http://169.254.43518/",
@@ -126,7 +126,7 @@ pub(crate) const URLS: &[&str] = &[
     "http://[100::1]/",
     "http://[5f00::1]/",
     "http://[4000::1]/",
-    // Names of inner networks.
+    // Internal names.
     "http://intranet/",
     "http://router.local/",
     "http://nas.lan/",
@@ -151,7 +151,7 @@ pub(crate) const URLS: &[&str] = &[
     "unix:///var/run/docker.sock",
     "http+unix://%2Fvar%2Frun%2Fdocker.sock/",
     "about:blank",
-    // Ports nobody opened.
+    // Ports that are not opened.
     "http://example.com:22/",
     "http://example.com:25/",
     "http://example.com:{port}/",
@@ -160,7 +160,7 @@ pub(crate) const URLS: &[&str] = &[
     "http://example.com:0/",
     "http://example.com:65536/",
     "http://example.com:99999999999/",
-    // Logins, and hosts that hide behind them.
+    // Credentials, and hosts hidden after them.
     "http://user@example.com/",
     "http://user:password@example.com/",
     "http://:@example.com/",
@@ -174,7 +174,7 @@ pub(crate) const URLS: &[&str] = &[
     "http:\\\\127.0.0.1:{port}/",
     "http://127.0.0.1:{port}\\.example.com/",
     "http:/\\127.0.0.1:{port}/",
-    // Odd hosts that lead to a public place, or nowhere.
+    // Non-canonical hosts that resolve to a public address, or to none.
     "http://0x08080808/",
     "http://134744072/",
     "http://010.010.010.010/",
@@ -221,7 +221,7 @@ pub(crate) const URLS: &[&str] = &[
     "h\u{0}ttp://example.com/",
 ];
 
-/// What a name must not lead to.
+/// Addresses that a name must not resolve to.
 pub(crate) const ADDRESSES: &[&str] = &[
     "0.0.0.0",
     "0.1.2.3",

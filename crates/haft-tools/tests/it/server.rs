@@ -1,4 +1,4 @@
-//! A web server that says exactly what a test wants, byte by byte, and counts who comes.
+//! A web server that sends exactly the bytes of a test and counts connections.
 
 use std::{
     sync::{
@@ -24,17 +24,17 @@ use tokio_rustls::{
 /// The authority that signed the server's certificate, which is for `secure.example`.
 pub(crate) const AUTHORITY: &[u8] = include_bytes!("tls/authority.der");
 
-/// What a server does next with a connection.
+/// The next action of a server on a connection.
 pub(crate) enum Step {
-    Say(Vec<u8>),
+    Send(Vec<u8>),
     Wait(Duration),
-    /// Says the same until nobody listens.
+    /// Sends the same until the client disconnects.
     Repeat(Vec<u8>, Duration),
 }
 
 type Script = dyn Fn(&str) -> Vec<Step> + Send + Sync;
 
-/// A server on this machine.
+/// A server on loopback.
 pub(crate) struct Server {
     pub(crate) port: u16,
     pub(crate) requests: Arc<Mutex<Vec<String>>>,
@@ -47,12 +47,14 @@ impl Server {
         Self::open(Arc::new(script), None).await
     }
 
-    /// Answers each path with whole bytes.
-    pub(crate) async fn saying(script: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Self {
-        Self::start(move |path| vec![Step::Say(script(path))]).await
+    /// Answers each path with complete bytes.
+    pub(crate) async fn responding(
+        script: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
+        Self::start(move |path| vec![Step::Send(script(path))]).await
     }
 
-    /// The same, encrypted.
+    /// The same over TLS.
     pub(crate) async fn encrypted(
         script: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static,
     ) -> Self {
@@ -65,7 +67,7 @@ impl Server {
             .with_single_cert(vec![certificate], key)
             .unwrap();
         let acceptor = TlsAcceptor::from(Arc::new(settings));
-        let script: Arc<Script> = Arc::new(move |path: &str| vec![Step::Say(script(path))]);
+        let script: Arc<Script> = Arc::new(move |path: &str| vec![Step::Send(script(path))]);
         Self::open(script, Some(acceptor)).await
     }
 
@@ -130,7 +132,7 @@ async fn serve(
     requests.lock().unwrap().push(request);
     for step in script(&path) {
         match step {
-            Step::Say(bytes) => {
+            Step::Send(bytes) => {
                 if stream.write_all(&bytes).await.is_err() {
                     return;
                 }
@@ -146,19 +148,19 @@ async fn serve(
     let _ = stream.shutdown().await;
 }
 
-/// A whole answer of some type.
+/// A complete response of a type.
 pub(crate) fn ok(kind: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     with("200 OK", &format!("Content-Type: {kind}\r\n"), body)
 }
 
-/// A whole answer with these header lines.
+/// A complete response with these header lines.
 pub(crate) fn with(status: &str, headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{headers}\r\n", body.len());
     [head.as_bytes(), body].concat()
 }
 
-/// An answer that sends on.
-pub(crate) fn on_to(location: &str) -> Vec<u8> {
+/// A redirect.
+pub(crate) fn redirect_to(location: &str) -> Vec<u8> {
     with("302 Found", &format!("Location: {location}\r\nSet-Cookie: id=hunter2\r\n"), "gone")
 }

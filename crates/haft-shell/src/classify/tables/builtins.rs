@@ -1,5 +1,5 @@
-//! What a shell does itself. Each call has a shell of its own, so what changes only the shell is gone
-//! with it; what changes the meaning of a later command is not here.
+//! Shell builtins. Each call has its own shell, so a change of the shell itself ends with it.
+//! Builtins that change the meaning of a later command are not listed.
 
 use crate::classify::{
     grammar::{Grammar, check, own, tame},
@@ -24,5 +24,5 @@ pub(super) const TABLE: &[Grammar] = &[
     own("export declare typeset readonly", special::shown),
     own("kill", special::kill),
     check("read", "rsn:d:t:N:p:u:", "", special::read),
-    check("ulimit", "aHScdflmnpqstuvx", "", special::bare),
+    check("ulimit", "aHScdflmnpqstuvx", "", special::no_operands),
 ];

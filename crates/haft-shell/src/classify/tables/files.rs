@@ -1,4 +1,4 @@
-//! What files there are, and what they are.
+//! File listings and metadata.
 
 use crate::classify::{
     grammar::{Grammar, check, own, tame, wary},
@@ -15,7 +15,7 @@ pub(super) const TABLE: &[Grammar] = &[
          numeric-uid-gid literal hide-control-chars show-control-chars quote-name quoting-style= reverse \
          recursive size sort= time= time-style= tabsize= width= context zero",
     ),
-    // Younger programs, whose options still change.
+    // Newer programs whose options still change.
     wary(
         "eza exa lsd",
         "1aAbBdDfFgGhHiImlLnrRsStTuUxX",
@@ -64,7 +64,7 @@ pub(super) const TABLE: &[Grammar] = &[
         "acdeERLPtpnlDv",
         "access default all-effective no-effective recursive absolute-names numeric tabular omit-header",
     ),
-    // One option starts another program, and a word that is not known may turn out to be it.
+    // One option starts another program, and an unknown word may be it.
     wary(
         "diff",
         "abBcdeEF:hiI:nNpqrsS:tTuU:wW:X:x:yC:0123456789",
@@ -78,26 +78,26 @@ pub(super) const TABLE: &[Grammar] = &[
     ),
     tame("cmp", "bi:ln:sx", "print-bytes ignore-initial= verbose bytes= quiet silent"),
     wary("diff3", "AeEx3Xiam", "show-all ed show-overlap merge text easy-only"),
-    // Words that begin with `@` are files full of options, and one option loads code.
+    // Words that start with `@` are files with options, and one option loads code.
     check(
         "nm",
         "aACDefglnopPrSsuvx",
         "debug-syms demangle? dynamic defined-only extern-only numeric-sort no-sort print-size print-file-name reverse-sort size-sort undefined-only",
-        special::no_list,
+        special::no_options_file,
     ),
     check(
         "objdump",
         "adDfhprRsStTxCwlj:",
         "archive-headers disassemble disassemble-all file-headers section-headers headers private-headers reloc dynamic-reloc full-contents source syms dynamic-syms all-headers demangle? wide section= no-show-raw-insn",
-        special::no_list,
+        special::no_options_file,
     ),
     check(
         "readelf",
         "aehlSgtsnrudVADIWcx:p:",
         "all file-header program-headers segments section-headers sections headers symbols syms dyn-syms notes relocs unwind dynamic version-info wide archive-index hex-dump= string-dump=",
-        special::no_list,
+        special::no_options_file,
     ),
-    check("size", "ABdoxt", "format= radix= totals", special::no_list),
+    check("size", "ABdoxt", "format= radix= totals", special::no_options_file),
     tame(
         "lsblk",
         "abdDe:fhI:iJlLmMno:OpPrsStTVx:z",
@@ -109,5 +109,5 @@ pub(super) const TABLE: &[Grammar] = &[
         "all ascii json list noheadings output= pairs raw types= target= source= real pseudo df tree",
     ),
     tame("mountpoint", "dqx", "fs-devno quiet devno nofollow"),
-    check("mount", "lvt:", "", special::bare),
+    check("mount", "lvt:", "", special::no_operands),
 ];

@@ -1,11 +1,11 @@
-//! The grammars of the commands that are known to only read, one file for each family.
+//! The grammars of read-only commands, one file for each family.
 //!
-//! To add a command: read its manual to the end. If no option of it writes, starts or reaches
-//! anything, it is `tame`; list its options. If some do, it is `wary`; list the others, and think of
-//! what an operand can do. If that takes more than a list, write a checker in `special`.
+//! To add a command: read its whole manual. If no option writes, starts a program or uses the
+//! network, it is `tame`; list its options. If some do, it is `wary`; list the others, and consider
+//! what an operand can do. If a list is not enough, write a check in `special`.
 //!
-//! git is not here: its configuration can name programs for nearly everything it does. Neither are
-//! programs that fetch what they need before they answer, such as `cargo --version` or `go version`.
+//! git is not listed: its configuration can name programs for nearly everything. Neither are
+//! programs that download before they answer, such as `cargo --version` or `go version`.
 
 mod builtins;
 mod text;
@@ -25,8 +25,8 @@ pub(super) fn of(name: &str) -> Option<&'static Grammar> {
     FAMILIES.iter().flat_map(|family| family.iter()).find(|grammar| grammar.is_of(name))
 }
 
-/// Programs that may do anything, but with this one word only tell their version.
-const TELLERS: [(&str, &str); 5] = [
+/// Programs that may do anything, but only print their version with this single word.
+const VERSION_OPTIONS: [(&str, &str); 5] = [
     (
         "python python3 perl ruby node gcc g++ cc clang clang++ make gmake cmake ninja bash zsh vim \
          nvim nano emacs curl wget docker podman php lua gdb ld as java javac sqlite3 ffmpeg openssl \
@@ -39,14 +39,16 @@ const TELLERS: [(&str, &str); 5] = [
     ("openssl", "version"),
 ];
 
-/// Returns whether a command with this one word only tells about itself.
-pub(super) fn only_tells(name: &str, word: &str) -> bool {
+/// Returns whether a command with this single word only prints its help or version.
+pub(super) fn only_prints_version(name: &str, word: &str) -> bool {
     let known = of(name).is_some() || matches!(name, "find" | "xargs" | "timeout" | "nice" | "env");
     let takes_long = !matches!(name, "echo" | "printf" | "[" | "[[" | "((" | "kill" | "test");
     if known && takes_long && matches!(word, "--version" | "--help") {
         return true;
     }
-    TELLERS.iter().any(|(names, own)| *own == word && names.split_whitespace().any(|n| n == name))
+    VERSION_OPTIONS
+        .iter()
+        .any(|(names, own)| *own == word && names.split_whitespace().any(|n| n == name))
 }
 
 #[cfg(test)]
@@ -80,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_start_anything_has_no_grammar() {
+    fn programs_that_can_start_anything_have_no_grammar() {
         for name in [
             "git", "python3", "perl", "ruby", "node", "make", "cargo", "go", "npm", "eval",
             "source", ".", "exec", "trap", "alias", "sudo", "ssh", "curl", "wget", "dc", "ed",

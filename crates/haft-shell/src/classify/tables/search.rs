@@ -1,4 +1,4 @@
-//! What is in files. `find` has a file of its own.
+//! Search in files. `find` has its own file.
 
 use crate::classify::grammar::{Grammar, tame, wary};
 
@@ -14,9 +14,9 @@ pub(super) const TABLE: &[Grammar] = &[
          exclude-from= exclude-dir= include= recursive dereference-recursive line-buffered binary \
          null-data",
     ),
-    // A script around `gzip`, which has been fooled by names of files.
+    // A script around `gzip`, which has had file name injection bugs.
     wary("zgrep zegrep zfgrep", "EFiclnvwhHoqse:A:B:C:m:", ""),
-    // `--pre` and `--hostname-bin` start programs, and `-z` does too.
+    // `--pre`, `--hostname-bin` and `-z` start programs.
     wary(
         "rg",
         "A:aB:C:cE:e:Ff:g:HhIiLlM:m:NnopPqr:Sst:T:Uuvwx.0j:d:",

@@ -38,7 +38,7 @@ pub(super) const TABLE: &[Grammar] = &[
         "all boot count heading login message process runlevel short time users mesg no-header from",
     ),
     wary("last", "n:xFwRat:s:p:0123456789", "limit= fullnames fulltimes"),
-    // Its `-R` looks at another root, with that root's libraries.
+    // `-R` uses another root, with that root's libraries.
     wary("lastlog", "t:u:b:", ""),
     tame("id groups", "agGnruzZ", "context group groups name real user zero"),
     tame(
@@ -52,7 +52,7 @@ pub(super) const TABLE: &[Grammar] = &[
         "all bytes json extended? parse? online offline hex physical output= output-all noheadings raw summary? type=",
     ),
     wary("lspci lsusb lsmod", "vntkDs:d:m", "tree verbose"),
-    // Without `-n` these ask the network for the names of machines.
+    // Without `-n` these make DNS lookups.
     check("lsof", "abi::lnPp:tu:c:d:U", "", special::numeric),
     wary(
         "ss",
@@ -66,10 +66,10 @@ pub(super) const TABLE: &[Grammar] = &[
         special::numeric,
     ),
     own("ip", special::ip),
-    check("ifconfig", "as", "", special::bare),
+    check("ifconfig", "as", "", special::no_operands),
     check("arp route", "aenv", "", special::numeric),
-    check("hostname", "Is", "all-ip-addresses short", special::bare),
-    check("domainname arch clear sw_vers", "", "", special::bare),
+    check("hostname", "Is", "all-ip-addresses short", special::no_operands),
+    check("domainname arch clear sw_vers", "", "", special::no_operands),
     check("hostnamectl timedatectl localectl", "", "no-pager", special::manager),
     check(
         "systemctl",

@@ -1,4 +1,4 @@
-//! Text in, text out.
+//! Text filters.
 
 use crate::classify::{
     awk,
@@ -103,7 +103,7 @@ pub(super) const TABLE: &[Grammar] = &[
          rawfile args jsonargs stream seq unbuffered",
     ),
     wary("yq", "rePj", ""),
-    check("xmllint", "", "noout format nonet xpath=", special::no_address),
+    check("xmllint", "", "noout format nonet xpath=", special::no_url),
     wary("iconv", "f:t:cls", "from-code= to-code= list silent"),
     wary(
         "sort",

@@ -1,10 +1,10 @@
-//! `search_files`: the lines of files that match a regular expression.
+//! `search_files`: searches files for a regular expression.
 //!
-//! ripgrep's own searcher and matcher look at bytes; what they look at is opened by the workspace,
-//! entry by entry, without following a link. Expressions are matched in linear time.
+//! Uses ripgrep's searcher and matcher on bytes. The workspace opens each entry without following a
+//! symlink. Matching takes linear time (no ReDoS).
 
-mod hunt;
-mod lines;
+mod parallel;
+mod matches;
 mod report;
 
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
@@ -14,27 +14,27 @@ use haft_core::{
 };
 use haft_sandbox::{FileKind, ResolvedPath};
 
-use self::hunt::Hunt;
+use self::parallel::ParallelSearch;
 use super::{
-    looks,
-    place::{self, Files, Touch},
-    rules::Wanted,
+    filtered_walk::EntryFilter,
+    paths::{self, Files, PathAccess},
+    read_only_spec,
 };
 
-/// Matching lines, or files, of an answer, unless more or fewer are asked for.
-const LIMIT: u64 = 200;
-/// Bytes of an answer.
-const ROOM: usize = 64_000;
-/// What the last lines and the line below may take besides.
-const FOOTER: usize = 5_000;
-/// An expression may grow to so many bytes when it is compiled.
-const COMPILED: usize = 10 << 20;
+/// Default number of matching lines or files.
+const DEFAULT_LIMIT: u64 = 200;
+/// Maximum bytes of matches.
+const MAX_TEXT_BYTES: usize = 64_000;
+/// Additional bytes for the last lines and the notes.
+const NOTES_BYTES: usize = 5_000;
+/// Maximum size of a compiled expression.
+const MAX_REGEX_BYTES: usize = 10 << 20;
 
-/// Searches files of the workspace.
+/// The tool `search_files`.
 #[derive(Debug)]
 pub(super) struct SearchFiles(pub(super) Files);
 
-/// What `search_files` is asked.
+/// Arguments of `search_files`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(crate = "haft_core::serde")]
 #[schemars(crate = "haft_core::schemars")]
@@ -98,19 +98,19 @@ impl Tool for SearchFiles {
     const GUARDS: bool = false;
 
     fn spec(&self) -> ToolSpec {
-        looks(
+        read_only_spec(
             "search_files",
             "Searches files for a regular expression. Below the path of each file come its matching \
              lines, as `number:text`. Hidden, ignored and binary files are left out; `all` brings \
              back the first two. Narrow the search with `path`, `globs` or `type`.",
         )
-        .max_result(ResultLimit::Chars(ROOM + FOOTER))
+        .max_result(ResultLimit::Chars(MAX_TEXT_BYTES + NOTES_BYTES))
     }
 
     fn profile(&self, declared: CallProfile, args: &Args, cx: &ToolContext) -> CallProfile {
         let place = self.0.find(args.path(), cx).ok();
-        let touch = Touch { path: args.path(), operation: Operation::Read, place };
-        place::claim(declared, &[touch])
+        let access = PathAccess { path: args.path(), operation: Operation::Read, place };
+        paths::declare(declared, &[access])
     }
 
     async fn check(&self, args: &Args, cx: &ToolContext) -> Result<(), Failure> {
@@ -119,9 +119,9 @@ impl Tool for SearchFiles {
     }
 
     async fn call(&self, args: Args, cx: &ToolContext) -> Result<Output, Failure> {
-        let matcher = compiled(&args)?;
-        let hunt = Hunt::new(self.0.clone(), args, matcher);
-        hunt.run(cx).await
+        let matcher = compile_regex(&args)?;
+        let search = ParallelSearch::new(self.0.clone(), args, matcher);
+        search.run(cx).await
     }
 }
 
@@ -133,7 +133,7 @@ enum Start {
 
 impl Start {
     fn find(files: &Files, args: &Args, cx: &ToolContext) -> Result<Self, Failure> {
-        let place = files.judged(args.path(), cx)?;
+        let place = files.authorized(args.path(), cx)?;
         match files.workspace().meta(&place)?.kind {
             FileKind::Folder => Ok(Self::Folder(place)),
             _ => Ok(Self::File(place)),
@@ -141,23 +141,24 @@ impl Start {
     }
 }
 
-fn wanted(start: &ResolvedPath, args: &Args) -> Result<Wanted, Failure> {
-    let mut wanted = Wanted::new(start, &args.globs, args.file_type.as_deref())?;
+fn wanted(start: &ResolvedPath, args: &Args) -> Result<EntryFilter, Failure> {
+    let mut wanted = EntryFilter::new(start, &args.globs, args.file_type.as_deref())?;
     wanted.all = args.all;
     Ok(wanted)
 }
 
-fn compiled(args: &Args) -> Result<RegexMatcher, Failure> {
+fn compile_regex(args: &Args) -> Result<RegexMatcher, Failure> {
     let mut builder = RegexMatcherBuilder::new();
     builder
         .case_insensitive(args.ignore_case)
         .fixed_strings(args.literal)
         .line_terminator(Some(b'\n'))
-        .size_limit(COMPILED)
-        .dfa_size_limit(COMPILED);
+        .size_limit(MAX_REGEX_BYTES)
+        .dfa_size_limit(MAX_REGEX_BYTES);
     builder.build(&args.pattern).map_err(|e| {
         let why = e.to_string();
-        // What stands before it shows the expression as the searcher wraps it, which nobody wrote.
+        // The text before it shows the expression as wrapped by the searcher, not as the model
+        // wrote it.
         let why = why.rsplit("error: ").next().unwrap_or_default().trim();
         Failure::new(FailureCode::InvalidValue, format!("`pattern` cannot be searched for: {why}"))
             .with_next("write it again, or set `literal` to search for plain text; a pattern is matched within one line, without look-around or back-references")

@@ -1,9 +1,9 @@
-//! Puts together what several searchers found, in the order of the walk.
+//! Merges the matches of several threads in the order of the walk.
 //!
-//! Batches are finished in any order and told in theirs, so the answer does not depend on who was
-//! quicker. When enough is found nobody takes another batch; all that were taken come before.
+//! Batches finish in any order and are reported in walk order, so the result is deterministic. When
+//! the limit is reached no further batch is taken.
 //!
-//! INVARIANT: what is held is bounded by the limit and the room, for each batch under way.
+//! INVARIANT: memory is bounded by the limits, for each batch in progress.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -11,22 +11,22 @@ use haft_core::{Block, Output, ToolContext};
 use serde_json::json;
 
 use super::{
-    Mode, ROOM,
-    lines::{Found, Outcome},
+    MAX_TEXT_BYTES, Mode,
+    matches::{FileMatches, Outcome},
 };
-use crate::files::place::{count, stopped_at_depth};
+use crate::files::paths::{count, stopped_at_depth};
 
-/// What was found so far.
+/// The matches so far.
 #[derive(Debug)]
 pub(super) struct Report {
     mode: Mode,
     limit: u64,
     text: String,
-    /// Batches that wait for one before them.
-    waiting: BTreeMap<usize, Vec<Found>>,
+    /// Finished batches that wait for an earlier one.
+    waiting: BTreeMap<usize, Vec<FileMatches>>,
     next: usize,
-    /// What is counted against the limit: told, and found at all.
-    told: u64,
+    /// Counted against the limit: reported, and found in total.
+    reported: u64,
     found: u64,
     found_bytes: usize,
     matches: u64,
@@ -38,8 +38,8 @@ pub(super) struct Report {
     unreadable: u64,
 }
 
-/// So many names are told of files that were not searched.
-const NAMED: usize = 3;
+/// Maximum number of file names in the note about skipped files.
+const MAX_FILES_NAMED: usize = 3;
 
 impl Report {
     pub(super) fn new(mode: Mode, limit: u64) -> Self {
@@ -49,7 +49,7 @@ impl Report {
             text: String::new(),
             waiting: BTreeMap::new(),
             next: 0,
-            told: 0,
+            reported: 0,
             found: 0,
             found_bytes: 0,
             matches: 0,
@@ -62,12 +62,12 @@ impl Report {
         }
     }
 
-    /// Takes what a batch of files had; returns whether that is enough.
+    /// Adds the matches of a batch; returns whether the limit is reached.
     pub(super) fn take(
         &mut self,
         batch: usize,
         files: u64,
-        found: Vec<Found>,
+        found: Vec<FileMatches>,
         cx: &ToolContext,
     ) -> bool {
         self.searched += files;
@@ -80,18 +80,18 @@ impl Report {
         while let Some(found) = self.waiting.remove(&self.next) {
             self.next += 1;
             for found in found {
-                self.tell(found);
+                self.report_file(found);
             }
         }
         if let Some(piece) = self.text.get(before..).filter(|piece| !piece.is_empty()) {
             cx.partial(piece);
         }
-        // One more than the limit tells that there are more.
-        self.found > self.limit || self.found_bytes > ROOM
+        // One more than the limit shows that there are more.
+        self.found > self.limit || self.found_bytes > MAX_TEXT_BYTES
     }
 
-    /// What a file counts for against the limit.
-    fn weight(&self, found: &Found) -> u64 {
+    /// What a file counts against the limit.
+    fn weight(&self, found: &FileMatches) -> u64 {
         match (self.mode, found.matches) {
             (_, 0) => 0,
             (Mode::Lines, matches) => matches + u64::from(found.more),
@@ -99,12 +99,12 @@ impl Report {
         }
     }
 
-    fn tell(&mut self, found: Found) {
+    fn report_file(&mut self, found: FileMatches) {
         match found.outcome {
             Outcome::Searched => {}
             Outcome::Binary => self.binary += 1,
             Outcome::Unreadable => self.unreadable += 1,
-            Outcome::TooLong if self.too_long.len() < NAMED => {
+            Outcome::TooLong if self.too_long.len() < MAX_FILES_NAMED => {
                 self.too_long.push(found.path.clone());
             }
             Outcome::TooLong => {}
@@ -112,8 +112,8 @@ impl Report {
         if found.matches == 0 {
             return;
         }
-        let left = self.limit - self.told;
-        if left == 0 || self.text.len() >= ROOM {
+        let left = self.limit - self.reported;
+        if left == 0 || self.text.len() >= MAX_TEXT_BYTES {
             self.more = true;
             return;
         }
@@ -121,40 +121,40 @@ impl Report {
         self.files += 1;
         match self.mode {
             Mode::Files => {
-                self.told += 1;
+                self.reported += 1;
                 let _ = writeln!(self.text, "{path}");
             }
             Mode::Count => {
-                self.told += 1;
+                self.reported += 1;
                 self.matches += found.matches;
                 let _ = writeln!(self.text, "{path}:{}", found.matches);
             }
             Mode::Lines => {
                 let gap = if self.text.is_empty() { "" } else { "\n" };
                 let _ = writeln!(self.text, "{gap}{path}");
-                let (mut told, mut full) = (0, false);
+                let (mut reported, mut full) = (0, false);
                 for line in found.text.split_inclusive('\n') {
                     let is_match = line.bytes().find(|b| !b.is_ascii_digit()) == Some(b':');
-                    full = is_match && told == left || self.text.len() >= ROOM;
+                    full = is_match && reported == left || self.text.len() >= MAX_TEXT_BYTES;
                     if full {
                         break;
                     }
-                    told += u64::from(is_match);
+                    reported += u64::from(is_match);
                     self.text.push_str(line);
                 }
-                self.told += told;
-                self.matches += told;
+                self.reported += reported;
+                self.matches += reported;
                 self.more |= full || found.more;
             }
         }
     }
 
-    /// Writes the answer, as text and as data.
-    pub(super) fn finish(mut self, pattern: &str, walked: Walked) -> Output {
+    /// Builds the result, as text and structured.
+    pub(super) fn finish(mut self, pattern: &str, walked: WalkSummary) -> Output {
         let mut notes = Vec::new();
         let files = count(self.files, "file");
         let searched = count(self.searched, "file");
-        match (self.told, self.mode) {
+        match (self.reported, self.mode) {
             (0, _) => {
                 let shown = pattern.floor_char_boundary(200);
                 notes.push(format!("no match for `{}` in {searched}", &pattern[..shown]));
@@ -200,15 +200,15 @@ impl Report {
     }
 }
 
-/// How far the way through a folder went.
+/// How far a walk went.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Walked {
-    /// There was more than is gone through.
+pub(super) struct WalkSummary {
+    /// Whether the walk hit its entry limit.
     pub(super) is_cut: bool,
-    /// The deepest level that is gone through.
+    /// Depth limit of the walk.
     pub(super) depth: usize,
-    /// So many directories were not entered, because they are deeper.
+    /// Number of directories not entered because of the depth limit.
     pub(super) too_deep: usize,
-    /// Entries that could not be looked at.
+    /// Number of entries that could not be read.
     pub(super) trouble: usize,
 }

@@ -1,12 +1,12 @@
 //! Protected files that a command is known to change: `git remote add` writes `.git/config`, and
 //! `echo x > .envrc` writes the file that it names.
 //!
-//! In: the text of a command and where it starts. Out: the files, so that the question about the
-//! command names them, and the patterns that free exactly these in the sandbox.
+//! In: a command text and its directory. Out: the files, named in the approval request, and
+//! patterns that unprotect exactly these in the sandbox.
 //!
-//! FAIL CLOSED: a text in which anything but git may write gets no exception, nor does a git command
-//! that is not literal, that takes its configuration from its options, or that runs another program.
-//! A redirection gets one for a literal target outside of `.git`, as it is named in the question.
+//! FAIL CLOSED: no exception if anything but git may write, or for a git command that is not
+//! literal, takes configuration from its options, or runs another program. A redirection gets an
+//! exception only for a literal target outside of `.git`.
 
 #[cfg(test)]
 mod tests;
@@ -25,9 +25,9 @@ use super::shell::Shell;
 /// A protected path that a command needs to change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Exception {
-    /// What the profile gets: the path below the root, as in `./.git/config`.
+    /// Pattern for the profile: the path below the root, as in `./.git/config`.
     pattern: String,
-    /// The path without links, for the claim and the question.
+    /// The path without symlinks, for declaration and approval.
     file: PathBuf,
 }
 
@@ -36,14 +36,14 @@ struct GitWrite {
     subcommand: &'static str,
     when: When,
     changes: &'static [Changed],
-    /// Options that run a program or change other files: then there is no exception.
+    /// Options that run a program or change other files: no exception.
     never: &'static [&'static str],
 }
 
 /// Which forms of a subcommand change them.
 enum When {
     Always,
-    /// The word behind the subcommand is one of these.
+    /// The word after the subcommand is one of these.
     Word(&'static [&'static str]),
     /// One of these options is given.
     Option(&'static [&'static str]),
@@ -96,9 +96,9 @@ const GIT_WRITES: &[GitWrite] = &[
     write("worktree", When::Word(WORKTREES), WORKTREE, &[]),
 ];
 
-/// Subcommands that may be in the same text: they start no program that the text names, and write no
-/// file that it names. Those of [`GIT_WRITES`] are here in the forms that change no protected file.
-const BESIDES: &[&str] = &[
+/// Subcommands allowed in the same text: they start no program and write no file that the text
+/// names. Those of [`GIT_WRITES`] are here for their forms that change no protected file.
+const HARMLESS_SUBCOMMANDS: &[&str] = &[
     "add",
     "branch",
     "checkout",
@@ -122,8 +122,8 @@ const BESIDES: &[&str] = &[
     "tag",
 ];
 
-/// Options of any subcommand that run a program or take a configuration from elsewhere.
-const NEVER: &[&str] = &[
+/// Options of any subcommand that run a program or load configuration from elsewhere.
+const UNSAFE_OPTIONS: &[&str] = &[
     "--exec",
     "--output",
     "--template",
@@ -133,8 +133,8 @@ const NEVER: &[&str] = &[
     "--strategy",
 ];
 
-/// Options that take the next word as their value.
-const VALUED: &[&str] = &[
+/// Options that take the next word as value.
+const OPTIONS_WITH_VALUE: &[&str] = &[
     "-b",
     "-B",
     "--branch",
@@ -163,8 +163,8 @@ const fn write(
 }
 
 impl Shell {
-    /// The protected files that a git command needs to change, those that redirections write and
-    /// those that the call names, so that the question names them.
+    /// Returns the protected files that git commands, redirections and the call itself name, for
+    /// the approval request.
     pub(super) fn protected_effects(
         &self,
         text: &str,
@@ -174,13 +174,13 @@ impl Shell {
     ) -> Effects {
         let start = super::find(&self.workspace, cx.working_directory(), cwd.unwrap_or("."));
         let Ok(start) = start else { return Effects::Undeclared };
-        let needed = self.all(text, named, &start).into_iter();
+        let needed = self.all_exceptions(text, named, &start).into_iter();
         let file = |needed: Exception| needed.file.into_os_string().into_string().ok();
         let files: Vec<Effect> = needed.filter_map(file).map(Effect::write).collect();
         if files.is_empty() { Effects::Undeclared } else { files.into() }
     }
 
-    /// The protected names that this call may change: those that a person or a rule has allowed.
+    /// Returns the protected names that this call may change: those allowed by a person or a rule.
     pub(super) fn exceptions(
         &self,
         text: &str,
@@ -189,19 +189,20 @@ impl Shell {
         cx: &ToolContext,
     ) -> Vec<String> {
         let is_allowed = |needed: &Exception| cx.may_change_protected(&needed.file);
-        let needed = self.all(text, named, start).into_iter().filter(is_allowed);
+        let needed = self.all_exceptions(text, named, start).into_iter().filter(is_allowed);
         needed.map(|needed| needed.pattern).collect()
     }
 
-    /// Every protected file that a command may need to change, each once.
-    fn all(&self, text: &str, named: &[String], start: &ResolvedPath) -> Vec<Exception> {
-        let redirected = redirected(text);
-        let redirected: Vec<String> = redirected.into_iter().flatten().collect();
+    /// Returns all protected files that a command may need to change, without duplicates.
+    fn all_exceptions(&self, text: &str, named: &[String], start: &ResolvedPath) -> Vec<Exception> {
+        let redirect_targets = redirect_targets(text);
+        let redirect_targets: Vec<String> = redirect_targets.into_iter().flatten().collect();
         let mut all = self.needed(text, start);
-        // What git obeys in its directory is changed by git, or named by the call.
+        // Git's own files are changed by git, or named by the call; never by a redirection.
         let is_in_git = |one: &Exception| one.file.iter().any(|p| p.eq_ignore_ascii_case(".git"));
-        let redirected = self.named(&redirected, start).filter(|one| !is_in_git(one));
-        for one in self.named(named, start).chain(redirected) {
+        let redirect_targets =
+            self.named_by_call(&redirect_targets, start).filter(|one| !is_in_git(one));
+        for one in self.named_by_call(named, start).chain(redirect_targets) {
             if !all.contains(&one) {
                 all.push(one);
             }
@@ -209,8 +210,8 @@ impl Shell {
         all
     }
 
-    /// The protected files that a call names itself. Other paths need no exception.
-    fn named<'a>(
+    /// The protected files among the paths that a call names.
+    fn named_by_call<'a>(
         &'a self,
         paths: &'a [String],
         start: &'a ResolvedPath,
@@ -225,40 +226,38 @@ impl Shell {
     }
 
     fn needed(&self, text: &str, start: &ResolvedPath) -> Vec<Exception> {
-        // FAIL CLOSED: a program of the workspace that is called `git` gets nothing.
-        match self.programs().has("git") {
-            true => needed(text, start, &self.workspace),
-            false => Vec::new(),
-        }
+        // FAIL CLOSED: a program of the workspace named `git` gets no exception.
+        if self.programs().has("git") { needed(text, start, &self.workspace) } else { Vec::new() }
     }
 }
 
 /// One git command of a text.
 struct Git<'a> {
-    /// The directory of `-C`, as it is written.
+    /// The directory of `-C`, as written.
     directory: Option<&'a str>,
     subcommand: &'a str,
-    /// The words behind it.
+    /// The words after the subcommand.
     rest: Vec<&'a str>,
 }
 
-/// Commands that change where later redirections of the same text start.
-const MOVES: &[&str] = &["cd", "pushd", "popd", "eval", "source", ".", "builtin", "command"];
+/// Commands that change the directory of later redirections.
+const CHANGES_DIRECTORY: &[&str] =
+    &["cd", "pushd", "popd", "eval", "source", ".", "builtin", "command"];
 
-/// Returns the files that the redirections of a text write, where they are literal. A relative path
-/// counts only where no command of the text changes the directory.
-fn redirected(text: &str) -> Option<Vec<String>> {
+/// Returns the literal redirection targets that are written. A relative path counts only if no
+/// command changes the directory.
+fn redirect_targets(text: &str) -> Option<Vec<String>> {
     let script = haft_shell::parse(text).ok()?;
     let stays = |command: &Command| match command.words.first() {
-        Some(word) => word.literal().is_some_and(|name| !MOVES.contains(&name)),
+        Some(word) => word.literal().is_some_and(|name| !CHANGES_DIRECTORY.contains(&name)),
         None => true,
     };
-    let is_settled = script.commands.iter().all(stays);
+    let stays_in_directory = script.commands.iter().all(stays);
     let redirects = script.commands.iter().flat_map(|command| &command.redirects);
     let writes = redirects
         .filter(|redirect| matches!(redirect.kind, RedirectKind::Write | RedirectKind::ReadWrite));
     let targets = writes.filter_map(|redirect| redirect.target.literal());
-    let known = targets.filter(|target| is_settled || target.starts_with('/'));
+    let known = targets.filter(|target| stays_in_directory || target.starts_with('/'));
     Some(known.map(str::to_owned).collect())
 }
 
@@ -273,14 +272,14 @@ fn find(text: &str, start: &ResolvedPath, workspace: &Workspace) -> Option<Vec<E
     for command in &script.commands {
         let words = literal_words(command)?;
         let Some(git) = Git::of(&words) else {
-            // Where a later command starts must be known.
+            // A directory change makes the start of later commands unknown.
             let moves = matches!(words.first(), Some(&"cd" | &"pushd" | &"popd"));
             let is_harmless =
                 !moves && classify(&haft_shell::quoted(&words)).kind == Kind::ReadOnly;
             is_harmless.then_some(())?;
             continue;
         };
-        if git.may_have(NEVER) {
+        if git.may_have(UNSAFE_OPTIONS) {
             return None;
         }
         if classify(&haft_shell::quoted(&words)).kind == Kind::ReadOnly {
@@ -288,7 +287,7 @@ fn find(text: &str, start: &ResolvedPath, workspace: &Workspace) -> Option<Vec<E
         }
         let entry = GIT_WRITES.iter().find(|entry| entry.is_about(&git));
         let Some(entry) = entry else {
-            BESIDES.contains(&git.subcommand).then_some(())?;
+            HARMLESS_SUBCOMMANDS.contains(&git.subcommand).then_some(())?;
             continue;
         };
         if git.may_have(entry.never) {
@@ -306,7 +305,7 @@ fn find(text: &str, start: &ResolvedPath, workspace: &Workspace) -> Option<Vec<E
     Some(found)
 }
 
-/// The words of a command that has nothing else: no redirection, no variable.
+/// Returns the words of a command without redirections and assignments.
 fn literal_words(command: &Command) -> Option<Vec<&str>> {
     if !command.redirects.is_empty() || !command.assignments.is_empty() {
         return None;
@@ -315,7 +314,7 @@ fn literal_words(command: &Command) -> Option<Vec<&str>> {
 }
 
 impl<'a> Git<'a> {
-    /// Reads a command that is `git`, with no option before its subcommand but `-C` and the pager.
+    /// Parses a `git` command with no option before its subcommand except `-C` and the pager.
     fn of(words: &[&'a str]) -> Option<Self> {
         let mut words = words.iter().copied();
         (words.next() == Some("git")).then_some(())?;
@@ -337,7 +336,7 @@ impl<'a> Git<'a> {
         })
     }
 
-    /// Whether a `git config` changes a setting.
+    /// Whether `git config` changes a setting.
     fn sets(&self) -> bool {
         let positional = self.positional();
         let changes = ["--add", "--unset", "--unset-all", "--replace-all", "--rename-section"];
@@ -349,7 +348,8 @@ impl<'a> Git<'a> {
                 || self.has_option(&["--remove-section"]))
     }
 
-    /// Whether one of these options may be given: git takes `--exe` for `--exec`, and `-qx` for `-q -x`.
+    /// Whether one of these options may be given: git accepts `--exe` for `--exec`, and `-qx` for
+    /// `-q -x`.
     fn may_have(&self, options: &[&str]) -> bool {
         self.rest.iter().any(|word| {
             let name = word.split('=').next().unwrap_or(word);
@@ -361,12 +361,12 @@ impl<'a> Git<'a> {
         })
     }
 
-    /// The words that are neither options nor their values.
+    /// The words that are neither options nor option values.
     fn positional(&self) -> Vec<&'a str> {
         let mut words = self.rest.iter().copied();
         let mut found = Vec::new();
         while let Some(word) = words.next() {
-            if VALUED.contains(&word) {
+            if OPTIONS_WITH_VALUE.contains(&word) {
                 words.next();
             } else if !word.starts_with('-') {
                 found.push(word);
@@ -389,7 +389,7 @@ impl GitWrite {
 }
 
 impl Changed {
-    /// The exceptions of one change. `None` where it is not known what is changed.
+    /// The exceptions of one change. `None` if the changed file is unknown.
     fn exceptions(
         &self,
         git: &Git<'_>,
@@ -405,7 +405,7 @@ impl Changed {
             NewRepository => {
                 let directory = match git.subcommand {
                     "clone" => match positional[..] {
-                        [url] => last_name(url)?,
+                        [url] => clone_directory(url)?,
                         [_, directory] => directory,
                         _ => return None,
                     },
@@ -416,14 +416,14 @@ impl Changed {
                     },
                 };
                 let place = git_entry(here, directory, workspace)?;
-                // A repository that exists has hooks already, and they are not made anew.
+                // An existing repository has hooks already; git does not create them again.
                 (!place.exists()).then_some(())?;
                 Some(vec![exception(&place, "", workspace)?])
             }
             Worktree => {
                 let named = positional.get(1..).unwrap_or_default();
                 let last = if positional.first() == Some(&"move") { 2 } else { 1 };
-                // A worktree inside of a `.git` directory could bring files that git obeys.
+                // A worktree inside of a `.git` directory could add files that git executes.
                 let is_inside = |path: &&str| {
                     let place = workspace.resolve_from(here, path);
                     place.is_ok_and(|place| place.absolute().iter().any(|part| part == ".git"))
@@ -435,14 +435,14 @@ impl Changed {
                     let place = git_entry(here, path, workspace)?;
                     let is_directory =
                         workspace.meta(&place).is_ok_and(|m| m.kind == FileKind::Folder);
-                    // A directory `.git` is a repository of its own and no worktree.
+                    // A `.git` directory is a repository, not a worktree.
                     if is_directory { None } else { exception(&place, "", workspace) }
                 });
                 Some(places.collect())
             }
             Submodule => {
                 let path = match positional[..] {
-                    ["add", url] => last_name(url)?,
+                    ["add", url] => clone_directory(url)?,
                     ["add", _, path] => path,
                     _ => return Some(Vec::new()),
                 };
@@ -454,8 +454,8 @@ impl Changed {
     }
 }
 
-/// The name of the directory that git makes for an address.
-fn last_name(url: &str) -> Option<&str> {
+/// The directory name that git derives from a URL.
+fn clone_directory(url: &str) -> Option<&str> {
     let url = url.trim_end_matches('/');
     let name = url.rsplit(['/', ':']).next()?;
     let name = name.strip_suffix(".git").unwrap_or(name);
@@ -468,7 +468,7 @@ fn git_entry(here: &ResolvedPath, directory: &str, workspace: &Workspace) -> Opt
     workspace.resolve_entry_from(&directory, ".git").ok()
 }
 
-/// Finds the `.git` directory that git would use, in the workspace. A file `.git` leads to it.
+/// Finds the `.git` directory that git would use, inside the workspace. Follows a `.git` file.
 fn repository(here: &ResolvedPath, workspace: &Workspace) -> Option<ResolvedPath> {
     let mut here = Some(here.clone());
     while let Some(directory) = here {
@@ -478,9 +478,10 @@ fn repository(here: &ResolvedPath, workspace: &Workspace) -> Option<ResolvedPath
             Some(FileKind::File) => {
                 let text =
                     String::from_utf8(workspace.read(&git, MAX_GIT_FILE_BYTES).ok()?).ok()?;
-                let leads = directory.absolute().join(text.strip_prefix("gitdir:")?.trim());
-                // The configuration is that of the main repository: `…/.git/worktrees/name`.
-                let main = leads.ancestors().find(|path| path.ends_with(".git"))?;
+                let git_dir = directory.absolute().join(text.strip_prefix("gitdir:")?.trim());
+                // A worktree uses the configuration of the main repository:
+                // `…/.git/worktrees/name`.
+                let main = git_dir.ancestors().find(|path| path.ends_with(".git"))?;
                 let git = workspace.resolve_entry(main).ok()?;
                 let is_directory = workspace.meta(&git).ok()?.kind == FileKind::Folder;
                 return is_directory.then_some(git);
@@ -498,7 +499,7 @@ const MAX_GIT_FILE_BYTES: usize = 4_096;
 fn exception(place: &ResolvedPath, below: &str, workspace: &Workspace) -> Option<Exception> {
     let relative = place.relative().join(below);
     let file = place.absolute().join(below);
-    // The pattern would free the same name in the other roots.
+    // The pattern would unprotect the same name in other roots.
     let is_elsewhere = |path: &Path| {
         let found = workspace.resolve_entry(path.join(place.relative()));
         found.is_ok_and(|found| found.root() != place.root() && found.exists())

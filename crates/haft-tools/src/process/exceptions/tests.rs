@@ -2,8 +2,8 @@ use super::*;
 
 /// The patterns for a command in a workspace with a repository.
 fn patterns(text: &str) -> Vec<String> {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path().canonicalize().unwrap();
+    let temp = tempfile::tempdir().unwrap();
+    let root = temp.path().canonicalize().unwrap();
     for directory in [".git/objects", "sub/deep", "other/.git", "plain"] {
         std::fs::create_dir_all(root.join(directory)).unwrap();
     }
@@ -17,7 +17,7 @@ fn patterns(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn each_git_command_gets_the_files_that_it_changes() {
+fn each_git_command_unprotects_only_the_files_it_changes() {
     let config = ["./.git/config"];
     let rebase = ["./.git/rebase-merge", "./.git/rebase-apply"];
     for text in [
@@ -60,7 +60,7 @@ fn each_git_command_gets_the_files_that_it_changes() {
 }
 
 #[test]
-fn what_may_run_or_write_something_else_gets_none() {
+fn commands_that_may_run_or_write_more_get_no_exception() {
     for text in [
         "git status",
         "git commit -m x",
@@ -109,8 +109,8 @@ fn what_may_run_or_write_something_else_gets_none() {
 
 #[test]
 fn a_worktree_uses_the_configuration_of_its_repository() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path().canonicalize().unwrap();
+    let temp = tempfile::tempdir().unwrap();
+    let root = temp.path().canonicalize().unwrap();
     std::fs::create_dir_all(root.join(".git/worktrees/t")).unwrap();
     std::fs::create_dir_all(root.join("t/src")).unwrap();
     let git_file = root.join("t/.git");

@@ -16,161 +16,164 @@ use haft::{
 use haft_sandbox::{Access, Workspace};
 use haft_tools::BuiltinTools;
 
-use super::Room;
+use super::TestWorkspace;
 
 #[tokio::test]
-async fn a_file_is_made_with_its_folders_and_replaced_as_a_whole() {
-    let room = Room::new();
+async fn write_creates_parents_and_replaces_atomically() {
+    let fixture = TestWorkspace::new();
     let path = "new/deep/a.txt";
     assert_eq!(
-        room.says("write_file", json!({"file_path": path, "content": "one\ntwo\n"})).await,
+        fixture.says("write_file", json!({"file_path": path, "content": "one\ntwo\n"})).await,
         "made `new/deep/a.txt`: 2 lines, 8 bytes"
     );
-    assert_eq!(room.get(path), "one\ntwo\n");
+    assert_eq!(fixture.get(path), "one\ntwo\n");
     assert_eq!(
-        room.says("write_file", json!({"file_path": path, "content": "x"})).await,
+        fixture.says("write_file", json!({"file_path": path, "content": "x"})).await,
         "replaced `new/deep/a.txt`: 1 line, 1 bytes; it had 8"
     );
-    assert_eq!(room.get(path), "x");
+    assert_eq!(fixture.get(path), "x");
     let only_new = json!({"file_path": path, "content": "y", "create_only": true});
-    let (code, told) = room.fails("write_file", only_new).await;
-    assert_eq!((code, room.get(path).as_str()), (FailureCode::InvalidValue, "x"), "{told}");
-    let left: Vec<_> = fs::read_dir(room.inside.join("new/deep")).unwrap().collect();
+    let (code, told) = fixture.fails("write_file", only_new).await;
+    assert_eq!((code, fixture.get(path).as_str()), (FailureCode::InvalidValue, "x"), "{told}");
+    let left: Vec<_> = fs::read_dir(fixture.inside.join("new/deep")).unwrap().collect();
     assert_eq!(left.len(), 1, "no temporary file is left");
 }
 
 #[tokio::test]
-async fn an_edit_replaces_exactly_one_place_or_all() {
-    let room = Room::new();
-    room.put("a.rs", "let a = 1;\nlet b = 1;\n");
+async fn edit_replaces_one_occurrence_or_all() {
+    let fixture = TestWorkspace::new();
+    fixture.put("a.rs", "let a = 1;\nlet b = 1;\n");
     let edit = |old: &str, new: &str, all: bool| json!({"file_path": "a.rs", "old_text": old, "new_text": new, "all": all});
     assert_eq!(
-        room.says("edit_file", edit("b = 1", "b = 2", false)).await,
+        fixture.says("edit_file", edit("b = 1", "b = 2", false)).await,
         "changed 1 place in `a.rs`, at line 2"
     );
-    let (code, told) = room.fails("edit_file", edit("let", "const", false)).await;
+    let (code, told) = fixture.fails("edit_file", edit("let", "const", false)).await;
     assert_eq!(code, FailureCode::InvalidValue);
     assert_eq!(
         told,
         "`old_text` stands 2 times in `a.rs`: at lines 1, 2 | add lines around it until it is \
          unique, or set `all`"
     );
-    assert_eq!(room.get("a.rs"), "let a = 1;\nlet b = 2;\n");
+    assert_eq!(fixture.get("a.rs"), "let a = 1;\nlet b = 2;\n");
     assert_eq!(
-        room.says("edit_file", edit("let", "const", true)).await,
+        fixture.says("edit_file", edit("let", "const", true)).await,
         "changed 2 places in `a.rs`, at lines 1, 2"
     );
-    assert_eq!(room.get("a.rs"), "const a = 1;\nconst b = 2;\n");
+    assert_eq!(fixture.get("a.rs"), "const a = 1;\nconst b = 2;\n");
 }
 
 #[tokio::test]
-async fn an_edit_without_a_match_shows_the_nearest_text_and_how_it_differs() {
-    let room = Room::new();
-    room.put("a.py", "def f():\n\tif x:\n\t\treturn 1\n");
+async fn edit_without_a_match_shows_the_nearest_text() {
+    let fixture = TestWorkspace::new();
+    fixture.put("a.py", "def f():\n\tif x:\n\t\treturn 1\n");
     let arguments =
         json!({"file_path": "a.py", "old_text": "    if x:\n        return 1", "new_text": ""});
-    let (code, told) = room.fails("edit_file", arguments).await;
+    let (code, told) = fixture.fails("edit_file", arguments).await;
     assert_eq!(code, FailureCode::InvalidValue);
     assert!(told.contains("begins at line 2 and differs in white space alone"), "{told}");
     assert!(told.contains("\"\\t\\treturn 1\""), "the file's own words: {told}");
     let nothing = json!({"file_path": "a.py", "old_text": "SELECT *", "new_text": "x"});
-    assert!(room.fails("edit_file", nothing).await.1.contains("nothing there is like it"));
+    assert!(fixture.fails("edit_file", nothing).await.1.contains("nothing there is like it"));
 }
 
 #[tokio::test]
-async fn an_edit_keeps_line_endings_and_who_may_use_the_file() {
+async fn edit_keeps_line_endings_and_permissions() {
     use std::os::unix::fs::PermissionsExt as _;
-    let room = Room::new();
-    room.put("run.bat", "one\r\ntwo\r\n");
-    let path = room.inside.join("run.bat");
+    let fixture = TestWorkspace::new();
+    fixture.put("run.bat", "one\r\ntwo\r\n");
+    let path = fixture.inside.join("run.bat");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
     let arguments = json!({"file_path": "run.bat", "old_text": "one\ntwo", "new_text": "1\n2\n3"});
-    room.says("edit_file", arguments).await;
-    assert_eq!(room.get("run.bat"), "1\r\n2\r\n3\r\n");
+    fixture.says("edit_file", arguments).await;
+    assert_eq!(fixture.get("run.bat"), "1\r\n2\r\n3\r\n");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o750);
 }
 
 #[tokio::test]
-async fn an_edit_through_a_link_changes_the_file_and_keeps_the_link() {
-    let room = Room::new();
-    room.put("real.txt", "old");
-    room.link("real.txt", "alias.txt");
+async fn edit_through_a_symlink_keeps_the_symlink() {
+    let fixture = TestWorkspace::new();
+    fixture.put("real.txt", "old");
+    fixture.link("real.txt", "alias.txt");
     let edit = json!({"file_path": "alias.txt", "old_text": "old", "new_text": "new"});
-    room.says("edit_file", edit).await;
-    assert_eq!(room.get("real.txt"), "new");
-    assert!(fs::symlink_metadata(room.inside.join("alias.txt")).unwrap().is_symlink());
+    fixture.says("edit_file", edit).await;
+    assert_eq!(fixture.get("real.txt"), "new");
+    assert!(fs::symlink_metadata(fixture.inside.join("alias.txt")).unwrap().is_symlink());
 }
 
 #[tokio::test]
-async fn many_edits_of_one_file_in_one_turn_all_count() {
-    let room = Room::new();
+async fn many_edits_of_one_file_in_one_turn_all_apply() {
+    let fixture = TestWorkspace::new();
     let lines: String = (0..20).map(|n| format!("line {n};\n")).collect();
-    room.put("a.txt", lines);
-    room.link("a.txt", "alias.txt");
+    fixture.put("a.txt", lines);
+    fixture.link("a.txt", "alias.txt");
     let edit = |n: usize| {
         let path = ["a.txt", "./a.txt", "alias.txt"][n % 3];
         let (old, new) = (format!("line {n};"), format!("LINE {n};"));
         let arguments = json!({"file_path": path, "old_text": old, "new_text": new});
         haft::ToolCall::new(format!("c{n}"), "edit_file", arguments)
     };
-    for envelope in room.all((0..20).map(edit).collect()).await {
+    for envelope in fixture.all((0..20).map(edit).collect()).await {
         assert!(!envelope.is_error(), "{}", envelope.text());
     }
     let wanted: String = (0..20).map(|n| format!("LINE {n};\n")).collect();
-    assert_eq!(room.get("a.txt"), wanted);
+    assert_eq!(fixture.get("a.txt"), wanted);
 }
 
 #[tokio::test]
-async fn an_entry_is_moved_and_replaces_only_when_that_is_said() {
-    let room = Room::new();
-    room.put("a.txt", "a");
-    room.put("b.txt", "b");
-    let (code, _) = room.fails("move_path", json!({"from": "a.txt", "to": "b.txt"})).await;
-    assert_eq!((code, room.get("b.txt").as_str()), (FailureCode::InvalidValue, "b"));
-    room.says("move_path", json!({"from": "a.txt", "to": "b.txt", "replace": true})).await;
-    assert_eq!(room.get("b.txt"), "a");
+async fn move_replaces_only_with_replace() {
+    let fixture = TestWorkspace::new();
+    fixture.put("a.txt", "a");
+    fixture.put("b.txt", "b");
+    let (code, _) = fixture.fails("move_path", json!({"from": "a.txt", "to": "b.txt"})).await;
+    assert_eq!((code, fixture.get("b.txt").as_str()), (FailureCode::InvalidValue, "b"));
+    fixture.says("move_path", json!({"from": "a.txt", "to": "b.txt", "replace": true})).await;
+    assert_eq!(fixture.get("b.txt"), "a");
     assert_eq!(
-        room.says("move_path", json!({"from": "b.txt", "to": "new/c.txt"})).await,
+        fixture.says("move_path", json!({"from": "b.txt", "to": "new/c.txt"})).await,
         "moved `b.txt` to `new/c.txt`"
     );
-    let (_, told) = room.fails("move_path", json!({"from": "new/c.txt", "to": "new"})).await;
+    let (_, told) = fixture.fails("move_path", json!({"from": "new/c.txt", "to": "new"})).await;
     assert!(told.contains("give the new path with the name at its end"), "{told}");
-    assert_eq!(room.get("new/c.txt"), "a");
+    assert_eq!(fixture.get("new/c.txt"), "a");
 }
 
 #[tokio::test]
-async fn a_folder_with_things_in_it_is_deleted_only_when_that_is_said() {
-    let room = Room::new();
-    room.put("old/a.txt", "a");
-    room.put("old/b/c.txt", "c");
-    room.link(&room.outside, "old/way_out");
-    let (code, told) = room.fails("delete_path", json!({"path": "old"})).await;
+async fn non_empty_directory_is_deleted_only_with_recursive() {
+    let fixture = TestWorkspace::new();
+    fixture.put("old/a.txt", "a");
+    fixture.put("old/b/c.txt", "c");
+    fixture.link(&fixture.outside, "old/way_out");
+    let (code, told) = fixture.fails("delete_path", json!({"path": "old"})).await;
     assert_eq!(code, FailureCode::InvalidValue);
     assert!(told.contains("set `recursive`"), "{told}");
-    assert_eq!(room.get("old/a.txt"), "a");
-    let before = room.outside_as_it_is();
+    assert_eq!(fixture.get("old/a.txt"), "a");
+    let before = fixture.outside_as_it_is();
     assert_eq!(
-        room.says("delete_path", json!({"path": "old", "recursive": true})).await,
+        fixture.says("delete_path", json!({"path": "old", "recursive": true})).await,
         "deleted `old` with 4 things in it"
     );
-    assert!(!room.inside.join("old").exists());
-    assert_eq!(room.outside_as_it_is(), before, "a link is deleted itself");
+    assert!(!fixture.inside.join("old").exists());
+    assert_eq!(fixture.outside_as_it_is(), before, "a link is deleted itself");
 }
 
 #[tokio::test]
-async fn a_folder_is_made_with_those_above_it() {
-    let room = Room::new();
-    assert_eq!(room.says("make_dir", json!({"path": "a/b"})).await, "made the folder `a/b`");
-    assert_eq!(room.says("make_dir", json!({"path": "a/b"})).await, "`a/b` exists already");
-    room.put("file", "");
-    assert_eq!(room.fails("make_dir", json!({"path": "file"})).await.0, FailureCode::InvalidValue);
+async fn make_dir_creates_parents() {
+    let fixture = TestWorkspace::new();
+    assert_eq!(fixture.says("make_dir", json!({"path": "a/b"})).await, "made the folder `a/b`");
+    assert_eq!(fixture.says("make_dir", json!({"path": "a/b"})).await, "`a/b` exists already");
+    fixture.put("file", "");
+    assert_eq!(
+        fixture.fails("make_dir", json!({"path": "file"})).await.0,
+        FailureCode::InvalidValue
+    );
 }
 
 #[tokio::test]
-async fn a_folder_does_not_take_along_what_a_rule_keeps() {
-    let room = Room::new();
+async fn directory_with_a_denied_file_is_not_moved_or_deleted() {
+    let fixture = TestWorkspace::new();
     for path in ["top/secrets/k.txt", "top/a.txt", "other/b.txt"] {
-        room.put(path, "x");
+        fixture.put(path, "x");
     }
     let rule = |decision, text: &str| {
         Rule::new(decision, Pattern::parse(text, &PathBase::default()).unwrap())
@@ -180,11 +183,11 @@ async fn a_folder_does_not_take_along_what_a_rule_keeps() {
         rule(Decision::Allow, "delete_path"),
         rule(Decision::Allow, "move_path"),
     ];
-    let workspace = Workspace::builder().root(&room.inside, Access::Write).build().unwrap();
+    let workspace = Workspace::builder().root(&fixture.inside, Access::Write).build().unwrap();
     let registry = ToolRegistry::builder().add(BuiltinTools::new(workspace)).build().unwrap();
     let rules = Rules::new(rules.into(), PolicyContext::default()).unwrap();
     let runtime = Runtime::builder().registry(registry).policy(rules).build().unwrap();
-    let run = runtime.run_builder().working_directory(&room.inside).start();
+    let run = runtime.run_builder().working_directory(&fixture.inside).start();
     let calls = [
         ToolCall::new("1", "delete_path", json!({"path": "top", "recursive": true})),
         ToolCall::new("2", "move_path", json!({"from": "top", "to": "elsewhere"})),
@@ -196,14 +199,14 @@ async fn a_folder_does_not_take_along_what_a_rule_keeps() {
         let code = answer.failure().map(haft::Failure::code);
         assert_eq!(code, Some(FailureCode::Denied), "{}", answer.text());
     }
-    assert_eq!(room.get("top/secrets/k.txt"), "x");
+    assert_eq!(fixture.get("top/secrets/k.txt"), "x");
     for answer in &answers[2..] {
         assert!(!answer.is_error(), "{}", answer.text());
     }
-    assert!(!room.inside.join("other").exists() && !room.inside.join("top/a.txt").exists());
+    assert!(!fixture.inside.join("other").exists() && !fixture.inside.join("top/a.txt").exists());
 }
 
-/// Folders of another disk, if this machine has one that everybody may write to.
+/// A directory on another file system, if this machine has a writable one.
 #[cfg(target_os = "linux")]
 fn on_another_disk(than: &std::path::Path) -> Option<tempfile::TempDir> {
     use std::os::unix::fs::MetadataExt as _;
@@ -214,52 +217,52 @@ fn on_another_disk(than: &std::path::Path) -> Option<tempfile::TempDir> {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_file_goes_to_another_disk_and_a_folder_or_a_link_says_how_it_could() {
+async fn file_moves_across_file_systems_and_directory_or_symlink_does_not() {
     use std::os::unix::fs::PermissionsExt as _;
-    let mut room = Room::new();
-    let Some(other) = on_another_disk(&room.inside) else { return };
+    let mut fixture = TestWorkspace::new();
+    let Some(other) = on_another_disk(&fixture.inside) else { return };
     let other = other.path().canonicalize().unwrap();
     let workspace = Workspace::builder()
-        .root(&room.inside, Access::Write)
+        .root(&fixture.inside, Access::Write)
         .root(&other, Access::Write)
         .build()
         .unwrap();
     let registry = ToolRegistry::builder().add(BuiltinTools::new(workspace)).build().unwrap();
-    room.runtime = Runtime::builder().registry(registry).policy(haft::AllowAll).build().unwrap();
-    room.put("run.sh", "echo hi\n");
-    fs::set_permissions(room.inside.join("run.sh"), fs::Permissions::from_mode(0o750)).unwrap();
+    fixture.runtime = Runtime::builder().registry(registry).policy(haft::AllowAll).build().unwrap();
+    fixture.put("run.sh", "echo hi\n");
+    fs::set_permissions(fixture.inside.join("run.sh"), fs::Permissions::from_mode(0o750)).unwrap();
     let there = other.join("new/run.sh");
-    let said = room.says("move_path", json!({"from": "run.sh", "to": there})).await;
+    let said = fixture.says("move_path", json!({"from": "run.sh", "to": there})).await;
     assert!(said.ends_with("on another disk: 8 bytes copied, the old file deleted"), "{said}");
     assert_eq!(fs::read(&there).unwrap(), b"echo hi\n");
     assert_eq!(fs::metadata(&there).unwrap().permissions().mode() & 0o777, 0o750);
-    assert!(!room.inside.join("run.sh").exists());
+    assert!(!fixture.inside.join("run.sh").exists());
 
-    room.put("again.txt", "new");
+    fixture.put("again.txt", "new");
     let there = other.join("new/run.sh");
-    let (code, why) = room.fails("move_path", json!({"from": "again.txt", "to": there})).await;
+    let (code, why) = fixture.fails("move_path", json!({"from": "again.txt", "to": there})).await;
     assert_eq!(code, FailureCode::InvalidValue, "{why}");
     assert!(why.starts_with("exists: "), "{why}");
-    room.says("move_path", json!({"from": "again.txt", "to": there, "replace": true})).await;
+    fixture.says("move_path", json!({"from": "again.txt", "to": there, "replace": true})).await;
     assert_eq!(fs::read(&there).unwrap(), b"new");
 
-    fs::create_dir(room.inside.join("folder")).unwrap();
-    room.put("folder/a.txt", "a");
-    room.link("/etc/passwd", "link");
+    fs::create_dir(fixture.inside.join("folder")).unwrap();
+    fixture.put("folder/a.txt", "a");
+    fixture.link("/etc/passwd", "link");
     for from in ["folder", "link"] {
         let to = other.join(from);
-        let (_, why) = room.fails("move_path", json!({"from": from, "to": to})).await;
+        let (_, why) = fixture.fails("move_path", json!({"from": from, "to": to})).await;
         assert!(why.starts_with("other_disk: ") && why.contains("one by one"), "{why}");
-        assert!(!to.exists() && room.inside.join(from).symlink_metadata().is_ok(), "{from}");
+        assert!(!to.exists() && fixture.inside.join(from).symlink_metadata().is_ok(), "{from}");
     }
     let left: Vec<_> = fs::read_dir(other.join("new")).unwrap().collect();
     assert_eq!(left.len(), 1, "no temporary file stays behind");
 }
 
-/// Allows everything, and stops the turn when a body has looked at so many files.
+/// Allows everything, and aborts the turn after this many path checks of a tool body.
 struct Stopping {
     after: usize,
-    looked_at: AtomicUsize,
+    checked: AtomicUsize,
     control: Arc<OnceLock<TurnHandle>>,
 }
 
@@ -269,7 +272,7 @@ impl Policy for Stopping {
     }
 
     fn is_path_denied(&self, _: Operation, _: &Path, _: &Arc<Scope>) -> bool {
-        if self.looked_at.fetch_add(1, Ordering::Relaxed) + 1 == self.after {
+        if self.checked.fetch_add(1, Ordering::Relaxed) + 1 == self.after {
             self.control.get().unwrap().abort();
         }
         false
@@ -277,18 +280,18 @@ impl Policy for Stopping {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deletion_that_is_stopped_says_how_far_it_got() {
-    let room = Room::new();
-    fs::create_dir(room.inside.join("many")).unwrap();
+async fn aborted_deletion_reports_progress() {
+    let fixture = TestWorkspace::new();
+    fs::create_dir(fixture.inside.join("many")).unwrap();
     for n in 0..20 {
-        room.put(&format!("many/{n}"), "");
+        fixture.put(&format!("many/{n}"), "");
     }
-    // A deletion looks at everything before it begins. Stopped at the last look it has deleted nothing
-    // and says so; where it ends between two entries is tested where it is done.
+    // A deletion checks all entries before it starts. Aborted at the last check it has deleted
+    // nothing and says so; an abort between two entries is tested where deletion is implemented.
     let control = Arc::new(OnceLock::new());
     let policy =
-        Stopping { after: 20, looked_at: AtomicUsize::new(0), control: Arc::clone(&control) };
-    let workspace = Workspace::builder().root(&room.inside, Access::Write).build().unwrap();
+        Stopping { after: 20, checked: AtomicUsize::new(0), control: Arc::clone(&control) };
+    let workspace = Workspace::builder().root(&fixture.inside, Access::Write).build().unwrap();
     let registry = ToolRegistry::builder().add(BuiltinTools::new(workspace)).build().unwrap();
     let runtime = Runtime::builder().registry(registry).policy(policy).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
@@ -297,20 +300,20 @@ async fn a_deletion_that_is_stopped_says_how_far_it_got() {
     let answer = turn.run(calls).await.remove(0);
     assert!(answer.is_error(), "{}", answer.text());
     assert!(answer.text().contains("stopped: 0 things in `many` deleted"), "{}", answer.text());
-    assert_eq!(fs::read_dir(room.inside.join("many")).unwrap().count(), 20);
+    assert_eq!(fs::read_dir(fixture.inside.join("many")).unwrap().count(), 20);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_races_a_deletion_is_told_what_is_left() {
-    let room = Room::new();
-    fs::create_dir(room.inside.join("many")).unwrap();
+async fn abort_during_deletion_reports_what_is_left() {
+    let fixture = TestWorkspace::new();
+    fs::create_dir(fixture.inside.join("many")).unwrap();
     for n in 0..20_000 {
-        room.put(&format!("many/{n}"), "");
+        fixture.put(&format!("many/{n}"), "");
     }
-    let turn = room.runtime.run().turn().await.unwrap();
+    let turn = fixture.runtime.run().turn().await.unwrap();
     let control = turn.handle();
     let calls = [ToolCall::new("c", "delete_path", json!({"path": "many", "recursive": true}))];
-    let count = || fs::read_dir(room.inside.join("many")).map_or(0, Iterator::count);
+    let count = || fs::read_dir(fixture.inside.join("many")).map_or(0, Iterator::count);
     let (answers, ()) = tokio::join!(turn.run(calls), async {
         while count() == 20_000 {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
@@ -318,10 +321,11 @@ async fn whoever_races_a_deletion_is_told_what_is_left() {
         control.abort();
     });
     let (answer, left) = (&answers[0], count());
-    // Whichever was quicker, the answer is what happened.
-    let told = match room.inside.join("many").exists() {
-        true => format!("stopped: {} things in `many` deleted", 20_000 - left),
-        false => "deleted `many` with 20000 things in it".to_owned(),
+    // Whichever is faster, the result says what happened.
+    let told = if fixture.inside.join("many").exists() {
+        format!("stopped: {} things in `many` deleted", 20_000 - left)
+    } else {
+        "deleted `many` with 20000 things in it".to_owned()
     };
     assert!(answer.text().contains(&told), "{left} left: {}", answer.text());
 }

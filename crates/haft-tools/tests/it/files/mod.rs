@@ -8,7 +8,7 @@
 mod reading;
 mod changing;
 mod searching;
-mod judging;
+mod authorization;
 mod protected;
 
 use std::{
@@ -21,15 +21,15 @@ use haft_sandbox::{Access, Workspace};
 use haft_tools::BuiltinTools;
 use tempfile::TempDir;
 
-/// A workspace with a folder outside it, and a runtime that allows everything.
-pub(crate) struct Room {
+/// A workspace, a directory outside of it, and a runtime that allows everything.
+pub(crate) struct TestWorkspace {
     _home: TempDir,
     pub(crate) inside: PathBuf,
     pub(crate) outside: PathBuf,
     pub(crate) runtime: Runtime,
 }
 
-impl Room {
+impl TestWorkspace {
     pub(crate) fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         let base = home.path().canonicalize().unwrap();
@@ -64,14 +64,14 @@ impl Room {
         run.turn().await.unwrap().run(calls).await
     }
 
-    /// What a call that succeeds says.
+    /// Returns the text of a call that succeeds.
     pub(crate) async fn says(&self, tool: &str, arguments: Value) -> String {
         let envelope = self.call(tool, arguments).await;
         assert!(!envelope.is_error(), "{}", envelope.text());
         envelope.text().into_owned()
     }
 
-    /// Why a call fails.
+    /// Returns why a call fails.
     pub(crate) async fn fails(&self, tool: &str, arguments: Value) -> (FailureCode, String) {
         let envelope = self.call(tool, arguments).await;
         let failure = envelope.failure().unwrap_or_else(|| panic!("{}", envelope.text()));
@@ -79,7 +79,7 @@ impl Room {
         (failure.code(), format!("{} | {next}", failure.message()))
     }
 
-    /// Every path below the folder, and what is in it.
+    /// Every path below the outside directory, with its contents.
     pub(crate) fn outside_as_it_is(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let mut all = Vec::new();
         for entry in fs::read_dir(&self.outside).unwrap() {

@@ -1,5 +1,5 @@
-//! Protected names through the file tools: a person is asked about exactly that file, or a rule names
-//! it; otherwise the file stays as it is.
+//! Protected names through the file tools: a person approves exactly that file, or a rule names it;
+//! otherwise the file is unchanged.
 
 use std::{
     fs,
@@ -15,18 +15,18 @@ use haft::{
 use haft_sandbox::{Access, Workspace};
 use haft_tools::BuiltinTools;
 
-use super::Room;
+use super::TestWorkspace;
 
-/// A person who answers every question alike and remembers what was asked.
+/// A person who gives every request the same answer and records the requests.
 #[derive(Clone)]
 struct Person {
-    says_yes: bool,
+    approves: bool,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
 impl Person {
-    fn new(says_yes: bool) -> Self {
-        Self { says_yes, asked: Arc::default() }
+    fn new(approves: bool) -> Self {
+        Self { approves, asked: Arc::default() }
     }
 
     fn asked(&self) -> Vec<String> {
@@ -46,14 +46,14 @@ impl Approver for Person {
         let touches = question.explanation.risk.join(" | ");
         self.asked.lock().unwrap().push(format!("{}\n{touches}", question.verdict.reason));
         let answer =
-            if self.says_yes { ApprovalResponse::allow() } else { ApprovalResponse::Deny(None) };
+            if self.approves { ApprovalResponse::allow() } else { ApprovalResponse::Deny(None) };
         Box::pin(async { Ok(answer) })
     }
 }
 
 /// Calls a tool under rules, each an allow of this pattern.
 async fn call(
-    room: &Room,
+    fixture: &TestWorkspace,
     allowed: &[&str],
     person: Option<&Person>,
     tool: &str,
@@ -64,7 +64,7 @@ async fn call(
         layer: ConfigLayer::Project,
         form: FileFormat::Toml,
         path: "haft.toml".into(),
-        anchor: room.inside.clone(),
+        anchor: fixture.inside.clone(),
         text: allowed.iter().map(rule).collect(),
     };
     let setup =
@@ -72,7 +72,7 @@ async fn call(
             .unwrap();
     let rules = Rules::new(setup.rules, setup.ground).unwrap();
     let workspace = Workspace::builder()
-        .root(&room.inside, Access::Write)
+        .root(&fixture.inside, Access::Write)
         .protect(["own.cfg"])
         .build()
         .unwrap();
@@ -82,7 +82,7 @@ async fn call(
         Some(person) => runtime.approver(person.clone()),
         None => runtime,
     };
-    let run = runtime.build().unwrap().run_builder().working_directory(&room.inside).start();
+    let run = runtime.build().unwrap().run_builder().working_directory(&fixture.inside).start();
     let calls = vec![ToolCall::new("c", tool, arguments)];
     run.turn().await.unwrap().run(calls).await.pop().unwrap()
 }
@@ -92,21 +92,22 @@ fn write(path: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_person_is_asked_about_a_protected_file_and_the_reason_is_shown() {
-    let room = Room::new();
-    room.put(".git/config", "[core]\n");
+async fn protected_file_needs_approval_with_its_reason() {
+    let fixture = TestWorkspace::new();
+    fixture.put(".git/config", "[core]\n");
     let (yes, no) = (Person::new(true), Person::new(false));
-    let answer = call(&room, &["Edit(./**)"], Some(&no), "write_file", write(".git/config")).await;
+    let answer =
+        call(&fixture, &["Edit(./**)"], Some(&no), "write_file", write(".git/config")).await;
     assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Declined));
-    assert_eq!(room.get(".git/config"), "[core]\n");
+    assert_eq!(fixture.get(".git/config"), "[core]\n");
     let asked = no.asked().join("\n");
     let reason = "it changes the protected file `.git/config`: git runs the programs that it names";
     assert!(asked.starts_with(reason), "{asked}");
     for allowed in [&[][..], &["Edit(./**)"], &["Edit(**)"], &["write_file"]] {
-        room.put(".git/config", "[core]\n");
-        let answer = call(&room, allowed, Some(&yes), "write_file", write(".git/config")).await;
+        fixture.put(".git/config", "[core]\n");
+        let answer = call(&fixture, allowed, Some(&yes), "write_file", write(".git/config")).await;
         assert!(!answer.is_error(), "{}", answer.text());
-        assert_eq!(room.get(".git/config"), "changed");
+        assert_eq!(fixture.get(".git/config"), "changed");
         let asked = yes.asked();
         assert_eq!(asked.len(), 1, "{asked:?}");
         assert!(asked[0].contains(reason), "{asked:?}");
@@ -114,17 +115,17 @@ async fn a_person_is_asked_about_a_protected_file_and_the_reason_is_shown() {
 }
 
 #[tokio::test]
-async fn without_a_person_a_protected_file_stays_as_it_is() {
-    let room = Room::new();
+async fn protected_file_is_unchanged_without_an_approver() {
+    let fixture = TestWorkspace::new();
     for path in [".git/config", ".bashrc", "sub/.cargo/config.toml", ".config/systemd/x", "HEAD"] {
         let answer =
-            call(&room, &["Edit(./**)", "write_file"], None, "write_file", write(path)).await;
+            call(&fixture, &["Edit(./**)", "write_file"], None, "write_file", write(path)).await;
         let failure = answer.failure().unwrap_or_else(|| panic!("{path}"));
         assert_eq!(failure.code(), FailureCode::Denied, "{path}");
         assert!(failure.message().contains("protected"), "{path}: {failure}");
-        assert!(!room.inside.join(path).exists(), "{path}");
+        assert!(!fixture.inside.join(path).exists(), "{path}");
     }
-    assert_eq!(fs::read_dir(&room.inside).unwrap().count(), 0, "no directory was made");
+    assert_eq!(fs::read_dir(&fixture.inside).unwrap().count(), 0, "no directory was made");
 }
 
 #[tokio::test]
@@ -137,10 +138,10 @@ async fn only_a_rule_that_names_the_protected_file_allows_it() {
         ("sub/.bashrc", "Edit(./sub/.bashrc)"),
     ];
     for (path, rule) in named {
-        let room = Room::new();
-        let answer = call(&room, &[rule], None, "write_file", write(path)).await;
+        let fixture = TestWorkspace::new();
+        let answer = call(&fixture, &[rule], None, "write_file", write(path)).await;
         assert!(!answer.is_error(), "{path}: {}", answer.text());
-        assert_eq!(room.get(path), "changed", "{path}");
+        assert_eq!(fixture.get(path), "changed", "{path}");
     }
     let broad = [
         (".config/systemd/user/x.service", "Edit(./.config/**)"),
@@ -149,78 +150,79 @@ async fn only_a_rule_that_names_the_protected_file_allows_it() {
         (".git/config", "Edit(.git/config.worktree)"),
     ];
     for (path, rule) in broad {
-        let room = Room::new();
-        let answer = call(&room, &[rule], None, "write_file", write(path)).await;
+        let fixture = TestWorkspace::new();
+        let answer = call(&fixture, &[rule], None, "write_file", write(path)).await;
         assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Denied), "{path} {rule}");
-        assert!(!room.inside.join(path).exists(), "{path}");
+        assert!(!fixture.inside.join(path).exists(), "{path}");
     }
 }
 
 #[tokio::test]
-async fn directories_above_protected_names_are_moved_and_deleted_after_a_yes() {
-    let room = Room::new();
+async fn parents_of_protected_names_are_moved_and_deleted_after_approval() {
+    let fixture = TestWorkspace::new();
     let person = Person::new(true);
-    room.put("sub/.github/workflows/ci.yml", "on: push\n");
+    fixture.put("sub/.github/workflows/ci.yml", "on: push\n");
     let away = json!({"from": "sub/.github", "to": "kept"});
-    let answer = call(&room, &["Edit(./**)"], None, "move_path", away.clone()).await;
+    let answer = call(&fixture, &["Edit(./**)"], None, "move_path", away.clone()).await;
     assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Denied));
-    let answer = call(&room, &["Edit(./**)"], Some(&person), "move_path", away).await;
+    let answer = call(&fixture, &["Edit(./**)"], Some(&person), "move_path", away).await;
     assert!(!answer.is_error(), "{}", answer.text());
-    assert_eq!(room.get("kept/workflows/ci.yml"), "on: push\n");
+    assert_eq!(fixture.get("kept/workflows/ci.yml"), "on: push\n");
     assert!(person.asked()[0].contains("with the protected `.github/workflows` below"));
-    room.put(".git/config", "[core]\n");
-    room.put(".git/hooks/x", "");
+    fixture.put(".git/config", "[core]\n");
+    fixture.put(".git/hooks/x", "");
     let delete = json!({"path": ".git", "recursive": true});
-    let answer = call(&room, &["Edit(./**)"], Some(&person), "delete_path", delete).await;
+    let answer = call(&fixture, &["Edit(./**)"], Some(&person), "delete_path", delete).await;
     assert!(!answer.is_error(), "{}", answer.text());
-    assert!(!room.inside.join(".git").exists());
+    assert!(!fixture.inside.join(".git").exists());
     assert_eq!(person.asked().len(), 1);
 }
 
 #[tokio::test]
-async fn edits_and_new_directories_at_protected_names_work_after_a_yes() {
-    let room = Room::new();
+async fn protected_names_are_edited_and_created_after_approval() {
+    let fixture = TestWorkspace::new();
     let person = Person::new(true);
-    room.put("haft.toml", "old = 1\n");
+    fixture.put("haft.toml", "old = 1\n");
     let edit = json!({"file_path": "haft.toml", "old_text": "old", "new_text": "new"});
-    let answer = call(&room, &[], Some(&person), "edit_file", edit).await;
+    let answer = call(&fixture, &[], Some(&person), "edit_file", edit).await;
     assert!(!answer.is_error(), "{}", answer.text());
-    assert_eq!(room.get("haft.toml"), "new = 1\n");
+    assert_eq!(fixture.get("haft.toml"), "new = 1\n");
     let answer =
-        call(&room, &[], Some(&person), "make_dir", json!({"path": ".claude/hooks"})).await;
+        call(&fixture, &[], Some(&person), "make_dir", json!({"path": ".claude/hooks"})).await;
     assert!(!answer.is_error(), "{}", answer.text());
-    assert!(room.inside.join(".claude/hooks").is_dir());
+    assert!(fixture.inside.join(".claude/hooks").is_dir());
     assert_eq!(person.asked().len(), 2);
 }
 
 #[tokio::test]
-async fn names_that_only_the_workspace_protects_are_refused_whatever_a_person_says() {
-    let room = Room::new();
-    room.put("bare/HEAD", "ref: refs/heads/main\n");
+async fn names_protected_by_the_workspace_are_refused_even_with_approval() {
+    let fixture = TestWorkspace::new();
+    fixture.put("bare/HEAD", "ref: refs/heads/main\n");
     let person = Person::new(true);
     for path in ["own.cfg", "bare/config", "bare/hooks/pre-commit"] {
-        let answer = call(&room, &["Edit(./**)"], Some(&person), "write_file", write(path)).await;
+        let answer =
+            call(&fixture, &["Edit(./**)"], Some(&person), "write_file", write(path)).await;
         let failure = answer.failure().unwrap_or_else(|| panic!("{path}"));
         assert!(failure.message().starts_with("protected"), "{path}: {failure}");
-        assert!(!room.inside.join(path).exists(), "{path}");
+        assert!(!fixture.inside.join(path).exists(), "{path}");
     }
     assert_eq!(person.asked(), [""; 0], "there was nothing to ask about");
 }
 
 #[tokio::test]
-async fn nothing_is_moved_into_a_git_directory_or_out_of_it() {
-    let room = Room::new();
-    room.put(".git/notes", "inside");
-    room.put("prepared/x", "outside");
+async fn moves_into_or_out_of_a_git_directory_are_refused() {
+    let fixture = TestWorkspace::new();
+    fixture.put(".git/notes", "inside");
+    fixture.put("prepared/x", "outside");
     let person = Person::new(true);
     for (from, to) in [(".git/notes", "notes"), ("prepared", ".git/refs")] {
         let arguments = json!({"from": from, "to": to});
-        let answer = call(&room, &["Edit(./**)"], Some(&person), "move_path", arguments).await;
+        let answer = call(&fixture, &["Edit(./**)"], Some(&person), "move_path", arguments).await;
         let failure = answer.failure().unwrap_or_else(|| panic!("{from}"));
         assert!(failure.message().starts_with("protected"), "{from}: {failure}");
-        assert!(room.inside.join(from).exists() && !room.inside.join(to).exists(), "{from}");
+        assert!(fixture.inside.join(from).exists() && !fixture.inside.join(to).exists(), "{from}");
     }
     let arguments = json!({"from": ".git/notes", "to": ".git/other"});
-    let answer = call(&room, &["Edit(./**)"], Some(&person), "move_path", arguments).await;
+    let answer = call(&fixture, &["Edit(./**)"], Some(&person), "move_path", arguments).await;
     assert!(!answer.is_error(), "{}", answer.text());
 }

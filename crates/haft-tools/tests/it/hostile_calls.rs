@@ -1,10 +1,11 @@
-//! Ten thousand hostile calls through a real runtime, and the tree outside as it was.
+//! Ten thousand hostile calls through a real runtime; everything outside the workspace must stay
+//! unchanged (path traversal, symlink race).
 //!
-//! Paths are put together from what an attacker would write, the workspace is full of links and odd
-//! files, and somebody swaps a folder for a link all the while. Everything is allowed, so that only
-//! the tools themselves stand in the way.
+//! Paths are built from what an attacker would write, the workspace is full of symlinks and odd
+//! files, and a thread keeps swapping a directory with a symlink. The policy allows everything, so
+//! only the tools themselves refuse.
 //!
-//! The seed is printed. To see a failure again put it in `SEED`.
+//! The seed is printed. To reproduce a failure put it in `SEED`.
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -27,21 +28,21 @@ use haft_sandbox::{Access, Helper, Workspace};
 use haft_tools::BuiltinTools;
 use serde_json::{Value, json};
 
-/// A seed to be tried again, or none.
+/// A seed to reproduce, or none.
 const SEED: Option<u64> = None;
-/// Calls of file tools.
+/// Number of file tool calls.
 const CALLS: usize = 10_000;
-/// Calls that start a process: each costs what a launch costs.
-const LAUNCHES: usize = 160;
-/// After so many calls the workspace is filled again: little is left of it by then.
+/// Number of calls that start a process, which are slow.
+const PROCESS_CALLS: usize = 160;
+/// After this many calls the workspace is filled again: little is left of it by then.
 const REFILL: usize = 200;
-/// No answer may hold this.
+/// No result may contain this.
 const SECRET: &str = "nobody may read this";
 
-/// Numbers that look random and come again with their seed.
-struct Dice(u64);
+/// A seeded pseudo-random generator (SplitMix64).
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -58,12 +59,12 @@ impl Dice {
         list[self.below(list.len())]
     }
 
-    fn coin(&mut self) -> bool {
+    fn flip(&mut self) -> bool {
         self.next().is_multiple_of(2)
     }
 }
 
-/// What hostile paths are made of.
+/// Components of hostile paths.
 const STEPS: &[&str] = &[
     "..",
     "..",
@@ -117,16 +118,16 @@ const STEPS: &[&str] = &[
     "x:y",
 ];
 
-/// What is at each path: kind and rights, time of the last change, contents.
+/// What is at each path: mode, modification time, contents.
 type Tree = BTreeMap<PathBuf, (u32, (i64, i64), Vec<u8>)>;
 
-struct Room {
+struct TestWorkspace {
     home: tempfile::TempDir,
     inside: PathBuf,
     base: PathBuf,
 }
 
-impl Room {
+impl TestWorkspace {
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         let base = home.path().canonicalize().unwrap();
@@ -139,20 +140,20 @@ impl Room {
         put(&outside.join("shared"), "a name of it is inside");
         put(&base.join("inside-evil/a.txt"), SECRET);
         symlink("secret.txt", outside.join("link")).unwrap();
-        let room = Self { inside: base.join("inside"), base, home };
-        fs::create_dir(&room.inside).unwrap();
-        room
+        let fixture = Self { inside: base.join("inside"), base, home };
+        fs::create_dir(&fixture.inside).unwrap();
+        fixture
     }
 
-    /// Puts back what the calls destroyed; what is in the way stays there.
+    /// Restores what the calls destroyed; existing entries stay.
     fn fill(&self) {
         let at = |name: &str| self.inside.join(name);
-        // Whatever the calls left there, nothing is made through a link.
-        for folder in ["sub", "sub/deep", ".git", ".git/hooks", "swap"] {
-            if folder != "swap" && at(folder).is_symlink() {
-                fs::remove_file(at(folder)).unwrap();
+        // Nothing is created through a symlink that the calls left.
+        for directory in ["sub", "sub/deep", ".git", ".git/hooks", "swap"] {
+            if directory != "swap" && at(directory).is_symlink() {
+                fs::remove_file(at(directory)).unwrap();
             }
-            let _ = fs::create_dir(at(folder));
+            let _ = fs::create_dir(at(directory));
         }
         for name in ["a.txt", "b.txt", "sub/a.txt", "sub/deep/a.txt", ".git/config"] {
             put_new(&at(name), "word one\nword two\n");
@@ -180,12 +181,12 @@ impl Room {
         }
     }
 
-    /// Everything but the workspace.
+    /// Everything except the workspace.
     fn outside(&self) -> Tree {
         let mut found = Tree::new();
         let mut folders = vec![self.base.clone()];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(&folder).unwrap() {
+        while let Some(directory) = folders.pop() {
+            for entry in fs::read_dir(&directory).unwrap() {
                 let path = entry.unwrap().path();
                 let meta = fs::symlink_metadata(&path).unwrap();
                 if path == self.inside {
@@ -207,8 +208,8 @@ impl Room {
     }
 
     /// A path as an attacker would write it.
-    fn path(&self, dice: &mut Dice) -> String {
-        let mut path = match dice.below(12) {
+    fn path(&self, random: &mut Random) -> String {
+        let mut path = match random.below(12) {
             0 => "/".to_owned(),
             1 => format!("{}/", self.inside.display()),
             2 => format!("{}/", self.base.join("outside").display()),
@@ -218,51 +219,51 @@ impl Room {
             6 => format!("{}/../outside/", self.inside.display()),
             _ => String::new(),
         };
-        for n in 0..=dice.below(4) {
+        for n in 0..=random.below(4) {
             if n > 0 {
                 path.push('/');
             }
-            path.push_str(dice.of(STEPS));
+            path.push_str(random.of(STEPS));
         }
-        if dice.below(400) == 0 {
+        if random.below(400) == 0 {
             path.push_str(&"/x".repeat(3_000));
         }
         path
     }
 
-    fn file_call(&self, dice: &mut Dice) -> (&'static str, Value) {
-        let path = self.path(dice);
-        match dice.below(9) {
+    fn file_call(&self, random: &mut Random) -> (&'static str, Value) {
+        let path = self.path(random);
+        match random.below(9) {
             0 => ("read_file", json!({"file_path": path})),
             1 => {
-                let only = dice.coin();
+                let only = random.flip();
                 ("write_file", json!({"file_path": path, "content": "x", "create_only": only}))
             }
             2 => {
-                let old = dice.of(&["word", "x", "nobody", "e"]);
-                let arguments = json!({"file_path": path, "old_text": old, "new_text": "y", "all": dice.coin()});
+                let old = random.of(&["word", "x", "nobody", "e"]);
+                let arguments = json!({"file_path": path, "old_text": old, "new_text": "y", "all": random.flip()});
                 ("edit_file", arguments)
             }
             3 | 4 => {
-                let to = self.path(dice);
-                ("move_path", json!({"from": path, "to": to, "replace": dice.coin()}))
+                let to = self.path(random);
+                ("move_path", json!({"from": path, "to": to, "replace": random.flip()}))
             }
-            5 => ("delete_path", json!({"path": path, "recursive": dice.coin()})),
+            5 => ("delete_path", json!({"path": path, "recursive": random.flip()})),
             6 => ("make_dir", json!({"path": path})),
-            7 => ("list_files", json!({"path": path, "depth": 4, "all": dice.coin()})),
+            7 => ("list_files", json!({"path": path, "depth": 4, "all": random.flip()})),
             _ => {
-                let globs = [dice.of(&["**", "../**", "/**", "way/**", "*.txt"])];
-                let arguments = json!({"pattern": "nobody|word", "path": path, "globs": globs, "all": dice.coin()});
+                let globs = [random.of(&["**", "../**", "/**", "way/**", "*.txt"])];
+                let arguments = json!({"pattern": "nobody|word", "path": path, "globs": globs, "all": random.flip()});
                 ("search_files", arguments)
             }
         }
     }
 
-    fn launch(&self, dice: &mut Dice) -> (&'static str, Value) {
-        let path = self.path(dice);
+    fn process_call(&self, random: &mut Random) -> (&'static str, Value) {
+        let path = self.path(random);
         let there = self.base.join("outside");
         let there = there.display();
-        match dice.below(14) {
+        match random.below(14) {
             0 => ("shell", json!({"command": format!("echo x > '{path}'")})),
             1 => ("shell", json!({"argv": ["cp", "-rf", "a.txt", path]})),
             2 => ("shell", json!({"argv": ["rm", "-rf", path]})),
@@ -299,10 +300,10 @@ impl Room {
                 .tools;
         let workspace = Workspace::builder().root(&self.inside, Access::Write).build().unwrap();
         let helper = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
-        let beside = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
-        let helper = Helper::At(if beside.is_file() { beside } else { helper });
-        let hands = BuiltinTools::new(workspace).helper(helper).declared(tools);
-        let registry = ToolRegistry::builder().add(hands).build().unwrap();
+        let sibling = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
+        let helper = Helper::At(if sibling.is_file() { sibling } else { helper });
+        let builtin = BuiltinTools::new(workspace).helper(helper).declared(tools);
+        let registry = ToolRegistry::builder().add(builtin).build().unwrap();
         Runtime::builder().registry(registry).policy(AllowAll).build().unwrap()
     }
 }
@@ -337,7 +338,7 @@ fn put(path: &Path, text: &str) {
     fs::File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
 }
 
-/// Makes a file where nothing is.
+/// Creates a file unless the path exists.
 fn put_new(path: &Path, text: &str) {
     use std::io::Write as _;
     if let Ok(mut file) = fs::File::create_new(path) {
@@ -345,27 +346,31 @@ fn put_new(path: &Path, text: &str) {
     }
 }
 
-/// Runs calls in turns of several, so that those that may run concurrently do. Returns how many did
-/// what they were asked.
+/// Runs calls in turns of several, so that parallel ones run in parallel. Returns how many
+/// succeeded.
 async fn run(
-    room: &Room,
+    fixture: &TestWorkspace,
     runtime: &Runtime,
-    dice: &mut Dice,
-    launches: bool,
+    random: &mut Random,
+    starts_processes: bool,
     calls: usize,
 ) -> usize {
-    let (mut done, mut good) = (0, 0);
+    let (mut done, mut succeeded) = (0, 0);
     while done < calls {
         let mut turn = Vec::new();
-        for n in 0..=dice.below(7).min(calls - done - 1) {
-            let (tool, arguments) = if launches { room.launch(dice) } else { room.file_call(dice) };
+        for n in 0..=random.below(7).min(calls - done - 1) {
+            let (tool, arguments) = if starts_processes {
+                fixture.process_call(random)
+            } else {
+                fixture.file_call(random)
+            };
             turn.push((format!("c{n}"), tool, arguments));
         }
         let asked = turn
             .iter()
             .map(|(id, tool, arguments)| ToolCall::new(id.clone(), *tool, arguments.clone()));
         let asked: Vec<ToolCall> = asked.collect();
-        let run = runtime.run_builder().working_directory(&room.inside).start();
+        let run = runtime.run_builder().working_directory(&fixture.inside).start();
         let answers = run.turn().await.unwrap().run(asked).await;
         let ids: Vec<&str> = answers.iter().map(|answer| answer.id().as_str()).collect();
         let wanted: Vec<&str> = turn.iter().map(|(id, ..)| id.as_str()).collect();
@@ -375,24 +380,24 @@ async fn run(
             let panicked = answer.failure().is_some_and(|f| f.code().as_str() == "panicked");
             assert!(!panicked, "{tool} {arguments}");
         }
-        good += answers.iter().filter(|answer| !answer.is_error()).count();
+        succeeded += answers.iter().filter(|answer| !answer.is_error()).count();
         done += turn.len();
     }
-    good
+    succeeded
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_tree_outside_is_the_same_after_ten_thousand_hostile_calls() {
+async fn ten_thousand_hostile_calls_change_nothing_outside_the_workspace() {
     let seed = SEED.unwrap_or_else(|| RandomState::new().build_hasher().finish());
     println!("seed: {seed}");
-    let mut dice = Dice(seed);
-    let room = Room::new();
-    let runtime = room.runtime();
-    room.fill();
-    let before = room.outside();
+    let mut random = Random(seed);
+    let fixture = TestWorkspace::new();
+    let runtime = fixture.runtime();
+    fixture.fill();
+    let before = fixture.outside();
     let over = std::sync::Arc::new(AtomicBool::new(false));
-    let (inside, ended) = (room.inside.clone(), over.clone());
-    // A folder and a link to the outside change places all the while.
+    let (inside, ended) = (fixture.inside.clone(), over.clone());
+    // A directory and a symlink to the outside keep swapping places.
     let swapper = tokio::task::spawn_blocking(move || {
         let at = |name: &str| inside.join(name);
         let mut swaps = 0_u64;
@@ -404,25 +409,25 @@ async fn the_tree_outside_is_the_same_after_ten_thousand_hostile_calls() {
         }
         swaps
     });
-    let mut good = 0;
+    let mut succeeded = 0;
     for _ in 0..CALLS / REFILL {
-        good += run(&room, &runtime, &mut dice, false, REFILL).await;
-        room.fill();
+        succeeded += run(&fixture, &runtime, &mut random, false, REFILL).await;
+        fixture.fill();
     }
     over.store(true, Ordering::Relaxed);
     let swaps = swapper.await.unwrap();
-    assert!(room.outside() == before, "seed {seed}: {:#?}", room.outside());
-    println!("{good} of {CALLS} calls did what they were asked, {swaps} swaps");
-    // Calls that are all refused would prove nothing.
-    assert!(good > CALLS / 20 && swaps > 0, "{good} calls, {swaps} swaps");
-    let mut good = 0;
-    for _ in 0..LAUNCHES / 20 {
-        // A second name of a file is the file itself to every process, so none is left.
-        room.fill();
-        let _ = fs::remove_file(room.inside.join("hard"));
-        good += run(&room, &runtime, &mut dice, true, 20).await;
+    assert!(fixture.outside() == before, "seed {seed}: {:#?}", fixture.outside());
+    println!("{succeeded} of {CALLS} calls did what they were asked, {swaps} swaps");
+    // If all calls were refused, the test would prove nothing.
+    assert!(succeeded > CALLS / 20 && swaps > 0, "{succeeded} calls, {swaps} swaps");
+    let mut succeeded = 0;
+    for _ in 0..PROCESS_CALLS / 20 {
+        // A hard link is the file itself for every process, so it is removed.
+        fixture.fill();
+        let _ = fs::remove_file(fixture.inside.join("hard"));
+        succeeded += run(&fixture, &runtime, &mut random, true, 20).await;
     }
-    assert!(good > LAUNCHES / 4, "{good} launches");
-    assert!(room.outside() == before, "seed {seed}: {:#?}", room.outside());
-    drop(room.home);
+    assert!(succeeded > PROCESS_CALLS / 4, "{succeeded} launches");
+    assert!(fixture.outside() == before, "seed {seed}: {:#?}", fixture.outside());
+    drop(fixture.home);
 }

@@ -1,4 +1,4 @@
-//! What one file has: its matching lines as they are shown, bounded.
+//! Collects the matching lines of one file, bounded.
 
 use std::{fmt::Write as _, io};
 
@@ -8,19 +8,19 @@ use grep_searcher::{Searcher, Sink, SinkContext, SinkContextKind, SinkFinish, Si
 
 use super::Mode;
 
-/// So much of a line is shown, in bytes.
-const LONG: usize = 500;
-/// So much of a long line is shown before its match.
-const BEFORE: usize = 100;
+/// Bytes of a line that are shown.
+const MAX_SHOWN_BYTES: usize = 500;
+/// Bytes of a long line that are shown before its match.
+const MAX_BEFORE_MATCH: usize = 100;
 
-/// What was found in one file.
+/// The matches of one file.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(super) struct FileMatches {
     pub(super) path: String,
     /// The lines, each with its line break.
     pub(super) text: String,
     pub(super) matches: u64,
-    /// There are more than were wanted.
+    /// Whether there are more matches than requested.
     pub(super) more: bool,
     pub(super) outcome: Outcome,
 }
@@ -30,38 +30,38 @@ pub(super) struct Found {
 pub(super) enum Outcome {
     #[default]
     Searched,
-    /// It is no text, from some point on.
+    /// It contains binary data.
     Binary,
-    /// It has a line that is too long to be searched.
+    /// It has a line above the length limit.
     TooLong,
     /// It could not be read.
     Unreadable,
 }
 
-/// Takes matches from the searcher.
-pub(super) struct Taker<'a> {
-    pub(super) found: &'a mut Found,
+/// Receives matches from the searcher.
+pub(super) struct MatchSink<'a> {
+    pub(super) found: &'a mut FileMatches,
     pub(super) matcher: &'a RegexMatcher,
     pub(super) mode: Mode,
-    /// So many matching lines are enough.
+    /// Maximum number of matching lines.
     pub(super) limit: u64,
-    /// So many bytes are enough.
-    pub(super) room: usize,
+    /// Maximum number of bytes.
+    pub(super) max_bytes: usize,
     pub(super) stop: &'a dyn Fn() -> bool,
 }
 
-impl Taker<'_> {
+impl MatchSink<'_> {
     fn write(&mut self, number: Option<u64>, mark: char, bytes: &[u8]) {
         let text = &mut self.found.text;
         let _ = write!(text, "{}{mark}", number.unwrap_or(0));
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
-        if bytes.len() <= LONG {
+        if bytes.len() <= MAX_SHOWN_BYTES {
             text.push_str(&String::from_utf8_lossy(bytes));
         } else {
             let at = self.matcher.find(bytes).ok().flatten().map_or(0, |found| found.start());
-            let from = whole(bytes, at.saturating_sub(BEFORE));
-            let to = whole(bytes, (from + LONG).min(bytes.len()));
+            let from = char_start(bytes, at.saturating_sub(MAX_BEFORE_MATCH));
+            let to = char_start(bytes, (from + MAX_SHOWN_BYTES).min(bytes.len()));
             let shown = String::from_utf8_lossy(&bytes[from..to]);
             let (before, after) = (if from > 0 { "…" } else { "" }, bytes.len() - to);
             let _ = write!(text, "{before}{shown}");
@@ -73,15 +73,15 @@ impl Taker<'_> {
     }
 }
 
-/// Goes back to where a character begins.
-fn whole(bytes: &[u8], at: usize) -> usize {
+/// Moves back to the start of a UTF-8 character.
+fn char_start(bytes: &[u8], at: usize) -> usize {
     let back = (0..4).find(|back| {
         at.checked_sub(*back).and_then(|at| bytes.get(at)).is_none_or(|b| b & 0xc0 != 0x80)
     });
     at - back.unwrap_or(0).min(at)
 }
 
-impl Sink for Taker<'_> {
+impl Sink for MatchSink<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
@@ -89,7 +89,7 @@ impl Sink for Taker<'_> {
             return Ok(false);
         }
         if self.mode != Mode::Count
-            && (self.found.matches >= self.limit || self.found.text.len() >= self.room)
+            && (self.found.matches >= self.limit || self.found.text.len() >= self.max_bytes)
         {
             self.found.more = true;
             return Ok(false);
@@ -130,12 +130,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_never_falls_into_a_character() {
+    fn truncation_never_splits_a_character() {
         let text = "a🦀é漢b".as_bytes();
         for at in 0..=text.len() {
-            let cut = whole(text, at);
+            let cut = char_start(text, at);
             assert!(cut <= at && str::from_utf8(&text[..cut]).is_ok(), "{at} {cut}");
         }
-        assert_eq!(whole(&[0x80; 9], 5), 5, "what is no text is cut where it is");
+        assert_eq!(char_start(&[0x80; 9], 5), 5, "what is no text is cut where it is");
     }
 }

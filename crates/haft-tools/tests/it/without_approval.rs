@@ -1,5 +1,5 @@
-//! Which calls run without anybody being asked, under the default and with rules: reads inside the
-//! workspace, in a sandbox that shows no more than they name.
+//! Which calls run without approval, by default and with rules: reads inside the workspace, in a
+//! sandbox that shows only what they name.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "the helpers belong to the tests")]
 
@@ -22,25 +22,25 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 fn helper() -> Helper {
-    let beside = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
+    let sibling = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
     let built = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
-    Helper::At(if beside.is_file() { beside } else { built })
+    Helper::At(if sibling.is_file() { sibling } else { built })
 }
 
-/// A file that everybody may read, outside of what programs need to start, and in no temporary folder:
-/// those are the command's own.
-const ELSEWHERE: &str = "/sys/devices/system/cpu/online";
+/// A file that every user may read, that programs do not need to start, and outside of temporary
+/// directories: those are private to the command.
+const OUTSIDE_FILE: &str = "/sys/devices/system/cpu/online";
 
-/// Two roots with files, a secret beside them, and links that lead out.
-struct Room {
+/// Two roots with files, a secret next to them, and symlinks that point out.
+struct TestWorkspace {
     base: PathBuf,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
-impl Room {
+impl TestWorkspace {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let base = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path().canonicalize().unwrap();
         for name in ["one/src", "one/keys", "two", "out"] {
             fs::create_dir_all(base.join(name)).unwrap();
         }
@@ -55,23 +55,23 @@ impl Room {
         }
         symlink("../out/secret.txt", base.join("one/link")).unwrap();
         symlink("../out", base.join("one/away")).unwrap();
-        symlink(ELSEWHERE, base.join("one/cpus")).unwrap();
-        Self { base, _folder: folder }
+        symlink(OUTSIDE_FILE, base.join("one/cpus")).unwrap();
+        Self { base, _directory: directory }
     }
 
-    fn hands(&self) -> BuiltinTools {
+    fn builtin(&self) -> BuiltinTools {
         let workspace = Workspace::builder()
             .root(self.base.join("one"), Access::Write)
             .root(self.base.join("two"), Access::Write)
             .build()
             .unwrap();
-        // Here it is about what is proven to only read; `confined` is about the rest.
+        // This tests proven read-only commands; `confined` tests the rest.
         BuiltinTools::new(workspace).helper(helper()).confine_unasked(false)
     }
 
-    /// Nobody is there to be asked, and nobody says where the run works.
+    /// No approver and no working directory.
     fn run(&self) -> Run {
-        runtime(self.hands()).build().unwrap().run()
+        runtime(self.builtin()).build().unwrap().run()
     }
 
     /// The same with rules.
@@ -86,12 +86,12 @@ impl Room {
         let place = LoadOptions { trusted: true, ..LoadOptions::default() };
         let setup = PolicyConfig::read(&[file], &place).unwrap();
         let rules = Rules::new(setup.rules, setup.ground).unwrap();
-        runtime(self.hands()).policy(rules).build().unwrap().run()
+        runtime(self.builtin()).policy(rules).build().unwrap().run()
     }
 }
 
-fn runtime(hands: BuiltinTools) -> haft::RuntimeBuilder {
-    Runtime::builder().registry(ToolRegistry::builder().add(hands).build().unwrap())
+fn runtime(builtin: BuiltinTools) -> haft::RuntimeBuilder {
+    Runtime::builder().registry(ToolRegistry::builder().add(builtin).build().unwrap())
 }
 
 fn put(path: &Path, text: &str) {
@@ -112,16 +112,16 @@ fn code(answer: &ToolResult) -> Option<FailureCode> {
 }
 
 #[tokio::test]
-async fn a_run_that_says_nothing_works_in_the_workspace_of_its_hands() {
-    let room = Room::new();
-    let run = room.run();
-    let here = format!("{}\n", room.base.join("one").display());
+async fn run_without_a_working_directory_uses_the_first_root() {
+    let fixture = TestWorkspace::new();
+    let run = fixture.run();
+    let here = format!("{}\n", fixture.base.join("one").display());
     assert_eq!(shell(&run, "pwd").await.text(), here);
     let listed = call(&run, "list_files", json!({})).await;
     assert!(listed.text().contains("a.txt"), "{}", listed.text());
     let read = call(&run, "read_file", json!({"file_path": "src/b.txt"})).await;
     assert_eq!(read.text(), "1\tbeta");
-    let second = room.base.join("two/c.txt");
+    let second = fixture.base.join("two/c.txt");
     let read = call(&run, "read_file", json!({"file_path": second})).await;
     assert_eq!(read.text(), "1\tgamma", "every root is inside");
     let searched = call(&run, "search_files", json!({"pattern": "alpha"})).await;
@@ -129,23 +129,23 @@ async fn a_run_that_says_nothing_works_in_the_workspace_of_its_hands() {
 }
 
 #[tokio::test]
-async fn a_run_that_works_elsewhere_still_reads_what_its_hands_hold() {
-    let room = Room::new();
-    let runtime = runtime(room.hands()).build().unwrap();
-    let run = runtime.run_builder().working_directory(room.base.join("out")).start();
+async fn run_outside_the_workspace_reads_from_the_first_root() {
+    let fixture = TestWorkspace::new();
+    let runtime = runtime(fixture.builtin()).build().unwrap();
+    let run = runtime.run_builder().working_directory(fixture.base.join("out")).start();
     let read = call(&run, "read_file", json!({"file_path": "a.txt"})).await;
     assert_eq!(read.text(), "1\talpha", "relative paths start in the first root");
     assert_eq!(shell(&run, "cat a.txt").await.text(), "alpha\n", "and so do commands");
-    // Here the run's own folder is inside as well, but the hands do not reach it.
-    let outside = room.base.join("out/secret.txt");
+    // The run's own directory counts as inside for the policy, but the tools cannot reach it.
+    let outside = fixture.base.join("out/secret.txt");
     let read = call(&run, "read_file", json!({"file_path": outside})).await;
     assert_eq!(code(&read), Some(FailureCode::OutsideWorkspace));
 }
 
 #[tokio::test]
-async fn commands_that_read_inside_run_unasked_and_others_do_not() {
-    let room = Room::new();
-    let run = room.run();
+async fn only_commands_that_read_inside_run_without_approval() {
+    let fixture = TestWorkspace::new();
+    let run = fixture.run();
     for (command, says) in [
         ("cat a.txt", "alpha\n"),
         ("cd src && cat b.txt", "beta\n"),
@@ -158,11 +158,11 @@ async fn commands_that_read_inside_run_unasked_and_others_do_not() {
     ] {
         assert_eq!(shell(&run, command).await.text(), says, "{command}");
     }
-    let second = format!("cat {}", room.base.join("two/c.txt").display());
+    let second = format!("cat {}", fixture.base.join("two/c.txt").display());
     assert_eq!(shell(&run, &second).await.text(), "gamma\n", "every root is inside");
     let words = call(&run, "shell", json!({"argv": ["cat", "b.txt"], "cwd": "src"})).await;
     assert_eq!(words.text(), "beta\n");
-    let outside = format!("cat {}", room.base.join("out/secret.txt").display());
+    let outside = format!("cat {}", fixture.base.join("out/secret.txt").display());
     for command in [
         &*outside,
         "cat ../out/secret.txt",
@@ -191,16 +191,16 @@ async fn commands_that_read_inside_run_unasked_and_others_do_not() {
     ] {
         assert_eq!(code(&shell(&run, command).await), Some(FailureCode::Denied), "{command}");
     }
-    assert!(!room.base.join("one/made").exists() && room.base.join("one/a.txt").exists());
+    assert!(!fixture.base.join("one/made").exists() && fixture.base.join("one/a.txt").exists());
 }
 
 #[tokio::test]
-async fn what_runs_unasked_is_shown_nothing_that_it_did_not_name() {
-    let room = Room::new();
-    let run = room.run();
-    let what = fs::read(ELSEWHERE).unwrap();
+async fn command_without_approval_sees_only_files_it_names() {
+    let fixture = TestWorkspace::new();
+    let run = fixture.run();
+    let what = fs::read(OUTSIDE_FILE).unwrap();
     let what = String::from_utf8(what).unwrap();
-    // A pattern over names reaches a link that nobody named.
+    // A glob matches a symlink that the command did not name.
     let answer = shell(&run, "cat cpu*").await;
     let data = answer.output().unwrap().structured.as_ref().unwrap();
     assert_eq!(
@@ -213,17 +213,17 @@ async fn what_runs_unasked_is_shown_nothing_that_it_did_not_name() {
         "{}",
         answer.text()
     );
-    // Commands that only read have no network, also where others do.
-    let networked = runtime(room.hands().network()).build().unwrap().run();
+    // Read-only commands have no network, even if others do.
+    let networked = runtime(fixture.builtin().network()).build().unwrap().run();
     assert_eq!(shell(&networked, "cat a.txt").await.text(), "alpha\n");
 }
 
 #[tokio::test]
-async fn what_a_rule_keeps_is_not_read_through_a_command_either() {
-    let room = Room::new();
+async fn denied_files_are_not_read_through_commands() {
+    let fixture = TestWorkspace::new();
     for decision in ["deny", "ask"] {
         let rule = format!("[[rule]]\nmatch = \"Read(./keys/**)\"\ndecision = \"{decision}\"\n");
-        let run = room.ruled(&rule);
+        let run = fixture.ruled(&rule);
         for kept in ["cat keys/k.txt", "grep -r key .", "grep -r key", "cat keys/*", "cat */k.txt"]
         {
             assert_eq!(
@@ -235,16 +235,16 @@ async fn what_a_rule_keeps_is_not_read_through_a_command_either() {
         assert_eq!(shell(&run, "cat a.txt").await.text(), "alpha\n", "{decision}");
         assert_eq!(shell(&run, "grep -rh e src").await.text(), "beta\n", "{decision}");
     }
-    // Whoever allows a command allows what it reads, as before.
-    let run = room.ruled("[[rule]]\nmatch = \"Bash(cat *)\"\ndecision = \"allow\"\n");
-    let command = format!("cat {ELSEWHERE}");
+    // An allow rule for a command allows what it reads.
+    let run = fixture.ruled("[[rule]]\nmatch = \"Bash(cat *)\"\ndecision = \"allow\"\n");
+    let command = format!("cat {OUTSIDE_FILE}");
     assert!(code(&shell(&run, &command).await).is_none());
 }
 
 #[tokio::test]
-async fn relative_deny_keeps_nested_directories_and_leaves_other_commands_unasked() {
-    let room = Room::new();
-    let one = room.base.join("one");
+async fn relative_deny_rule_covers_nested_directories_only() {
+    let fixture = TestWorkspace::new();
+    let one = fixture.base.join("one");
     for name in ["vendor/x/secrets", "docs"] {
         fs::create_dir_all(one.join(name)).unwrap();
     }
@@ -252,7 +252,7 @@ async fn relative_deny_keeps_nested_directories_and_leaves_other_commands_unaske
     put(&one.join("docs/d.txt"), "open\n");
     for pattern in ["Read(secrets/**)", "Read(**/secrets/**)", "Read(s.txt)"] {
         let rule = format!("[[rule]]\nmatch = \"{pattern}\"\ndecision = \"deny\"\n");
-        let run = room.ruled(&rule);
+        let run = fixture.ruled(&rule);
         for kept in [
             "cat vendor/x/secrets/s.txt",
             "grep -r hidden vendor",
@@ -282,9 +282,9 @@ async fn relative_deny_keeps_nested_directories_and_leaves_other_commands_unaske
 }
 
 #[tokio::test]
-async fn a_pattern_does_not_carry_a_command_out_of_the_workspace() {
-    let room = Room::new();
-    let run = room.run();
+async fn glob_cannot_escape_the_workspace() {
+    let fixture = TestWorkspace::new();
+    let run = fixture.run();
     for command in [
         "grep -f /etc/host* -v a.txt",
         "grep /etc/host*",
@@ -295,7 +295,7 @@ async fn a_pattern_does_not_carry_a_command_out_of_the_workspace() {
     }
 }
 
-/// Makes a program that prints where it is.
+/// Creates a program that prints a marker.
 fn program(path: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -304,25 +304,25 @@ fn program(path: &Path) {
 }
 
 #[tokio::test]
-async fn unasked_command_does_not_run_a_program_of_the_workspace() {
-    let room = Room::new();
-    let one = room.base.join("one");
+async fn command_without_approval_runs_no_program_of_the_workspace() {
+    let fixture = TestWorkspace::new();
+    let one = fixture.base.join("one");
     for name in [".venv/bin/cat", ".venv/bin/lsd", "tools/sum"] {
         program(&one.join(name));
     }
     // A directory and a program outside that are symlinks into the workspace.
-    fs::create_dir_all(room.base.join("home/bin")).unwrap();
-    symlink(one.join(".venv/bin"), room.base.join("home/sbin")).unwrap();
-    symlink(one.join("tools/sum"), room.base.join("home/bin/sum")).unwrap();
-    let at = |name: &str| room.base.join(name).display().to_string();
+    fs::create_dir_all(fixture.base.join("home/bin")).unwrap();
+    symlink(one.join(".venv/bin"), fixture.base.join("home/sbin")).unwrap();
+    symlink(one.join("tools/sum"), fixture.base.join("home/bin/sum")).unwrap();
+    let at = |name: &str| fixture.base.join(name).display().to_string();
     let path = format!(
         "{}:{}:{}:.venv/bin::/usr/bin:/bin",
         at("one/.venv/bin"),
         at("home/sbin"),
         at("home/bin")
     );
-    let hands = || room.hands().variables([("PATH", path.clone())]);
-    let run = runtime(hands()).build().unwrap().run();
+    let builtin = || fixture.builtin().variables([("PATH", path.clone())]);
+    let run = runtime(builtin()).build().unwrap().run();
     for command in ["cat a.txt", "timeout 5 cat a.txt", "bash -c 'cat a.txt'", "cat a.txt | cat"] {
         assert_eq!(shell(&run, command).await.text(), "alpha\n", "{command}");
     }
@@ -332,10 +332,10 @@ async fn unasked_command_does_not_run_a_program_of_the_workspace() {
         let answer = shell(&run, command).await;
         assert_eq!(code(&answer), Some(FailureCode::Denied), "{command}: {}", answer.text());
     }
-    // Once a person has looked, it is the program that was meant.
-    let run = runtime(hands()).approver(Person).build().unwrap().run();
+    // After approval it is the requested program.
+    let run = runtime(builtin()).approver(Person).build().unwrap().run();
     assert_eq!(shell(&run, "lsd a.txt").await.text(), "planted\n");
-    // A rule that allows the command does not make it another program.
+    // An allow rule does not change which program runs.
     let file = ConfigFile {
         layer: ConfigLayer::Project,
         form: FileFormat::Toml,
@@ -347,15 +347,15 @@ async fn unasked_command_does_not_run_a_program_of_the_workspace() {
         PolicyConfig::read(&[file], &LoadOptions { trusted: true, ..LoadOptions::default() })
             .unwrap();
     let rules = Rules::new(setup.rules, setup.ground).unwrap();
-    let run = runtime(hands()).policy(rules).build().unwrap().run();
+    let run = runtime(builtin()).policy(rules).build().unwrap().run();
     assert_eq!(shell(&run, "cat a.txt").await.text(), "alpha\n");
 }
 
 #[tokio::test]
-async fn the_environment_is_not_told_unasked() {
-    let room = Room::new();
-    let hands = room.hands().variables([("LC_TOKEN", "t0ken")]);
-    let run = runtime(hands).build().unwrap().run();
+async fn environment_is_not_printed_without_approval() {
+    let fixture = TestWorkspace::new();
+    let builtin = fixture.builtin().variables([("LC_TOKEN", "t0ken")]);
+    let run = runtime(builtin).build().unwrap().run();
     for command in [
         "echo $LC_TOKEN",
         "echo \"$LC_TOKEN\"",
@@ -379,17 +379,17 @@ async fn the_environment_is_not_told_unasked() {
 }
 
 #[tokio::test]
-async fn a_path_is_inside_only_if_its_letters_say_so_too() {
-    let room = Room::new();
-    let deep = "deep/".repeat(room.base.components().count() + 2);
-    fs::create_dir_all(room.base.join("one").join(&deep)).unwrap();
-    symlink(&deep, room.base.join("one/down")).unwrap();
-    let run = room.run();
-    // Seen from where the link leads this is still inside; by its letters it is not, and a shell goes
-    // by the letters.
-    let up = "../".repeat(room.base.components().count() + 1);
-    let what = String::from_utf8(fs::read(ELSEWHERE).unwrap()).unwrap();
-    let elsewhere = ELSEWHERE.trim_start_matches('/');
+async fn path_must_be_inside_lexically_too() {
+    let fixture = TestWorkspace::new();
+    let deep = "deep/".repeat(fixture.base.components().count() + 2);
+    fs::create_dir_all(fixture.base.join("one").join(&deep)).unwrap();
+    symlink(&deep, fixture.base.join("one/down")).unwrap();
+    let run = fixture.run();
+    // Resolved through the symlink this is inside; lexically it is not, and a shell resolves
+    // lexically.
+    let up = "../".repeat(fixture.base.components().count() + 1);
+    let what = String::from_utf8(fs::read(OUTSIDE_FILE).unwrap()).unwrap();
+    let elsewhere = OUTSIDE_FILE.trim_start_matches('/');
     for command in
         [format!("cat down/{up}{elsewhere} cpu*"), format!("cd down/{up} && cat {elsewhere}")]
     {
@@ -400,18 +400,18 @@ async fn a_path_is_inside_only_if_its_letters_say_so_too() {
 }
 
 #[tokio::test]
-async fn a_run_that_works_elsewhere_does_not_take_a_command_there() {
-    let room = Room::new();
-    let runtime = runtime(room.hands()).build().unwrap();
+async fn working_directory_outside_gives_commands_no_access() {
+    let fixture = TestWorkspace::new();
+    let runtime = runtime(fixture.builtin()).build().unwrap();
     let run = runtime.run_builder().working_directory("/sys/devices").start();
-    let answer = shell(&run, &format!("cat {ELSEWHERE}")).await;
+    let answer = shell(&run, &format!("cat {OUTSIDE_FILE}")).await;
     assert_eq!(code(&answer), Some(FailureCode::Denied), "{}", answer.text());
 }
 
 #[tokio::test]
-async fn a_link_does_not_carry_a_command_to_what_a_rule_keeps() {
-    let room = Room::new();
-    let one = room.base.join("one");
+async fn symlink_to_a_denied_file_is_denied_to_commands() {
+    let fixture = TestWorkspace::new();
+    let one = fixture.base.join("one");
     for name in ["docs", "far", "plain", "wide"] {
         fs::create_dir_all(one.join(name)).unwrap();
     }
@@ -419,7 +419,7 @@ async fn a_link_does_not_carry_a_command_to_what_a_rule_keeps() {
     symlink("../keys", one.join("far/sub")).unwrap();
     symlink("far", one.join("farther")).unwrap();
     symlink("../a.txt", one.join("plain/a")).unwrap();
-    let run = room.ruled("[[rule]]\nmatch = \"Read(./keys/**)\"\ndecision = \"deny\"\n");
+    let run = fixture.ruled("[[rule]]\nmatch = \"Read(./keys/**)\"\ndecision = \"deny\"\n");
     for command in [
         "cat docs/*",
         "cat docs/k",
@@ -437,23 +437,23 @@ async fn a_link_does_not_carry_a_command_to_what_a_rule_keeps() {
         assert_eq!(code(&answer), Some(FailureCode::Denied), "{command}: {}", answer.text());
     }
     assert_eq!(shell(&run, "cat plain/*").await.text(), "alpha\n");
-    // What is too much to look through is asked about.
+    // A directory that is too large to check needs approval.
     for n in 0..5_000 {
         fs::File::create(one.join(format!("wide/{n}"))).unwrap();
     }
     assert_eq!(code(&shell(&run, "cat wide/1*").await), Some(FailureCode::Denied));
-    assert_eq!(shell(&room.run(), "cat wide/1*").await.text(), "done; nothing was printed");
+    assert_eq!(shell(&fixture.run(), "cat wide/1*").await.text(), "done; nothing was printed");
 }
 
 #[tokio::test]
-async fn what_a_guard_keeps_is_not_read_through_a_command_either() {
-    let room = Room::new();
-    let one = room.base.join("one");
+async fn guard_denied_files_are_not_read_through_commands() {
+    let fixture = TestWorkspace::new();
+    let one = fixture.base.join("one");
     fs::create_dir_all(one.join("docs")).unwrap();
     symlink("../keys/k.txt", one.join("docs/k")).unwrap();
     let guard = PathGuard::new(FsPathResolver).root(&one).deny(one.join("keys"));
-    let runtime = runtime(room.hands()).guard(guard).build().unwrap();
-    let elsewhere = runtime.run_builder().working_directory(room.base.join("out")).start();
+    let runtime = runtime(fixture.builtin()).guard(guard).build().unwrap();
+    let elsewhere = runtime.run_builder().working_directory(fixture.base.join("out")).start();
     for run in [runtime.run(), elsewhere] {
         for command in ["grep -r key .", "cat keys/k.txt", "cat */k.txt", "cat docs/*"] {
             let answer = shell(&run, command).await;
@@ -468,9 +468,9 @@ async fn what_a_guard_keeps_is_not_read_through_a_command_either() {
 }
 
 #[tokio::test]
-async fn a_sandboxed_tool_without_a_command_is_judged_by_what_it_reads() {
-    let room = Room::new();
-    let key = room.base.join("one/keys/k.txt");
+async fn sandboxed_tool_without_a_command_is_authorized_by_its_effects() {
+    let fixture = TestWorkspace::new();
+    let key = fixture.base.join("one/keys/k.txt");
     let spec = ToolSpec::new("peek", "Looks at the key.")
         .capabilities(Capabilities::from([Capability::Filesystem]));
     let schema = json!({"type": "object", "properties": {}});
@@ -484,12 +484,12 @@ async fn a_sandboxed_tool_without_a_command_is_judged_by_what_it_reads() {
             ..claim
         })
         .in_sandbox()
-        .within([room.base.join("one")]);
+        .within([fixture.base.join("one")]);
     let file = ConfigFile {
         layer: ConfigLayer::Project,
         form: FileFormat::Toml,
         path: "haft.toml".into(),
-        anchor: room.base.join("one"),
+        anchor: fixture.base.join("one"),
         text: "[[rule]]\nmatch = \"path=./keys/**\"\ndecision = \"deny\"\n".to_owned(),
     };
     let place = LoadOptions { trusted: true, ..LoadOptions::default() };
@@ -501,7 +501,7 @@ async fn a_sandboxed_tool_without_a_command_is_judged_by_what_it_reads() {
     assert_eq!(code(&answer), Some(FailureCode::Denied), "{}", answer.text());
 }
 
-/// A person who says yes to everything.
+/// A person who approves everything.
 struct Person;
 
 impl Approver for Person {
@@ -514,29 +514,29 @@ impl Approver for Person {
 }
 
 #[tokio::test]
-async fn a_read_outside_works_once_a_person_has_allowed_it() {
-    let room = Room::new();
-    let run = runtime(room.hands()).approver(Person).build().unwrap().run();
-    let what = String::from_utf8(fs::read(ELSEWHERE).unwrap()).unwrap();
+async fn read_outside_works_after_approval() {
+    let fixture = TestWorkspace::new();
+    let run = runtime(fixture.builtin()).approver(Person).build().unwrap().run();
+    let what = String::from_utf8(fs::read(OUTSIDE_FILE).unwrap()).unwrap();
     for command in [
-        format!("cat {ELSEWHERE}"),
-        format!("cat a.txt {ELSEWHERE} | tail -n +2"),
-        format!("x={ELSEWHERE}; cat $x"),
+        format!("cat {OUTSIDE_FILE}"),
+        format!("cat a.txt {OUTSIDE_FILE} | tail -n +2"),
+        format!("x={OUTSIDE_FILE}; cat $x"),
     ] {
         assert_eq!(shell(&run, &command).await.text(), what, "{command}");
     }
-    // A link is judged by where it leads, and not shown: who swaps it gains nothing.
+    // A symlink is authorized by its target and not shown: swapping it gains nothing.
     let answer = shell(&run, "cat cpus").await;
     assert!(!answer.text().contains(&what), "{}", answer.text());
 }
 
 #[tokio::test]
-async fn what_a_command_printed_does_not_make_the_next_read_ask() {
-    let room = Room::new();
-    let run = room.run();
+async fn command_output_does_not_make_the_next_read_need_approval() {
+    let fixture = TestWorkspace::new();
+    let run = fixture.run();
     assert_eq!(shell(&run, "cat a.txt").await.text(), "alpha\n");
     assert_eq!(shell(&run, "cat src/b.txt").await.text(), "beta\n");
-    let ruled = room.ruled("[[rule]]\nmatch = \"Bash(rm *)\"\ndecision = \"deny\"\n");
+    let ruled = fixture.ruled("[[rule]]\nmatch = \"Bash(rm *)\"\ndecision = \"deny\"\n");
     assert_eq!(shell(&ruled, "cat a.txt").await.text(), "alpha\n");
     assert_eq!(shell(&ruled, "cat src/b.txt").await.text(), "beta\n");
 }

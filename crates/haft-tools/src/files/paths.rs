@@ -1,10 +1,10 @@
-//! Where the paths of a call lead, and what the call claims about them.
+//! Resolves the paths of a call and declares them for authorization and locking.
 //!
-//! Relative paths start in the run's working folder where that lies in the workspace, and else in
-//! its first root. Keys are made of the path without links, so that two spellings of one file are
-//! one key.
+//! Relative paths start in the run's working directory if that is inside the workspace, else in its
+//! first root. Resource keys use the path without symlinks, so two spellings of one file are one
+//! key.
 //!
-//! INVARIANT: a body works at the place that was judged, or not at all.
+//! INVARIANT: a tool body accesses only the path that was authorized (TOCTOU, symlink race).
 
 use std::sync::Arc;
 
@@ -15,16 +15,16 @@ use haft_core::{
 use haft_sandbox::{Meta, PathError, PathErrorKind, ResolvedPath, Workspace};
 
 use super::nearest;
-use crate::start::start;
+use crate::working_directory::resolve_working_directory;
 
-/// The files that a tool may touch.
+/// File access of a tool.
 #[derive(Debug, Clone)]
 pub(super) struct Files {
     workspace: Arc<Workspace>,
 }
 
-/// One path of a call: as it was written, what is done there, and where it leads.
-pub(super) struct Touch<'a> {
+/// One path of a call: as written, the operation, and what it resolves to.
+pub(super) struct PathAccess<'a> {
     pub(super) path: &'a str,
     pub(super) operation: Operation,
     pub(super) place: Option<ResolvedPath>,
@@ -39,7 +39,7 @@ impl Files {
         &self.workspace
     }
 
-    /// Finds where a path leads, a link at its end followed.
+    /// Resolves a path and follows a symlink at its end.
     pub(super) fn find(&self, path: &str, cx: &ToolContext) -> Result<ResolvedPath, PathError> {
         match self.start(cx) {
             Some(start) => self.workspace.resolve_from(&start, path),
@@ -47,7 +47,7 @@ impl Files {
         }
     }
 
-    /// Finds an entry itself, be it a link or not.
+    /// Resolves a path without following a symlink at its end.
     pub(super) fn find_entry(
         &self,
         path: &str,
@@ -60,25 +60,29 @@ impl Files {
     }
 
     fn start(&self, cx: &ToolContext) -> Option<ResolvedPath> {
-        start(&self.workspace, cx.working_directory())
+        resolve_working_directory(&self.workspace, cx.working_directory())
     }
 
-    /// Finds a place that is about to be read, and refuses one that nobody judged.
-    pub(super) fn judged(&self, path: &str, cx: &ToolContext) -> Result<ResolvedPath, PathError> {
-        as_judged(self.find(path, cx)?, cx)
-    }
-
-    /// The same for an entry itself.
-    pub(super) fn judged_entry(
+    /// Resolves a path at execution time. Refuses a path that was not authorized.
+    pub(super) fn authorized(
         &self,
         path: &str,
         cx: &ToolContext,
     ) -> Result<ResolvedPath, PathError> {
-        as_judged(self.find_entry(path, cx)?, cx)
+        check_authorized(self.find(path, cx)?, cx)
     }
 
-    /// Returns a place that a directory is to be made at. A protected one is refused before the call is
-    /// judged, unless the policy asks about it.
+    /// Like `authorized`, without following a symlink at the end.
+    pub(super) fn authorized_entry(
+        &self,
+        path: &str,
+        cx: &ToolContext,
+    ) -> Result<ResolvedPath, PathError> {
+        check_authorized(self.find_entry(path, cx)?, cx)
+    }
+
+    /// Accepts a path for a new directory. A protected path is refused before authorization, unless
+    /// the policy asks about it.
     pub(super) fn writable(
         &self,
         place: ResolvedPath,
@@ -90,7 +94,7 @@ impl Files {
         Ok(place)
     }
 
-    /// The same for a place that is to become a file, or is moved or deleted as a whole.
+    /// The same for a path that becomes a file, or is moved or deleted with its contents.
     pub(super) fn writable_whole(
         &self,
         place: ResolvedPath,
@@ -102,26 +106,26 @@ impl Files {
         Ok(place)
     }
 
-    /// The same for a place that must exist. Where it does not, there is nothing to ask about.
+    /// The same for a path that must exist. A missing path needs no approval.
     pub(super) fn existing_whole(
         &self,
         place: ResolvedPath,
         cx: &ToolContext,
     ) -> Result<ResolvedPath, PathError> {
         let is_protected = self.workspace.is_protected_file(&place);
-        match place.exists() {
-            true => self.writable_whole(place, cx),
-            false if is_protected => {
-                Err(PathError::new(PathErrorKind::Protected, place.to_string()))
-            }
-            false => Err(PathError::new(PathErrorKind::NotFound, place.to_string())),
+        if place.exists() {
+            self.writable_whole(place, cx)
+        } else if is_protected {
+            Err(PathError::new(PathErrorKind::Protected, place.to_string()))
+        } else {
+            Err(PathError::new(PathErrorKind::NotFound, place.to_string()))
         }
     }
 
-    /// Returns the workspace for a call that may run: it may also change the protected places among
-    /// these, because a person or a rule has allowed exactly them.
+    /// Returns the workspace for an authorized call. It may also change the protected paths among
+    /// these, because a person or a rule allowed exactly them.
     ///
-    /// FAIL CLOSED: a place that is protected and was not asked about is refused.
+    /// FAIL CLOSED: a protected path without approval is refused.
     pub(super) fn granted(
         &self,
         places: &[&ResolvedPath],
@@ -139,7 +143,7 @@ impl Files {
         Ok(self.workspace.granting(granted))
     }
 
-    /// Makes the directories that a place lies in. A protected one is made where the place is granted.
+    /// Creates the parent directories. A protected parent is created if the path itself is granted.
     pub(super) fn make_parents(
         &self,
         place: &ResolvedPath,
@@ -147,9 +151,10 @@ impl Files {
     ) -> Result<(), PathError> {
         let Some(parent) = place.parent() else { return Ok(()) };
         let is_granted = self.workspace.is_protected(place) && !granted.is_protected(place);
-        match is_granted && !parent.relative().as_os_str().is_empty() {
-            true => granted.granting([parent.clone()]).make_folder(&parent),
-            false => granted.make_folder(&parent),
+        if is_granted && !parent.relative().as_os_str().is_empty() {
+            granted.granting([parent.clone()]).make_folder(&parent)
+        } else {
+            granted.make_folder(&parent)
         }
     }
 
@@ -158,25 +163,26 @@ impl Files {
     }
 }
 
-/// FAIL CLOSED: a link that was put in its way since the call was judged makes it another call.
-fn as_judged(place: ResolvedPath, cx: &ToolContext) -> Result<ResolvedPath, PathError> {
-    // The files that were judged, one by one. A key may cover more: what led nowhere when the call was
-    // judged shares with nobody, so its key is that of everything.
-    let judged = cx.profile().is_none_or(|claim| match &claim.effects {
+/// FAIL CLOSED (TOCTOU): a symlink that was placed after authorization makes this another call.
+fn check_authorized(place: ResolvedPath, cx: &ToolContext) -> Result<ResolvedPath, PathError> {
+    // Compares with the authorized effects. The key may cover more: a path that did not resolve at
+    // authorization time is exclusive, so its key covers everything.
+    let is_authorized = cx.profile().is_none_or(|profile| match &profile.effects {
         Effects::Declared(list) => {
             let here = target(&place);
             list.iter().any(|effect| effect.target.as_ref() == Some(&here))
         }
         Effects::Undeclared => false,
     });
-    match judged {
-        true => Ok(place),
-        false => Err(PathError::new(PathErrorKind::Changed, place.to_string())),
+    if is_authorized {
+        Ok(place)
+    } else {
+        Err(PathError::new(PathErrorKind::Changed, place.to_string()))
     }
 }
 
-/// Refuses an open file that a rule keeps under another of its names: a hard link to a denied file is
-/// the denied file. What is looked at is what was opened, so nothing can be swapped in between.
+/// Hard links: refuses an open file if a rule denies it under another name. Checks the open file
+/// descriptor, so the file cannot be swapped in between (TOCTOU).
 pub(super) fn check_other_names(
     place: &ResolvedPath,
     meta: &Meta,
@@ -203,7 +209,7 @@ pub(super) fn check_other_names(
     }
 }
 
-/// Says what rules have against the other names of a file.
+/// Returns whether rules deny another name of a file.
 pub(super) fn other_names(
     place: &ResolvedPath,
     meta: &Meta,
@@ -216,65 +222,63 @@ pub(super) fn other_names(
     }
 }
 
-/// Claims what is done to each path. What leads nowhere is claimed as it was written and shares with
-/// nobody; its check refuses it.
-pub(super) fn claim(mut declared: CallProfile, touches: &[Touch<'_>]) -> CallProfile {
-    let writes = touches.iter().any(|touch| touch.operation == Operation::Write);
+/// Declares effects and resource keys. A path that does not resolve is declared as written and is
+/// exclusive; `check` refuses it.
+pub(super) fn declare(mut declared: CallProfile, accesses: &[PathAccess<'_>]) -> CallProfile {
+    let writes = accesses.iter().any(|access| access.operation == Operation::Write);
     declared.class =
         if writes { ConcurrencyClass::WriteExclusive } else { ConcurrencyClass::ReadOnly };
-    let effect = |touch: &Touch<'_>| Effect {
-        operation: touch.operation,
-        target: Some(match &touch.place {
+    let effect = |access: &PathAccess<'_>| Effect {
+        operation: access.operation,
+        target: Some(match &access.place {
             Some(place) => target(place),
-            None => touch.path.to_owned(),
+            None => access.path.to_owned(),
         }),
     };
-    declared.effects = touches.iter().map(effect).collect::<Vec<_>>().into();
-    let own =
-        |touch: &Touch<'_>| touch.place.as_ref().map_or_else(|| ResourceKey::new("file:/"), key);
-    declared.keys = touches.iter().map(own).collect();
+    declared.effects = accesses.iter().map(effect).collect::<Vec<_>>().into();
+    let own = |access: &PathAccess<'_>| {
+        access.place.as_ref().map_or_else(|| ResourceKey::new("file:/"), key)
+    };
+    declared.keys = accesses.iter().map(own).collect();
     declared
 }
 
-/// Names a place to judges.
+/// The path as the policy sees it.
 fn target(place: &ResolvedPath) -> String {
     place.absolute().to_string_lossy().into_owned()
 }
 
-/// Names a place on the floor.
+/// The path as a lock key.
 pub(super) fn key(place: &ResolvedPath) -> ResourceKey {
     let path = place.absolute();
     let text = path.to_string_lossy();
-    // There `a` and `A` are one file. Sharing less than possible is never wrong.
+    // macOS: `a` and `A` are one file. Fewer parallel calls are always safe.
     let text = if cfg!(target_os = "macos") { text.to_lowercase() } else { text.into_owned() };
     ResourceKey::new(format!("file:{text}"))
 }
 
-/// Shows a path on one line. A name may have anything in it, and a line break would be two paths.
+/// Formats a path on one line. A file name with a line break would look like two paths.
 pub(super) fn shown(place: &ResolvedPath) -> String {
     let path = place.to_string();
-    match path.chars().any(char::is_control) {
-        true => path.escape_debug().to_string(),
-        false => path,
-    }
+    if path.chars().any(char::is_control) { path.escape_debug().to_string() } else { path }
 }
 
-/// Says that somebody wanted the work to end.
+/// The failure of a cancelled call.
 pub(super) fn stopped() -> Failure {
     Failure::failed("the work was stopped before its end")
 }
 
-/// Says what the system said about a file that was open.
+/// The failure of a read error.
 pub(super) fn unreadable(place: &ResolvedPath, error: std::io::Error) -> Failure {
     PathError::new(PathErrorKind::Failed, place.to_string()).because(error).into()
 }
 
-/// Writes a number of things: `1 line`, `2 lines`.
+/// Formats a count: `1 line`, `2 lines`.
 pub(super) fn count(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
-/// Says that directories were not entered because of their depth.
+/// The note about directories below the depth limit.
 pub(super) fn stopped_at_depth(depth: usize, directories: usize, what: &str) -> String {
     let directories = match directories {
         1 => "1 directory is".to_owned(),
@@ -283,15 +287,15 @@ pub(super) fn stopped_at_depth(depth: usize, directories: usize, what: &str) -> 
     format!("stopped at depth {depth}: {directories} not {what}; start further down with `path`")
 }
 
-/// So many names of a folder are compared with one that is not there.
-const NAMES: usize = 2_000;
+/// Names of a directory that are compared with a missing one.
+const MAX_COMPARED_NAMES: usize = 2_000;
 
 impl Files {
-    /// Finds a name that is close to one that is not there, in the same folder.
+    /// Finds a similar name in the same directory.
     pub(super) fn similar(&self, path: &str, cx: &ToolContext) -> Option<String> {
         let place = self.find(path, cx).ok()?;
         let wanted = place.relative().file_name()?.to_str()?.to_lowercase();
-        let entries = self.workspace.list(&place.parent()?, NAMES).ok()?;
+        let entries = self.workspace.list(&place.parent()?, MAX_COMPARED_NAMES).ok()?;
         let near = |entry: haft_sandbox::Entry| {
             let name = entry.place().relative().file_name()?.to_str()?.to_lowercase();
             let far = nearest::distance(&name, &wanted, (wanted.chars().count() / 3).clamp(1, 3))?;

@@ -1,7 +1,6 @@
-//! What takes away what cannot be brought back, wherever it stands: below `sudo`, in `sh -c`, behind
-//! `xargs` and `find -exec`.
+//! Destructive commands, also inside `sudo`, `sh -c`, `xargs` and `find -exec`.
 //!
-//! The table may say too much: a question too many is cheap. It is looked at before anything else.
+//! The table may match too much: an unneeded approval is cheap. It is checked first.
 
 use crate::{
     Command, Unwrapped, Word, Wrappers,
@@ -10,14 +9,14 @@ use crate::{
     wrappers::{self, Inner},
 };
 
-/// When a command destroys.
+/// When a command is destructive.
 enum When {
     /// Always.
     Always,
-    /// When one of these is among its words. Several in one entry must all be; a word of letters alone
-    /// must be the first that is no option, and the one behind it the next.
+    /// If one of these entries is among its words. All parts of an entry must match; a plain word
+    /// must be the first operand, and the next plain word the second.
     With(&'static [&'static str]),
-    /// When one of its words begins or ends like this, or holds this in capitals or not.
+    /// If one of its words contains this, in any case.
     Holding(&'static [&'static str]),
 }
 
@@ -29,7 +28,7 @@ const REMOVE: &[&str] =
 const RECURSIVE: &[&str] = &["-R", "--recursive"];
 const FLUSH: &[&str] = &["-F", "-X", "-D", "--flush", "--delete", "--delete-chain"];
 
-/// Names with blanks between, and when they destroy.
+/// Names separated by spaces, and when they are destructive.
 const TABLE: &[(&str, When)] = &[
     ("rm rmdir unlink shred srm wipe rimraf trash trash-put trash-empty truncate", Always),
     ("mke2fs mkswap wipefs fdisk sfdisk cfdisk gdisk sgdisk parted blkdiscard hdparm", Always),
@@ -188,13 +187,15 @@ const TABLE: &[(&str, When)] = &[
     ("ipcrm", Always),
 ];
 
-/// Returns whether a command destroys, or hides a text that cannot be read, and why.
+/// Returns whether a command is destructive or contains an unparseable text, and why.
 pub(super) fn of(command: &Command, level: usize) -> Option<(Kind, String)> {
-    let views = match command.may_wrap(Wrappers::All) {
-        true if level == 0 => command.unwrapped(Wrappers::All),
-        // Texts within texts are read one by one elsewhere.
-        true => unwrap::in_words(command),
-        false => vec![Unwrapped { command: command.clone(), at: None, is_unread: false }],
+    let views = if !command.may_wrap(Wrappers::All) {
+        vec![Unwrapped { command: command.clone(), at: None, is_unread: false }]
+    } else if level == 0 {
+        command.unwrapped(Wrappers::All)
+    } else {
+        // Nested texts are classified one by one elsewhere.
+        unwrap::in_words(command)
     };
     if views.iter().any(|view| view.is_unread) {
         let why = "it gives a shell a text that cannot be read";
@@ -206,13 +207,13 @@ pub(super) fn of(command: &Command, level: usize) -> Option<(Kind, String)> {
             && destroys(name, &view.command.words)
         {
             let by = if name == outer { String::new() } else { format!(", started by `{outer}`") };
-            return Some((Kind::Destructive, format!("`{name}` {}{by}", does(name))));
+            return Some((Kind::Destructive, format!("`{name}` {}{by}", description(name))));
         }
         if let Some(file) = kernel::written(&view.command, &[]) {
-            return Some((Kind::Destructive, kernel::says(&file)));
+            return Some((Kind::Destructive, kernel::describe(&file)));
         }
     }
-    // Something is started, and it cannot be told what: then a name alone is enough.
+    // Something unknown is started: then the name of a destructive command is enough.
     let opaque = views.iter().skip(1).any(|view| view.command.words == [Word::unknown()])
         || level > 0 && views.iter().any(|view| is_opaque(&view.command));
     let words = command.words.iter().skip(1).filter(|_| opaque).filter_map(Word::literal);
@@ -224,8 +225,8 @@ pub(super) fn of(command: &Command, level: usize) -> Option<(Kind, String)> {
     ))
 }
 
-/// Says what a command of this name does that is so bad.
-fn does(name: &str) -> &'static str {
+/// Describes what a command of this name does.
+fn description(name: &str) -> &'static str {
     match name {
         "mount" | "umount" | "fusermount" | "fusermount3" | "pivot_root" | "switch_root"
         | "swapon" => "changes what is mounted",
@@ -235,7 +236,7 @@ fn does(name: &str) -> &'static str {
     }
 }
 
-/// Returns whether a command starts something, and it cannot be told what.
+/// Returns whether a command starts something unknown.
 fn is_opaque(command: &Command) -> bool {
     let name = command.words.first().and_then(Word::literal);
     name.is_some_and(|name| {
@@ -248,7 +249,7 @@ fn is_of_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')
 }
 
-/// Returns whether a command of this name always destroys.
+/// Returns whether a command of this name is always destructive.
 fn always(name: &str) -> bool {
     name.starts_with("mkfs")
         || TABLE
@@ -261,23 +262,23 @@ fn destroys(name: &str, words: &[Word]) -> bool {
     if name.starts_with("mkfs") || name.starts_with("mount.") || name.starts_with("umount.") {
         return true;
     }
-    // `find . -name -delete` looks for a name.
+    // `find . -name -delete` searches for a name.
     if name == "find" && super::find::check(words, &|_| Err(String::new())).is_ok() {
         return false;
     }
     let texts: Vec<&str> = words.iter().skip(1).filter_map(Word::literal).collect();
-    if is_only_a_question(name, &texts) {
+    if is_only_a_query(name, &texts) {
         return false;
     }
-    // A device is taken away also where it is moved or copied from.
+    // A device is destructive as a source too, when it is moved.
     if matches!(name, "cp" | "mv" | "install") && words.iter().skip(1).any(kernel::is_device) {
         return true;
     }
-    // What only lists is known; everything else changes what is mounted, or the kernel.
+    // Listing is allowed; everything else changes mounts or the kernel.
     if matches!(name, "mount" | "sysctl" | "swapon") {
         return tables::of(name).is_none_or(|grammar| grammar.check(words).is_err());
     }
-    if name == "git" && pushes_away(&texts) {
+    if name == "git" && overwrites_or_deletes_remote(&texts) {
         return true;
     }
     let mut rules = TABLE.iter().filter(|(names, _)| names.split(' ').any(|own| own == name));
@@ -291,8 +292,8 @@ fn destroys(name: &str, words: &[Word]) -> bool {
     })
 }
 
-/// Returns whether a command with such a name only asks this time.
-fn is_only_a_question(name: &str, texts: &[&str]) -> bool {
+/// Returns whether this form of the command only queries.
+fn is_only_a_query(name: &str, texts: &[&str]) -> bool {
     match name {
         "kill" => matches!(texts, ["-l" | "-L"] | ["-0", _]),
         "git" => {
@@ -306,7 +307,7 @@ fn is_only_a_question(name: &str, texts: &[&str]) -> bool {
 }
 
 /// `git push origin +main` overwrites, `git push origin :old` deletes.
-fn pushes_away(texts: &[&str]) -> bool {
+fn overwrites_or_deletes_remote(texts: &[&str]) -> bool {
     texts.first() == Some(&"push") && texts.iter().skip(1).any(|t| t.starts_with(['+', ':']))
 }
 
@@ -315,7 +316,7 @@ pub(super) fn fits(entry: &str, texts: &[&str]) -> bool {
     let mut operands = texts.iter().filter(|text| !text.starts_with('-'));
     entry.split(' ').all(|wanted| match wanted.strip_prefix('-') {
         Some(long) if long.starts_with('-') && long.len() > 1 => {
-            // Programs take beginnings of long names.
+            // Programs accept prefixes of long options.
             let given = |text: &&str| {
                 let name = text.split('=').next().unwrap_or_default();
                 name.len() > 3 && wanted.starts_with(name)

@@ -1,7 +1,8 @@
-//! Searches a folder with several threads of the runtime.
+//! Parallel search of a directory on the runtime's blocking threads.
 //!
-//! Everybody takes a batch of entries from one walk, searches it, hands in what it had and comes
-//! back. Whoever is alone does it all: no thread waits for another one to begin.
+//! Each thread takes a batch of entries from one shared walk, searches it and adds its matches to
+//! one report. One thread alone can finish the search: no thread waits for another, so there is no
+//! deadlock.
 
 use std::{
     io::{self, Read},
@@ -18,45 +19,45 @@ use haft_core::{Failure, Operation, OtherNames, Output, ToolContext};
 use haft_sandbox::{Entry, FileKind, OpenFile, PathError, ResolvedPath};
 
 use super::{
-    Args, LIMIT, ROOM, Start,
-    lines::{Found, Outcome, Taker},
-    report::{Report, Walked},
+    Args, DEFAULT_LIMIT, MAX_TEXT_BYTES, Start,
+    matches::{FileMatches, MatchSink, Outcome},
+    report::{Report, WalkSummary},
     wanted,
 };
 use crate::files::{
-    place::{Files, check_other_names, other_names, shown, stopped},
-    rules::Visit,
+    filtered_walk::FilteredWalk,
+    paths::{Files, check_other_names, other_names, shown, stopped},
 };
 
-/// Entries of one batch: few enough to share the work, enough to be worth a lock.
-const BATCH: usize = 32;
-/// More searchers than this wait for the disk.
-const MOST: usize = 8;
-/// A line may have so many bytes; each searcher holds one.
-const LONGEST_LINE: usize = 16 << 20;
+/// Entries of one batch: small enough to share the work, large enough to be worth a lock.
+const BATCH_ENTRIES: usize = 32;
+/// Maximum number of search threads; more would only wait for the disk.
+const MAX_THREADS: usize = 8;
+/// Maximum length of a line; each thread buffers one.
+const MAX_LINE_BYTES: usize = 16 << 20;
 
 /// One search.
-pub(super) struct Hunt {
+pub(super) struct ParallelSearch {
     files: Files,
     args: Args,
     matcher: RegexMatcher,
     limit: u64,
 }
 
-impl Hunt {
+impl ParallelSearch {
     pub(super) fn new(files: Files, args: Args, matcher: RegexMatcher) -> Self {
-        let limit = args.limit.unwrap_or(LIMIT);
+        let limit = args.limit.unwrap_or(DEFAULT_LIMIT);
         Self { files, args, matcher, limit }
     }
 
     pub(super) async fn run(self, cx: &ToolContext) -> Result<Output, Failure> {
-        let hunt = Arc::new(self);
-        let first = Arc::clone(&hunt);
+        let search = Arc::new(self);
+        let first = Arc::clone(&search);
         let start =
             cx.spawn_blocking(move |cx| Start::find(&first.files, &first.args, cx)).await??;
         match start {
-            Start::File(place) => cx.spawn_blocking(move |cx| hunt.one(&place, cx)).await?,
-            Start::Folder(place) => hunt.folder(place, cx).await,
+            Start::File(place) => cx.spawn_blocking(move |cx| search.one(&place, cx)).await?,
+            Start::Folder(place) => search.folder(place, cx).await,
         }
     }
 
@@ -70,29 +71,29 @@ impl Hunt {
         }
         let mut report = Report::new(self.args.mode, self.limit);
         report.take(0, 1, vec![found], cx);
-        Ok(report.finish(&self.args.pattern, Walked::default()))
+        Ok(report.finish(&self.args.pattern, WalkSummary::default()))
     }
 }
 
-impl Hunt {
+impl ParallelSearch {
     async fn folder(
         self: Arc<Self>,
         start: ResolvedPath,
         cx: &ToolContext,
     ) -> Result<Output, Failure> {
-        let hunt = Arc::clone(&self);
+        let search = Arc::clone(&self);
         let ready = cx.spawn_blocking(move |cx| -> Result<_, Failure> {
-            let wanted = Arc::new(wanted(&start, &hunt.args)?);
-            Ok(Visit::new(hunt.files.workspace(), &start, wanted, cx)?)
+            let wanted = Arc::new(wanted(&start, &search.args)?);
+            Ok(FilteredWalk::new(search.files.workspace(), &start, wanted, cx)?)
         });
-        let field = Arc::new(Field {
-            way: Mutex::new(Way { visit: ready.await??, batch: 0 }),
+        let shared = Arc::new(SharedState {
+            batches: Mutex::new(Batches { visit: ready.await??, batch: 0 }),
             report: Mutex::new(Report::new(self.args.mode, self.limit)),
             enough: AtomicBool::new(false),
         });
         let searcher = |_| {
-            let (hunt, field) = (Arc::clone(&self), Arc::clone(&field));
-            cx.spawn_blocking(move |cx| hunt.search_batches(&field, cx))
+            let (search, shared) = (Arc::clone(&self), Arc::clone(&shared));
+            cx.spawn_blocking(move |cx| search.search_batches(&shared, cx))
         };
         for ended in join_all((0..searchers()).map(searcher)).await {
             ended?;
@@ -100,24 +101,24 @@ impl Hunt {
         if cx.is_cancelled() {
             return Err(stopped());
         }
-        let walked = lock(&field.way).visit.walked();
+        let walked = lock(&shared.batches).visit.walked();
         let empty = Report::new(self.args.mode, self.limit);
-        let report = std::mem::replace(&mut *lock(&field.report), empty);
+        let report = std::mem::replace(&mut *lock(&shared.report), empty);
         Ok(report.finish(&self.args.pattern, walked))
     }
 
-    fn search_batches(&self, field: &Field, cx: &ToolContext) {
+    fn search_batches(&self, shared: &SharedState, cx: &ToolContext) {
         let mut searcher = self.searcher();
-        while !field.enough.load(Ordering::Relaxed) && !cx.is_cancelled() {
-            let Some((batch, entries)) = lock(&field.way).next() else { return };
+        while !shared.enough.load(Ordering::Relaxed) && !cx.is_cancelled() {
+            let Some((batch, entries)) = lock(&shared.batches).next() else { return };
             let search = |entry: &Entry| {
                 let found = self.search(&mut searcher, entry.open(), entry.place(), cx);
                 let is_news = found.matches > 0 || found.outcome != Outcome::Searched;
                 is_news.then_some(found)
             };
             let found = entries.iter().filter_map(search).collect();
-            if lock(&field.report).take(batch, entries.len() as u64, found, cx) {
-                field.enough.store(true, Ordering::Relaxed);
+            if lock(&shared.report).take(batch, entries.len() as u64, found, cx) {
+                shared.enough.store(true, Ordering::Relaxed);
             }
         }
     }
@@ -129,8 +130,8 @@ impl Hunt {
             .before_context(context)
             .after_context(context)
             .binary_detection(BinaryDetection::quit(0))
-            .heap_limit(Some(LONGEST_LINE))
-            // A map of a file that somebody shortens ends the program.
+            .heap_limit(Some(MAX_LINE_BYTES))
+            // Reading a memory map of a file that another process truncates raises SIGBUS.
             .memory_map(MmapChoice::never())
             .build()
     }
@@ -141,8 +142,8 @@ impl Hunt {
         opened: Result<OpenFile, PathError>,
         place: &ResolvedPath,
         cx: &ToolContext,
-    ) -> Found {
-        let mut found = Found::default();
+    ) -> FileMatches {
+        let mut found = FileMatches::default();
         let stop = || cx.is_cancelled();
         let other_names = |opened: &OpenFile| other_names(place, &opened.meta, Operation::Read, cx);
         let searched = match opened {
@@ -151,16 +152,16 @@ impl Hunt {
                 Err(io::Error::other("a rule keeps it under another name"))
             }
             Ok(opened) => {
-                let taker = Taker {
+                let sink = MatchSink {
                     found: &mut found,
                     matcher: &self.matcher,
                     mode: self.args.mode,
                     limit: self.limit,
-                    room: ROOM,
+                    max_bytes: MAX_TEXT_BYTES,
                     stop: &stop,
                 };
                 let reader = Watched { from: opened.file, stop: &stop };
-                searcher.search_reader(&self.matcher, reader, taker)
+                searcher.search_reader(&self.matcher, reader, sink)
             }
         };
         if let Err(e) = searched {
@@ -174,18 +175,18 @@ impl Hunt {
     }
 }
 
-/// What the searchers of one search share.
-struct Field {
-    way: Mutex<Way>,
+/// State shared by the threads of one search.
+struct SharedState {
+    batches: Mutex<Batches>,
     report: Mutex<Report>,
-    /// As much was found as is told.
+    /// Whether the limit is reached.
     enough: AtomicBool,
 }
 
-impl Visit {
-    /// How far it went.
-    fn walked(&self) -> Walked {
-        Walked {
+impl FilteredWalk {
+    /// Returns how far the walk went.
+    fn walked(&self) -> WalkSummary {
+        WalkSummary {
             is_cut: self.is_cut,
             depth: self.depth(),
             too_deep: self.too_deep,
@@ -194,16 +195,16 @@ impl Visit {
     }
 }
 
-/// The way through a folder, batch by batch.
-struct Way {
-    visit: Visit,
+/// The walk, batch by batch.
+struct Batches {
+    visit: FilteredWalk,
     batch: usize,
 }
 
-impl Way {
+impl Batches {
     fn next(&mut self) -> Option<(usize, Vec<Entry>)> {
         let files = self.visit.by_ref().filter(|entry| entry.kind() == FileKind::File);
-        let entries: Vec<Entry> = files.take(BATCH).collect();
+        let entries: Vec<Entry> = files.take(BATCH_ENTRIES).collect();
         if entries.is_empty() {
             return None;
         }
@@ -214,14 +215,14 @@ impl Way {
 }
 
 fn searchers() -> usize {
-    std::thread::available_parallelism().map_or(1, |n| n.get().min(MOST))
+    std::thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ends a file early when somebody wants the call to end.
+/// A reader that ends early when the call is cancelled.
 struct Watched<'a, R> {
     from: R,
     stop: &'a dyn Fn() -> bool,

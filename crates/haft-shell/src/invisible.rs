@@ -1,27 +1,28 @@
-//! Refuses what a person cannot see, or would see in another order, before anything is parsed.
+//! Refuses invisible and bidirectional characters before parsing (Trojan Source, homograph tricks
+//! in approvals).
 
-use crate::{MOST_CHARACTERS, Unparseable, no};
+use crate::{MAX_CHARACTERS, Unparseable, refuse};
 
 /// Checks length and characters.
 pub(crate) fn check(text: &str) -> Result<(), Unparseable> {
-    // Bytes first: a text of a gigabyte is not counted.
-    if text.len() > MOST_CHARACTERS * 4 || text.chars().count() > MOST_CHARACTERS {
-        return no(format!("it is longer than {MOST_CHARACTERS} characters"));
+    // Bytes first, so that the characters of a huge text are not counted.
+    if text.len() > MAX_CHARACTERS * 4 || text.chars().count() > MAX_CHARACTERS {
+        return refuse(format!("it is longer than {MAX_CHARACTERS} characters"));
     }
-    match text.chars().find(|c| hides(*c)) {
-        Some(c) => no(format!("it holds the hidden character U+{:04X}", u32::from(c))),
+    match text.chars().find(|c| is_invisible(*c)) {
+        Some(c) => refuse(format!("it holds the hidden character U+{:04X}", u32::from(c))),
         None => Ok(()),
     }
 }
 
-/// Returns whether a character cannot be seen for what it is.
-fn hides(c: char) -> bool {
+/// Returns whether a character is invisible or changes the visible order.
+fn is_invisible(c: char) -> bool {
     match c {
         '\n' | '\t' => false,
         c if c.is_control() => true,
         c if c.is_ascii() => false,
         c if c.is_whitespace() => true,
-        // Direction, joiners, fillers, invisible operators, annotations, tags.
+        // Bidirectional controls, joiners, fillers, invisible operators, annotations, tags.
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' => {
             true
         }
@@ -38,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_seen_is_refused_and_other_scripts_are_not() {
+    fn invisible_characters_are_refused_and_other_scripts_are_not() {
         for text in
             ["a\0b", "a\rb", "a\r\nb", "a\u{1b}[2Jb", "a\u{85}b", "a\u{202e}b", "a\u{200b}b"]
         {
@@ -55,8 +56,8 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_text_is_counted_in_characters() {
-        assert!(check(&"é".repeat(MOST_CHARACTERS)).is_ok());
-        assert!(check(&"é".repeat(MOST_CHARACTERS + 1)).is_err());
+    fn length_limit_counts_characters() {
+        assert!(check(&"é".repeat(MAX_CHARACTERS)).is_ok());
+        assert!(check(&"é".repeat(MAX_CHARACTERS + 1)).is_err());
     }
 }

@@ -1,26 +1,26 @@
-//! Which files a command that only reads is told to read.
+//! Extracts the files that a read-only command reads.
 //!
-//! In: a text that is known to only read. Out: every file and folder that it names, or nothing where
-//! somebody would have to run it to know: a variable, a substitution, names that come from a file or
-//! a pipe, and commands that tell of the machine rather than of files.
+//! In: a text that is proven read-only. Out: all files and directories that it names, or `None` if
+//! they are known only at run time: variables, substitutions, names from a file or a pipe, and
+//! commands that report on the machine instead of files.
 //!
-//! Every word that could be a file counts as one, so there may be names too many and never too few.
-//! FAIL CLOSED: a command that is not listed here names nothing.
+//! Every word that could be a file counts as one, so the list may be too long but never too short.
+//! FAIL CLOSED: an unlisted command yields `None`.
 //!
-//! INVARIANT: links aside, what is listed reads the named files, what lies below named folders, and
-//! what programs bring along; nothing else.
+//! INVARIANT: apart from symlinks, a listed command reads only the named files, the contents of
+//! named directories, and what its programs install.
 
 use crate::{
     Command, Redirect, RedirectKind, Word, WordPiece, Wrappers,
-    classify::{Kind, classify, grammar::Given, reads::plain_name, tables},
+    classify::{Kind, classify, grammar::Given, read_only::plain_name, tables},
     wrappers::{self, Inner},
 };
 
-/// Commands whose operands are no files.
+/// Commands whose operands are not files.
 const NO_FILES: &str = "echo printf : true false pwd sleep exit return break continue shift wait set \
     shopt read seq expr factor yes basename dirname tr nproc uname arch type which";
 
-/// Commands that read what they are given, as a file each.
+/// Commands whose operands are files.
 const FILES: &str = "cat tac rev head tail wc nl fold fmt comm expand unexpand pr tsort ul col colrm \
     cut paste join column numfmt sort shuf uniq base64 base32 basenc md5sum sha1sum sha224sum \
     sha256sum sha384sum sha512sum b2sum cksum sum od hexdump hd strings xxd iconv less more stat file \
@@ -28,16 +28,16 @@ const FILES: &str = "cat tac rev head tail wc nl fold fmt comm expand unexpand p
     gunzip bzip2 bunzip2 xz unxz zstd unzstd tar unzip zipinfo ar test [ [[ date jq awk gawk mawk nawk \
     sed gsed grep egrep fgrep";
 
-/// Commands that look at the folder they are in when they are given none.
-const FOLDERS: &str = "ls dir vdir eza exa lsd tree du rg fd fdfind";
+/// Commands that default to the current directory.
+const DEFAULT_TO_CURRENT_DIRECTORY: &str = "ls dir vdir eza exa lsd tree du rg fd fdfind";
 
-/// Options that follow links to folders nobody named, or read the names of files from a file: by
-/// command, letters and long names.
-const STRAYING: [(&str, &str); 14] = [
-    // What `-d` says may be that folders are gone through, whether one is named or not.
+/// Options that follow symlinks to unnamed directories, or read file names from a file: by command,
+/// letters and long names.
+const UNNAMED_FILE_OPTIONS: [(&str, &str); 14] = [
+    // `-d recurse` walks directories, named or not.
     ("grep egrep fgrep", "R dereference-recursive d directories"),
     ("rg", "L follow"),
-    // Other names start where `--base-directory` says.
+    // Relative names start at `--base-directory`.
     ("fd fdfind", "L follow base-directory"),
     ("ls dir vdir", "L dereference"),
     ("du", "L dereference"),
@@ -46,15 +46,15 @@ const STRAYING: [(&str, &str); 14] = [
     ("md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum", "c check"),
     ("tail", "f F follow"),
     ("date", "f file"),
-    // A program that is in a file may take in others, or tell the environment.
+    // A program in a file may include others, or print the environment.
     ("jq", "L f from-file"),
     ("lsd", "L"),
     ("eza exa", "X"),
-    // It shows the files that a program says it was made from.
+    // It shows the source files named in the debug information.
     ("objdump", "S source"),
 ];
 
-/// Options whose values are no files, though they may look like some.
+/// Options whose values are not files, even if they look like paths.
 const NO_FILE_VALUES: [(&str, &str); 11] = [
     ("grep egrep fgrep", "e regexp include exclude exclude-dir label"),
     ("rg", "e regexp g glob iglob r replace"),
@@ -69,7 +69,7 @@ const NO_FILE_VALUES: [(&str, &str); 11] = [
     ("stat", "c format printf"),
 ];
 
-/// Options that stand for the expression which would else be the first operand.
+/// Options that replace the expression, which otherwise is the first operand.
 const EXPRESSIONS: [(&str, &str); 4] = [
     ("grep egrep fgrep", "e f regexp file"),
     ("rg", "e f regexp file files type-list"),
@@ -77,19 +77,19 @@ const EXPRESSIONS: [(&str, &str); 4] = [
     ("fd fdfind", ""),
 ];
 
-/// Commands that add an ending to a name where there is no such file, and the endings. Which ones they
-/// try differs, so without one of these the whole folder counts.
-const ADDING: &str = "unzip zipinfo zcat gzcat bzcat xzcat lzcat zstdcat gzip gunzip bzip2 bunzip2 xz \
+/// Commands that append a suffix if the file does not exist, and the suffixes. Versions differ, so
+/// without a listed suffix the whole directory counts.
+const APPENDS_SUFFIX: &str = "unzip zipinfo zcat gzcat bzcat xzcat lzcat zstdcat gzip gunzip bzip2 bunzip2 xz \
     unxz zstd unzstd";
-const ENDINGS: [&str; 9] = [".zip", ".gz", ".tgz", ".Z", ".bz2", ".xz", ".lzma", ".zst", ".jar"];
+const SUFFIXES: [&str; 9] = [".zip", ".gz", ".tgz", ".Z", ".bz2", ".xz", ".lzma", ".zst", ".jar"];
 
-/// No wrapper is looked through deeper.
-const DEEPEST: usize = 4;
+/// Maximum depth of wrappers.
+const MAX_WRAPPERS: usize = 4;
 
-/// Returns the files and folders that a command reads, if it only reads and names them all.
+/// Returns the files and directories that a command reads, if it is read-only and names them all.
 ///
-/// Paths are as they are written: relative ones start where the command does. Of a pattern such as
-/// `src/*.rs` the folder is named. What is below a named folder may be read too.
+/// Paths are as written: relative ones start in the command's directory. For a glob such as
+/// `src/*.rs` the directory is returned. The contents of a named directory may be read too.
 ///
 /// ```
 /// use haft_shell::reads;
@@ -116,8 +116,8 @@ fn named(text: &str, level: usize) -> Option<Vec<String>> {
     }
     let mut names = Names {
         paths: Vec::new(),
-        moved: None,
-        // Where none of these is written, what is not known is a pattern over names.
+        changed_directory: None,
+        // Without these characters, an unknown part is a glob.
         only_globs: !text.contains(['$', '`', '~', '{', '(']),
         // `$?` is a number.
         has_globs: text.replace("$?", "").contains(['*', '?', '[']),
@@ -130,20 +130,20 @@ fn named(text: &str, level: usize) -> Option<Vec<String>> {
     names.finish()
 }
 
-/// What was found so far.
+/// The names found so far.
 struct Names {
     paths: Vec<String>,
-    /// The folder that the text goes to.
-    moved: Option<String>,
+    /// The directory of a `cd`.
+    changed_directory: Option<String>,
     only_globs: bool,
     has_globs: bool,
     level: usize,
 }
 
 impl Names {
-    /// Relative names may be meant from where the text starts, or from where it goes.
+    /// Relative names may start at the original directory or at the one of `cd`.
     fn finish(mut self) -> Option<Vec<String>> {
-        if let Some(folder) = self.moved {
+        if let Some(directory) = self.changed_directory {
             let climbs = |path: &str| path.split('/').any(|step| step == "..");
             if self.paths.iter().any(|path| climbs(path)) {
                 return None;
@@ -152,10 +152,10 @@ impl Names {
                 .paths
                 .iter()
                 .filter(|path| !path.starts_with('/'))
-                .map(|path| format!("{folder}/{path}"))
+                .map(|path| format!("{directory}/{path}"))
                 .collect();
             self.paths.extend(from_there);
-            self.paths.push(folder);
+            self.paths.push(directory);
         }
         self.paths.sort();
         self.paths.dedup();
@@ -165,7 +165,7 @@ impl Names {
     fn redirect(&mut self, redirect: &Redirect) -> Option<()> {
         match redirect.kind {
             RedirectKind::Read => self.path(&redirect.target),
-            // What only reads writes to nowhere.
+            // A read-only command writes only to `/dev/null`.
             _ => Some(()),
         }
     }
@@ -174,31 +174,33 @@ impl Names {
         let Some(first) = command.words.first() else { return Some(()) };
         let (name, words) = (plain_name(first.literal()?), &*command.words);
         if let [_, only] = words
-            && tables::only_tells(name, only.literal().unwrap_or_default())
+            && tables::only_prints_version(name, only.literal().unwrap_or_default())
         {
             return Some(());
         }
         match name {
             "timeout" | "nice" | "stdbuf" | "time" | "command" => self.wrapped(name, command),
             "sh" | "bash" | "dash" => self.shell(words),
-            "cd" => self.goes_to(words),
+            "cd" => self.change_directory(words),
             "find" => self.find(words),
             name if is_in(NO_FILES, name) => {
                 words.iter().skip(1).try_for_each(|word| self.expanded(word))
             }
             "awk" | "gawk" | "mawk" | "nawk" => self.awk(words),
-            name if is_in(FILES, name) || is_in(FOLDERS, name) => self.files(name, words),
+            name if is_in(FILES, name) || is_in(DEFAULT_TO_CURRENT_DIRECTORY, name) => {
+                self.files(name, words)
+            }
             _ => None,
         }
     }
 
-    /// A word that is no file, but that a shell may look up among files.
+    /// A word that is not a file, but that the shell may expand as a glob.
     fn expanded(&mut self, word: &Word) -> Option<()> {
         if word.has_unknown() && self.has_globs { self.path(word) } else { Some(()) }
     }
 
-    /// A word that is an expression. As a pattern over names it is the first of them, and the others
-    /// are files; and what a command prints may be an option.
+    /// A word that is an expression. As a glob its first match is the expression and the others are
+    /// files; the output of a command may be an option.
     fn expression(&mut self, word: &Word) -> Option<()> {
         if word.has_unknown() { self.path(word) } else { Some(()) }
     }
@@ -213,7 +215,7 @@ impl Names {
     }
 
     fn text(&mut self, text: &str) -> Option<()> {
-        // Where the home folder is, is not known here.
+        // The home directory is unknown here.
         if text.starts_with('~') {
             return None;
         }
@@ -221,13 +223,13 @@ impl Names {
         Some(())
     }
 
-    /// A pattern over names: the folder that the names are in.
+    /// A glob: adds its directory.
     fn pattern(&mut self, word: &Word) -> Option<()> {
         let mut texts = word.pieces.iter().filter_map(|piece| match piece {
             WordPiece::Text(text) => Some(text.as_str()),
             WordPiece::Unknown => None,
         });
-        // `.*` may be `..`, and what climbs behind a pattern climbs from nobody knows where.
+        // `.*` may match `..`, and `..` after a glob starts at an unknown directory.
         if texts.any(|text| text.contains("..") || text == "." || text.ends_with("/.")) {
             return None;
         }
@@ -237,59 +239,59 @@ impl Names {
         };
         match start.rsplit_once('/') {
             Some(("", _)) => self.text("/"),
-            // A folder may be called `-f`, and the whole is an option then.
+            // A directory may be named `-f`, which makes the word an option.
             _ if start.starts_with('-') => None,
-            Some((folder, _)) => self.text(folder),
+            Some((directory, _)) => self.text(directory),
             None => self.text("."),
         }
     }
 
-    /// Reads a command by its grammar: options with their values, and operands.
+    /// Parses a command by its grammar: options with values, and operands.
     fn files(&mut self, name: &str, words: &[Word]) -> Option<()> {
         let grammar = tables::of(name)?;
-        let has_operands = match grammar.is_own() {
-            true => {
-                self.words(name, words)?;
-                // Which of its words is a value is not known here, so the folder counts as well.
-                name != "tree"
-            }
-            false => self.given(name, &grammar.given(words).ok()?)?,
+        let has_operands = if grammar.is_own() {
+            self.words(name, words)?;
+            // It is unknown which words are values, so the current directory counts too.
+            name != "tree"
+        } else {
+            self.given(name, &grammar.given(words).ok()?)?
         };
-        if is_in(ADDING, name) {
-            self.add_folders();
+        if is_in(APPENDS_SUFFIX, name) {
+            self.add_parent_directories();
         }
         let recurses = matches!(name, "grep" | "egrep" | "fgrep")
             && words.iter().filter_map(Word::literal).any(|text| {
                 text == "--recursive"
                     || text.starts_with('-') && !text.starts_with("--") && text.contains('r')
             });
-        match !has_operands && (is_in(FOLDERS, name) || recurses) {
-            true => self.text("."),
-            false => Some(()),
+        if !has_operands && (is_in(DEFAULT_TO_CURRENT_DIRECTORY, name) || recurses) {
+            self.text(".")
+        } else {
+            Some(())
         }
     }
 
-    /// Takes the folder of each file that may be opened with another ending.
-    fn add_folders(&mut self) {
-        let ends = |path: &&String| !ENDINGS.iter().any(|ending| path.ends_with(ending));
-        let folder = |path: &String| match path.trim_end_matches('/').rsplit_once('/') {
+    /// Adds the directory of each file that may be opened with another suffix.
+    fn add_parent_directories(&mut self) {
+        let ends = |path: &&String| !SUFFIXES.iter().any(|ending| path.ends_with(ending));
+        let directory = |path: &String| match path.trim_end_matches('/').rsplit_once('/') {
             Some(("", _)) => "/".to_owned(),
-            Some((folder, _)) => folder.to_owned(),
+            Some((directory, _)) => directory.to_owned(),
             None => ".".to_owned(),
         };
-        let folders: Vec<String> = self.paths.iter().filter(ends).map(folder).collect();
-        self.paths.extend(folders);
+        let directories: Vec<String> = self.paths.iter().filter(ends).map(directory).collect();
+        self.paths.extend(directories);
     }
 
-    /// Returns whether there was an operand that is a file.
+    /// Returns whether an operand is a file.
     fn given(&mut self, name: &str, given: &Given<'_>) -> Option<bool> {
         let none = |table: &[(&'static str, &'static str)]| {
             table.iter().find(|(names, _)| is_in(names, name)).map(|(_, options)| *options)
         };
-        let strays = none(&STRAYING).unwrap_or_default();
+        let unnamed_options = none(&UNNAMED_FILE_OPTIONS).unwrap_or_default();
         let no_files = none(&NO_FILE_VALUES).unwrap_or_default();
         for (option, value) in &given.options {
-            if is_in(strays, option) {
+            if is_in(unnamed_options, option) {
                 return None;
             }
             match value {
@@ -297,14 +299,13 @@ impl Names {
                 _ => {}
             }
         }
-        // A value that only a running shell knows may name a file, and a pattern over names may be
-        // several words.
+        // An unknown value may name a file, and a glob may expand to several words.
         if given.has_unknown_values() {
             return None;
         }
         let expression = none(&EXPRESSIONS)
             .is_some_and(|own| !given.options.iter().any(|(option, _)| is_in(own, option)));
-        if name == "jq" && given.operands.iter().any(|word| loads(word)) {
+        if name == "jq" && given.operands.iter().any(|word| uses_modules_or_environment(word)) {
             return None;
         }
         if expression && let Some(word) = given.operands.first() {
@@ -315,12 +316,12 @@ impl Names {
         Some(!files.is_empty())
     }
 
-    /// Reads words that no grammar divides: what follows an option's letter may be a file as well.
+    /// Checks words without a grammar: the text after an option letter may be a file too.
     fn words(&mut self, name: &str, words: &[Word]) -> Option<()> {
         for word in words.iter().skip(1) {
             match word.literal() {
                 Some("]" | "]]" | "(" | ")" | "!") => {}
-                // It goes through links to folders.
+                // It follows symlinks to directories.
                 Some(text) if name == "tree" && text.starts_with('-') && text.contains('l') => {
                     return None;
                 }
@@ -340,8 +341,8 @@ impl Names {
         Some(())
     }
 
-    /// `awk`: the program is no file, and may name some by changing its own arguments. It may also tell
-    /// the environment.
+    /// `awk`: the program is not a file, but may open files by changing its own arguments. It may
+    /// also print the environment.
     fn awk(&mut self, words: &[Word]) -> Option<()> {
         let mut rest = words.iter().skip(1);
         let program = loop {
@@ -360,23 +361,23 @@ impl Names {
         rest.try_for_each(|word| self.path(word))
     }
 
-    /// `find`: folders first, then an expression in which a few parts name files.
+    /// `find`: directories first, then an expression in which a few parts name files.
     fn find(&mut self, words: &[Word]) -> Option<()> {
         let texts: Vec<&str> = words.iter().skip(1).map(Word::literal).collect::<Option<_>>()?;
         let begins = |text: &str| text.starts_with('-') || matches!(text, "(" | ")" | "!" | ",");
         let mut at =
             texts.iter().take_while(|t| matches!(**t, "-P" | "-O1" | "-O2" | "-O3")).count();
-        let folders = texts.iter().skip(at).take_while(|text| !begins(text));
-        let folders: Vec<&str> = folders.copied().collect();
-        at += folders.len();
-        match &*folders {
+        let directories = texts.iter().skip(at).take_while(|text| !begins(text));
+        let directories: Vec<&str> = directories.copied().collect();
+        at += directories.len();
+        match &*directories {
             [] => self.text(".")?,
-            folders => folders.iter().try_for_each(|folder| self.text(folder))?,
+            directories => directories.iter().try_for_each(|directory| self.text(directory))?,
         }
         while let Some(&part) = texts.get(at) {
             at += 1;
             match part {
-                // `-execdir` starts in folders that nobody named.
+                // `-execdir` starts in unnamed directories.
                 "-follow" | "-L" | "-H" | "-execdir" => return None,
                 "-exec" => {
                     let rest = texts.get(at..)?;
@@ -396,14 +397,17 @@ impl Names {
         Some(())
     }
 
-    /// `cd`: to one folder, once, downwards.
-    fn goes_to(&mut self, words: &[Word]) -> Option<()> {
-        let [_, folder] = words else { return None };
-        let folder = folder.literal()?;
-        if self.moved.is_some() || folder.is_empty() || folder.starts_with(['-', '~']) {
+    /// `cd`: to one directory, once, downwards.
+    fn change_directory(&mut self, words: &[Word]) -> Option<()> {
+        let [_, directory] = words else { return None };
+        let directory = directory.literal()?;
+        if self.changed_directory.is_some()
+            || directory.is_empty()
+            || directory.starts_with(['-', '~'])
+        {
             return None;
         }
-        self.moved = Some(folder.to_owned());
+        self.changed_directory = Some(directory.to_owned());
         Some(())
     }
 
@@ -423,7 +427,7 @@ impl Names {
     }
 
     fn started(&mut self, words: Vec<Word>) -> Option<()> {
-        if self.level >= DEEPEST || words.is_empty() {
+        if self.level >= MAX_WRAPPERS || words.is_empty() {
             return None;
         }
         self.level += 1;
@@ -434,7 +438,7 @@ impl Names {
 
     fn shell(&mut self, words: &[Word]) -> Option<()> {
         let [_, flag, text] = words else { return None };
-        if flag.literal() != Some("-c") || self.level >= DEEPEST {
+        if flag.literal() != Some("-c") || self.level >= MAX_WRAPPERS {
             return None;
         }
         self.paths.extend(named(text.literal()?, self.level + 1)?);
@@ -442,8 +446,8 @@ impl Names {
     }
 }
 
-/// A filter that takes in others by name, or tells the environment.
-fn loads(word: &Word) -> bool {
+/// A jq filter that includes modules by name, or prints the environment.
+fn uses_modules_or_environment(word: &Word) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     word.literal().is_none_or(|text| {
         ["import", "include", "modulemeta"].iter().any(|name| text.contains(name))
@@ -460,7 +464,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_read_is_named() {
+    fn read_files_are_listed() {
         for (text, names) in [
             ("cat a.txt", "a.txt"),
             ("cat /etc/passwd ../x", "../x /etc/passwd"),
@@ -529,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn where_somebody_would_have_to_run_it_nothing_is_named() {
+    fn unknown_files_yield_none() {
         for text in [
             "cat ~/.ssh/id_rsa",
             "cat $HOME/x",

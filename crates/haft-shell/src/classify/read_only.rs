@@ -1,18 +1,18 @@
-//! Proves that one command only reads, or says what stands in the way.
+//! Proves that one command is read-only, or says why not.
 //!
-//! The proof goes from the outside in: assignments, redirections, the name, the wrappers that change
-//! nothing, then the grammar of the command. FAIL CLOSED: whatever is not named is a no.
+//! The proof goes from the outside in: assignments, redirections, the name, harmless wrappers, then
+//! the grammar of the command. FAIL CLOSED: anything unlisted is refused.
 
 use crate::{
     Command, Redirect, RedirectKind, Word, Wrappers,
-    classify::{DEEPEST_READING, Kind, classified, grammar::Checked, tables},
+    classify::{Kind, MAX_READ_ONLY_DEPTH, classified, grammar::Checked, tables},
     wrappers::{self, Inner},
 };
 
-/// Returns why a command only reads, or why that is not known. So many levels are around it.
-pub(super) fn judge(command: &Command, level: usize) -> Result<String, String> {
-    if level > DEEPEST_READING {
-        return Err(format!("it is nested deeper than {DEEPEST_READING} levels"));
+/// Returns why a command is read-only, or why that is not proven. `level` is the nesting depth.
+pub(super) fn prove(command: &Command, level: usize) -> Result<String, String> {
+    if level > MAX_READ_ONLY_DEPTH {
+        return Err(format!("it is nested deeper than {MAX_READ_ONLY_DEPTH} levels"));
     }
     if let Some(assignment) = command.assignments.first() {
         return Err(format!("it sets `{}`", assignment.name));
@@ -31,8 +31,8 @@ pub(super) fn judge(command: &Command, level: usize) -> Result<String, String> {
     }
 }
 
-/// Returns the name of a program without the folders that belong to the system. In any other folder
-/// a program of that name may be another one.
+/// Returns a program name without a system directory. In any other directory it may be a different
+/// program.
 pub(super) fn plain_name(name: &str) -> &str {
     let base = name.strip_prefix("/usr/bin/").or_else(|| name.strip_prefix("/bin/"));
     base.filter(|base| !base.contains('/')).unwrap_or(name)
@@ -43,7 +43,7 @@ fn redirect(redirect: &Redirect) -> Checked {
     match redirect.kind {
         RedirectKind::Here | RedirectKind::Duplicate => Ok(()),
         RedirectKind::Write | RedirectKind::ReadWrite if target == Some("/dev/null") => Ok(()),
-        // The shell's own names for the network are under `/dev` too.
+        // Bash maps `/dev/tcp` and `/dev/udp` to the network.
         RedirectKind::Read => match target {
             Some("/dev/null" | "/dev/stdin") => Ok(()),
             Some(file) if !file.starts_with("/dev/") => Ok(()),
@@ -60,20 +60,20 @@ fn redirect(redirect: &Redirect) -> Checked {
 fn words(name: &str, command: &Command, level: usize) -> Checked {
     let words = &*command.words;
     let text = |n: usize| words.get(n).and_then(Word::literal);
-    if words.len() == 2 && tables::only_tells(name, text(1).unwrap_or_default()) {
+    if words.len() == 2 && tables::only_prints_version(name, text(1).unwrap_or_default()) {
         return Ok(());
     }
     match name {
         "timeout" | "nice" | "stdbuf" | "time" | "command" | "builtin" => {
             if name == "command" && matches!(text(1), Some("-v" | "-V")) {
-                return Ok(()); // says where a command is, and starts nothing
+                return Ok(()); // prints where a command is, and starts nothing
             }
             let inner = wrappers::inner(name, command, Wrappers::Harmless);
             return started(inner, command, level);
         }
         "xargs" => {
             let inner = wrappers::inner(name, command, Wrappers::All);
-            no_terminal(words, inner.first())?;
+            check_no_terminal(words, inner.first())?;
             return if inner.is_empty() { Ok(()) } else { started(inner, command, level) };
         }
         "env" if words.len() == 1 => return Ok(()),
@@ -85,7 +85,7 @@ fn words(name: &str, command: &Command, level: usize) -> Checked {
             return started(vec![Inner::Rest(1)], command, level);
         }
         "sh" | "bash" | "dash" => return shell(words, level),
-        "find" => return super::find::check(words, &|inner| judge(inner, level + 1).map(drop)),
+        "find" => return super::find::check(words, &|inner| prove(inner, level + 1).map(drop)),
         _ => {}
     }
     match tables::of(name) {
@@ -107,13 +107,13 @@ fn started(inner: Vec<Inner>, outer: &Command, level: usize) -> Checked {
         if words.is_empty() {
             return Err("it starts nothing".to_owned());
         }
-        judge(&Command { words, ..Command::default() }, level + 1)?;
+        prove(&Command { words, ..Command::default() }, level + 1)?;
     }
     Ok(())
 }
 
-/// Checks that `xargs` is not told to talk to a terminal.
-fn no_terminal(words: &[Word], inner: Option<&Inner>) -> Checked {
+/// Checks that `xargs` does not use a terminal.
+fn check_no_terminal(words: &[Word], inner: Option<&Inner>) -> Checked {
     let end = match inner {
         Some(Inner::Words(_, Some(at))) => *at,
         _ => words.len(),
@@ -127,13 +127,15 @@ fn no_terminal(words: &[Word], inner: Option<&Inner>) -> Checked {
             None => false,
         })
     };
-    match words.get(1..end).is_some_and(|options| options.iter().any(asks)) {
-        true => Err("an option is not known, or it asks at a terminal".to_owned()),
-        false => Ok(()),
+    if words.get(1..end).is_some_and(|options| options.iter().any(asks)) {
+        Err("an option is not known, or it asks at a terminal".to_owned())
+    } else {
+        Ok(())
     }
 }
 
-/// Checks a shell with a text. Words behind the text would be values in it, and files before it run.
+/// Checks a shell with a text. Words after the text would be its parameters, and a file before it
+/// would run.
 fn shell(words: &[Word], level: usize) -> Checked {
     let text = match words {
         [_, flag, text] if flag.literal() == Some("-c") => text.literal(),
@@ -142,8 +144,8 @@ fn shell(words: &[Word], level: usize) -> Checked {
     let Some(text) = text else {
         return Err("only a running shell knows what it runs".to_owned());
     };
-    if level >= DEEPEST_READING {
-        return Err(format!("it is nested deeper than {DEEPEST_READING} levels"));
+    if level >= MAX_READ_ONLY_DEPTH {
+        return Err(format!("it is nested deeper than {MAX_READ_ONLY_DEPTH} levels"));
     }
     let inner = classified(text, level + 1);
     if inner.kind == Kind::ReadOnly { Ok(()) } else { Err(inner.why) }
