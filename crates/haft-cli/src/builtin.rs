@@ -64,7 +64,7 @@ pub(crate) fn registry(
     match git::identity(setup.variables()) {
         Ok(Some((name, email))) => hands = hands.git_identity(name, email),
         Ok(None) => {}
-        Err(e) => setup.note(format!("commits have no author, because {e}")),
+        Err(e) => setup.note(format!("commits have no author: {e}")),
     }
     Ok(match place.workspace {
         Some(_) => registry.add(hands),
@@ -82,8 +82,10 @@ fn steering_names(setup: &Setup, roots: &[PathBuf]) -> Result<Vec<String>, Probl
             match name.to_str() {
                 Some("") => {
                     let shown = root.display();
-                    let why = format!("`{shown}` holds your settings, so no tool may work in it");
-                    return Err(Problem::new(why).hint("choose another folder as the workspace"));
+                    let why = format!(
+                        "`{shown}` is the directory of your settings, so it cannot be a workspace"
+                    );
+                    return Err(Problem::new(why).hint("choose another directory as the workspace"));
                 }
                 Some(name) if !names.iter().any(|known| known == name) => {
                     names.push(name.to_owned())
@@ -91,7 +93,8 @@ fn steering_names(setup: &Setup, roots: &[PathBuf]) -> Result<Vec<String>, Probl
                 Some(_) => {}
                 None => {
                     let shown = path.display();
-                    let why = format!("`{shown}` has a name that cannot be protected from tools");
+                    let why =
+                        format!("`{shown}` cannot be protected from tools: its name is not UTF-8");
                     return Err(
                         Problem::new(why).hint("rename it, or move it out of the workspace")
                     );
@@ -178,15 +181,16 @@ const NAMES: [&str; 11] = [
 pub(crate) fn missing(tool: &str, place: &args::Place, setup: &Setup) -> Option<String> {
     if place.workspace.is_none() && NAMES.contains(&tool) {
         return Some(format!(
-            "`{tool}` works in a folder: add `--workspace DIR`, as in `--workspace .`"
+            "`{tool}` needs a workspace: add `--workspace DIR`, as in `--workspace .`"
         ));
     }
     if place.workspace.is_some() && demo_tools::has(tool) {
-        return Some(format!("`{tool}` is here to be tried: leave `--workspace` out"));
+        return Some(format!("`{tool}` is an example tool: leave out `--workspace`"));
     }
-    setup.site.would_bring(tool).then(|| {
-        format!("this folder declares `{tool}`, which counts once you trust it: run `haft trust`")
-    })
+    setup
+        .site
+        .would_bring(tool)
+        .then(|| format!("this directory declares `{tool}`, but is not trusted: run `haft trust`"))
 }
 
 /// Says of the tools that a response calls how those are to be had that are not there.
@@ -216,14 +220,14 @@ impl args::Place {
             let cannot =
                 |why: &str| Problem::new(format!("`--workspace {}`: {why}", folder.display()));
             let found = folder.canonicalize().map_err(|e| match e.kind() {
-                ErrorKind::NotFound => cannot("there is no such folder")
-                    .hint("name a folder that exists; `.` is the one you are in"),
+                ErrorKind::NotFound => cannot("there is no such directory")
+                    .hint("name a directory that exists; `.` is the current one"),
                 _ => cannot(&e.to_string()),
             })?;
             match found.is_dir() {
                 true => Ok(found),
-                false => Err(cannot("it is no folder")
-                    .hint("name the folder that tools work in; paths of files start there")),
+                false => Err(cannot("it is not a directory")
+                    .hint("name the directory that tools work in, not a file")),
             }
         };
         self.workspace.as_deref().map(find).transpose()

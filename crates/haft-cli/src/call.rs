@@ -73,7 +73,7 @@ pub(crate) fn run(args: &args::Call, setup: Setup, around: &Around) -> Result<Ex
     #[cfg(feature = "otlp")]
     crate::otlp::finish(sending);
     let Some(answer) = answers.first() else {
-        return Err(Problem::new("the call was lost"));
+        return Err(Problem::new("the call has no result; please report this bug"));
     };
     if args.output.json {
         let mut whole = as_json(answer);
@@ -134,9 +134,9 @@ fn explain(
     match failure.code() {
         FailureCode::UnknownTool if missing.is_some() => hints.extend(missing),
         FailureCode::Denied if asked => {
-            hints.push("`--yes` answers for this one call".to_owned());
+            hints.push("`--yes` approves this call".to_owned());
             if answer.tool_name() == "shell" {
-                hints.push("`haft shell explain` says what is known of a command".to_owned());
+                hints.push("`haft shell explain` shows how a command is classified".to_owned());
             }
         }
         // What is left to a model to do is no help to a person.
@@ -154,7 +154,7 @@ fn explain(
         let source = source.to_string();
         if source != failure.message() {
             let source = style::visible(&source).replace('\n', " ");
-            style::talk(style::paint(style::DIM, format_args!("because: {source}")));
+            style::talk(style::paint(style::DIM, format_args!("cause: {source}")));
         }
     }
     let told = answer.interrupted_output();
@@ -179,7 +179,11 @@ pub(crate) fn arguments(
             Value::Object(map) => map,
             // Not an object: the runtime says so, as it would to a model.
             other if pairs.is_empty() => return Ok(other),
-            _ => return Err(Problem::new("`--args-json` is no object, so nothing can be added")),
+            _ => {
+                return Err(Problem::new(
+                    "`--args-json` is not an object, so no pair can be added",
+                ));
+            }
         },
     };
     for pair in pairs {
@@ -197,7 +201,9 @@ fn whole(given: &str) -> Result<Value, Problem> {
         ("-", _) => input::json(&input::stdin()?, "stdin"),
         (_, Some(path)) => input::json(&input::file(Path::new(path))?, &format!("`{path}`")),
         _ => input::json(given, "`--args-json`").map_err(|problem| {
-            problem.hint("keys and texts stand in double quotes, as in `--args-json '{\"name\": \"garden\"}'`")
+            problem.hint(
+                "put keys and texts in double quotes, as in `--args-json '{\"name\": \"garden\"}'`",
+            )
         }),
     }
 }
@@ -224,7 +230,7 @@ pub(crate) fn read_pair(
         let problem = Problem::new(format!("`{}` has no argument `{key}`", entry.name()));
         let problem = match meant(key, known) {
             Some(near) => problem.near(Some(near)),
-            None => problem.hint(format!("it takes {}", names(known))),
+            None => problem.hint(format!("the arguments are {}", names(known))),
         };
         return Err(problem
             .hint(format!("`{}` lists the arguments", builtin::shown_by(entry.name().as_str()))));
@@ -243,8 +249,8 @@ pub(crate) fn read_pair(
                 let value = parameter.read(&text);
                 if value.is_string() && parameter.is_list() {
                     let item = json!([text]);
-                    return Err(Problem::new(format!("`{key}` takes a list, and this is text"))
-                        .hint(format!("a list is written as JSON, as in `{key}:='{item}'`")));
+                    return Err(Problem::new(format!("`{key}` takes a list, not text"))
+                        .hint(format!("write the list as JSON, as in `{key}:='{item}'`")));
                 }
                 value
             }
@@ -256,9 +262,9 @@ pub(crate) fn read_pair(
 
 /// What is wrong with a word that is no pair, and how it was most likely meant.
 fn no_pair(pair: &str, entry: Option<&RegisteredTool>) -> Problem {
-    let problem = Problem::new(format!("`{pair}` is no argument"));
+    let problem = Problem::new(format!("`{pair}` is not an argument"));
     if pair.trim_start().starts_with('{') {
-        return problem.hint("one JSON object with all arguments comes behind `--args-json`");
+        return problem.hint("pass a JSON object with all arguments as `--args-json JSON`");
     }
     let known = entry.map(|e| schema::parameters(e.input_schema())).unwrap_or_default();
     let first = known.iter().find(|p| p.is_required).or(known.first());
@@ -282,7 +288,7 @@ fn meant<'a>(key: &str, known: &[schema::Parameter<'a>]) -> Option<&'a str> {
 /// The names of a tool's arguments, in a row.
 fn names(known: &[schema::Parameter<'_>]) -> String {
     match known {
-        [] => "no arguments".to_owned(),
+        [] => "none".to_owned(),
         known => known.iter().map(|p| format!("`{}`", p.name)).collect::<Vec<_>>().join(", "),
     }
 }

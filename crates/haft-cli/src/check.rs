@@ -33,7 +33,7 @@ pub(crate) fn run(args: &args::Check, registry: &ToolRegistry) -> Result<(), Pro
     let formats = if args.formats { Formats::Asserted } else { Formats::Remarked };
     let stdin = Path::new("-");
     if args.calls == stdin && args.from.tools.as_deref() == Some(stdin) {
-        return Err(Problem::new("stdin can give the tools or the calls, not both"));
+        return Err(Problem::new("only one of `--tools` and `--calls` can be stdin"));
     }
     let shelf = Shelf::open(args.from.tools.as_deref(), registry, formats)?;
     let mut judge = Judge { index: shelf.index(), shelf: &shelf, guesses: GUESSES };
@@ -132,7 +132,7 @@ impl Judge<'_> {
         });
         let Some(schema_ref) = named else {
             let message =
-                format!("line {at} names no tool: a call has `schema_ref` and `arguments`");
+                format!("line {at} names no tool: a call needs `schema_ref` and `arguments`");
             return Verdict::unjudged(Value::Null, "schema_ref", message);
         };
         let key = tool_list::key(&schema_ref);
@@ -189,7 +189,7 @@ fn hold(
     let mut problems: Vec<Wrong> = schema.problems(&arguments).into_iter().map(wrong).collect();
     if problems.is_empty() {
         // The verdict stands, also where nobody finds words for it.
-        let message = "the arguments do not fit the schema".to_owned();
+        let message = "the arguments do not match the schema".to_owned();
         problems.push(Wrong { pointer: String::new(), keyword: String::new(), message });
     }
     (problems, Vec::new(), None)
@@ -245,7 +245,7 @@ impl Summary {
         let calls = style::count(self.valid + wrong, "call");
         page += &format!("{calls}: {} valid, {} invalid", self.valid, self.invalid);
         if self.unjudged > 0 {
-            page += &format!(", {} that could not be judged", self.unjudged);
+            page += &format!(", {} not validated", self.unjudged);
         }
         if repair {
             let kinds: Vec<String> =

@@ -119,8 +119,9 @@ pub(crate) fn read(path: &Path) -> Result<Vec<RecordedDecision>, Problem> {
         let (at, bytes) = line?;
         let name = format!("line {at} of `{}`", path.display());
         let wrong = |why: &str| {
-            Problem::new(format!("{name} is no decision: {why}"))
-                .hint("a line is {tool, arguments, decision}; `--decisions FILE` writes them")
+            Problem::new(format!("{name} is not a decision: {why}")).hint(
+                "each line is {tool, arguments, decision}; `--decisions FILE` writes such lines",
+            )
         };
         let text = String::from_utf8_lossy(&bytes);
         let value = input::json(&text, &name)?;

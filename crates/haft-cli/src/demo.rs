@@ -88,7 +88,7 @@ impl Approver for Script {
     ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         let answer = match question.call.tool().name().as_str() {
             "write_note" | "fetch_page" => ApprovalResponse::allow(),
-            _ => ApprovalResponse::Deny(Some("not in a demonstration".to_owned())),
+            _ => ApprovalResponse::Deny(Some("not in the demo".to_owned())),
         };
         Box::pin(async { Ok(answer) })
     }
@@ -156,8 +156,8 @@ impl Played {
             (Some(asked), None) => Judged::Asked(asked, Err(told())),
             (None, None) => match noted.refused {
                 Some(verdict) => Judged::Denied(verdict),
-                _ if self.is_refused(answer) => Judged::Not("it was not admitted"),
-                _ => Judged::Not("it was stopped before"),
+                _ if self.is_refused(answer) => Judged::Not("it was rejected before authorization"),
+                _ => Judged::Not("it was cancelled before authorization"),
             },
         }
     }
@@ -196,14 +196,14 @@ impl Played {
             style::paint(
                 DIM,
                 format_args!(
-                    "{}, recorded; no key, no network, real runtime",
+                    "{}, recorded; no key, no network",
                     style::count(self.calls.len(), "tool call"),
                 ),
             ),
-            style::paint(BOLD, "The plan"),
+            style::paint(BOLD, "Plan"),
             self.plan(),
         );
-        out += &format!("\n{}\n", style::paint(BOLD, "The calls"));
+        out += &format!("\n{}\n", style::paint(BOLD, "Calls"));
         for (call, answer) in self.calls.iter().zip(&self.answers) {
             out += &self.call(call, answer);
         }
@@ -258,14 +258,18 @@ impl Played {
         let failed = self.answers.iter().filter(|a| a.is_error()).count();
         let apart: Duration = self.answers.iter().map(ToolResult::elapsed).sum();
         format!(
-            "\n{}, {} in the model's order: {} worked, {} got words the model can act on. {}\n",
+            "\n{}, {} in order: {} succeeded, {} failed, each with an error the model can act on. {}\n",
             style::paint(BOLD, style::count(self.calls.len(), "call")),
-            style::paint(BOLD, style::count(self.answers.len(), "answer")),
+            style::paint(BOLD, style::count(self.answers.len(), "result")),
             style::paint(GOOD, self.answers.len() - failed),
             style::paint(BAD, failed),
             style::paint(
                 DIM,
-                format_args!("{}, one by one {}", style::time(self.took), style::time(apart)),
+                format_args!(
+                    "{}; {} one after another",
+                    style::time(self.took),
+                    style::time(apart)
+                ),
             ),
         )
     }
@@ -283,7 +287,7 @@ fn verdict(judged: &Judged) -> String {
             word(&asked.decision),
             by(asked),
             word(&verdict.decision),
-            style::paint(DIM, format_args!("({}, scripted here)", verdict.source)),
+            style::paint(DIM, format_args!("({}, simulated)", verdict.source)),
         ),
         Judged::Asked(asked, Err(said)) => format!(
             "{} {} → {} {}",
@@ -293,7 +297,7 @@ fn verdict(judged: &Judged) -> String {
             style::paint(DIM, said),
         ),
         Judged::Not(why) => {
-            format!("{} {}", style::paint(WARN, "not judged"), style::paint(DIM, why))
+            format!("{} {}", style::paint(WARN, "not authorized"), style::paint(DIM, why))
         }
     }
 }

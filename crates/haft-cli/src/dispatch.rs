@@ -93,21 +93,23 @@ fn streamed(
     if let Some(problem) = heard.problem {
         let problem = Problem::from(problem);
         if is_empty {
-            return Err(problem.hint("without `--stream` a complete response is read"));
+            return Err(problem.hint("to read a complete response, leave out `--stream`"));
         }
         let _ = problem.tell(); // the calls that came are answered all the same
     } else if heard.stop == StopReason::Truncated && is_empty && !is_interrupted {
         return Err(Problem::new(format!(
-            "this is no whole {dialect} stream: it ended before any call and without its end mark"
+            "this is not a complete {dialect} stream: it has no call and no end marker"
         )));
     } else if heard.stop != StopReason::Done {
         let how = match heard.stop {
-            StopReason::Truncated => "the stream was cut off",
+            StopReason::Truncated => "the stream was truncated",
             StopReason::Refused => "the message ended in a refusal",
             _ => "the message ended for an unknown reason",
         };
         let note = style::paint(BOLD, "note:");
-        style::talk(format_args!("{note} {how}; nothing was run but reads that had begun before"));
+        style::talk(format_args!(
+            "{note} {how}; only read-only calls that had already started ran"
+        ));
     }
     let printed = match args.echo {
         true => json!({"message": heard.message, "answer": heard.answer}),

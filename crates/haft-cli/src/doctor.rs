@@ -115,13 +115,12 @@ fn page(findings: &Findings) -> String {
             (colour, observed(finding)),
         ]);
     }
-    out += &format!("\n{}\n{table}", style::paint(BOLD, "tried inside"));
+    out += &format!("\n{}\n{table}", style::paint(BOLD, "tests inside the sandbox"));
     let (all, bad) = (findings.findings.len(), findings.bad().count());
     let skipped = findings.skipped().count();
     let colour = if bad == 0 { GOOD } else { BAD };
     let good = all - bad - skipped;
-    let said =
-        format!("{good} of {all} went as they should, {bad} did not, {skipped} could not be tried");
+    let said = format!("{all} tests: {good} passed, {bad} failed, {skipped} skipped");
     out + &format!("\n{}\n", style::paint(colour, said))
 }
 
@@ -149,10 +148,10 @@ fn observed(finding: &DoctorFinding) -> String {
         Expected::Allowed => "must work",
     };
     let did = match &finding.observed {
-        Observed::Allowed => "worked".to_owned(),
+        Observed::Allowed => "allowed".to_owned(),
         Observed::Refused(errno) => format!("refused ({errno})"),
         Observed::Killed(signal) => format!("killed by signal {signal}"),
-        Observed::Skipped(why) => format!("not tried: {}", style::visible(why)),
+        Observed::Skipped(why) => format!("skipped: {}", style::visible(why)),
     };
     if finding.is_good() { did } else { format!("{did}, {should}") }
 }
@@ -167,8 +166,8 @@ impl Scene {
         // A name that nobody can guess and prepare.
         let folder = base.join(format!("haft-doctor-{:016x}", RandomState::new().hash_one(0)));
         let cannot = |e: std::io::Error| {
-            Problem::new(format!("`{}` cannot be made: {e}", folder.display()))
-                .hint("`TMPDIR` names another folder for what is tried")
+            Problem::new(format!("cannot create `{}`: {e}", folder.display()))
+                .hint("name another directory for temporary files with `TMPDIR`")
         };
         std::fs::create_dir(&folder).map_err(cannot)?;
         Ok(Self(folder))

@@ -15,8 +15,8 @@ const USAGE: u8 = 1;
 pub(crate) enum Problem {
     /// The command was called wrongly, or something it was given is.
     Wrong { message: String, hints: Vec<String> },
-    /// Whoever read our output has gone.
-    NobodyReads,
+    /// The reader of stdout has closed the pipe.
+    ClosedPipe,
 }
 
 impl Problem {
@@ -46,7 +46,7 @@ impl Problem {
                 complain(&message, &hints);
                 ExitCode::from(USAGE)
             }
-            Self::NobodyReads => ExitCode::SUCCESS,
+            Self::ClosedPipe => ExitCode::SUCCESS,
         }
     }
 }
@@ -66,7 +66,7 @@ impl fmt::Display for Problem {
                 f.write_str(message)?;
                 hints.iter().try_for_each(|hint| write!(f, "; {hint}"))
             }
-            Self::NobodyReads => f.write_str("nobody reads the output"),
+            Self::ClosedPipe => f.write_str("the reader of the output has closed the pipe"),
         }
     }
 }
@@ -81,7 +81,7 @@ impl From<io::Error> for Problem {
     /// Reading has its own words; what comes here is stdout.
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Self::NobodyReads,
+            io::ErrorKind::BrokenPipe => Self::ClosedPipe,
             _ => Self::new(format!("cannot write the output: {error}")),
         }
     }
@@ -132,7 +132,7 @@ fn own_hint(kind: clap::error::ErrorKind, usage: &str) -> Option<&'static str> {
     use clap::error::ErrorKind::{MissingRequiredArgument, UnknownArgument};
     match kind {
         UnknownArgument if usage.starts_with("haft shell explain") => {
-            Some("a command is one argument: put it in quotes, as in `haft shell explain 'ls -l'`")
+            Some("quote the command, as in `haft shell explain 'ls -l'`")
         }
         MissingRequiredArgument if usage.starts_with("haft result") => {
             Some("`haft result list` shows the ids")

@@ -39,7 +39,7 @@ pub(crate) fn lookalikes(text: &str) -> Vec<String> {
             continue;
         }
         if found.len() == MOST_WARNINGS {
-            found.push("and more words that look like others".to_owned());
+            found.push("and more such words".to_owned());
             break;
         }
         found.push(warning);

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
             let near = style::nearest(&args.tool, names).map(str::to_owned);
             return Err(Problem::new(format!("there is no tool called `{}`", args.tool))
                 .near(near.as_deref())
-                .hint("`haft tools list` lists them; `Bash`, `Read`, `Edit`, `Write`, `Glob`, `Grep`, `WebFetch` and `mcp__server__tool` can be explained too"));
+                .hint("`haft tools list` lists the tools; `Bash`, `Read`, `Edit`, `Write`, `Glob`, `Grep`, `WebFetch` and `mcp__server__tool` can be explained too"));
         };
         name = standin.called.clone();
         registry = standin.add(registry);
@@ -95,14 +95,14 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
         style::arguments(&arguments)
     );
     if is_standin {
-        let note = "this command has no such tool; a stand-in with the usual arguments is judged";
+        let note = "haft has no such tool; a stub with the usual arguments is used";
         out += &format!("{}\n", style::paint(DIM, note));
     }
     out += &page(&explanation, &here);
     if let Some(why) = withheld {
         out += &format!(
             "\n{} {}\n",
-            style::paint(BOLD, "The model is not even shown this tool:"),
+            style::paint(BOLD, "This tool is hidden from the model:"),
             style::visible(&why)
         );
     }
@@ -207,7 +207,7 @@ struct Shown(Arc<dyn Policy>);
 impl Policy for Shown {
     fn judge(&self, call: &ValidatedCall) -> Verdict {
         if Past::is_own(call) {
-            return Verdict::allow("it stands for what the run has read");
+            return Verdict::allow("it simulates what the run has read");
         }
         self.0.judge(call)
     }
@@ -271,7 +271,7 @@ impl Past {
     fn tools(&self) -> Vec<haft::DynTool> {
         use haft::{Capabilities, Confidentiality, DynTool, Label, ToolSpec, Trust};
         let tool = |name: &str, text: String, label: Label| {
-            let spec = ToolSpec::new(name, "Stands for what the run has read.")
+            let spec = ToolSpec::new(name, "Simulates what the run has read.")
                 .read_only()
                 .capabilities(Capabilities::NONE)
                 .label(label);

@@ -24,7 +24,7 @@ pub(crate) fn run(args: &args::Export, registry: &ToolRegistry) -> Result<(), Pr
         true => {
             if args.cache.is_some() {
                 let note = style::paint(BOLD, "note:");
-                style::talk(format_args!("{note} `--cache` marks a request; add `--request`"));
+                style::talk(format_args!("{note} `--cache` has no effect without `--request`"));
             }
             lines(dialect, &shelf, &options)
         }
@@ -49,7 +49,7 @@ fn options(args: &args::Export, shelf: &Shelf) -> Result<ExportOptions, Problem>
         }
         Some(name) => {
             let names = shelf.items.iter().map(|item| item.name.as_str());
-            return Err(Problem::new(format!("there is no tool called `{name}` to choose"))
+            return Err(Problem::new(format!("there is no tool called `{name}`"))
                 .near(style::nearest(name, names))
                 .hint("`--choice` takes auto, any, none or the name of a tool"));
         }
@@ -119,7 +119,7 @@ fn request(
     }
     for flag in idle {
         let note = style::paint(BOLD, "note:");
-        style::talk(format_args!("{note} `{flag}` changes nothing for {dialect} here"));
+        style::talk(format_args!("{note} `{flag}` has no effect for {dialect}"));
     }
     let table = losses(shelf, export.shown()).to_string();
     if !table.is_empty() {
@@ -128,7 +128,7 @@ fn request(
     let present = |shown: &&ExportedTool| shown.tool.is_some();
     let count = export.shown().iter().filter(present).count();
     style::talk(format_args!(
-        "{} shown to {dialect}, {} strict, {} left out",
+        "{} exported for {dialect}, {} strict, {} left out",
         style::count(count, "tool"),
         export.shown().iter().filter(|shown| shown.strict).count(),
         export.shown().len() - count,

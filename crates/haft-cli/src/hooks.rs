@@ -43,7 +43,7 @@ fn list(setup: &Setup, output: args::Output) -> Result<ExitCode, Problem> {
     }
     style::say(table)?;
     if hooks.is_empty() {
-        style::talk("there are no hooks");
+        style::talk("no hooks");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -81,7 +81,7 @@ pub(crate) fn called(handler: &Handler) -> String {
         Handler::Command { command, args: Some(args) } => format!("{command} {}", args.join(" ")),
         Handler::Http { url, .. } => format!("POST {url}"),
         Handler::Other(value) => value.to_string(),
-        _ => "something else".to_owned(),
+        _ => "(unknown handler)".to_owned(),
     }
 }
 
@@ -112,7 +112,7 @@ fn test(
             "{counted} called; {}",
             match stops {
                 true => "the call would be blocked",
-                false => "the call would go on",
+                false => "the call would not be blocked",
             }
         ));
     }
@@ -138,9 +138,9 @@ fn known(event: &str) -> Result<(), Problem> {
     if EVENTS.contains(&event) {
         return Ok(());
     }
-    Err(Problem::new(format!("no hook is ever called for `{event}`"))
+    Err(Problem::new(format!("haft does not support the event `{event}`"))
         .near(style::nearest(event, EVENTS))
-        .hint(format!("events are {}", style::either(&EVENTS))))
+        .hint(format!("the events are {}", style::either(&EVENTS))))
 }
 
 /// What hooks are told: stdin if something is piped in, else the least that an event has.
@@ -151,9 +151,10 @@ fn fixture(event: &str, tool: Option<&str>) -> Result<Value, Problem> {
             "" => Map::new(),
             text => match input::json(text, "stdin")? {
                 Value::Object(map) => map,
-                _ => return Err(Problem::new("stdin is no JSON object").hint(
-                    "a fixture is what a hook would read: {\"tool_name\": …, \"tool_input\": …}",
-                )),
+                _ => {
+                    return Err(Problem::new("stdin is not a JSON object")
+                        .hint("give the input of a hook: {\"tool_name\": …, \"tool_input\": …}"));
+                }
             },
         },
     };
@@ -216,7 +217,7 @@ fn account(one: &TrialResult, setup: &Setup) -> String {
         ("output", &json(&one.output)),
         ("model reads", &one.context),
         ("person reads", &one.message),
-        ("ends the run", &one.halt),
+        ("stops the run", &one.halt),
         ("problem", &one.problem),
     ] {
         if let Some(said) = said {

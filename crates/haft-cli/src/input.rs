@@ -56,8 +56,8 @@ pub(crate) fn body(from: Option<&Path>) -> Result<Box<dyn Read + Send>, Problem>
             Box::new(File::open(path).map_err(|e| unreadable(path, &e))?)
         }
         None if io::stdin().is_terminal() => {
-            return Err(Problem::new("there is no stream to read")
-                .hint("name a file, or pipe a provider's stream in"));
+            return Err(Problem::new("no stream was given")
+                .hint("name a file, or pipe a provider's stream to stdin"));
         }
         _ => Box::new(io::stdin()),
     };
@@ -165,8 +165,8 @@ pub(crate) fn response(from: Option<&Path>) -> Result<Value, Problem> {
     let (text, name) = match from {
         Some(path) if path != Path::new("-") => (file(path)?, format!("`{}`", path.display())),
         None if io::stdin().is_terminal() => {
-            return Err(Problem::new("there is no response to read")
-                .hint("name a file, or pipe a provider's response in"));
+            return Err(Problem::new("no response was given")
+                .hint("name a file, or pipe a provider's response to stdin"));
         }
         _ => (stdin()?, "stdin".to_owned()),
     };
@@ -174,8 +174,8 @@ pub(crate) fn response(from: Option<&Path>) -> Result<Value, Problem> {
         let events =
             text.trim_start().starts_with("data:") || text.trim_start().starts_with("event:");
         match events {
-            true => problem.hint("this looks like a stream; `haft dispatch --stream` reads one"),
-            false => problem.hint("the whole response is wanted, as one JSON object"),
+            true => problem.hint("this looks like a stream; read it with `haft dispatch --stream`"),
+            false => problem.hint("give the complete response, as one JSON object"),
         }
     })
 }
@@ -202,7 +202,7 @@ fn text(
     }
     String::from_utf8(bytes).map_err(|e| {
         Problem::new(format!(
-            "{name} is not UTF-8: the byte at {} belongs to no character",
+            "{name} is not UTF-8: invalid byte at offset {}",
             e.utf8_error().valid_up_to()
         ))
     })

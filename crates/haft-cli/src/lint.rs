@@ -88,8 +88,8 @@ fn look(shelf: &Shelf, dialects: &[Dialect]) -> (Vec<Finding>, Vec<Sum>) {
     for (at, item) in shelf.items.iter().enumerate() {
         findings.look_at(item);
         if !item.name.is_empty() && !seen.insert(item.name.as_str()) {
-            let note = "a tool before it has the same name";
-            let fix = "rename one of them; providers are shown a made-up name for the second";
+            let note = "another tool has the same name";
+            let fix = "rename one of them; in an export the second gets a generated name";
             findings.add(Some(item), "same_name", "name", note, fix);
         }
         if item.schema.is_ok() {
@@ -126,21 +126,27 @@ impl Findings {
         let schema = match &item.schema {
             Ok(schema) => schema,
             Err(trouble) => {
-                let fix = "mend it: no provider is shown this tool, and no call can be checked";
+                let fix = "correct it; until then the tool cannot be exported and its calls cannot be validated";
                 self.add(Some(item), "unusable", trouble.keyword, &trouble.note, fix);
                 return;
             }
         };
         if is_vague(&item.name) {
-            let fix = "name what it does and to what, as in `search_notes`";
-            self.add(Some(item), "vague_name", "name", "the name could mean anything", fix);
+            let fix = "name the action and its object, as in `search_notes`";
+            self.add(Some(item), "vague_name", "name", "the name is too general", fix);
         }
         let words = item.description.split_whitespace().count();
         if words == 0 {
-            let fix = "say what it does, when to use it, and what it gives back";
-            self.add(Some(item), "no_description", "description", "it has no description", fix);
+            let fix = "say what it does, when to use it, and what it returns";
+            self.add(
+                Some(item),
+                "no_description",
+                "description",
+                "the tool has no description",
+                fix,
+            );
         } else if words < WORDS || restates(&item.name, &item.description) {
-            let fix = "say when to use it and what it gives back";
+            let fix = "say when to use it and what it returns";
             let note = "the description says little more than the name";
             self.add(Some(item), "thin_description", "description", note, fix);
         }
@@ -155,14 +161,14 @@ impl Findings {
         for parameter in parameters.iter().filter(|p| p.description().trim().is_empty()) {
             let name = parameter.name.replace('~', "~0").replace('/', "~1");
             let place = format!("/properties/{name}");
-            let note = format!("`{}` is not described", parameter.name);
-            let fix = "say what it means and give an example of a good value";
+            let note = format!("`{}` has no description", parameter.name);
+            let fix = "say what it means, with an example value";
             self.add(Some(item), "undescribed_parameter", place, note, fix);
         }
         let optional = parameters.iter().filter(|p| !p.is_required).count();
         if optional > OPTIONALS {
             let note = format!("{optional} arguments are optional");
-            let fix = "split the tool, or drop what is hardly used";
+            let fix = "split the tool, or remove rarely used arguments";
             self.add(Some(item), "many_optionals", "/properties", note, fix);
         }
     }
@@ -171,14 +177,14 @@ impl Findings {
     fn look_at_entry(&mut self, item: &Item, entry: &RegisteredTool) {
         let spec = entry.spec();
         let bound = match spec.max_result {
-            ResultLimit::Unbounded => Some("a result may be as long as it likes".to_owned()),
+            ResultLimit::Unbounded => Some("the result has no length limit".to_owned()),
             bound if bound == ResultLimit::default() => {
-                Some("how long a result may be is left to the default".to_owned())
+                Some("the length limit of the result is the default".to_owned())
             }
             ResultLimit::Chars(_) => None,
         };
         if let Some(note) = bound {
-            let fix = "declare `max_result` with what a model needs to read";
+            let fix = "declare `max_result`: as many characters as a model needs";
             self.add(Some(item), "no_max_result", "max_result", note, fix);
         }
         let writes = match &spec.effects {
@@ -191,13 +197,13 @@ impl Findings {
             spec.class == Some(ConcurrencyClass::ReadOnly) && !spec.per_call.contains(&"class");
         if is_shared && (writes || spec.read_only == Some(false) || spec.destructive == Some(true))
         {
-            let note = "every call can run concurrently, but calls change things";
-            let fix = "declare `class = WriteExclusive` with keys, or decide it per call";
+            let note = "calls run in parallel, but they write";
+            let fix = "declare `class = WriteExclusive` with keys, or choose the class per call";
             self.add(Some(item), "shared_write", "class", note, fix);
         }
         let longest = spec.timeout.into_iter().chain(spec.deadline).max();
         if longest.is_some_and(|time| time > LONG) && spec.interrupt.is_none() {
-            let note = "it may run long, and nobody said what an interrupt does to it";
+            let note = "it may run long and does not declare what an interrupt does";
             let fix = "declare `interrupt` as `cancel` or `block`";
             self.add(Some(item), "interrupt_undecided", "interrupt", note, fix);
         }
@@ -210,8 +216,8 @@ impl Findings {
         };
         let always = shelf.items.iter().filter(is_always).count();
         if always > ALWAYS {
-            let note = format!("{always} tools are always shown");
-            let fix = "leave `always` to the few that nearly every turn needs";
+            let note = format!("{always} tools are always exposed");
+            let fix = "use `always` only for tools that nearly every turn needs";
             self.add(None, "always_exposed", "exposure", note, fix);
         }
     }
@@ -219,8 +225,8 @@ impl Findings {
     /// What only shows in a provider's words. Told once for each tool, with all providers.
     fn look_at_shown(&mut self, item: &Item, at: usize, sums: &[Sum]) {
         for (kind, name, note) in [
-            (LossKind::Refused, "left_out", "it cannot be shown to"),
-            (LossKind::Narrowed, "narrowed", "some calls that fit cannot be made by"),
+            (LossKind::Refused, "left_out", "it cannot be exported for"),
+            (LossKind::Narrowed, "narrowed", "some valid calls are not possible with"),
         ] {
             let losses: Vec<(&str, &Loss)> = sums
                 .iter()
@@ -235,7 +241,7 @@ impl Findings {
         let most = sums.iter().map(|sum| (sum.tools[at].tokens, sum.dialect)).max();
         if let Some((tokens, dialect)) = most.filter(|(tokens, _)| *tokens > TOKENS) {
             let note = format!("about {tokens} tokens for {dialect}");
-            let fix = "shorten descriptions, take out what is hardly used, or defer it";
+            let fix = "shorten descriptions, remove rarely used arguments, or defer the tool";
             self.add(Some(item), "costly", "", note, fix);
         }
     }
@@ -244,11 +250,11 @@ impl Findings {
 /// What would keep a tool from losing this.
 fn fix(loss: &Loss) -> &'static str {
     match (loss.kind, loss.keyword.as_str()) {
-        (LossKind::Refused, _) => "write its schema as an object that some arguments fit",
+        (LossKind::Refused, _) => "write the schema as an object that some arguments match",
         (_, "additionalProperties") => {
-            "say `additionalProperties: false` if it takes nothing else, or leave strict mode off"
+            "set `additionalProperties: false` if there are no other arguments, or turn strict mode off"
         }
-        _ => "say it with fewer keywords, or leave strict mode off",
+        _ => "use fewer keywords, or turn strict mode off",
     }
 }
 
@@ -352,7 +358,7 @@ fn page(source: &str, shelf: &Shelf, findings: &[Finding], sums: &[Sum]) -> Stri
     let mut last = None;
     for finding in findings {
         if last != Some(&finding.tool) {
-            let tool = finding.tool.as_deref().unwrap_or("all tools together");
+            let tool = finding.tool.as_deref().unwrap_or("all tools");
             out += &format!("{}\n", style::paint(NAME.bold(), style::cell(tool)));
             last = Some(&finding.tool);
         }
@@ -370,7 +376,8 @@ fn page(source: &str, shelf: &Shelf, findings: &[Finding], sums: &[Sum]) -> Stri
         out += "\n";
     }
     let mut table = Table::new(0);
-    let head = ["provider", "shown", "strict", "left out", "losses", "tokens (estimate)", "most"];
+    let head =
+        ["provider", "exported", "strict", "left out", "losses", "tokens (estimate)", "largest"];
     table.row(head.map(|word| (BOLD, word.to_owned())));
     for sum in sums {
         let losses: Vec<String> = KINDS

@@ -127,7 +127,7 @@ fn variables() -> impl Iterator<Item = (String, String)> {
 #[expect(clippy::disallowed_methods, reason = "this is where the command looks around")]
 fn around() -> Result<Around, Problem> {
     let here = std::env::current_dir()
-        .map_err(|e| Problem::new(format!("the working directory cannot be found: {e}")))?;
+        .map_err(|e| Problem::new(format!("cannot find the working directory: {e}")))?;
     // A relative folder would mean another one in every place; it counts as none.
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|f| f.is_absolute());
     let home = folder("HOME");

@@ -16,7 +16,7 @@ pub(crate) fn run(args: &args::Plan, setup: &Setup) -> Result<(), Problem> {
     let response = input::response(args.file.as_deref())?;
     let dialect = match args.dialect.or_else(|| Dialect::detect(&response)) {
         Some(dialect) => dialect,
-        None => return Err(no_dialect("this does not look like a provider's response")),
+        None => return Err(no_dialect("cannot detect the provider of this response")),
     };
     let haft::ModelResponse { calls, stop, .. } = dialect.parse(&response)?;
     let registry = builtin::all(setup, &args.place)?.build()?;
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &args::Plan, setup: &Setup) -> Result<(), Problem> {
 /// A problem that lists the dialects there are.
 pub(crate) fn no_dialect(message: &str) -> Problem {
     let names: Vec<&str> = Dialect::ALL.iter().map(|d| d.as_str()).collect();
-    Problem::new(message).hint(format!("say which with `--dialect`: {}", style::either(&names)))
+    Problem::new(message).hint(format!("name it with `--dialect`: {}", style::either(&names)))
 }
 
 fn page(planned: &[PlannedCall]) -> String {

@@ -57,7 +57,7 @@ impl Count {
             (self.ask, "ask"),
             (self.need_input, "need input"),
             (self.allow, "allow"),
-            (self.off, "switched off"),
+            (self.off, "disabled"),
         ];
         let said = kinds.iter().filter(|(n, _)| *n > 0).map(|(n, kind)| format!("{n} {kind}"));
         said.collect::<Vec<_>>().join(", ")
@@ -95,7 +95,7 @@ fn check(setup: &Setup, deny: bool, output: args::Output) -> Result<ExitCode, Pr
         let mut table = Table::new(0);
         for (file, count) in &files {
             let said = count.words();
-            let said = if said.is_empty() { "no rule".to_owned() } else { said };
+            let said = if said.is_empty() { "no rules".to_owned() } else { said };
             table.row([(NAME, file.clone()), (Style::new(), said)]);
         }
         let mut out = table.to_string();
@@ -111,7 +111,7 @@ fn check(setup: &Setup, deny: bool, output: args::Output) -> Result<ExitCode, Pr
         }
         let trust = if setup.is_trusted { "trusted" } else { "not trusted" };
         out += &format!(
-            "{} in {}, {}, mode {}, folder {trust}\n",
+            "{} in {}, {}, mode {}, directory {trust}\n",
             style::count(rules.rules().len(), "rule"),
             style::count(files.len(), "file"),
             style::count(findings.len(), "finding"),
@@ -179,11 +179,11 @@ fn row(one: &ExampleResult, here: &Path) -> [(Style, String); 5] {
     };
     let (colour, mark) = if one.holds { (GOOD, "✓") } else { (BAD, "✗") };
     let did = match (&one.problem, one.applies, one.expected) {
-        (Some(problem), ..) => format!("cannot be read: {problem}"),
-        (None, true, true) => "applies".to_owned(),
-        (None, false, false) => "skips".to_owned(),
-        (None, false, true) => "does not apply, and should".to_owned(),
-        (None, true, false) => "applies, and should not".to_owned(),
+        (Some(problem), ..) => format!("invalid: {problem}"),
+        (None, true, true) => "matches".to_owned(),
+        (None, false, false) => "does not match".to_owned(),
+        (None, false, true) => "does not match, but should".to_owned(),
+        (None, true, false) => "matches, but should not".to_owned(),
     };
     let all = one
         .verdict

@@ -142,7 +142,7 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
                 "i" | "instead" => {
                     let text = match rest {
                         Some(rest) => Some(rest),
-                        None => self.line(keys, "  the model reads instead: ").await?,
+                        None => self.line(keys, "  result for the model: ").await?,
                     };
                     match text.filter(|text| !text.is_empty()) {
                         Some(text) => return Ok(ApprovalResponse::ReplaceResult(text)),
@@ -156,13 +156,15 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
                 _ => {
                     wrong += 1;
                     let key = style::cell(key);
-                    self.write(&format!("  `{key}` is no answer to this; Enter alone is a no\n"));
+                    self.write(&format!(
+                        "  `{key}` is not one of the keys; Enter alone means no\n"
+                    ));
                     continue;
                 }
             };
             return Ok(ApprovalResponse::Allow { lasting, comment: said() });
         }
-        self.write("  taken as a no\n");
+        self.write("  no valid answer: denied\n");
         Ok(ApprovalResponse::Deny(comment))
     }
 
@@ -206,7 +208,7 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
         keys: &mut K,
         question: &ApprovalRequest<'_>,
     ) -> Result<Option<Value>, Failure> {
-        let small = "  change (key=text key:=json, or one JSON object; Enter goes back): ";
+        let small = "  change (key=text key:=json, or one JSON object; Enter cancels): ";
         let Some(line) = self.line(keys, small).await?.filter(|line| !line.is_empty()) else {
             return Ok(None);
         };
@@ -223,7 +225,7 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
         };
         let changes = changes(old, &new, question, self.width());
         if changes.is_empty() {
-            self.write("  this changes nothing\n");
+            self.write("  nothing changed\n");
             return Ok(None);
         }
         self.write(&changes);
@@ -256,7 +258,7 @@ impl<K: Keys, W: Write + Send + 'static> Approver for Prompt<K, W> {
             keys.forget().await;
             if self.is_stale.swap(false, Ordering::Relaxed) {
                 // What was half typed for the last question must not answer this one.
-                self.line(&mut keys, "  Enter for the next question ").await?;
+                self.line(&mut keys, "  press Enter for the next question ").await?;
             }
             *lock(&self.open) = Some(question.call.context().call_id().clone());
             self.write(&page(question, &self.here, self.width()));
@@ -274,19 +276,19 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
         let _screen = OpenQuestion::new();
         keys.forget().await;
         if self.is_stale.swap(false, Ordering::Relaxed) {
-            self.line(&mut keys, "  Enter for the next question ").await?;
+            self.line(&mut keys, "  press Enter for the next question ").await?;
         }
         // Whoever drops this question may leave half an answer in the line.
         let stale = Stale(&self.is_stale);
         self.write(&words_page(question));
-        let line = self.line(&mut keys, "  your answer (Enter alone: none) > ").await?;
+        let line = self.line(&mut keys, "  your answer (Enter alone: no answer) > ").await?;
         stale.forget();
         let Some(line) = line else {
             return Err(Failure::new(
                 FailureCode::NeedsInteraction,
-                "the user has gone without an answer",
+                "the user closed the input without an answer",
             )
-            .with_next("go on without it, or say in your answer what you would have asked"));
+            .with_next("continue without an answer, or put the question into your reply"));
         };
         let chosen = line.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
         let chosen = chosen.and_then(|at| question.choices.get(at));
@@ -320,7 +322,7 @@ fn words_page(question: &UserQuestion) -> String {
         out += &format!("{number}  {}\n", one_line(choice));
     }
     if !question.choices.is_empty() {
-        out += "  a number chooses; other words are an answer too\n";
+        out += "  type a number, or an answer of your own\n";
     }
     out
 }
@@ -380,7 +382,7 @@ fn page(question: &ApprovalRequest<'_>, here: &Path, width: usize) -> String {
     }
     if question.waiting > 0 {
         let waiting = style::count(question.waiting, "more question");
-        out += &format!("  {}\n", style::paint(DIM, format_args!("{waiting} after this")));
+        out += &format!("  {}\n", style::paint(DIM, format_args!("{waiting} waiting")));
     }
     for (key, value) in arguments.as_object().into_iter().flatten() {
         if command.is_none() || key != "command" {
@@ -476,7 +478,7 @@ fn origins(question: &ApprovalRequest<'_>, is_secret: &dyn Fn(&str) -> bool) -> 
         found.push(format!("`{value}` comes from call {} of `{}`{origin}", taint.call, taint.tool));
     }
     if !traced.is_whole {
-        found.push("there are more values than could be traced".to_owned());
+        found.push("not all values could be traced".to_owned());
     }
     found.dedup();
     found
@@ -577,7 +579,7 @@ fn words(line: &str) -> Result<Vec<String>, Problem> {
         }
     }
     if quote.is_some() {
-        return Err(Problem::new("a quote is open").hint("close it"));
+        return Err(Problem::new("a quote is not closed").hint("add the closing quote"));
     }
     words.extend(is_word.then_some(word));
     Ok(words)
@@ -762,8 +764,8 @@ mod tests {
             assert!(!screen.contains("[s]") && !screen.contains("[a]"), "nothing to offer");
         }
         let (screen, _) = ask(Asks::default(), push(), &["x"; 9]);
-        assert_eq!(screen.matches("`x` is no answer").count(), WRONG);
-        assert!(screen.ends_with("taken as a no\n"));
+        assert_eq!(screen.matches("`x` is not one of the keys").count(), WRONG);
+        assert!(screen.ends_with("no valid answer: denied\n"));
     }
 
     #[test]

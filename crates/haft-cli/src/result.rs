@@ -28,15 +28,16 @@ const ROOM: usize = 4 << 20;
 
 pub(crate) fn run(args: &args::Result, around: &Around) -> Result<ExitCode, Problem> {
     let Some(folder) = args.artifacts.folder.clone().or_else(|| default_folder(around)) else {
-        return Err(Problem::new("there is no folder of results: `HOME` is not set")
-            .hint("`--artifacts DIR` names one"));
+        return Err(Problem::new("cannot find the directory of stored results: `HOME` is not set")
+            .hint("name one with `--artifacts DIR`"));
     };
     let store = Artifacts::folder_when_needed(folder, ArtifactLimits::default());
     if args.id == "list" {
         return list(&store, args.output.json);
     }
     let id: ArtifactId = args.id.parse().map_err(|e: haft::ParseArtifactIdError| {
-        Problem::new(format!("`{}` is no id: {e}", args.id)).hint("`haft result list` shows all")
+        Problem::new(format!("`{}` is not an id: {e}", args.id))
+            .hint("`haft result list` lists the ids")
     })?;
     let artifact = store.open(id)?;
     match (query(args)?, args.output.json) {
@@ -68,7 +69,7 @@ fn query(args: &args::Result) -> Result<Option<ResultQuery>, Problem> {
 /// Reads `A:B`, `A:`, `:B` or `A`: lines from 1, both ends included.
 fn lines_of(range: &str) -> Result<ResultQuery, Problem> {
     let wrong = || {
-        Problem::new(format!("`{range}` is no range of lines"))
+        Problem::new(format!("`{range}` is not a range of lines"))
             .hint("write `10:20`, `10:`, `:20` or `10`; lines are counted from 1")
     };
     let number = |text: &str, otherwise: u64| match text.trim() {
@@ -113,15 +114,16 @@ fn whole(artifact: &Artifact) -> Result<(), Problem> {
     let facts = artifact.facts();
     let is_terminal = std::io::stdout().is_terminal();
     if is_terminal && facts.chars.is_none() {
-        return Err(Problem::new(format!("it is {} and no text", facts.media))
-            .hint(format!("`haft result {} > file` writes it", facts.id)));
+        return Err(Problem::new(format!("the result is {}, not text", facts.media))
+            .hint(format!("write it to a file: `haft result {} > file`", facts.id)));
     }
     let mut out = style::lines();
     let mut from = artifact.reader();
     let mut chunk = vec![0; 64 << 10];
     loop {
-        let n =
-            from.read(&mut chunk).map_err(|e| Problem::new(format!("it cannot be read: {e}")))?;
+        let n = from
+            .read(&mut chunk)
+            .map_err(|e| Problem::new(format!("cannot read the result: {e}")))?;
         match n {
             0 => break,
             // Washed when it was kept; what a terminal would obey is long gone.
@@ -149,13 +151,13 @@ fn list(store: &Artifacts, is_json: bool) -> Result<ExitCode, Problem> {
         ]);
     }
     style::say(table)?;
-    style::talk(style::paint(DIM, format_args!("{} kept", style::count(all.len(), "result"))));
+    style::talk(style::paint(DIM, format_args!("{} stored", style::count(all.len(), "result"))));
     Ok(ExitCode::SUCCESS)
 }
 
 fn size_of(facts: &ArtifactMeta) -> String {
     match (facts.chars, facts.lines) {
-        (Some(chars), Some(lines)) => format!("{chars} characters on {lines} lines"),
+        (Some(chars), Some(lines)) => format!("{chars} characters, {lines} lines"),
         _ => format!("{} bytes", facts.bytes),
     }
 }
@@ -172,9 +174,11 @@ fn unreadable(artifact: &Artifact, why: &ReadArtifactError) -> Problem {
     let id = artifact.facts().id;
     let problem = Problem::new(format!("`{id}`: {why}"));
     match why {
-        ReadArtifactError::NoText => problem.hint(format!("`haft result {id} > file` writes it")),
+        ReadArtifactError::NoText => {
+            problem.hint(format!("write it to a file: `haft result {id} > file`"))
+        }
         ReadArtifactError::NoJson(_) | ReadArtifactError::NoTable => {
-            problem.hint(format!("`haft result {id} --range 1:40` shows its first lines"))
+            problem.hint(format!("`haft result {id} --range 1:40` prints the first lines"))
         }
         _ => problem,
     }
@@ -195,9 +199,9 @@ pub(crate) fn tell_trouble(answers: &[ToolResult], args: &args::Artifacts, aroun
     let tried = default_folder(around).map(|f| Artifacts::folder(f, ArtifactLimits::default()));
     if let Some(Err(error)) = tried {
         let text = style::visible(error.message()).replace('\n', " ");
-        let text = format_args!("note: nothing could be kept aside: {text}");
+        let text = format_args!("note: the whole result could not be stored: {text}");
         style::talk(style::paint(DIM, text));
-        style::talk(style::paint(DIM, "note: `--artifacts DIR` names another folder"));
+        style::talk(style::paint(DIM, "note: name another directory with `--artifacts DIR`"));
     }
 }
 
@@ -217,7 +221,9 @@ pub(crate) fn keep(
     let runtime = runtime.artifacts(store).observer(|event: &Event| {
         if let Event::ResultOffloaded { facts, .. } = event {
             let (id, size) = (facts.id, size_of(facts));
-            let text = format_args!("note: {size} kept aside; `haft result {id}` reads them");
+            let text = format_args!(
+                "note: the result was truncated; `haft result {id}` prints all of it ({size})"
+            );
             style::talk(style::paint(DIM, text));
         }
     });

@@ -71,11 +71,11 @@ pub(crate) fn work<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, Problem> {
     check_threads().map_err(|e| {
-        Problem::new(format!("no more threads can be started: {e}"))
-            .hint("raise the limit on processes and threads (`ulimit -u`), or end other programs")
+        Problem::new(format!("cannot start more threads: {e}"))
+            .hint("raise the limit on processes and threads (`ulimit -u`), or close other programs")
     })?;
     check_open_files().map_err(|e| {
-        Problem::new(format!("no more files can be opened: {e}"))
+        Problem::new(format!("cannot open more files: {e}"))
             .hint("raise the limit on open files (`ulimit -n`)")
     })?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -85,11 +85,11 @@ pub(crate) fn work<T: Send + 'static>(
         .build()
         .map_err(|e| {
             Problem::new(format!("cannot start threads: {e}"))
-                .hint("raise the limit on open files (`ulimit -n`) if there are too many")
+                .hint("raise the limit on open files (`ulimit -n`)")
         })?;
     let done = runtime.block_on(runtime.spawn(work));
     runtime.shutdown_background();
-    done.map_err(|_| Problem::new("the command itself broke; please report it"))
+    done.map_err(|_| Problem::new("internal error; please report this bug"))
 }
 
 /// The signals that ask this command to end. All of them do the same: every call is answered and
@@ -178,7 +178,7 @@ pub(crate) async fn listen(
                 Some(Ok(piece)) => listening.feed(&piece),
                 // What came so far is a stream that was cut off, and is answered as such.
                 Some(Err(e)) => {
-                    let problem = Problem::new(format!("cannot read the stream to its end: {e}"));
+                    let problem = Problem::new(format!("cannot read the rest of the stream: {e}"));
                     let _ = problem.tell();
                     break;
                 }
@@ -285,7 +285,7 @@ impl Asks for Person {
                 Some(prompt) => prompt.ask_words(question).await,
                 None => Err(Failure::new(
                     FailureCode::NeedsInteraction,
-                    "`ask_user` needs a person, and there is no terminal to ask at",
+                    "`ask_user` needs a person at a terminal, and there is no terminal",
                 )
                 .with_next("go on without it, or say in your answer what you would have asked")),
             }
@@ -365,7 +365,7 @@ impl Approver for Yes {
     ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         let answer = match &question.verdict.decision {
             Decision::NeedInput(name) => ApprovalResponse::Deny(Some(format!(
-                "`{name}` must be given, and `--yes` cannot know it"
+                "`{name}` needs a value, and `--yes` cannot give one"
             ))),
             // It was given before the file was named, so it is no answer to this.
             _ if protected_file(question).is_some() => return Box::pin(std::future::pending()),
@@ -408,9 +408,8 @@ fn protected_file(question: &ApprovalRequest<'_>) -> Option<String> {
         let here = &question.call.context().scope().working_directory;
         let shown = path.strip_prefix(here).unwrap_or(path).display();
         Some(format!(
-            "`{shown}` is protected: {reason}; a yes that was given in advance does not cover \
-             protected files. Answer the question at a terminal, or allow the file with the rule \
-             `Edit({shown})`"
+            "`{shown}` is protected: {reason}; an approval in advance does not cover protected \
+             files. Approve the call at a terminal, or allow the file with the rule `Edit({shown})`"
         ))
     })
 }

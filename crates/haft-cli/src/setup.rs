@@ -126,7 +126,7 @@ impl Setup {
         runtime.observer(|event: &Event| {
             if let Event::HookFailedOpen { hook, why, .. } = event {
                 let (hook, why) = (style::visible(hook), style::visible(why).replace('\n', " "));
-                let text = format_args!("hook `{hook}` FAILED OPEN, the call goes on: {why}");
+                let text = format_args!("hook `{hook}` FAILED OPEN, the call continues: {why}");
                 style::talk(format_args!("{} {text}", style::paint(style::WARN, "warning:")));
             }
         })

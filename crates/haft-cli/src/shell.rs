@@ -21,14 +21,14 @@ use crate::{
     style::{self, BAD, BOLD, DIM, GOOD, Table, WARN},
 };
 
-/// Many times what a command may be long, in bytes of JSON.
-const LONGEST_LINE: u64 = 1 << 20;
+/// The longest line of JSON; many times the longest command that is parsed.
+const MAX_LINE_BYTES: u64 = 1 << 20;
 
 pub(crate) fn run(args: &args::Shell) -> Result<ExitCode, Problem> {
     let args::Shell::Explain { commands, output } = args;
     match &**commands {
-        [] if std::io::stdin().is_terminal() => Err(Problem::new("there is no command to explain")
-            .hint("give commands as arguments, each in quotes, or JSON lines on stdin")),
+        [] if std::io::stdin().is_terminal() => Err(Problem::new("no command was given")
+            .hint("give commands as arguments, each in quotes, or as JSON lines on stdin")),
         [] => answer_lines(),
         commands if output.json => {
             let mut out = style::lines();
@@ -52,11 +52,11 @@ fn answer_lines() -> Result<ExitCode, Problem> {
     let mut lines = Lines::open(Path::new("-"))?;
     let mut out = style::lines();
     let mut code = ExitCode::SUCCESS;
-    while let Some((at, bytes)) = lines.short_line(LONGEST_LINE)? {
+    while let Some((at, bytes)) = lines.short_line(MAX_LINE_BYTES)? {
         let answer = match bytes.as_deref().map(command_of) {
             Some(Ok(command)) => line(&command, &classify(&command)),
             Some(Err(why)) => wrong(at, &why),
-            None => wrong(at, &format!("it is longer than {LONGEST_LINE} bytes")),
+            None => wrong(at, &format!("it is longer than {MAX_LINE_BYTES} bytes")),
         };
         if answer.get("error").is_some() {
             code = ExitCode::from(1);
@@ -74,7 +74,7 @@ fn answer_lines() -> Result<ExitCode, Problem> {
 /// Returns the command that a line holds.
 fn command_of(line: &[u8]) -> Result<String, String> {
     let mut value: Value =
-        serde_json::from_slice(line).map_err(|e| format!("it is no JSON: {e}"))?;
+        serde_json::from_slice(line).map_err(|e| format!("it is not JSON: {e}"))?;
     match value.get_mut("command").map(Value::take) {
         Some(Value::String(command)) => Ok(command),
         Some(_) => Err("`command` must be a string".to_owned()),

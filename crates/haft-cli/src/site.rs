@@ -201,8 +201,8 @@ impl Site {
             let is_read = files.iter().any(|file| file.path == candidate.path);
             if !is_read && book.lists(&candidate.path) {
                 notes.push(format!(
-                    "`{}` was trusted and is gone, so what it denied does not hold; if that is \
-                     right, run `haft trust`",
+                    "`{}` was trusted and no longer exists, so its deny rules do not apply; if that \
+                     is intended, run `haft trust`",
                     candidate.path.display()
                 ));
             }
@@ -221,15 +221,16 @@ impl Site {
         let (book, mut notes) = match trust_file::read(&path) {
             Ok(book) => (book, Vec::new()),
             Err(problem) => {
-                let note =
-                    format!("the book of trusted folders cannot be read, so none is: {problem}");
+                let note = format!(
+                    "the list of trusted directories cannot be read, so none is trusted: {problem}"
+                );
                 (TrustedDirs::default(), vec![note])
             }
         };
         if book.is_outdated(&self.root) && self.trusted_directory(&book).is_none() {
             notes.push(format!(
-                "{} was trusted by an older haft, which did not record what it trusted; run \
-                 `haft trust` to see what the directory brings and to trust it again",
+                "{} was trusted by an older haft, which did not record the trusted files; run \
+                 `haft trust` to list them and to trust the directory again",
                 self.root.display()
             ));
         }
@@ -256,7 +257,7 @@ impl Site {
     /// trusted directory, and stays covered with what was written.
     pub(crate) fn record(&self, write: RuleWrite<'_>) -> Result<(), Problem> {
         let Some(path) = self.trust_file() else {
-            return Err(Problem::new("there is no trust file, so no rule can be kept"));
+            return Err(Problem::new("there is no trust file, so no rule can be stored"));
         };
         let file = write.file().to_owned();
         trust_file::update(&path, |book| {
@@ -267,8 +268,8 @@ impl Site {
                     .is_some_and(|above| book.trusted_by(above, trust_file::identify).is_some()),
             };
             if !was_covered {
-                let why = format!("`{}` is not the file that was trusted", file.display());
-                return Err(Problem::new(why).hint("`haft trust` shows what is in it now"));
+                let why = format!("`{}` has changed since it was trusted", file.display());
+                return Err(Problem::new(why).hint("`haft trust` lists what it contains now"));
             }
             let after = write.after().as_bytes().to_vec();
             write.commit()?;
@@ -330,7 +331,7 @@ impl Site {
         let is_partial = hook.layer.comes_with_the_folder() && self.scripts(hook).is_partial;
         is_partial.then(|| {
             format!(
-                "the files that the hook `{}` runs cannot all be told, so trust may not cover them; \
+                "haft cannot find all files that the hook `{}` runs, so trust may not cover them; \
                  name the script directly, for example `hooks/guard.sh`",
                 explain::at(&hook.place, &self.root)
             )

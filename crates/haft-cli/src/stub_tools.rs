@@ -49,7 +49,7 @@ impl StandIn {
 }
 
 fn known(name: &str) -> DynTool {
-    let spec = ToolSpec::new(name, "A stand-in: it is judged and never run.");
+    let spec = ToolSpec::new(name, "A stub: it is authorized and never run.");
     let text = || json!({"type": "string"});
     let about = |about: &str| json!({"type": "string", "x-haft": about});
     let (spec, properties, required): (ToolSpec, Value, &[&str]) = match name {
@@ -88,7 +88,7 @@ fn reads(spec: ToolSpec) -> ToolSpec {
 
 fn never(spec: ToolSpec, schema: Value) -> DynTool {
     DynTool::new(spec, schema, |_, _| -> BoxFuture<'static, Result<String, Failure>> {
-        Box::pin(async { Err(Failure::failed("a stand-in is never run")) })
+        Box::pin(async { Err(Failure::failed("a stub is never run")) })
     })
 }
 
@@ -104,7 +104,7 @@ impl ToolSource for Server {
     }
 
     fn tools(&self) -> BoxFuture<'_, Result<Vec<DynTool>, BoxError>> {
-        let spec = ToolSpec::new(self.tool.as_str(), "A stand-in: it is judged and never run.");
+        let spec = ToolSpec::new(self.tool.as_str(), "A stub: it is authorized and never run.");
         let tool = never(spec, json!({"type": "object", "additionalProperties": true}));
         Box::pin(async { Ok(vec![tool]) })
     }

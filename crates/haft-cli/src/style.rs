@@ -52,15 +52,15 @@ pub(crate) fn class(class: ConcurrencyClass) -> &'static str {
 /// What an exit code means, in the words of the code list.
 pub(crate) fn exit_codes() -> String {
     let meanings = [
-        (0, "the command did what it was asked"),
-        (1, "the command or the arguments were wrong"),
+        (0, "success"),
+        (1, "wrong command line, input or arguments"),
         (2, "not allowed"),
         (3, "not logged in"),
-        (4, "out of reach for now"),
+        (4, "temporarily unavailable"),
         (5, "the tool failed"),
-        (6, "an approval is pending"),
-        (7, "it took too long"),
-        (8, "nobody knows how it ended"),
+        (6, "waiting for approval"),
+        (7, "timeout"),
+        (8, "unknown outcome: the tool may have run"),
         (130, "cancelled"),
     ];
     let mut out = String::new();

@@ -166,8 +166,7 @@ impl Item {
 /// Compiles a schema as it is: its own draft, not closed, nothing fetched. The one place that says
 /// whether a schema can be used.
 fn compile(schema: &Value, formats: Formats) -> Result<Schema, Trouble> {
-    let unusable =
-        |why: &str| Trouble::new("", format!("this is no JSON Schema that can be used: {why}"));
+    let unusable = |why: &str| Trouble::new("", format!("the JSON Schema cannot be used: {why}"));
     Schema::compile_with(schema, formats).map_err(|e| unusable(e.message()))
 }
 
@@ -192,8 +191,8 @@ fn line_of((at, line): Line, formats: Formats) -> Item {
     }
     let Value::Object(mut map) = value else {
         let note = match value {
-            Value::Array(_) => "this is a list; every tool has a line of its own",
-            _ => "a tool is written as a JSON object",
+            Value::Array(_) => "this is a list; write each tool on its own line",
+            _ => "write the tool as a JSON object",
         };
         return Item::broken(at, Trouble::new("", format!("line {at}: {note}")));
     };
@@ -241,7 +240,7 @@ fn hints(annotations: &Value) -> Option<ToolAnnotations> {
 
 /// What a shelf is called in a summary.
 pub(crate) fn source(file: Option<&Path>) -> Cow<'static, str> {
-    file.map_or(Cow::Borrowed("this command"), |path| {
+    file.map_or(Cow::Borrowed("haft"), |path| {
         Cow::Owned(style::visible(&path.display().to_string()))
     })
 }

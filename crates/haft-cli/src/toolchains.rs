@@ -123,7 +123,7 @@ fn existing(path: &Path, home: &Path) -> Result<PathBuf, String> {
     let found = path.canonicalize().map_err(|e| e.to_string())?;
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     if !found.is_dir() {
-        return Err("it is no directory".to_owned());
+        return Err("it is not a directory".to_owned());
     }
     // FAIL CLOSED: a symlink may lead to secrets.
     match SandboxSettings::refuses(&found, Some(&home)) {
@@ -167,7 +167,7 @@ pub(crate) fn configure(mut hands: BuiltinTools, setup: &Setup) -> Result<Builti
                 Err(why) => {
                     let shown = path.display();
                     return Err(Problem::new(format!(
-                        "{place}: `{shown}` cannot be a root of commands: {why}"
+                        "{place}: commands cannot get access to `{shown}`: {why}"
                     ))
                     .hint("name the directory that the program needs, as in `~/.rustup`"));
                 }
@@ -188,8 +188,8 @@ pub(crate) fn configure(mut hands: BuiltinTools, setup: &Setup) -> Result<Builti
     for (name, place) in &said.pass_env {
         if !Environment::may_pass(name.trim_end_matches('*')) {
             setup.note(format!(
-                "{place}: `{name}` is not passed on, because its name says that it carries a secret or \
-                 makes programs load code"
+                "{place}: `{name}` is not passed to commands: variables of this name hold a secret or \
+                 make programs load code"
             ));
         }
     }
@@ -201,7 +201,7 @@ pub(crate) fn configure(mut hands: BuiltinTools, setup: &Setup) -> Result<Builti
 }
 
 fn left_out(place: &SourceLocation, path: &Path, why: &str) -> String {
-    format!("{place}: commands are not shown `{}`: {why}", path.display())
+    format!("{place}: commands have no access to `{}`: {why}", path.display())
 }
 
 /// Writes the lines of `haft.toml` that would show commands the toolchains and caches of this person.
@@ -228,12 +228,12 @@ pub(crate) fn suggestion(around: &Around) -> Option<String> {
     let mut line = |text: String| out += &format!("  {}\n", style::visible(&text));
     if !readable.is_empty() {
         line(format!(
-            "commands can read these, because `PATH` names them: {}",
+            "commands can read these directories, because `PATH` contains them: {}",
             readable.join(", ")
         ));
     }
     if !more.is_empty() || !caches.is_empty() {
-        line("to show commands more, add to haft.toml what you need of this:".to_owned());
+        line("to give commands access to more, add what you need to haft.toml:".to_owned());
         line("[sandbox]".to_owned());
     }
     if !more.is_empty() {

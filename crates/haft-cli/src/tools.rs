@@ -74,7 +74,7 @@ pub(crate) fn run(
                     Some(hint) => problem.hint(hint),
                     None => problem
                         .near(style::nearest(tool, names))
-                        .hint("`haft tools list` lists them"),
+                        .hint("`haft tools list` lists the tools"),
                 });
             };
             let layers = layers(entry)?;
@@ -118,7 +118,7 @@ fn flags(manifest: &Manifest) -> Vec<String> {
         flags.push("destructive".to_owned());
     }
     if asks(manifest) {
-        flags.push("needs permission".to_owned());
+        flags.push("needs approval".to_owned());
     }
     let reaches = manifest.capabilities.iter().flat_map(|c| c.iter());
     flags.extend(reaches.filter(|c| *c != Capability::Destructive).map(|c| c.to_string()));
@@ -129,7 +129,7 @@ fn colour(flags: &[String]) -> Style {
     let has = |flag: &str| flags.iter().any(|f| f == flag);
     match () {
         () if has("destructive") => BAD,
-        () if has("needs permission") => WARN,
+        () if has("needs approval") => WARN,
         () => GOOD,
     }
 }
@@ -248,11 +248,11 @@ fn words(value: &Value) -> Option<String> {
 /// What silence about an option means.
 fn silence(option: &str) -> &'static str {
     match option {
-        "timeout_ms" | "deadline_ms" | "approval_timeout_ms" => "the runtime's",
-        "destructive" => "not said, judged as yes",
-        "capabilities" => "not said, judged as all",
-        "effects" => "not said",
-        "concurrency" => "no limit of its own",
+        "timeout_ms" | "deadline_ms" | "approval_timeout_ms" => "default of the runtime",
+        "destructive" => "not declared, treated as yes",
+        "capabilities" => "not declared, treated as all",
+        "effects" => "not declared",
+        "concurrency" => "no limit",
         _ => "none",
     }
 }

@@ -28,7 +28,7 @@ use crate::{
 pub(crate) fn run(args: &args::Trust, around: &Around) -> Result<ExitCode, Problem> {
     let site = Site::at(around, &around.here);
     let Some(file) = site.trust_file() else {
-        return Err(Problem::new("there is no folder for your settings")
+        return Err(Problem::new("there is no directory for your settings")
             .hint("set `HOME` or `XDG_CONFIG_HOME`"));
     };
     let book = trust_file::read(&file)?;
@@ -45,10 +45,10 @@ pub(crate) fn run(args: &args::Trust, around: &Around) -> Result<ExitCode, Probl
 fn directory(folder: &Path) -> Result<PathBuf, Problem> {
     let found = folder
         .canonicalize()
-        .map_err(|e| Problem::new(format!("there is no folder `{}`: {e}", folder.display())))?;
+        .map_err(|e| Problem::new(format!("there is no directory `{}`: {e}", folder.display())))?;
     match found.is_dir() {
         true => Ok(found),
-        false => Err(Problem::new(format!("`{}` is no folder", found.display()))),
+        false => Err(Problem::new(format!("`{}` is not a directory", found.display()))),
     }
 }
 
@@ -63,7 +63,7 @@ fn revoke(root: &Path, file: &Path, output: args::Output) -> Result<ExitCode, Pr
             root.display(),
             above.display()
         ))
-        .hint(format!("`haft trust --revoke {}` takes that back", above.display())));
+        .hint(format!("revoke that with `haft trust --revoke {}`", above.display())));
     }
     tell(root, false, changed, None, output)
 }
@@ -112,7 +112,7 @@ fn tell(
     let how = match (is_trusted, changed) {
         (true, true) => "is now trusted",
         (true, false) => "was trusted already",
-        (false, true) => "is trusted no longer",
+        (false, true) => "is no longer trusted",
         (false, false) => "was not trusted",
     };
     style::say(format_args!("{} {how}\n", style::visible(&root.display().to_string())))?;
@@ -202,7 +202,8 @@ impl Shown {
             }
             let (Some(name), Ok(Some(content))) = (name, content) else {
                 let shown = path.display();
-                self.problems.push(format!("`{shown}` cannot be read or cannot be written down"));
+                self.problems
+                    .push(format!("`{shown}` cannot be read, or its name cannot be recorded"));
                 continue;
             };
             if let Err(why) = book.covers(&path, &content, trust_file::identify) {
@@ -263,7 +264,7 @@ impl Shown {
             .map(|(_, brings)| brings.lines())
             .collect();
         out += match lines.is_empty() {
-            true => "  brings nothing that would have to be trusted\n",
+            true => "  nothing here needs your trust\n",
             false => &lines,
         };
         for problem in &self.problems {
@@ -390,7 +391,7 @@ impl Brings {
             }
         }
         for root in &self.roots {
-            out += &format!("  opens folder  {}\n", style::visible(&root.display().to_string()));
+            out += &format!("  adds a root   {}\n", style::visible(&root.display().to_string()));
         }
         for note in &self.notes {
             out += &format!("  {}\n", style::paint(WARN, style::visible(note)));
@@ -404,8 +405,8 @@ impl Brings {
 
 fn confirm(root: &Path) -> Result<(), Problem> {
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
-        return Err(Problem::new("nobody can be asked here, so nothing was changed")
-            .hint("`--yes` trusts the folder without asking"));
+        return Err(Problem::new("there is no terminal to ask at, so nothing was changed")
+            .hint("`--yes` trusts the directory without asking"));
     }
     let mut err = anstream::stderr().lock();
     let question = format!("Trust {}? [y/N] ", style::visible(&root.display().to_string()));
