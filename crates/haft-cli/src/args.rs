@@ -208,7 +208,7 @@ pub(crate) enum Tools {
   haft tools list --workspace .")]
     List {
         #[command(flatten)]
-        place: Place,
+        place: WorkspaceArgs,
         #[command(flatten)]
         rules: Rules,
         #[command(flatten)]
@@ -223,7 +223,7 @@ pub(crate) enum Tools {
         /// Name of the tool
         tool: String,
         #[command(flatten)]
-        place: Place,
+        place: WorkspaceArgs,
         #[command(flatten)]
         rules: Rules,
         #[command(flatten)]
@@ -341,7 +341,7 @@ pub(crate) struct From {
     #[arg(conflicts_with_all = ["workspace", "config"])]
     pub(crate) tools: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: WorkspaceArgs,
     #[command(flatten)]
     pub(crate) rules: Rules,
 }
@@ -374,7 +374,7 @@ pub(crate) struct Call {
     #[command(flatten)]
     pub(crate) artifacts: Artifacts,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: WorkspaceArgs,
     #[command(flatten)]
     pub(crate) rules: Rules,
     #[command(flatten)]
@@ -383,7 +383,7 @@ pub(crate) struct Call {
 
 /// Where the built-in tools work.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Place {
+pub(crate) struct WorkspaceArgs {
     /// Use the built-in tools (files, search, shell, fetch, ask) in this directory, with its rules
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) workspace: Option<PathBuf>,
@@ -468,7 +468,7 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) cwd: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: WorkspaceArgs,
     #[command(flatten)]
     pub(crate) rules: Rules,
     #[command(flatten)]
@@ -607,7 +607,7 @@ pub(crate) struct Plan {
     #[arg(long, value_parser = dialects())]
     pub(crate) dialect: Option<Dialect>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: WorkspaceArgs,
     #[command(flatten)]
     pub(crate) rules: Rules,
     #[command(flatten)]
@@ -638,7 +638,7 @@ pub(crate) struct Dispatch {
     #[command(flatten)]
     pub(crate) artifacts: Artifacts,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: WorkspaceArgs,
     #[command(flatten)]
     pub(crate) rules: Rules,
     #[command(flatten)]

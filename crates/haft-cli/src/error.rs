@@ -1,19 +1,19 @@
-//! Why a command stopped: something for a person, a hint where there is one, and an exit code.
+//! Errors of the command itself: a message, hints and exit code 1.
 //!
-//! What a tool call can cause is a `Failure` and has its own exit code. This is the rest: wrong
-//! arguments, files that cannot be read, a stdout that nobody reads any more.
+//! A failed tool call is a `Failure` with its own exit code. This file is about the rest: wrong
+//! arguments, unreadable files, a closed stdout (broken pipe).
 
 use std::{fmt, io, process::ExitCode};
 
 use crate::style::{self, BAD, NAME};
 
-/// The exit code of everything that was called wrongly.
-const USAGE: u8 = 1;
+/// The exit code of a wrong command line or input.
+const EXIT_USAGE: u8 = 1;
 
 /// Why a command stopped.
 #[derive(Debug)]
 pub(crate) enum Problem {
-    /// The command was called wrongly, or something it was given is.
+    /// The command line or an input is wrong.
     Wrong { message: String, hints: Vec<String> },
     /// The reader of stdout has closed the pipe.
     ClosedPipe,
@@ -31,20 +31,20 @@ impl Problem {
         self
     }
 
-    /// Adds a name that may have been meant.
-    pub(crate) fn near(self, near: Option<&str>) -> Self {
+    /// Suggests a similar name.
+    pub(crate) fn similar(self, near: Option<&str>) -> Self {
         match near {
             Some(near) => self.hint(format!("did you mean `{near}`?")),
             None => self,
         }
     }
 
-    /// Says it on stderr and gives the exit code.
-    pub(crate) fn tell(self) -> ExitCode {
+    /// Prints the error to stderr and returns the exit code.
+    pub(crate) fn report(self) -> ExitCode {
         match self {
             Self::Wrong { message, hints } => {
-                complain(&message, &hints);
-                ExitCode::from(USAGE)
+                print_error(&message, &hints);
+                ExitCode::from(EXIT_USAGE)
             }
             Self::ClosedPipe => ExitCode::SUCCESS,
         }
@@ -52,10 +52,14 @@ impl Problem {
 }
 
 /// Writes an error and its hints to stderr.
-pub(crate) fn complain(message: &str, hints: &[String]) {
-    style::talk(format_args!("{} {}", style::paint(BAD.bold(), "error:"), style::visible(message)));
+pub(crate) fn print_error(message: &str, hints: &[String]) {
+    style::message(format_args!(
+        "{} {}",
+        style::paint(BAD.bold(), "error:"),
+        style::visible(message)
+    ));
     for hint in hints {
-        style::talk(format_args!("{} {}", style::paint(NAME, "hint:"), style::visible(hint)));
+        style::message(format_args!("{} {}", style::paint(NAME, "hint:"), style::visible(hint)));
     }
 }
 
@@ -78,7 +82,7 @@ impl From<haft::Error> for Problem {
 }
 
 impl From<io::Error> for Problem {
-    /// Reading has its own words; what comes here is stdout.
+    /// Errors of reading are converted elsewhere. This one comes from writing to stdout.
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::ClosedPipe,
@@ -87,18 +91,18 @@ impl From<io::Error> for Problem {
     }
 }
 
-/// Tells what is wrong with the command line, or prints the help or version that was asked for.
+/// Prints what is wrong with the command line, or the requested help or version.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind;
     let text = error.render();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            return match style::say(text.ansi()) {
+            return match style::print(text.ansi()) {
                 Ok(()) => ExitCode::SUCCESS,
-                Err(e) => Problem::from(e).tell(),
+                Err(e) => Problem::from(e).report(),
             };
         }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => style::talk(text.ansi()),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => style::message(text.ansi()),
         _ => {
             let text = text.to_string();
             let mut lines = text.lines().filter(|line| !line.trim().is_empty());
@@ -118,16 +122,16 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
             if let Some(own) = last.as_deref().and_then(|usage| own_hint(error.kind(), usage)) {
                 hints = vec![own.to_owned()];
             }
-            complain(&message, &hints);
+            print_error(&message, &hints);
             if let Some(usage) = last {
-                style::talk(style::paint(style::DIM, format_args!("usage: {usage}")));
+                style::message(style::paint(style::DIM, format_args!("usage: {usage}")));
             }
         }
     }
-    ExitCode::from(USAGE)
+    ExitCode::from(EXIT_USAGE)
 }
 
-/// What helps more than the words of the parser, which knows no command.
+/// A hint that is more specific than the one of the parser.
 fn own_hint(kind: clap::error::ErrorKind, usage: &str) -> Option<&'static str> {
     use clap::error::ErrorKind::{MissingRequiredArgument, UnknownArgument};
     match kind {
