@@ -1,6 +1,6 @@
-//! What can be written after `haft`: the commands, their options, their help.
+//! The command line: commands, options and help texts.
 //!
-//! Types and texts only. Each command's work is in the file of its name.
+//! Types and texts only. Each command is implemented in the file of its name.
 
 use std::path::PathBuf;
 
@@ -17,41 +17,41 @@ use crate::style;
 #[command(
     name = "haft",
     version,
-    about = "The runtime between a language model and the world: list, try, plan and dispatch tool calls.",
+    about = "Runs tool calls for language models: checks, approves, sandboxes and logs each one.",
     styles = style::HELP,
     subcommand_required = true,
     arg_required_else_help = true,
     after_help = "Examples:
-  haft demo                              everything at once; needs no key and no network
-  haft tools list                        what can be called
-  haft call read_note name=garden        one call
-  haft call shell command='ls -l' --workspace .    the same with a shell, files and search
-  haft tools export --dialect openai-chat    the tools as a provider wants them
-  haft plan response.json                what would run together, and why
-  haft dispatch response.json --dialect anthropic
-  haft explain delete_note name=trip     whether it would run, and why
-  haft policy test                       whether the rules do what they promise
-  haft doctor                            what confines commands on this machine
+  haft demo                              a recorded response; needs no key and no network
+  haft tools list                        list the tools
+  haft call read_note name=garden        call one tool
+  haft call shell command='ls -l' --workspace .    call a built-in tool in this directory
+  haft tools export --dialect openai-chat    print the tools in a provider's format
+  haft plan response.json                show which calls would run in parallel
+  haft dispatch response.json            run the calls and print the results message
+  haft explain delete_note name=trip     show whether a call is allowed, and why
+  haft policy test                       run the examples that rules carry
+  haft doctor                            test the sandbox of this machine
 
-Data goes to stdout and talk to stderr; `--json` makes the data one line of JSON."
+Data goes to stdout, messages go to stderr. `--json` prints the data as one line of JSON."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Cmd,
 }
 
-/// What to do.
+/// The command.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Cmd {
-    /// Play a recorded model response through the whole runtime and show what happens
+    /// Run a recorded model response through the runtime and show each step
     #[command(after_help = "Examples:
   haft demo
-  haft demo --json | jq .message         what the model would be sent back")]
+  haft demo --json | jq .message         the message that answers the model")]
     Demo {
         #[command(flatten)]
         output: Output,
     },
-    /// Look at the tools there are
+    /// List, show, export, check and lint tools
     #[command(
         subcommand,
         after_help = "Examples:
@@ -62,10 +62,10 @@ pub(crate) enum Cmd {
   haft tools lint"
     )]
     Tools(Tools),
-    /// Call one tool, with all that comes between a model and a tool
-    #[command(after_help = "How arguments are written:
-  key=text      read as the tool's schema says: a number where it wants a number, else text
-  key=@file     the text of a file
+    /// Call one tool: validate, authorize, approve, run
+    #[command(after_help = "Arguments:
+  key=text      a value of the type that the schema says: a number for a number, else text
+  key=@file     the content of a file, as text
   key:=json     JSON
   key:=@file    JSON from a file
 
@@ -78,50 +78,50 @@ Examples:
   haft call shell command='ls -l' --workspace .
   haft call write_file file_path=todo.txt content='water the beans' --workspace . --yes
 
-A call that needs permission asks at a terminal. Elsewhere it is denied unless `--yes` answers for
-it; `--yes` never overrides a deny. `haft exit-codes` lists what the exit code says.")]
+A call that needs approval asks at the terminal. Without a terminal it is denied, unless `--yes`
+approves it. `--yes` never overrides a deny. `haft exit-codes` lists the exit codes.")]
     Call(Call),
-    /// Say in which batches the calls of a response would run, and why; run nothing
+    /// Show in which batches the calls of a response would run, and why; run nothing
     #[command(after_help = "Examples:
   haft plan response.json
   haft plan response.json --workspace .
   curl … | haft plan --json")]
     Plan(Plan),
-    /// Run the calls of a provider's response and print the message that answers them
+    /// Run the calls of a provider's response and print the message with their results
     #[command(after_help = "Examples:
   haft dispatch response.json --dialect anthropic
   curl … | haft dispatch --dialect openai-responses --json
   curl -N … | haft dispatch --dialect anthropic --stream
 
-Every call is answered, in order, whatever happens to it; so the exit code is 0 whenever there is a
-message. Calls that need permission ask at a terminal if the response comes from a file; elsewhere
-they are denied unless `--yes` answers for all of them.")]
+Every call gets a result, in order, also when it fails. So the exit code is 0 whenever a message is
+printed. Calls that need approval ask at the terminal if the response comes from a file. Without a
+terminal they are denied, unless `--yes` approves all of them.")]
     Dispatch(Dispatch),
-    /// Read a result that was too large to show as a whole
+    /// Read a stored result that was too large for the model
     #[command(after_help = "Examples:
   haft result list
-  haft result ID                       all of it
-  haft result ID --range 1:40          some lines, both ends included
+  haft result ID                       the whole result
+  haft result ID --range 1:40          lines 1 to 40
   haft result ID --grep 'error|warn'   the lines that match
-  haft result ID --pointer /rows/0     a part of JSON
+  haft result ID --pointer /rows/0     one value of a JSON result
   haft result ID --head 5              the columns and first rows of a table or list
 
-`haft call` and `haft dispatch` name the id on stderr. Results are kept for two days in `haft/artifacts`
-below `$XDG_STATE_HOME` (`~/.local/state`), for nobody else's eyes.")]
+`haft call` and `haft dispatch` print the id to stderr. Results are stored for two days in
+`haft/artifacts` below `$XDG_STATE_HOME` (`~/.local/state`), readable by you alone.")]
     Result(Result),
-    /// Say what would become of a call and why; ask nobody, run nothing
+    /// Show whether a call is allowed, and why; run nothing
     #[command(after_help = "Examples:
   haft explain delete_note name=trip
   haft explain Bash command='git push origin main'
   haft explain mcp__github__create_issue title=x --tainted --json
   haft explain WebFetch url=https://example.org/ --secret --cwd ../other
 
-Every check in order, the rule that decided with its file and line, rules that nearly did, what the
-call would touch, and the smallest change that flips it. `Bash`, `Read`, `Edit`, `Write`, `Glob`,
-`Grep`, `WebFetch` and `mcp__server__tool` are judged by stand-ins. The exit code is 0 whenever there
-is an explanation.")]
+Prints every check in order, the rule that decided with its file and line, rules that nearly matched,
+what the call would access, and the smallest change that flips the decision. `Bash`, `Read`, `Edit`,
+`Write`, `Glob`, `Grep`, `WebFetch` and `mcp__server__tool` are explained with stub tools. The exit
+code is 0 whenever an explanation is printed.")]
     Explain(Explain),
-    /// Look after the rules of this folder
+    /// Check, test and suggest rules
     #[command(
         subcommand,
         after_help = "Examples:
@@ -129,23 +129,23 @@ is an explanation.")]
   haft policy test
   haft policy suggest --from decisions.jsonl
 
-Rules are in `haft.toml`, `haft.local.toml`, `.claude/settings.json` and
-`.claude/settings.local.json` of the folder, in `config.toml` of `~/.config/haft`, in
-`~/.claude/settings.json`, and in the organisation's files."
+Rules are read from `haft.toml`, `haft.local.toml`, `.claude/settings.json` and
+`.claude/settings.local.json` of the directory, from `~/.config/haft/config.toml`, from
+`~/.claude/settings.json`, and from the files of the organisation."
     )]
     Policy(Policy),
-    /// Trust a folder, so that its allows, hooks and roots count
+    /// Trust a directory, so that its allow rules, hooks and roots take effect
     #[command(after_help = "Examples:
-  haft trust                     this folder; shows what that brings and asks
+  haft trust                     this directory; lists its configuration and asks
   haft trust ../other --yes
   haft trust --revoke
   haft trust --list --json
 
-A folder that somebody else wrote may deny and ask whatever it likes; what it allows, and what it
-wants to run, counts only once you trust it. Trust covers the files that you were shown, as they were;
-what is new or has changed later is shown and asked about again.")]
+Deny and ask rules of a directory always apply. Its allow rules, hooks, tools and roots apply only
+after you trust it. Trust covers the files that were listed, with their content. A file that is new
+or has changed is listed and asked about again.")]
     Trust(Trust),
-    /// Look at the hooks of this folder, and try them
+    /// List and test the hooks of this directory
     #[command(
         subcommand,
         after_help = "Examples:
@@ -153,7 +153,7 @@ what is new or has changed later is shown and asked about again.")]
   haft hooks test PreToolUse --tool Bash < fixture.json"
     )]
     Hooks(Hooks),
-    /// Look at shell commands without running them
+    /// Classify shell commands without running them
     #[command(
         subcommand,
         after_help = "Examples:
@@ -161,13 +161,13 @@ what is new or has changed later is shown and asked about again.")]
   haft shell explain < commands.jsonl"
     )]
     Shell(Shell),
-    /// Say what confines processes on this machine, and try everything that is forbidden
+    /// Show which sandbox this machine supports, and test it
     #[command(after_help = "Examples:
   haft doctor
   haft doctor --json | jq .tier
 
-The exit code is 0 if all went as it should, 2 if nothing confines processes here, so that tools which
-start one are refused, and 5 if something was let through or did not work.")]
+The exit code is 0 if every test passed, 2 if this machine has no sandbox (tools that start processes
+are then refused), and 5 if a forbidden action was possible or an allowed one failed.")]
     Doctor {
         #[command(flatten)]
         output: Output,
@@ -177,7 +177,7 @@ start one are refused, and 5 if something was let through or did not work.")]
   haft completions bash > ~/.local/share/bash-completion/completions/haft
   haft completions fish > ~/.config/fish/completions/haft.fish")]
     Completions {
-        /// For which shell
+        /// The shell
         shell: clap_complete::Shell,
     },
     /// List the exit codes and what they mean
@@ -190,31 +190,31 @@ start one are refused, and 5 if something was let through or did not work.")]
     },
 }
 
-/// How the data is written.
+/// The output format.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Output {
-    /// Write the data as one line of JSON
+    /// Print the data, and errors, as one line of JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// What to know about the tools.
+/// Commands about tools.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tools {
-    /// List the tools: name, class, what to know, what they do
+    /// List the tools: name, concurrency class, flags, description
     #[command(after_help = "Examples:
   haft tools list
   haft tools list --json | jq -r '.[].name'
   haft tools list --workspace .")]
     List {
         #[command(flatten)]
-        place: Place,
+        place: WorkspaceArgs,
         #[command(flatten)]
         rules: Rules,
         #[command(flatten)]
         output: Output,
     },
-    /// Show everything one tool declares
+    /// Show what one tool declares
     #[command(after_help = "Examples:
   haft tools show delete_note
   haft tools show edit_file --workspace .
@@ -223,36 +223,35 @@ pub(crate) enum Tools {
         /// Name of the tool
         tool: String,
         #[command(flatten)]
-        place: Place,
+        place: WorkspaceArgs,
         #[command(flatten)]
         rules: Rules,
         #[command(flatten)]
         output: Output,
     },
-    /// Write the tools as a provider wants them, and say what each one lost on the way
+    /// Print the tools in a provider's format, and report what the format cannot express
     #[command(after_help = "Examples:
   haft tools export --dialect anthropic
   haft tools export --dialect openai-responses --strict on --tools tools.jsonl --json
   haft tools export --dialect bedrock --request --choice any --cache 1h
   haft tools export --dialect anthropic --workspace .
-  haft tools export --dialect mcp --inline                for a client that follows no `$ref`
+  haft tools export --dialect mcp --inline    for a client without `$ref` support
 
-The tools go to stdout and the losses to stderr. With `--json` every tool is a line of its own:
-{id, provider, tool, strict, name, report}. A line of the file that makes no tool is refused in its
-report and stops nothing; the exit code is 0 whenever there is an answer.")]
+The tools go to stdout and the loss report to stderr. With `--json` each tool is one line:
+{id, provider, tool, strict, name, report}. A line of the file that is not a valid tool is reported
+as refused, and the other lines are exported. The exit code is then still 0.")]
     Export(Export),
-    /// Say whether calls fit the schemas of their tools, and what is wrong with those that do not
+    /// Validate calls against the schemas of their tools
     #[command(after_help = "Examples:
   haft tools check --tools tools.jsonl --calls calls.jsonl
   haft tools check --tools tools.jsonl --calls calls.jsonl --repair --json
   haft tools check --workspace . --calls calls.jsonl
 
 A call is a line {schema_ref, arguments}; `schema_ref` is the `id` of a tool, or its name. With
-`--json` every call is answered with a line {schema_ref, valid, problems, repairs}. Schemas are
-taken as they are; `format` is a remark unless `--formats` is given. The exit code is 0 whenever
-there is an answer.")]
+`--json` each call gets a line {schema_ref, valid, problems, repairs}. Schemas are used unchanged.
+`format` is not validated unless `--formats` is given. The exit code is 0 also if calls are invalid.")]
     Check(Check),
-    /// Say what would make the tools easier to choose, cheaper to show and safer to run
+    /// Report what makes a tool hard to choose, expensive in tokens or unsafe, and how to fix it
     #[command(after_help = "Examples:
   haft tools lint
   haft tools lint --workspace .
@@ -263,33 +262,33 @@ Tokens are an estimate: a quarter of the bytes of the exported JSON.")]
     Lint(Lint),
 }
 
-/// Tools to write in a provider's words.
+/// Options of `haft tools export`.
 #[derive(Debug, Args)]
 pub(crate) struct Export {
-    /// For whom
+    /// The provider
     #[arg(long, value_parser = dialects())]
     pub(crate) dialect: Option<Dialect>,
     #[command(flatten)]
     pub(crate) from: From,
-    /// Whether the provider shall hold the model to the schemas
-    #[arg(long, default_value = "auto", value_parser = words(&[
+    /// Whether the provider enforces the schemas (strict mode)
+    #[arg(long, default_value = "auto", value_parser = choices(&[
         ("auto", StrictMode::Auto), ("on", StrictMode::On), ("off", StrictMode::Off),
     ]))]
     pub(crate) strict: StrictMode,
-    /// Print everything a request says about tools, not the tools alone
+    /// Print all tool-related fields of a request, not only the tools
     #[arg(long)]
     pub(crate) request: bool,
     /// Mark the tools for the provider's prompt cache
-    #[arg(long, value_parser = words(&[("5m", PromptCacheTtl::FiveMinutes), ("1h", PromptCacheTtl::OneHour)]))]
+    #[arg(long, value_parser = choices(&[("5m", PromptCacheTtl::FiveMinutes), ("1h", PromptCacheTtl::OneHour)]))]
     pub(crate) cache: Option<PromptCacheTtl>,
-    /// Which tool the model shall call: auto, any, none or a name
+    /// Which tool the model must call: auto, any, none or a name
     #[arg(long, value_name = "auto|any|none|NAME", requires = "request")]
     pub(crate) choice: Option<String>,
-    /// Whether the model may call several tools at once
+    /// Whether the model may call several tools in parallel
     #[arg(long, requires = "request")]
     pub(crate) parallel: Option<bool>,
-    /// Leave deferred tools to a tool search
-    #[arg(long, value_parser = words(&[
+    /// Load deferred tools through a tool search
+    #[arg(long, value_parser = choices(&[
         ("regex", ToolSearch::Regex), ("ranked", ToolSearch::Ranked), ("own", ToolSearch::Own),
     ]))]
     pub(crate) search: Option<ToolSearch>,
@@ -300,7 +299,7 @@ pub(crate) struct Export {
     pub(crate) output: Output,
 }
 
-/// Calls to hold against their tools.
+/// Options of `haft tools check`.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     #[command(flatten)]
@@ -308,22 +307,22 @@ pub(crate) struct Check {
     /// File with one call per line; `-` for stdin
     #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
     pub(crate) calls: PathBuf,
-    /// Repair what loses nothing and leaves no doubt, and say so
+    /// Repair arguments where the repair is lossless and unambiguous, and report it
     #[arg(long)]
     pub(crate) repair: bool,
-    /// Take `format` for a rule, not for a remark
+    /// Validate `format` too
     #[arg(long)]
     pub(crate) formats: bool,
     #[command(flatten)]
     pub(crate) output: Output,
 }
 
-/// Tools to look at with a critical eye.
+/// Options of `haft tools lint`.
 #[derive(Debug, Args)]
 pub(crate) struct Lint {
     #[command(flatten)]
     pub(crate) from: From,
-    /// Look at one provider only
+    /// Check one provider only
     #[arg(long, value_parser = dialects())]
     pub(crate) dialect: Option<Dialect>,
     /// Exit with 1 if there are findings
@@ -336,13 +335,13 @@ pub(crate) struct Lint {
 /// Which tools.
 #[derive(Debug, Args)]
 pub(crate) struct From {
-    /// File with one tool per line; `-` for stdin. When left out: this command's own tools, those of
-    /// `--workspace`, and those that the folder's files declare
+    /// File with one tool per line; `-` for stdin. Default: the example tools, or the built-in tools
+    /// with `--workspace`, and the tools that configuration files declare
     #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
     #[arg(conflicts_with_all = ["workspace", "config"])]
     pub(crate) tools: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: WorkspaceArgs,
     #[command(flatten)]
     pub(crate) rules: Rules,
 }
@@ -355,27 +354,27 @@ pub(crate) struct Call {
     /// Arguments: key=text, key=@file, key:=json, key:=@file
     #[arg(value_name = "KEY=VALUE")]
     pub(crate) pairs: Vec<String>,
-    /// All arguments as one JSON object, from a file (`@file`) or stdin (`-`); pairs are added to it
+    /// All arguments as a JSON object, from a file (`@file`) or stdin (`-`); pairs are added to it
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
     pub(crate) args_json: Option<String>,
-    /// Answer yes to whatever this one call asks; never overrides a deny
+    /// Approve this call without asking; never overrides a deny
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Show the walk of the call with its times, on stderr; with `--json` it is part of the data
+    /// Print the phases of the call with their times to stderr; with `--json`, as part of the data
     #[arg(long)]
     pub(crate) trace: bool,
-    /// Send spans and metrics to a collector (OTLP over HTTP), as in `http://127.0.0.1:4318`; else
-    /// `OTEL_EXPORTER_OTLP_ENDPOINT` counts
+    /// Send spans and metrics to a collector (OTLP over HTTP), as in `http://127.0.0.1:4318`; default:
+    /// the variable `OTEL_EXPORTER_OTLP_ENDPOINT`
     #[cfg(feature = "otlp")]
     #[arg(long, value_name = "URL")]
     pub(crate) otlp: Option<String>,
-    /// Append what people decide to this file, one line each
+    /// Append each approval decision to this file, one per line
     #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
     pub(crate) decisions: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) artifacts: Artifacts,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: WorkspaceArgs,
     #[command(flatten)]
     pub(crate) rules: Rules,
     #[command(flatten)]
@@ -384,9 +383,8 @@ pub(crate) struct Call {
 
 /// Where the built-in tools work.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct Place {
-    /// Add the built-in tools (files, search, shell, fetch, ask), at work in this folder; its rules
-    /// count
+pub(crate) struct WorkspaceArgs {
+    /// Use the built-in tools (files, search, shell, fetch, ask) in this directory, with its rules
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) workspace: Option<PathBuf>,
 }
@@ -414,10 +412,10 @@ pub(crate) struct Result {
     /// Lines to show before and after each match
     #[arg(long, value_name = "N", default_value_t = 0, requires = "grep")]
     pub(crate) context: usize,
-    /// What a JSON pointer leads to
+    /// The value at a JSON pointer
     #[arg(long, value_name = "/POINTER", group = "look")]
     pub(crate) pointer: Option<String>,
-    /// The columns and so many first rows
+    /// The columns and the first N rows
     #[arg(long, value_name = "N", group = "look")]
     pub(crate) head: Option<usize>,
     #[command(flatten)]
@@ -426,13 +424,13 @@ pub(crate) struct Result {
     pub(crate) output: Output,
 }
 
-/// Which files of rules count besides those of the folder and of the person.
+/// Rule files in addition to those of the directory and of the user.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Rules {
-    /// One more file of rules (`haft.toml` or settings of Claude Code), stronger than the folder's
+    /// One more rule file (`haft.toml` or Claude Code settings); overrides those of the directory
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
-    /// Show no notes about files that count for nothing, and no live output; errors are always shown
+    /// Print no notes and no live output; errors are always printed
     #[arg(long)]
     pub(crate) quiet: bool,
 }
@@ -445,42 +443,42 @@ pub(crate) struct Explain {
     /// Arguments, written as for `haft call`
     #[arg(value_name = "KEY=VALUE")]
     pub(crate) pairs: Vec<String>,
-    /// All arguments as one JSON object, from a file (`@file`) or stdin (`-`); pairs are added to it
+    /// All arguments as a JSON object, from a file (`@file`) or stdin (`-`); pairs are added to it
     #[arg(long, value_name = "JSON|@FILE|-", allow_hyphen_values = true)]
     pub(crate) args_json: Option<String>,
-    /// As if the run had read untrusted text, this one if it is given
+    /// Assume that the run has read untrusted text (this text, if given)
     #[arg(
         long,
         value_name = "TEXT",
         num_args = 0..=1,
         require_equals = true,
-        default_missing_value = "some text from somewhere"
+        default_missing_value = "some untrusted text"
     )]
     pub(crate) tainted: Option<String>,
-    /// As if the run had read a secret
+    /// Assume that the run has read a secret
     #[arg(long)]
     pub(crate) secret: bool,
-    /// As if the user had said this: values in it are the user's own
+    /// Assume that the user has said this; values in it count as the user's own
     #[arg(long, value_name = "TEXT")]
     pub(crate) user_said: Option<String>,
-    /// As if this agent called
+    /// Assume that this agent makes the call
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
-    /// As if the run worked in this folder
+    /// Assume this working directory
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) cwd: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: WorkspaceArgs,
     #[command(flatten)]
     pub(crate) rules: Rules,
     #[command(flatten)]
     pub(crate) output: Output,
 }
 
-/// What to do with the rules.
+/// Commands about rules.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Policy {
-    /// Load all rules and say what is in them, what counts for nothing, and what is wrong
+    /// Load all rules, count them, and report mistakes and rules without effect
     #[command(after_help = "Examples:
   haft policy check
   haft policy check --config draft.toml --json | jq .findings
@@ -495,24 +493,24 @@ The exit code is 1 if a file has a mistake, and with `--deny` also if there are 
         #[command(flatten)]
         output: Output,
     },
-    /// Try the examples that the rules carry (`test.ask`, `test.skip`, …)
+    /// Run the examples that rules carry (`test.ask`, `test.skip`, …)
     #[command(after_help = "Examples:
   haft policy test
   haft policy test --config draft.toml --json
 
-The exit code is 1 if an example does not hold.")]
+The exit code is 1 if an example fails.")]
     Test {
         #[command(flatten)]
         rules: Rules,
         #[command(flatten)]
         output: Output,
     },
-    /// Suggest the narrowest rules for what was approved again and again
+    /// Suggest the narrowest rules for calls that were approved repeatedly
     #[command(after_help = "Examples:
   haft dispatch response.json --dialect anthropic --decisions decisions.jsonl
   haft policy suggest --from decisions.jsonl
 
-Nothing is written: put the rules you want into a file yourself.")]
+No file is changed: copy the rules that you want.")]
     Suggest {
         /// File of decisions, one per line, as `--decisions` writes them; `-` for stdin
         #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
@@ -524,26 +522,26 @@ Nothing is written: put the rules you want into a file yourself.")]
     },
 }
 
-/// A folder to trust.
+/// Options of `haft trust`.
 #[derive(Debug, Args)]
 pub(crate) struct Trust {
-    /// The folder; the one the command is started in when left out
+    /// The directory; default: the current directory
     #[arg(value_hint = ValueHint::DirPath)]
     pub(crate) folder: Option<PathBuf>,
-    /// Trust it no longer
+    /// Remove the trust
     #[arg(long)]
     pub(crate) revoke: bool,
-    /// List the folders that are trusted
+    /// List the trusted directories
     #[arg(long, conflicts_with_all = ["revoke", "folder"])]
     pub(crate) list: bool,
-    /// Do not ask
+    /// Trust without asking
     #[arg(long)]
     pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) output: Output,
 }
 
-/// What to do with the hooks.
+/// Commands about hooks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Hooks {
     /// List the hooks of all files
@@ -556,18 +554,18 @@ pub(crate) enum Hooks {
         #[command(flatten)]
         output: Output,
     },
-    /// Call the hooks of an event with what is on stdin, and say what each one answers
+    /// Call the hooks of an event with the input from stdin, and show what each one answers
     #[command(after_help = "Examples:
   haft hooks test PreToolUse --tool Bash
   haft hooks test PostToolUse < fixture.json
   echo '{\"tool_name\": \"Bash\", \"tool_input\": {\"command\": \"ls\"}}' | haft hooks test PreToolUse --json
 
-The hooks are really called; no tool is. The exit code is 0 if all would let it pass and 2 if one
-would block it. Without stdin a small fixture is made for the event.")]
+The hooks are called; no tool is. The exit code is 0 if every hook lets the call pass, and 2 if one
+blocks it. Without stdin a minimal input is generated for the event.")]
     Test {
         /// The event: PreToolUse, PostToolUse, …
         event: String,
-        /// The tool that the fixture is about
+        /// The tool name in the input
         #[arg(long)]
         tool: Option<String>,
         #[command(flatten)]
@@ -577,19 +575,19 @@ would block it. Without stdin a small fixture is made for the event.")]
     },
 }
 
-/// What to do with shell commands.
+/// Commands about shell commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Shell {
-    /// Say what commands would do: only read, write, or destroy; and why
+    /// Classify commands: read-only, writes, destructive; and why
     #[command(after_help = "Examples:
   haft shell explain 'ls -la' 'find . -name x -delete'
   haft shell explain --json 'git status' | jq -r .why
   echo '{\"command\": \"cat notes | sort\"}' | haft shell explain
 
-Each argument is one command. Without arguments stdin is read, and every line {command} is answered
-with a line {command, kind, parts, why}; `kind` is read_only, writes, destructive or unparseable. A
-line that is no command is answered with {command: null, line, error} and stops nothing; the exit code
-is then 1. Nothing is run.")]
+Each argument is one command. Without arguments, each line {command} of stdin gets a line
+{command, kind, parts, why}; `kind` is read_only, writes, destructive or unparseable. An invalid line
+gets {command: null, line, error}, the next lines are still read, and the exit code is 1. Nothing is
+run.")]
     Explain {
         /// Commands, each one argument
         #[arg(value_name = "COMMAND", value_hint = ValueHint::CommandString)]
@@ -602,14 +600,14 @@ is then 1. Nothing is run.")]
 /// A response to plan.
 #[derive(Debug, Args)]
 pub(crate) struct Plan {
-    /// File with a provider's complete response; `-` or nothing for stdin
+    /// File with a provider's complete response; default or `-`: stdin
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) file: Option<PathBuf>,
-    /// Whose response it is; seen from the response when left out
+    /// The provider's format; default: detected from the response
     #[arg(long, value_parser = dialects())]
     pub(crate) dialect: Option<Dialect>,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: WorkspaceArgs,
     #[command(flatten)]
     pub(crate) rules: Rules,
     #[command(flatten)]
@@ -619,28 +617,28 @@ pub(crate) struct Plan {
 /// A response to answer.
 #[derive(Debug, Args)]
 pub(crate) struct Dispatch {
-    /// File with a provider's response; `-` or nothing for stdin
+    /// File with a provider's response; default or `-`: stdin
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) file: Option<PathBuf>,
     /// Whose response it is
     #[arg(long, value_parser = dialects())]
     pub(crate) dialect: Option<Dialect>,
-    /// Read a stream (server-sent events or JSON lines), and run calls while it is still coming
+    /// Read a stream (server-sent events or JSON lines), and run calls while it arrives
     #[arg(long)]
     pub(crate) stream: bool,
-    /// Print the model's own message too, as the history wants it: {message, answer}
+    /// Print the assistant message for the history too: {message, answer}
     #[arg(long)]
     pub(crate) echo: bool,
-    /// Answer yes to whatever these calls ask; never overrides a deny
+    /// Approve these calls without asking; never overrides a deny
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Append what people decide to this file, one line each
+    /// Append each approval decision to this file, one per line
     #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
     pub(crate) decisions: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) artifacts: Artifacts,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: WorkspaceArgs,
     #[command(flatten)]
     pub(crate) rules: Rules,
     #[command(flatten)]
@@ -652,13 +650,13 @@ fn dialects() -> impl clap::builder::TypedValueParser<Value = Dialect> {
         .try_map(|name| name.parse::<Dialect>())
 }
 
-/// Reads one of a few words.
-fn words<T: Clone + Send + Sync + 'static>(
+/// Parses one of a few names.
+fn choices<T: Clone + Send + Sync + 'static>(
     known: &'static [(&'static str, T)],
 ) -> impl clap::builder::TypedValueParser<Value = T> {
-    PossibleValuesParser::new(known.iter().map(|(word, _)| *word)).try_map(move |word| {
-        let meant = known.iter().find(|(known, _)| *known == word);
-        meant.map(|(_, value)| value.clone()).ok_or("no such word")
+    PossibleValuesParser::new(known.iter().map(|(name, _)| *name)).try_map(move |name| {
+        let found = known.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| value.clone()).ok_or("unknown value")
     })
 }
 

@@ -1,8 +1,8 @@
-//! Which tools there are: with `--workspace` those that work on this machine, without it those that
-//! are here to be tried, and those that files declare with either.
+//! The tool registry of a command: the built-in tools with `--workspace`, the example tools without it,
+//! and the tools that configuration files declare.
 //!
-//! Nothing is looked for before it is needed: a call that starts no process never asks what this
-//! machine could confine one with.
+//! The sandbox is detected lazily: a call that starts no process does not probe the machine.
+//! INVARIANT: settings, trust files and hook scripts are protected, also behind symlinks.
 
 use std::{
     fs,
@@ -25,21 +25,21 @@ use crate::{
     toolchains,
 };
 
-/// Returns the tools. The person is whoever answers the model's questions.
+/// Returns the tools. The person answers questions of the model.
 pub(crate) fn registry(
     setup: &Setup,
-    place: &args::Place,
+    place: &args::WorkspaceArgs,
     person: &Person,
 ) -> Result<ToolRegistryBuilder, Problem> {
-    let declared = &setup.said.tools;
+    let declared = &setup.loaded.tools;
     let (root, registry) = match &place.workspace {
-        // Whoever has work to do wants no toys beside their tools.
+        // The example tools would only distract in a real workspace.
         Some(_) => (setup.here().to_owned(), ToolRegistry::builder()),
         None if declared.is_empty() => return Ok(demo_tools::builder(Duration::ZERO)),
         None => (setup.site.project.clone(), demo_tools::builder(Duration::ZERO)),
     };
     let roots: Vec<PathBuf> = std::iter::once(root)
-        .chain(setup.said.ground.roots.iter().filter(|root| root.is_dir()).cloned())
+        .chain(setup.loaded.ground.roots.iter().filter(|root| root.is_dir()).cloned())
         .collect();
     let mut workspace =
         Workspace::builder().protect(steering_names(setup, &roots)?).linked_worktrees();
@@ -50,25 +50,25 @@ pub(crate) fn registry(
     for note in workspace.git_notes() {
         setup.note(format!("git cannot commit in the workspace: {note}"));
     }
-    let mut hands = BuiltinTools::new(workspace)
+    let mut tools = BuiltinTools::new(workspace)
         .helper(Helper::ThisProgram)
         .variables(setup.variables().clone())
         .fetch(Fetch::new())
         .ask(person.ask_user())
         .declared(declared.iter().cloned());
-    hands = toolchains::configure(hands, setup)?;
-    if person.says_yes {
-        // Every question is answered, so no command needs to be confined for want of an answer.
-        hands = hands.confine_unasked(false);
+    tools = toolchains::configure(tools, setup)?;
+    if person.approves_all {
+        // Every call is approved, so no command is sandboxed instead of being approved.
+        tools = tools.confine_unasked(false);
     }
     match git::identity(setup.variables()) {
-        Ok(Some((name, email))) => hands = hands.git_identity(name, email),
+        Ok(Some((name, email))) => tools = tools.git_identity(name, email),
         Ok(None) => {}
-        Err(e) => setup.note(format!("commits have no author, because {e}")),
+        Err(e) => setup.note(format!("commits have no author: {e}")),
     }
     Ok(match place.workspace {
-        Some(_) => registry.add(hands),
-        None => registry.add(hands.only_declared()),
+        Some(_) => registry.add(tools),
+        None => registry.add(tools.only_declared()),
     })
 }
 
@@ -82,8 +82,10 @@ fn steering_names(setup: &Setup, roots: &[PathBuf]) -> Result<Vec<String>, Probl
             match name.to_str() {
                 Some("") => {
                     let shown = root.display();
-                    let why = format!("`{shown}` holds your settings, so no tool may work in it");
-                    return Err(Problem::new(why).hint("choose another folder as the workspace"));
+                    let why = format!(
+                        "`{shown}` is the directory of your settings, so it cannot be a workspace"
+                    );
+                    return Err(Problem::new(why).hint("choose another directory as the workspace"));
                 }
                 Some(name) if !names.iter().any(|known| known == name) => {
                     names.push(name.to_owned())
@@ -91,7 +93,8 @@ fn steering_names(setup: &Setup, roots: &[PathBuf]) -> Result<Vec<String>, Probl
                 Some(_) => {}
                 None => {
                     let shown = path.display();
-                    let why = format!("`{shown}` has a name that cannot be protected from tools");
+                    let why =
+                        format!("`{shown}` cannot be protected from tools: its name is not UTF-8");
                     return Err(
                         Problem::new(why).hint("rename it, or move it out of the workspace")
                     );
@@ -102,11 +105,11 @@ fn steering_names(setup: &Setup, roots: &[PathBuf]) -> Result<Vec<String>, Probl
     Ok(names)
 }
 
-/// More symlinks than a path leads through; the system follows no more either.
+/// The limit on symlinks of a path, as in the kernel.
 const MAX_SYMLINKS: usize = 40;
 
-/// Returns every symlink that a path leads through, each at its canonical place, and what it leads to
-/// in the end. A symlink that could be replaced would lead to another file next time.
+/// Returns every symlink of a path by its canonical location, and the target. A symlink that a tool could
+/// replace would point to another file next time (TOCTOU).
 fn with_symlinks(path: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut todo = vec![path.to_owned()];
@@ -132,7 +135,7 @@ fn with_symlinks(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The path that symlinks lead to, as far as it exists.
+/// The path with symlinks resolved, as far as it exists.
 fn canonical(path: &Path) -> PathBuf {
     if let Ok(found) = path.canonicalize() {
         return found;
@@ -143,12 +146,15 @@ fn canonical(path: &Path) -> PathBuf {
     }
 }
 
-/// Returns every tool there is, for commands that run none of them.
-pub(crate) fn all(setup: &Setup, place: &args::Place) -> Result<ToolRegistryBuilder, Problem> {
+/// Returns every tool, for commands that run none of them.
+pub(crate) fn all(
+    setup: &Setup,
+    place: &args::WorkspaceArgs,
+) -> Result<ToolRegistryBuilder, Problem> {
     registry(setup, place, &Person::default())
 }
 
-/// What a sandbox says is wrong, with its hint apart.
+/// Converts an error of the sandbox, with its hint.
 pub(crate) fn problem(error: haft_sandbox::Error) -> Problem {
     let text = error.to_string();
     let message = text.split("\nhint: ").next().unwrap_or_default();
@@ -158,8 +164,8 @@ pub(crate) fn problem(error: haft_sandbox::Error) -> Problem {
     }
 }
 
-/// What the hands are called, for whoever names one without a workspace.
-const NAMES: [&str; 11] = [
+/// The names of the built-in tools, for hints without a workspace.
+pub(crate) const NAMES: [&str; 11] = [
     "ask_user",
     "delete_path",
     "edit_file",
@@ -173,57 +179,64 @@ const NAMES: [&str; 11] = [
     "write_file",
 ];
 
-/// Says how a tool is to be had that is not there: a built-in one without a workspace, one to be tried
-/// with a workspace, or one that a folder declares which nobody trusts.
-pub(crate) fn missing(tool: &str, place: &args::Place, setup: &Setup) -> Option<String> {
+/// A hint for a missing tool: a built-in tool without `--workspace`, an example tool with it, or a tool of
+/// a directory that is not trusted.
+pub(crate) fn missing_hint(
+    tool: &str,
+    place: &args::WorkspaceArgs,
+    setup: &Setup,
+) -> Option<String> {
     if place.workspace.is_none() && NAMES.contains(&tool) {
         return Some(format!(
-            "`{tool}` works in a folder: add `--workspace DIR`, as in `--workspace .`"
+            "`{tool}` needs a workspace: add `--workspace DIR`, as in `--workspace .`"
         ));
     }
     if place.workspace.is_some() && demo_tools::has(tool) {
-        return Some(format!("`{tool}` is here to be tried: leave `--workspace` out"));
+        return Some(format!("`{tool}` is an example tool: leave out `--workspace`"));
     }
-    setup.site.would_bring(tool).then(|| {
-        format!("this folder declares `{tool}`, which counts once you trust it: run `haft trust`")
-    })
+    setup
+        .site
+        .would_bring(tool)
+        .then(|| format!("this directory declares `{tool}`, but is not trusted: run `haft trust`"))
 }
 
-/// Says of the tools that a response calls how those are to be had that are not there.
-pub(crate) fn remind<'a>(
+/// Prints the hint for missing tools of a response.
+pub(crate) fn print_missing_hint<'a>(
     tools: impl IntoIterator<Item = &'a str>,
-    place: &args::Place,
+    place: &args::WorkspaceArgs,
     setup: &Setup,
 ) {
-    // One is enough: the way is the same for all of them.
-    if let Some(hint) = tools.into_iter().find_map(|tool| missing(tool, place, setup)) {
-        style::talk(format_args!("{} {}", style::paint(BOLD, "note:"), style::visible(&hint)));
+    // One hint is enough: it is the same for all of them.
+    if let Some(hint) = tools.into_iter().find_map(|tool| missing_hint(tool, place, setup)) {
+        style::message(format_args!("{} {}", style::paint(BOLD, "note:"), style::visible(&hint)));
     }
 }
 
-/// The command that shows a tool.
-pub(crate) fn shown_by(tool: &str) -> String {
-    match NAMES.contains(&tool) {
-        true => format!("haft tools show {tool} --workspace ."),
-        false => format!("haft tools show {tool}"),
+/// The command line that shows a tool.
+pub(crate) fn show_command(tool: &str) -> String {
+    if NAMES.contains(&tool) {
+        format!("haft tools show {tool} --workspace .")
+    } else {
+        format!("haft tools show {tool}")
     }
 }
 
-impl args::Place {
-    /// Returns the folder by the path that links lead to.
-    pub(crate) fn folder(&self) -> Result<Option<PathBuf>, Problem> {
+impl args::WorkspaceArgs {
+    /// Returns the canonical path of the workspace.
+    pub(crate) fn directory(&self) -> Result<Option<PathBuf>, Problem> {
         let find = |folder: &Path| {
             let cannot =
                 |why: &str| Problem::new(format!("`--workspace {}`: {why}", folder.display()));
             let found = folder.canonicalize().map_err(|e| match e.kind() {
-                ErrorKind::NotFound => cannot("there is no such folder")
-                    .hint("name a folder that exists; `.` is the one you are in"),
+                ErrorKind::NotFound => cannot("there is no such directory")
+                    .hint("name a directory that exists; `.` is the current one"),
                 _ => cannot(&e.to_string()),
             })?;
-            match found.is_dir() {
-                true => Ok(found),
-                false => Err(cannot("it is no folder")
-                    .hint("name the folder that tools work in; paths of files start there")),
+            if found.is_dir() {
+                Ok(found)
+            } else {
+                Err(cannot("it is not a directory")
+                    .hint("name the directory that tools work in, not a file"))
             }
         };
         self.workspace.as_deref().map(find).transpose()

@@ -1,7 +1,7 @@
-//! `haft call`: one call, through everything that stands between a model and a tool.
+//! `haft call`: runs one call through the whole pipeline.
 //!
-//! In: a name and arguments as a person types them. Out: the result on stdout, or what went wrong on
-//! stderr, and an exit code that says which kind of wrong.
+//! In: a tool name and arguments as a person types them. Out: the result on stdout, or the failure on
+//! stderr, and the exit code of the failure.
 
 use std::{
     io::IsTerminal as _,
@@ -21,28 +21,28 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     args, builtin,
-    error::{Problem, complain},
+    error::{Problem, print_error},
     input,
     live::{self, Live},
     result, schema, session,
-    setup::{Around, Setup},
+    setup::{HostEnv, Setup},
     style, tools,
     trace::Trace,
 };
 
-/// The id of the one call there is.
+/// The id of the only call.
 const ID: &str = "call";
 
-pub(crate) fn run(args: &args::Call, setup: Setup, around: &Around) -> Result<ExitCode, Problem> {
+pub(crate) fn run(args: &args::Call, setup: Setup, host: &HostEnv) -> Result<ExitCode, Problem> {
     let asked = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&asked);
-    let person = session::Person::here(&setup, args.yes);
+    let person = session::Person::at_terminal(&setup, args.yes);
     let registry = builtin::registry(&setup, &args.place, &person)?.build()?;
     let runtime =
         setup.runtime(Runtime::builder()).registry(registry).observer(move |event: &Event| {
             let asks = match event {
                 Event::Asked { .. } => true,
-                // Nobody was there to be asked.
+                // No approver was available.
                 Event::Refused { explanation, .. } => explanation.verdict.decision == Decision::Ask,
                 _ => false,
             };
@@ -57,14 +57,15 @@ pub(crate) fn run(args: &args::Call, setup: Setup, around: &Around) -> Result<Ex
     };
     #[cfg(feature = "otlp")]
     let (runtime, sending) = crate::otlp::start(args.otlp.as_deref(), &setup, runtime)?;
-    let runtime = result::keep(runtime, &args.artifacts, around)?;
-    let runtime = session::seat(runtime, &setup, person, args.decisions.as_deref())?.build()?;
+    let runtime = result::store_large_results(runtime, &args.artifacts, host)?;
+    let runtime =
+        session::add_approver(runtime, &setup, person, args.decisions.as_deref())?.build()?;
     let entry = tools::find(runtime.registry(), &args.tool);
     let arguments = arguments(&args.pairs, args.args_json.as_deref(), entry)?;
     let call = ToolCall::new(ID, args.tool.as_str(), arguments);
     let run = setup.run(&runtime).start();
     let events = live::events(&runtime, !args.output.json && !args.rules.quiet);
-    let (answers, shown) = session::work(async move {
+    let (answers, shown) = session::block_on(async move {
         let live = events.map(Live::start);
         let turn = run.turn().await?;
         let (answers, _) = session::run(turn, vec![call], StopReason::Done).await;
@@ -73,32 +74,32 @@ pub(crate) fn run(args: &args::Call, setup: Setup, around: &Around) -> Result<Ex
     #[cfg(feature = "otlp")]
     crate::otlp::finish(sending);
     let Some(answer) = answers.first() else {
-        return Err(Problem::new("the call was lost"));
+        return Err(Problem::new("the call has no result; please report this bug"));
     };
     if args.output.json {
         let mut whole = as_json(answer);
         if let (Some(trace), Some(whole)) = (&trace, whole.as_object_mut()) {
             whole.insert("trace".to_owned(), trace.to_json(ID));
         }
-        style::say(format_args!("{whole}\n"))?;
+        style::print(format_args!("{whole}\n"))?;
     } else if let Some(output) = answer.output() {
         let (rest, is_less) = shown.rest_of(ID, output);
         if is_less && rest.blocks.is_empty() {
-            style::talk(style::paint(style::DIM, "done; the result is the output above"));
+            style::message(style::paint(style::DIM, "done; the result is the output above"));
         }
         let mut text = rest.to_text();
         if std::io::stdout().is_terminal() {
             text = style::visible(&text);
         }
-        style::say(if text.ends_with('\n') || text.is_empty() { text } else { text + "\n" })?;
+        style::print(if text.ends_with('\n') || text.is_empty() { text } else { text + "\n" })?;
     }
     let failure = answer.failure();
-    result::tell_trouble(&answers, &args.artifacts, around);
+    result::report_lost_results(&answers, &args.artifacts, host);
     if !args.output.json {
         if let Some(failure) = failure {
-            // What was answered already needs no other answer.
+            // With `--yes` the approval is already given, so it is not suggested.
             let asked = asked.load(Ordering::Relaxed) && !args.yes;
-            let missing = builtin::missing(&args.tool, &args.place, &setup);
+            let missing = builtin::missing_hint(&args.tool, &args.place, &setup);
             explain(answer, failure, asked, missing, shown.is_whole(ID));
         }
         if let Some(trace) = trace {
@@ -122,7 +123,7 @@ fn as_json(answer: &ToolResult) -> Value {
     told
 }
 
-/// Tells a person what a model would have been told, and what only the operator may see.
+/// Prints the failure for a person, with the cause that only the operator may see.
 fn explain(
     answer: &ToolResult,
     failure: &Failure,
@@ -134,40 +135,40 @@ fn explain(
     match failure.code() {
         FailureCode::UnknownTool if missing.is_some() => hints.extend(missing),
         FailureCode::Denied if asked => {
-            hints.push("`--yes` answers for this one call".to_owned());
+            hints.push("`--yes` approves this call".to_owned());
             if answer.tool_name() == "shell" {
-                hints.push("`haft shell explain` says what is known of a command".to_owned());
+                hints.push("`haft shell explain` shows how a command is classified".to_owned());
             }
         }
-        // What is left to a model to do is no help to a person.
+        // The next step of a denied call is addressed to a model.
         FailureCode::Denied => {}
         FailureCode::BadArguments | FailureCode::UnparseableArguments => {
             hints.push(format!(
                 "`{}` lists the arguments",
-                builtin::shown_by(answer.tool_name().as_str())
+                builtin::show_command(answer.tool_name().as_str())
             ));
         }
         _ => hints.extend(failure.next().map(str::to_owned)),
     }
-    complain(&format!("{}: {}", failure.code(), failure.message()), &hints);
+    print_error(&format!("{}: {}", failure.code(), failure.message()), &hints);
     if let Some(source) = failure.source() {
         let source = source.to_string();
         if source != failure.message() {
             let source = style::visible(&source).replace('\n', " ");
-            style::talk(style::paint(style::DIM, format_args!("because: {source}")));
+            style::message(style::paint(style::DIM, format_args!("cause: {source}")));
         }
     }
     let told = answer.interrupted_output();
     if is_shown && !told.is_empty() {
-        style::talk("Output before the interruption is above.");
+        style::message("Output before the interruption is above.");
     } else if !told.is_empty() {
         let count = style::count(told.chars().count(), "character");
-        style::talk(format_args!("Output before the interruption ({count}):"));
-        style::talk(style::visible(told));
+        style::message(format_args!("Output before the interruption ({count}):"));
+        style::message(style::visible(told));
     }
 }
 
-/// Puts the arguments together: one JSON object, and pairs on top.
+/// Merges the arguments: one JSON object, then the pairs.
 pub(crate) fn arguments(
     pairs: &[String],
     args_json: Option<&str>,
@@ -177,9 +178,13 @@ pub(crate) fn arguments(
         None => Map::new(),
         Some(given) => match whole(given)? {
             Value::Object(map) => map,
-            // Not an object: the runtime says so, as it would to a model.
+            // Not an object: validation reports it, as it would to a model.
             other if pairs.is_empty() => return Ok(other),
-            _ => return Err(Problem::new("`--args-json` is no object, so nothing can be added")),
+            _ => {
+                return Err(Problem::new(
+                    "`--args-json` is not an object, so no pair can be added",
+                ));
+            }
         },
     };
     for pair in pairs {
@@ -197,7 +202,9 @@ fn whole(given: &str) -> Result<Value, Problem> {
         ("-", _) => input::json(&input::stdin()?, "stdin"),
         (_, Some(path)) => input::json(&input::file(Path::new(path))?, &format!("`{path}`")),
         _ => input::json(given, "`--args-json`").map_err(|problem| {
-            problem.hint("keys and texts stand in double quotes, as in `--args-json '{\"name\": \"garden\"}'`")
+            problem.hint(
+                "put keys and texts in double quotes, as in `--args-json '{\"name\": \"garden\"}'`",
+            )
         }),
     }
 }
@@ -223,11 +230,13 @@ pub(crate) fn read_pair(
     {
         let problem = Problem::new(format!("`{}` has no argument `{key}`", entry.name()));
         let problem = match meant(key, known) {
-            Some(near) => problem.near(Some(near)),
-            None => problem.hint(format!("it takes {}", names(known))),
+            Some(near) => problem.similar(Some(near)),
+            None => problem.hint(format!("the arguments are {}", names(known))),
         };
-        return Err(problem
-            .hint(format!("`{}` lists the arguments", builtin::shown_by(entry.name().as_str()))));
+        return Err(problem.hint(format!(
+            "`{}` lists the arguments",
+            builtin::show_command(entry.name().as_str())
+        )));
     }
     let (text, from) = match value.strip_prefix('@') {
         Some(path) => (input::file(Path::new(path))?, format!("`{path}`")),
@@ -243,8 +252,8 @@ pub(crate) fn read_pair(
                 let value = parameter.read(&text);
                 if value.is_string() && parameter.is_list() {
                     let item = json!([text]);
-                    return Err(Problem::new(format!("`{key}` takes a list, and this is text"))
-                        .hint(format!("a list is written as JSON, as in `{key}:='{item}'`")));
+                    return Err(Problem::new(format!("`{key}` takes a list, not text"))
+                        .hint(format!("write the list as JSON, as in `{key}:='{item}'`")));
                 }
                 value
             }
@@ -254,11 +263,11 @@ pub(crate) fn read_pair(
     Ok((key.to_owned(), value))
 }
 
-/// What is wrong with a word that is no pair, and how it was most likely meant.
+/// The error for an argument that is not a pair, with the most likely correction.
 fn no_pair(pair: &str, entry: Option<&RegisteredTool>) -> Problem {
-    let problem = Problem::new(format!("`{pair}` is no argument"));
+    let problem = Problem::new(format!("`{pair}` is not an argument"));
     if pair.trim_start().starts_with('{') {
-        return problem.hint("one JSON object with all arguments comes behind `--args-json`");
+        return problem.hint("pass a JSON object with all arguments as `--args-json JSON`");
     }
     let known = entry.map(|e| schema::parameters(e.input_schema())).unwrap_or_default();
     let first = known.iter().find(|p| p.is_required).or(known.first());
@@ -270,8 +279,8 @@ fn no_pair(pair: &str, entry: Option<&RegisteredTool>) -> Problem {
         .hint("write `key=text`, `key:=json`, `key=@file` or `key:=@file`; options start with `--`")
 }
 
-/// The argument that was most likely meant: one of nearly this name, or the only one whose name has
-/// this word in it, as `file_path` has `path`.
+/// The most likely intended argument: one with a similar name, or the only one whose name contains
+/// this word, as `file_path` contains `path`.
 fn meant<'a>(key: &str, known: &[schema::Parameter<'a>]) -> Option<&'a str> {
     style::nearest(key, known.iter().map(|p| p.name)).or_else(|| {
         let mut with = known.iter().map(|p| p.name).filter(|n| n.split('_').any(|w| w == key));
@@ -279,10 +288,10 @@ fn meant<'a>(key: &str, known: &[schema::Parameter<'a>]) -> Option<&'a str> {
     })
 }
 
-/// The names of a tool's arguments, in a row.
+/// The names of a tool's arguments, separated by commas.
 fn names(known: &[schema::Parameter<'_>]) -> String {
     match known {
-        [] => "no arguments".to_owned(),
+        [] => "none".to_owned(),
         known => known.iter().map(|p| format!("`{}`", p.name)).collect::<Vec<_>>().join(", "),
     }
 }

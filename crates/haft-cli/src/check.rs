@@ -1,7 +1,7 @@
-//! `haft tools check`: whether calls fit the schemas of their tools, line by line.
+//! `haft tools check`: validates calls against the schemas of their tools, line by line.
 //!
-//! The verdict is the schema's own: nothing is closed that it leaves open. A tool whose schema
-//! cannot be used makes its calls invalid, and says so at each of them.
+//! The schema is used unchanged: `additionalProperties` is not closed. The calls of a tool with an
+//! unusable schema are invalid.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -18,34 +18,35 @@ use crate::{
     error::Problem,
     input::{Line, Lines},
     style::{self, BAD, DIM, NAME, Table},
-    tool_list::{self, Item, Shelf},
+    tool_list::{self, Item, ToolList},
 };
 
-/// More rows than this are no table but a wall.
-const ROWS: usize = 40;
-/// How often the name that was meant is guessed, among how many, and how long they may be. Comparing
-/// every wrong name with every right one would take forever.
-const GUESSES: usize = 200;
-const NAMES: usize = 2_000;
-const NAME_LENGTH: usize = 128;
+/// The limit on printed rows.
+const MAX_ROWS: usize = 40;
+/// Limits on the search for similar names: searches, names compared in each, bytes of a name. Comparing
+/// every unknown name with every tool would be quadratic.
+const MAX_NAME_SEARCHES: usize = 200;
+const MAX_NAMES_COMPARED: usize = 2_000;
+const MAX_NAME_BYTES: usize = 128;
 
 pub(crate) fn run(args: &args::Check, registry: &ToolRegistry) -> Result<(), Problem> {
     let formats = if args.formats { Formats::Asserted } else { Formats::Remarked };
     let stdin = Path::new("-");
     if args.calls == stdin && args.from.tools.as_deref() == Some(stdin) {
-        return Err(Problem::new("stdin can give the tools or the calls, not both"));
+        return Err(Problem::new("only one of `--tools` and `--calls` can be stdin"));
     }
-    let shelf = Shelf::open(args.from.tools.as_deref(), registry, formats)?;
-    let mut judge = Judge { index: shelf.index(), shelf: &shelf, guesses: GUESSES };
-    let mut out = style::lines();
+    let list = ToolList::open(args.from.tools.as_deref(), registry, formats)?;
+    let mut checker = Checker { index: list.index(), list: &list, searches: MAX_NAME_SEARCHES };
+    let mut out = style::stdout_writer();
     let mut summary = Summary::default();
     for line in Lines::open(&args.calls)? {
         let line = line?;
         let at = line.0;
-        let verdict = judge.judge(line, args.repair);
-        match args.output.json {
-            true => writeln!(out, "{}", verdict.line())?,
-            false => summary.count(at, &verdict),
+        let check = checker.check(line, args.repair);
+        if args.output.json {
+            writeln!(out, "{}", check.line())?
+        } else {
+            summary.count(at, &check)
         }
     }
     out.flush()?;
@@ -55,46 +56,46 @@ pub(crate) fn run(args: &args::Check, registry: &ToolRegistry) -> Result<(), Pro
     Ok(())
 }
 
-/// What is wrong with a call, in the shape of the library's problems.
-struct Wrong {
+/// One validation error of a call.
+struct Violation {
     pointer: String,
     keyword: String,
     message: String,
 }
 
-/// What came of one call.
-struct Verdict {
-    /// How the call names its tool.
+/// The result of checking one call.
+struct CallCheck {
+    /// The reference to the tool, as written in the call.
     schema_ref: Value,
     tool: String,
-    problems: Vec<Wrong>,
+    problems: Vec<Violation>,
     repairs: Vec<Repair>,
-    /// The arguments, where they had to be repaired.
+    /// The arguments, if they were repaired.
     repaired: Option<Value>,
-    is_judged: bool,
+    is_validated: bool,
 }
 
-impl Verdict {
-    /// A call that could not be held against any schema.
-    fn unjudged(schema_ref: Value, keyword: &str, message: String) -> Self {
-        let tool = match schema_ref.is_null() {
-            true => "-".to_owned(),
-            false => style::cell(&tool_list::key(&schema_ref)),
+impl CallCheck {
+    /// A call that could not be validated.
+    fn not_validated(schema_ref: Value, keyword: &str, message: String) -> Self {
+        let tool = if schema_ref.is_null() {
+            "-".to_owned()
+        } else {
+            style::cell(&tool_list::key(&schema_ref))
         };
-        let wrong = Wrong { pointer: String::new(), keyword: keyword.to_owned(), message };
+        let wrong = Violation { pointer: String::new(), keyword: keyword.to_owned(), message };
         Self {
             schema_ref,
             tool,
             problems: vec![wrong],
             repairs: Vec::new(),
             repaired: None,
-            is_judged: false,
+            is_validated: false,
         }
     }
 
     fn line(&self) -> Value {
-        let problem =
-            |p: &Wrong| json!({"pointer": p.pointer, "keyword": p.keyword, "message": p.message});
+        let problem = |p: &Violation| json!({"pointer": p.pointer, "keyword": p.keyword, "message": p.message});
         let mut line = json!({
             "schema_ref": self.schema_ref,
             "valid": self.problems.is_empty(),
@@ -108,22 +109,22 @@ impl Verdict {
     }
 }
 
-/// Holds calls against the tools of a shelf.
-struct Judge<'a> {
-    shelf: &'a Shelf,
+/// Validates calls against a list of tools.
+struct Checker<'a> {
+    list: &'a ToolList,
     index: HashMap<String, &'a Item>,
-    /// How many more times a name is guessed; after that, nobody reads the guesses.
-    guesses: usize,
+    /// How many more searches for a similar name are made.
+    searches: usize,
 }
 
-impl Judge<'_> {
-    /// Holds one line against its tool.
-    fn judge(&mut self, (at, line): Line, repair: bool) -> Verdict {
+impl Checker<'_> {
+    /// Validates one line.
+    fn check(&mut self, (at, line): Line, repair: bool) -> CallCheck {
         let mut call: Value = match serde_json::from_slice(&line) {
             Ok(call) => call,
             Err(e) => {
                 let message = format!("line {at} is not JSON: {e}");
-                return Verdict::unjudged(Value::Null, "json", message);
+                return CallCheck::not_validated(Value::Null, "json", message);
             }
         };
         let named = ["schema_ref", "tool", "name"].iter().find_map(|key| match call.get(*key) {
@@ -132,46 +133,48 @@ impl Judge<'_> {
         });
         let Some(schema_ref) = named else {
             let message =
-                format!("line {at} names no tool: a call has `schema_ref` and `arguments`");
-            return Verdict::unjudged(Value::Null, "schema_ref", message);
+                format!("line {at} names no tool: a call needs `schema_ref` and `arguments`");
+            return CallCheck::not_validated(Value::Null, "schema_ref", message);
         };
         let key = tool_list::key(&schema_ref);
         let Some(item) = self.index.get(&key) else {
-            let near = self.near(&key).map(|near| format!("; did you mean `{near}`?"));
+            let near = self.similar(&key).map(|near| format!("; did you mean `{near}`?"));
             let near = near.unwrap_or_default();
             let message = format!("there is no tool `{key}`{near}");
-            return Verdict::unjudged(schema_ref, "schema", message);
+            return CallCheck::not_validated(schema_ref, "schema", message);
         };
         let schema = match &item.schema {
             Ok(schema) => schema,
-            Err(trouble) => return Verdict::unjudged(schema_ref, "schema", trouble.note.clone()),
+            Err(invalid) => {
+                return CallCheck::not_validated(schema_ref, "schema", invalid.note.clone());
+            }
         };
         let Some(arguments) = call.get_mut("arguments").map(Value::take) else {
             let message = "the call has no `arguments`".to_owned();
-            return Verdict::unjudged(schema_ref, "arguments", message);
+            return CallCheck::not_validated(schema_ref, "arguments", message);
         };
-        let (problems, repairs, repaired) = hold(schema, arguments, repair, item.is_careful());
+        let (problems, repairs, repaired) = validate(schema, arguments, repair, item.is_careful());
         let tool = item.label();
-        Verdict { schema_ref, tool, problems, repairs, repaired, is_judged: true }
+        CallCheck { schema_ref, tool, problems, repairs, repaired, is_validated: true }
     }
 
-    /// The name that was most likely meant.
-    fn near(&mut self, key: &str) -> Option<String> {
-        self.guesses = self.guesses.checked_sub(1)?;
-        let names = self.shelf.items.iter().map(|item| item.name.as_str());
-        let is_short = |name: &&str| name.len() <= NAME_LENGTH;
-        let names = names.filter(is_short).take(NAMES);
+    /// The most similar tool name.
+    fn similar(&mut self, key: &str) -> Option<String> {
+        self.searches = self.searches.checked_sub(1)?;
+        let names = self.list.items.iter().map(|item| item.name.as_str());
+        let is_short = |name: &&str| name.len() <= MAX_NAME_BYTES;
+        let names = names.filter(is_short).take(MAX_NAMES_COMPARED);
         Some(key).filter(is_short).and_then(|key| style::nearest(key, names)).map(str::to_owned)
     }
 }
 
-/// Holds arguments against a schema; repairs them first if that is wanted and possible.
-fn hold(
+/// Validates arguments; repairs them first if that is requested and possible.
+fn validate(
     schema: &Schema,
     mut arguments: Value,
     repair: bool,
     is_careful: bool,
-) -> (Vec<Wrong>, Vec<Repair>, Option<Value>) {
+) -> (Vec<Violation>, Vec<Repair>, Option<Value>) {
     if schema.is_valid(&arguments) {
         return Default::default();
     }
@@ -181,71 +184,72 @@ fn hold(
             return (Vec::new(), repairs, Some(arguments));
         }
     }
-    let wrong = |p: haft::ValidationError| Wrong {
+    let wrong = |p: haft::ValidationError| Violation {
         pointer: p.pointer,
         keyword: p.keyword,
         message: p.message,
     };
-    let mut problems: Vec<Wrong> = schema.problems(&arguments).into_iter().map(wrong).collect();
+    let mut problems: Vec<Violation> = schema.problems(&arguments).into_iter().map(wrong).collect();
     if problems.is_empty() {
-        // The verdict stands, also where nobody finds words for it.
-        let message = "the arguments do not fit the schema".to_owned();
-        problems.push(Wrong { pointer: String::new(), keyword: String::new(), message });
+        // Invalid, but the validator reports no error.
+        let message = "the arguments do not match the schema".to_owned();
+        problems.push(Violation { pointer: String::new(), keyword: String::new(), message });
     }
     (problems, Vec::new(), None)
 }
 
-/// What a person wants to know of many calls.
+/// The counts and the table for a person.
 #[derive(Default)]
 struct Summary {
     table: Option<Table>,
     valid: usize,
     invalid: usize,
-    unjudged: usize,
+    not_validated: usize,
     repaired: usize,
     kinds: BTreeMap<String, usize>,
 }
 
 impl Summary {
-    fn count(&mut self, at: usize, verdict: &Verdict) {
-        for repair in &verdict.repairs {
+    fn count(&mut self, at: usize, check: &CallCheck) {
+        for repair in &check.repairs {
             let kind = json!(repair.kind).as_str().unwrap_or_default().replace('_', " ");
             *self.kinds.entry(kind).or_default() += 1;
         }
-        self.repaired += usize::from(!verdict.repairs.is_empty());
-        let Some(first) = verdict.problems.first() else {
+        self.repaired += usize::from(!check.repairs.is_empty());
+        let Some(first) = check.problems.first() else {
             self.valid += 1;
             return;
         };
-        match verdict.is_judged {
-            true => self.invalid += 1,
-            false => self.unjudged += 1,
+        if check.is_validated {
+            self.invalid += 1
+        } else {
+            self.not_validated += 1
         }
-        if self.invalid + self.unjudged > ROWS {
+        if self.invalid + self.not_validated > MAX_ROWS {
             return;
         }
-        let more = match verdict.problems.len() {
+        let more = match check.problems.len() {
             1 => String::new(),
             all => format!(" (and {} more)", all - 1),
         };
         self.table.get_or_insert_with(|| Table::new(0)).row([
             (DIM, format!("line {at}")),
-            (NAME, verdict.tool.clone()),
+            (NAME, check.tool.clone()),
             (BAD, style::place(&first.pointer)),
             (Style::new(), style::visible(&first.message).replace('\n', " ") + &more),
         ]);
     }
 
     fn print(self, repair: bool) -> Result<(), Problem> {
-        let wrong = self.invalid + self.unjudged;
+        let wrong = self.invalid + self.not_validated;
         let mut page = self.table.map(|table| table.to_string()).unwrap_or_default();
-        if wrong > ROWS {
-            page += &format!("… and {} more; `--json` lists all\n", wrong - ROWS);
+        if wrong > MAX_ROWS {
+            page += &format!("… and {} more; `--json` lists all\n", wrong - MAX_ROWS);
         }
         let calls = style::count(self.valid + wrong, "call");
         page += &format!("{calls}: {} valid, {} invalid", self.valid, self.invalid);
-        if self.unjudged > 0 {
-            page += &format!(", {} that could not be judged", self.unjudged);
+        if self.not_validated > 0 {
+            page += &format!(", {} not validated", self.not_validated);
         }
         if repair {
             let kinds: Vec<String> =
@@ -254,7 +258,7 @@ impl Summary {
                 if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
             page += &format!("; {} of the valid ones repaired{kinds}", self.repaired);
         }
-        style::say(page + "\n")?;
+        style::print(page + "\n")?;
         Ok(())
     }
 }

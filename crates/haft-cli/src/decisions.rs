@@ -1,8 +1,8 @@
-//! What people decided, one line each: `--decisions FILE` writes it, `haft policy suggest` reads it.
+//! The decision log, one JSON line each: `--decisions FILE` writes it, `haft policy suggest` reads it.
 //!
 //! A line is `{run, call, tool, arguments, cwd, decision, answer, by, source}`. `decision` is `allow`
-//! or `deny`; `answer` is how it was said; `source` is what asked. There is no time in it, so equal
-//! runs write equal lines. Secret arguments are not written down.
+//! or `deny`; `answer` is the key that was pressed; `source` is what asked. There is no timestamp, so equal
+//! runs write equal lines. Secret arguments are not logged.
 
 use std::{
     fs::{File, OpenOptions},
@@ -23,17 +23,17 @@ use crate::{
     schema,
 };
 
-/// What stands for an argument that is not written down.
+/// Replaces a secret argument.
 const HIDDEN: &str = "(hidden)";
 
-/// An approver whose answers are written down.
-pub(crate) struct Recorded<A> {
+/// An approver whose answers are logged.
+pub(crate) struct RecordingApprover<A> {
     inner: A,
     file: Mutex<File>,
 }
 
-impl<A: Approver> Recorded<A> {
-    /// Opens the file, so that a wrong name is told before anything runs.
+impl<A: Approver> RecordingApprover<A> {
+    /// Opens the file, so that an unwritable one is an error before anything runs.
     pub(crate) fn new(inner: A, path: &Path) -> Result<Self, Problem> {
         let file = OpenOptions::new().create(true).append(true).open(path);
         let file =
@@ -41,7 +41,7 @@ impl<A: Approver> Recorded<A> {
         Ok(Self { inner, file: Mutex::new(file) })
     }
 
-    /// FAIL CLOSED: a yes that could not be written down is none.
+    /// FAIL CLOSED: an approval that could not be logged does not count.
     fn write(
         &self,
         question: &ApprovalRequest<'_>,
@@ -49,12 +49,12 @@ impl<A: Approver> Recorded<A> {
     ) -> Result<(), Failure> {
         let Some(line) = line(question, answer, self.inner.name()) else { return Ok(()) };
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        // One write, so that lines of two commands do not mix.
+        // One write, so that lines of two processes do not interleave.
         Ok(file.write_all(format!("{line}\n").as_bytes())?)
     }
 }
 
-impl<A: Approver> Approver for Recorded<A> {
+impl<A: Approver> Approver for RecordingApprover<A> {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -79,7 +79,7 @@ impl<A: Approver> Approver for Recorded<A> {
     }
 }
 
-/// The line for an answer; nothing for one that asks again with other arguments.
+/// The line for an answer; `None` for one that asks again with other arguments.
 fn line(question: &ApprovalRequest<'_>, answer: &ApprovalResponse, by: &str) -> Option<Value> {
     let (decision, word) = match answer {
         ApprovalResponse::Allow { lasting: ApprovalScope::Once, .. } => ("allow", "once"),
@@ -112,15 +112,16 @@ fn line(question: &ApprovalRequest<'_>, answer: &ApprovalResponse, by: &str) -> 
     }))
 }
 
-/// Reads decisions back. A line that is none stops the reading with its number.
+/// Reads a decision log. An invalid line is an error with its number.
 pub(crate) fn read(path: &Path) -> Result<Vec<RecordedDecision>, Problem> {
     let mut decided = Vec::new();
     for line in Lines::open(path)? {
         let (at, bytes) = line?;
         let name = format!("line {at} of `{}`", path.display());
         let wrong = |why: &str| {
-            Problem::new(format!("{name} is no decision: {why}"))
-                .hint("a line is {tool, arguments, decision}; `--decisions FILE` writes them")
+            Problem::new(format!("{name} is not a decision: {why}")).hint(
+                "each line is {tool, arguments, decision}; `--decisions FILE` writes such lines",
+            )
         };
         let text = String::from_utf8_lossy(&bytes);
         let value = input::json(&text, &name)?;
@@ -129,7 +130,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<RecordedDecision>, Problem> {
         if !matches!(one.decision.as_str(), "allow" | "deny") {
             return Err(wrong(&format!("`{}` is neither `allow` nor `deny`", one.decision)));
         }
-        // What is not written down cannot be made a rule of.
+        // A hidden argument cannot become part of a rule.
         let is_hidden = |value: &Value| value == HIDDEN;
         if !one.arguments.as_object().is_some_and(|map| map.values().any(is_hidden)) {
             decided.push(one);

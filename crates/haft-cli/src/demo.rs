@@ -1,8 +1,7 @@
-//! `haft demo`: a recorded model response, played through the whole runtime.
+//! `haft demo`: runs a recorded model response through the runtime.
 //!
-//! In: `demo.json`, as a provider would have sent it. Out: the plan, each verdict, each answer as
-//! the model would read it, and how long it took. Nothing is staged but the response and the person
-//! who approves: planning, judging, stopping and answering are the runtime's own.
+//! In: `demo.json`, a provider's response. Out: the plan, each verdict, each result as the model reads it,
+//! and the times. Only the response and the approver are simulated.
 
 use std::{
     collections::HashMap,
@@ -28,43 +27,43 @@ use crate::{
 
 const RESPONSE: &str = include_str!("demo.json");
 
-/// How long the notebook takes, so that one can see what runs together.
-const PACE: Duration = Duration::from_millis(60);
+/// The delay of each note tool, so that parallel calls are visible.
+const NOTE_DELAY: Duration = Duration::from_millis(60);
 
 /// Everything that happened.
-struct Played {
+struct DemoRun {
     calls: Vec<ToolCall>,
     planned: Vec<PlannedCall>,
     answers: Vec<ToolResult>,
-    seen: Seen,
+    seen: Observations,
     took: Duration,
     is_interrupted: bool,
 }
 
 pub(crate) fn run(output: args::Output, config: Config) -> Result<ExitCode, Problem> {
     let response = input::json(RESPONSE, "the recorded response")?;
-    let played = session::work(play(response.clone(), config))??;
+    let run = session::block_on(play(response.clone(), config))??;
     if output.json {
-        let message = Dialect::Anthropic.render_results(&played.answers);
+        let message = Dialect::Anthropic.render_results(&run.answers);
         let whole = json!({
-            "plan": played.planned,
-            "verdicts": played.verdicts(),
-            "answers": played.answers,
+            "plan": run.planned,
+            "verdicts": run.verdicts(),
+            "answers": run.answers,
             "message": message,
         });
-        style::say(format_args!("{whole}\n"))?;
+        style::print(format_args!("{whole}\n"))?;
     } else {
-        style::say(played.page(&response))?;
+        style::print(run.page(&response))?;
     }
-    Ok(session::exit(played.is_interrupted))
+    Ok(session::exit(run.is_interrupted))
 }
 
-async fn play(response: Value, config: Config) -> Result<Played, haft::Error> {
-    let seen = Seen::default();
+async fn play(response: Value, config: Config) -> Result<DemoRun, haft::Error> {
+    let seen = Observations::default();
     let runtime = Runtime::builder()
         .config(config)
-        .registry(demo_tools::registry(PACE)?)
-        .approver(Script)
+        .registry(demo_tools::registry(NOTE_DELAY)?)
+        .approver(ScriptedApprover)
         .observer({
             let seen = seen.clone();
             move |event: &Event| seen.note(event)
@@ -75,28 +74,28 @@ async fn play(response: Value, config: Config) -> Result<Played, haft::Error> {
     let planned = turn.plan(calls.clone());
     let began = Instant::now();
     let (answers, is_interrupted) = session::run(turn, calls.clone(), stop).await;
-    Ok(Played { calls, planned, answers, seen, took: began.elapsed(), is_interrupted })
+    Ok(DemoRun { calls, planned, answers, seen, took: began.elapsed(), is_interrupted })
 }
 
-/// The person of the demonstration: lets notes be written and pages be fetched.
-struct Script;
+/// The simulated approver: approves writing notes and fetching pages.
+struct ScriptedApprover;
 
-impl Approver for Script {
+impl Approver for ScriptedApprover {
     fn ask<'a>(
         &'a self,
         question: &'a ApprovalRequest<'a>,
     ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         let answer = match question.call.tool().name().as_str() {
             "write_note" | "fetch_page" => ApprovalResponse::allow(),
-            _ => ApprovalResponse::Deny(Some("not in a demonstration".to_owned())),
+            _ => ApprovalResponse::Deny(Some("not in the demo".to_owned())),
         };
         Box::pin(async { Ok(answer) })
     }
 }
 
-/// What the observer noted of each call.
+/// What the observer recorded of each call.
 #[derive(Clone, Default)]
-struct Seen(Arc<Mutex<HashMap<CallId, Noted>>>);
+struct Observations(Arc<Mutex<HashMap<CallId, Noted>>>);
 
 #[derive(Clone, Default)]
 struct Noted {
@@ -107,7 +106,7 @@ struct Noted {
     ended: Option<Instant>,
 }
 
-impl Seen {
+impl Observations {
     fn note(&self, event: &Event) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut of = |call: &CallId, note: &dyn Fn(&mut Noted)| {
@@ -133,31 +132,33 @@ impl Seen {
     }
 }
 
-/// How one call was judged.
-enum Judged {
+/// How one call was authorized.
+enum Authorization {
     /// Allowed without asking.
     Allowed(Verdict),
-    /// Somebody was asked, and said this.
+    /// The approver was asked, with this answer.
     Asked(Verdict, Result<Verdict, String>),
-    /// A judge said no.
+    /// The policy or a guard denied it.
     Denied(Verdict),
-    /// It never came before a judge, for this reason.
+    /// It ended before authorization, for this reason.
     Not(&'static str),
 }
 
-impl Played {
-    fn judged(&self, answer: &ToolResult) -> Judged {
+impl DemoRun {
+    fn authorization(&self, answer: &ToolResult) -> Authorization {
         let noted = self.seen.of(answer.id());
         let failure = answer.failure();
         let told = || failure.map(|f| f.message().to_owned()).unwrap_or_default();
         match (noted.asked, noted.permitted) {
-            (None, Some(verdict)) => Judged::Allowed(verdict),
-            (Some(asked), Some(verdict)) => Judged::Asked(asked, Ok(verdict)),
-            (Some(asked), None) => Judged::Asked(asked, Err(told())),
+            (None, Some(verdict)) => Authorization::Allowed(verdict),
+            (Some(asked), Some(verdict)) => Authorization::Asked(asked, Ok(verdict)),
+            (Some(asked), None) => Authorization::Asked(asked, Err(told())),
             (None, None) => match noted.refused {
-                Some(verdict) => Judged::Denied(verdict),
-                _ if self.is_refused(answer) => Judged::Not("it was not admitted"),
-                _ => Judged::Not("it was stopped before"),
+                Some(verdict) => Authorization::Denied(verdict),
+                _ if self.is_refused(answer) => {
+                    Authorization::Not("it was rejected before authorization")
+                }
+                _ => Authorization::Not("it was cancelled before authorization"),
             },
         }
     }
@@ -168,18 +169,21 @@ impl Played {
 
     fn verdicts(&self) -> Vec<Value> {
         let each = |answer: &ToolResult| {
-            let judged = match self.judged(answer) {
-                Judged::Allowed(verdict) => json!({"verdict": verdict}),
-                Judged::Asked(asked, Ok(verdict)) => json!({"asked": asked, "verdict": verdict}),
-                Judged::Asked(asked, Err(said)) => {
+            let authorization = match self.authorization(answer) {
+                Authorization::Allowed(verdict) => json!({"verdict": verdict}),
+                Authorization::Asked(asked, Ok(verdict)) => {
+                    json!({"asked": asked, "verdict": verdict})
+                }
+                Authorization::Asked(asked, Err(said)) => {
                     json!({"asked": asked, "verdict": {"decision": "deny", "reason": said}})
                 }
-                Judged::Denied(verdict) => json!({"verdict": verdict}),
-                Judged::Not(_) => return None,
+                Authorization::Denied(verdict) => json!({"verdict": verdict}),
+                Authorization::Not(_) => return None,
             };
             let mut row = json!({"call": answer.id(), "tool": answer.tool_name()});
-            if let (Some(row), Value::Object(judged)) = (row.as_object_mut(), judged) {
-                row.extend(judged);
+            if let (Some(row), Value::Object(authorization)) = (row.as_object_mut(), authorization)
+            {
+                row.extend(authorization);
             }
             Some(row)
         };
@@ -196,21 +200,21 @@ impl Played {
             style::paint(
                 DIM,
                 format_args!(
-                    "{}, recorded; no key, no network, real runtime",
+                    "{}, recorded; no key, no network",
                     style::count(self.calls.len(), "tool call"),
                 ),
             ),
-            style::paint(BOLD, "The plan"),
+            style::paint(BOLD, "Plan"),
             self.plan(),
         );
-        out += &format!("\n{}\n", style::paint(BOLD, "The calls"));
+        out += &format!("\n{}\n", style::paint(BOLD, "Calls"));
         for (call, answer) in self.calls.iter().zip(&self.answers) {
             out += &self.call(call, answer);
         }
         out + &self.summary()
     }
 
-    /// One line per batch: what runs together, for how long, and why it stands there.
+    /// One line per batch: its calls, its time, and why the batch starts there.
     fn plan(&self) -> String {
         let mut table = Table::new(2);
         for batch in self.planned.chunk_by(|a, b| a.batch == b.batch) {
@@ -247,7 +251,7 @@ impl Played {
             style::paint(NAME, answer.requested_name()),
             style::paint(DIM, style::time(answer.elapsed())),
         );
-        out += &format!("    {}\n", verdict(&self.judged(answer)));
+        out += &format!("    {}\n", verdict(&self.authorization(answer)));
         for line in style::visible(&answer.text()).lines() {
             out += &format!("    {} {line}\n", style::paint(colour, "│"));
         }
@@ -258,42 +262,46 @@ impl Played {
         let failed = self.answers.iter().filter(|a| a.is_error()).count();
         let apart: Duration = self.answers.iter().map(ToolResult::elapsed).sum();
         format!(
-            "\n{}, {} in the model's order: {} worked, {} got words the model can act on. {}\n",
+            "\n{}, {} in order: {} succeeded, {} failed, each with an error the model can act on. {}\n",
             style::paint(BOLD, style::count(self.calls.len(), "call")),
-            style::paint(BOLD, style::count(self.answers.len(), "answer")),
+            style::paint(BOLD, style::count(self.answers.len(), "result")),
             style::paint(GOOD, self.answers.len() - failed),
             style::paint(BAD, failed),
             style::paint(
                 DIM,
-                format_args!("{}, one by one {}", style::time(self.took), style::time(apart)),
+                format_args!(
+                    "{}; {} one after another",
+                    style::time(self.took),
+                    style::time(apart)
+                ),
             ),
         )
     }
 }
 
-fn verdict(judged: &Judged) -> String {
+fn verdict(authorization: &Authorization) -> String {
     let word = |decision: &Decision| style::paint(style::decision(decision), decision.as_str());
     let by = |v: &Verdict| style::paint(DIM, format_args!("{} ({})", v.reason, v.source));
-    match judged {
-        Judged::Allowed(verdict) | Judged::Denied(verdict) => {
+    match authorization {
+        Authorization::Allowed(verdict) | Authorization::Denied(verdict) => {
             format!("{} {}", word(&verdict.decision), by(verdict))
         }
-        Judged::Asked(asked, Ok(verdict)) => format!(
+        Authorization::Asked(asked, Ok(verdict)) => format!(
             "{} {} → {} {}",
             word(&asked.decision),
             by(asked),
             word(&verdict.decision),
-            style::paint(DIM, format_args!("({}, scripted here)", verdict.source)),
+            style::paint(DIM, format_args!("({}, simulated)", verdict.source)),
         ),
-        Judged::Asked(asked, Err(said)) => format!(
+        Authorization::Asked(asked, Err(said)) => format!(
             "{} {} → {} {}",
             word(&asked.decision),
             by(asked),
             word(&Decision::Deny),
             style::paint(DIM, said),
         ),
-        Judged::Not(why) => {
-            format!("{} {}", style::paint(WARN, "not judged"), style::paint(DIM, why))
+        Authorization::Not(why) => {
+            format!("{} {}", style::paint(WARN, "not authorized"), style::paint(DIM, why))
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The tools that the command brings along: a small notebook, and a few tools that misbehave.
+//! The example tools: a small notebook, and a few tools that fail.
 //!
-//! They are here to be tried. Everything lives in memory and is the same each time, so `haft demo`
-//! and the guide show what you will see. Nothing here reads a file, a clock or the network.
+//! Everything is in memory and deterministic, so `haft demo` and the guide always print the same. No tool
+//! here reads a file, a clock or the network.
 
 use std::{
     collections::BTreeMap,
@@ -15,21 +15,21 @@ use haft::{
 
 use crate::style;
 
-/// Notes that no call may delete, whoever approves it.
+/// Notes that no call may delete, also with approval.
 const PINNED: [&str; 1] = ["garden"];
 
 /// How long one page of a report takes.
-const PAGE: Duration = Duration::from_millis(50);
+const PAGE_DELAY: Duration = Duration::from_millis(50);
 
-/// How long a page of the web takes: two pages of a report and a bit.
-const FETCH: Duration = Duration::from_millis(120);
+/// How long `fetch_page` takes: a little more than two pages of a report.
+const FETCH_DELAY: Duration = Duration::from_millis(120);
 
-/// Returns the registry. Each look at the notebook takes as long as `pace`.
+/// Returns the registry. Each call of a note tool takes as long as `pace`.
 pub(crate) fn registry(pace: Duration) -> Result<ToolRegistry, Error> {
     builder(pace).build()
 }
 
-/// Returns the same to be added to.
+/// Returns the same as a builder.
 pub(crate) fn builder(pace: Duration) -> ToolRegistryBuilder {
     ToolRegistry::builder()
         .add(Notes::new(pace))
@@ -204,7 +204,7 @@ async fn fetch_page(
     #[param(pattern = "^https://", url)]
     url: String,
 ) -> Result<String, Failure> {
-    tokio::time::sleep(FETCH).await;
+    tokio::time::sleep(FETCH_DELAY).await;
     match url.as_str() {
         "https://example.org/" => Ok("This domain is for use in examples.".to_owned()),
         _ => Err(Failure::failed(format!("{url} answered 404")).with_next("try another address")),
@@ -241,7 +241,7 @@ async fn slow_report(
 ) -> Result<String, Failure> {
     let mut report = Vec::new();
     for page in 1..=pages {
-        pause(PAGE, cx).await?;
+        pause(PAGE_DELAY, cx).await?;
         report.push(format!("page {page} of {pages}"));
         cx.partial(if page == 1 { format!("page {page}") } else { format!(", page {page}") });
     }

@@ -1,6 +1,6 @@
-//! `haft dispatch`: a provider's response in, the message that answers it out.
+//! `haft dispatch`: runs the calls of a provider's response.
 //!
-//! Complete, or while it is still being written; the answer is the same.
+//! In: a complete response or a stream. Out: the message with the results, the same for both.
 
 use std::{io::IsTerminal as _, process::ExitCode};
 
@@ -15,25 +15,27 @@ use crate::{
     live::{self, Live},
     plan::no_dialect,
     result, session,
-    setup::{Around, Setup},
+    setup::{HostEnv, Setup},
     style::{self, BAD, BOLD, DIM, GOOD, NAME, Table},
 };
 
 pub(crate) fn run(
     args: &args::Dispatch,
     setup: Setup,
-    around: &Around,
+    host: &HostEnv,
 ) -> Result<ExitCode, Problem> {
-    let person = session::Person::here(&setup, args.yes);
+    let person = session::Person::at_terminal(&setup, args.yes);
     let registry = builtin::registry(&setup, &args.place, &person)?.build()?;
     let runtime = setup.runtime(Runtime::builder()).registry(registry);
-    let runtime = result::keep(runtime, &args.artifacts, around)?;
-    let runtime = session::seat(runtime, &setup, person, args.decisions.as_deref())?.build()?;
+    let runtime = result::store_large_results(runtime, &args.artifacts, host)?;
+    let runtime =
+        session::add_approver(runtime, &setup, person, args.decisions.as_deref())?.build()?;
     let run = setup.run(&runtime).start();
     let events = live::events(&runtime, !args.output.json && !args.rules.quiet);
-    match args.stream {
-        true => streamed(args, run, events, &setup, around),
-        false => complete(args, run, events, &setup, around),
+    if args.stream {
+        streamed(args, run, events, &setup, host)
+    } else {
+        complete(args, run, events, &setup, host)
     }
 }
 
@@ -42,7 +44,7 @@ fn complete(
     run: Run,
     events: Option<EventStream>,
     setup: &Setup,
-    around: &Around,
+    host: &HostEnv,
 ) -> Result<ExitCode, Problem> {
     let response = input::response(args.file.as_deref())?;
     let Some(dialect) = args.dialect else {
@@ -54,7 +56,7 @@ fn complete(
     };
     let mut said = dialect.parse(&response)?;
     let (calls, stop) = (std::mem::take(&mut said.calls), said.stop);
-    let (answers, is_interrupted) = session::work(async move {
+    let (answers, is_interrupted) = session::block_on(async move {
         let live = events.map(Live::start);
         let turn = run.turn().await?;
         let export = turn.snapshot().export(dialect);
@@ -64,12 +66,13 @@ fn complete(
         Ok::<_, Error>(answered)
     })??;
     let answer = said.render_results(&answers);
-    let printed = match args.echo {
-        true => json!({"message": said.assistant_message(&response, &answers), "answer": answer}),
-        false => answer,
+    let printed = if args.echo {
+        json!({"message": said.assistant_message(&response, &answers), "answer": answer})
+    } else {
+        answer
     };
     print(args, &printed, &answers)?;
-    remark(args, &answers, setup, around);
+    remark(args, &answers, setup, host);
     Ok(session::exit(is_interrupted))
 }
 
@@ -78,14 +81,14 @@ fn streamed(
     run: Run,
     events: Option<EventStream>,
     setup: &Setup,
-    around: &Around,
+    host: &HostEnv,
 ) -> Result<ExitCode, Problem> {
     let dialect = args.dialect.ok_or_else(|| no_dialect("`--dialect` is missing"))?;
     let body = input::body(args.file.as_deref())?;
-    let (heard, is_interrupted) = session::work(async move {
+    let (heard, is_interrupted) = session::block_on(async move {
         let live = events.map(Live::start);
         let turn = run.turn().await?;
-        let heard = session::listen(turn, dialect, body).await;
+        let heard = session::run_stream(turn, dialect, body).await;
         live::finish(live).await;
         Ok::<_, Error>(heard)
     })??;
@@ -93,48 +96,51 @@ fn streamed(
     if let Some(problem) = heard.problem {
         let problem = Problem::from(problem);
         if is_empty {
-            return Err(problem.hint("without `--stream` a complete response is read"));
+            return Err(problem.hint("to read a complete response, leave out `--stream`"));
         }
-        let _ = problem.tell(); // the calls that came are answered all the same
+        let _ = problem.report(); // the calls that arrived have results
     } else if heard.stop == StopReason::Truncated && is_empty && !is_interrupted {
         return Err(Problem::new(format!(
-            "this is no whole {dialect} stream: it ended before any call and without its end mark"
+            "this is not a complete {dialect} stream: it has no call and no end marker"
         )));
     } else if heard.stop != StopReason::Done {
         let how = match heard.stop {
-            StopReason::Truncated => "the stream was cut off",
+            StopReason::Truncated => "the stream was truncated",
             StopReason::Refused => "the message ended in a refusal",
             _ => "the message ended for an unknown reason",
         };
         let note = style::paint(BOLD, "note:");
-        style::talk(format_args!("{note} {how}; nothing was run but reads that had begun before"));
+        style::message(format_args!(
+            "{note} {how}; only read-only calls that had already started ran"
+        ));
     }
-    let printed = match args.echo {
-        true => json!({"message": heard.message, "answer": heard.answer}),
-        false => heard.answer,
+    let printed = if args.echo {
+        json!({"message": heard.message, "answer": heard.answer})
+    } else {
+        heard.answer
     };
     print(args, &printed, &heard.envelopes)?;
-    remark(args, &heard.envelopes, setup, around);
+    remark(args, &heard.envelopes, setup, host);
     Ok(session::exit(is_interrupted))
 }
 
-/// Prints the message, and what became of each call for whoever sits there.
+/// Prints the message, and at a terminal one line about each call.
 fn print(args: &args::Dispatch, message: &Value, answers: &[ToolResult]) -> Result<(), Problem> {
     if std::io::stderr().is_terminal() {
         tell(answers);
     }
-    style::data(message, args.output.json)?;
+    style::print_json(message, args.output.json)?;
     Ok(())
 }
 
-/// Says what only the operator can mend: tools that are not there, results that could not be kept.
-fn remark(args: &args::Dispatch, answers: &[ToolResult], setup: &Setup, around: &Around) {
+/// Prints what only the operator can fix: missing tools, results that could not be stored.
+fn remark(args: &args::Dispatch, answers: &[ToolResult], setup: &Setup, host: &HostEnv) {
     let unknown = |answer: &&ToolResult| {
         answer.failure().is_some_and(|failure| failure.code() == FailureCode::UnknownTool)
     };
     let names = answers.iter().filter(unknown).map(|answer| answer.requested_name().as_str());
-    builtin::remind(names, &args.place, setup);
-    result::tell_trouble(answers, &args.artifacts, around);
+    builtin::print_missing_hint(names, &args.place, setup);
+    result::report_lost_results(answers, &args.artifacts, host);
 }
 
 /// One line about each call.
@@ -152,5 +158,5 @@ fn tell(answers: &[ToolResult]) {
             (DIM, style::time(answer.elapsed())),
         ]);
     }
-    style::talk(table.to_string().trim_end());
+    style::message(table.to_string().trim_end());
 }

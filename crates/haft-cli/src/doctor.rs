@@ -1,8 +1,7 @@
-//! `haft doctor`: what confines processes on this machine, and whether it does.
+//! `haft doctor`: shows which sandbox this machine supports, and tests it.
 //!
-//! Everything that is forbidden is tried inside the sandbox. The table shows what came of it, and the
-//! exit code says whether all went as it should. Where namespaces are forbidden it says by what, and
-//! prints what the operator can do about it.
+//! Every forbidden action is attempted inside the sandbox. Out: a table of the results, and an exit code.
+//! If the system forbids namespaces, it prints the cause and how the operator can fix it.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -17,20 +16,20 @@ use crate::{
     args, builtin,
     error::Problem,
     session,
-    setup::Around,
+    setup::HostEnv,
     style::{self, BAD, BOLD, DIM, GOOD, NAME, Table, WARN},
     toolchains,
 };
 
-/// Nothing confines processes here, so they are refused.
+/// There is no sandbox, so processes are refused.
 const NO_SANDBOX: u8 = 2;
-/// Something went otherwise than it should.
+/// A test failed.
 const BAD_FINDING: u8 = 5;
 
-pub(crate) fn run(output: args::Output, around: &Around) -> Result<ExitCode, Problem> {
-    let scene = Scene::make(around)?;
+pub(crate) fn run(output: args::Output, host: &HostEnv) -> Result<ExitCode, Problem> {
+    let scene = TestDirectory::make(host)?;
     let folder = scene.0.clone();
-    let tried = session::work(async move {
+    let tried = session::block_on(async move {
         let sandbox = Sandbox::detect(Helper::ThisProgram).await?;
         let findings = sandbox.self_test(&folder).await?;
         Ok::<_, haft_sandbox::Error>(findings)
@@ -39,12 +38,11 @@ pub(crate) fn run(output: args::Output, around: &Around) -> Result<ExitCode, Pro
     match tried {
         Ok(findings) => {
             let is_good = findings.bad().next().is_none();
-            match output.json {
-                true => style::say(format_args!("{}\n", as_json(&findings)))?,
-                false => {
-                    let toolchains = toolchains::suggestion(around).unwrap_or_default();
-                    style::say(page(&findings) + &toolchains)?;
-                }
+            if output.json {
+                style::print(format_args!("{}\n", as_json(&findings)))?
+            } else {
+                let toolchains = toolchains::suggestion(host).unwrap_or_default();
+                style::print(page(&findings) + &toolchains)?;
             }
             Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::from(BAD_FINDING) })
         }
@@ -54,11 +52,11 @@ pub(crate) fn run(output: args::Output, around: &Around) -> Result<ExitCode, Pro
                 let tier = Tier::none(error.to_string());
                 let whole =
                     json!({"ok": false, "tier": tier, "obstacles": obstacles, "findings": []});
-                style::say(format_args!("{whole}\n"))?;
+                style::print(format_args!("{whole}\n"))?;
             } else {
-                style::say(remedies(&obstacles))?;
+                style::print(remedies(&obstacles))?;
             }
-            let _ = builtin::problem(error).tell();
+            let _ = builtin::problem(error).report();
             Ok(ExitCode::from(NO_SANDBOX))
         }
     }
@@ -115,17 +113,16 @@ fn page(findings: &Findings) -> String {
             (colour, observed(finding)),
         ]);
     }
-    out += &format!("\n{}\n{table}", style::paint(BOLD, "tried inside"));
+    out += &format!("\n{}\n{table}", style::paint(BOLD, "tests inside the sandbox"));
     let (all, bad) = (findings.findings.len(), findings.bad().count());
     let skipped = findings.skipped().count();
     let colour = if bad == 0 { GOOD } else { BAD };
     let good = all - bad - skipped;
-    let said =
-        format!("{good} of {all} went as they should, {bad} did not, {skipped} could not be tried");
+    let said = format!("{all} tests: {good} passed, {bad} failed, {skipped} skipped");
     out + &format!("\n{}\n", style::paint(colour, said))
 }
 
-/// What forbids namespaces, and what can be done about each. Empty where nothing does.
+/// What forbids namespaces, and how to fix it. Empty if nothing does.
 fn remedies(obstacles: &[Obstacle]) -> String {
     let mut out = String::new();
     for obstacle in obstacles {
@@ -134,7 +131,7 @@ fn remedies(obstacles: &[Obstacle]) -> String {
             style::paint(WARN, format!("{}:", obstacle.cause)),
             style::visible(&obstacle.explanation)
         );
-        // Not indented: the lines are there to be copied, and a here-document ends at the left edge.
+        // Not indented: the lines are for copying, and a here-document ends at the left edge.
         for line in obstacle.remedy.lines() {
             out += &style::visible(line);
             out.push('\n');
@@ -149,33 +146,33 @@ fn observed(finding: &DoctorFinding) -> String {
         Expected::Allowed => "must work",
     };
     let did = match &finding.observed {
-        Observed::Allowed => "worked".to_owned(),
+        Observed::Allowed => "allowed".to_owned(),
         Observed::Refused(errno) => format!("refused ({errno})"),
         Observed::Killed(signal) => format!("killed by signal {signal}"),
-        Observed::Skipped(why) => format!("not tried: {}", style::visible(why)),
+        Observed::Skipped(why) => format!("skipped: {}", style::visible(why)),
     };
     if finding.is_good() { did } else { format!("{did}, {should}") }
 }
 
-/// A folder to try things on, taken away again.
-struct Scene(PathBuf);
+/// A temporary directory for the tests, removed at the end.
+struct TestDirectory(PathBuf);
 
-impl Scene {
-    fn make(around: &Around) -> Result<Self, Problem> {
-        let named = around.variables.get("TMPDIR").filter(|folder| folder.starts_with('/'));
+impl TestDirectory {
+    fn make(host: &HostEnv) -> Result<Self, Problem> {
+        let named = host.variables.get("TMPDIR").filter(|folder| folder.starts_with('/'));
         let base = named.map_or_else(|| Path::new("/tmp"), Path::new);
-        // A name that nobody can guess and prepare.
+        // An unpredictable name: another user could otherwise prepare the directory.
         let folder = base.join(format!("haft-doctor-{:016x}", RandomState::new().hash_one(0)));
         let cannot = |e: std::io::Error| {
-            Problem::new(format!("`{}` cannot be made: {e}", folder.display()))
-                .hint("`TMPDIR` names another folder for what is tried")
+            Problem::new(format!("cannot create `{}`: {e}", folder.display()))
+                .hint("name another directory for temporary files with `TMPDIR`")
         };
         std::fs::create_dir(&folder).map_err(cannot)?;
         Ok(Self(folder))
     }
 }
 
-impl Drop for Scene {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir(&self.0);
     }

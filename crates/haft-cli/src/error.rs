@@ -1,22 +1,22 @@
-//! Why a command stopped: something for a person, a hint where there is one, and an exit code.
+//! Errors of the command itself: a message, hints and exit code 1.
 //!
-//! What a tool call can cause is a `Failure` and has its own exit code. This is the rest: wrong
-//! arguments, files that cannot be read, a stdout that nobody reads any more.
+//! A failed tool call is a `Failure` with its own exit code. This file is about the rest: wrong
+//! arguments, unreadable files, a closed stdout (broken pipe).
 
 use std::{fmt, io, process::ExitCode};
 
 use crate::style::{self, BAD, NAME};
 
-/// The exit code of everything that was called wrongly.
-const USAGE: u8 = 1;
+/// The exit code of a wrong command line or input.
+const EXIT_USAGE: u8 = 1;
 
 /// Why a command stopped.
 #[derive(Debug)]
 pub(crate) enum Problem {
-    /// The command was called wrongly, or something it was given is.
+    /// The command line or an input is wrong.
     Wrong { message: String, hints: Vec<String> },
-    /// Whoever read our output has gone.
-    NobodyReads,
+    /// The reader of stdout has closed the pipe.
+    ClosedPipe,
 }
 
 impl Problem {
@@ -31,31 +31,35 @@ impl Problem {
         self
     }
 
-    /// Adds a name that may have been meant.
-    pub(crate) fn near(self, near: Option<&str>) -> Self {
+    /// Suggests a similar name.
+    pub(crate) fn similar(self, near: Option<&str>) -> Self {
         match near {
             Some(near) => self.hint(format!("did you mean `{near}`?")),
             None => self,
         }
     }
 
-    /// Says it on stderr and gives the exit code.
-    pub(crate) fn tell(self) -> ExitCode {
+    /// Prints the error to stderr and returns the exit code.
+    pub(crate) fn report(self) -> ExitCode {
         match self {
             Self::Wrong { message, hints } => {
-                complain(&message, &hints);
-                ExitCode::from(USAGE)
+                print_error(&message, &hints);
+                ExitCode::from(EXIT_USAGE)
             }
-            Self::NobodyReads => ExitCode::SUCCESS,
+            Self::ClosedPipe => ExitCode::SUCCESS,
         }
     }
 }
 
 /// Writes an error and its hints to stderr.
-pub(crate) fn complain(message: &str, hints: &[String]) {
-    style::talk(format_args!("{} {}", style::paint(BAD.bold(), "error:"), style::visible(message)));
+pub(crate) fn print_error(message: &str, hints: &[String]) {
+    style::message(format_args!(
+        "{} {}",
+        style::paint(BAD.bold(), "error:"),
+        style::visible(message)
+    ));
     for hint in hints {
-        style::talk(format_args!("{} {}", style::paint(NAME, "hint:"), style::visible(hint)));
+        style::message(format_args!("{} {}", style::paint(NAME, "hint:"), style::visible(hint)));
     }
 }
 
@@ -66,7 +70,7 @@ impl fmt::Display for Problem {
                 f.write_str(message)?;
                 hints.iter().try_for_each(|hint| write!(f, "; {hint}"))
             }
-            Self::NobodyReads => f.write_str("nobody reads the output"),
+            Self::ClosedPipe => f.write_str("the reader of the output has closed the pipe"),
         }
     }
 }
@@ -78,27 +82,27 @@ impl From<haft::Error> for Problem {
 }
 
 impl From<io::Error> for Problem {
-    /// Reading has its own words; what comes here is stdout.
+    /// Errors of reading are converted elsewhere. This one comes from writing to stdout.
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::BrokenPipe => Self::NobodyReads,
+            io::ErrorKind::BrokenPipe => Self::ClosedPipe,
             _ => Self::new(format!("cannot write the output: {error}")),
         }
     }
 }
 
-/// Tells what is wrong with the command line, or prints the help or version that was asked for.
+/// Prints what is wrong with the command line, or the requested help or version.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind;
     let text = error.render();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            return match style::say(text.ansi()) {
+            return match style::print(text.ansi()) {
                 Ok(()) => ExitCode::SUCCESS,
-                Err(e) => Problem::from(e).tell(),
+                Err(e) => Problem::from(e).report(),
             };
         }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => style::talk(text.ansi()),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => style::message(text.ansi()),
         _ => {
             let text = text.to_string();
             let mut lines = text.lines().filter(|line| !line.trim().is_empty());
@@ -118,21 +122,21 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
             if let Some(own) = last.as_deref().and_then(|usage| own_hint(error.kind(), usage)) {
                 hints = vec![own.to_owned()];
             }
-            complain(&message, &hints);
+            print_error(&message, &hints);
             if let Some(usage) = last {
-                style::talk(style::paint(style::DIM, format_args!("usage: {usage}")));
+                style::message(style::paint(style::DIM, format_args!("usage: {usage}")));
             }
         }
     }
-    ExitCode::from(USAGE)
+    ExitCode::from(EXIT_USAGE)
 }
 
-/// What helps more than the words of the parser, which knows no command.
+/// A hint that is more specific than the one of the parser.
 fn own_hint(kind: clap::error::ErrorKind, usage: &str) -> Option<&'static str> {
     use clap::error::ErrorKind::{MissingRequiredArgument, UnknownArgument};
     match kind {
         UnknownArgument if usage.starts_with("haft shell explain") => {
-            Some("a command is one argument: put it in quotes, as in `haft shell explain 'ls -l'`")
+            Some("quote the command, as in `haft shell explain 'ls -l'`")
         }
         MissingRequiredArgument if usage.starts_with("haft result") => {
             Some("`haft result list` shows the ids")

@@ -1,21 +1,21 @@
-//! What the eye is told: text that a terminal cannot act on, and that cannot pass for other text.
+//! Sanitizes untrusted text for the terminal: escape sequences, bidi overrides, invisible characters,
+//! homoglyphs.
 //!
-//! Text from a tool or a model may hold anything. It must not move the cursor, recolour the question
-//! above a prompt, turn its own order around, hide a part of itself, or look like an address that it
-//! is not. What could is shown by its number, or warned of.
+//! Text from a tool or a model must not move the cursor, change colours, reverse its order (bidi), hide a
+//! part, or imitate another address. Such characters are printed as `<U+XXXX>`, or a warning is added.
+//! INVARIANT: folded text never starts at the left edge, so it cannot forge a line of a prompt.
 
 use unicode_security::{MixedScript as _, confusable_detection::skeleton};
 
-/// So many words that look like others are told of.
-const MOST_WARNINGS: usize = 5;
+/// The limit on homoglyph warnings.
+const MAX_WARNINGS: usize = 5;
 
-/// Makes what a terminal would act on, or hide, visible. Line breaks, tabs and plain blanks stay.
+/// Escapes control and invisible characters. Line breaks, tabs and plain blanks stay.
 pub(crate) fn visible(text: &str) -> String {
     haft::escape_invisible(text).into_owned()
 }
 
-/// Warns of words that look like others: an address in letters of another script, or a word that
-/// mixes scripts.
+/// Warns of homoglyphs: an address in letters of another script, or a word that mixes scripts.
 pub(crate) fn lookalikes(text: &str) -> Vec<String> {
     if text.is_ascii() {
         return Vec::new();
@@ -23,23 +23,25 @@ pub(crate) fn lookalikes(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let ends = |c: char| c.is_whitespace() || "/\\:?#\"'`<>()[]{},;|&=".contains(c);
     for word in text.split(ends).filter(|word| !word.is_ascii()) {
-        // A number or a sign among letters is no other script.
+        // Digits and signs belong to every script.
         let mixed = !word.is_single_script();
         let address = word.contains('@') || word.trim_matches('.').contains('.');
         if !mixed && !address {
             continue;
         }
-        let like: String = word.chars().flat_map(looks).collect();
-        let warning = match like.is_ascii() {
-            true => format!("`{}` is not `{like}`: {}", visible(word), odd_letters(word)),
-            false if mixed => format!("`{}` mixes scripts: {}", visible(word), odd_letters(word)),
-            false => format!("`{}` has letters that are not ASCII", visible(word)),
+        let like: String = word.chars().flat_map(skeleton_of).collect();
+        let warning = if like.is_ascii() {
+            format!("`{}` is not `{like}`: {}", visible(word), odd_letters(word))
+        } else if mixed {
+            format!("`{}` mixes scripts: {}", visible(word), odd_letters(word))
+        } else {
+            format!("`{}` has letters that are not ASCII", visible(word))
         };
         if found.contains(&warning) {
             continue;
         }
-        if found.len() == MOST_WARNINGS {
-            found.push("and more words that look like others".to_owned());
+        if found.len() == MAX_WARNINGS {
+            found.push("and more such words".to_owned());
             break;
         }
         found.push(warning);
@@ -47,13 +49,13 @@ pub(crate) fn lookalikes(text: &str) -> Vec<String> {
     found
 }
 
-/// What a letter looks like; ASCII looks like itself.
-fn looks(c: char) -> Vec<char> {
+/// The skeleton of a letter (UTS 39); ASCII is unchanged.
+fn skeleton_of(c: char) -> Vec<char> {
     let mut buffer = [0; 4];
     if c.is_ascii() { vec![c] } else { skeleton(c.encode_utf8(&mut buffer)).collect() }
 }
 
-/// The letters of a word that are not ASCII, by number.
+/// The non-ASCII letters of a word with their code points.
 fn odd_letters(word: &str) -> String {
     let mut odd: Vec<String> = Vec::new();
     for c in word.chars().filter(|c| !c.is_ascii()) {
@@ -92,8 +94,8 @@ fn is_joined(c: char) -> bool {
         | '\u{fe00}'..='\u{fe0f}' | '\u{fe20}'..='\u{fe2f}' | '\u{1f3fb}'..='\u{1f3ff}')
 }
 
-/// Where a line must be broken that takes more columns than this; `None` when it fits. At least one
-/// character comes before it, and no mark is taken from its letter.
+/// Where a line that is wider than this must be broken; `None` if it fits. At least one character comes
+/// before the break, and combining marks stay with their letter.
 fn break_at(line: &str, width: usize) -> Option<usize> {
     let mut used = 0;
     let too_far = |(_, c): &(usize, char)| {
@@ -101,20 +103,17 @@ fn break_at(line: &str, width: usize) -> Option<usize> {
         used > width
     };
     let (end, first) = line.char_indices().find(too_far)?;
-    let letter = match is_joined(first) {
-        true => line[..end].rfind(|c| !is_joined(c)),
-        false => Some(end),
-    };
+    let letter = if is_joined(first) { line[..end].rfind(|c| !is_joined(c)) } else { Some(end) };
     let one = line.chars().next().map_or(0, char::len_utf8);
     Some(letter.filter(|at| *at > 0).unwrap_or(end).max(one)).filter(|at| *at < line.len())
 }
 
-/// What stands before each further line of something that was folded: text of a call never begins at
-/// the left edge, where lines of ours could be forged.
+/// The prefix of each continuation line: text of a call never starts at the left edge, where it could
+/// forge a line of the prompt.
 const FOLDED: &str = "  │ ";
 
-/// Folds each line of a page to the width of a terminal, so that the terminal has nothing to fold.
-/// Colours are ours and take no columns; a tab becomes blanks.
+/// Folds each line to the width of the terminal, so that the terminal does not wrap it. Colour codes take
+/// no columns; a tab becomes blanks.
 pub(crate) fn fold(page: &str, width: usize) -> String {
     let mark = if width >= 12 { FOLDED } else { "│" };
     let mut out = String::with_capacity(page.len());
@@ -158,7 +157,7 @@ pub(crate) fn fold(page: &str, width: usize) -> String {
     out
 }
 
-/// Breaks text into lines of a width, at blanks where there are some. Nothing is left out.
+/// Wraps text at a width, at blanks where possible. No character is lost.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(1);
     let mut lines = Vec::new();
@@ -234,7 +233,7 @@ mod tests {
     #[test]
     fn many_warnings_are_a_few() {
         let many: String = (0..1000).map(|n| format!("\u{430}b{n} ")).collect();
-        assert_eq!(lookalikes(&many).len(), MOST_WARNINGS + 1);
+        assert_eq!(lookalikes(&many).len(), MAX_WARNINGS + 1);
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! `haft explain`: what would become of a call, and why. Nobody is asked and nothing is run.
+//! `haft explain`: shows whether a call is allowed, and why. Asks no approver and runs nothing.
 //!
-//! Every check in order, the rule that decided with its place, what nearly did, what the call would
-//! touch, and the smallest change that would flip it. A prompt shows the same page for `?`.
+//! Out: every check in order, the deciding rule with its location, rules that nearly matched, what the
+//! call would access, and the smallest change that flips the decision. A prompt prints it for `?`.
 
 use std::{
     path::{Path, PathBuf},
@@ -32,23 +32,23 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
     let mut registry = every()?;
     let own = every()?.build()?;
     let mut name = args.tool.clone();
-    let is_standin = tools::find(&own, &args.tool).is_none();
-    if is_standin {
-        let Some(standin) = stub_tools::find(&args.tool) else {
-            if let Some(hint) = builtin::missing(&args.tool, &args.place, setup) {
+    let is_stub = tools::find(&own, &args.tool).is_none();
+    if is_stub {
+        let Some(stub) = stub_tools::find(&args.tool) else {
+            if let Some(hint) = builtin::missing_hint(&args.tool, &args.place, setup) {
                 let problem = Problem::new(format!("there is no tool called `{}`", args.tool));
                 return Err(problem.hint(hint));
             }
             let names = own.own().map(|e| e.name().as_str()).chain(stub_tools::NAMES);
             let near = style::nearest(&args.tool, names).map(str::to_owned);
             return Err(Problem::new(format!("there is no tool called `{}`", args.tool))
-                .near(near.as_deref())
-                .hint("`haft tools list` lists them; `Bash`, `Read`, `Edit`, `Write`, `Glob`, `Grep`, `WebFetch` and `mcp__server__tool` can be explained too"));
+                .similar(near.as_deref())
+                .hint("`haft tools list` lists the tools; `Bash`, `Read`, `Edit`, `Write`, `Glob`, `Grep`, `WebFetch` and `mcp__server__tool` can be explained too"));
         };
-        name = standin.called.clone();
-        registry = standin.add(registry);
+        name = stub.called.clone();
+        registry = stub.add(registry);
     }
-    let past = Past::of(args);
+    let past = SimulatedReads::of(args);
     for tool in past.tools() {
         registry = registry.add(tool);
     }
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
     let hidden = Arc::clone(&policy);
     let runtime = setup
         .runtime(Runtime::builder())
-        .policy(Shown(policy))
+        .policy(UnhiddenPolicy(policy))
         .registry(registry.build()?)
         .build()?;
     let entry = tools::find(runtime.registry(), &name);
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
     if let Some(said) = &args.user_said {
         run = run.user_said(said);
     }
-    let (explanation, withheld) = session::work(async move {
+    let (explanation, withheld) = session::block_on(async move {
         let run = run.start();
         if !past.calls().is_empty() {
             run.turn().await?.run(past.calls()).await;
@@ -83,10 +83,7 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
         Ok::<_, haft::Error>((turn.explain(call).await, withheld))
     })??;
     if args.output.json {
-        style::say(format_args!(
-            "{}\n",
-            as_json(&args.tool, &arguments, &explanation, is_standin)
-        ))?;
+        style::print(format_args!("{}\n", as_json(&args.tool, &arguments, &explanation, is_stub)))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = format!(
@@ -94,26 +91,26 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
         style::paint(NAME.bold(), style::visible(&args.tool)),
         style::arguments(&arguments)
     );
-    if is_standin {
-        let note = "this command has no such tool; a stand-in with the usual arguments is judged";
+    if is_stub {
+        let note = "haft has no such tool; a stub with the usual arguments is used";
         out += &format!("{}\n", style::paint(DIM, note));
     }
     out += &page(&explanation, &here);
     if let Some(why) = withheld {
         out += &format!(
             "\n{} {}\n",
-            style::paint(BOLD, "The model is not even shown this tool:"),
+            style::paint(BOLD, "This tool is hidden from the model:"),
             style::visible(&why)
         );
     }
-    style::say(out)?;
+    style::print(out)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Everything, as one object.
-fn as_json(tool: &str, arguments: &Value, explanation: &Explanation, is_standin: bool) -> Value {
+/// The explanation as one JSON object.
+fn as_json(tool: &str, arguments: &Value, explanation: &Explanation, is_stub: bool) -> Value {
     let mut whole = json!({"tool": tool, "arguments": arguments});
-    if is_standin {
+    if is_stub {
         whole["stand_in"] = Value::Bool(true);
     }
     let rest = serde_json::to_value(explanation).unwrap_or_default();
@@ -123,12 +120,11 @@ fn as_json(tool: &str, arguments: &Value, explanation: &Explanation, is_standin:
     whole
 }
 
-/// What came out and why: the text that records have as well, with signs and colours, and with
-/// places seen from a folder.
+/// The text of an explanation, as records have it, with marks and colours, and with relative paths.
 pub(crate) fn page(explanation: &Explanation, here: &Path) -> String {
     let mut out = String::new();
     let here = format!("{}/", here.display());
-    let text = tamed(explanation).to_string().replace(&here, "");
+    let text = sanitized(explanation).to_string().replace(&here, "");
     let mut checks = explanation.checks.iter();
     for (at, line) in text.lines().enumerate() {
         if at > 0 && line.starts_with(CHECK) {
@@ -145,36 +141,35 @@ pub(crate) fn page(explanation: &Explanation, here: &Path) -> String {
     out
 }
 
-/// How the line of a check begins.
+/// The prefix of a check's line.
 const CHECK: &str = "  check ";
 
-/// The same with every text on one line and nothing hidden in it: what a call or a file says must
-/// not pass for a line of ours.
-fn tamed(explanation: &Explanation) -> Explanation {
-    let mut tamed = explanation.clone();
+/// Sanitizes every text to one line: text of a call or a file must not forge a line of the explanation.
+fn sanitized(explanation: &Explanation) -> Explanation {
+    let mut clean = explanation.clone();
     let verdict = &explanation.verdict;
-    tamed.verdict = Verdict::new(verdict.decision.clone(), one_line(&verdict.reason))
+    clean.verdict = Verdict::new(verdict.decision.clone(), one_line(&verdict.reason))
         .by(one_line(&verdict.source));
-    let texts = tamed.risk.iter_mut().chain(&mut tamed.tainted_by).chain(&mut tamed.flip);
+    let texts = clean.risk.iter_mut().chain(&mut clean.tainted_by).chain(&mut clean.flip);
     texts.for_each(|text| *text = one_line(text));
-    for check in &mut tamed.checks {
+    for check in &mut clean.checks {
         for text in [&mut check.what, &mut check.said, &mut check.why] {
             *text = one_line(text);
         }
     }
-    for near in &mut tamed.near {
+    for near in &mut clean.near {
         near.rule.pattern = one_line(&near.rule.pattern);
         near.missing = one_line(&near.missing);
     }
-    tamed
+    clean
 }
 
-/// Text that stays on its line.
+/// Sanitized text on one line.
 pub(crate) fn one_line(text: &str) -> String {
     style::visible(text).replace('\n', " ")
 }
 
-/// A sign for what a check said, so that colours are not needed.
+/// A mark and colour for the result of a check.
 fn mark(said: &str) -> (Style, &'static str) {
     match said {
         "passed" | "allow" => (GOOD, "✓"),
@@ -184,7 +179,7 @@ fn mark(said: &str) -> (Style, &'static str) {
     }
 }
 
-/// A place of a rule, seen from a folder.
+/// The location of a rule, relative to a directory.
 pub(crate) fn at(place: &SourceLocation, here: &Path) -> String {
     match &place.file {
         Some(file) => format!("{}:{}", short(file, here), place.line),
@@ -192,7 +187,7 @@ pub(crate) fn at(place: &SourceLocation, here: &Path) -> String {
     }
 }
 
-/// A path, seen from a folder.
+/// A path, relative to a directory.
 pub(crate) fn short(path: &Path, here: &Path) -> String {
     let shown = match path.strip_prefix(here) {
         Ok(below) if below != Path::new("") => below,
@@ -201,13 +196,13 @@ pub(crate) fn short(path: &Path, here: &Path) -> String {
     style::visible(&shown.display().to_string()).replace('\n', "<U+000A>")
 }
 
-/// The policy, with nothing hidden: what is denied as a whole is explained by its rule as well.
-struct Shown(Arc<dyn Policy>);
+/// The policy without hidden tools: a tool that is denied entirely is explained by its rule too.
+struct UnhiddenPolicy(Arc<dyn Policy>);
 
-impl Policy for Shown {
+impl Policy for UnhiddenPolicy {
     fn judge(&self, call: &ValidatedCall) -> Verdict {
-        if Past::is_own(call) {
-            return Verdict::allow("it stands for what the run has read");
+        if SimulatedReads::is_own(call) {
+            return Verdict::allow("it simulates what the run has read");
         }
         self.0.judge(call)
     }
@@ -217,7 +212,7 @@ impl Policy for Shown {
     }
 
     fn rewrite(&self, call: &ValidatedCall) -> Option<Value> {
-        if Past::is_own(call) { None } else { self.0.rewrite(call) }
+        if SimulatedReads::is_own(call) { None } else { self.0.rewrite(call) }
     }
 
     fn rewrites(&self) -> bool {
@@ -250,8 +245,8 @@ impl Policy for Shown {
     }
 }
 
-/// What the run is said to have read before.
-struct Past {
+/// What the run has read before, simulated by two tools (`--tainted`, `--secret`).
+struct SimulatedReads {
     untrusted: Option<String>,
     secret: bool,
 }
@@ -259,7 +254,7 @@ struct Past {
 const UNTRUSTED: &str = "untrusted_text";
 const SECRET: &str = "secret_text";
 
-impl Past {
+impl SimulatedReads {
     fn of(args: &args::Explain) -> Self {
         Self { untrusted: args.tainted.clone(), secret: args.secret }
     }
@@ -271,7 +266,7 @@ impl Past {
     fn tools(&self) -> Vec<haft::DynTool> {
         use haft::{Capabilities, Confidentiality, DynTool, Label, ToolSpec, Trust};
         let tool = |name: &str, text: String, label: Label| {
-            let spec = ToolSpec::new(name, "Stands for what the run has read.")
+            let spec = ToolSpec::new(name, "Simulates what the run has read.")
                 .read_only()
                 .capabilities(Capabilities::NONE)
                 .label(label);

@@ -1,4 +1,4 @@
-//! `haft tools export`: tools in a provider's own JSON, and what each of them lost on the way.
+//! `haft tools export`: prints tools in a provider's format, with a report of what the format cannot express.
 
 use std::io::Write as _;
 
@@ -13,27 +13,26 @@ use crate::{
     error::Problem,
     plan::no_dialect,
     style::{self, BAD, BOLD, DIM, NAME, Table, WARN},
-    tool_list::{Item, Shelf},
+    tool_list::{Item, ToolList},
 };
 
 pub(crate) fn run(args: &args::Export, registry: &ToolRegistry) -> Result<(), Problem> {
     let dialect = args.dialect.ok_or_else(|| no_dialect("`--dialect` is missing"))?;
-    let shelf = Shelf::open(args.from.tools.as_deref(), registry, Formats::Remarked)?;
-    let options = options(args, &shelf)?;
-    match args.output.json && !args.request {
-        true => {
-            if args.cache.is_some() {
-                let note = style::paint(BOLD, "note:");
-                style::talk(format_args!("{note} `--cache` marks a request; add `--request`"));
-            }
-            lines(dialect, &shelf, &options)
+    let list = ToolList::open(args.from.tools.as_deref(), registry, Formats::Remarked)?;
+    let options = options(args, &list)?;
+    if args.output.json && !args.request {
+        if args.cache.is_some() {
+            let note = style::paint(BOLD, "note:");
+            style::message(format_args!("{note} `--cache` has no effect without `--request`"));
         }
-        false => request(args, dialect, &shelf, &options),
+        lines(dialect, &list, &options)
+    } else {
+        request(args, dialect, &list, &options)
     }
 }
 
-/// The choices of the command line. A tool that is to be called must be there.
-fn options(args: &args::Export, shelf: &Shelf) -> Result<ExportOptions, Problem> {
+/// The export options of the command line. The tool of `--choice` must exist.
+fn options(args: &args::Export, list: &ToolList) -> Result<ExportOptions, Problem> {
     let mut options = ExportOptions::default().strict(args.strict);
     options.cache = args.cache;
     options.search = args.search;
@@ -44,24 +43,24 @@ fn options(args: &args::Export, shelf: &Shelf) -> Result<ExportOptions, Problem>
         Some("auto") => Some(ToolChoice::Auto),
         Some("any") => Some(ToolChoice::Any),
         Some("none") => Some(ToolChoice::None),
-        Some(name) if shelf.items.iter().any(|item| item.name == name) => {
+        Some(name) if list.items.iter().any(|item| item.name == name) => {
             Some(ToolChoice::Tool(name.to_owned()))
         }
         Some(name) => {
-            let names = shelf.items.iter().map(|item| item.name.as_str());
-            return Err(Problem::new(format!("there is no tool called `{name}` to choose"))
-                .near(style::nearest(name, names))
+            let names = list.items.iter().map(|item| item.name.as_str());
+            return Err(Problem::new(format!("there is no tool called `{name}`"))
+                .similar(style::nearest(name, names))
                 .hint("`--choice` takes auto, any, none or the name of a tool"));
         }
     };
     Ok(options)
 }
 
-/// One line for each tool, as soon as it is made.
-fn lines(dialect: Dialect, shelf: &Shelf, options: &ExportOptions) -> Result<(), Problem> {
-    let definitions = shelf.definitions();
-    let mut out = style::lines();
-    for (item, shown) in shelf.items.iter().zip(dialect.show_all(&definitions, options)) {
+/// Prints one line for each tool.
+fn lines(dialect: Dialect, list: &ToolList, options: &ExportOptions) -> Result<(), Problem> {
+    let definitions = list.definitions();
+    let mut out = style::stdout_writer();
+    for (item, shown) in list.items.iter().zip(dialect.show_all(&definitions, options)) {
         writeln!(out, "{}", line(dialect, item, &shown))?;
     }
     Ok(out.flush()?)
@@ -70,9 +69,9 @@ fn lines(dialect: Dialect, shelf: &Shelf, options: &ExportOptions) -> Result<(),
 fn line(dialect: Dialect, item: &Item, shown: &ExportedTool) -> Value {
     let report = match &item.schema {
         Ok(_) => json!(shown.report),
-        Err(trouble) => json!([{
-            "kind": LossKind::Refused, "pointer": "", "keyword": trouble.keyword,
-            "note": trouble.note,
+        Err(invalid) => json!([{
+            "kind": LossKind::Refused, "pointer": "", "keyword": invalid.keyword,
+            "note": invalid.note,
         }]),
     };
     json!({
@@ -85,16 +84,16 @@ fn line(dialect: Dialect, item: &Item, shown: &ExportedTool) -> Value {
     })
 }
 
-/// All tools as one request has them, and what they lost on stderr.
+/// Prints the tools as in one request, and the loss report to stderr.
 fn request(
     args: &args::Export,
     dialect: Dialect,
-    shelf: &Shelf,
+    list: &ToolList,
     options: &ExportOptions,
 ) -> Result<(), Problem> {
-    let definitions = shelf.definitions();
+    let definitions = list.definitions();
     let export = ToolExport::of(dialect, &definitions, options);
-    // Whatever changes nothing is told, so that nobody relies on it.
+    // An option without effect is reported, so that no caller relies on it.
     let without = |change: fn(&mut ExportOptions)| {
         let mut less = options.clone();
         change(&mut less);
@@ -113,22 +112,23 @@ fn request(
     if options.parallel.is_some() && without(|o| o.parallel = None) {
         idle.push("--parallel");
     }
-    match args.request {
-        true => style::data(&Value::Object(export.request().clone()), args.output.json)?,
-        false => style::data(export.tools(), args.output.json)?,
+    if args.request {
+        style::print_json(&Value::Object(export.request().clone()), args.output.json)?
+    } else {
+        style::print_json(export.tools(), args.output.json)?
     }
     for flag in idle {
         let note = style::paint(BOLD, "note:");
-        style::talk(format_args!("{note} `{flag}` changes nothing for {dialect} here"));
+        style::message(format_args!("{note} `{flag}` has no effect for {dialect}"));
     }
-    let table = losses(shelf, export.shown()).to_string();
+    let table = losses(list, export.shown()).to_string();
     if !table.is_empty() {
-        style::talk(table.trim_end());
+        style::message(table.trim_end());
     }
     let present = |shown: &&ExportedTool| shown.tool.is_some();
     let count = export.shown().iter().filter(present).count();
-    style::talk(format_args!(
-        "{} shown to {dialect}, {} strict, {} left out",
+    style::message(format_args!(
+        "{} exported for {dialect}, {} strict, {} left out",
         style::count(count, "tool"),
         export.shown().iter().filter(|shown| shown.strict).count(),
         export.shown().len() - count,
@@ -136,10 +136,10 @@ fn request(
     Ok(())
 }
 
-/// What every tool lost. What is only said in other words is no loss.
-fn losses(shelf: &Shelf, shown: &[ExportedTool]) -> Table {
+/// The losses of each tool. A different notation with the same meaning is not a loss.
+fn losses(list: &ToolList, shown: &[ExportedTool]) -> Table {
     let mut table = Table::new(0);
-    for (item, shown) in shelf.items.iter().zip(shown) {
+    for (item, shown) in list.items.iter().zip(shown) {
         let mut row = |kind: (Style, &str), place: &str, keyword: &str, note: &str| {
             table.row([
                 (NAME, item.label()),
@@ -149,8 +149,8 @@ fn losses(shelf: &Shelf, shown: &[ExportedTool]) -> Table {
                 (Style::new(), style::visible(note).replace('\n', " ")),
             ]);
         };
-        if let Err(trouble) = &item.schema {
-            row(colour(LossKind::Refused), "", trouble.keyword, &trouble.note);
+        if let Err(invalid) = &item.schema {
+            row(colour(LossKind::Refused), "", invalid.keyword, &invalid.note);
             continue;
         }
         if let Some(why) = &shown.not_strict {

@@ -1,15 +1,15 @@
-//! Who commits are by: `user.name` and `user.email` of the person's own git configuration.
+//! The author of commits: `user.name` and `user.email` of the user's git configuration.
 //!
-//! Only these two lines are taken. Aliases, helpers and includes are left out, because git runs
-//! programs for them; inside the sandbox the configuration itself is not seen.
+//! Only these two values are read. Aliases, helpers and includes are ignored, because git runs programs
+//! for them. The configuration itself is not visible inside the sandbox.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-/// Returns name and address, where both are set.
+/// Returns name and address; `None` unless both are set.
 ///
 /// # Errors
-/// Fails when one of the files is not a regular file or cannot be read. It is opened without waiting:
-/// a command may have made it a FIFO, which would block every later start.
+/// Fails if one of the files is not a regular file or cannot be read. It is opened non-blocking: a command
+/// may have replaced it by a FIFO, which would block every later start.
 pub(crate) fn identity(
     variables: &BTreeMap<String, String>,
 ) -> Result<Option<(String, String)>, haft::Error> {
@@ -18,7 +18,7 @@ pub(crate) fn identity(
     };
     let home = directory("HOME");
     let config = directory("XDG_CONFIG_HOME").or_else(|| Some(home.as_ref()?.join(".config")));
-    // The second goes before the first, as in git itself.
+    // The second overrides the first, as in git.
     let files =
         [config.map(|config| config.join("git/config")), home.map(|h| h.join(".gitconfig"))];
     let (mut name, mut email) = (None, None);
@@ -31,7 +31,7 @@ pub(crate) fn identity(
     Ok(name.zip(email))
 }
 
-/// Reads name and address from the `[user]` sections; the last line counts.
+/// Reads name and address from the `[user]` sections; the last line wins.
 fn user(text: &str) -> (Option<String>, Option<String>) {
     let (mut name, mut email) = (None, None);
     let mut is_user = false;
@@ -51,7 +51,7 @@ fn user(text: &str) -> (Option<String>, Option<String>) {
     (name, email)
 }
 
-/// Reads a value: quotes and escapes are taken out, a comment ends it.
+/// Parses a value: removes quotes and escapes; a comment ends it.
 fn value_of(text: &str) -> Option<String> {
     let (mut value, mut is_quoted) = (String::new(), false);
     let mut chars = text.trim().chars();

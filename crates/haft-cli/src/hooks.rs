@@ -1,4 +1,4 @@
-//! `haft hooks`: which hooks there are, and what each would say.
+//! `haft hooks`: lists the hooks of all files, and calls them with a test input.
 
 use std::{io::IsTerminal as _, process::ExitCode};
 
@@ -11,24 +11,24 @@ use crate::{
     args,
     error::Problem,
     explain, input, session,
-    setup::{Around, Setup},
+    setup::{HostEnv, Setup},
     style::{self, BAD, DIM, GOOD, NAME, Table, WARN},
 };
 
-pub(crate) fn run(args: &args::Hooks, around: &Around) -> Result<ExitCode, Problem> {
+pub(crate) fn run(args: &args::Hooks, host: &HostEnv) -> Result<ExitCode, Problem> {
     match args {
-        args::Hooks::List { rules, output } => list(&Setup::open(around, rules)?, *output),
+        args::Hooks::List { rules, output } => list(&Setup::open(host, rules)?, *output),
         args::Hooks::Test { event, tool, rules, output } => {
-            test(&Setup::open(around, rules)?, event, tool.as_deref(), *output)
+            test(&Setup::open(host, rules)?, event, tool.as_deref(), *output)
         }
     }
 }
 
 fn list(setup: &Setup, output: args::Output) -> Result<ExitCode, Problem> {
-    let hooks = &setup.said.hooks;
+    let hooks = &setup.loaded.hooks;
     if output.json {
         let list: Vec<Value> = hooks.iter().map(|hook| as_json(hook, setup)).collect();
-        style::say(format_args!("{}\n", Value::Array(list)))?;
+        style::print(format_args!("{}\n", Value::Array(list)))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new(0);
@@ -41,9 +41,9 @@ fn list(setup: &Setup, output: args::Output) -> Result<ExitCode, Problem> {
             (DIM, explain::at(&hook.place, setup.here())),
         ]);
     }
-    style::say(table)?;
+    style::print(table)?;
     if hooks.is_empty() {
-        style::talk("there are no hooks");
+        style::message("no hooks");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -61,7 +61,7 @@ fn as_json(hook: &HookSpec, setup: &Setup) -> Value {
     })
 }
 
-/// About which calls a hook is.
+/// Which calls a hook matches.
 fn about(hook: &HookSpec) -> String {
     let tools = hook.matcher.as_deref().filter(|m| !m.is_empty()).unwrap_or("*");
     match &hook.only_if {
@@ -74,18 +74,18 @@ fn fails(hook: &HookSpec) -> &'static str {
     if hook.fails_closed { "fails closed" } else { "fails open" }
 }
 
-/// What a hook calls, in words.
+/// What a hook calls, as text.
 pub(crate) fn called(handler: &Handler) -> String {
     match handler {
         Handler::Command { command, args: None } => command.clone(),
         Handler::Command { command, args: Some(args) } => format!("{command} {}", args.join(" ")),
         Handler::Http { url, .. } => format!("POST {url}"),
         Handler::Other(value) => value.to_string(),
-        _ => "something else".to_owned(),
+        _ => "(unknown handler)".to_owned(),
     }
 }
 
-/// Calls the hooks of an event, and says what came of each.
+/// Calls the hooks of an event, and prints each result.
 fn test(
     setup: &Setup,
     event: &str,
@@ -94,32 +94,31 @@ fn test(
 ) -> Result<ExitCode, Problem> {
     known(event)?;
     let fixture = fixture(event, tool)?;
-    let (specs, place) = (setup.said.hooks.clone(), setup.project());
+    let (specs, place) = (setup.loaded.hooks.clone(), setup.project());
     let name = event.to_owned();
     let tried =
-        session::work(async move { haft_hooks::try_out(&specs, &name, &fixture, &place).await })?;
+        session::block_on(
+            async move { haft_hooks::try_out(&specs, &name, &fixture, &place).await },
+        )?;
     let called: Vec<&TrialResult> = tried.iter().filter(|one| one.skipped.is_none()).collect();
     let stops = called.iter().any(|one| one.stops());
     if output.json {
         let whole = json!({"event": event, "passes": !stops, "hooks": tried});
-        style::say(format_args!("{whole}\n"))?;
+        style::print(format_args!("{whole}\n"))?;
     } else {
         let mut out = String::new();
         tried.iter().for_each(|one| out += &account(one, setup));
-        style::say(out)?;
+        style::print(out)?;
         let counted = style::count(called.len(), "hook");
-        style::talk(format_args!(
+        style::message(format_args!(
             "{counted} called; {}",
-            match stops {
-                true => "the call would be blocked",
-                false => "the call would go on",
-            }
+            if stops { "the call would be blocked" } else { "the call would not be blocked" }
         ));
     }
     Ok(ExitCode::from(if stops { BLOCKED } else { 0 }))
 }
 
-/// The exit code of a call that is not allowed.
+/// The exit code of a blocked call.
 const BLOCKED: u8 = 2;
 
 /// The events that hooks are called for.
@@ -138,24 +137,26 @@ fn known(event: &str) -> Result<(), Problem> {
     if EVENTS.contains(&event) {
         return Ok(());
     }
-    Err(Problem::new(format!("no hook is ever called for `{event}`"))
-        .near(style::nearest(event, EVENTS))
-        .hint(format!("events are {}", style::either(&EVENTS))))
+    Err(Problem::new(format!("haft does not support the event `{event}`"))
+        .similar(style::nearest(event, EVENTS))
+        .hint(format!("the events are {}", style::either(&EVENTS))))
 }
 
-/// What hooks are told: stdin if something is piped in, else the least that an event has.
+/// The input of the hooks: stdin if it is piped, else a minimal input for the event.
 fn fixture(event: &str, tool: Option<&str>) -> Result<Value, Problem> {
-    let mut fixture = match std::io::stdin().is_terminal() {
-        true => Map::new(),
-        false => match input::stdin()?.trim() {
+    let mut fixture = if std::io::stdin().is_terminal() {
+        Map::new()
+    } else {
+        match input::stdin()?.trim() {
             "" => Map::new(),
             text => match input::json(text, "stdin")? {
                 Value::Object(map) => map,
-                _ => return Err(Problem::new("stdin is no JSON object").hint(
-                    "a fixture is what a hook would read: {\"tool_name\": …, \"tool_input\": …}",
-                )),
+                _ => {
+                    return Err(Problem::new("stdin is not a JSON object")
+                        .hint("give the input of a hook: {\"tool_name\": …, \"tool_input\": …}"));
+                }
             },
-        },
+        }
     };
     let mut default = |key: &str, value: Value| {
         fixture.entry(key).or_insert(value);
@@ -188,17 +189,19 @@ fn fixture(event: &str, tool: Option<&str>) -> Result<Value, Problem> {
     Ok(Value::Object(fixture))
 }
 
-/// What came of one hook, to be read.
+/// The result of one hook as text.
 fn account(one: &TrialResult, setup: &Setup) -> String {
     let here = format!("{}/", setup.here().display());
     let name = style::visible(&one.hook.replace(&here, ""));
     if let Some(why) = &one.skipped {
         return style::paint(DIM, format_args!("· {name}  not called: {}\n", style::visible(why)));
     }
-    let (colour, mark) = match one.stops() {
-        true => (BAD, "✗"),
-        false if one.problem.is_some() => (WARN, "!"),
-        false => (GOOD, "✓"),
+    let (colour, mark) = if one.stops() {
+        (BAD, "✗")
+    } else if one.problem.is_some() {
+        (WARN, "!")
+    } else {
+        (GOOD, "✓")
     };
     let mut out = format!("{} {}", style::paint(colour, mark), style::paint(NAME, name));
     out += &match (one.exit_code, one.status) {
@@ -216,7 +219,7 @@ fn account(one: &TrialResult, setup: &Setup) -> String {
         ("output", &json(&one.output)),
         ("model reads", &one.context),
         ("person reads", &one.message),
-        ("ends the run", &one.halt),
+        ("stops the run", &one.halt),
         ("problem", &one.problem),
     ] {
         if let Some(said) = said {

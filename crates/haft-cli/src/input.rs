@@ -1,7 +1,7 @@
-//! Reads what a person points at: a file, or stdin. The one room that touches either.
+//! Reads input files and stdin.
 //!
-//! Everything read is bounded and must be UTF-8; what is not is told, with the nearest name for a
-//! file that is not there.
+//! INVARIANT: every read is bounded, and text must be UTF-8. The error for a missing file suggests the most
+//! similar name.
 
 use std::{
     fs::File,
@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use crate::{error::Problem, style};
 
-/// More than any model writes; a larger file was pointed at by mistake.
-const LIMIT: u64 = 64 << 20;
+/// The limit on one input; more than any model writes.
+const MAX_INPUT_BYTES: u64 = 64 << 20;
 
 /// Reads a file's text.
 pub(crate) fn file(path: &Path) -> Result<String, Problem> {
@@ -22,7 +22,7 @@ pub(crate) fn file(path: &Path) -> Result<String, Problem> {
     text(file, &format!("`{}`", path.display()), |e| unreadable(path, &e))
 }
 
-/// Reads a configuration file that was named, so that it must be there.
+/// Reads a configuration file that was named, so it must exist.
 pub(crate) fn named_config(path: &Path) -> Result<String, Problem> {
     match haft::read_config_file(path)? {
         Some(text) => Ok(text),
@@ -31,13 +31,12 @@ pub(crate) fn named_config(path: &Path) -> Result<String, Problem> {
     }
 }
 
-/// Says why a file cannot be read.
+/// The error for an unreadable file.
 fn unreadable(path: &Path, error: &io::Error) -> Problem {
     let shown = path.display();
     match error.kind() {
-        io::ErrorKind::NotFound => {
-            Problem::new(format!("there is no file `{shown}`")).near(neighbour(path).as_deref())
-        }
+        io::ErrorKind::NotFound => Problem::new(format!("there is no file `{shown}`"))
+            .similar(similar_file(path).as_deref()),
         io::ErrorKind::IsADirectory => Problem::new(format!("`{shown}` is a directory")),
         _ => Problem::new(format!("cannot read `{shown}`: {error}")),
     }
@@ -48,23 +47,22 @@ pub(crate) fn stdin() -> Result<String, Problem> {
     text(io::stdin().lock(), "stdin", |e| Problem::new(format!("cannot read stdin: {e}")))
 }
 
-/// Opens a body that may still be growing: a file, `-` for stdin, or stdin when something is piped
-/// in. No more of it is read than any model writes.
+/// Opens a body that may still grow: a file, `-` for stdin, or piped stdin. The read is bounded.
 pub(crate) fn body(from: Option<&Path>) -> Result<Box<dyn Read + Send>, Problem> {
     let body: Box<dyn Read + Send> = match from {
         Some(path) if path != Path::new("-") => {
             Box::new(File::open(path).map_err(|e| unreadable(path, &e))?)
         }
         None if io::stdin().is_terminal() => {
-            return Err(Problem::new("there is no stream to read")
-                .hint("name a file, or pipe a provider's stream in"));
+            return Err(Problem::new("no stream was given")
+                .hint("name a file, or pipe a provider's stream to stdin"));
         }
         _ => Box::new(io::stdin()),
     };
-    Ok(Box::new(body.take(LIMIT + 1)))
+    Ok(Box::new(body.take(MAX_INPUT_BYTES + 1)))
 }
 
-/// Goes through the lines of a file, or of stdin for `-`, one at a time.
+/// The lines of a file, or of stdin for `-`, one at a time.
 pub(crate) struct Lines {
     from: BufReader<Box<dyn Read + Send>>,
     name: String,
@@ -74,17 +72,16 @@ pub(crate) struct Lines {
 /// One line that is not empty: its number, counted from one, and its bytes.
 pub(crate) type Line = (usize, Vec<u8>);
 
-/// One line that is not empty, without its bytes if there are too many.
+/// One line that is not empty; `None` for the bytes of a line that is too long.
 pub(crate) type ShortLine = (usize, Option<Vec<u8>>);
 
 impl Lines {
     pub(crate) fn open(path: &Path) -> Result<Self, Problem> {
-        let (from, name): (Box<dyn Read + Send>, String) = match path == Path::new("-") {
-            true => (Box::new(io::stdin()), "stdin".to_owned()),
-            false => {
-                let file = File::open(path).map_err(|e| unreadable(path, &e))?;
-                (Box::new(file), format!("`{}`", path.display()))
-            }
+        let (from, name): (Box<dyn Read + Send>, String) = if path == Path::new("-") {
+            (Box::new(io::stdin()), "stdin".to_owned())
+        } else {
+            let file = File::open(path).map_err(|e| unreadable(path, &e))?;
+            (Box::new(file), format!("`{}`", path.display()))
         };
         Ok(Self { from: BufReader::new(from), name, at: 0 })
     }
@@ -92,19 +89,19 @@ impl Lines {
     fn line(&mut self) -> Result<Option<Line>, Problem> {
         loop {
             let mut line = Vec::new();
-            let read = (&mut self.from).take(LIMIT + 1).read_until(b'\n', &mut line);
+            let read = (&mut self.from).take(MAX_INPUT_BYTES + 1).read_until(b'\n', &mut line);
             let read = read.map_err(|e| Problem::new(format!("cannot read {}: {e}", self.name)))?;
             self.at += 1;
-            if read as u64 > LIMIT {
+            if read as u64 > MAX_INPUT_BYTES {
                 return Err(Problem::new(format!(
                     "line {} of {} is larger than {} MiB",
                     self.at,
                     self.name,
-                    LIMIT >> 20
+                    MAX_INPUT_BYTES >> 20
                 )));
             }
             if self.at == 1 && line.starts_with(b"\xef\xbb\xbf") {
-                line.drain(..3); // some editors begin every file with a mark
+                line.drain(..3); // the byte order mark of some editors
             }
             if read == 0 || !line.trim_ascii().is_empty() {
                 return Ok((read > 0).then_some((self.at, line)));
@@ -114,8 +111,8 @@ impl Lines {
 }
 
 impl Lines {
-    /// Returns the next line that is not empty, without its bytes if there are more than `most`: those
-    /// are gone past, and the next line comes as if nothing had been.
+    /// Returns the next line that is not empty. The bytes of a line longer than `most` are skipped, and
+    /// reading continues with the next line.
     pub(crate) fn short_line(&mut self, most: u64) -> Result<Option<ShortLine>, Problem> {
         loop {
             let mut line = self.piece(most + 1)?;
@@ -124,7 +121,7 @@ impl Lines {
             }
             self.at += 1;
             if self.at == 1 && line.starts_with(b"\xef\xbb\xbf") {
-                line.drain(..3); // some editors begin every file with a mark
+                line.drain(..3); // the byte order mark of some editors
             }
             if line.len() as u64 > most {
                 let mut last = line;
@@ -139,7 +136,7 @@ impl Lines {
         }
     }
 
-    /// Returns whether the next line has yet to come.
+    /// Returns whether the next line is not buffered yet.
     pub(crate) fn is_waiting(&self) -> bool {
         self.from.buffer().is_empty()
     }
@@ -160,33 +157,33 @@ impl Iterator for Lines {
     }
 }
 
-/// Reads a response: a file, `-` for stdin, or stdin when something is piped in.
+/// Reads a response: a file, `-` for stdin, or piped stdin.
 pub(crate) fn response(from: Option<&Path>) -> Result<Value, Problem> {
     let (text, name) = match from {
         Some(path) if path != Path::new("-") => (file(path)?, format!("`{}`", path.display())),
         None if io::stdin().is_terminal() => {
-            return Err(Problem::new("there is no response to read")
-                .hint("name a file, or pipe a provider's response in"));
+            return Err(Problem::new("no response was given")
+                .hint("name a file, or pipe a provider's response to stdin"));
         }
         _ => (stdin()?, "stdin".to_owned()),
     };
     json(&text, &name).map_err(|problem| {
         let events =
             text.trim_start().starts_with("data:") || text.trim_start().starts_with("event:");
-        match events {
-            true => problem.hint("this looks like a stream; `haft dispatch --stream` reads one"),
-            false => problem.hint("the whole response is wanted, as one JSON object"),
+        if events {
+            problem.hint("this looks like a stream; read it with `haft dispatch --stream`")
+        } else {
+            problem.hint("give the complete response, as one JSON object")
         }
     })
 }
 
-/// Parses JSON and says where it came from if it is none.
+/// Parses JSON; the error names the source.
 pub(crate) fn json(text: &str, from: &str) -> Result<Value, Problem> {
-    match text.trim().is_empty() {
-        true => Err(Problem::new(format!("{from} is empty"))),
-        false => {
-            serde_json::from_str(text).map_err(|e| Problem::new(format!("{from} is not JSON: {e}")))
-        }
+    if text.trim().is_empty() {
+        Err(Problem::new(format!("{from} is empty")))
+    } else {
+        serde_json::from_str(text).map_err(|e| Problem::new(format!("{from} is not JSON: {e}")))
     }
 }
 
@@ -196,20 +193,20 @@ fn text(
     cannot: impl Fn(io::Error) -> Problem,
 ) -> Result<String, Problem> {
     let mut bytes = Vec::new();
-    from.take(LIMIT + 1).read_to_end(&mut bytes).map_err(cannot)?;
-    if bytes.len() as u64 > LIMIT {
-        return Err(Problem::new(format!("{name} is larger than {} MiB", LIMIT >> 20)));
+    from.take(MAX_INPUT_BYTES + 1).read_to_end(&mut bytes).map_err(cannot)?;
+    if bytes.len() as u64 > MAX_INPUT_BYTES {
+        return Err(Problem::new(format!("{name} is larger than {} MiB", MAX_INPUT_BYTES >> 20)));
     }
     String::from_utf8(bytes).map_err(|e| {
         Problem::new(format!(
-            "{name} is not UTF-8: the byte at {} belongs to no character",
+            "{name} is not UTF-8: invalid byte at offset {}",
             e.utf8_error().valid_up_to()
         ))
     })
 }
 
-/// The file in the same directory whose name is nearest.
-fn neighbour(path: &Path) -> Option<String> {
+/// The file in the same directory with the most similar name.
+fn similar_file(path: &Path) -> Option<String> {
     let wrong = path.file_name()?.to_str()?;
     let directory = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,

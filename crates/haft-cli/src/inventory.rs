@@ -1,8 +1,7 @@
-//! Every configuration file of a directory tree, for a person who is asked to trust it.
+//! Lists every configuration file of a directory tree, for `haft trust`.
 //!
-//! Symlinks are not followed, and neither repositories' own files nor caches are searched. What is
-//! not found here is not covered by trust, so a bound or a directory that cannot be read makes
-//! nothing looser.
+//! Symlinks are not followed; `.git` and caches are not searched. A file that is not found here is not
+//! trusted, so a limit or an unreadable directory only makes the result stricter.
 
 use std::{
     collections::BTreeMap,
@@ -33,8 +32,8 @@ pub(crate) struct Inventory {
 }
 
 impl Inventory {
-    /// Searches a tree. The directories in `certain` are read in any case, and what cannot be read
-    /// there is an error.
+    /// Searches a tree. The directories in `certain` are always read, and an unreadable file there is an
+    /// error.
     pub(crate) fn of<'a>(
         root: &Path,
         certain: impl Iterator<Item = &'a Path>,
@@ -76,7 +75,7 @@ impl Inventory {
     }
 }
 
-/// What one directory has.
+/// The content of one directory.
 #[derive(Default)]
 struct Found {
     has_config: bool,

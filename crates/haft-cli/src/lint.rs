@@ -1,7 +1,7 @@
-//! `haft tools lint`: what would make tools easier to choose, cheaper to show, safer to run.
+//! `haft tools lint`: reports what makes tools hard to choose, expensive in tokens or unsafe.
 //!
-//! Findings have stable names, a place and a fix. What is only counted (losses and tokens for each
-//! provider) stands beside them and is no finding by itself.
+//! A finding has a stable name, a location and a fix. Losses and tokens for each provider are counted, but
+//! are not findings by themselves.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,34 +21,34 @@ use crate::{
     error::Problem,
     schema,
     style::{self, BOLD, DIM, NAME, Table, WARN},
-    tool_list::{self, Item, Shelf},
+    tool_list::{self, Item, ToolList},
 };
 
-/// Findings are no wrong command, but a build that wants none must hear of them.
-const FOUND: u8 = 1;
-/// A model chooses badly among more optional arguments than this.
-const OPTIONALS: usize = 8;
-/// A description says what a tool does, to what, and gives what back: hardly in fewer words.
-const WORDS: usize = 4;
-/// More tools than this that are always shown cost every request.
-const ALWAYS: usize = 10;
-/// Whoever runs longer than this will be interrupted some day.
-const LONG: Duration = Duration::from_secs(10);
-/// A tool that costs more than this is a page of the prompt by itself.
-const TOKENS: usize = 2_000;
+/// The exit code of `--deny` with findings.
+const EXIT_FINDINGS: u8 = 1;
+/// With more optional arguments a model chooses badly.
+const MAX_OPTIONAL_ARGUMENTS: usize = 8;
+/// A description that says what a tool does and returns has more words than this.
+const MIN_DESCRIPTION_WORDS: usize = 4;
+/// More tools with `exposure = always` cost tokens in every request.
+const MAX_ALWAYS_EXPOSED: usize = 10;
+/// A tool that may run longer should declare what an interrupt does.
+const LONG_RUN: Duration = Duration::from_secs(10);
+/// A tool with more tokens is a page of the prompt.
+const MAX_TOOL_TOKENS: usize = 2_000;
 /// An estimate: how many bytes of JSON make a token.
 const BYTES_PER_TOKEN: usize = 4;
 
-/// Names that could mean anything.
-const VAGUE: [&str; 22] = [
+/// Names without information.
+const VAGUE_WORDS: [&str; 22] = [
     "action", "call", "command", "do", "exec", "execute", "func", "function", "go", "handle",
     "handler", "helper", "main", "misc", "perform", "process", "run", "task", "test", "tool",
     "util", "utility",
 ];
 
-/// One thing that could be better.
+/// One finding.
 struct Finding {
-    /// Its tool; nothing when it is about all of them together.
+    /// Its tool; `None` if it is about all tools.
     tool: Option<String>,
     /// Its stable name.
     name: &'static str,
@@ -59,25 +59,25 @@ struct Finding {
 }
 
 pub(crate) fn run(args: &args::Lint, registry: &ToolRegistry) -> Result<ExitCode, Problem> {
-    let shelf = Shelf::open(args.from.tools.as_deref(), registry, Formats::Remarked)?;
+    let list = ToolList::open(args.from.tools.as_deref(), registry, Formats::Remarked)?;
     let dialects = args.dialect.as_ref().map_or(Dialect::ALL, std::slice::from_ref);
-    let (findings, sums) = look(&shelf, dialects);
-    match args.output.json {
-        true => style::say(format_args!("{}\n", data(&shelf, &findings, &sums)))?,
-        false => {
-            let source = tool_list::source(args.from.tools.as_deref());
-            style::say(page(&source, &shelf, &findings, &sums))?;
-        }
+    let (findings, sums) = check(&list, dialects);
+    if args.output.json {
+        style::print(format_args!("{}\n", data(&list, &findings, &sums)))?
+    } else {
+        let source = tool_list::source(args.from.tools.as_deref());
+        style::print(page(&source, &list, &findings, &sums))?;
     }
-    Ok(match args.deny && !findings.is_empty() {
-        true => ExitCode::from(FOUND),
-        false => ExitCode::SUCCESS,
+    Ok(if args.deny && !findings.is_empty() {
+        ExitCode::from(EXIT_FINDINGS)
+    } else {
+        ExitCode::SUCCESS
     })
 }
 
-/// Looks at all tools, in themselves and as each provider is shown them.
-fn look(shelf: &Shelf, dialects: &[Dialect]) -> (Vec<Finding>, Vec<Sum>) {
-    let definitions = shelf.definitions();
+/// Checks all tools, and their export for each provider.
+fn check(list: &ToolList, dialects: &[Dialect]) -> (Vec<Finding>, Vec<Sum>) {
+    let definitions = list.definitions();
     let options = ExportOptions::default();
     let sums: Vec<Sum> = dialects
         .iter()
@@ -85,18 +85,18 @@ fn look(shelf: &Shelf, dialects: &[Dialect]) -> (Vec<Finding>, Vec<Sum>) {
         .collect();
     let mut findings = Findings(Vec::new());
     let mut seen = HashSet::new();
-    for (at, item) in shelf.items.iter().enumerate() {
-        findings.look_at(item);
+    for (at, item) in list.items.iter().enumerate() {
+        findings.check_tool(item);
         if !item.name.is_empty() && !seen.insert(item.name.as_str()) {
-            let note = "a tool before it has the same name";
-            let fix = "rename one of them; providers are shown a made-up name for the second";
+            let note = "another tool has the same name";
+            let fix = "rename one of them; in an export the second gets a generated name";
             findings.add(Some(item), "same_name", "name", note, fix);
         }
         if item.schema.is_ok() {
-            findings.look_at_shown(item, at, &sums);
+            findings.check_exports(item, at, &sums);
         }
     }
-    findings.look_at_all(shelf);
+    findings.check_set(list);
     (findings.0, sums)
 }
 
@@ -111,7 +111,7 @@ impl Findings {
         note: impl Into<String>,
         fix: impl Into<String>,
     ) {
-        let tool = tool.map(Item::called);
+        let tool = tool.map(Item::display_name);
         self.0.push(Finding {
             tool,
             name,
@@ -121,64 +121,70 @@ impl Findings {
         });
     }
 
-    /// Everything that one tool says about itself.
-    fn look_at(&mut self, item: &Item) {
+    /// Checks the declaration of one tool.
+    fn check_tool(&mut self, item: &Item) {
         let schema = match &item.schema {
             Ok(schema) => schema,
-            Err(trouble) => {
-                let fix = "mend it: no provider is shown this tool, and no call can be checked";
-                self.add(Some(item), "unusable", trouble.keyword, &trouble.note, fix);
+            Err(invalid) => {
+                let fix = "correct it; until then the tool cannot be exported and its calls cannot be validated";
+                self.add(Some(item), "unusable", invalid.keyword, &invalid.note, fix);
                 return;
             }
         };
         if is_vague(&item.name) {
-            let fix = "name what it does and to what, as in `search_notes`";
-            self.add(Some(item), "vague_name", "name", "the name could mean anything", fix);
+            let fix = "name the action and its object, as in `search_notes`";
+            self.add(Some(item), "vague_name", "name", "the name is too general", fix);
         }
         let words = item.description.split_whitespace().count();
         if words == 0 {
-            let fix = "say what it does, when to use it, and what it gives back";
-            self.add(Some(item), "no_description", "description", "it has no description", fix);
-        } else if words < WORDS || restates(&item.name, &item.description) {
-            let fix = "say when to use it and what it gives back";
+            let fix = "say what it does, when to use it, and what it returns";
+            self.add(
+                Some(item),
+                "no_description",
+                "description",
+                "the tool has no description",
+                fix,
+            );
+        } else if words < MIN_DESCRIPTION_WORDS || restates(&item.name, &item.description) {
+            let fix = "say when to use it and what it returns";
             let note = "the description says little more than the name";
             self.add(Some(item), "thin_description", "description", note, fix);
         }
-        self.look_at_parameters(item, schema);
+        self.check_parameters(item, schema);
         if let Some(entry) = &item.entry {
-            self.look_at_entry(item, entry);
+            self.check_entry(item, entry);
         }
     }
 
-    fn look_at_parameters(&mut self, item: &Item, schema: &Schema) {
+    fn check_parameters(&mut self, item: &Item, schema: &Schema) {
         let parameters = schema::parameters(schema.source());
         for parameter in parameters.iter().filter(|p| p.description().trim().is_empty()) {
             let name = parameter.name.replace('~', "~0").replace('/', "~1");
             let place = format!("/properties/{name}");
-            let note = format!("`{}` is not described", parameter.name);
-            let fix = "say what it means and give an example of a good value";
+            let note = format!("`{}` has no description", parameter.name);
+            let fix = "say what it means, with an example value";
             self.add(Some(item), "undescribed_parameter", place, note, fix);
         }
         let optional = parameters.iter().filter(|p| !p.is_required).count();
-        if optional > OPTIONALS {
+        if optional > MAX_OPTIONAL_ARGUMENTS {
             let note = format!("{optional} arguments are optional");
-            let fix = "split the tool, or drop what is hardly used";
+            let fix = "split the tool, or remove rarely used arguments";
             self.add(Some(item), "many_optionals", "/properties", note, fix);
         }
     }
 
-    /// What only a tool of a registry declares.
-    fn look_at_entry(&mut self, item: &Item, entry: &RegisteredTool) {
+    /// Checks what only a registered tool declares.
+    fn check_entry(&mut self, item: &Item, entry: &RegisteredTool) {
         let spec = entry.spec();
         let bound = match spec.max_result {
-            ResultLimit::Unbounded => Some("a result may be as long as it likes".to_owned()),
+            ResultLimit::Unbounded => Some("the result has no length limit".to_owned()),
             bound if bound == ResultLimit::default() => {
-                Some("how long a result may be is left to the default".to_owned())
+                Some("the length limit of the result is the default".to_owned())
             }
             ResultLimit::Chars(_) => None,
         };
         if let Some(note) = bound {
-            let fix = "declare `max_result` with what a model needs to read";
+            let fix = "declare `max_result`: as many characters as a model needs";
             self.add(Some(item), "no_max_result", "max_result", note, fix);
         }
         let writes = match &spec.effects {
@@ -191,36 +197,36 @@ impl Findings {
             spec.class == Some(ConcurrencyClass::ReadOnly) && !spec.per_call.contains(&"class");
         if is_shared && (writes || spec.read_only == Some(false) || spec.destructive == Some(true))
         {
-            let note = "every call can run concurrently, but calls change things";
-            let fix = "declare `class = WriteExclusive` with keys, or decide it per call";
+            let note = "calls run in parallel, but they write";
+            let fix = "declare `class = WriteExclusive` with keys, or choose the class per call";
             self.add(Some(item), "shared_write", "class", note, fix);
         }
         let longest = spec.timeout.into_iter().chain(spec.deadline).max();
-        if longest.is_some_and(|time| time > LONG) && spec.interrupt.is_none() {
-            let note = "it may run long, and nobody said what an interrupt does to it";
+        if longest.is_some_and(|time| time > LONG_RUN) && spec.interrupt.is_none() {
+            let note = "it may run long and does not declare what an interrupt does";
             let fix = "declare `interrupt` as `cancel` or `block`";
             self.add(Some(item), "interrupt_undecided", "interrupt", note, fix);
         }
     }
 
-    /// What only shows when all tools are seen together.
-    fn look_at_all(&mut self, shelf: &Shelf) {
+    /// Checks the tools as a set.
+    fn check_set(&mut self, list: &ToolList) {
         let is_always = |item: &&Item| {
             item.entry.as_ref().is_some_and(|e| e.spec().exposure == Exposure::Always)
         };
-        let always = shelf.items.iter().filter(is_always).count();
-        if always > ALWAYS {
-            let note = format!("{always} tools are always shown");
-            let fix = "leave `always` to the few that nearly every turn needs";
+        let always = list.items.iter().filter(is_always).count();
+        if always > MAX_ALWAYS_EXPOSED {
+            let note = format!("{always} tools are always exposed");
+            let fix = "use `always` only for tools that nearly every turn needs";
             self.add(None, "always_exposed", "exposure", note, fix);
         }
     }
 
-    /// What only shows in a provider's words. Told once for each tool, with all providers.
-    fn look_at_shown(&mut self, item: &Item, at: usize, sums: &[Sum]) {
+    /// Checks the exports of one tool; one finding names all providers.
+    fn check_exports(&mut self, item: &Item, at: usize, sums: &[Sum]) {
         for (kind, name, note) in [
-            (LossKind::Refused, "left_out", "it cannot be shown to"),
-            (LossKind::Narrowed, "narrowed", "some calls that fit cannot be made by"),
+            (LossKind::Refused, "left_out", "it cannot be exported for"),
+            (LossKind::Narrowed, "narrowed", "some valid calls are not possible with"),
         ] {
             let losses: Vec<(&str, &Loss)> = sums
                 .iter()
@@ -233,34 +239,34 @@ impl Findings {
             }
         }
         let most = sums.iter().map(|sum| (sum.tools[at].tokens, sum.dialect)).max();
-        if let Some((tokens, dialect)) = most.filter(|(tokens, _)| *tokens > TOKENS) {
+        if let Some((tokens, dialect)) = most.filter(|(tokens, _)| *tokens > MAX_TOOL_TOKENS) {
             let note = format!("about {tokens} tokens for {dialect}");
-            let fix = "shorten descriptions, take out what is hardly used, or defer it";
+            let fix = "shorten descriptions, remove rarely used arguments, or defer the tool";
             self.add(Some(item), "costly", "", note, fix);
         }
     }
 }
 
-/// What would keep a tool from losing this.
+/// The fix for a loss.
 fn fix(loss: &Loss) -> &'static str {
     match (loss.kind, loss.keyword.as_str()) {
-        (LossKind::Refused, _) => "write its schema as an object that some arguments fit",
+        (LossKind::Refused, _) => "write the schema as an object that some arguments match",
         (_, "additionalProperties") => {
-            "say `additionalProperties: false` if it takes nothing else, or leave strict mode off"
+            "set `additionalProperties: false` if there are no other arguments, or turn strict mode off"
         }
-        _ => "say it with fewer keywords, or leave strict mode off",
+        _ => "use fewer keywords, or turn strict mode off",
     }
 }
 
-/// Whether a name could mean anything: a word that always fits, with or without a number.
+/// Whether a name has no information: only vague words and numbers.
 fn is_vague(name: &str) -> bool {
     let word = name.to_ascii_lowercase();
     let word = word.trim_end_matches(|c: char| c.is_ascii_digit() || c == '_' || c == '-');
     let parts: Vec<&str> = word.split(['_', '-']).filter(|part| !part.is_empty()).collect();
-    word.len() < 2 || parts.iter().all(|part| VAGUE.contains(part))
+    word.len() < 2 || parts.iter().all(|part| VAGUE_WORDS.contains(part))
 }
 
-/// Whether a description has no word that the name does not have.
+/// Whether a description only repeats the words of the name.
 fn restates(name: &str, description: &str) -> bool {
     let fold = |text: &str| -> String {
         text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
@@ -273,7 +279,7 @@ fn restates(name: &str, description: &str) -> bool {
         .all(|word| fillers.contains(&word.as_str()) || name.contains(word.trim_end_matches('s')))
 }
 
-/// All tools as one provider is shown them, in numbers.
+/// The numbers of all tools for one provider.
 struct Sum {
     dialect: Dialect,
     tools: Vec<Cost>,
@@ -282,7 +288,7 @@ struct Sum {
     left_out: usize,
 }
 
-/// One tool as one provider is shown it, in numbers.
+/// The numbers of one tool for one provider.
 struct Cost {
     /// An estimate.
     tokens: usize,
@@ -318,7 +324,7 @@ impl Sum {
     }
 }
 
-fn data(shelf: &Shelf, findings: &[Finding], sums: &[Sum]) -> Value {
+fn data(list: &ToolList, findings: &[Finding], sums: &[Sum]) -> Value {
     let finding = |f: &Finding| json!({"tool": f.tool, "finding": f.name, "place": f.place, "note": f.note, "fix": f.fix});
     let provider = |sum: &Sum| {
         let losses: Map<String, Value> = KINDS
@@ -343,16 +349,16 @@ fn data(shelf: &Shelf, findings: &[Finding], sums: &[Sum]) -> Value {
     json!({
         "findings": findings.iter().map(finding).collect::<Vec<_>>(),
         "providers": sums.iter().map(provider).collect::<Vec<_>>(),
-        "tools": shelf.items.iter().enumerate().map(tool).collect::<Vec<_>>(),
+        "tools": list.items.iter().enumerate().map(tool).collect::<Vec<_>>(),
     })
 }
 
-fn page(source: &str, shelf: &Shelf, findings: &[Finding], sums: &[Sum]) -> String {
+fn page(source: &str, list: &ToolList, findings: &[Finding], sums: &[Sum]) -> String {
     let mut out = String::new();
     let mut last = None;
     for finding in findings {
         if last != Some(&finding.tool) {
-            let tool = finding.tool.as_deref().unwrap_or("all tools together");
+            let tool = finding.tool.as_deref().unwrap_or("all tools");
             out += &format!("{}\n", style::paint(NAME.bold(), style::cell(tool)));
             last = Some(&finding.tool);
         }
@@ -370,7 +376,8 @@ fn page(source: &str, shelf: &Shelf, findings: &[Finding], sums: &[Sum]) -> Stri
         out += "\n";
     }
     let mut table = Table::new(0);
-    let head = ["provider", "shown", "strict", "left out", "losses", "tokens (estimate)", "most"];
+    let head =
+        ["provider", "exported", "strict", "left out", "losses", "tokens (estimate)", "largest"];
     table.row(head.map(|word| (BOLD, word.to_owned())));
     for sum in sums {
         let losses: Vec<String> = KINDS
@@ -380,7 +387,7 @@ fn page(source: &str, shelf: &Shelf, findings: &[Finding], sums: &[Sum]) -> Stri
             .map(|(kind, count)| format!("{kind} {count}"))
             .collect();
         let losses = if losses.is_empty() { "none".to_owned() } else { losses.join(", ") };
-        let most = sum.tools.iter().zip(&shelf.items).max_by_key(|(cost, _)| cost.tokens);
+        let most = sum.tools.iter().zip(&list.items).max_by_key(|(cost, _)| cost.tokens);
         let most = most.map(|(cost, item)| format!("{} {}", item.label(), cost.tokens));
         let plain = Style::new();
         table.row([
@@ -394,7 +401,7 @@ fn page(source: &str, shelf: &Shelf, findings: &[Finding], sums: &[Sum]) -> Stri
         ]);
     }
     out += &table.to_string();
-    let tools = style::count(shelf.items.len(), "tool");
+    let tools = style::count(list.items.len(), "tool");
     out + &format!("\n{} in {tools} of {source}\n", style::count(findings.len(), "finding"))
 }
 
@@ -404,7 +411,7 @@ mod tests {
 
     use super::*;
 
-    /// The findings about one tool that is fine but for what `change` does to it.
+    /// The findings about a correct tool after `change`.
     fn findings(change: impl Fn(ToolSpec) -> ToolSpec, count: usize) -> Vec<&'static str> {
         let mut registry = ToolRegistry::builder();
         for n in 0..count {
@@ -413,8 +420,8 @@ mod tests {
             let schema = json!({"type": "object", "additionalProperties": false});
             registry = registry.add(DynTool::new(spec, schema, |_, _| async { Ok("3") }));
         }
-        let shelf = Shelf::of(&registry.build().unwrap(), Formats::Remarked);
-        look(&shelf, &[Dialect::Anthropic]).0.iter().map(|finding| finding.name).collect()
+        let list = ToolList::of(&registry.build().unwrap(), Formats::Remarked);
+        check(&list, &[Dialect::Anthropic]).0.iter().map(|finding| finding.name).collect()
     }
 
     #[test]
@@ -439,8 +446,8 @@ mod tests {
     #[test]
     fn many_tools_that_are_always_shown_are_one_finding() {
         let always = |spec: ToolSpec| spec.exposure(Exposure::Always);
-        assert_eq!(findings(always, ALWAYS), [] as [&str; 0]);
-        assert_eq!(findings(always, ALWAYS + 1), ["always_exposed"]);
+        assert_eq!(findings(always, MAX_ALWAYS_EXPOSED), [] as [&str; 0]);
+        assert_eq!(findings(always, MAX_ALWAYS_EXPOSED + 1), ["always_exposed"]);
     }
 
     #[test]

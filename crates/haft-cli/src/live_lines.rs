@@ -320,9 +320,10 @@ impl Page {
         let room = if has_label { width - (LABEL_COLUMNS + 5) } else { width.saturating_sub(2) };
         for row in escape::wrap(&escape::visible(&line).replace('\t', "    "), room.max(1)) {
             let label = if is_continued { "" } else { label.as_str() };
-            let prefix = match has_label {
-                true => format!("  {label:LABEL_COLUMNS$} │ "),
-                false => format!("{:1}│", label.get(..1).unwrap_or_default()),
+            let prefix = if has_label {
+                format!("  {label:LABEL_COLUMNS$} │ ")
+            } else {
+                format!("{:1}│", label.get(..1).unwrap_or_default())
             };
             self.text += &style::paint(DIM, prefix);
             self.text += &if is_error { style::paint(DIM, row) } else { row };
@@ -381,10 +382,7 @@ impl OutputStream {
 
     fn keep(&mut self, text: &str) {
         self.is_kept_whole &= self.kept.len() + text.len() <= MAX_KEPT_BYTES;
-        match self.is_kept_whole {
-            true => self.kept.push_str(text),
-            false => self.kept = String::new(),
-        }
+        if self.is_kept_whole { self.kept.push_str(text) } else { self.kept = String::new() }
     }
 }
 

@@ -1,6 +1,6 @@
-//! The `haft` program: reads its arguments and its environment, does one thing, says how it went.
+//! The `haft` command: parses arguments, reads the environment, runs one command, returns an exit code.
 //!
-//! This file is the only one that reads the environment. Each command has the file of its name.
+//! INVARIANT: only this file reads the environment. Each command has the file of its name.
 
 mod args;
 mod demo;
@@ -53,11 +53,11 @@ use serde_json::{Value, json};
 use crate::{
     args::{Cli, Cmd},
     error::Problem,
-    setup::{Around, Setup},
+    setup::{HostEnv, Setup},
 };
 
 fn main() -> ExitCode {
-    // First of all: this program is its own helper for sandboxes, and then it is nothing else.
+    // Must come first: the sandbox starts this program again as its helper process.
     haft_sandbox::init();
     let matches = args::command().try_get_matches_from(std::env::args_os());
     let cli = match matches.and_then(|mut m| Cli::from_arg_matches_mut(&mut m)) {
@@ -65,54 +65,54 @@ fn main() -> ExitCode {
         Err(error) => return error::usage(&error),
     };
     keep_quiet_about_tools();
-    run(&cli.command).unwrap_or_else(Problem::tell)
+    run(&cli.command).unwrap_or_else(Problem::report)
 }
 
 fn run(command: &Cmd) -> Result<ExitCode, Problem> {
     match command {
         Cmd::Demo { output } => return demo::run(*output, config_of_env()?),
         Cmd::Call(args) => {
-            let around = around_in(&args.place)?;
-            return call::run(args, Setup::open(&around, &args.rules)?, &around);
+            let host = host_env_in(&args.place)?;
+            return call::run(args, Setup::open(&host, &args.rules)?, &host);
         }
         Cmd::Dispatch(args) => {
-            let around = around_in(&args.place)?;
-            return dispatch::run(args, Setup::open(&around, &args.rules)?, &around);
+            let host = host_env_in(&args.place)?;
+            return dispatch::run(args, Setup::open(&host, &args.rules)?, &host);
         }
-        Cmd::Result(args) => return result::run(args, &around()?),
+        Cmd::Result(args) => return result::run(args, &host_env()?),
         Cmd::Plan(args) => {
-            plan::run(args, &Setup::open(&around_in(&args.place)?, &args.rules)?)?;
+            plan::run(args, &Setup::open(&host_env_in(&args.place)?, &args.rules)?)?;
         }
         Cmd::Explain(args) => {
-            return explain::run(args, &Setup::open(&around_in(&args.place)?, &args.rules)?);
+            return explain::run(args, &Setup::open(&host_env_in(&args.place)?, &args.rules)?);
         }
-        Cmd::Doctor { output } => return doctor::run(*output, &around()?),
-        Cmd::Policy(args) => return policy::run(args, &around()?),
-        Cmd::Trust(args) => return trust::run(args, &around()?),
-        Cmd::Hooks(args) => return hooks::run(args, &around()?),
+        Cmd::Doctor { output } => return doctor::run(*output, &host_env()?),
+        Cmd::Policy(args) => return policy::run(args, &host_env()?),
+        Cmd::Trust(args) => return trust::run(args, &host_env()?),
+        Cmd::Hooks(args) => return hooks::run(args, &host_env()?),
         Cmd::Shell(args) => return shell::run(args),
         Cmd::Tools(args) => {
-            return tools::run(args, |place, rules| Setup::open(&around_in(place)?, rules));
+            return tools::run(args, |place, rules| Setup::open(&host_env_in(place)?, rules));
         }
         Cmd::Completions { shell } => {
-            // Written to memory first: the generator panics when a pipe is closed.
+            // Written to memory first: the generator panics on a closed pipe.
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "haft", &mut script);
-            style::say(String::from_utf8_lossy(&script))?;
+            style::print(String::from_utf8_lossy(&script))?;
         }
         Cmd::ExitCodes { output } if output.json => {
             let codes: Vec<Value> = FailureCode::ALL
                 .iter()
                 .map(|c| json!({"code": c, "exit_code": c.exit_code(), "retry": c.retry(), "execution": c.execution()}))
                 .collect();
-            style::say(format_args!("{}\n", Value::Array(codes)))?;
+            style::print(format_args!("{}\n", Value::Array(codes)))?;
         }
-        Cmd::ExitCodes { .. } => style::say(style::exit_codes())?,
+        Cmd::ExitCodes { .. } => style::print(style::exit_codes())?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the limits from the environment. What is not UTF-8 is no number either, and is told so.
+/// Reads the limits from the environment. A value that is not UTF-8 is an error, as any other non-number.
 fn config_of_env() -> Result<Config, Problem> {
     Ok(Config::from_env(variables())?)
 }
@@ -123,17 +123,17 @@ fn variables() -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// Looks where the command was started, and what the environment says of this person.
-#[expect(clippy::disallowed_methods, reason = "this is where the command looks around")]
-fn around() -> Result<Around, Problem> {
+/// Reads the working directory and the environment.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+fn host_env() -> Result<HostEnv, Problem> {
     let here = std::env::current_dir()
-        .map_err(|e| Problem::new(format!("the working directory cannot be found: {e}")))?;
-    // A relative folder would mean another one in every place; it counts as none.
+        .map_err(|e| Problem::new(format!("cannot find the working directory: {e}")))?;
+    // A relative directory would depend on the working directory; it is ignored.
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|f| f.is_absolute());
     let home = folder("HOME");
     let config = folder("XDG_CONFIG_HOME").or_else(|| Some(home.as_ref()?.join(".config")));
     let state = folder("XDG_STATE_HOME").or_else(|| Some(home.as_ref()?.join(".local/state")));
-    Ok(Around {
+    Ok(HostEnv {
         state: state.map(|state| state.join("haft")),
         user: config.map(|config| config.join("haft")),
         managed: std::env::var_os("HAFT_MANAGED_FILE").filter(|f| !f.is_empty()).map(Into::into),
@@ -145,22 +145,21 @@ fn around() -> Result<Around, Problem> {
     })
 }
 
-/// The same, as if the command had been started in the workspace it is given: the rules there count,
-/// and relative paths start there.
-fn around_in(place: &args::Place) -> Result<Around, Problem> {
-    let mut around = around()?;
-    around.here = place.folder()?.unwrap_or(around.here);
-    Ok(around)
+/// The same with the workspace as working directory: its rules apply, and relative paths start there.
+fn host_env_in(place: &args::WorkspaceArgs) -> Result<HostEnv, Problem> {
+    let mut host = host_env()?;
+    host.here = place.directory()?.unwrap_or(host.here);
+    Ok(host)
 }
 
-/// A panic of a tool is an answer; its noise does not belong on the terminal. All others stay loud,
-/// without what looks like a key: a tool may have threads of its own.
+/// Installs a panic hook. A panic of a tool becomes its result and is not printed. Other panics are printed
+/// with secrets redacted, because a tool may have threads of its own.
 fn keep_quiet_about_tools() {
     let loud = haft::Redactor::default().panic_hook(|text| {
-        style::talk(text);
+        style::message(text);
         let trace = std::backtrace::Backtrace::capture();
         if trace.status() == std::backtrace::BacktraceStatus::Captured {
-            style::talk(trace);
+            style::message(trace);
         }
     });
     std::panic::set_hook(Box::new(move |panic| {

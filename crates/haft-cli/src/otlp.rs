@@ -1,6 +1,6 @@
-//! Sends what can be seen of a call to a collector, where somebody names one.
+//! Exports spans and metrics of a call to an OTLP collector.
 //!
-//! A collector that cannot be reached is told on stderr and stops nothing: the call comes first.
+//! An unreachable collector causes a warning on stderr and never fails the call.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::{
     style::{self, WARN},
 };
 
-/// The variable that names a collector, for every program.
+/// The standard variable that names a collector.
 const VARIABLE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-/// How long the command waits at its end for a collector to take what is left.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// How long the command waits for the last export.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Starts to send, if somebody says where.
+/// Starts the export if a collector is named.
 pub(crate) fn start(
     url: Option<&str>,
     setup: &Setup,
@@ -31,10 +31,10 @@ pub(crate) fn start(
     Ok((runtime.observer(telemetry.observer()), Some(telemetry)))
 }
 
-/// Sends what is left.
+/// Sends the rest.
 pub(crate) fn finish(sending: Option<Telemetry>) {
-    if let Some(Err(error)) = sending.map(|telemetry| telemetry.shutdown(PATIENCE)) {
+    if let Some(Err(error)) = sending.map(|telemetry| telemetry.shutdown(SHUTDOWN_TIMEOUT)) {
         let note = style::paint(WARN, "warning:");
-        style::talk(format_args!("{note} telemetry: {}", style::visible(&error.to_string())));
+        style::message(format_args!("{note} telemetry: {}", style::visible(&error.to_string())));
     }
 }

@@ -1,4 +1,4 @@
-//! `haft plan`: in which batches the calls of a response would run, and why. Runs nothing.
+//! `haft plan`: shows in which batches the calls of a response would run, and why. Runs nothing.
 
 use anstyle::Style;
 use haft::{Dialect, PlannedCall, Runtime};
@@ -16,37 +16,37 @@ pub(crate) fn run(args: &args::Plan, setup: &Setup) -> Result<(), Problem> {
     let response = input::response(args.file.as_deref())?;
     let dialect = match args.dialect.or_else(|| Dialect::detect(&response)) {
         Some(dialect) => dialect,
-        None => return Err(no_dialect("this does not look like a provider's response")),
+        None => return Err(no_dialect("cannot detect the provider of this response")),
     };
     let haft::ModelResponse { calls, stop, .. } = dialect.parse(&response)?;
     let registry = builtin::all(setup, &args.place)?.build()?;
     let runtime = setup.runtime(Runtime::builder()).registry(registry).build()?;
     let run = setup.run(&runtime).start();
-    let planned = session::work(async move {
+    let planned = session::block_on(async move {
         let turn = run.turn().await?;
         let export = turn.snapshot().export(dialect);
         let calls = calls.into_iter().map(|call| export.restore(call));
         Ok::<_, haft::Error>(turn.plan(calls))
     })??;
     if args.output.json {
-        style::say(format_args!("{}\n", json!(planned)))?;
+        style::print(format_args!("{}\n", json!(planned)))?;
     } else {
-        style::say(page(&planned))?;
+        style::print(page(&planned))?;
     }
     let refused = planned.iter().filter(|call| call.refused.is_some());
-    builtin::remind(refused.map(|call| &*call.tool), &args.place, setup);
+    builtin::print_missing_hint(refused.map(|call| &*call.tool), &args.place, setup);
     if let Some(why) = stop.why_not() {
-        style::talk(format_args!("{} {why}", style::paint(BOLD, "note:")));
+        style::message(format_args!("{} {why}", style::paint(BOLD, "note:")));
     } else if planned.is_empty() {
-        style::talk("the response calls no tool");
+        style::message("the response calls no tool");
     }
     Ok(())
 }
 
-/// A problem that lists the dialects there are.
+/// An error that lists the known dialects.
 pub(crate) fn no_dialect(message: &str) -> Problem {
     let names: Vec<&str> = Dialect::ALL.iter().map(|d| d.as_str()).collect();
-    Problem::new(message).hint(format!("say which with `--dialect`: {}", style::either(&names)))
+    Problem::new(message).hint(format!("name it with `--dialect`: {}", style::either(&names)))
 }
 
 fn page(planned: &[PlannedCall]) -> String {

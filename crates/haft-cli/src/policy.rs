@@ -1,6 +1,6 @@
-//! `haft policy`: are the rules well written, do they keep their promises, what would spare questions.
+//! `haft policy`: checks rules, runs their examples, and suggests rules from a decision log.
 //!
-//! Reads files and tries examples; runs nothing and writes nothing.
+//! Runs no tool and writes no file.
 
 use std::{collections::BTreeMap, path::Path, process::ExitCode};
 
@@ -12,19 +12,19 @@ use crate::{
     args, decisions,
     error::Problem,
     explain,
-    setup::{self, Around, Setup},
+    setup::{self, HostEnv, Setup},
     site::Site,
     style::{self, BAD, BOLD, DIM, GOOD, NAME, Table},
 };
 
-pub(crate) fn run(args: &args::Policy, around: &Around) -> Result<ExitCode, Problem> {
+pub(crate) fn run(args: &args::Policy, host: &HostEnv) -> Result<ExitCode, Problem> {
     match args {
         args::Policy::Check { rules, deny, output } => {
-            check(&Setup::open(around, rules)?, *deny, *output)
+            check(&Setup::open(host, rules)?, *deny, *output)
         }
-        args::Policy::Test { rules, output } => test(around, rules, *output),
+        args::Policy::Test { rules, output } => test(host, rules, *output),
         args::Policy::Suggest { from, rules, output } => {
-            suggest(&Setup::open(around, rules)?, from, *output)
+            suggest(&Setup::open(host, rules)?, from, *output)
         }
     }
 }
@@ -57,7 +57,7 @@ impl Count {
             (self.ask, "ask"),
             (self.need_input, "need input"),
             (self.allow, "allow"),
-            (self.off, "switched off"),
+            (self.off, "disabled"),
         ];
         let said = kinds.iter().filter(|(n, _)| *n > 0).map(|(n, kind)| format!("{n} {kind}"));
         said.collect::<Vec<_>>().join(", ")
@@ -76,7 +76,7 @@ fn check(setup: &Setup, deny: bool, output: args::Output) -> Result<ExitCode, Pr
         files.entry(file).or_default().add(rule);
     }
     let findings = findings(&rules, here);
-    let mode = setup.said.ground.mode;
+    let mode = setup.loaded.ground.mode;
     if output.json {
         let files: Vec<Value> = files
             .iter()
@@ -85,17 +85,17 @@ fn check(setup: &Setup, deny: bool, output: args::Output) -> Result<ExitCode, Pr
                     "allow": n.allow, "off": n.off})
             })
             .collect();
-        style::say(format_args!(
+        style::print(format_args!(
             "{}\n",
             json!({"root": setup.site.root, "trusted": setup.is_trusted, "mode": mode,
-                "rules": rules.rules().len(), "hooks": setup.said.hooks.len(), "files": files,
-                "notes": setup.said.notes, "findings": findings})
+                "rules": rules.rules().len(), "hooks": setup.loaded.hooks.len(), "files": files,
+                "notes": setup.loaded.notes, "findings": findings})
         ))?;
     } else {
         let mut table = Table::new(0);
         for (file, count) in &files {
             let said = count.words();
-            let said = if said.is_empty() { "no rule".to_owned() } else { said };
+            let said = if said.is_empty() { "no rules".to_owned() } else { said };
             table.row([(NAME, file.clone()), (Style::new(), said)]);
         }
         let mut out = table.to_string();
@@ -111,19 +111,19 @@ fn check(setup: &Setup, deny: bool, output: args::Output) -> Result<ExitCode, Pr
         }
         let trust = if setup.is_trusted { "trusted" } else { "not trusted" };
         out += &format!(
-            "{} in {}, {}, mode {}, folder {trust}\n",
+            "{} in {}, {}, mode {}, directory {trust}\n",
             style::count(rules.rules().len(), "rule"),
             style::count(files.len(), "file"),
             style::count(findings.len(), "finding"),
             mode.as_str(),
         );
-        style::say(out)?;
+        style::print(out)?;
     }
     Ok(ExitCode::from(u8::from(deny && !findings.is_empty())))
 }
 
-/// What is odd about rules that can be read: shadowed, never matching, contradictory. The tools
-/// that the rules will meet are not known here, so none is missed; remarks are left to `test`.
+/// Lints valid rules: shadowed, never matching, contradictory. The tools are not known here, so unknown
+/// tools are not reported.
 fn findings(rules: &Rules, here: &Path) -> Vec<Value> {
     let at = |place: &SourceLocation| match &place.file {
         Some(file) => format!("{}:{}", explain::short(file, here), place.line),
@@ -139,21 +139,21 @@ fn findings(rules: &Rules, here: &Path) -> Vec<Value> {
         .collect()
 }
 
-fn test(around: &Around, from: &args::Rules, output: args::Output) -> Result<ExitCode, Problem> {
-    let site = Site::find(around, from);
+fn test(host: &HostEnv, from: &args::Rules, output: args::Output) -> Result<ExitCode, Problem> {
+    let site = Site::find(host, from);
     let (said, covered) = site.read()?;
     let mut notes = covered.notes;
     notes.extend(said.notes.iter().map(|note| setup::shown(note, &site.here)));
     if !from.quiet {
-        setup::tell(&notes);
+        setup::print_notes(&notes);
     }
-    // Not as they are put in force: there a broken example is an error, here it is the answer.
+    // Loaded without running examples: elsewhere a failed example is an error, here it is the output.
     let rules = Rules::untried(said.rules, said.ground);
     let tried = rules.try_examples();
     let failed = tried.iter().filter(|one| !one.holds).count();
     let bare = rules.rules().iter().filter(|rule| rule.examples.is_empty()).count();
     if output.json {
-        style::say(format_args!(
+        style::print(format_args!(
             "{}\n",
             json!({"examples": tried, "held": tried.len() - failed, "failed": failed,
                 "rules": rules.rules().len(), "without_examples": bare})
@@ -163,7 +163,7 @@ fn test(around: &Around, from: &args::Rules, output: args::Output) -> Result<Exi
         for one in &tried {
             table.row(row(one, &site.here));
         }
-        style::say(format_args!(
+        style::print(format_args!(
             "{table}{}, {failed} failed; {} without an example\n",
             style::count(tried.len(), "example"),
             style::count(bare, "rule"),
@@ -179,11 +179,11 @@ fn row(one: &ExampleResult, here: &Path) -> [(Style, String); 5] {
     };
     let (colour, mark) = if one.holds { (GOOD, "✓") } else { (BAD, "✗") };
     let did = match (&one.problem, one.applies, one.expected) {
-        (Some(problem), ..) => format!("cannot be read: {problem}"),
-        (None, true, true) => "applies".to_owned(),
-        (None, false, false) => "skips".to_owned(),
-        (None, false, true) => "does not apply, and should".to_owned(),
-        (None, true, false) => "applies, and should not".to_owned(),
+        (Some(problem), ..) => format!("invalid: {problem}"),
+        (None, true, true) => "matches".to_owned(),
+        (None, false, false) => "does not match".to_owned(),
+        (None, false, true) => "does not match, but should".to_owned(),
+        (None, true, false) => "matches, but should not".to_owned(),
     };
     let all = one
         .verdict
@@ -203,7 +203,7 @@ fn suggest(setup: &Setup, from: &Path, output: args::Output) -> Result<ExitCode,
     let suggestions = setup.rules().suggest(&decided);
     if output.json {
         let json = json!({"decisions": decided.len(), "suggestions": suggestions});
-        style::say(format_args!("{json}\n"))?;
+        style::print(format_args!("{json}\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = String::new();
@@ -215,8 +215,8 @@ fn suggest(setup: &Setup, from: &Path, output: args::Output) -> Result<ExitCode,
             style::visible(&rule),
         );
     }
-    style::say(out)?;
-    style::talk(format_args!(
+    style::print(out)?;
+    style::message(format_args!(
         "{} from {}",
         style::count(suggestions.len(), "rule"),
         style::count(decided.len(), "decision"),
@@ -224,7 +224,7 @@ fn suggest(setup: &Setup, from: &Path, output: args::Output) -> Result<ExitCode,
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a suggested rule covers, as lines that a file of rules may have.
+/// What a suggested rule covers, as comment lines of a rule file.
 fn comment(covers: usize, also: &[String]) -> String {
     let mut out = format!("# covers {}", style::count(covers, "approval"));
     for also in also {

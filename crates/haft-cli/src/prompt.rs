@@ -1,10 +1,10 @@
-//! The question at a terminal: what would run, why it is asked, and what can be answered.
+//! The approval prompt at the terminal.
 //!
-//! In: a question of the runtime, and lines that somebody types. Out: an answer. Everything that
-//! could change the person's mind is on the screen before the keys are: the whole arguments, the
-//! rule with its place, what the run has read, letters that look like others.
+//! In: an `ApprovalRequest` and typed lines. Out: an `ApprovalResponse`. Everything that matters for the
+//! decision is printed before the keys: the complete arguments, the rule with its location, untrusted text
+//! that the run has read (prompt injection), homoglyphs in addresses.
 //!
-//! FAIL CLOSED: an empty line, the end of the input and too many wrong keys are a no.
+//! FAIL CLOSED: an empty line, end of input and too many wrong keys are denials.
 
 use std::{
     io::{self, Write},
@@ -33,34 +33,35 @@ use crate::{
     style::{self, BAD, BOLD, DIM, GOOD, NAME, WARN},
 };
 
-/// A page is at most so wide; what is longer goes on in the next line.
-const WIDTH: usize = 100;
-/// So wide is a terminal that does not say how wide it is.
-const USUAL_WIDTH: usize = 80;
-/// A terminal that says less is folded as if it were so wide.
-const LEAST_WIDTH: usize = 8;
-/// Whoever hits so many wrong keys is not answering.
-const WRONG: usize = 5;
-/// Where the answers are typed.
-pub(crate) trait Keys: Send + 'static {
-    /// Drops what was typed before the question was there to be read.
-    fn forget(&mut self) -> BoxFuture<'_, ()>;
+/// The maximum width of a page; longer lines are folded.
+const MAX_WIDTH: usize = 100;
+/// The width of a terminal that does not report one.
+const DEFAULT_WIDTH: usize = 80;
+/// The minimum width; a narrower terminal is treated as this wide.
+const MIN_WIDTH: usize = 8;
+/// The limit on wrong keys; then the call is denied.
+const MAX_WRONG_KEYS: usize = 5;
 
-    /// Returns the next line; nothing at the end.
+/// The source of typed lines.
+pub(crate) trait Keys: Send + 'static {
+    /// Discards input that was typed before the question was on the screen.
+    fn discard_typed(&mut self) -> BoxFuture<'_, ()>;
+
+    /// Returns the next line; `None` at the end of input.
     fn line(&mut self) -> BoxFuture<'_, io::Result<Option<String>>>;
 }
 
-/// Asks at a terminal, one question at a time.
+/// The approver at the terminal; one question at a time.
 pub(crate) struct Prompt<K, W> {
     keys: Mutex<K>,
     out: Lock<W>,
-    /// The folder that places are shown from.
+    /// The directory that paths are relative to.
     here: PathBuf,
-    /// The call that the question on the screen is about.
+    /// The call of the open question.
     open: Lock<Option<CallId>>,
-    /// A question was closed from elsewhere: half an answer to it may stand in the line.
+    /// Another approver answered the last question, so half an answer may be in the input line.
     is_stale: AtomicBool,
-    /// Says how many columns the terminal has now.
+    /// Returns the current width of the terminal.
     columns: fn() -> Option<usize>,
 }
 
@@ -76,36 +77,36 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
         }
     }
 
-    /// Asks this for the width of the terminal, again for each question.
+    /// Sets the source of the terminal width, which is read for each question.
     pub(crate) fn with_columns(mut self, columns: fn() -> Option<usize>) -> Self {
         self.columns = columns;
         self
     }
 
-    /// How many columns a line may take. The last one stays free: some terminals go on in the next
-    /// line as soon as it is used.
+    /// How many columns a line may use. The last one stays free: some terminals wrap as soon as it is
+    /// used.
     fn width(&self) -> usize {
-        (self.columns)().unwrap_or(USUAL_WIDTH).clamp(LEAST_WIDTH, WIDTH + 1) - 1
+        (self.columns)().unwrap_or(DEFAULT_WIDTH).clamp(MIN_WIDTH, MAX_WIDTH + 1) - 1
     }
 
-    /// Writes at once, folded to the terminal. If it cannot be read, it is not answered either.
+    /// Writes and flushes, folded to the terminal. Errors are ignored: an unread question gets no answer.
     fn write(&self, text: &str) {
         let text = escape::fold(text, self.width());
         let mut out = lock(&self.out);
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
 
-    /// Writes a small question, and reads the answer to it.
+    /// Writes a short prompt and reads one line.
     async fn line(&self, keys: &mut K, small: &str) -> Result<Option<String>, Failure> {
         self.write(&style::paint(BOLD, small));
         let line = keys.line().await?;
         if line.is_none() {
-            self.write("\n"); // the end of the input leaves the cursor where it was
+            self.write("\n"); // end of input leaves the cursor in the line
         }
         Ok(line.map(|line| line.trim().to_owned()))
     }
 
-    async fn hear(
+    async fn read_answer(
         &self,
         keys: &mut K,
         question: &ApprovalRequest<'_>,
@@ -116,7 +117,7 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
         let (choice, always) = choices(question, &self.here, self.width());
         let mut comment = None;
         let mut wrong = 0;
-        while wrong < WRONG {
+        while wrong < MAX_WRONG_KEYS {
             let Some(line) = self.line(keys, &choice).await? else { break };
             let (key, rest) = match line.split_once(char::is_whitespace) {
                 Some((key, rest)) => (key, Some(rest.trim().to_owned())),
@@ -142,7 +143,7 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
                 "i" | "instead" => {
                     let text = match rest {
                         Some(rest) => Some(rest),
-                        None => self.line(keys, "  the model reads instead: ").await?,
+                        None => self.line(keys, "  result for the model: ").await?,
                     };
                     match text.filter(|text| !text.is_empty()) {
                         Some(text) => return Ok(ApprovalResponse::ReplaceResult(text)),
@@ -156,13 +157,15 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
                 _ => {
                     wrong += 1;
                     let key = style::cell(key);
-                    self.write(&format!("  `{key}` is no answer to this; Enter alone is a no\n"));
+                    self.write(&format!(
+                        "  `{key}` is not one of the keys; Enter alone means no\n"
+                    ));
                     continue;
                 }
             };
             return Ok(ApprovalResponse::Allow { lasting, comment: said() });
         }
-        self.write("  taken as a no\n");
+        self.write("  no valid answer: denied\n");
         Ok(ApprovalResponse::Deny(comment))
     }
 
@@ -200,13 +203,13 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
         }
     }
 
-    /// Asks for other arguments, and shows what they change.
+    /// Reads changed arguments and prints the difference.
     async fn edit(
         &self,
         keys: &mut K,
         question: &ApprovalRequest<'_>,
     ) -> Result<Option<Value>, Failure> {
-        let small = "  change (key=text key:=json, or one JSON object; Enter goes back): ";
+        let small = "  change (key=text key:=json, or one JSON object; Enter cancels): ";
         let Some(line) = self.line(keys, small).await?.filter(|line| !line.is_empty()) else {
             return Ok(None);
         };
@@ -223,7 +226,7 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
         };
         let changes = changes(old, &new, question, self.width());
         if changes.is_empty() {
-            self.write("  this changes nothing\n");
+            self.write("  nothing changed\n");
             return Ok(None);
         }
         self.write(&changes);
@@ -253,14 +256,14 @@ impl<K: Keys, W: Write + Send + 'static> Approver for Prompt<K, W> {
         Box::pin(async {
             let mut keys = self.keys.lock().await;
             let _screen = OpenQuestion::new();
-            keys.forget().await;
+            keys.discard_typed().await;
             if self.is_stale.swap(false, Ordering::Relaxed) {
-                // What was half typed for the last question must not answer this one.
-                self.line(&mut keys, "  Enter for the next question ").await?;
+                // A half typed answer to the last question must not answer this one.
+                self.line(&mut keys, "  press Enter for the next question ").await?;
             }
             *lock(&self.open) = Some(question.call.context().call_id().clone());
             self.write(&page(question, &self.here, self.width()));
-            let answer = self.hear(&mut keys, question).await;
+            let answer = self.read_answer(&mut keys, question).await;
             *lock(&self.open) = None;
             answer
         })
@@ -268,25 +271,25 @@ impl<K: Keys, W: Write + Send + 'static> Approver for Prompt<K, W> {
 }
 
 impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
-    /// Asks what a model wants to know, and returns what the person says.
-    pub(crate) async fn ask_words(&self, question: &UserQuestion) -> Result<String, Failure> {
+    /// Asks a question of the model, and returns the answer of the person.
+    pub(crate) async fn ask_text(&self, question: &UserQuestion) -> Result<String, Failure> {
         let mut keys = self.keys.lock().await;
         let _screen = OpenQuestion::new();
-        keys.forget().await;
+        keys.discard_typed().await;
         if self.is_stale.swap(false, Ordering::Relaxed) {
-            self.line(&mut keys, "  Enter for the next question ").await?;
+            self.line(&mut keys, "  press Enter for the next question ").await?;
         }
-        // Whoever drops this question may leave half an answer in the line.
+        // A cancelled question may leave half an answer in the input line.
         let stale = Stale(&self.is_stale);
-        self.write(&words_page(question));
-        let line = self.line(&mut keys, "  your answer (Enter alone: none) > ").await?;
+        self.write(&question_page(question));
+        let line = self.line(&mut keys, "  your answer (Enter alone: no answer) > ").await?;
         stale.forget();
         let Some(line) = line else {
             return Err(Failure::new(
                 FailureCode::NeedsInteraction,
-                "the user has gone without an answer",
+                "the user closed the input without an answer",
             )
-            .with_next("go on without it, or say in your answer what you would have asked"));
+            .with_next("continue without an answer, or put the question into your reply"));
         };
         let chosen = line.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
         let chosen = chosen.and_then(|at| question.choices.get(at));
@@ -294,7 +297,7 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
     }
 }
 
-/// Notes that a question was dropped, unless it was answered.
+/// Marks the input line as stale when a question is dropped without an answer.
 struct Stale<'a>(&'a AtomicBool);
 
 impl Stale<'_> {
@@ -309,8 +312,8 @@ impl Drop for Stale<'_> {
     }
 }
 
-/// The question of a model, up to the answer.
-fn words_page(question: &UserQuestion) -> String {
+/// The text of a model's question.
+fn question_page(question: &UserQuestion) -> String {
     let mut out = format!("\n{}\n", style::paint(BOLD, "The model asks you"));
     for line in style::visible(&question.question).lines() {
         out += &format!("  {line}\n");
@@ -320,7 +323,7 @@ fn words_page(question: &UserQuestion) -> String {
         out += &format!("{number}  {}\n", one_line(choice));
     }
     if !question.choices.is_empty() {
-        out += "  a number chooses; other words are an answer too\n";
+        out += "  type a number, or an answer of your own\n";
     }
     out
 }
@@ -329,7 +332,7 @@ fn lock<T>(lock: &Lock<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The whole question, up to the keys.
+/// The text of an approval question, without the keys.
 fn page(question: &ApprovalRequest<'_>, here: &Path, width: usize) -> String {
     let (entry, arguments) = (question.call.tool(), question.call.shown());
     let explanation = question.explanation;
@@ -380,7 +383,7 @@ fn page(question: &ApprovalRequest<'_>, here: &Path, width: usize) -> String {
     }
     if question.waiting > 0 {
         let waiting = style::count(question.waiting, "more question");
-        out += &format!("  {}\n", style::paint(DIM, format_args!("{waiting} after this")));
+        out += &format!("  {}\n", style::paint(DIM, format_args!("{waiting} waiting")));
     }
     for (key, value) in arguments.as_object().into_iter().flatten() {
         if command.is_none() || key != "command" {
@@ -397,13 +400,13 @@ fn page(question: &ApprovalRequest<'_>, here: &Path, width: usize) -> String {
     out
 }
 
-/// What would run, and beside it, or below it where it is long, what that touches.
+/// What would run, and what it accesses on the same line or below.
 fn headline(head: &str, risk: &str, is_command: bool, width: usize) -> String {
     let shown = if is_command { BOLD } else { NAME.bold() };
-    let lines = escape::wrap(head, room(width, 5));
+    let lines = escape::wrap(head, columns_left(width, 5));
     let mut out = String::new();
     for (at, line) in lines.iter().enumerate() {
-        // Further lines have a bar, so that none of them can pass for a line of ours.
+        // Continuation lines start with a bar, so that arguments cannot forge a line of the prompt.
         out += &format!("  {}{}", if at == 0 { "" } else { "│ " }, style::paint(shown, line));
         let fits = lines.len() == 1 && escape::columns(line) + escape::columns(risk) + 6 <= width;
         if risk.is_empty() || at + 1 < lines.len() {
@@ -412,7 +415,7 @@ fn headline(head: &str, risk: &str, is_command: bool, width: usize) -> String {
             out += &format!("    {}\n", style::paint(WARN, risk));
         } else {
             out.push('\n');
-            for line in escape::wrap(risk, room(width, 2)) {
+            for line in escape::wrap(risk, columns_left(width, 2)) {
                 out += &format!("  {}\n", style::paint(WARN, line));
             }
         }
@@ -420,8 +423,8 @@ fn headline(head: &str, risk: &str, is_command: bool, width: usize) -> String {
     out
 }
 
-/// The columns that are left beside a margin.
-fn room(width: usize, margin: usize) -> usize {
+/// The columns that are left after a margin.
+fn columns_left(width: usize, margin: usize) -> usize {
     width.saturating_sub(margin).max(1)
 }
 
@@ -430,10 +433,10 @@ fn argument(key: &str, value: &Value, is_secret: bool, width: usize) -> String {
     let key = style::visible(key).replace('\n', "<U+000A>");
     let shown = match value {
         _ if is_secret => "(hidden)".to_owned(),
-        // Text of several lines is read best as it is, behind a bar.
+        // Text of several lines is printed as lines, each behind a bar.
         Value::String(text) if text.contains('\n') => {
             let mut out = format!("    {key}:\n");
-            for line in escape::wrap(&untabbed(&style::visible(text)), room(width, 9)) {
+            for line in escape::wrap(&expand_tabs(&style::visible(text)), columns_left(width, 9)) {
                 out += &format!("      │ {line}\n");
             }
             return out;
@@ -441,18 +444,20 @@ fn argument(key: &str, value: &Value, is_secret: bool, width: usize) -> String {
         other => style::visible(&other.to_string()),
     };
     let mut out = String::new();
-    for (at, line) in escape::wrap(&format!("{key}: {shown}"), room(width, 7)).iter().enumerate() {
+    for (at, line) in
+        escape::wrap(&format!("{key}: {shown}"), columns_left(width, 7)).iter().enumerate()
+    {
         out += &format!("    {}{line}\n", if at == 0 { "" } else { "│ " });
     }
     out
 }
 
-/// A text with blanks for tabs: how far a tab goes is up to the terminal.
-fn untabbed(text: &str) -> String {
+/// Replaces tabs by blanks, because the width of a tab depends on the terminal.
+fn expand_tabs(text: &str) -> String {
     text.replace('\t', "    ")
 }
 
-/// A value as text to look for tricks in; JSON would have escaped some of them.
+/// A value as plain text for the homoglyph check; JSON would escape some characters.
 fn text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -462,7 +467,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// Which values come from what the run has read.
+/// Which argument values come from earlier results (data flow).
 fn origins(question: &ApprovalRequest<'_>, is_secret: &dyn Fn(&str) -> bool) -> Vec<String> {
     let arguments = question.call.arguments().as_object().into_iter().flatten();
     let open = arguments.filter(|(key, _)| !is_secret(key)).map(|(_, value)| value);
@@ -471,40 +476,41 @@ fn origins(question: &ApprovalRequest<'_>, is_secret: &dyn Fn(&str) -> bool) -> 
     let mut found: Vec<String> = Vec::new();
     for (value, taint) in traced.found {
         let origin = taint.origin.map_or_else(String::new, |origin| format!(", {origin}"));
-        // Before it is cut: half a secret is no longer known for one.
+        // Redacted before truncation: half a secret would not be recognized.
         let value = style::cell(&redactor.text(&value));
         found.push(format!("`{value}` comes from call {} of `{}`{origin}", taint.call, taint.tool));
     }
     if !traced.is_whole {
-        found.push("there are more values than could be traced".to_owned());
+        found.push("not all values could be traced".to_owned());
     }
     found.dedup();
     found
 }
 
-/// The keys that can be hit, and whether "always" is among them.
+/// The keys of the prompt, and whether "always" is offered.
 fn choices(question: &ApprovalRequest<'_>, here: &Path, width: usize) -> (String, bool) {
     let mut keys = vec!["[y] once".to_owned()];
     if question.session {
         keys.push("[s] this session".to_owned());
     }
-    // The label is the literal rule and its file. What cannot be shown whole is not offered.
+    // The label is the literal rule and its file. A rule that cannot be shown completely is not offered.
     let always = question.offer.and_then(|offer| {
         let file = explain::short(&offer.file, here);
         let label = format!("[a] always: {} → {file}", offer.rules.join(", "));
         let whole = style::visible(&label) == label && !label.contains('\n');
-        (whole && style::width(&label) <= WIDTH - 2 && escape::lookalikes(&label).is_empty())
+        (whole && style::width(&label) <= MAX_WIDTH - 2 && escape::lookalikes(&label).is_empty())
             .then_some(label)
     });
     let has_always = always.is_some();
     keys.extend(always);
     let rest = ["[e] edit", "[c] comment", "[i] answer instead", "[n] no", "[?] why"];
     keys.extend(rest.map(str::to_owned));
-    // The last line ends in `  > `, and what is typed stands behind it.
+    // The last line ends in `  > `; the input follows it.
     let mut lines = vec![String::new()];
     for key in keys {
-        let long =
-            |line: &String| escape::columns(line) + escape::columns(&key) + 3 > room(width, 4);
+        let long = |line: &String| {
+            escape::columns(line) + escape::columns(&key) + 3 > columns_left(width, 4)
+        };
         if lines.last().is_some_and(long) {
             lines.push(String::new());
         }
@@ -516,20 +522,20 @@ fn choices(question: &ApprovalRequest<'_>, here: &Path, width: usize) -> (String
     (lines.join("\n") + "  > ", has_always)
 }
 
-/// The arguments as a person changes them.
+/// The arguments with the changes that a person typed.
 fn changed(old: &Value, line: &str, question: &ApprovalRequest<'_>) -> Result<Value, Problem> {
     if line.starts_with('{') {
         return crate::input::json(line, "what you typed");
     }
     let mut all = old.as_object().cloned().unwrap_or_default();
-    for pair in words(line)? {
+    for pair in split_words(line)? {
         let (key, value) = call::read_pair(&pair, Some(question.call.tool()))?;
         all.insert(key, value);
     }
     Ok(Value::Object(all))
 }
 
-/// What would be another, line by line.
+/// The difference between two sets of arguments, line by line.
 fn changes(old: &Value, new: &Value, question: &ApprovalRequest<'_>, width: usize) -> String {
     let known = schema::parameters(question.call.tool().input_schema());
     let is_secret = |key: &str| known.iter().any(|p| p.name == key && p.is_secret());
@@ -539,7 +545,7 @@ fn changes(old: &Value, new: &Value, question: &ApprovalRequest<'_>, width: usiz
     let (old, new) = (old.as_object().unwrap_or(&none), new.as_object().unwrap_or(&none));
     let mut out = String::new();
     let mut side = |sign: &str, colour, key: &String, value: &Value| {
-        // A key that was changed is one that gives a secret away; so is its value.
+        // A key that redaction changed holds a secret, so its value is hidden too.
         let all = if sign == "-" { &shown.0 } else { &shown.1 };
         let is_secret = is_secret(key) || all.get(key).is_none();
         for line in argument(key, all.get(key).unwrap_or(value), is_secret, width).lines() {
@@ -555,8 +561,8 @@ fn changes(old: &Value, new: &Value, question: &ApprovalRequest<'_>, width: usiz
     out
 }
 
-/// Splits a line into words; quotes keep blanks together.
-fn words(line: &str) -> Result<Vec<String>, Problem> {
+/// Splits a line at blanks; quotes protect blanks.
+fn split_words(line: &str) -> Result<Vec<String>, Problem> {
     let mut words = Vec::new();
     let mut word = String::new();
     let mut quote = None;
@@ -577,7 +583,7 @@ fn words(line: &str) -> Result<Vec<String>, Problem> {
         }
     }
     if quote.is_some() {
-        return Err(Problem::new("a quote is open").hint("close it"));
+        return Err(Problem::new("a quote is not closed").hint("add the closing quote"));
     }
     words.extend(is_word.then_some(word));
     Ok(words)
@@ -602,11 +608,11 @@ mod tests {
 
     use super::*;
 
-    /// Lines that were written beforehand, and the screen they appear on.
+    /// Prepared input lines, echoed to a screen.
     struct Script(VecDeque<&'static str>, Screen);
 
     impl Keys for Script {
-        fn forget(&mut self) -> BoxFuture<'_, ()> {
+        fn discard_typed(&mut self) -> BoxFuture<'_, ()> {
             Box::pin(async {})
         }
 
@@ -619,7 +625,7 @@ mod tests {
         }
     }
 
-    /// A screen that can be looked at.
+    /// A screen whose text can be read.
     #[derive(Clone, Default)]
     struct Screen(Arc<Lock<Vec<u8>>>);
 
@@ -635,14 +641,14 @@ mod tests {
     }
 
     impl Screen {
-        /// What is on it, without colours.
+        /// The text without colours.
         fn text(&self) -> String {
             let bytes = lock(&self.0).clone();
             anstream::adapter::strip_str(&String::from_utf8(bytes).unwrap()).to_string()
         }
     }
 
-    /// Asks about everything, as if a rule had said so.
+    /// A policy that asks about every call.
     #[derive(Default)]
     struct Asks {
         offer: Option<SuggestedRules>,
@@ -691,7 +697,7 @@ mod tests {
         }
     }
 
-    /// A tool that says what it was called with.
+    /// A tool that returns its arguments.
     fn tool() -> DynTool {
         let text = || json!({"type": "string"});
         DynTool::new(
@@ -709,7 +715,7 @@ mod tests {
         )
     }
 
-    /// Asks about one call, with these lines typed. Returns the screen and the answer to the model.
+    /// Runs one call with these typed lines. Returns the screen and the result.
     fn ask(policy: Asks, arguments: Value, typed: &[&'static str]) -> (String, ToolResult) {
         let screen = Screen::default();
         let script = Script(typed.iter().copied().collect(), screen.clone());
@@ -725,7 +731,7 @@ mod tests {
             let turn = run.turn().await.unwrap();
             turn.run([ToolCall::new("c1", "shell", arguments)]).await.pop().unwrap()
         };
-        let answer = crate::session::work(work).unwrap();
+        let answer = crate::session::block_on(work).unwrap();
         (screen.text(), answer)
     }
 
@@ -762,8 +768,8 @@ mod tests {
             assert!(!screen.contains("[s]") && !screen.contains("[a]"), "nothing to offer");
         }
         let (screen, _) = ask(Asks::default(), push(), &["x"; 9]);
-        assert_eq!(screen.matches("`x` is no answer").count(), WRONG);
-        assert!(screen.ends_with("taken as a no\n"));
+        assert_eq!(screen.matches("`x` is not one of the keys").count(), MAX_WRONG_KEYS);
+        assert!(screen.ends_with("no valid answer: denied\n"));
     }
 
     #[test]
@@ -874,7 +880,7 @@ mod tests {
         assert!(screen.contains("key: (hidden)"));
         assert_eq!(screen.matches("abc").count(), 200, "twice: after the edit it is asked again");
         assert!(screen.contains("\n  │ [y] once\n"), "no line of a call passes for one of ours");
-        assert!(screen.lines().all(|line| style::width(line) <= WIDTH), "{screen}");
+        assert!(screen.lines().all(|line| style::width(line) <= MAX_WIDTH), "{screen}");
     }
 
     #[test]
@@ -904,7 +910,8 @@ mod tests {
         let prompt = Prompt::new(keys, screen.clone(), "/");
         let question = json!({"question": "Which colour?\nBlue is nice.", "choices": choices});
         let question = serde_json::from_value(question).unwrap();
-        let said = crate::session::work(async move { prompt.ask_words(&question).await }).unwrap();
+        let said =
+            crate::session::block_on(async move { prompt.ask_text(&question).await }).unwrap();
         let screen = String::from_utf8(lock(&screen.0).clone()).unwrap();
         (anstream::adapter::strip_str(&screen).to_string(), said)
     }
@@ -925,11 +932,11 @@ mod tests {
         assert_eq!(gone.code(), FailureCode::NeedsInteraction, "{gone}");
     }
 
-    /// A keyboard that nobody touches.
+    /// A keyboard without input.
     struct Untouched;
 
     impl Keys for Untouched {
-        fn forget(&mut self) -> BoxFuture<'_, ()> {
+        fn discard_typed(&mut self) -> BoxFuture<'_, ()> {
             Box::pin(async {})
         }
 
@@ -938,7 +945,7 @@ mod tests {
         }
     }
 
-    /// Somebody who answers elsewhere, a little later.
+    /// Another approver, who answers a little later.
     struct Console;
 
     impl Approver for Console {
@@ -973,7 +980,7 @@ mod tests {
             let call = |id: &str| ToolCall::new(id, "shell", json!({"command": id}));
             turn.run([call("first"), call("second")]).await
         };
-        let answers = crate::session::work(work).unwrap();
+        let answers = crate::session::block_on(work).unwrap();
         assert!(answers.iter().all(|answer| !answer.is_error()), "{answers:?}");
         let screen = screen.text();
         assert!(screen.contains("  first    shell"), "{screen}");
@@ -983,8 +990,8 @@ mod tests {
 
     #[test]
     fn words_are_split_as_a_shell_would() {
-        assert_eq!(words("a=1  b='x y' c=\"\"").unwrap(), ["a=1", "b=x y", "c="]);
-        assert!(words("a='x").is_err());
-        assert_eq!(words("  ").unwrap(), Vec::<String>::new());
+        assert_eq!(split_words("a=1  b='x y' c=\"\"").unwrap(), ["a=1", "b=x y", "c="]);
+        assert!(split_words("a='x").is_err());
+        assert_eq!(split_words("  ").unwrap(), Vec::<String>::new());
     }
 }

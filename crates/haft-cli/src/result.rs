@@ -1,7 +1,7 @@
-//! `haft result`: reads what was kept aside, here or by another process.
+//! `haft result`: reads a stored large result (an artifact), also one of another process.
 //!
-//! In: an id and what to look for. Out: the text on stdout, and on stderr what it is and how to go
-//! on. Whoever may read the folder may read it all, so nobody is asked whose it is.
+//! In: an id and a query. Out: the text on stdout, and the position for the next query on stderr. There
+//! is no ownership check: a user who can read the directory can read every result.
 
 use std::{
     io::{IsTerminal as _, Read as _, Write as _},
@@ -19,28 +19,29 @@ use serde_json::{Value, json};
 use crate::{
     args,
     error::Problem,
-    setup::Around,
+    setup::HostEnv,
     style::{self, DIM, NAME, Table},
 };
 
-/// The most that is read for one answer, in characters; without a question everything is written.
-const ROOM: usize = 4 << 20;
+/// The limit on characters that one query returns. Without a query the whole result is written.
+const MAX_QUERY_CHARS: usize = 4 << 20;
 
-pub(crate) fn run(args: &args::Result, around: &Around) -> Result<ExitCode, Problem> {
-    let Some(folder) = args.artifacts.folder.clone().or_else(|| default_folder(around)) else {
-        return Err(Problem::new("there is no folder of results: `HOME` is not set")
-            .hint("`--artifacts DIR` names one"));
+pub(crate) fn run(args: &args::Result, host: &HostEnv) -> Result<ExitCode, Problem> {
+    let Some(folder) = args.artifacts.folder.clone().or_else(|| default_directory(host)) else {
+        return Err(Problem::new("cannot find the directory of stored results: `HOME` is not set")
+            .hint("name one with `--artifacts DIR`"));
     };
     let store = Artifacts::folder_when_needed(folder, ArtifactLimits::default());
     if args.id == "list" {
         return list(&store, args.output.json);
     }
     let id: ArtifactId = args.id.parse().map_err(|e: haft::ParseArtifactIdError| {
-        Problem::new(format!("`{}` is no id: {e}", args.id)).hint("`haft result list` shows all")
+        Problem::new(format!("`{}` is not an id: {e}", args.id))
+            .hint("`haft result list` lists the ids")
     })?;
     let artifact = store.open(id)?;
     match (query(args)?, args.output.json) {
-        (None, false) => whole(&artifact)?,
+        (None, false) => print_whole(&artifact)?,
         (None, true) => {
             let everything = ResultQuery::Lines { from: ResultPosition::START, limit: u64::MAX };
             answer(&artifact, &everything, true)?;
@@ -50,7 +51,7 @@ pub(crate) fn run(args: &args::Result, around: &Around) -> Result<ExitCode, Prob
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is looked for, if anything is.
+/// The query; `None` for the whole result.
 fn query(args: &args::Result) -> Result<Option<ResultQuery>, Problem> {
     if let Some(range) = &args.range {
         return lines_of(range).map(Some);
@@ -68,7 +69,7 @@ fn query(args: &args::Result) -> Result<Option<ResultQuery>, Problem> {
 /// Reads `A:B`, `A:`, `:B` or `A`: lines from 1, both ends included.
 fn lines_of(range: &str) -> Result<ResultQuery, Problem> {
     let wrong = || {
-        Problem::new(format!("`{range}` is no range of lines"))
+        Problem::new(format!("`{range}` is not a range of lines"))
             .hint("write `10:20`, `10:`, `:20` or `10`; lines are counted from 1")
     };
     let number = |text: &str, otherwise: u64| match text.trim() {
@@ -87,44 +88,46 @@ fn lines_of(range: &str) -> Result<ResultQuery, Problem> {
 }
 
 fn answer(artifact: &Artifact, query: &ResultQuery, is_json: bool) -> Result<(), Problem> {
-    let page = artifact.read(query, ROOM).map_err(|why| unreadable(artifact, &why))?;
+    let page = artifact.read(query, MAX_QUERY_CHARS).map_err(|why| unreadable(artifact, &why))?;
     if is_json {
         let next = page.next.map(|place| json!({"line": place.line, "column": place.column}));
-        let mut all = facts_as_json(artifact.facts());
+        let mut all = meta_json(artifact.facts());
         all["text"] = page.text.into();
         all["what"] = page.what.into();
         all["next"] = next.into();
-        style::say(format_args!("{all}\n"))?;
+        style::print(format_args!("{all}\n"))?;
         return Ok(());
     }
     let ResultPage { text, what, next, .. } = page;
     let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    match std::io::stdout().is_terminal() {
-        true => style::say(format_args!("{}{end}", style::visible(&text)))?,
-        false => style::say(format_args!("{text}{end}"))?,
+    if std::io::stdout().is_terminal() {
+        style::print(format_args!("{}{end}", style::visible(&text)))?
+    } else {
+        style::print(format_args!("{text}{end}"))?
     }
     let more = next.map_or_else(String::new, |place| format!("; more from line {}", place.line));
-    style::talk(style::paint(DIM, format_args!("{what}{more}")));
+    style::message(style::paint(DIM, format_args!("{what}{more}")));
     Ok(())
 }
 
-/// Writes all of it, as it is; at a terminal only what is text.
-fn whole(artifact: &Artifact) -> Result<(), Problem> {
+/// Writes the whole result unchanged; at a terminal only if it is text.
+fn print_whole(artifact: &Artifact) -> Result<(), Problem> {
     let facts = artifact.facts();
     let is_terminal = std::io::stdout().is_terminal();
     if is_terminal && facts.chars.is_none() {
-        return Err(Problem::new(format!("it is {} and no text", facts.media))
-            .hint(format!("`haft result {} > file` writes it", facts.id)));
+        return Err(Problem::new(format!("the result is {}, not text", facts.media))
+            .hint(format!("write it to a file: `haft result {} > file`", facts.id)));
     }
-    let mut out = style::lines();
+    let mut out = style::stdout_writer();
     let mut from = artifact.reader();
     let mut chunk = vec![0; 64 << 10];
     loop {
-        let n =
-            from.read(&mut chunk).map_err(|e| Problem::new(format!("it cannot be read: {e}")))?;
+        let n = from
+            .read(&mut chunk)
+            .map_err(|e| Problem::new(format!("cannot read the result: {e}")))?;
         match n {
             0 => break,
-            // Washed when it was kept; what a terminal would obey is long gone.
+            // Control characters were removed when the result was stored.
             n => out.write_all(&chunk[..n])?,
         }
     }
@@ -135,8 +138,8 @@ fn whole(artifact: &Artifact) -> Result<(), Problem> {
 fn list(store: &Artifacts, is_json: bool) -> Result<ExitCode, Problem> {
     let all = store.list()?;
     if is_json {
-        let all: Vec<Value> = all.iter().map(facts_as_json).collect();
-        style::say(format_args!("{}\n", Value::Array(all)))?;
+        let all: Vec<Value> = all.iter().map(meta_json).collect();
+        style::print(format_args!("{}\n", Value::Array(all)))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new(0);
@@ -148,22 +151,22 @@ fn list(store: &Artifacts, is_json: bool) -> Result<ExitCode, Problem> {
             (DIM, style::cell(&facts.media)),
         ]);
     }
-    style::say(table)?;
-    style::talk(style::paint(DIM, format_args!("{} kept", style::count(all.len(), "result"))));
+    style::print(table)?;
+    style::message(style::paint(DIM, format_args!("{} stored", style::count(all.len(), "result"))));
     Ok(ExitCode::SUCCESS)
 }
 
 fn size_of(facts: &ArtifactMeta) -> String {
     match (facts.chars, facts.lines) {
-        (Some(chars), Some(lines)) => format!("{chars} characters on {lines} lines"),
+        (Some(chars), Some(lines)) => format!("{chars} characters, {lines} lines"),
         _ => format!("{} bytes", facts.bytes),
     }
 }
 
-fn facts_as_json(facts: &ArtifactMeta) -> Value {
+fn meta_json(facts: &ArtifactMeta) -> Value {
     let mut all = serde_json::to_value(facts).unwrap_or_default();
     if let Some(map) = all.as_object_mut() {
-        map.shift_remove("owner"); // how it is told apart is no concern of a reader's
+        map.shift_remove("owner"); // internal
     }
     all
 }
@@ -172,44 +175,46 @@ fn unreadable(artifact: &Artifact, why: &ReadArtifactError) -> Problem {
     let id = artifact.facts().id;
     let problem = Problem::new(format!("`{id}`: {why}"));
     match why {
-        ReadArtifactError::NoText => problem.hint(format!("`haft result {id} > file` writes it")),
+        ReadArtifactError::NoText => {
+            problem.hint(format!("write it to a file: `haft result {id} > file`"))
+        }
         ReadArtifactError::NoJson(_) | ReadArtifactError::NoTable => {
-            problem.hint(format!("`haft result {id} --range 1:40` shows its first lines"))
+            problem.hint(format!("`haft result {id} --range 1:40` prints the first lines"))
         }
         _ => problem,
     }
 }
 
-/// Where results are kept unless another folder is named.
-fn default_folder(around: &Around) -> Option<PathBuf> {
-    around.state.as_ref().map(|state| state.join("artifacts"))
+/// The directory of stored results, unless another one is named.
+fn default_directory(host: &HostEnv) -> Option<PathBuf> {
+    host.state.as_ref().map(|state| state.join("artifacts"))
 }
 
-/// Says why a result could not be kept, where the folder is to blame. The model is told no more than
-/// that it was not.
-pub(crate) fn tell_trouble(answers: &[ToolResult], args: &args::Artifacts, around: &Around) {
+/// Prints why a result could not be stored, if the directory is the cause. The model only reads that it
+/// was not stored.
+pub(crate) fn report_lost_results(answers: &[ToolResult], args: &args::Artifacts, host: &HostEnv) {
     let is_lost = answers.iter().filter_map(ToolResult::cut).any(|cut| cut.kept.is_none());
     if !is_lost || args.folder.is_some() {
         return;
     }
-    let tried = default_folder(around).map(|f| Artifacts::folder(f, ArtifactLimits::default()));
+    let tried = default_directory(host).map(|f| Artifacts::folder(f, ArtifactLimits::default()));
     if let Some(Err(error)) = tried {
         let text = style::visible(error.message()).replace('\n', " ");
-        let text = format_args!("note: nothing could be kept aside: {text}");
-        style::talk(style::paint(DIM, text));
-        style::talk(style::paint(DIM, "note: `--artifacts DIR` names another folder"));
+        let text = format_args!("note: the whole result could not be stored: {text}");
+        style::message(style::paint(DIM, text));
+        style::message(style::paint(DIM, "note: name another directory with `--artifacts DIR`"));
     }
 }
 
-/// Lets a runtime keep large results where `haft result` finds them, and say so.
-pub(crate) fn keep(
+/// Stores large results where `haft result` finds them, and prints the id.
+pub(crate) fn store_large_results(
     runtime: RuntimeBuilder,
     args: &args::Artifacts,
-    around: &Around,
+    host: &HostEnv,
 ) -> Result<RuntimeBuilder, Problem> {
     let limits = ArtifactLimits::default();
-    let store = match (&args.folder, default_folder(around)) {
-        // Named, so it must do.
+    let store = match (&args.folder, default_directory(host)) {
+        // A named directory must be usable.
         (Some(folder), _) => Artifacts::folder(folder, limits)?,
         (None, Some(folder)) => Artifacts::folder_when_needed(folder, limits),
         (None, None) => return Ok(runtime),
@@ -217,8 +222,10 @@ pub(crate) fn keep(
     let runtime = runtime.artifacts(store).observer(|event: &Event| {
         if let Event::ResultOffloaded { facts, .. } = event {
             let (id, size) = (facts.id, size_of(facts));
-            let text = format_args!("note: {size} kept aside; `haft result {id}` reads them");
-            style::talk(style::paint(DIM, text));
+            let text = format_args!(
+                "note: the result was truncated; `haft result {id}` prints all of it ({size})"
+            );
+            style::message(style::paint(DIM, text));
         }
     });
     Ok(runtime)

@@ -1,8 +1,7 @@
-//! Reads just enough of a JSON Schema for a command line: which types an argument admits, and how
-//! to say so in a few words.
+//! Reads the parts of a JSON Schema that the command line needs: the types of an argument, as text.
 //!
-//! The runtime validates. This only decides whether `limit=3` means a number or a text, so it may
-//! be generous: what it gets wrong, the runtime refuses with a message of its own.
+//! The runtime validates. This file only decides whether `limit=3` is a number or text. A wrong guess is
+//! rejected by the runtime.
 
 use serde_json::Value;
 
@@ -15,8 +14,8 @@ pub(crate) struct Parameter<'a> {
     root: &'a Value,
 }
 
-/// References that deep are a circle.
-const DEPTH: usize = 16;
+/// The limit on nested references; more is a cycle.
+const MAX_REF_DEPTH: usize = 16;
 
 /// Lists the arguments of a tool, in the order of its schema.
 pub(crate) fn parameters(schema: &Value) -> Vec<Parameter<'_>> {
@@ -44,33 +43,34 @@ pub(crate) fn names_files(schema: &Value) -> bool {
 }
 
 impl Parameter<'_> {
-    /// Reads text as this argument: JSON where it is wanted and no text would do, else the text.
+    /// Parses text as this argument: as JSON if the schema does not allow a string, else as text.
     pub(crate) fn read(&self, text: &str) -> Value {
-        let types = types(self.node, self.root, DEPTH);
+        let types = types(self.node, self.root, MAX_REF_DEPTH);
         if types.is_empty() || types.contains(&"string") {
             return Value::String(text.to_owned());
         }
-        // What does not parse stays text, so that the runtime says what it wanted.
+        // Text that does not parse stays text, so that validation reports the expected type.
         serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
     }
 
-    /// Returns whether it takes nothing but lists.
+    /// Returns whether it takes only lists.
     pub(crate) fn is_list(&self) -> bool {
-        let types = types(self.node, self.root, DEPTH);
+        let types = types(self.node, self.root, MAX_REF_DEPTH);
         types.contains(&"array") && types.iter().all(|kind| ["array", "null"].contains(kind))
     }
 
-    /// Returns its type, in words.
+    /// Returns its type as text.
     pub(crate) fn kind(&self) -> String {
         let node = resolve(self.node, self.root);
         if let Some(options) = node.get("enum").and_then(Value::as_array) {
             return options.iter().map(Value::to_string).collect::<Vec<_>>().join(" | ");
         }
-        let mut text = match types(node, self.root, DEPTH).join(" or ") {
+        let mut text = match types(node, self.root, MAX_REF_DEPTH).join(" or ") {
             any if any.is_empty() => "anything".to_owned(),
             array if array == "array" => {
-                let item =
-                    node.get("items").map(|items| types(items, self.root, DEPTH).join(" or "));
+                let item = node
+                    .get("items")
+                    .map(|items| types(items, self.root, MAX_REF_DEPTH).join(" or "));
                 format!("array of {}", item.filter(|i| !i.is_empty()).unwrap_or("anything".into()))
             }
             types => types,
@@ -87,7 +87,7 @@ impl Parameter<'_> {
         text
     }
 
-    /// Returns whether it must be given, or what it is otherwise.
+    /// Returns whether it is required, or its default.
     pub(crate) fn need(&self) -> String {
         match (self.is_required, self.node.get("default")) {
             (true, _) => "required".to_owned(),
@@ -103,14 +103,14 @@ impl Parameter<'_> {
             .unwrap_or_default()
     }
 
-    /// Returns whether its value should not be shown.
+    /// Returns whether its value is a secret.
     pub(crate) fn is_secret(&self) -> bool {
         ["x-secret", "writeOnly"].iter().any(|key| self.node.get(*key) == Some(&Value::Bool(true)))
     }
 }
 
 fn resolve<'a>(mut node: &'a Value, root: &'a Value) -> &'a Value {
-    for _ in 0..DEPTH {
+    for _ in 0..MAX_REF_DEPTH {
         let target = node.get("$ref").and_then(Value::as_str).and_then(|r| r.strip_prefix('#'));
         match target.and_then(|pointer| root.pointer(pointer)) {
             Some(found) => node = found,
@@ -120,7 +120,7 @@ fn resolve<'a>(mut node: &'a Value, root: &'a Value) -> &'a Value {
     node
 }
 
-/// The types a node admits; empty when it does not say.
+/// The types that a node allows; empty if it has none.
 fn types<'a>(node: &'a Value, root: &'a Value, depth: usize) -> Vec<&'a str> {
     let node = resolve(node, root);
     let mut found: Vec<&str> = match node.get("type") {

@@ -41,7 +41,7 @@ fn lock() -> MutexGuard<'static, Screen> {
     SCREEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether both outputs are a terminal, so that a person watches.
+/// Whether stdout and stderr are a terminal.
 pub(crate) fn is_watched() -> bool {
     io::stdout().is_terminal() && io::stderr().is_terminal()
 }
@@ -58,8 +58,7 @@ pub(crate) fn columns() -> Option<usize> {
     None
 }
 
-/// How many columns a line may use. The last one stays free: some terminals go on in the next line
-/// as soon as it is used.
+/// How many columns a line may use. The last one stays free: some terminals wrap as soon as it is used.
 pub(crate) fn line_width() -> usize {
     columns().unwrap_or(DEFAULT_COLUMNS).saturating_sub(1).max(1)
 }
@@ -75,7 +74,7 @@ pub(crate) fn show(lines: &str, status: &str) -> bool {
         return true; // a line that is written again and again flickers
     }
     let mut out = anstream::stderr().lock();
-    // A terminal that is gone is no reason to stop the calls.
+    // A closed terminal must not stop the calls.
     let _ = screen.erase_status(&mut out);
     let _ = out.write_all(lines.as_bytes());
     let _ = out.write_all(status.as_bytes());
@@ -99,7 +98,7 @@ pub(crate) fn end_echo() {
     let _ = if screen.status.is_empty() { writeln!(out) } else { screen.erase_status(&mut out) };
 }
 
-/// Erases the status line before the process ends. Does not wait for a terminal that is stuck.
+/// Erases the status line before the process ends. Does not wait for a blocked terminal.
 pub(crate) fn leave() {
     let screen = match SCREEN.try_lock() {
         Ok(screen) => Some(screen),

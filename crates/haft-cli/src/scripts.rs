@@ -1,10 +1,9 @@
-//! Which files a hook runs, where they belong to the project: trust covers them, and a confined command
-//! cannot write them.
+//! Finds the files of the project that a hook runs. Trust covers them, and a sandboxed command cannot
+//! write them.
 //!
-//! In: a hook, and the directory its command starts in. Out: paths of files, and whether they are all.
-//! The command is read with the shell parser, through wrappers and a literal `cd`. Where a part is only
-//! known to a running shell, every word that names a file of the project counts. What a script calls in
-//! turn is not found.
+//! In: a hook and its working directory. Out: paths, and whether the list is complete. The command is
+//! parsed by the shell parser, through wrappers and a literal `cd`. If a part is only known at run time,
+//! every word that names a file of the project is taken. Files that a script runs itself are not found.
 
 use std::{
     fs,
@@ -14,18 +13,18 @@ use std::{
 use haft::{Handler, HookSpec};
 use haft_shell::{Command, Program, RedirectKind, Script, Word, Wrappers};
 
-/// Replaces the values of variables while a line is parsed: a value may hold quotes and blanks.
+/// Placeholders for values of variables while a line is parsed: a value may contain quotes and blanks.
 const PROJECT_MARK: &str = "/.haft-project-directory";
 const HOME_MARK: &str = "/.haft-home-directory";
 
-/// More directories than a line changes into by literal names.
+/// The limit on directories that `cd` with literal names can reach.
 const MAX_DIRECTORIES: usize = 16;
 
-/// Where the programs of the system are; they are not the project's.
+/// Directories of system programs, which do not belong to the project.
 const SYSTEM_DIRECTORIES: &[&str] =
     &["/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
 
-/// Variables that make a program run other files than its words say.
+/// Variables that make a program load other files.
 const LOADING_VARIABLES: &[&str] = &[
     "PATH",
     "BASH_ENV",
@@ -42,7 +41,7 @@ const LOADING_VARIABLES: &[&str] = &[
     "LD_LIBRARY_PATH",
 ];
 
-/// Programs that run files which their words name, in ways that the parser does not know.
+/// Programs that run files named in their arguments, in ways that the parser does not know.
 const RUNNERS: &[&str] = &["bun", "deno", "npx", "pwsh", "uv", "uvx"];
 
 /// Where the command of a hook starts, and the values of its variables.
@@ -56,9 +55,9 @@ pub(crate) struct Start<'a> {
 /// The files that a hook runs.
 #[derive(Debug, Default)]
 pub(crate) struct Scripts {
-    /// Their paths, as the hook opens them; a file need not be there.
+    /// Their paths, as the hook opens them; a file may be missing.
     pub(crate) files: Vec<PathBuf>,
-    /// Whether a part of the command is only known to a running shell.
+    /// Whether a part of the command is only known at run time.
     pub(crate) is_partial: bool,
 }
 
@@ -99,7 +98,7 @@ fn is_separator(c: char) -> bool {
     c.is_whitespace() || "\"'`$;|&(){}<>=,:\\".contains(c)
 }
 
-/// Puts marks in the place of the variables that are known, and of `~/`.
+/// Replaces known variables and `~/` by placeholders.
 fn marked(command: &str) -> String {
     let mut known = vec![
         ("CLAUDE_PROJECT_DIR", PROJECT_MARK),
@@ -164,7 +163,7 @@ impl Finder<'_> {
             self.words.extend(view.words.iter().filter_map(Word::literal).map(str::to_owned));
             has_input |= self.view(view);
         }
-        // What comes in from a file that is named is known, although the parser does not read it.
+        // Input from a named file is known, although the parser does not read it.
         let is_unknown = |view: &haft_shell::Unwrapped| {
             view.is_unread || view.command.words.first().is_some_and(Word::has_unknown)
         };
@@ -173,7 +172,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Takes in what one command starts. Returns whether its program is a file on its standard input.
+    /// Adds the files that one command runs. Returns whether its program is a file on stdin.
     fn view(&mut self, view: &Command) -> bool {
         let Some(name) = view.words.first().and_then(Word::literal) else { return false };
         let arguments = || view.words.iter().skip(1);
@@ -246,7 +245,7 @@ impl Finder<'_> {
         has_input
     }
 
-    /// Follows `cd DIRECTORY`. It may fail, or hold in a subshell only, so the directories before stay
+    /// Follows `cd DIRECTORY`. It may fail or affect only a subshell, so the earlier directories remain
     /// possible.
     fn follow(&mut self, view: &Command) {
         let target = match &*view.words {
@@ -269,7 +268,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Takes in a file that is run. One that is not there must not appear later.
+    /// Adds a file that is run. A missing one is added too, because it must not appear later.
     fn add(&mut self, word: &str) {
         for directory in self.directories.clone() {
             let mut path = self.path(word, &directory);
@@ -287,7 +286,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Takes in a word where it names a file of the project.
+    /// Adds a word if it names a file of the project.
     fn add_existing(&mut self, word: &str) {
         if word.is_empty() {
             return;
@@ -301,7 +300,7 @@ impl Finder<'_> {
         }
     }
 
-    /// Takes in every word that names a file of the project, in any directory that a word names.
+    /// Adds every word that names a file of the project, in any directory that a word names.
     fn cover_words(&mut self) {
         let words = std::mem::take(&mut self.words);
         // The beginning of a word may be a variable that is not known: `$X/hooks/guard.sh`.
@@ -320,7 +319,7 @@ impl Finder<'_> {
         words.into_iter().for_each(|word| self.add_existing(word));
     }
 
-    /// Where a word leads from a directory, without `.` and `..`.
+    /// Resolves a word relative to a directory, without `.` and `..`.
     fn path(&self, word: &str, directory: &Path) -> PathBuf {
         let below = |mark: &str| word.strip_prefix(mark).map(|rest| rest.trim_start_matches('/'));
         let joined = match (below(PROJECT_MARK), below(HOME_MARK), self.start.home) {
@@ -329,7 +328,7 @@ impl Finder<'_> {
             _ => directory.join(word),
         };
         let has_parent = joined.components().any(|part| part == Component::ParentDir);
-        // `link/..` is not where the link stands.
+        // `symlink/..` is not the directory of the symlink.
         if has_parent
             && let (Some(above), Some(name)) = (joined.parent(), joined.file_name())
             && let Ok(above) = above.canonicalize()

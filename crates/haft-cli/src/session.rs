@@ -1,8 +1,8 @@
-//! Runs calls for a command: the threads they run on, who is asked, and what a signal does.
+//! Runs calls for a command: threads, approvers and signals.
 //!
-//! Somebody is asked only where both ends are a terminal, be it for a permission or because a model
-//! wants to know something. `--yes` says yes to a question; it is an approver like any other, so it
-//! cannot lift a deny.
+//! A person is asked, for approval or by `ask_user`, only if stdin and stderr are a terminal. `--yes` is
+//! an approver like any other, so it cannot override a deny.
+//! FAIL CLOSED: without a terminal and without `--yes`, approvals are denied.
 
 use std::{
     fmt,
@@ -23,31 +23,30 @@ use haft_tools::{AskUser, Asks, UserQuestion};
 use tokio::sync::mpsc;
 
 use crate::{
-    decisions::Recorded,
+    decisions::RecordingApprover,
     error::Problem,
     prompt::{Keys, Prompt},
     screen,
     setup::Setup,
 };
 
-/// The name of every thread that may run a tool's code: the runtime's own, and ours.
+/// The name of every thread that may run a tool's code.
 pub(crate) use haft::THREAD_NAME as THREAD;
 
-/// What Ctrl-C, SIGTERM and SIGHUP end in.
+/// The exit code after Ctrl-C, SIGTERM or SIGHUP.
 pub(crate) const CANCELLED: u8 = 130;
 
 /// Threads that run async work.
 const WORKERS: usize = 2;
 
-/// Files that the async runtime opens when it starts, and a few more.
+/// How many file descriptors the async runtime needs to start, with a margin.
 const RUNTIME_FILES: usize = 8;
 
-/// Starts as many threads as are needed at least, and ends them. The async runtime panics, or waits
-/// for ever, where it cannot have them.
+/// Starts and ends the minimum number of threads. Without them the async runtime panics or hangs.
 fn check_threads() -> io::Result<()> {
     let gate = std::sync::Mutex::new(());
     std::thread::scope(|scope| {
-        // No code panics while the lock is held, so it is never poisoned.
+        // No code panics while the lock is held, so the lock is never poisoned.
         let held = gate.lock();
         let started = (0..WORKERS + 2).try_for_each(|_| {
             std::thread::Builder::new().spawn_scoped(scope, || drop(gate.lock())).map(drop)
@@ -57,25 +56,24 @@ fn check_threads() -> io::Result<()> {
     })
 }
 
-/// Opens as many files as the async runtime needs to start, and closes them. It panics where it cannot
-/// have them.
+/// Opens and closes the minimum number of file descriptors. Without them the async runtime panics.
 fn check_open_files() -> io::Result<()> {
     let files: io::Result<Vec<_>> =
         (0..RUNTIME_FILES).map(|_| std::fs::File::open("/dev/null")).collect();
     files.map(drop)
 }
 
-/// Runs async work on threads of its own, and waits for it. Bodies that cannot be stopped are left
-/// behind; the end of the program ends them.
-pub(crate) fn work<T: Send + 'static>(
+/// Runs a future on a new async runtime and waits for it. Tool bodies that cannot be cancelled end with
+/// the process.
+pub(crate) fn block_on<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, Problem> {
     check_threads().map_err(|e| {
-        Problem::new(format!("no more threads can be started: {e}"))
-            .hint("raise the limit on processes and threads (`ulimit -u`), or end other programs")
+        Problem::new(format!("cannot start more threads: {e}"))
+            .hint("raise the limit on processes and threads (`ulimit -u`), or close other programs")
     })?;
     check_open_files().map_err(|e| {
-        Problem::new(format!("no more files can be opened: {e}"))
+        Problem::new(format!("cannot open more files: {e}"))
             .hint("raise the limit on open files (`ulimit -n`)")
     })?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -85,30 +83,30 @@ pub(crate) fn work<T: Send + 'static>(
         .build()
         .map_err(|e| {
             Problem::new(format!("cannot start threads: {e}"))
-                .hint("raise the limit on open files (`ulimit -n`) if there are too many")
+                .hint("raise the limit on open files (`ulimit -n`)")
         })?;
     let done = runtime.block_on(runtime.spawn(work));
     runtime.shutdown_background();
-    done.map_err(|_| Problem::new("the command itself broke; please report it"))
+    done.map_err(|_| Problem::new("internal error; please report this bug"))
 }
 
-/// The signals that ask this command to end. All of them do the same: every call is answered and
-/// every process that was started is ended, as far as that can be done.
+/// The signals that end this command. On each of them all calls are cancelled and get a result, and
+/// child processes are killed, as far as possible.
 struct Signals {
     #[cfg(unix)]
     streams: Vec<tokio::signal::unix::Signal>,
 }
 
 impl Signals {
-    /// Listens from now on. A signal that the caller had ignored, as `nohup` does, stays ignored.
+    /// Installs the handlers. A signal that the parent process ignored, as `nohup` does, stays ignored.
     #[cfg(unix)]
     fn listen() -> Self {
         use tokio::signal::unix::{SignalKind, signal};
         let all = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-        let heard = all
+        let kinds = all
             .into_iter()
             .filter(|kind| *kind == SignalKind::interrupt() || !is_ignored(kind.as_raw_value()));
-        Self { streams: heard.filter_map(|kind| signal(kind).ok()).collect() }
+        Self { streams: kinds.filter_map(|kind| signal(kind).ok()).collect() }
     }
 
     #[cfg(not(unix))]
@@ -134,7 +132,7 @@ impl Signals {
     }
 }
 
-/// Whether a signal is ignored by this process, as far as the system tells.
+/// Whether this process ignores a signal, read from `/proc`.
 #[cfg(unix)]
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read("/proc/self/status").unwrap_or_default();
@@ -145,7 +143,7 @@ fn is_ignored(signal: i32) -> bool {
     mask & bit != 0
 }
 
-/// Runs the calls of a turn. A signal stops them all; a second one does not wait for their end.
+/// Runs the calls of a turn. A signal cancels all of them; a second signal exits at once.
 pub(crate) async fn run(
     turn: Turn,
     calls: Vec<ToolCall>,
@@ -155,15 +153,15 @@ pub(crate) async fn run(
     finish(turn.run_with_stop_reason(calls, stop), &control, Signals::listen(), false).await
 }
 
-/// Runs the calls of a response while it is still coming. A signal ends it where it is.
-pub(crate) async fn listen(
+/// Runs the calls of a streamed response while it arrives. A signal ends the stream.
+pub(crate) async fn run_stream(
     turn: Turn,
     dialect: Dialect,
     body: Box<dyn Read + Send>,
 ) -> (TurnOutput, bool) {
     let control = turn.handle();
     let mut listening = turn.stream(dialect);
-    let mut pieces = pieces(body);
+    let mut chunks = chunks(body);
     let mut is_interrupted = false;
     let mut signals = Signals::listen();
     loop {
@@ -174,12 +172,12 @@ pub(crate) async fn listen(
                 interrupt(&control);
                 break;
             }
-            piece = pieces.recv() => match piece {
-                Some(Ok(piece)) => listening.feed(&piece),
-                // What came so far is a stream that was cut off, and is answered as such.
+            chunk = chunks.recv() => match chunk {
+                Some(Ok(chunk)) => listening.feed(&chunk),
+                // The part that arrived is handled as a truncated stream.
                 Some(Err(e)) => {
-                    let problem = Problem::new(format!("cannot read the stream to its end: {e}"));
-                    let _ = problem.tell();
+                    let problem = Problem::new(format!("cannot read the rest of the stream: {e}"));
+                    let _ = problem.report();
                     break;
                 }
                 None => break,
@@ -189,20 +187,20 @@ pub(crate) async fn listen(
     finish(listening.finish(), &control, signals, is_interrupted).await
 }
 
-/// Reads a body on a thread of its own, a few pieces ahead at most.
-fn pieces(mut body: Box<dyn Read + Send>) -> mpsc::Receiver<io::Result<Vec<u8>>> {
+/// Reads a body on its own thread. The channel is bounded, so a slow consumer causes backpressure.
+fn chunks(mut body: Box<dyn Read + Send>) -> mpsc::Receiver<io::Result<Vec<u8>>> {
     let (sender, receiver) = mpsc::channel(4);
     tokio::task::spawn_blocking(move || {
         let mut buffer = vec![0; 16 << 10];
         loop {
-            let piece = match body.read(&mut buffer) {
+            let chunk = match body.read(&mut buffer) {
                 Ok(0) => return,
                 Ok(length) => Ok(buffer[..length].to_vec()),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(e) => Err(e),
             };
-            let is_over = piece.is_err();
-            if sender.blocking_send(piece).is_err() || is_over {
+            let is_over = chunk.is_err();
+            if sender.blocking_send(chunk).is_err() || is_over {
                 return;
             }
         }
@@ -210,7 +208,7 @@ fn pieces(mut body: Box<dyn Read + Send>) -> mpsc::Receiver<io::Result<Vec<u8>>>
     receiver
 }
 
-/// Waits for the end of a turn, and for signals meanwhile.
+/// Waits for the end of a turn or for signals.
 async fn finish<T>(
     end: impl Future<Output = T>,
     control: &TurnHandle,
@@ -235,38 +233,38 @@ async fn finish<T>(
 }
 
 fn interrupt(control: &TurnHandle) {
-    // Before anything is written: a terminal that is stuck must not keep the calls running.
+    // Before any write: a blocked terminal must not keep the calls running.
     control.abort();
     if io::stderr().is_terminal() {
         screen::end_echo(); // after the terminal's own `^C`
     }
 }
 
-/// The exit code of a command that answered.
+/// The exit code of a command whose calls have results.
 pub(crate) fn exit(is_interrupted: bool) -> ExitCode {
     if is_interrupted { ExitCode::from(CANCELLED) } else { ExitCode::SUCCESS }
 }
 
-/// Whoever sits at this terminal; nobody, where there is none.
+/// The person at the terminal, if there is a terminal.
 #[derive(Clone, Default)]
 pub(crate) struct Person {
     prompt: Option<Arc<Prompt<Keyboard, anstream::Stderr>>>,
-    /// Whether the person has said yes to every question beforehand, with `--yes`.
-    pub(crate) says_yes: bool,
+    /// Whether `--yes` approves every call in advance.
+    pub(crate) approves_all: bool,
 }
 
 impl Person {
-    /// Finds out who is there.
-    pub(crate) fn here(setup: &Setup, says_yes: bool) -> Self {
+    /// Detects the terminal.
+    pub(crate) fn at_terminal(setup: &Setup, approves_all: bool) -> Self {
         let is_there = io::stdin().is_terminal() && io::stderr().is_terminal();
         let prompt = || {
             Prompt::new(Keyboard::default(), anstream::stderr(), setup.here())
                 .with_columns(screen::columns)
         };
-        Self { prompt: is_there.then(|| Arc::new(prompt())), says_yes }
+        Self { prompt: is_there.then(|| Arc::new(prompt())), approves_all }
     }
 
-    /// The way in which a model asks something.
+    /// The tool with which a model asks the person.
     pub(crate) fn ask_user(&self) -> AskUser {
         AskUser::new(self.clone())
     }
@@ -274,7 +272,7 @@ impl Person {
 
 impl fmt::Debug for Person {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.prompt.is_some() { "Person at a terminal" } else { "Person nowhere" })
+        f.write_str(if self.prompt.is_some() { "Person at a terminal" } else { "No person" })
     }
 }
 
@@ -282,10 +280,10 @@ impl Asks for Person {
     fn ask<'a>(&'a self, question: &'a UserQuestion) -> BoxFuture<'a, Result<String, Failure>> {
         Box::pin(async move {
             match &self.prompt {
-                Some(prompt) => prompt.ask_words(question).await,
+                Some(prompt) => prompt.ask_text(question).await,
                 None => Err(Failure::new(
                     FailureCode::NeedsInteraction,
-                    "`ask_user` needs a person, and there is no terminal to ask at",
+                    "`ask_user` needs a person at a terminal, and there is no terminal",
                 )
                 .with_next("go on without it, or say in your answer what you would have asked")),
             }
@@ -310,47 +308,48 @@ impl Approver for Person {
     ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         match &self.prompt {
             Some(prompt) => Approver::ask(&**prompt, question),
-            // FAIL CLOSED: nobody says yes.
+            // FAIL CLOSED: no person, no approval.
             None => Box::pin(async { Ok(ApprovalResponse::Deny(None)) }),
         }
     }
 }
 
-/// Adds the hooks, and whoever can be asked here; nobody where nobody is there.
-pub(crate) fn seat(
+/// Adds the hooks, and the approver: `--yes`, the person at the terminal, or none.
+pub(crate) fn add_approver(
     runtime: RuntimeBuilder,
     setup: &Setup,
     person: Person,
     decisions: Option<&Path>,
 ) -> Result<RuntimeBuilder, Problem> {
     let hooks = setup.hooks()?;
-    if person.says_yes {
-        Ok(seated(runtime, hooks, Yes, decisions)?.approver(ProtectedNames))
+    if person.approves_all {
+        Ok(add_hooks_and_approver(runtime, hooks, YesApprover, decisions)?
+            .approver(ProtectedFilesApprover))
     } else if person.prompt.is_some() {
-        seated(runtime, hooks, person, decisions)
+        add_hooks_and_approver(runtime, hooks, person, decisions)
     } else {
-        // Nobody decides anything; a name that cannot be written to is told all the same.
-        decisions.map(|path| Recorded::new(Yes, path)).transpose()?;
+        // There is no decision to record, but an unwritable file is still an error.
+        decisions.map(|path| RecordingApprover::new(YesApprover, path)).transpose()?;
         Ok(hooks.add_to(runtime))
     }
 }
 
-fn seated(
+fn add_hooks_and_approver(
     runtime: RuntimeBuilder,
     hooks: Hooks,
     approver: impl Approver,
     decisions: Option<&Path>,
 ) -> Result<RuntimeBuilder, Problem> {
     Ok(match decisions {
-        Some(path) => hooks.add_with(runtime, Recorded::new(approver, path)?),
+        Some(path) => hooks.add_with(runtime, RecordingApprover::new(approver, path)?),
         None => hooks.add_with(runtime, approver),
     })
 }
 
-/// Says yes to every question, as `--yes` asks for.
-struct Yes;
+/// The approver of `--yes`: approves everything except protected files.
+struct YesApprover;
 
-impl Approver for Yes {
+impl Approver for YesApprover {
     fn name(&self) -> &str {
         "--yes"
     }
@@ -365,9 +364,9 @@ impl Approver for Yes {
     ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         let answer = match &question.verdict.decision {
             Decision::NeedInput(name) => ApprovalResponse::Deny(Some(format!(
-                "`{name}` must be given, and `--yes` cannot know it"
+                "`{name}` needs a value, and `--yes` cannot give one"
             ))),
-            // It was given before the file was named, so it is no answer to this.
+            // The approval was given before the file was known, so it does not cover it.
             _ if protected_file(question).is_some() => return Box::pin(std::future::pending()),
             _ => ApprovalResponse::allow(),
         };
@@ -375,10 +374,10 @@ impl Approver for Yes {
     }
 }
 
-/// Says no where `--yes` does not count: a protected file needs an answer to the question itself.
-struct ProtectedNames;
+/// Denies what `--yes` does not cover: writes to protected files.
+struct ProtectedFilesApprover;
 
-impl Approver for ProtectedNames {
+impl Approver for ProtectedFilesApprover {
     fn name(&self) -> &str {
         "protected names"
     }
@@ -398,7 +397,7 @@ impl Approver for ProtectedNames {
     }
 }
 
-/// Says that a call would change a protected file.
+/// The reason for the denial if a call would write a protected file.
 fn protected_file(question: &ApprovalRequest<'_>) -> Option<String> {
     let names = Protected::standard();
     let Effects::Declared(effects) = &question.call.profile().effects else { return None };
@@ -408,31 +407,30 @@ fn protected_file(question: &ApprovalRequest<'_>) -> Option<String> {
         let here = &question.call.context().scope().working_directory;
         let shown = path.strip_prefix(here).unwrap_or(path).display();
         Some(format!(
-            "`{shown}` is protected: {reason}; a yes that was given in advance does not cover \
-             protected files. Answer the question at a terminal, or allow the file with the rule \
-             `Edit({shown})`"
+            "`{shown}` is protected: {reason}; an approval in advance does not cover protected \
+             files. Approve the call at a terminal, or allow the file with the rule `Edit({shown})`"
         ))
     })
 }
 
-/// The keyboard of this terminal. A thread reads all the time, so that what is typed while nobody
-/// asks is known to be meant for nothing, and so that a question can be dropped while it waits.
+/// The keyboard of the terminal. A thread reads continuously: input that was typed before a question can
+/// be discarded, and a waiting question can be cancelled.
 #[derive(Default)]
 struct Keyboard(Option<mpsc::Receiver<io::Result<String>>>);
 
-/// Lines that nobody waits for, at most; more are dropped.
-const TYPED_AHEAD: usize = 256;
-/// The longest line that is read as one.
-const LONGEST: u64 = 1 << 20;
-/// So long the first question waits for what was typed before the command was ready.
-const SETTLE: Duration = Duration::from_millis(50);
+/// The limit on lines typed ahead; more are dropped.
+const MAX_TYPED_AHEAD_LINES: usize = 256;
+/// The longest line; a longer one is split.
+const MAX_LINE_BYTES: u64 = 1 << 20;
+/// How long the first question waits, to discard input that was typed before the command was ready.
+const TYPED_AHEAD_WAIT: Duration = Duration::from_millis(50);
 
 impl Keys for Keyboard {
-    fn forget(&mut self) -> BoxFuture<'_, ()> {
+    fn discard_typed(&mut self) -> BoxFuture<'_, ()> {
         Box::pin(async {
             if self.0.is_none() {
                 self.0 = Some(typed());
-                tokio::time::sleep(SETTLE).await;
+                tokio::time::sleep(TYPED_AHEAD_WAIT).await;
             }
             while self.0.as_mut().is_some_and(|typed| typed.try_recv().is_ok()) {}
         })
@@ -443,13 +441,13 @@ impl Keys for Keyboard {
     }
 }
 
-/// Reads lines on a thread of its own, for as long as the program lives.
+/// Reads lines on its own thread until the end of the process.
 fn typed() -> mpsc::Receiver<io::Result<String>> {
-    let (sender, receiver) = mpsc::channel(TYPED_AHEAD);
+    let (sender, receiver) = mpsc::channel(MAX_TYPED_AHEAD_LINES);
     tokio::task::spawn_blocking(move || {
         loop {
             let mut line = Vec::new();
-            let read = io::stdin().lock().take(LONGEST).read_until(b'\n', &mut line);
+            let read = io::stdin().lock().take(MAX_LINE_BYTES).read_until(b'\n', &mut line);
             let line = match read {
                 Ok(0) => return,
                 Ok(_) => Ok(String::from_utf8_lossy(&line).into_owned()),

@@ -1,10 +1,9 @@
-//! What people have written about this place, and a runtime that follows it.
+//! Loads the configuration of a directory and configures a runtime with it.
 //!
-//! In: where the command was started, and the folders of this person. Out: rules that can be loaded
-//! again, hooks, limits, a budget. Notes go to stderr once. Which files count is found in `site`.
+//! In: the working directory and the user's directories. Out: reloadable rules, hooks, limits, a budget.
+//! Notes are printed to stderr once. `site` finds the files.
 //!
-//! FAIL CLOSED: a file that is there and cannot be read, or says something that cannot be
-//! understood, stops the command before anything runs.
+//! FAIL CLOSED: an unreadable or invalid file stops the command before anything runs.
 
 use std::{
     collections::BTreeMap,
@@ -26,32 +25,32 @@ use crate::{
     style::{self, DIM},
 };
 
-/// Where the command was started, and what the environment says about this person.
+/// The working directory and the environment of the command.
 #[derive(Debug, Clone)]
-pub(crate) struct Around {
+pub(crate) struct HostEnv {
     /// The working directory.
     pub(crate) here: PathBuf,
-    /// The home folder.
+    /// The home directory.
     pub(crate) home: Option<PathBuf>,
-    /// haft's own folder among the person's settings.
+    /// The configuration directory of haft.
     pub(crate) user: Option<PathBuf>,
-    /// haft's own folder among what programs remember for this person.
+    /// The state directory of haft.
     pub(crate) state: Option<PathBuf>,
-    /// One more file of the organisation's.
+    /// One more file of the organisation.
     pub(crate) managed: Option<PathBuf>,
-    /// The environment; hooks get the harmless part of it.
+    /// The environment variables; hooks get the harmless ones.
     pub(crate) variables: BTreeMap<String, String>,
     /// The limits of the environment.
     pub(crate) config: Config,
-    /// Whether the environment says how many calls run at once.
+    /// Whether the environment sets the concurrency limit.
     pub(crate) says_concurrency: bool,
 }
 
-/// What is said about a folder.
+/// The configuration of a directory.
 pub(crate) struct Setup {
     pub(crate) site: Site,
-    /// What the files say together.
-    pub(crate) said: haft::PolicyConfig,
+    /// The merged content of the files.
+    pub(crate) loaded: haft::PolicyConfig,
     /// Whether trust covers every file of the project.
     pub(crate) is_trusted: bool,
     live: Arc<ReloadableRules>,
@@ -61,32 +60,32 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// Reads everything that is said about the folder the command was started in.
-    pub(crate) fn open(around: &Around, from: &args::Rules) -> Result<Self, Problem> {
-        let site = Site::find(around, from);
-        let (said, covered) = site.read()?;
+    /// Loads the configuration of the working directory.
+    pub(crate) fn open(host: &HostEnv, from: &args::Rules) -> Result<Self, Problem> {
+        let site = Site::find(host, from);
+        let (loaded, covered) = site.read()?;
         let mut notes = covered.notes;
-        notes.extend(said.notes.iter().map(|note| shown(note, &site.here)));
-        notes.extend(said.hooks.iter().filter_map(|hook| site.partial_note(hook)));
+        notes.extend(loaded.notes.iter().map(|note| shown(note, &site.here)));
+        notes.extend(loaded.hooks.iter().filter_map(|hook| site.partial_note(hook)));
         if !from.quiet {
-            tell(&notes);
+            print_notes(&notes);
         }
         let (loader, recorder) = (site.clone(), site.clone());
         let live = ReloadableRules::with_loader(move || loader.rules())?.with_recorder(
             move |write: RuleWrite<'_>| recorder.record(write).map_err(|p| p.to_string()),
         );
-        let mut limits = said.limits;
-        if around.says_concurrency {
-            limits.concurrency = None; // whoever sets a variable means this time
+        let mut limits = loaded.limits;
+        if host.says_concurrency {
+            limits.concurrency = None; // the variable overrides the files
         }
-        let config = limits.apply(around.config.clone());
+        let config = limits.apply(host.config.clone());
         Ok(Self {
             site,
-            said,
+            loaded,
             is_trusted: covered.is_trusted,
             live: Arc::new(live),
             config,
-            variables: around.variables.clone(),
+            variables: host.variables.clone(),
             is_quiet: from.quiet,
         })
     }
@@ -96,7 +95,7 @@ impl Setup {
         Arc::clone(&self.live) as Arc<dyn Policy>
     }
 
-    /// The rules in force, to be looked at.
+    /// The rules in force, for reading.
     pub(crate) fn rules(&self) -> Arc<Rules> {
         self.live.current()
     }
@@ -110,24 +109,24 @@ impl Setup {
         &self.site.here
     }
 
-    /// The files and directories outside of the project's own list that decide what runs here: a
-    /// command that could write one would decide what runs outside of its sandbox later.
+    /// The files and directories outside of the project's own list that control what runs: a command that
+    /// could write one of them could run code outside of its sandbox later.
     pub(crate) fn steering_paths(&self, roots: &[PathBuf]) -> Vec<PathBuf> {
-        let scripts = self.said.hooks.iter().flat_map(|hook| self.site.scripts(hook).files);
-        // One that is missing needs no place in the sandbox: it is compared before the hook runs.
+        let scripts = self.loaded.hooks.iter().flat_map(|hook| self.site.scripts(hook).files);
+        // A missing script cannot be mounted; it is compared before the hook runs.
         let scripts = scripts.filter(|script| script.symlink_metadata().is_ok());
         scripts.chain(self.site.settings()).chain(self.site.trusted_files(roots)).collect()
     }
 
-    /// Sets a runtime up as the files say.
+    /// Configures a runtime.
     pub(crate) fn runtime(&self, runtime: RuntimeBuilder) -> RuntimeBuilder {
         let runtime = runtime.config(self.config.clone()).policy(self.policy());
-        // Loud, whatever else is quiet: a check that was not made is not a detail.
+        // Printed also with `--quiet`: a check was skipped.
         runtime.observer(|event: &Event| {
             if let Event::HookFailedOpen { hook, why, .. } = event {
                 let (hook, why) = (style::visible(hook), style::visible(why).replace('\n', " "));
-                let text = format_args!("hook `{hook}` FAILED OPEN, the call goes on: {why}");
-                style::talk(format_args!("{} {text}", style::paint(style::WARN, "warning:")));
+                let text = format_args!("hook `{hook}` FAILED OPEN, the call continues: {why}");
+                style::message(format_args!("{} {text}", style::paint(style::WARN, "warning:")));
             }
         })
     }
@@ -140,7 +139,7 @@ impl Setup {
 
     /// The hooks of all files, ready to be called.
     pub(crate) fn hooks(&self) -> Result<Hooks, Problem> {
-        let hooks = Hooks::load(&self.said.hooks, self.project()).map_err(|e| {
+        let hooks = Hooks::load(&self.loaded.hooks, self.project()).map_err(|e| {
             let problem = Problem::new(format!("hook `{}`: {e}", e.hook()));
             match e.hint_text() {
                 Some(hint) => problem.hint(hint),
@@ -148,7 +147,7 @@ impl Setup {
             }
         })?;
         if !self.is_quiet {
-            tell(hooks.notes());
+            print_notes(hooks.notes());
         }
         Ok(hooks)
     }
@@ -156,36 +155,36 @@ impl Setup {
     /// Writes a note to stderr, unless notes are off.
     pub(crate) fn note(&self, note: String) {
         if !self.is_quiet {
-            tell(&[note.replace('\n', " ")]);
+            print_notes(&[note.replace('\n', " ")]);
         }
     }
 
-    /// What hooks may know of this place.
+    /// The project directory and variables for hooks.
     pub(crate) fn project(&self) -> ProjectDir {
         let mut project = ProjectDir::new(&self.site.project);
         project.variables = self.variables.clone();
-        project.ground = self.said.ground.clone();
+        project.ground = self.loaded.ground.clone();
         project
     }
 
-    /// Begins a run as the files say.
+    /// Starts a run with the configured budget.
     pub(crate) fn run(&self, runtime: &Runtime) -> RunBuilder {
         runtime
             .run_builder()
             .one_shot()
             .working_directory(&self.site.here)
-            .budget(self.said.budget.clone())
+            .budget(self.loaded.budget.clone())
     }
 }
 
-/// A note, with its place seen from a folder.
+/// A note with its location, relative to a directory.
 pub(crate) fn shown(note: &FileNote, here: &Path) -> String {
     format!("{}: {}", explain::at(&note.place, here), note.message)
 }
 
 /// Writes notes to stderr.
-pub(crate) fn tell(notes: &[String]) {
+pub(crate) fn print_notes(notes: &[String]) {
     for note in notes {
-        style::talk(style::paint(DIM, format_args!("note: {}", style::visible(note))));
+        style::message(style::paint(DIM, format_args!("note: {}", style::visible(note))));
     }
 }

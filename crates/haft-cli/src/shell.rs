@@ -1,8 +1,7 @@
-//! `haft shell explain`: what shell commands would do, and why. Runs nothing.
+//! `haft shell explain`: classifies shell commands, and says why. Runs nothing.
 //!
-//! Commands are arguments, or lines of JSON on stdin. Lines are answered one by one as they come, so
-//! a stream of any length takes no more memory than its longest line. A line that is no command gets
-//! an error of its own and stops nothing.
+//! In: arguments, or JSON lines on stdin. Each line is answered as it arrives, so memory is bounded by the
+//! longest line. An invalid line gets an error, and the next lines are still read.
 
 use std::{
     io::{IsTerminal as _, Write as _},
@@ -21,17 +20,17 @@ use crate::{
     style::{self, BAD, BOLD, DIM, GOOD, Table, WARN},
 };
 
-/// Many times what a command may be long, in bytes of JSON.
-const LONGEST_LINE: u64 = 1 << 20;
+/// The longest line of JSON; many times the longest command that is parsed.
+const MAX_LINE_BYTES: u64 = 1 << 20;
 
 pub(crate) fn run(args: &args::Shell) -> Result<ExitCode, Problem> {
     let args::Shell::Explain { commands, output } = args;
     match &**commands {
-        [] if std::io::stdin().is_terminal() => Err(Problem::new("there is no command to explain")
-            .hint("give commands as arguments, each in quotes, or JSON lines on stdin")),
+        [] if std::io::stdin().is_terminal() => Err(Problem::new("no command was given")
+            .hint("give commands as arguments, each in quotes, or as JSON lines on stdin")),
         [] => answer_lines(),
         commands if output.json => {
-            let mut out = style::lines();
+            let mut out = style::stdout_writer();
             for command in commands {
                 writeln!(out, "{}", line(command, &classify(command)))?;
             }
@@ -41,28 +40,28 @@ pub(crate) fn run(args: &args::Shell) -> Result<ExitCode, Problem> {
         commands => {
             let pages: Vec<String> =
                 commands.iter().map(|command| page(command, &classify(command))).collect();
-            style::say(pages.join("\n"))?;
+            style::print(pages.join("\n"))?;
             Ok(ExitCode::SUCCESS)
         }
     }
 }
 
-/// Answers every line of stdin with a line.
+/// Prints one line for each line of stdin.
 fn answer_lines() -> Result<ExitCode, Problem> {
     let mut lines = Lines::open(Path::new("-"))?;
-    let mut out = style::lines();
+    let mut out = style::stdout_writer();
     let mut code = ExitCode::SUCCESS;
-    while let Some((at, bytes)) = lines.short_line(LONGEST_LINE)? {
+    while let Some((at, bytes)) = lines.short_line(MAX_LINE_BYTES)? {
         let answer = match bytes.as_deref().map(command_of) {
             Some(Ok(command)) => line(&command, &classify(&command)),
             Some(Err(why)) => wrong(at, &why),
-            None => wrong(at, &format!("it is longer than {LONGEST_LINE} bytes")),
+            None => wrong(at, &format!("it is longer than {MAX_LINE_BYTES} bytes")),
         };
         if answer.get("error").is_some() {
             code = ExitCode::from(1);
         }
         writeln!(out, "{answer}")?;
-        // Whoever writes line by line wants the answers so.
+        // An interactive caller waits for the answer to each line.
         if lines.is_waiting() {
             out.flush()?;
         }
@@ -71,10 +70,10 @@ fn answer_lines() -> Result<ExitCode, Problem> {
     Ok(code)
 }
 
-/// Returns the command that a line holds.
+/// Parses the command of a line.
 fn command_of(line: &[u8]) -> Result<String, String> {
     let mut value: Value =
-        serde_json::from_slice(line).map_err(|e| format!("it is no JSON: {e}"))?;
+        serde_json::from_slice(line).map_err(|e| format!("it is not JSON: {e}"))?;
     match value.get_mut("command").map(Value::take) {
         Some(Value::String(command)) => Ok(command),
         Some(_) => Err("`command` must be a string".to_owned()),
@@ -86,7 +85,7 @@ fn wrong(at: usize, why: &str) -> Value {
     json!({"command": null, "line": at, "error": why})
 }
 
-/// A command and what is known of it, as data.
+/// A command and its classification as JSON.
 fn line(command: &str, found: &Classified) -> Value {
     let part =
         |part: &Part| json!({"words": part.words, "kind": part.kind.as_str(), "why": part.why});
@@ -94,7 +93,7 @@ fn line(command: &str, found: &Classified) -> Value {
     json!({"command": command, "kind": found.kind.as_str(), "parts": parts, "why": found.why})
 }
 
-/// A command and what is known of it, for people.
+/// A command and its classification as text.
 fn page(command: &str, found: &Classified) -> String {
     let kind = style::paint(colour(found.kind).bold(), name(found.kind));
     let command = style::paint(BOLD, style::visible(command));

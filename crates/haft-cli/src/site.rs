@@ -1,10 +1,9 @@
-//! The configuration of a directory: which files there are, what they say, and what trust covers.
+//! Finds and reads the configuration files of a directory, and decides what trust covers.
 //!
-//! The root is the outermost project above the start, and the files of every directory from there down
-//! to the start are read. So no file below can move the root or shed what a file above denies. What
-//! trust does not cover may only tighten.
-//!
-//! FAIL CLOSED: a file that is there and cannot be read stops the command before anything runs.
+//! The root is the outermost project directory above the working directory. The files of every directory
+//! from the root down are read, so no file below can move the root or remove a deny rule from above.
+//! INVARIANT: a file that trust does not cover can only tighten.
+//! FAIL CLOSED: an existing file that cannot be read stops the command before anything runs.
 
 use std::{
     collections::BTreeMap,
@@ -19,20 +18,20 @@ use haft::{
     config_files::{CONFIG_FILES, LOCAL_FILE},
 };
 
-use crate::{args, error::Problem, explain, input, scripts, setup::Around, trust_file};
+use crate::{args, error::Problem, explain, input, scripts, setup::HostEnv, trust_file};
 
-/// A directory and where the files are that count for it.
+/// A directory and the location of its configuration files.
 #[derive(Debug, Clone)]
 pub(crate) struct Site {
     /// Where the command was started, by its canonical path.
     pub(crate) here: PathBuf,
     /// The outermost project directory above it, or itself.
     pub(crate) root: PathBuf,
-    /// The project directory that hooks get and "always" rules are written to: the outermost one at or above
-    /// the start that is trusted, else the root. A marker that a command makes above a trusted directory
-    /// moves the root, and must not move this.
+    /// The project directory for hooks and "always" rules: the outermost trusted one at or above the
+    /// working directory, else the root. A marker that a command plants above a trusted directory moves
+    /// the root, and must not move this.
     pub(crate) project: PathBuf,
-    /// What is taken for granted about trust; the trust file decides where this is `None`.
+    /// Assumed trust; `None` means that the trust file decides.
     assumed: Option<bool>,
     home: Option<PathBuf>,
     user: Option<PathBuf>,
@@ -40,37 +39,37 @@ pub(crate) struct Site {
     config: Option<PathBuf>,
 }
 
-/// What trust says about the files of a site.
+/// Which files of a site trust covers.
 pub(crate) struct Covered {
-    /// The site in the form that the library takes.
+    /// The options for the loader.
     place: LoadOptions,
     /// Whether trust covers every file of the project.
     pub(crate) is_trusted: bool,
-    /// What a person should know.
+    /// Notes for the user.
     pub(crate) notes: Vec<String>,
     /// The scripts of the project's hooks, as trust covers them.
     scripts: BTreeMap<PathBuf, HookScript>,
 }
 
 impl Site {
-    /// Finds the files that count for the directory the command was started in.
-    pub(crate) fn find(around: &Around, from: &args::Rules) -> Self {
-        Self { config: from.config.clone(), ..Self::at(around, &around.here) }
+    /// Finds the files of the working directory.
+    pub(crate) fn find(host: &HostEnv, from: &args::Rules) -> Self {
+        Self { config: from.config.clone(), ..Self::at(host, &host.here) }
     }
 
-    /// Takes a directory as if the command had been started there.
-    pub(crate) fn at(around: &Around, directory: &Path) -> Self {
+    /// Finds the files of another directory.
+    pub(crate) fn at(host: &HostEnv, directory: &Path) -> Self {
         let here = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
-        let home = around.home.as_ref().map(|h| h.canonicalize().unwrap_or_else(|_| h.clone()));
+        let home = host.home.as_ref().map(|h| h.canonicalize().unwrap_or_else(|_| h.clone()));
         let root = haft::project_root(&here, home.as_deref(), is_marker);
         let mut site = Self {
             project: root.clone(),
             root,
             here,
             assumed: None,
-            home: around.home.clone(),
-            user: around.user.clone(),
-            managed: around.managed.clone(),
+            home: host.home.clone(),
+            user: host.user.clone(),
+            managed: host.managed.clone(),
             config: None,
         };
         let (book, _) = site.book();
@@ -80,18 +79,18 @@ impl Site {
         site
     }
 
-    /// The same, with trust taken for granted or not.
+    /// The same with assumed trust.
     pub(crate) fn assuming(&self, trusted: bool) -> Self {
         Self { assumed: Some(trusted), ..self.clone() }
     }
 
-    /// The directories from the start up to the root.
+    /// The directories from the working directory up to the root.
     pub(crate) fn directories(&self) -> impl Iterator<Item = &Path> {
         self.here.ancestors().take_while(|directory| directory.starts_with(&self.root))
     }
 
-    /// The files that trust covers below some directories: what a confined command changed there would
-    /// not be trusted any more, and what it deleted would not deny any more.
+    /// The trusted files below some directories. If a sandboxed command changed one, it would lose trust; if
+    /// it deleted one, its deny rules would be gone.
     pub(crate) fn trusted_files(&self, below: &[PathBuf]) -> Vec<PathBuf> {
         let (book, _) = self.book();
         let all = book.entries().flat_map(|entry| {
@@ -101,13 +100,13 @@ impl Site {
         all.filter(|path| is_below(path) && path.is_file()).take(MAX_PROTECTED).collect()
     }
 
-    /// Where the trusted directories are written down.
+    /// The path of the trust file.
     pub(crate) fn trust_file(&self) -> Option<PathBuf> {
         self.user.as_ref().map(|user| user.join(TrustedDirs::FILE))
     }
 
-    /// The files and directories of a person and an organisation that decide what counts: no command
-    /// may write them, even where they lie in its workspace.
+    /// The settings of the user and of the organisation: no command may write them, also inside its
+    /// workspace.
     pub(crate) fn settings(&self) -> Vec<PathBuf> {
         let drop_ins = self.managed.as_ref().map(|managed| managed.with_extension("d"));
         let named = self.user.iter().chain(&self.managed).chain(&drop_ins).chain(&self.config);
@@ -115,7 +114,7 @@ impl Site {
         named.chain(self.linked_settings()).collect()
     }
 
-    /// What the user's own files lead to where they are symlinks, as in a repository of dotfiles.
+    /// The targets of the user's settings that are symlinks, as in a dotfiles repository.
     fn linked_settings(&self) -> impl Iterator<Item = PathBuf> {
         let own = ["config.toml", TrustedDirs::FILE].into_iter();
         let own = own.filter_map(|name| Some(self.user.as_ref()?.join(name)));
@@ -124,7 +123,7 @@ impl Site {
         linked.filter_map(|path| path.canonicalize().ok())
     }
 
-    /// Reads every file that is there, strongest first.
+    /// Reads every existing file, highest precedence first.
     pub(crate) fn files(&self) -> Result<Vec<ConfigFile>, Problem> {
         let mut files = Vec::new();
         let named =
@@ -143,7 +142,7 @@ impl Site {
         files.extend(drop_ins(&haft::managed_settings_file())?);
         let (user, home) = (self.user.as_deref(), self.home.as_deref());
         for candidate in haft::files_from(&self.here, &self.root, user, home) {
-            // What is there must be readable: a rule that cannot be read might have denied.
+            // FAIL CLOSED: an unreadable file might contain a deny rule.
             if let Some(text) = haft::read_config_file(&candidate.path)? {
                 files.push(candidate.with(text));
             }
@@ -152,34 +151,34 @@ impl Site {
         Ok(files)
     }
 
-    /// Reads the files and what they say together.
+    /// Reads and merges the files.
     pub(crate) fn read(&self) -> Result<(haft::PolicyConfig, Covered), Problem> {
         let files = self.files()?;
         let covered = self.covered(&files);
-        let mut said = haft::PolicyConfig::read(&files, &covered.place)?;
-        let roots = said.ground.roots.clone();
-        for hook in &mut said.hooks {
+        let mut loaded = haft::PolicyConfig::read(&files, &covered.place)?;
+        let roots = loaded.ground.roots.clone();
+        for hook in &mut loaded.hooks {
             hook.scripts = self.pinned_scripts(hook, &covered.scripts, &roots);
         }
-        Ok((said, covered))
+        Ok((loaded, covered))
     }
 
     /// The rules alone, for a reload.
     pub(crate) fn rules(&self) -> Result<Rules, Box<dyn Error + Send + Sync>> {
-        let (said, _) = self.read().map_err(|problem| problem.to_string())?;
-        Ok(Rules::new(said.rules, said.ground)?)
+        let (loaded, _) = self.read().map_err(|problem| problem.to_string())?;
+        Ok(Rules::new(loaded.rules, loaded.ground)?)
     }
 
-    /// Whether the project declares a tool that would count if it were trusted.
+    /// Whether the project declares a tool that trust would enable.
     pub(crate) fn would_bring(&self, tool: &str) -> bool {
         let declares = |site: &Self| {
             let read = site.read();
-            read.is_ok_and(|(said, _)| said.tools.iter().any(|known| known.spec.name == tool))
+            read.is_ok_and(|(loaded, _)| loaded.tools.iter().any(|known| known.spec.name == tool))
         };
         !declares(self) && declares(&self.assuming(true))
     }
 
-    /// Says what trust covers of files that were read.
+    /// Decides which of the files trust covers.
     fn covered(&self, files: &[ConfigFile]) -> Covered {
         let home = self.home.clone();
         if let Some(trusted) = self.assumed {
@@ -201,43 +200,44 @@ impl Site {
             let is_read = files.iter().any(|file| file.path == candidate.path);
             if !is_read && book.lists(&candidate.path) {
                 notes.push(format!(
-                    "`{}` was trusted and is gone, so what it denied does not hold; if that is \
-                     right, run `haft trust`",
+                    "`{}` was trusted and no longer exists, so its deny rules do not apply; if that \
+                     is intended, run `haft trust`",
                     candidate.path.display()
                 ));
             }
         }
         let local = self.trusted_directory(&book).map(|directory| directory.join(LOCAL_FILE));
         let is_trusted = local.is_some() && uncovered.is_empty();
-        // An allow that is written to a file which trust does not cover would not count.
+        // An allow rule in a file that trust does not cover would have no effect.
         let keep = local.filter(|local| !uncovered.contains_key(local));
         let place = LoadOptions { home, trusted: true, uncovered, keep };
         Covered { place, is_trusted, notes, scripts }
     }
 
-    /// Reads the trust file. One that cannot be read trusts nothing, and is noted.
+    /// Reads the trust file. FAIL CLOSED: an unreadable one trusts nothing, and a note is printed.
     fn book(&self) -> (TrustedDirs, Vec<String>) {
         let Some(path) = self.trust_file() else { return Default::default() };
         let (book, mut notes) = match trust_file::read(&path) {
             Ok(book) => (book, Vec::new()),
             Err(problem) => {
-                let note =
-                    format!("the book of trusted folders cannot be read, so none is: {problem}");
+                let note = format!(
+                    "the list of trusted directories cannot be read, so none is trusted: {problem}"
+                );
                 (TrustedDirs::default(), vec![note])
             }
         };
         if book.is_outdated(&self.root) && self.trusted_directory(&book).is_none() {
             notes.push(format!(
-                "{} was trusted by an older haft, which did not record what it trusted; run \
-                 `haft trust` to see what the directory brings and to trust it again",
+                "{} was trusted by an older haft, which did not record the trusted files; run \
+                 `haft trust` to list them and to trust the directory again",
                 self.root.display()
             ));
         }
         (book, notes)
     }
 
-    /// The outermost directory from the root down to the start that was trusted itself, else the root
-    /// below one that was.
+    /// The outermost trusted directory between the root and the working directory, else the root if a
+    /// directory above it is trusted.
     fn trusted_directory(&self, book: &TrustedDirs) -> Option<PathBuf> {
         let is_same = |directory: &Path, id| id == trust_file::identify(directory);
         let entries = book.entries_above(&self.here);
@@ -256,7 +256,7 @@ impl Site {
     /// trusted directory, and stays covered with what was written.
     pub(crate) fn record(&self, write: RuleWrite<'_>) -> Result<(), Problem> {
         let Some(path) = self.trust_file() else {
-            return Err(Problem::new("there is no trust file, so no rule can be kept"));
+            return Err(Problem::new("there is no trust file, so no rule can be stored"));
         };
         let file = write.file().to_owned();
         trust_file::update(&path, |book| {
@@ -267,8 +267,8 @@ impl Site {
                     .is_some_and(|above| book.trusted_by(above, trust_file::identify).is_some()),
             };
             if !was_covered {
-                let why = format!("`{}` is not the file that was trusted", file.display());
-                return Err(Problem::new(why).hint("`haft trust` shows what is in it now"));
+                let why = format!("`{}` has changed since it was trusted", file.display());
+                return Err(Problem::new(why).hint("`haft trust` lists what it contains now"));
             }
             let after = write.after().as_bytes().to_vec();
             write.commit()?;
@@ -278,15 +278,15 @@ impl Site {
     }
 }
 
-/// The most files that are protected one by one; each costs every command a mount.
+/// The limit on files that are protected one by one; each costs every command a mount.
 const MAX_PROTECTED: usize = 128;
 
-/// What is in a script; `None` where there is no such file.
+/// The content of a script; `None` if it does not exist.
 type ScriptContent = Result<Option<Vec<u8>>, haft::Error>;
 
 impl Site {
-    /// Says whether trust covers a file, and every script that its hooks run. Returns the scripts as
-    /// they were read for that.
+    /// Checks whether trust covers a file and every script that its hooks run. Returns the scripts with the
+    /// content that was checked (TOCTOU: the same content must run).
     fn covers(
         &self,
         book: &TrustedDirs,
@@ -297,12 +297,12 @@ impl Site {
         for (script, content) in self.scripts_of(file) {
             let is_same = match &content {
                 Ok(Some(bytes)) => book.covers(&script, bytes, trust_file::identify).is_ok(),
-                // One that was trusted and is gone has changed; one that was never there has not.
+                // A trusted script that is missing has changed; one that never existed has not.
                 Ok(None) => !book.lists(&script),
                 Err(_) => false,
             };
             let above = script.parent().unwrap_or(&script);
-            // A program outside of every trusted directory is not the project's.
+            // A program outside of every trusted directory does not belong to the project.
             if book.entries_above(above).next().is_none() {
                 continue;
             }
@@ -325,20 +325,20 @@ impl Site {
         scripts::of(hook, scripts::Start { project: &self.project, home: self.home.as_deref() })
     }
 
-    /// Says of a project's hook whose files cannot all be told what to do about it.
+    /// A note for a project hook whose files cannot all be found.
     pub(crate) fn partial_note(&self, hook: &HookSpec) -> Option<String> {
         let is_partial = hook.layer.comes_with_the_folder() && self.scripts(hook).is_partial;
         is_partial.then(|| {
             format!(
-                "the files that the hook `{}` runs cannot all be told, so trust may not cover them; \
+                "haft cannot find all files that the hook `{}` runs, so trust may not cover them; \
                  name the script directly, for example `hooks/guard.sh`",
                 explain::at(&hook.place, &self.root)
             )
         })
     }
 
-    /// Returns the scripts of a hook with the content that they must still have when it is called:
-    /// what trust covers, and for a hook of the user what a tool could change from now on.
+    /// Returns the scripts of a hook with the content that they must still have when the hook runs (TOCTOU):
+    /// the trusted ones, and those of the user's hooks that a tool could change.
     fn pinned_scripts(
         &self,
         hook: &HookSpec,
@@ -360,25 +360,27 @@ impl Site {
         self.scripts(hook).files.into_iter().filter_map(pin).collect()
     }
 
-    /// Returns the scripts that the hooks of a file run, with what is in them; `None` where there is no
-    /// such file. One that cannot be read can be neither trusted nor compared.
+    /// Returns the scripts that the hooks of a file run, with their content; `None` if a file does not
+    /// exist. An unreadable script can be neither trusted nor compared.
     pub(crate) fn scripts_of(&self, file: &ConfigFile) -> Vec<(PathBuf, ScriptContent)> {
-        // Most files name no hook, and need not be read twice. A key may be written with escapes.
+        // Most files have no hook and need not be parsed twice. A key may be written with escapes.
         if !file.text.contains("hooks") && !file.text.contains('\\') {
             return Vec::new();
         }
-        // A file with mistakes stops the command where its rules are read.
-        let Ok(said) = self.said_by(std::slice::from_ref(file), true) else { return Vec::new() };
+        // An invalid file stops the command where its rules are loaded.
+        let Ok(loaded) = self.load_files(std::slice::from_ref(file), true) else {
+            return Vec::new();
+        };
         let mut found = Vec::new();
-        for script in said.hooks.iter().flat_map(|hook| self.scripts(hook).files) {
+        for script in loaded.hooks.iter().flat_map(|hook| self.scripts(hook).files) {
             let content = haft::read_regular_file(&script, HookScript::MAX_BYTES);
             found.push((script, content));
         }
         found
     }
 
-    /// Reads what a few files say by themselves, with or without trust.
-    pub(crate) fn said_by(
+    /// Loads a few files alone, with or without trust.
+    pub(crate) fn load_files(
         &self,
         files: &[ConfigFile],
         trusted: bool,
@@ -388,7 +390,7 @@ impl Site {
     }
 }
 
-/// Whether a marker of a project is there; a symlink that leads nowhere is one.
+/// Whether a project marker exists; a dangling symlink counts.
 fn is_marker(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
@@ -396,7 +398,7 @@ fn is_marker(path: &Path) -> bool {
 /// The limit on files in `managed-settings.d`; more than any real organisation has.
 const MAX_DROP_INS: usize = 1_000;
 
-/// Reads the files beside an organisation's settings that are merged on top of them.
+/// Reads the drop-in files that are merged on top of an organisation's settings.
 fn drop_ins(settings: &Path) -> Result<Vec<ConfigFile>, Problem> {
     let directory = settings.with_extension("d");
     let cannot = |e: io::Error| {
@@ -423,7 +425,7 @@ fn drop_ins(settings: &Path) -> Result<Vec<ConfigFile>, Problem> {
     Ok(files)
 }
 
-/// Reads the configuration of one directory, for `haft trust`. Nothing of it counts by that.
+/// Reads the configuration of one directory, for `haft trust`. This alone has no effect.
 pub(crate) fn files_in(directory: &Path) -> Result<Vec<ConfigFile>, Problem> {
     let mut files = Vec::new();
     for candidate in haft::project_files(directory) {

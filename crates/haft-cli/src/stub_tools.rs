@@ -1,18 +1,18 @@
-//! Tools that rules know and this command has not: enough of them to be judged, nothing to be run.
+//! Stub tools for `haft explain`: tools that rules name and that haft does not have.
 //!
-//! `Bash`, `Read` and their kin by the arguments they usually have, and tools of servers by name
-//! alone. Their bodies refuse.
+//! `Bash`, `Read` and so on with their usual arguments, and MCP tools by name. They can be authorized; their
+//! bodies always fail.
 
 use haft::{
     BoxError, BoxFuture, Capability, DynTool, Failure, ToolRegistryBuilder, ToolSource, ToolSpec,
 };
 use serde_json::{Value, json};
 
-/// The names that rules know, besides those of servers.
+/// The names of the stubs, without MCP tools.
 pub(crate) const NAMES: [&str; 7] = ["Bash", "Read", "Edit", "Write", "Glob", "Grep", "WebFetch"];
 
-/// A tool to be judged.
-pub(crate) struct StandIn {
+/// A stub tool.
+pub(crate) struct StubTool {
     /// The name a call uses.
     pub(crate) called: String,
     kind: Kind,
@@ -23,23 +23,23 @@ enum Kind {
     Remote { server: String, tool: String },
 }
 
-/// Finds the stand-in for a name.
-pub(crate) fn find(name: &str) -> Option<StandIn> {
+/// Finds the stub for a name.
+pub(crate) fn find(name: &str) -> Option<StubTool> {
     if let Some(known) = NAMES.iter().find(|known| **known == name) {
-        return Some(StandIn { called: name.to_owned(), kind: Kind::Known(known) });
+        return Some(StubTool { called: name.to_owned(), kind: Kind::Known(known) });
     }
     let (server, tool) = name.strip_prefix("mcp__")?.split_once("__")?;
     let is_word = |word: &str| {
         !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
     };
-    (is_word(server) && is_word(tool)).then(|| StandIn {
+    (is_word(server) && is_word(tool)).then(|| StubTool {
         called: format!("{server}__{tool}"),
         kind: Kind::Remote { server: server.to_owned(), tool: tool.to_owned() },
     })
 }
 
-impl StandIn {
-    /// Puts it into a registry.
+impl StubTool {
+    /// Adds it to a registry.
     pub(crate) fn add(self, registry: ToolRegistryBuilder) -> ToolRegistryBuilder {
         match self.kind {
             Kind::Known(name) => registry.add(known(name)),
@@ -49,7 +49,7 @@ impl StandIn {
 }
 
 fn known(name: &str) -> DynTool {
-    let spec = ToolSpec::new(name, "A stand-in: it is judged and never run.");
+    let spec = ToolSpec::new(name, "A stub: it is authorized and never run.");
     let text = || json!({"type": "string"});
     let about = |about: &str| json!({"type": "string", "x-haft": about});
     let (spec, properties, required): (ToolSpec, Value, &[&str]) = match name {
@@ -88,7 +88,7 @@ fn reads(spec: ToolSpec) -> ToolSpec {
 
 fn never(spec: ToolSpec, schema: Value) -> DynTool {
     DynTool::new(spec, schema, |_, _| -> BoxFuture<'static, Result<String, Failure>> {
-        Box::pin(async { Err(Failure::failed("a stand-in is never run")) })
+        Box::pin(async { Err(Failure::failed("a stub is never run")) })
     })
 }
 
@@ -104,7 +104,7 @@ impl ToolSource for Server {
     }
 
     fn tools(&self) -> BoxFuture<'_, Result<Vec<DynTool>, BoxError>> {
-        let spec = ToolSpec::new(self.tool.as_str(), "A stand-in: it is judged and never run.");
+        let spec = ToolSpec::new(self.tool.as_str(), "A stub: it is authorized and never run.");
         let tool = never(spec, json!({"type": "object", "additionalProperties": true}));
         Box::pin(async { Ok(vec![tool]) })
     }

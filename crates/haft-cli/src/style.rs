@@ -1,7 +1,7 @@
-//! How things look at a terminal: colours, tables, and text that cannot play tricks.
+//! Text formatting: colours, tables, counts; and output to stdout and stderr.
 //!
-//! Colours are written always; `anstream` takes them out where the terminal, a pipe or `NO_COLOR`
-//! says so. Nothing here decides what is shown.
+//! Colours are always written; `anstream` removes them for a pipe or with `NO_COLOR`. Text from outside goes
+//! through `visible`, which escapes control characters.
 
 use std::{
     fmt,
@@ -27,11 +27,11 @@ pub(crate) fn paint(style: Style, text: impl fmt::Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// How `clap` writes its help, in the same colours.
+/// The colours of the help texts.
 pub(crate) const HELP: clap::builder::Styles =
     clap::builder::Styles::styled().header(BOLD).usage(BOLD).literal(NAME).placeholder(DIM);
 
-/// A word and its colour for a decision.
+/// The colour of a decision.
 pub(crate) fn decision(decision: &Decision) -> Style {
     match decision {
         Decision::Allow => GOOD,
@@ -40,7 +40,7 @@ pub(crate) fn decision(decision: &Decision) -> Style {
     }
 }
 
-/// The word for a class.
+/// The name of a concurrency class.
 pub(crate) fn class(class: ConcurrencyClass) -> &'static str {
     match class {
         ConcurrencyClass::ReadOnly => "read_only",
@@ -49,18 +49,18 @@ pub(crate) fn class(class: ConcurrencyClass) -> &'static str {
     }
 }
 
-/// What an exit code means, in the words of the code list.
+/// The list of exit codes with their failure codes.
 pub(crate) fn exit_codes() -> String {
     let meanings = [
-        (0, "the command did what it was asked"),
-        (1, "the command or the arguments were wrong"),
+        (0, "success"),
+        (1, "wrong command line, input or arguments"),
         (2, "not allowed"),
         (3, "not logged in"),
-        (4, "out of reach for now"),
+        (4, "temporarily unavailable"),
         (5, "the tool failed"),
-        (6, "an approval is pending"),
-        (7, "it took too long"),
-        (8, "nobody knows how it ended"),
+        (6, "waiting for approval"),
+        (7, "timeout"),
+        (8, "unknown outcome: the tool may have run"),
         (130, "cancelled"),
     ];
     let mut out = String::new();
@@ -116,7 +116,7 @@ pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// A time as people read it.
+/// A duration as text.
 pub(crate) fn time(time: Duration) -> String {
     match time.as_micros() {
         0..1_000 => "under 1 ms".to_owned(),
@@ -125,7 +125,7 @@ pub(crate) fn time(time: Duration) -> String {
     }
 }
 
-/// A number and its thing, in the right number.
+/// A number and its noun, singular or plural.
 pub(crate) fn count(n: usize, thing: &str) -> String {
     format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
@@ -140,7 +140,7 @@ pub(crate) fn arguments(arguments: &Value) -> String {
     }
 }
 
-/// Returns the name that a hasty writer most likely meant.
+/// Returns the most similar name, if one is similar enough.
 pub(crate) fn nearest<'a>(
     wrong: &str,
     names: impl IntoIterator<Item = &'a str>,
@@ -150,26 +150,27 @@ pub(crate) fn nearest<'a>(
 }
 
 /// Writes data to stdout.
-pub(crate) fn say(text: impl fmt::Display) -> std::io::Result<()> {
+pub(crate) fn print(text: impl fmt::Display) -> std::io::Result<()> {
     let mut out = anstream::stdout().lock();
     write!(out, "{text}")?;
     out.flush()
 }
 
-/// Writes JSON to stdout: on one line, or as it is read best at a terminal.
-pub(crate) fn data(value: &Value, on_one_line: bool) -> std::io::Result<()> {
-    match std::io::stdout().is_terminal() && !on_one_line {
-        true => say(format_args!("{value:#}\n")),
-        false => say(format_args!("{value}\n")),
+/// Writes JSON to stdout: on one line, or indented at a terminal.
+pub(crate) fn print_json(value: &Value, on_one_line: bool) -> std::io::Result<()> {
+    if std::io::stdout().is_terminal() && !on_one_line {
+        print(format_args!("{value:#}\n"))
+    } else {
+        print(format_args!("{value}\n"))
     }
 }
 
-/// Writes many lines of data to stdout. Whoever takes this flushes it, and hears what goes wrong.
-pub(crate) fn lines() -> std::io::BufWriter<std::io::StdoutLock<'static>> {
+/// A buffered writer to stdout. The caller flushes it and handles the error.
+pub(crate) fn stdout_writer() -> std::io::BufWriter<std::io::StdoutLock<'static>> {
     std::io::BufWriter::new(std::io::stdout().lock())
 }
 
-/// Names in a row: `a, b or c`.
+/// Joins names: `a, b or c`.
 pub(crate) fn either(names: &[&str]) -> String {
     match names {
         [] => String::new(),
@@ -178,25 +179,25 @@ pub(crate) fn either(names: &[&str]) -> String {
     }
 }
 
-/// A place in a schema or in arguments; the whole is `/`.
+/// A JSON pointer for display; the root is `/`.
 pub(crate) fn place(pointer: &str) -> String {
     if pointer.is_empty() { "/".to_owned() } else { cell(pointer) }
 }
 
-/// Text for a column of a table: one long name must not make every row as wide.
+/// Sanitized and truncated text for a table column: one long name must not widen every row.
 pub(crate) fn cell(text: &str) -> String {
     let text = visible(text).replace('\n', " ");
-    match text.char_indices().nth(CELL) {
+    match text.char_indices().nth(MAX_CELL_CHARS) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text,
     }
 }
 
-/// As wide as most terminals.
-const CELL: usize = 80;
+/// The limit on characters of a table cell.
+const MAX_CELL_CHARS: usize = 80;
 
-/// Writes talk to stderr. If nobody can hear it, that is no reason to stop.
-pub(crate) fn talk(text: impl fmt::Display) {
+/// Writes a message to stderr. Errors are ignored: a closed stderr must not stop the command.
+pub(crate) fn message(text: impl fmt::Display) {
     crate::screen::message(text);
 }
 
@@ -215,7 +216,7 @@ mod tests {
     #[test]
     fn a_cell_is_never_wider_than_a_terminal() {
         assert_eq!(cell("a\nb"), "a b");
-        assert_eq!(width(&cell(&"é".repeat(100_000))), CELL + 1);
+        assert_eq!(width(&cell(&"é".repeat(100_000))), MAX_CELL_CHARS + 1);
         assert_eq!(place(""), "/");
     }
 

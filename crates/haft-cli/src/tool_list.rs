@@ -1,7 +1,7 @@
-//! The tools a command is about: one per line of a file, or the ones that are there.
+//! The tools of a command: from a file with one tool per line, or from the registry.
 //!
-//! A line may have any of the shapes in which tools are written down: ours, MCP's, those of the
-//! providers. A line that makes no tool is kept with the reason; it never stops the others.
+//! A line may have the format of haft, MCP or a provider. An invalid line is kept with the reason, and the
+//! other lines are still read.
 
 use std::{borrow::Cow, collections::HashMap, path::Path, sync::Arc};
 
@@ -14,16 +14,16 @@ use crate::{
     style,
 };
 
-/// One tool, or one line that should have been one.
+/// One tool, or one invalid line.
 pub(crate) struct Item {
-    /// What the file calls it: its `id`, else its name, else the number of its line.
+    /// Its `id` in the file, else its name, else the line number.
     pub(crate) id: Value,
-    /// Its name; empty when it has none.
+    /// Its name; empty if it has none.
     pub(crate) name: String,
     pub(crate) description: String,
-    /// Its schema, or why it has none that could be used.
-    pub(crate) schema: Result<Schema, Trouble>,
-    /// The entry of the registry, when it comes from there.
+    /// Its schema, or why it cannot be used.
+    pub(crate) schema: Result<Schema, InvalidTool>,
+    /// The entry of the registry, if it comes from there.
     pub(crate) entry: Option<Arc<RegisteredTool>>,
     title: Option<String>,
     output: Option<Value>,
@@ -32,27 +32,27 @@ pub(crate) struct Item {
     hints: Option<ToolAnnotations>,
 }
 
-/// Why a line makes no tool.
+/// Why a line is not a valid tool.
 #[derive(Debug, Clone)]
-pub(crate) struct Trouble {
-    /// The word of the line that is missing or wrong; empty when it is all of it.
+pub(crate) struct InvalidTool {
+    /// The key that is missing or wrong; empty for the whole line.
     pub(crate) keyword: &'static str,
     pub(crate) note: String,
 }
 
-impl Trouble {
+impl InvalidTool {
     fn new(keyword: &'static str, note: impl Into<String>) -> Self {
         Self { keyword, note: note.into() }
     }
 }
 
-/// All tools a command is about, in their order.
-pub(crate) struct Shelf {
+/// The tools of a command, in order.
+pub(crate) struct ToolList {
     pub(crate) items: Vec<Item>,
 }
 
-impl Shelf {
-    /// Reads the tools of a file; without one, takes those of the registry.
+impl ToolList {
+    /// Reads the tools of a file, or takes those of the registry.
     pub(crate) fn open(
         file: Option<&Path>,
         registry: &ToolRegistry,
@@ -70,13 +70,13 @@ impl Shelf {
         Self { items: registry.own().map(|entry| Item::of(entry, formats)).collect() }
     }
 
-    /// What a provider is told of each tool. A tool that cannot be used is among them without a
-    /// schema, so that it has a name like the others and is refused.
+    /// The definitions for an export. An unusable tool is included without a schema, so that the export
+    /// refuses it under its name.
     pub(crate) fn definitions(&self) -> Vec<ToolDefinition<'_>> {
         self.items.iter().map(Item::definition).collect()
     }
 
-    /// Finds tools by what a call may name them: the id first, else the name.
+    /// An index of the tools by id, then by name.
     pub(crate) fn index(&self) -> HashMap<String, &Item> {
         let mut index = HashMap::new();
         for item in &self.items {
@@ -110,12 +110,12 @@ impl Item {
         }
     }
 
-    fn broken(at: usize, trouble: Trouble) -> Self {
+    fn broken(at: usize, invalid: InvalidTool) -> Self {
         Self {
             id: json!(at),
             name: String::new(),
             description: String::new(),
-            schema: Err(trouble),
+            schema: Err(invalid),
             entry: None,
             title: None,
             output: None,
@@ -141,7 +141,7 @@ impl Item {
         }
     }
 
-    /// Whether it says that it destroys; then less is repaired.
+    /// Whether it is declared destructive; then fewer repairs are allowed.
     pub(crate) fn is_careful(&self) -> bool {
         match &self.entry {
             Some(entry) => entry.spec().may_destroy(),
@@ -149,25 +149,26 @@ impl Item {
         }
     }
 
-    /// What it is called: its name, else its id.
-    pub(crate) fn called(&self) -> String {
+    /// Its name, else its id.
+    pub(crate) fn display_name(&self) -> String {
         if self.name.is_empty() { key(&self.id) } else { self.name.clone() }
     }
 
     /// The same for a column of a table.
     pub(crate) fn label(&self) -> String {
-        match self.name.is_empty() {
-            true => format!("({})", style::cell(&key(&self.id))),
-            false => style::cell(&self.name),
+        if self.name.is_empty() {
+            format!("({})", style::cell(&key(&self.id)))
+        } else {
+            style::cell(&self.name)
         }
     }
 }
 
-/// Compiles a schema as it is: its own draft, not closed, nothing fetched. The one place that says
-/// whether a schema can be used.
-fn compile(schema: &Value, formats: Formats) -> Result<Schema, Trouble> {
+/// Compiles a schema unchanged: its own draft, open, without network access. The only place that decides
+/// whether a schema is usable.
+fn compile(schema: &Value, formats: Formats) -> Result<Schema, InvalidTool> {
     let unusable =
-        |why: &str| Trouble::new("", format!("this is no JSON Schema that can be used: {why}"));
+        |why: &str| InvalidTool::new("", format!("the JSON Schema cannot be used: {why}"));
     Schema::compile_with(schema, formats).map_err(|e| unusable(e.message()))
 }
 
@@ -176,14 +177,14 @@ fn line_of((at, line): Line, formats: Formats) -> Item {
     let mut value: Value = match serde_json::from_slice(&line) {
         Ok(value) => value,
         Err(e) => {
-            return Item::broken(at, Trouble::new("", format!("line {at} is not JSON: {e}")));
+            return Item::broken(at, InvalidTool::new("", format!("line {at} is not JSON: {e}")));
         }
     };
     let own_id = match value.get("id") {
         Some(id @ (Value::String(_) | Value::Number(_))) => Some(id.clone()),
         _ => None,
     };
-    // Chat and Bedrock wrap a tool in an object that says what it is.
+    // Chat Completions and Bedrock wrap a tool in an object.
     for wrap in ["function", "toolSpec"] {
         if let Some(inner @ Value::Object(_)) = value.get_mut(wrap) {
             value = inner.take();
@@ -192,10 +193,10 @@ fn line_of((at, line): Line, formats: Formats) -> Item {
     }
     let Value::Object(mut map) = value else {
         let note = match value {
-            Value::Array(_) => "this is a list; every tool has a line of its own",
-            _ => "a tool is written as a JSON object",
+            Value::Array(_) => "this is a list; write each tool on its own line",
+            _ => "write the tool as a JSON object",
         };
-        return Item::broken(at, Trouble::new("", format!("line {at}: {note}")));
+        return Item::broken(at, InvalidTool::new("", format!("line {at}: {note}")));
     };
     let text = |key: &str| map.get(key).and_then(Value::as_str).map(str::to_owned);
     let name = text("name").unwrap_or_default();
@@ -203,7 +204,7 @@ fn line_of((at, line): Line, formats: Formats) -> Item {
     let title = text("title");
     let is_yes = |key: &str| map.get(key) == Some(&Value::Bool(true));
     let deferred = is_yes("defer_loading") || is_yes("deferred");
-    let hints = map.get("annotations").and_then(hints);
+    let hints = map.get("annotations").and_then(annotations_of);
     let mut take = |keys: &[&str]| keys.iter().find_map(|key| map.remove(*key));
     let mut input = take(&["input_schema", "inputSchema", "parameters", "parametersJsonSchema"]);
     if let Some(Value::Object(inner)) = &mut input
@@ -213,8 +214,8 @@ fn line_of((at, line): Line, formats: Formats) -> Item {
         input = Some(json.take()); // Bedrock wraps the schema as well
     }
     let schema = match input {
-        None | Some(Value::Null) => Err(Trouble::new("input_schema", "the tool has no schema")),
-        Some(_) if name.is_empty() => Err(Trouble::new("name", "the tool has no name")),
+        None | Some(Value::Null) => Err(InvalidTool::new("input_schema", "the tool has no schema")),
+        Some(_) if name.is_empty() => Err(InvalidTool::new("name", "the tool has no name")),
         Some(schema) => compile(&schema, formats),
     };
     let output = take(&["output_schema", "outputSchema"]).filter(Value::is_object);
@@ -227,8 +228,8 @@ fn line_of((at, line): Line, formats: Formats) -> Item {
     Item { id, name, description, schema, entry: None, title, output, examples, deferred, hints }
 }
 
-/// What a tool of MCP says it does to the world. Silence means what the protocol says it means.
-fn hints(annotations: &Value) -> Option<ToolAnnotations> {
+/// The annotations of an MCP tool, with the defaults of the protocol.
+fn annotations_of(annotations: &Value) -> Option<ToolAnnotations> {
     let says =
         |key: &str, silence| annotations.get(key).and_then(Value::as_bool).unwrap_or(silence);
     annotations.is_object().then(|| ToolAnnotations {
@@ -239,9 +240,9 @@ fn hints(annotations: &Value) -> Option<ToolAnnotations> {
     })
 }
 
-/// What a shelf is called in a summary.
+/// The source of the tools, for a summary.
 pub(crate) fn source(file: Option<&Path>) -> Cow<'static, str> {
-    file.map_or(Cow::Borrowed("this command"), |path| {
+    file.map_or(Cow::Borrowed("haft"), |path| {
         Cow::Owned(style::visible(&path.display().to_string()))
     })
 }

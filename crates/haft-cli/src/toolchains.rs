@@ -1,8 +1,8 @@
-//! Which directories outside the workspace commands are shown: the roots that files name, and the
+//! The directories outside the workspace that sandboxed commands can access: configured roots, and the
 //! toolchains in the home directory whose programs are in `PATH`.
 //!
-//! In: what the files say, and the environment. Out: tools with these roots and variables, and the
-//! lines that `haft doctor` prints for `haft.toml`. Secrets below a root are hidden.
+//! In: configuration and environment. Out: tools with these roots and variables, and the lines that
+//! `haft doctor` suggests for `haft.toml`. INVARIANT: secrets below a root are hidden.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use haft_tools::BuiltinTools;
 
 use crate::{
     error::Problem,
-    setup::{Around, Setup},
+    setup::{HostEnv, Setup},
     style::{self, BOLD},
 };
 
@@ -25,7 +25,7 @@ struct Toolchain {
     programs: &'static [&'static str],
     /// What its programs read.
     directories: &'static [&'static str],
-    /// The variables that say where it is, because the home directory is another one inside.
+    /// The variables with its location, because the sandbox has another home directory.
     variables: &'static [(&'static str, &'static str)],
 }
 
@@ -83,7 +83,7 @@ const CACHES: &[&str] = &[
     ".gradle/caches",
 ];
 
-/// What is found of a toolchain: existing directories without symlinks, and variables.
+/// A toolchain on this machine: existing directories with symlinks resolved, and variables.
 struct Found {
     directories: Vec<PathBuf>,
     variables: Vec<(&'static str, String)>,
@@ -96,7 +96,7 @@ fn find(home: &Path, variables: &BTreeMap<String, String>) -> Vec<Found> {
     let is_in_path = |below: &&str| entries.iter().any(|entry| entry.starts_with(home.join(below)));
     let mut found = Vec::new();
     for toolchain in TOOLCHAINS.iter().filter(|own| own.programs.iter().any(is_in_path)) {
-        // A variable of the host may say that it is elsewhere.
+        // A variable of the host may name another location.
         let named = |directory: &str| {
             let variable = toolchain.variables.iter().find(|(_, own)| *own == directory);
             let value = variable.and_then(|(name, _)| variables.get(*name));
@@ -118,28 +118,28 @@ fn find(home: &Path, variables: &BTreeMap<String, String>) -> Vec<Found> {
     found
 }
 
-/// Returns where a directory is, symlinks followed, if it can be a root of commands.
+/// Resolves the symlinks of a directory, and checks that commands may access it.
 fn existing(path: &Path, home: &Path) -> Result<PathBuf, String> {
     let found = path.canonicalize().map_err(|e| e.to_string())?;
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     if !found.is_dir() {
-        return Err("it is no directory".to_owned());
+        return Err("it is not a directory".to_owned());
     }
-    // FAIL CLOSED: a symlink may lead to secrets.
+    // FAIL CLOSED: a symlink may point to secrets.
     match SandboxSettings::refuses(&found, Some(&home)) {
         Some(why) => Err(why.to_owned()),
         None => Ok(found),
     }
 }
 
-/// Gives tools the roots and variables that the files name, and those of toolchains.
-pub(crate) fn configure(mut hands: BuiltinTools, setup: &Setup) -> Result<BuiltinTools, Problem> {
-    let said = &setup.said.sandbox;
-    hands = hands.confine_unasked(said.confine_unasked);
-    if let Some((directory, _)) = &said.cgroup {
-        hands = hands.cgroup(directory);
+/// Adds the configured roots and variables, and those of toolchains, to the tools.
+pub(crate) fn configure(mut tools: BuiltinTools, setup: &Setup) -> Result<BuiltinTools, Problem> {
+    let sandbox = &setup.loaded.sandbox;
+    tools = tools.confine_unasked(sandbox.confine_unasked);
+    if let Some((directory, _)) = &sandbox.cgroup {
+        tools = tools.cgroup(directory);
     }
-    let home = setup.said.ground.home.clone();
+    let home = setup.loaded.ground.home.clone();
     let mut roots: Vec<(PathBuf, Access)> = Vec::new();
     let mut add =
         |path: PathBuf, access: Access| match roots.iter_mut().find(|(known, _)| *known == path) {
@@ -147,17 +147,18 @@ pub(crate) fn configure(mut hands: BuiltinTools, setup: &Setup) -> Result<Builti
             Some(_) => {}
             None => roots.push((path, access)),
         };
-    if let Some(home) = home.as_deref().filter(|_| said.toolchains) {
+    if let Some(home) = home.as_deref().filter(|_| sandbox.toolchains) {
         for found in find(home, setup.variables()) {
             found.directories.into_iter().for_each(|path| add(path, Access::Read));
             for (name, value) in found.variables {
-                hands = hands.variable(name, value);
+                tools = tools.variable(name, value);
             }
         }
     }
-    // Without a home directory nothing is known to hold secrets.
+    // Without a home directory no directory is known to hold secrets.
     let base = home.clone().unwrap_or_else(|| PathBuf::from("/nonexistent"));
-    let named = [(&said.read_only_roots, Access::Read), (&said.writable_roots, Access::Write)];
+    let named =
+        [(&sandbox.read_only_roots, Access::Read), (&sandbox.writable_roots, Access::Write)];
     for (list, access) in named {
         for (path, place) in list {
             match existing(path, &base) {
@@ -167,7 +168,7 @@ pub(crate) fn configure(mut hands: BuiltinTools, setup: &Setup) -> Result<Builti
                 Err(why) => {
                     let shown = path.display();
                     return Err(Problem::new(format!(
-                        "{place}: `{shown}` cannot be a root of commands: {why}"
+                        "{place}: commands cannot get access to `{shown}`: {why}"
                     ))
                     .hint("name the directory that the program needs, as in `~/.rustup`"));
                 }
@@ -177,42 +178,42 @@ pub(crate) fn configure(mut hands: BuiltinTools, setup: &Setup) -> Result<Builti
     let home = home.map(|home| home.canonicalize().unwrap_or(home));
     for (path, access) in roots {
         for secret in home.iter().flat_map(|home| SandboxSettings::secrets_below(&path, home)) {
-            hands = hands.hide(secret);
+            tools = tools.hide(secret);
         }
-        hands = match access {
-            Access::Read => hands.read_only_root(path),
-            Access::Write => hands.writable_root(path),
+        tools = match access {
+            Access::Read => tools.read_only_root(path),
+            Access::Write => tools.writable_root(path),
         };
     }
-    let names: Vec<String> = said.pass_env.iter().map(|(name, _)| name.clone()).collect();
-    for (name, place) in &said.pass_env {
+    let names: Vec<String> = sandbox.pass_env.iter().map(|(name, _)| name.clone()).collect();
+    for (name, place) in &sandbox.pass_env {
         if !Environment::may_pass(name.trim_end_matches('*')) {
             setup.note(format!(
-                "{place}: `{name}` is not passed on, because its name says that it carries a secret or \
-                 makes programs load code"
+                "{place}: `{name}` is not passed to commands: variables of this name hold a secret or \
+                 make programs load code"
             ));
         }
     }
     let given = Environment::from_host(setup.variables().clone(), &names);
     for (name, value) in given.iter() {
-        hands = hands.variable(name, value);
+        tools = tools.variable(name, value);
     }
-    Ok(hands)
+    Ok(tools)
 }
 
 fn left_out(place: &SourceLocation, path: &Path, why: &str) -> String {
-    format!("{place}: commands are not shown `{}`: {why}", path.display())
+    format!("{place}: commands have no access to `{}`: {why}", path.display())
 }
 
-/// Writes the lines of `haft.toml` that would show commands the toolchains and caches of this person.
-pub(crate) fn suggestion(around: &Around) -> Option<String> {
-    let home = around.home.as_deref()?;
+/// The lines of `haft.toml` that give commands access to the user's toolchains and caches.
+pub(crate) fn suggestion(host: &HostEnv) -> Option<String> {
+    let home = host.home.as_deref()?;
     let shown = |path: &Path| match path.strip_prefix(home) {
         Ok(below) => format!("\"~/{}\"", below.display()),
         Err(_) => format!("\"{}\"", path.display()),
     };
     let exists = |below: &&&str| existing(&home.join(below), home).is_ok();
-    let in_path = find(home, &around.variables);
+    let in_path = find(home, &host.variables);
     let readable: Vec<String> =
         in_path.iter().flat_map(|found| &found.directories).map(|path| shown(path)).collect();
     let is_not_default = |below: &&&str| !readable.contains(&shown(&home.join(below)));
@@ -228,12 +229,12 @@ pub(crate) fn suggestion(around: &Around) -> Option<String> {
     let mut line = |text: String| out += &format!("  {}\n", style::visible(&text));
     if !readable.is_empty() {
         line(format!(
-            "commands can read these, because `PATH` names them: {}",
+            "commands can read these directories, because `PATH` contains them: {}",
             readable.join(", ")
         ));
     }
     if !more.is_empty() || !caches.is_empty() {
-        line("to show commands more, add to haft.toml what you need of this:".to_owned());
+        line("to give commands access to more, add what you need to haft.toml:".to_owned());
         line("[sandbox]".to_owned());
     }
     if !more.is_empty() {

@@ -1,5 +1,6 @@
-//! `haft tools`: what can be called, and everything a tool declares about itself. The longer ways to
-//! look at tools (`export`, `check`, `lint`) have the files of their names.
+//! `haft tools list` and `haft tools show`: the tools and what they declare.
+//!
+//! `export`, `check` and `lint` have the files of their names.
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
@@ -22,7 +23,7 @@ const PLAIN: Style = Style::new();
 
 pub(crate) fn run(
     args: &args::Tools,
-    open: impl FnOnce(&args::Place, &args::Rules) -> Result<Setup, Problem>,
+    open: impl FnOnce(&args::WorkspaceArgs, &args::Rules) -> Result<Setup, Problem>,
 ) -> Result<ExitCode, Problem> {
     let mut missing = None;
     let registry = match args {
@@ -31,13 +32,13 @@ pub(crate) fn run(
         }
         args::Tools::Show { tool, place, rules, .. } => {
             let setup = open(place, rules)?;
-            missing = builtin::missing(tool, place, &setup);
+            missing = builtin::missing_hint(tool, place, &setup);
             builtin::all(&setup, place)?.build()?
         }
         args::Tools::Export(args::Export { from, .. })
         | args::Tools::Check(args::Check { from, .. })
         | args::Tools::Lint(args::Lint { from, .. }) => match &from.tools {
-            // What a file lists has nothing to do with this folder.
+            // The tools of a file do not depend on this directory.
             Some(_) => demo_tools::registry(Duration::ZERO)?,
             None => builtin::all(&open(&from.place, &from.rules)?, &from.place)?.build()?,
         },
@@ -47,24 +48,24 @@ pub(crate) fn run(
         args::Tools::Check(args) => check::run(args, &registry)?,
         args::Tools::Lint(args) => return lint::run(args, &registry),
         args::Tools::List { output, .. } if output.json => {
-            let list: Vec<Value> = registry.own().map(|e| brief(e)).collect();
-            style::say(format_args!("{}\n", Value::Array(list)))?;
+            let list: Vec<Value> = registry.own().map(|e| summary_json(e)).collect();
+            style::print(format_args!("{}\n", Value::Array(list)))?;
         }
         args::Tools::List { .. } => {
             let mut table = Table::new(0);
             for entry in registry.own() {
                 let manifest = entry.manifest();
                 let mut flags = flags(&manifest);
-                // The class has said so already.
+                // The class column has it already.
                 flags.retain(|f| f != "read-only" || manifest.class != ConcurrencyClass::ReadOnly);
                 table.row([
                     (NAME, manifest.name),
                     (DIM, style::class(manifest.class).to_owned()),
                     (colour(&flags), flags.join(", ")),
-                    (PLAIN, sentence(&manifest.description)),
+                    (PLAIN, first_sentence(&manifest.description)),
                 ]);
             }
-            style::say(table)?;
+            style::print(table)?;
         }
         args::Tools::Show { tool, output, .. } => {
             let Some(entry) = find(&registry, tool) else {
@@ -73,18 +74,17 @@ pub(crate) fn run(
                 return Err(match missing {
                     Some(hint) => problem.hint(hint),
                     None => problem
-                        .near(style::nearest(tool, names))
-                        .hint("`haft tools list` lists them"),
+                        .similar(style::nearest(tool, names))
+                        .hint("`haft tools list` lists the tools"),
                 });
             };
             let layers = layers(entry)?;
-            match output.json {
-                true => {
-                    let mut all = whole(entry);
-                    all["layers"] = json!(layers);
-                    style::say(format_args!("{all}\n"))?;
-                }
-                false => style::say(page(entry, &layers))?,
+            if output.json {
+                let mut all = manifest_json(entry);
+                all["layers"] = json!(layers);
+                style::print(format_args!("{all}\n"))?;
+            } else {
+                style::print(page(entry, &layers))?
             }
         }
     }
@@ -100,7 +100,7 @@ pub(crate) fn find<'a>(registry: &'a ToolRegistry, name: &str) -> Option<&'a Reg
 }
 
 /// The first sentence of a description, on one line.
-fn sentence(text: &str) -> String {
+fn first_sentence(text: &str) -> String {
     let line = style::visible(text.split("\n\n").next().unwrap_or_default()).replace('\n', " ");
     match line.split_once(". ") {
         Some((first, _)) => format!("{first}."),
@@ -108,7 +108,7 @@ fn sentence(text: &str) -> String {
     }
 }
 
-/// What a person wants to know first.
+/// The flags that matter most to a person.
 fn flags(manifest: &Manifest) -> Vec<String> {
     let mut flags = Vec::new();
     if manifest.read_only {
@@ -118,7 +118,7 @@ fn flags(manifest: &Manifest) -> Vec<String> {
         flags.push("destructive".to_owned());
     }
     if asks(manifest) {
-        flags.push("needs permission".to_owned());
+        flags.push("needs approval".to_owned());
     }
     let reaches = manifest.capabilities.iter().flat_map(|c| c.iter());
     flags.extend(reaches.filter(|c| *c != Capability::Destructive).map(|c| c.to_string()));
@@ -129,16 +129,16 @@ fn colour(flags: &[String]) -> Style {
     let has = |flag: &str| flags.iter().any(|f| f == flag);
     match () {
         () if has("destructive") => BAD,
-        () if has("needs permission") => WARN,
+        () if has("needs approval") => WARN,
         () => GOOD,
     }
 }
 
-/// Whether a plain call would ask under the default policy. Guards and arguments may say more.
+/// Whether a call would need approval under the default policy. Guards and arguments may change it.
 fn asks(manifest: &Manifest) -> bool {
     let reaches = |c| manifest.capabilities.is_none_or(|set| set.has(c));
     let changes = match &manifest.effects {
-        // A tool that says for each call which files it reads is asked about only outside.
+        // A tool that declares the files of each call needs approval only outside the workspace.
         Effects::Undeclared => {
             reaches(Capability::Filesystem)
                 && !manifest.per_call.contains(&"effects")
@@ -153,7 +153,7 @@ fn asks(manifest: &Manifest) -> bool {
             || reaches(Capability::Secrets))
 }
 
-fn brief(entry: &RegisteredTool) -> Value {
+fn summary_json(entry: &RegisteredTool) -> Value {
     let manifest = entry.manifest();
     json!({
         "name": manifest.name,
@@ -163,7 +163,7 @@ fn brief(entry: &RegisteredTool) -> Value {
     })
 }
 
-fn whole(entry: &RegisteredTool) -> Value {
+fn manifest_json(entry: &RegisteredTool) -> Value {
     let mut whole = serde_json::to_value(entry.manifest()).unwrap_or_default();
     if let Some(map) = whole.as_object_mut() {
         map.insert("hash".to_owned(), Value::String(entry.hash()));
@@ -171,13 +171,13 @@ fn whole(entry: &RegisteredTool) -> Value {
     whole
 }
 
-/// What stands around the body of a tool, outermost first.
+/// The layers around the body of a tool, outermost first.
 fn layers(entry: &RegisteredTool) -> Result<Vec<String>, Problem> {
     let runtime = Runtime::builder().build()?;
     Ok(runtime.layers_of(entry))
 }
 
-/// Everything one tool declares, to be read.
+/// What one tool declares, as text.
 fn page(entry: &RegisteredTool, layers: &[String]) -> String {
     let manifest = entry.manifest();
     let flags = flags(&manifest);
@@ -202,15 +202,15 @@ fn page(entry: &RegisteredTool, layers: &[String]) -> String {
     for example in &manifest.examples {
         out += &format!("\n{}\n  {example}\n", style::paint(BOLD, "Example"));
     }
-    // Whatever a tool may declare is shown, also what is declared only one day.
+    // Every key of the manifest is printed, so that new ones need no change here.
     out += &format!("\n{}\n", style::paint(BOLD, "Declares"));
     let mut table = Table::new(2);
     let told = ["name", "description", "input_schema", "output_schema", "examples"];
-    for (key, value) in whole(entry).as_object().into_iter().flatten() {
+    for (key, value) in manifest_json(entry).as_object().into_iter().flatten() {
         if !told.contains(&key.as_str()) {
-            let said = words(value);
+            let said = display_value(value);
             let style = if said.is_some() { PLAIN } else { DIM };
-            let said = said.unwrap_or_else(|| silence(key).to_owned());
+            let said = said.unwrap_or_else(|| undeclared(key).to_owned());
             table.row([(DIM, key.replace('_', " ")), (style, said)]);
         }
     }
@@ -228,8 +228,8 @@ fn page(entry: &RegisteredTool, layers: &[String]) -> String {
     out
 }
 
-/// A declared value in words; nothing when nothing is declared.
-fn words(value: &Value) -> Option<String> {
+/// A declared value as text; `None` if it is not declared.
+fn display_value(value: &Value) -> Option<String> {
     Some(match value {
         Value::Null => return None,
         Value::Bool(true) => "yes".to_owned(),
@@ -237,22 +237,22 @@ fn words(value: &Value) -> Option<String> {
         Value::String(text) => style::visible(text),
         Value::Number(number) => number.to_string(),
         Value::Array(list) if list.is_empty() => "none".to_owned(),
-        Value::Array(list) => list.iter().filter_map(words).collect::<Vec<_>>().join(", "),
+        Value::Array(list) => list.iter().filter_map(display_value).collect::<Vec<_>>().join(", "),
         Value::Object(map) => {
-            let pair = |(key, value)| Some(format!("{key} {}", words(value)?));
+            let pair = |(key, value)| Some(format!("{key} {}", display_value(value)?));
             map.iter().filter_map(pair).collect::<Vec<_>>().join(", ")
         }
     })
 }
 
-/// What silence about an option means.
-fn silence(option: &str) -> &'static str {
+/// The meaning of an option that is not declared.
+fn undeclared(option: &str) -> &'static str {
     match option {
-        "timeout_ms" | "deadline_ms" | "approval_timeout_ms" => "the runtime's",
-        "destructive" => "not said, judged as yes",
-        "capabilities" => "not said, judged as all",
-        "effects" => "not said",
-        "concurrency" => "no limit of its own",
+        "timeout_ms" | "deadline_ms" | "approval_timeout_ms" => "default of the runtime",
+        "destructive" => "not declared, treated as yes",
+        "capabilities" => "not declared, treated as all",
+        "effects" => "not declared",
+        "concurrency" => "no limit",
         _ => "none",
     }
 }

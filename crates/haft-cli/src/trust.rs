@@ -1,8 +1,7 @@
-//! `haft trust`: whether the allows, hooks and roots that a directory brings along count.
+//! `haft trust`: trusts a directory, so that its allow rules, hooks, tools and roots take effect.
 //!
-//! Shows what that is before it asks, and records what was shown: a file that is new or has changed
-//! later is not covered, and is shown and asked about again. Denies and asks of a directory always
-//! count, so there is nothing to trust about them.
+//! Lists them before it asks, and records a digest of each listed file (TOCTOU): a file that is new or has
+//! changed is not covered, and is listed and asked about again. Deny and ask rules need no trust.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,16 +18,16 @@ use crate::{
     error::Problem,
     explain, hooks,
     inventory::Inventory,
-    setup::Around,
+    setup::HostEnv,
     site::Site,
     style::{self, BOLD, DIM, NAME, WARN},
     trust_file,
 };
 
-pub(crate) fn run(args: &args::Trust, around: &Around) -> Result<ExitCode, Problem> {
-    let site = Site::at(around, &around.here);
+pub(crate) fn run(args: &args::Trust, host: &HostEnv) -> Result<ExitCode, Problem> {
+    let site = Site::at(host, &host.here);
     let Some(file) = site.trust_file() else {
-        return Err(Problem::new("there is no folder for your settings")
+        return Err(Problem::new("there is no directory for your settings")
             .hint("set `HOME` or `XDG_CONFIG_HOME`"));
     };
     let book = trust_file::read(&file)?;
@@ -36,7 +35,7 @@ pub(crate) fn run(args: &args::Trust, around: &Around) -> Result<ExitCode, Probl
         return list(&book, args.output);
     }
     let site = match &args.folder {
-        Some(folder) => Site::at(around, &directory(folder)?),
+        Some(folder) => Site::at(host, &directory(folder)?),
         None => site,
     };
     if args.revoke { revoke(&site.root, &file, args.output) } else { trust(args, &site, &file) }
@@ -45,10 +44,11 @@ pub(crate) fn run(args: &args::Trust, around: &Around) -> Result<ExitCode, Probl
 fn directory(folder: &Path) -> Result<PathBuf, Problem> {
     let found = folder
         .canonicalize()
-        .map_err(|e| Problem::new(format!("there is no folder `{}`: {e}", folder.display())))?;
-    match found.is_dir() {
-        true => Ok(found),
-        false => Err(Problem::new(format!("`{}` is no folder", found.display()))),
+        .map_err(|e| Problem::new(format!("there is no directory `{}`: {e}", folder.display())))?;
+    if found.is_dir() {
+        Ok(found)
+    } else {
+        Err(Problem::new(format!("`{}` is not a directory", found.display())))
     }
 }
 
@@ -63,21 +63,21 @@ fn revoke(root: &Path, file: &Path, output: args::Output) -> Result<ExitCode, Pr
             root.display(),
             above.display()
         ))
-        .hint(format!("`haft trust --revoke {}` takes that back", above.display())));
+        .hint(format!("revoke that with `haft trust --revoke {}`", above.display())));
     }
     tell(root, false, changed, None, output)
 }
 
 fn trust(args: &args::Trust, site: &Site, file: &Path) -> Result<ExitCode, Problem> {
     let root = &site.root;
-    // What cannot be read cannot be shown, and what cannot be shown is not trusted.
+    // FAIL CLOSED: an unreadable file cannot be listed, so it is not trusted.
     site.assuming(true).read()?;
-    let shown = Shown::of(site, &trust_file::read(file)?)?;
+    let shown = Listing::of(site, &trust_file::read(file)?)?;
     if !args.output.json {
-        style::say(shown.page())?;
+        style::print(shown.page())?;
     }
     let changed = if shown.is_covered() {
-        // What is gone is taken off the list unasked: that makes nothing looser.
+        // Missing files are removed without a question: that only makes the result stricter.
         trust_file::update(file, |book| {
             shown.forget(book);
             Ok(())
@@ -96,56 +96,56 @@ fn tell(
     root: &Path,
     is_trusted: bool,
     changed: bool,
-    shown: Option<&Shown>,
+    shown: Option<&Listing>,
     output: args::Output,
 ) -> Result<ExitCode, Problem> {
     if output.json {
         let mut whole = json!({"folder": root, "trusted": is_trusted, "changed": changed});
-        whole["brings"] = shown.map(Shown::brings).unwrap_or_else(|| Shown::default().brings());
+        whole["brings"] = shown.map(Listing::brings).unwrap_or_else(|| Listing::default().brings());
         if let Some(shown) = shown {
             whole["files"] = shown.states();
             whole["problems"] = json!(shown.problems);
         }
-        style::say(format_args!("{whole}\n"))?;
+        style::print(format_args!("{whole}\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
     let how = match (is_trusted, changed) {
         (true, true) => "is now trusted",
         (true, false) => "was trusted already",
-        (false, true) => "is trusted no longer",
+        (false, true) => "is no longer trusted",
         (false, false) => "was not trusted",
     };
-    style::say(format_args!("{} {how}\n", style::visible(&root.display().to_string())))?;
+    style::print(format_args!("{} {how}\n", style::visible(&root.display().to_string())))?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn list(book: &TrustedDirs, output: args::Output) -> Result<ExitCode, Problem> {
     let folders: Vec<&Path> = book.folders().collect();
     if output.json {
-        style::say(format_args!("{}\n", json!(folders)))?;
+        style::print(format_args!("{}\n", json!(folders)))?;
     } else {
         let lines = folders.iter().map(|f| style::visible(&f.display().to_string()) + "\n");
-        style::say(lines.collect::<String>())?;
+        style::print(lines.collect::<String>())?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// A directory as a person is shown it, and the entry that records exactly that.
-struct Shown {
+/// The listing of a directory, and the trust entry that records exactly this listing.
+struct Listing {
     entry: TrustEntry,
-    /// Whether it was trusted before, so that only what is new has to be shown.
+    /// Whether it was trusted before, so that only changes are listed.
     is_known: bool,
     /// Whether it is still the directory that was trusted.
     is_same: bool,
     /// The files that trust does not cover yet, and why.
     uncovered: BTreeMap<String, Uncovered>,
-    /// Files that were covered and are gone.
+    /// Files that were covered and no longer exist.
     gone: Vec<String>,
-    brings: Vec<(PathBuf, Brings)>,
+    brings: Vec<(PathBuf, TrustEffects)>,
     problems: Vec<String>,
 }
 
-impl Default for Shown {
+impl Default for Listing {
     fn default() -> Self {
         Self {
             entry: TrustEntry::new("/", None),
@@ -159,7 +159,7 @@ impl Default for Shown {
     }
 }
 
-impl Shown {
+impl Listing {
     fn of(site: &Site, book: &TrustedDirs) -> Result<Self, Problem> {
         let root = &site.root;
         let mut shown = Self {
@@ -171,12 +171,12 @@ impl Shown {
         let inventory = Inventory::of(root, site.directories())?;
         shown.problems = inventory.problems;
         for (directory, files) in inventory.files {
-            match Brings::of(&files, site) {
+            match TrustEffects::of(&files, site) {
                 Ok(brings) => {
                     shown.brings.push((directory, brings));
                     files.iter().for_each(|file| shown.add(file, site, book));
                 }
-                // It belongs to another start, which it will stop; it does not become trusted.
+                // An invalid file stops the commands of its own directory; it does not become trusted.
                 Err(problem) => shown.problems.push(problem.to_string()),
             }
         }
@@ -188,21 +188,22 @@ impl Shown {
         Ok(shown)
     }
 
-    /// Takes in a file that is shown, with the scripts that its hooks run.
+    /// Adds a listed file, with the scripts that its hooks run.
     fn add(&mut self, file: &ConfigFile, site: &Site, book: &TrustedDirs) {
         let root = self.entry.directory.clone();
         let own = (file.path.clone(), Ok(Some(file.text.as_bytes().to_vec())));
         for (path, content) in std::iter::once(own).chain(site.scripts_of(file)) {
             let Ok(name) = path.strip_prefix(&root) else {
-                continue; // a program outside of the directory is not the project's
+                continue; // a program outside of the directory
             };
             let name = name.to_str().filter(|name| !name.contains(char::is_control));
             if matches!(content, Ok(None)) {
-                continue; // there is no such file, so there is nothing to trust
+                continue; // a missing file cannot be trusted
             }
             let (Some(name), Ok(Some(content))) = (name, content) else {
                 let shown = path.display();
-                self.problems.push(format!("`{shown}` cannot be read or cannot be written down"));
+                self.problems
+                    .push(format!("`{shown}` cannot be read, or its name cannot be recorded"));
                 continue;
             };
             if let Err(why) = book.covers(&path, &content, trust_file::identify) {
@@ -212,20 +213,20 @@ impl Shown {
         }
     }
 
-    /// Whether all of it is trusted already.
+    /// Whether everything is trusted already.
     fn is_covered(&self) -> bool {
         self.is_same && self.uncovered.is_empty()
     }
 
-    /// Takes what is gone out of a book.
+    /// Removes missing files from the trust file.
     fn forget(&self, book: &mut TrustedDirs) {
         if !self.gone.is_empty() {
-            // The same files and fewer: it was there, so it can be there.
+            // Fewer files than before, so the entry is still valid.
             let _ = book.add(self.entry.clone());
         }
     }
 
-    /// The directories whose files, or scripts, are new or have changed.
+    /// The directories with new or changed files or scripts.
     fn changed_directories(&self) -> BTreeSet<&Path> {
         let root = &self.entry.directory;
         let changed: Vec<PathBuf> = self.uncovered.keys().map(|name| root.join(name)).collect();
@@ -262,10 +263,7 @@ impl Shown {
             .filter(|(directory, _)| is_shown(directory))
             .map(|(_, brings)| brings.lines())
             .collect();
-        out += match lines.is_empty() {
-            true => "  brings nothing that would have to be trusted\n",
-            false => &lines,
-        };
+        out += if lines.is_empty() { "  nothing here needs your trust\n" } else { &lines };
         for problem in &self.problems {
             let problem = format!("not trusted: {}", style::visible(problem).replace('\n', " "));
             out += &format!("  {}\n", style::paint(DIM, problem));
@@ -287,7 +285,7 @@ impl Shown {
     }
 
     fn brings(&self) -> Value {
-        let all = |part: fn(&Brings) -> &[(String, String)], key: &str| {
+        let all = |part: fn(&TrustEffects) -> &[(String, String)], key: &str| {
             let all = self.brings.iter().flat_map(|(_, brings)| part(brings));
             all.map(|(at, what)| json!({"at": at, key: what})).collect::<Vec<_>>()
         };
@@ -307,7 +305,7 @@ fn state(why: &Uncovered) -> &'static str {
     }
 }
 
-/// Lists what `[sandbox]` opens to commands.
+/// Lists the access that `[sandbox]` gives to commands.
 fn widened(
     sandbox: &haft::SandboxSettings,
     at: &dyn Fn(&haft::SourceLocation) -> String,
@@ -323,25 +321,25 @@ fn widened(
     read.chain(write).chain(variables).chain(cgroup).collect()
 }
 
-/// What the files of one directory bring once it is trusted.
+/// What takes effect when the files of one directory are trusted.
 #[derive(Default)]
-struct Brings {
+struct TrustEffects {
     allows: Vec<(String, String)>,
     hooks: Vec<(String, String)>,
     tools: Vec<(String, String)>,
     roots: Vec<PathBuf>,
-    /// What commands may touch besides the workspace.
+    /// What commands may access besides the workspace.
     sandbox: Vec<(String, String)>,
     mode: Option<Mode>,
-    /// What a person should know about the hooks.
+    /// Notes about the hooks.
     notes: Vec<String>,
     /// The files themselves, and the scripts that their hooks run.
     parts: Vec<PathBuf>,
 }
 
-impl Brings {
+impl TrustEffects {
     fn of(files: &[ConfigFile], site: &Site) -> Result<Self, Problem> {
-        let (before, after) = (site.said_by(files, false)?, site.said_by(files, true)?);
+        let (before, after) = (site.load_files(files, false)?, site.load_files(files, true)?);
         let at = |place| explain::at(place, &site.root);
         let allows =
             after.rules.iter().filter(|rule| rule.decision == Decision::Allow && rule.enabled);
@@ -390,7 +388,7 @@ impl Brings {
             }
         }
         for root in &self.roots {
-            out += &format!("  opens folder  {}\n", style::visible(&root.display().to_string()));
+            out += &format!("  adds a root   {}\n", style::visible(&root.display().to_string()));
         }
         for note in &self.notes {
             out += &format!("  {}\n", style::paint(WARN, style::visible(note)));
@@ -404,8 +402,8 @@ impl Brings {
 
 fn confirm(root: &Path) -> Result<(), Problem> {
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
-        return Err(Problem::new("nobody can be asked here, so nothing was changed")
-            .hint("`--yes` trusts the folder without asking"));
+        return Err(Problem::new("there is no terminal to ask at, so nothing was changed")
+            .hint("`--yes` trusts the directory without asking"));
     }
     let mut err = anstream::stderr().lock();
     let question = format!("Trust {}? [y/N] ", style::visible(&root.display().to_string()));

@@ -1,4 +1,4 @@
-//! The trust file on disk: read as configuration is, changed under a lock, replaced as a whole.
+//! The trust file: read, updated under a lock, replaced atomically.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use haft::{DirectoryId, TrustedDirs};
 
 use crate::error::Problem;
 
-/// Reads the trusted directories. A file that is not there trusts nothing.
+/// Reads the trusted directories. A missing file trusts nothing.
 pub(crate) fn read(path: &Path) -> Result<TrustedDirs, Problem> {
     Ok(match haft::read_config_file(path)? {
         Some(text) => TrustedDirs::parse(&text)?,
@@ -18,7 +18,7 @@ pub(crate) fn read(path: &Path) -> Result<TrustedDirs, Problem> {
     })
 }
 
-/// Says which directory is at a path.
+/// Returns the device and inode of a directory.
 pub(crate) fn identify(path: &Path) -> Option<DirectoryId> {
     #[cfg(unix)]
     {
@@ -33,8 +33,8 @@ pub(crate) fn identify(path: &Path) -> Option<DirectoryId> {
     }
 }
 
-/// Changes the trusted directories. The lock makes sure that of two commands neither loses what the
-/// other wrote. Nothing is written when the change fails or changes nothing.
+/// Updates the trusted directories. The lock prevents lost updates of concurrent commands. The file is not
+/// written if the change fails or changes nothing.
 pub(crate) fn update<T>(
     path: &Path,
     change: impl FnOnce(&mut TrustedDirs) -> Result<T, Problem>,
@@ -42,7 +42,7 @@ pub(crate) fn update<T>(
     let cannot = |e: io::Error| Problem::new(format!("cannot write `{}`: {e}", path.display()));
     let directory = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(directory).map_err(cannot)?;
-    // Held until the end; the system gives it back when the command dies.
+    // Held until the end; the kernel releases it when the process dies.
     let lock = fs::File::open(directory).map_err(cannot)?;
     lock.lock().map_err(cannot)?;
     let before = read(path)?;
@@ -54,22 +54,22 @@ pub(crate) fn update<T>(
     Ok(done)
 }
 
-/// Puts a new text in the place of the old one, whole or not at all.
+/// Replaces the file atomically: writes a temporary file and renames it.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let beside = path.with_extension(format!("toml.{}", std::process::id()));
+    let temporary = path.with_extension(format!("toml.{}", std::process::id()));
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    // What a killed command of the same process number left behind is in the way.
-    let _ = fs::remove_file(&beside);
-    let mut file = options.open(&beside)?;
+    // A killed command with the same process id may have left its file.
+    let _ = fs::remove_file(&temporary);
+    let mut file = options.open(&temporary)?;
     let written = file
         .write_all(text.as_bytes())
         .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&beside, path));
+        .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&temporary);
     }
     written
 }

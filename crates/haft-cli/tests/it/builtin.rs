@@ -162,7 +162,7 @@ fn a_folder_that_nobody_trusts_brings_no_tools() {
     assert!(!list.out.contains("count_lines"), "{list:?}");
     assert!(list.err.contains("1 declared tool of this folder does not count"), "{list:?}");
     assert_eq!(folder.run(["call", "count_lines", "file=notes.txt"]).code, Some(1));
-    let hint = "hint: this folder declares `count_lines`, which counts once you trust it";
+    let hint = "hint: this directory declares `count_lines`, but is not trusted";
     for named in [&["call", "count_lines"][..], &["tools", "show", "count_lines"]] {
         let ran = folder.run(named.iter().copied());
         assert!(ran.code == Some(1) && ran.err.contains(hint), "{ran:?}");
@@ -211,10 +211,10 @@ fn what_asks_is_denied_where_nobody_sits_and_yes_answers_for_it() {
     // Without a workspace there is no such tool.
     let ran = folder.run(["call", "shell", "command=ls"]);
     assert_eq!(ran.code, Some(1));
-    assert!(ran.err.contains("hint: `shell` works in a folder: add `--workspace DIR`"), "{ran:?}");
+    assert!(ran.err.contains("hint: `shell` needs a workspace: add `--workspace DIR`"), "{ran:?}");
     let ran = folder.run(["call", "shell", "command=ls", "--workspace", "nowhere"]);
     assert_eq!(ran.code, Some(1));
-    assert!(ran.err.contains("`--workspace nowhere`: there is no such folder"), "{ran:?}");
+    assert!(ran.err.contains("`--workspace nowhere`: there is no such directory"), "{ran:?}");
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn doctor_says_what_is_in_force_and_that_all_forbidden_acts_were_refused() {
     assert!(findings.len() > 40, "{}", findings.len());
     assert!(findings.iter().all(|finding| finding["ok"] == true));
     let page = haft("doctor");
-    assert!(page.out.contains("went as they should, 0 did not"), "{page:?}");
+    assert!(page.out.contains("passed, 0 failed"), "{page:?}");
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn text(bytes: &[u8]) -> String {
 fn a_hand_that_is_named_without_a_workspace_is_told_of_wherever_it_is_named() {
     let call = response("read_file", json!({"file_path": "notes.txt"}));
     let folder = Folder::new("hands-nowhere", &[("response.json", &call)]);
-    let hint = "`read_file` works in a folder: add `--workspace DIR`";
+    let hint = "`read_file` needs a workspace: add `--workspace DIR`";
     for (named, code) in [
         (&["call", "read_file", "file_path=notes.txt"][..], 1),
         (&["tools", "show", "read_file"], 1),
@@ -354,7 +354,7 @@ fn who_said_yes_is_not_told_to_say_it() {
     let ran = folder.run(write.into_iter().chain(["--yes"]));
     assert!(ran.code == Some(2) && ran.err.contains("`.envrc` is protected"), "{ran:?}");
     assert!(!ran.err.contains("--yes"), "{ran:?}");
-    assert!(ran.err.contains("a yes that was given in advance does not cover"), "{ran:?}");
+    assert!(ran.err.contains("an approval in advance does not cover"), "{ran:?}");
     assert!(ran.err.contains("with the rule `Edit(.envrc)`"), "{ran:?}");
     assert!(!ran.err.contains("a person said no"), "no person was asked: {ran:?}");
 }
@@ -374,7 +374,7 @@ fn a_large_output_keeps_its_exit_code_beside_it_and_is_kept_aside_once() {
     let folder = Folder::new("hands-large", &[]);
     let call = ["call", "shell", "command=seq 1 100000", "--workspace", ".", "--yes", "--json"];
     let ran = folder.run(call.into_iter().chain(["--artifacts", "kept"]));
-    assert_eq!(ran.err.matches("kept aside").count(), 1, "{}", ran.err);
+    assert_eq!(ran.err.matches("was truncated").count(), 1, "{}", ran.err);
     assert_eq!(ran.json()["output"]["structured"]["exit"]["code"], 0);
 }
 

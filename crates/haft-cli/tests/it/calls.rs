@@ -82,7 +82,7 @@ fn arguments_that_make_no_sense_are_told_with_a_hint() {
     assert_snapshot!(haft("call read_note garden").page(), @r"
     exit 1
     --- stderr
-    error: `garden` is no argument
+    error: `garden` is not an argument
     hint: did you mean `name='garden'`?
     hint: write `key=text`, `key:=json`, `key=@file` or `key:=@file`; options start with `--`
     ");
@@ -100,20 +100,20 @@ fn arguments_that_make_no_sense_are_told_with_a_hint() {
     assert_snapshot!(haft_words(["call", "read_note", r#"{"name": "garden"}"#]).page(), @r#"
     exit 1
     --- stderr
-    error: `{"name": "garden"}` is no argument
-    hint: one JSON object with all arguments comes behind `--args-json`
+    error: `{"name": "garden"}` is not an argument
+    hint: pass a JSON object with all arguments as `--args-json JSON`
     "#);
     assert_snapshot!(haft_words(["call", "add", "--args-json", "{'a': 1}"]).page(), @r#"
     exit 1
     --- stderr
     error: `--args-json` is not JSON: key must be a string at line 1 column 2
-    hint: keys and texts stand in double quotes, as in `--args-json '{"name": "garden"}'`
+    hint: put keys and texts in double quotes, as in `--args-json '{"name": "garden"}'`
     "#);
     assert_snapshot!(haft("call search_notes text=rain").page(), @r"
     exit 1
     --- stderr
     error: `search_notes` has no argument `text`
-    hint: it takes `query`, `limit`
+    hint: the arguments are `query`, `limit`
     hint: `haft tools show search_notes` lists the arguments
     ");
     for odd in ["=", ":=1", "=x"] {
@@ -140,7 +140,7 @@ fn files_that_cannot_be_read_are_told() {
     assert_snapshot!(haft("call write_note name=x text=@latin.txt").page(), @r"
     exit 1
     --- stderr
-    error: `latin.txt` is not UTF-8: the byte at 3 belongs to no character
+    error: `latin.txt` is not UTF-8: invalid byte at offset 3
     ");
     assert_snapshot!(haft("call write_note name=x text=@.").page(), @r"
     exit 1
@@ -168,8 +168,8 @@ fn without_a_terminal_nobody_is_asked() {
     exit 2
     --- stderr
     error: denied: it must be asked about (it does more than read), and nobody can be asked here
-    hint: `--yes` answers for this one call
-    because: ask: it does more than read (the default)
+    hint: `--yes` approves this call
+    cause: ask: it does more than read (the default)
     ");
     // A yes on stdin is not a person.
     assert_eq!(haft_fed("call delete_note name=trip", b"y\n").code, Some(2));
@@ -186,7 +186,7 @@ fn yes_never_overrides_a_deny() {
     exit 2
     --- stderr
     error: denied: the note `garden` is pinned
-    because: deny: the note `garden` is pinned (guard `unpinned`)
+    cause: deny: the note `garden` is pinned (guard `unpinned`)
     ");
 }
 
@@ -197,7 +197,7 @@ fn each_way_to_fail_has_its_exit_code() {
     --- stderr
     error: panicked: the tool broke while it ran
     hint: do not repeat the same call; tell the user if you need it
-    because: the answer was not in the box
+    cause: the answer was not in the box
     ");
     let late = haft("call slow_report pages=100");
     assert_eq!(late.code, Some(7), "{late:?}");

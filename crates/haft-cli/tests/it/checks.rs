@@ -98,13 +98,13 @@ fn people_get_the_invalid_ones_and_the_counts() {
     exit 0
     --- stdout
     line 4   cancel  /  unknown `why`; there are no arguments here
-    line 5   bad     /  this is no JSON Schema that can be used: "objekt" is not valid under any of the schemas listed in the 'anyOf' keyword, at `/type`
+    line 5   bad     /  the JSON Schema cannot be used: "objekt" is not valid under any of the schemas listed in the 'anyOf' keyword, at `/type`
     line 6   none    /  the tool has no schema
     line 7   cancl   /  there is no tool `cancl`; did you mean `cancel`?
-    line 8   -       /  line 8 names no tool: a call has `schema_ref` and `arguments`
+    line 8   -       /  line 8 names no tool: a call needs `schema_ref` and `arguments`
     line 9   t1      /  the call has no `arguments`
     line 10  -       /  line 10 is not JSON: expected value at line 1 column 1
-    10 calls: 3 valid, 1 invalid, 6 that could not be judged; 1 of the valid ones repaired (number 1)
+    10 calls: 3 valid, 1 invalid, 6 not validated; 1 of the valid ones repaired (number 1)
     "#);
     let calls = file("check-own.jsonl", r#"{"schema_ref": "add", "arguments": {"a": 1, "b": 2}}"#);
     assert_eq!(haft(&format!("tools check --calls {calls}")).out, "1 call: 1 valid, 0 invalid\n");
@@ -118,7 +118,7 @@ fn people_get_the_invalid_ones_and_the_counts() {
     );
     assert_eq!(haft("tools check --tools x").code, Some(1), "there are no calls");
     let both = haft("tools check --tools - --calls -");
-    assert_eq!(both.err, "error: stdin can give the tools or the calls, not both\n");
+    assert_eq!(both.err, "error: only one of `--tools` and `--calls` can be stdin\n");
 }
 
 #[test]

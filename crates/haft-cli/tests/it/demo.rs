@@ -11,7 +11,7 @@ fn the_demonstration_shows_every_kind_of_answer() {
     for shown in [
         "list_notes + read_note + search_notes",
         "reads run concurrently",
-        "ask it does more than read (the default) → allow (the approver, scripted here)",
+        "ask it does more than read (the default) → allow (the approver, simulated)",
         "│ bad_arguments: /limit: expected an integer from 1 to 50; got \"all\" (string)",
         "│ Next: did you mean `read_note`?",
         "deny the note `garden` is pinned (guard `unpinned`)",
@@ -22,7 +22,7 @@ fn the_demonstration_shows_every_kind_of_answer() {
         assert!(ran.out.contains(shown), "{shown}\n{}", ran.out);
     }
     let last = ran.out.lines().last().unwrap();
-    assert!(last.starts_with("11 calls, 11 answers in the model's order: 4 worked, 7 "), "{last}");
+    assert!(last.starts_with("11 calls, 11 results in order: 4 succeeded, 7 failed"), "{last}");
     assert!(!ran.out.contains('\x1b'), "no colours in a pipe");
 }
 

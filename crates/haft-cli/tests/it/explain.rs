@@ -84,7 +84,7 @@ fn tools_that_only_rules_know_are_judged_by_a_stand_in() {
         assert_ne!(verdict(&[tool, argument]), "deny", "{tool}");
     }
     let page = folder.run(["explain", "Bash", "command=git push origin main"]).out;
-    assert!(page.contains("a stand-in with the usual arguments is judged"), "{page}");
+    assert!(page.contains("a stub with the usual arguments is used"), "{page}");
     assert!(page.contains("deny: pushing is for people"), "{page}");
 }
 
@@ -110,7 +110,7 @@ fn an_unknown_tool_gets_a_name_that_may_have_been_meant() {
     --- stderr
     error: there is no tool called `delete_not`
     hint: did you mean `delete_note`?
-    hint: `haft tools list` lists them; `Bash`, `Read`, `Edit`, `Write`, `Glob`, `Grep`, `WebFetch` and `mcp__server__tool` can be explained too
+    hint: `haft tools list` lists the tools; `Bash`, `Read`, `Edit`, `Write`, `Glob`, `Grep`, `WebFetch` and `mcp__server__tool` can be explained too
     ");
     assert!(haft("explain Bas command=ls").err.contains("did you mean `Bash`?"));
     assert_eq!(haft("explain mcp____").code, Some(1));
@@ -129,5 +129,5 @@ fn a_tool_that_is_denied_as_a_whole_is_explained_by_its_rule() {
     let folder = Folder::new("explain-hidden", &[("haft.toml", rules)]);
     let ran = folder.run(["explain", "delete_note", "name=trip"]);
     assert!(ran.out.contains("haft.toml:2 deny \"delete_*\""), "{}", ran.out);
-    assert!(ran.out.contains("The model is not even shown this tool"), "{}", ran.out);
+    assert!(ran.out.contains("This tool is hidden from the model"), "{}", ran.out);
 }

@@ -98,10 +98,10 @@ fn a_line_that_makes_no_tool_says_why() {
     "": "line 6 is not JSON: key must be a string at line 1 column 2"
     "input_schema": "the tool has no schema"
     "name": "the tool has no name"
-    "": "this is no JSON Schema that can be used: \"objekt\" is not valid under any of the schemas listed in the 'anyOf' keyword, at `/type`"
-    "": "this is no JSON Schema that can be used: `https://example.org/unknown` is no draft of JSON Schema that is known here"
+    "": "the JSON Schema cannot be used: \"objekt\" is not valid under any of the schemas listed in the 'anyOf' keyword, at `/type`"
+    "": "the JSON Schema cannot be used: `https://example.org/unknown` is no draft of JSON Schema that is known here"
     "": "a tool's schema must be a JSON object"
-    "": "line 13: this is a list; every tool has a line of its own"
+    "": "line 13: this is a list; write each tool on its own line"
     "#);
 }
 
@@ -132,8 +132,8 @@ fn people_get_the_tools_on_stdout_and_the_losses_on_stderr() {
     [{"functionDeclarations":[{"name":"set.alarm","description":"Sets an alarm.","parameters":{"type":"object","properties":{"at":{"type":"string","pattern":"^x","description":"(format: time)"}}}}]}]
     --- stderr
     set.alarm  widened  /properties/at  format  the format `time` is not taken
-    broken     refused  /                       this is no JSON Schema that can be used: 3 is not valid under any of the schemas listed in the 'anyOf' keyword, at `/type`
-    1 tool shown to gemini, 0 strict, 1 left out
+    broken     refused  /                       the JSON Schema cannot be used: 3 is not valid under any of the schemas listed in the 'anyOf' keyword, at `/type`
+    1 tool exported for gemini, 0 strict, 1 left out
     "#);
     assert_snapshot!(haft_fed("tools export --dialect mistral --strict on --tools -", two[0].to_string().as_bytes()).page(), @r#"
     exit 0
@@ -142,7 +142,7 @@ fn people_get_the_tools_on_stdout_and_the_losses_on_stderr() {
     --- stderr
     set.alarm  not strict  /        this dialect has no strict mode
     set.alarm  renamed     /  name  `set.alarm` is called `set_alarm` here
-    1 tool shown to mistral, 0 strict, 0 left out
+    1 tool exported for mistral, 0 strict, 0 left out
     "#);
 }
 
@@ -161,14 +161,14 @@ fn a_request_says_all_there_is_to_say_about_tools() {
     let ran = haft("tools export --dialect ollama --request --choice any --parallel true");
     assert_eq!(ran.code, Some(0));
     assert!(
-        ran.err.starts_with("note: `--choice` changes nothing for ollama here\nnote: `--parallel`"),
+        ran.err.starts_with("note: `--choice` has no effect for ollama\nnote: `--parallel`"),
         "{}",
         ran.err
     );
     assert_snapshot!(haft("tools export --dialect mcp --request --choice ad").page(), @r"
     exit 1
     --- stderr
-    error: there is no tool called `ad` to choose
+    error: there is no tool called `ad`
     hint: did you mean `add`?
     hint: `--choice` takes auto, any, none or the name of a tool
     ");
@@ -197,7 +197,7 @@ fn deferred_tools_are_left_to_a_search() {
         (&tools[1]["defer_loading"], &tools[2]["defer_loading"]),
         (&Value::Null, &json!(true))
     );
-    assert_eq!(ran.err, "2 tools shown to anthropic, 0 strict, 0 left out\n");
+    assert_eq!(ran.err, "2 tools exported for anthropic, 0 strict, 0 left out\n");
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn the_commands_own_tools_are_exported_without_a_file() {
     exit 1
     --- stderr
     error: `--dialect` is missing
-    hint: say which with `--dialect`: anthropic, openai-responses, openai-chat, gemini, gemini-json, bedrock, mistral, ollama or mcp
+    hint: name it with `--dialect`: anthropic, openai-responses, openai-chat, gemini, gemini-json, bedrock, mistral, ollama or mcp
     ");
     file("export-nearby.jsonl", "");
     assert_snapshot!(haft("tools export --dialect mcp --tools export-nearbi.jsonl").page(), @r"

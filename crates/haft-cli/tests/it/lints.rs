@@ -90,9 +90,9 @@ fn the_commands_own_tools_are_looked_at_too() {
     let page = haft("tools lint --dialect anthropic").out;
     let end: Vec<&str> = page.lines().skip_while(|l| !l.starts_with("provider")).collect();
     assert_snapshot!(end.join("\n"), @r"
-    provider   shown  strict  left out  losses  tokens (estimate)  most
-    anthropic  13     0       0         none    1000               search_notes 102
+    provider   exported  strict  left out  losses  tokens (estimate)  largest
+    anthropic  13        0       0         none    1000               search_notes 102
 
-    13 findings in 13 tools of this command
+    13 findings in 13 tools of haft
     ");
 }

@@ -369,7 +369,7 @@ fn confined_command_cannot_change_or_delete_trusted_config_below() {
     // What goes away in another manner is noted.
     fs::remove_file(sub.join("haft.toml")).unwrap();
     let ran = run_in(&folder, &sub, &read);
-    assert!(ran.err.contains("sub/haft.toml` was trusted and is gone"), "{ran:?}");
+    assert!(ran.err.contains("sub/haft.toml` was trusted and no longer exists"), "{ran:?}");
     assert_eq!(run(&folder, &["trust"]).code, Some(0), "less is accepted without a question");
     assert_eq!(run_in(&folder, &sub, &read).err, "");
 }
@@ -521,11 +521,11 @@ fn hook_whose_files_cannot_all_be_told_is_noted_at_trust_and_at_start() {
     let hook = "[[hooks.PreToolUse]]\ncommand = \"$UNSET true\"\n";
     let folder = Folder::new("planted-partial", &[("haft.toml", hook)]);
     let shown = run(&folder, &["trust", "--yes"]);
-    assert!(shown.out.contains("cannot all be told"), "{shown:?}");
+    assert!(shown.out.contains("haft cannot find all files that the hook"), "{shown:?}");
     assert!(shown.out.contains("for example `hooks/guard.sh`"), "{shown:?}");
     let ran = run(&folder, &["call", "add", "a=1", "b=2"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert!(ran.err.contains("haft.toml:1` runs cannot all be told"), "{ran:?}");
+    assert!(ran.err.contains("haft.toml:1` runs, so trust may not cover them"), "{ran:?}");
 }
 
 /// Runs `make plant` confined, and expects that the sandbox refuses to remove a symlink.

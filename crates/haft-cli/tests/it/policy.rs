@@ -112,7 +112,7 @@ fn check_counts_rules_by_file_and_decision() {
     let ran = folder.run(["policy", "check", "--quiet"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.out.starts_with("haft.toml  1 deny\n"), "{}", ran.out);
-    assert!(ran.out.contains("folder not trusted"), "{}", ran.out);
+    assert!(ran.out.contains("directory not trusted"), "{}", ran.out);
     let json = folder.run(["policy", "check", "--json"]).json();
     assert_eq!(json["files"][0]["deny"], 1);
     assert_eq!(json["trusted"], false);
@@ -126,15 +126,15 @@ fn test_says_of_every_example_whether_it_holds() {
     assert_snapshot!(ran.page(), @r"
     exit 0
     --- stdout
-    ✓  haft.toml:6  read_note  applies  all rules: deny
-    ✓  haft.toml:7  add        skips    all rules: ask
+    ✓  haft.toml:6  read_note  matches         all rules: deny
+    ✓  haft.toml:7  add        does not match  all rules: ask
     2 examples, 0 failed; 0 rules without an example
     ");
     let wrong = ASKS.replace("test.skip = [\"add\"]", "test.skip = [\"read_note\"]");
     let folder = Folder::new("policy-test-wrong", &[("haft.toml", &wrong)]);
     let ran = folder.run(["policy", "test", "--quiet"]);
     assert_eq!(ran.code, Some(1));
-    assert!(ran.out.contains("✗  haft.toml:7  read_note  applies, and should not"), "{}", ran.out);
+    assert!(ran.out.contains("✗  haft.toml:7  read_note  matches, but should not"), "{}", ran.out);
     let json = folder.run(["policy", "test", "--json"]).json();
     assert_eq!((&json["failed"], &json["held"]), (&1.into(), &1.into()), "{json}");
     let call = folder.run(["call", "add", "a=1", "b=2"]);
@@ -175,5 +175,5 @@ fn a_line_that_is_no_decision_is_told_with_its_number() {
     let folder = Folder::new("policy-suggest-bad", &[("d.jsonl", line)]);
     let ran = folder.run(["policy", "suggest", "--from", "d.jsonl"]);
     assert_eq!(ran.code, Some(1));
-    assert!(ran.err.contains("line 1 of `d.jsonl` is no decision"), "{}", ran.err);
+    assert!(ran.err.contains("line 1 of `d.jsonl` is not a decision"), "{}", ran.err);
 }

@@ -48,7 +48,7 @@ fn the_model_asks_at_a_terminal_and_hears_what_is_typed() {
 #[test]
 fn explaining_nothing_at_a_terminal_says_what_to_do() {
     let Some(screen) = typed_at("haft shell explain", "never", "") else { return };
-    assert!(screen.contains("there is no command to explain"), "{screen}");
+    assert!(screen.contains("no command was given"), "{screen}");
     assert!(screen.contains("hint: give commands as arguments, each in quotes"), "{screen}");
     assert!(screen.ends_with("exit 1"), "what is called wrongly ends with 1: {screen}");
 }

@@ -127,8 +127,8 @@ fn a_response_of_another_dialect_is_told() {
     assert_snapshot!(haft_fed("plan", b"{}").page(), @r"
     exit 1
     --- stderr
-    error: this does not look like a provider's response
-    hint: say which with `--dialect`: anthropic, openai-responses, openai-chat, gemini, gemini-json, bedrock, mistral, ollama or mcp
+    error: cannot detect the provider of this response
+    hint: name it with `--dialect`: anthropic, openai-responses, openai-chat, gemini, gemini-json, bedrock, mistral, ollama or mcp
     ");
     assert_snapshot!(haft("dispatch x.json --dialect antropic").page(), @r"
     exit 1
@@ -145,15 +145,15 @@ fn what_is_no_response_is_told() {
     exit 1
     --- stderr
     error: stdin is not JSON: EOF while parsing a value at line 1 column 11
-    hint: the whole response is wanted, as one JSON object
+    hint: give the complete response, as one JSON object
     ");
     let stream = haft_fed("dispatch --dialect anthropic", b"event: message_start\n");
-    let hint = "hint: this looks like a stream; `haft dispatch --stream` reads one";
+    let hint = "hint: this looks like a stream; read it with `haft dispatch --stream`";
     assert!(stream.err.contains(hint), "{stream:?}");
     assert_snapshot!(haft_fed("plan", b"\xff{}").page(), @r"
     exit 1
     --- stderr
-    error: stdin is not UTF-8: the byte at 0 belongs to no character
+    error: stdin is not UTF-8: invalid byte at offset 0
     ");
     assert_eq!(haft("plan").err.lines().next(), Some("error: stdin is empty"));
     file("response-a.json", "{}");

@@ -29,14 +29,14 @@ fn a_large_result_is_kept_and_the_id_is_told_on_stderr() {
     assert_eq!(data[0], json!({"n": 1, "square": 1}));
     assert!(notice.contains(&format!("is kept for the operator as {id}")), "{notice}");
     assert_snapshot!(ran.err.replace(&id, "ID"), @r"
-    note: 144276 characters on 5002 lines kept aside; `haft result ID` reads them
+    note: the result was truncated; `haft result ID` prints all of it (144276 characters, 5002 lines)
     ");
     assert_snapshot!(page(&folder.run(["result", "list"]), &id), @r"
     exit 0
     --- stdout
-    ID  big_list  144276 characters on 5002 lines  application/json
+    ID  big_list  144276 characters, 5002 lines  application/json
     --- stderr
-    1 result kept
+    1 result stored
     ");
 }
 
@@ -90,7 +90,7 @@ fn another_process_reads_lines_matches_and_parts() {
     assert_snapshot!(read(&["--range", "9:3"]), @r"
     exit 1
     --- stderr
-    error: `9:3` is no range of lines
+    error: `9:3` is not a range of lines
     hint: write `10:20`, `10:`, `:20` or `10`; lines are counted from 1
     ");
     let whole = folder.run(["result", &id]);
@@ -117,8 +117,8 @@ fn an_id_that_is_none_and_an_id_of_nothing_are_told() {
     assert_snapshot!(folder.run(["result", "../../etc/passwd"]).page(), @r"
     exit 1
     --- stderr
-    error: `../../etc/passwd` is no id: an id of a result is 26 lower-case letters and digits
-    hint: `haft result list` shows all
+    error: `../../etc/passwd` is not an id: an id of a result is 26 lower-case letters and digits
+    hint: `haft result list` lists the ids
     ");
     assert_snapshot!(folder.run(["result", "0123456789bcdfghjklmnpqrs0"]).page(), @r"
     exit 1
@@ -129,7 +129,7 @@ fn an_id_that_is_none_and_an_id_of_nothing_are_told() {
     assert_snapshot!(folder.run(["result", "list"]).page(), @r"
     exit 0
     --- stderr
-    0 results kept
+    0 results stored
     ");
     assert_eq!(haft("result list --range 1:2 --head 3").code, Some(1), "one question at a time");
 }

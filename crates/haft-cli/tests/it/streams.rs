@@ -102,7 +102,7 @@ fn a_stream_that_is_cut_off_is_answered_and_writes_nothing() {
     assert_eq!(ran.code, Some(0));
     assert_eq!(
         ran.err,
-        "note: the stream was cut off; nothing was run but reads that had begun before\n"
+        "note: the stream was truncated; only read-only calls that had already started ran\n"
     );
     let answer = ran.json();
     assert!(unframed(&answer["content"][1]["content"]).starts_with("not_run: "), "{answer}");
@@ -117,25 +117,25 @@ fn what_is_no_stream_is_told() {
     exit 1
     --- stderr
     error: this is no anthropic stream that can be read: it is a complete response, which `Dialect::parse` reads
-    hint: without `--stream` a complete response is read
+    hint: to read a complete response, leave out `--stream`
     ");
     assert_snapshot!(haft_fed("dispatch --stream --dialect gemini", b"garbage").page(), @r"
     exit 1
     --- stderr
     error: this is no gemini stream that can be read: it begins neither like events nor like JSON
     hint: give the body without compression and without the sizes of HTTP chunks
-    hint: without `--stream` a complete response is read
+    hint: to read a complete response, leave out `--stream`
     ");
     assert_snapshot!(haft_fed("dispatch --stream --dialect gemini", b"data: {}\n\n").page(), @r"
     exit 1
     --- stderr
-    error: this is no whole gemini stream: it ended before any call and without its end mark
+    error: this is not a complete gemini stream: it has no call and no end marker
     ");
     assert_snapshot!(haft_fed("dispatch --stream", b"").page(), @r"
     exit 1
     --- stderr
     error: `--dialect` is missing
-    hint: say which with `--dialect`: anthropic, openai-responses, openai-chat, gemini, gemini-json, bedrock, mistral, ollama or mcp
+    hint: name it with `--dialect`: anthropic, openai-responses, openai-chat, gemini, gemini-json, bedrock, mistral, ollama or mcp
     ");
     assert_eq!(haft("dispatch --echo --dialect mcp").code, Some(1));
     assert_eq!(haft("dispatch nowhere.stream --stream --dialect mcp").code, Some(1));

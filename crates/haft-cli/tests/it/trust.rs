@@ -29,8 +29,8 @@ fn what_a_folder_brings_is_shown_and_nothing_changes_unasked() {
       allows        write_note  haft.toml:3
       runs a hook   PreToolUse: ./spy.sh  .claude/settings.json:1
     --- stderr
-    error: nobody can be asked here, so nothing was changed
-    hint: `--yes` trusts the folder without asking
+    error: there is no terminal to ask at, so nothing was changed
+    hint: `--yes` trusts the directory without asking
     ");
     assert_eq!(folder.run(["trust", "--list"]).out, "");
 }
@@ -45,7 +45,7 @@ fn trusting_twice_changes_nothing_and_revoking_takes_it_back() {
     assert_eq!((&second["trusted"], &second["changed"]), (&true.into(), &false.into()));
     assert_eq!(folder.run(["trust", "--list"]).out, "[folder]/work\n");
     let back = folder.run(["trust", "--revoke"]);
-    assert_eq!((back.code, back.out.as_str()), (Some(0), "[folder]/work is trusted no longer\n"));
+    assert_eq!((back.code, back.out.as_str()), (Some(0), "[folder]/work is no longer trusted\n"));
     let again = folder.run(["trust", "--revoke"]);
     assert_eq!((again.code, again.out.as_str()), (Some(0), "[folder]/work was not trusted\n"));
     assert_eq!(folder.run(["trust", "--list", "--json"]).json(), serde_json::json!([]));
@@ -68,6 +68,6 @@ fn a_broken_book_trusts_nobody() {
     std::fs::write(&book, "trusted = [").unwrap();
     let ran = folder.run(["call", "write_note", "name=x", "text=y"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
-    assert!(ran.err.contains("the book of trusted folders cannot be read"), "{}", ran.err);
+    assert!(ran.err.contains("the list of trusted directories cannot be read"), "{}", ran.err);
     assert_eq!(folder.run(["trust", "--yes"]).code, Some(1), "and is not written over");
 }

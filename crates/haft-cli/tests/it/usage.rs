@@ -71,13 +71,13 @@ fn a_wrong_word_gets_the_right_one_and_exit_1() {
     --- stderr
     error: there is no tool called `delete_nots`
     hint: did you mean `delete_note`?
-    hint: `haft tools list` lists them
+    hint: `haft tools list` lists the tools
     ");
     assert_snapshot!(haft("shell explain ls -la").page(), @r"
     exit 1
     --- stderr
     error: unexpected argument '-l' found
-    hint: a command is one argument: put it in quotes, as in `haft shell explain 'ls -l'`
+    hint: quote the command, as in `haft shell explain 'ls -l'`
     usage: haft shell explain [OPTIONS] [COMMAND]...
     ");
     assert_snapshot!(haft("result").page(), @r"
@@ -98,11 +98,11 @@ fn tools_are_listed_in_columns() {
     let list = haft("tools list");
     assert_eq!(list.code, Some(0));
     assert_snapshot!(list.out.lines().filter(|l| l.contains("note")).collect::<Vec<_>>().join("\n"), @r"
-    delete_note   write_exclusive  destructive, needs permission  Deletes a note for good.
-    list_notes    read_only                                       Lists the names of all notes, one per line.
-    read_note     read_only                                       Reads one note.
-    search_notes  read_only                                       Finds the lines of all notes that hold a text, whatever its case.
-    write_note    write_exclusive  needs permission               Writes a note, over the old one if there is one of this name.
+    delete_note   write_exclusive  destructive, needs approval  Deletes a note for good.
+    list_notes    read_only                                     Lists the names of all notes, one per line.
+    read_note     read_only                                     Reads one note.
+    search_notes  read_only                                     Finds the lines of all notes that hold a text, whatever its case.
+    write_note    write_exclusive  needs approval               Writes a note, over the old one if there is one of this name.
     ");
     let json = haft("tools list --json").json();
     assert_eq!(json.as_array().unwrap().len(), list.out.lines().count());
@@ -143,7 +143,9 @@ fn a_tool_is_shown_with_everything_it_declares() {
 #[test]
 fn exit_codes_are_listed_by_command_and_by_help() {
     let list = haft("exit-codes");
-    for line in ["  1  the command or", "  8  nobody knows", "130  cancelled", "     timed_out"] {
+    for line in
+        ["  1  wrong command line", "  8  unknown outcome", "130  cancelled", "     timed_out"]
+    {
         assert!(list.out.contains(line), "{}", list.out);
     }
     assert!(haft("help exit-codes").out.contains("130  cancelled"));
