@@ -1,7 +1,7 @@
-//! One pattern as a condition: whether a hook has to do with a call.
+//! One pattern as a condition: whether a hook applies to a call.
 //!
-//! A pattern has three answers, and so has a condition. Whoever asks takes the strict side: a hook
-//! whose condition cannot be told is called.
+//! A condition has three answers, like a pattern. Callers fail closed: a hook whose condition is
+//! `Unknown` is called.
 
 use serde_json::Value;
 
@@ -13,13 +13,13 @@ use super::{
 use crate::turn::ValidatedCall;
 
 impl Pattern {
-    /// Returns whether it is about this call, or about any part of it.
+    /// Returns whether it matches this call, or any part of it.
     #[must_use]
     pub fn is_about(&self, call: &ValidatedCall, ground: &PolicyContext) -> Ternary {
         told(self.hits(&Facts::of(call, ground), Side::Restrict))
     }
 
-    /// Returns whether it is about a call that is only described.
+    /// Returns whether it matches a call that is only described.
     #[must_use]
     pub fn is_about_example(
         &self,

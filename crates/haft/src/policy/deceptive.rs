@@ -1,8 +1,9 @@
-//! Text that is shown to people before they say yes: what may deceive in it is named.
+//! Names deceptive characters in text that a person approves: bidi overrides, invisible characters,
+//! homoglyphs.
 //!
-//! Arguments come from a model, and perhaps from a page it has read. `sanitize::escape_invisible`
-//! writes out whatever is not seen; here it is said in words, and so are letters of another
-//! alphabet.
+//! Arguments come from a model, and possibly from a page with a prompt injection.
+//! `sanitize::escape_invisible` escapes invisible characters; this module describes them, and mixed
+//! alphabets, in plain words.
 
 use crate::sanitize::{is_hidden, is_odd_blank, turns_order};
 
@@ -24,7 +25,7 @@ pub fn deceptive_chars(text: &str) -> Vec<&'static str> {
     if text.contains(|c: char| c.is_control() && c != '\n' && c != '\t') {
         found.push("characters that control a terminal");
     }
-    // The wide blank of Chinese and Japanese is the usual one there.
+    // The wide space of Chinese and Japanese is the usual one there.
     if text.contains(|c| is_odd_blank(c) && c != '\u{3000}') {
         found.push("spaces that are not the usual one");
     }
@@ -38,7 +39,7 @@ pub fn deceptive_chars(text: &str) -> Vec<&'static str> {
     found
 }
 
-/// The alphabets whose letters are mistaken for each other.
+/// Alphabets whose letters are confused with each other (homoglyphs).
 fn alphabet(c: char) -> Option<u8> {
     match c {
         'a'..='z' | 'A'..='Z' | '\u{c0}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}' => Some(0),

@@ -1,4 +1,4 @@
-//! The two policies there are without rules: the strict default, and its loud opposite.
+//! The two policies without rules: the strict default, and `AllowAll`.
 
 use std::{
     path::{Path, PathBuf},
@@ -16,18 +16,18 @@ use super::{
 };
 use crate::turn::ValidatedCall;
 
-/// What holds when no rule matches: a read-only call without network or secrets, inside the
-/// workspace, is allowed; everything else asks.
+/// The policy when no rule matches: a read-only call without network or secrets, inside the
+/// workspace, is allowed; everything else needs approval.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DefaultPolicy;
 
 const SOURCE: &str = "the default";
-/// What stands where nobody has written rules.
+/// The context when there are no rules.
 static GROUND: LazyLock<PolicyContext> = LazyLock::new(PolicyContext::default);
 
 impl Policy for DefaultPolicy {
     fn judge(&self, call: &ValidatedCall) -> Verdict {
-        // Arguments that name files are looked at; most tools have none.
+        // Arguments that name files are checked; most tools have none.
         if call.tool().traits().is_marked() {
             return judge(call, &Facts::of(call, &GROUND), &GROUND);
         }
@@ -35,16 +35,16 @@ impl Policy for DefaultPolicy {
     }
 }
 
-/// The source of an allow that rests on the sandbox.
+/// The source of an allow that relies on the sandbox.
 pub(super) const CONFINEMENT: &str = "confinement";
 
-/// Judges by the default alone, for rules that have nothing to say. What would be asked about is
-/// allowed where its body confines it.
+/// Judges by the default alone, when no rule matches. A call that would need approval is allowed if
+/// its body confines it.
 pub(super) fn judge(call: &ValidatedCall, facts: &Facts<'_>, ground: &PolicyContext) -> Verdict {
     or_confined(call, unconfined(call, facts, ground))
 }
 
-/// Allows a call that would be asked about, where its body confines it.
+/// Allows a call that would need approval, if its body confines it.
 fn or_confined(call: &ValidatedCall, verdict: Verdict) -> Verdict {
     if verdict.decision != Decision::Ask || not_confined(call).is_some() {
         return verdict;
@@ -54,10 +54,10 @@ fn or_confined(call: &ValidatedCall, verdict: Verdict) -> Verdict {
     Verdict::allow(reason).by(CONFINEMENT).confine()
 }
 
-/// Returns why a call cannot be allowed by confinement; `None` where it can.
+/// Returns why a call cannot be allowed by confinement; `None` if it can.
 ///
-/// FAIL CLOSED: the body must do its work in a sandbox, the claim must say of these arguments that they
-/// can be confined, and the check must have said so of this machine.
+/// FAIL CLOSED: the body must run in a sandbox, the profile must declare these arguments
+/// confinable, and the check of this machine must have succeeded.
 pub(super) fn not_confined(call: &ValidatedCall) -> Option<String> {
     let secrets = call.tool().spec().judged_capabilities().has(Capability::Secrets);
     match call.context().confinement() {
@@ -83,13 +83,13 @@ fn unconfined(call: &ValidatedCall, facts: &Facts<'_>, ground: &PolicyContext) -
     }
 }
 
-/// Asks, unless a hook speaks for the call: it stands in for the rule that is missing.
+/// Asks for approval, unless a hook vouches for the call in place of a rule.
 pub(super) fn ask(call: &ValidatedCall, why: &'static str) -> Verdict {
     call.vouched().cloned().unwrap_or_else(|| Verdict::ask(why).by(SOURCE))
 }
 
-/// Why a call that says it only reads is asked about because of what its arguments name. A command
-/// that is held to what it says it reads is no more than these files.
+/// Returns why a call that is declared read-only needs approval because of its arguments. A command
+/// that is limited to the files it declares counts as these files only.
 fn parts_ask(facts: &Facts<'_>, is_held: bool) -> Option<&'static str> {
     facts.parts.iter().find_map(|part| match part {
         Part::Path { operation: Operation::Read, resolved: Ok(path), .. } => {
@@ -115,7 +115,7 @@ fn by_default(call: &ValidatedCall, ground: &PolicyContext, facts: Option<&Facts
 
 const OUTSIDE: &str = "it reads outside the workspace";
 
-/// Says what is known about the effects of commands that are not taken for reading only.
+/// Describes the known effects of commands that are not classified as read-only.
 fn effects_of_commands(facts: Option<&Facts<'_>>) -> &'static str {
     match facts.and_then(|facts| facts.effects_known) {
         Some((Kind::Unparseable, _)) => "its command cannot be parsed",
@@ -123,7 +123,7 @@ fn effects_of_commands(facts: Option<&Facts<'_>>) -> &'static str {
         Some((_, Known::Network)) => "its command is known to use the network",
         Some((_, Known::Writes)) => "its command is known to write",
         Some((_, Known::Unknown)) => "what its command does is not known",
-        // The words are those of a command that only reads, and the tool does not trust the program.
+        // The command line is read-only, but the tool does not trust the program.
         Some((_, Known::ReadOnly)) => "its program may be another one than its name says",
         None => "it is not known to only read",
     }
@@ -148,7 +148,7 @@ fn must_ask(
     let Some(capabilities) = spec.capabilities else {
         return Some("it does not say what it reaches; `capabilities()` would say nothing");
     };
-    // What the tool may reach is not what this call is held to.
+    // The capabilities of the tool do not apply to a call that is limited to its declared files.
     if capabilities.has(Capability::Network) && !facts::is_held(call) {
         return Some("it reaches the network");
     }
@@ -182,20 +182,19 @@ fn must_ask(
 
 /// The workspace as a call sees it.
 struct Here<'a> {
-    /// Where the run works.
+    /// The working directory of the run.
     work: &'a Path,
-    /// The folders that the tool keeps to.
+    /// The directories that the tool is limited to.
     own: &'a [PathBuf],
     ground: &'a PolicyContext,
 }
 
 impl Here<'_> {
-    /// Whether a target lies in the workspace: by where it leads, component by component. What is no
-    /// path (`table:users`) is not outside either.
+    /// Returns whether a target resolves into the workspace, compared component by component
+    /// against path traversal. A target that is not a path (`table:users`) is not outside either.
     fn holds(&self, target: &str, files: bool) -> bool {
         let Some(target) = facts::as_path(target, files) else { return true };
-        // Some tools take `~` for the home folder, and that is elsewhere; so is what climbs under a
-        // name.
+        // Some tools expand `~` to the home directory, which is outside; so is `..` after a name.
         if target.starts_with('~') || target.contains(":..") {
             return false;
         }
@@ -203,19 +202,19 @@ impl Here<'_> {
         let Ok(root) = world.resolve(self.work) else { return false };
         let Ok(base) = start(self.own, &root, &**world) else { return false };
         let Ok(leads) = world.resolve(&base.join(target)) else { return false };
-        // FAIL CLOSED: a path that climbs out of what is known leads nowhere.
+        // FAIL CLOSED: a path that leaves the known directories with `..` resolves to nothing.
         if leads.starts_with("..") {
             return false;
         }
         let below = |root: &PathBuf| world.resolve(root).is_ok_and(|root| leads.starts_with(root));
-        // Where a run works is inside for the tools that work there.
+        // The working directory is inside for the tools that work there.
         leads.starts_with(&root) && keeps_to(self.own, self.work, &**world)
             || self.ground.roots.iter().chain(self.own).any(below)
     }
 }
 
-/// Allows every call that no guard refuses. For hosts that judge elsewhere; it says so in every
-/// verdict, so that nobody overlooks it.
+/// Allows every call that no guard refuses. For hosts that authorize elsewhere. Every verdict says
+/// so, so that it is not overlooked.
 #[derive(Debug, Clone, Copy)]
 pub struct AllowAll;
 

@@ -1,10 +1,12 @@
-//! The desk: where people are asked. One queue, several approvers, the first valid answer.
+//! The approval queue: asks one or more approvers and takes the first valid answer.
 //!
-//! In: a question. Out: who answered, and what. The desk keeps questions apart, tells those who were
-//! not needed, remembers what was allowed for a session, and notices when too much is asked.
-//! It decides nothing: what an answer means for the call is settled where the call is permitted.
+//! In: an `ApprovalRequest`. Out: the answer and who gave it. The queue limits concurrent requests,
+//! notifies approvers that are no longer needed, remembers what was allowed for a session, and
+//! limits the rate of requests. It decides nothing: the authorization step applies the answer to
+//! the call.
 //!
-//! INVARIANT: a question has at most one answer, and an answer that does not fit is none.
+//! INVARIANT: a request has at most one answer, and an answer that does not match it counts as
+//! none.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -28,11 +30,11 @@ use crate::{
     watch::{caught, words},
 };
 
-/// Where people are asked.
+/// Asks approvers, and limits how many requests are open.
 pub(crate) struct Desk {
     approvers: Vec<Box<dyn Approver>>,
     pub(crate) grants: Arc<GrantStore>,
-    /// As many questions are open at once as there are seats; the others stand in line.
+    /// Permits for open requests; further requests wait.
     seats: Semaphore,
     waiting: AtomicUsize,
     max_waiting: usize,
@@ -42,14 +44,14 @@ pub(crate) struct Desk {
 
 type Whose = (String, Option<String>);
 
-/// A place at the desk. Whoever holds it may ask.
+/// The permit to ask.
 pub(crate) struct Seat<'a> {
     _seat: SemaphorePermit<'a>,
-    /// Whether it had to be waited for, so that something may have changed.
+    /// Whether the permit had to be waited for, so that the state may have changed.
     pub(crate) waited: bool,
 }
 
-/// A valid answer, and whose it is.
+/// A valid answer, and who gave it.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) by: Arc<str>,
@@ -74,17 +76,17 @@ impl Desk {
         }
     }
 
-    /// Returns whether anyone can be asked.
+    /// Returns whether there is an approver.
     pub(crate) fn is_staffed(&self) -> bool {
         !self.approvers.is_empty()
     }
 
-    /// Returns how many calls stand in line.
+    /// Returns how many calls are waiting.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Stands in line for a seat; nothing when the line is too long. Whoever stops waiting leaves it.
+    /// Waits for a permit; `None` if the queue is full. Dropping the future leaves the queue.
     pub(crate) async fn seat(&self) -> Option<Seat<'_>> {
         if let Ok(seat) = self.seats.try_acquire() {
             return Some(Seat { _seat: seat, waited: false });
@@ -94,16 +96,17 @@ impl Desk {
         Some(Seat { _seat: seat, waited: true })
     }
 
-    /// Asks everyone at once. The first valid answer counts, the others are told whose it was. Those
-    /// who cannot answer, or whose answer does not fit, are out; when all are, the last one's trouble
-    /// is what is returned.
+    /// Asks all approvers at once. The first valid answer counts, and the other approvers are
+    /// notified. An approver that fails, or whose answer does not match the request, is skipped. If
+    /// all are skipped, the last error is returned.
     pub(crate) async fn pose(&self, question: &ApprovalRequest<'_>) -> Result<Answered, Failure> {
         let mut open: FuturesUnordered<_> = self
             .approvers
             .iter()
             .enumerate()
             .map(|(at, approver)| {
-                // Making the future runs the approver's code too, so it happens under the watch.
+                // Creating the future runs the approver's code too, so it happens inside
+                // `catch_unwind`.
                 let asking = AssertUnwindSafe(async { approver.ask(question).await });
                 asking.catch_unwind().map(move |said| (at, said))
             })
@@ -115,7 +118,7 @@ impl Desk {
             let out = match said {
                 Ok(Ok(answer)) => match fits(question, &answer, &self.grants) {
                     Ok(()) => {
-                        // What an approver does when it is dropped is its own code as well.
+                        // Dropping the future runs the approver's code as well.
                         let _ = caught(|| drop(open));
                         self.close(question, at, &broken, &name);
                         let is_person = caught(|| self.approvers[at].is_person()).unwrap_or(true);
@@ -145,7 +148,8 @@ impl Desk {
         }
     }
 
-    /// Returns what people have allowed for the session of a run; a run without one is its own.
+    /// Returns what was allowed for the session of a run. A run without a session gets an empty
+    /// one.
     pub(crate) fn session(&self, scope: &Scope) -> Arc<Session> {
         let Some(session) = &scope.session else { return Arc::default() };
         let key = (session.clone(), scope.user.clone());
@@ -155,21 +159,21 @@ impl Desk {
 
 const NO_ANSWER: &str = "whether this call is allowed could not be found out, so it is not";
 
-/// So many sessions are remembered. One that is forgotten is asked again.
+/// Maximum number of remembered sessions. A forgotten one is asked again.
 const MOST_SESSIONS: usize = 1_000;
-/// So many calls are remembered for a session.
+/// Maximum number of remembered calls for each session.
 const MOST_CALLS: usize = 1_000;
 
-/// A name is only for records; an approver that cannot even say it has none.
+/// The name is only for records; an approver that panics here gets a generic name.
 fn name(approver: &dyn Approver) -> Arc<str> {
     caught(|| Arc::from(approver.name())).unwrap_or_else(|_| Arc::from("an approver"))
 }
 
-/// Why an answer is none.
+/// Why an answer is rejected.
 enum Misfit {
-    /// It is no answer to this question.
+    /// It does not match this request.
     Wrong(String),
-    /// It changes the arguments into something the tool does not take.
+    /// It changes the arguments into something the tool does not accept.
     Unusable,
     /// There is no answer.
     Broken(String),
@@ -196,7 +200,7 @@ impl Misfit {
     }
 }
 
-/// Whether an answer is one to this question.
+/// Checks that an answer matches the request.
 fn fits(
     question: &ApprovalRequest<'_>,
     answer: &ApprovalResponse,
@@ -205,7 +209,7 @@ fn fits(
     let wrong = |why: &str| Err(Misfit::Wrong(why.to_owned()));
     let is_need = matches!(question.verdict.decision, Decision::NeedInput(_));
     match answer {
-        // An allow does not supply what was asked for, and an input does not allow.
+        // An allow does not supply the requested argument, and an input does not allow.
         ApprovalResponse::Allow { .. } | ApprovalResponse::Grant(_) if is_need => {
             wrong("the answer does not fit the question: an argument was asked for")
         }
@@ -235,7 +239,7 @@ fn may_last(question: &ApprovalRequest<'_>, lasting: ApprovalScope) -> Result<()
     }
 }
 
-/// The arguments with the one that was asked for.
+/// The arguments together with the requested one.
 fn input(question: &ApprovalRequest<'_>, value: &Value) -> Option<Value> {
     let Decision::NeedInput(argument) = &question.verdict.decision else { return None };
     let mut arguments = Value::clone(question.call.arguments());
@@ -243,7 +247,8 @@ fn input(question: &ApprovalRequest<'_>, value: &Value) -> Option<Value> {
     Some(arguments)
 }
 
-/// Whether the tool would take such arguments; they are admitted in full before anything runs.
+/// Checks that the tool would accept these arguments. They are validated in full before anything
+/// runs.
 fn takes(question: &ApprovalRequest<'_>, arguments: &Value) -> Result<(), Misfit> {
     let entry = question.call.tool();
     let Value::Object(map) = arguments else { return Err(Misfit::Unusable) };
@@ -255,7 +260,7 @@ fn takes(question: &ApprovalRequest<'_>, arguments: &Value) -> Result<(), Misfit
     }
 }
 
-/// A place in the line, left however the waiting ends.
+/// A place in the queue, released on drop.
 struct InLine<'a>(&'a AtomicUsize);
 
 impl<'a> InLine<'a> {
@@ -272,7 +277,7 @@ impl Drop for InLine<'_> {
     }
 }
 
-/// What people have allowed for a session, by exactly what they were asked.
+/// What was allowed for a session, by the digest of the exact request.
 pub(crate) struct Session(Mutex<Lately<[u8; 32], Arc<str>>>);
 
 impl Default for Session {
@@ -282,7 +287,7 @@ impl Default for Session {
 }
 
 impl Session {
-    /// Returns whether nothing was allowed, so that nobody needs to look closer.
+    /// Returns whether nothing was allowed, which skips the digest.
     pub(crate) fn is_empty(&self) -> bool {
         lock(&self.0).map.is_empty()
     }
@@ -297,18 +302,18 @@ impl Session {
     }
 }
 
-/// What one run has asked of people, and how often they said no.
+/// Counts the approval requests of one run, and how often they were declined.
 pub(crate) struct Manners {
-    /// Whether an answer can hold for longer than one call.
+    /// Whether an answer can apply to more than one call.
     pub(crate) has_more: bool,
     pub(crate) session: Arc<Session>,
     asked: Mutex<VecDeque<Instant>>,
     declined: Mutex<Lately<ToolName, u32>>,
 }
 
-/// Questions are counted over this time.
+/// The window over which requests are counted.
 const WHILE: Duration = Duration::from_secs(60);
-/// So many tools are counted; a model that is refused more of them is refused anyway.
+/// Maximum number of counted tools.
 const MOST_TOOLS: usize = 1_000;
 
 impl Manners {
@@ -321,7 +326,7 @@ impl Manners {
         }
     }
 
-    /// Counts a question that is about to be asked; says no when there were too many of late.
+    /// Counts a request that is about to be made; returns `false` if there were too many recently.
     pub(crate) fn may_ask(&self, most: usize, now: Instant) -> bool {
         let mut asked = lock(&self.asked);
         while asked.front().is_some_and(|first| now.saturating_duration_since(*first) >= WHILE) {
@@ -334,7 +339,7 @@ impl Manners {
         may
     }
 
-    /// Counts a no, and returns how many there are in a row.
+    /// Counts a decline, and returns how many there are in a row.
     pub(crate) fn count_no(&self, tool: &ToolName) -> u32 {
         let mut declined = lock(&self.declined);
         let count = declined.get_or(tool.clone(), || 0).saturating_add(1);
@@ -342,20 +347,20 @@ impl Manners {
         count
     }
 
-    /// Starts counting again, because somebody said something else.
+    /// Resets the count after another answer.
     pub(crate) fn forget_no(&self, tool: &ToolName) {
         if let Some(count) = lock(&self.declined).map.get_mut(tool) {
             *count = 0;
         }
     }
 
-    /// Returns how often in a row a person said no to this tool.
+    /// Returns how often in a row a person declined this tool.
     pub(crate) fn noes(&self, tool: &ToolName) -> u32 {
         lock(&self.declined).map.get(tool).copied().unwrap_or(0)
     }
 }
 
-/// A map that lets go of what came first when it is full.
+/// A map that evicts its oldest entry when it is full.
 struct Lately<K, V> {
     map: HashMap<K, V>,
     order: VecDeque<K>,

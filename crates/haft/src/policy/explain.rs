@@ -1,7 +1,8 @@
-//! Why a call was judged as it was: every check in order, the rule that decided, what nearly did,
-//! and the smallest change that would flip it.
+//! Why a call was judged as it was: every check in order, the rule that decided, near misses, and
+//! the smallest change that would flip the verdict.
 //!
-//! For people and records. The model is told the reason and a next step, never the way round.
+//! For people and records. The model gets the reason and a next step, never how to get around a
+//! rule.
 
 use std::fmt;
 
@@ -14,7 +15,7 @@ use super::rule::SourceLocation;
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// What came out.
+    /// The verdict.
     pub verdict: Verdict,
     /// The rule that decided, if one did.
     pub deciding: Option<RuleRef>,
@@ -33,9 +34,9 @@ pub struct Explanation {
 /// One check.
 #[derive(Debug, Clone, Serialize)]
 pub struct CheckStep {
-    /// Who checked: `schema`, `guard …`, `deny rules`, `labels`, `the default`.
+    /// The check: `schema`, `guard …`, `deny rules`, `labels`, `the default`.
     pub what: String,
-    /// What it said: `passed`, `no match`, `allow`, `ask`, `deny`, …
+    /// The result: `passed`, `no match`, `allow`, `ask`, `deny`, …
     pub said: String,
     /// Why.
     pub why: String,
@@ -46,7 +47,7 @@ pub struct CheckStep {
 /// A rule that is referred to.
 #[derive(Debug, Clone, Serialize)]
 pub struct RuleRef {
-    /// Its name, or nothing.
+    /// Its id, if it has one.
     pub id: Option<String>,
     /// What it decides.
     pub decision: String,
@@ -66,7 +67,7 @@ pub struct NearMiss {
 }
 
 impl Explanation {
-    /// Makes an explanation of a verdict that has nothing more to say.
+    /// Makes an explanation that consists of a verdict alone.
     #[must_use]
     pub fn of(verdict: Verdict) -> Self {
         Self {
@@ -81,7 +82,7 @@ impl Explanation {
     }
 }
 
-/// The text for people: in the prompt, in the record and on the command line it is the same.
+/// The text for people, the same in the prompt, in the record and on the command line.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.verdict.decision.as_str(), self.verdict.reason)?;

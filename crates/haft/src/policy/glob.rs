@@ -1,6 +1,6 @@
-//! Names with `*` and `?`: what `search_*` matches. Case counts, and nothing else is special.
+//! Globs over names with `*` and `?`, such as `search_*`. Case-sensitive; nothing else is special.
 
-/// A pattern over names.
+/// A glob over names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Glob {
     text: String,
@@ -17,8 +17,8 @@ impl Glob {
         &self.text
     }
 
-    /// Returns whether a name matches. Only the last star is ever taken up again, so the cost is at
-    /// most the product of the two lengths, and mostly their sum.
+    /// Returns whether a name matches. Backtracks only to the last star, so the cost is at most the
+    /// product of the two lengths, and usually their sum.
     pub(crate) fn matches(&self, name: &str) -> bool {
         let name: Vec<char> = name.chars().collect();
         let (mut p, mut n) = (0, 0);

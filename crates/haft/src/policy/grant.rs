@@ -1,8 +1,9 @@
-//! Approvals that cannot be passed on: each is signed, for one call, for a while, and once.
+//! Grants: signed approvals that are bound to one call, expire, and are single-use (no replay).
 //!
-//! In: what a yes was said to. Out: a token; later, whether it covers the call that wants to run.
-//! The token holds a digest of everything the yes rests on, so that a refusal can say what differs.
-//! The key is made at the start and leaves this file in no way: no tool, hook or judge can sign.
+//! In: what was approved. Out: a token; later, whether it covers the call that is about to run. The
+//! token contains a digest of everything the approval depends on, so an error can name the
+//! difference. The key is random at start and never leaves this file: no tool, hook or policy can
+//! sign.
 //!
 //! INVARIANT: a token is spent at most once, and a spent one is remembered until it has expired.
 
@@ -26,9 +27,9 @@ use crate::{
 
 type Hash = [u8; 32];
 
-/// What an approval is bound to: everything it rests on, as digests.
+/// What an approval is bound to: everything it depends on, as digests.
 ///
-/// Two bindings of the same call are equal as long as nothing has changed that an answer rests on.
+/// Two digests of the same call are equal as long as nothing has changed that an answer depends on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalDigest {
     definition: Hash,
@@ -38,12 +39,12 @@ pub struct ApprovalDigest {
     world: Hash,
     /// This one call of this one run.
     call: Hash,
-    /// The session, or the run where there is none.
+    /// The session, or the run if there is none.
     session: Hash,
 }
 
 impl ApprovalDigest {
-    /// Looks at a call as it is now, under the rules as they are now.
+    /// Computes it for a call and the rules as they are now.
     pub(crate) fn of(call: &ValidatedCall, policy: &dyn Policy) -> Self {
         let (cx, tool) = (call.context(), call.tool());
         let scope = cx.scope();
@@ -53,7 +54,7 @@ impl ApprovalDigest {
         };
         let user = scope.user.as_deref();
         Self {
-            // Two sources may bring the same definition; a yes to one is none to the other.
+            // Two sources may have the same definition; an approval of one is none of the other.
             definition: digest([
                 tool.raw_hash(),
                 tool.source().as_bytes(),
@@ -77,8 +78,8 @@ impl ApprovalDigest {
         }
     }
 
-    /// Returns what stands for this call in its session, whichever call of it that is. `because`
-    /// says what was asked: a new question is not answered by an old yes.
+    /// Returns the key of this call within its session. `because` is the reason that was shown: a
+    /// new reason is not covered by an old approval.
     pub(crate) fn in_session(&self, because: &[u8]) -> Hash {
         digest([
             &self.definition[..],
@@ -91,7 +92,7 @@ impl ApprovalDigest {
         ])
     }
 
-    /// The call for one that holds once, the session for one that holds longer.
+    /// The call for a single-use approval, the session for a longer one.
     fn scope(&self, lasting: ApprovalScope) -> &Hash {
         match lasting {
             ApprovalScope::Once => &self.call,
@@ -104,32 +105,32 @@ impl ApprovalDigest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GrantError {
-    /// It is no grant at all.
+    /// It is not a grant.
     Malformed,
-    /// It was not signed with this key, or was changed since.
+    /// It was not signed with this key, or was modified.
     Forged,
-    /// Its time is over.
+    /// It has expired.
     Expired,
-    /// It was used before.
+    /// It was already used.
     Spent,
-    /// The tool is no longer defined as it was.
+    /// The tool's definition has changed.
     WrongDefinition,
-    /// It was given for other arguments.
+    /// It was issued for other arguments.
     WrongArguments,
-    /// It was given for another folder.
+    /// It was issued for another directory.
     WrongDirectory,
-    /// It was given under other rules.
+    /// It was issued under other rules.
     WrongPolicy,
-    /// What the call would touch, or what the run has read, is no longer what it was.
+    /// What the call would touch, or what the run has read, has changed.
     StateChanged,
-    /// It was given for another call.
+    /// It was issued for another call.
     WrongCall,
-    /// So many grants were used of late that no more can be told apart from used ones.
+    /// Too many grants were used recently to detect a replay.
     Full,
 }
 
 impl GrantError {
-    /// Returns whether looking again could help: the call is the same, what it rests on moved.
+    /// Returns whether asking again could help: the call is the same, but its state has changed.
     pub(crate) fn is_change(self) -> bool {
         matches!(self, Self::WrongPolicy | Self::StateChanged)
     }
@@ -153,19 +154,19 @@ impl fmt::Display for GrantError {
     }
 }
 
-/// The book of grants: signs them, and crosses them off.
+/// Signs grants and remembers the spent ones.
 ///
-/// A runtime makes one of its own. A host that wants grants to outlive the process, or to be signed
-/// elsewhere, makes one with its own key and gives it to
+/// A runtime makes its own. A host whose grants must outlive the process, or are signed elsewhere,
+/// makes one with its own key and passes it to
 /// [`RuntimeBuilder::grants`](crate::RuntimeBuilder::grants).
 #[expect(missing_debug_implementations, reason = "whoever can print it could print the key")]
 pub struct GrantStore {
     key: Hmac<Sha256>,
-    /// The first part of every nonce: two books with one key never make the same.
+    /// The prefix of every nonce: two stores with one key never make the same.
     seed: [u8; 10],
     clock: Arc<dyn Clock>,
     started: Instant,
-    /// What the time was when this book was opened.
+    /// The time when this store was opened.
     since: Duration,
     book: Mutex<Book>,
 }
@@ -173,43 +174,42 @@ pub struct GrantStore {
 #[derive(Default)]
 struct Book {
     issued: u64,
-    /// Ordered by the end of their time, so that what has expired is let go in one cut.
+    /// Ordered by expiry, so that expired ones are dropped with one split.
     spent: BTreeSet<(u64, Nonce)>,
 }
 
 type Nonce = [u8; NONCE];
 
 const NONCE: usize = 18;
-/// Version, lasting, nonce, expiry, four digests, policy, and the call or the session.
+/// Version, scope, nonce, expiry, four digests, policy, and the call or the session.
 const BODY: usize = 1 + 1 + NONCE + 8 + 32 * 5 + 8;
 const MAC: usize = 32;
-/// In threes, so that the text has exactly one spelling.
+/// A multiple of three, so that base64 has exactly one spelling.
 const WHOLE: usize = BODY + MAC;
 const _: () = assert!(WHOLE.is_multiple_of(3));
 const PREFIX: &str = "haft1.";
 const VERSION: u8 = 1;
 
 impl GrantStore {
-    /// So many used grants are told apart: a few megabytes, and more than people can answer.
+    /// Maximum number of remembered grants: a few megabytes.
     pub const MOST_SPENT: usize = 100_000;
 
-    /// Opens a book with a key of its own.
+    /// Opens a store with a random key.
     ///
     /// # Errors
-    /// Fails where the machine has no randomness to give.
+    /// Fails if the system returns no random bytes.
     pub fn new() -> Result<Self, Error> {
         Self::with_key(random()?, Duration::ZERO)
     }
 
-    /// Opens a book with a key that outlives the process. `now` is the time on a clock that does so
-    /// too, such as the time since 1970; what is signed expires by that clock. A host that keeps
-    /// the key keeps [`GrantStore::spent`] as well, or what was used before a restart could be used
-    /// again.
+    /// Opens a store with a key that outlives the process. `now` is the time on a clock that does
+    /// so too, such as the Unix time; grants expire by that clock. A host that stores the key must
+    /// store [`GrantStore::spent`] as well, or grants could be replayed after a restart.
     ///
     /// # Errors
-    /// Fails where the machine has no randomness to give.
+    /// Fails if the system returns no random bytes.
     pub fn with_key(key: [u8; 32], now: Duration) -> Result<Self, Error> {
-        // A short key is filled up with zeros; that is what the standard does with it.
+        // HMAC pads a short key with zeros.
         let mut block = [0; 64];
         block[..key.len()].copy_from_slice(&key);
         Ok(Self {
@@ -222,8 +222,8 @@ impl GrantStore {
         })
     }
 
-    /// Lets the book go by another clock than that of the async runtime; the time it was opened at is
-    /// now. A runtime sets its own clock for the book it opens itself.
+    /// Uses another clock than that of the async runtime; the store was opened now. A runtime sets
+    /// its own clock for the store that it opens itself.
     #[must_use]
     pub fn with_clock(self, clock: impl Clock) -> Self {
         self.on_clock(Arc::new(clock))
@@ -233,14 +233,14 @@ impl GrantStore {
         Self { started: clock.now(), clock, ..self }
     }
 
-    /// Takes over what was used before a restart.
+    /// Restores what was used before a restart.
     #[must_use]
     pub fn with_spent(self, spent: impl IntoIterator<Item = (Duration, [u8; 18])>) -> Self {
         self.lock().spent.extend(spent.into_iter().map(|(until, nonce)| (millis(until), nonce)));
         self
     }
 
-    /// Returns what was used and has not expired: until when it matters, and its number.
+    /// Returns the used grants that have not expired: expiry and nonce.
     #[must_use]
     pub fn spent(&self) -> Vec<(Duration, [u8; 18])> {
         let now = self.now();
@@ -249,7 +249,7 @@ impl GrantStore {
         alive.map(|(until, nonce)| (Duration::from_millis(*until), *nonce)).collect()
     }
 
-    /// Signs a yes to exactly this, to be used within this time. The text is safe in an address.
+    /// Signs an approval of exactly this, valid for this time. The text is URL-safe.
     #[must_use]
     pub fn issue(
         &self,
@@ -281,10 +281,10 @@ impl GrantStore {
         format!("{PREFIX}{}", encode(&all))
     }
 
-    /// Uses a grant for a call that is bound like this, and returns how long its yes holds.
+    /// Uses a grant for a call with this digest, and returns its scope.
     ///
     /// # Errors
-    /// Says what differs. A grant that does not fit is not used up.
+    /// Returns what differs. A grant that does not match is not used up.
     pub fn spend(
         &self,
         token: &str,
@@ -294,7 +294,7 @@ impl GrantStore {
         let now = self.now();
         let mut book = self.lock();
         self.fits(&token, binding, now, &book)?;
-        // Only what has expired is ever forgotten; it would be refused anyway.
+        // Only expired grants are forgotten; they would be refused anyway.
         book.spent = book.spent.split_off(&(now.saturating_add(1), [0; NONCE]));
         if book.spent.len() >= Self::MOST_SPENT {
             return Err(GrantError::Full);
@@ -303,7 +303,7 @@ impl GrantStore {
         Ok(token.lasting)
     }
 
-    /// Returns how long the yes of a grant would hold, without using it.
+    /// Returns the scope of a grant, without using it.
     pub(crate) fn look(
         &self,
         token: &str,
@@ -338,12 +338,12 @@ impl GrantStore {
         Ok(())
     }
 
-    /// Reads a token and checks who signed it.
+    /// Parses a token and verifies its signature.
     fn read(&self, token: &str) -> Result<Token, GrantError> {
         let text = token.strip_prefix(PREFIX).ok_or(GrantError::Malformed)?;
         let all = decode(text).ok_or(GrantError::Malformed)?;
         let (body, mac) = all.split_at(BODY);
-        // Compares in constant time: a guess learns nothing from how long it takes.
+        // Compares in constant time (no timing attack).
         self.key.clone().chain_update(body).verify_slice(mac).map_err(|_| GrantError::Forged)?;
         Token::of(body).ok_or(GrantError::Malformed)
     }
@@ -357,7 +357,7 @@ impl GrantStore {
     }
 }
 
-/// What a token says, once its signature is checked.
+/// The content of a token, once its signature is verified.
 #[derive(Clone, Copy)]
 struct Token {
     lasting: ApprovalScope,
@@ -419,7 +419,7 @@ fn random<const N: usize>() -> Result<[u8; N], Error> {
     Ok(bytes)
 }
 
-/// Hashes several parts so that no two lists of parts run together.
+/// Hashes several parts with their lengths, so that different lists never hash the same input.
 pub(crate) fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Hash {
     let mut hasher = Sha256::new();
     for part in parts {
@@ -429,8 +429,8 @@ pub(crate) fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Hash {
     hasher.finalize().into()
 }
 
-/// Writes JSON in the one way that equal data is written: keys sorted as RFC 8785 sorts them, no
-/// space, whole numbers without a point. Not recursive: what a person edits may be nested deeply.
+/// Writes canonical JSON: keys sorted as in RFC 8785, no whitespace, whole numbers without a point.
+/// Not recursive: what a person edits may be nested deeply.
 pub(crate) fn canonical(value: &Value) -> String {
     enum Step<'a> {
         Value(&'a Value),
@@ -448,7 +448,7 @@ pub(crate) fn canonical(value: &Value) -> String {
             }
             Step::Value(Value::String(text)) => quote(text, &mut out),
             Step::Value(Value::Number(number)) => match number.as_f64() {
-                // Past this a float cannot tell neighbours apart, and stays as it was written.
+                // Beyond this a float cannot represent every integer, and stays as written.
                 Some(float) if number.is_f64() && float.trunc() == float && float.abs() < 9e15 => {
                     #[expect(clippy::cast_possible_truncation, reason = "whole and small")]
                     out.push_str(&(float as i64).to_string());
@@ -490,7 +490,7 @@ fn quote(text: &str, out: &mut String) {
 
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Writes bytes, in threes, in letters that are safe in an address.
+/// Encodes bytes as URL-safe base64, three at a time.
 fn encode(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() / 3 * 4);
     for three in bytes.chunks(3) {
@@ -502,7 +502,7 @@ fn encode(bytes: &[u8]) -> String {
     out
 }
 
-/// Reads what [`encode`] wrote, if it is as long as a token.
+/// Decodes what [`encode`] wrote, if it has the length of a token.
 fn decode(text: &str) -> Option<[u8; WHOLE]> {
     let mut all = [0; WHOLE];
     if text.len() != WHOLE / 3 * 4 {
@@ -554,7 +554,7 @@ mod tests {
         let mut other = binding();
         change(&mut other);
         let refusal = grants.spend(&token, &other).unwrap_err();
-        // What does not fit is not used up.
+        // A grant that does not match is not used up.
         assert_eq!(grants.spend(&token, &binding()), Ok(ApprovalScope::Once));
         refusal
     }
@@ -672,7 +672,7 @@ mod tests {
         let one = json!({"b": [1.0, -0.5, "é\n\"", null], "a": {"\u{10000}": 1, "\u{ff61}": true}});
         let two = json!({"a": {"\u{ff61}": true, "\u{10000}": 1}, "b": [1, -0.5, "é\n\"", null]});
         assert_eq!(canonical(&one), canonical(&two));
-        // Sorted by the units of UTF-16, where the pair of a rare character comes first.
+        // Sorted by UTF-16 code units, where surrogate pairs come first.
         assert_eq!(
             canonical(&one),
             "{\"a\":{\"\u{10000}\":1,\"\u{ff61}\":true},\"b\":[1,-0.5,\"é\\n\\\"\",null]}"

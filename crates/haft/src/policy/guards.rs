@@ -1,8 +1,8 @@
-//! Ready-made guards: for everything, for names, for paths, for what destroys, by a reviewer.
+//! Ready-made guards: deny all, by tool name, by path, destructive calls, external reviewer.
 //!
 //! A guard judges and cannot rewrite. Its allow lifts nothing: the strictest verdict wins, so a
-//! guard can only make judgement stricter. What it tells the model is the reason alone; which
-//! pattern or folder decided stands in the source, for people and records.
+//! guard can only restrict. The model gets the reason alone; the pattern or directory that decided
+//! is in the source, for people and records.
 
 use std::{
     collections::HashSet,
@@ -33,8 +33,8 @@ fn at_once<'a>(verdict: Option<Verdict>) -> Judged<'a> {
     Box::pin(std::future::ready(Ok(verdict)))
 }
 
-/// Says yes to every call, for records. It lifts nothing: a policy's ask stays an ask. For a host
-/// that really allows everything there is [`AllowAll`](super::AllowAll), a policy.
+/// Allows every call, for records. It lifts nothing: a policy's ask stays an ask. To really allow
+/// everything, use the policy [`AllowAll`](super::AllowAll).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoObjection;
 
@@ -48,12 +48,12 @@ impl Guard for NoObjection {
     }
 }
 
-/// Refuses every call, and says why.
+/// Refuses every call with a reason.
 #[derive(Debug, Clone)]
 pub struct DenyAll(String);
 
 impl DenyAll {
-    /// Refuses with this reason, which the model is told.
+    /// Refuses with this reason, which is sent to the model.
     #[must_use]
     pub fn new(reason: impl Into<String>) -> Self {
         Self(reason.into())
@@ -70,8 +70,8 @@ impl Guard for DenyAll {
     }
 }
 
-/// A guard that is asked about so many calls at a time, first come, first served. Waiting for it is
-/// part of its answer: a call that waits longer than `judge_timeout` is refused.
+/// Limits how many calls a guard judges concurrently, in FIFO order. Waiting is part of its answer:
+/// a call that waits longer than `judge_timeout` is refused.
 #[derive(Debug)]
 pub struct ConcurrencyLimit<G> {
     guard: G,
@@ -79,12 +79,12 @@ pub struct ConcurrencyLimit<G> {
 }
 
 impl<G: Guard> ConcurrencyLimit<G> {
-    /// Asks the guard about one call at a time.
+    /// Judges one call at a time.
     pub fn new(guard: G) -> Self {
         Self::at_a_time(guard, 1)
     }
 
-    /// Asks the guard about so many calls at a time, at least one.
+    /// Judges `calls` calls at a time, at least one.
     pub fn at_a_time(guard: G, calls: usize) -> Self {
         Self { guard, turns: Semaphore::new(calls.clamp(1, Semaphore::MAX_PERMITS)) }
     }
@@ -97,14 +97,14 @@ impl<G: Guard> Guard for ConcurrencyLimit<G> {
 
     fn judge<'a>(&'a self, call: &'a ValidatedCall) -> Judged<'a> {
         Box::pin(async move {
-            // Fair: whoever waits longest is next.
+            // Fair: FIFO order.
             let _turn = self.turns.acquire().await.map_err(|_| Failure::failed("it is closed"))?;
             self.guard.judge(call).await
         })
     }
 }
 
-/// A guard over some tools only: those whose name matches a pattern with `*` and `?`.
+/// A guard for some tools only: those whose name matches a pattern with `*` and `?`.
 #[derive(Debug)]
 pub struct ForTools<G> {
     names: Glob,
@@ -112,7 +112,7 @@ pub struct ForTools<G> {
 }
 
 impl<G: Guard> ForTools<G> {
-    /// Keeps a guard to the tools that match.
+    /// Applies a guard to the tools that match.
     pub fn new(pattern: impl Into<String>, guard: G) -> Self {
         Self { names: Glob::new(pattern), guard }
     }
@@ -124,7 +124,7 @@ impl<G: Guard> Guard for ForTools<G> {
     }
 
     fn judge<'a>(&'a self, call: &'a ValidatedCall) -> Judged<'a> {
-        // A view's name for it is no way round.
+        // The alias of a view does not bypass the guard.
         let tool = call.tool();
         match [tool.name(), tool.registered()].iter().any(|n| self.names.matches(n.as_str())) {
             true => self.guard.judge(call),
@@ -133,8 +133,8 @@ impl<G: Guard> Guard for ForTools<G> {
     }
 }
 
-/// Refuses tools by their names. A deny beats an allow; without any allow everything is allowed that
-/// is not denied; with one, only what it matches. Case counts.
+/// Refuses tools by name. A deny beats an allow; without any allow, everything is allowed that is
+/// not denied; with one, only what it matches. Case-sensitive.
 #[derive(Debug, Clone, Default)]
 pub struct ToolNameGuard {
     allow: Vec<Glob>,
@@ -148,7 +148,7 @@ impl ToolNameGuard {
         Self::default()
     }
 
-    /// Lets tools through that match one of these.
+    /// Allows tools that match one of these.
     #[must_use]
     pub fn allow<S: Into<String>>(mut self, patterns: impl IntoIterator<Item = S>) -> Self {
         self.allow.extend(patterns.into_iter().map(Glob::new));
@@ -169,7 +169,7 @@ impl Guard for ToolNameGuard {
     }
 
     fn judge<'a>(&'a self, call: &'a ValidatedCall) -> Judged<'a> {
-        // A view's name for it neither hides what is denied nor stands for what is allowed.
+        // The alias of a view neither hides a denied tool nor matches an allow.
         let (name, shown) = (call.tool().registered().as_str(), call.tool().name().as_str());
         let denied = self.deny.iter().find(|glob| glob.matches(name) || glob.matches(shown));
         let source = match denied {
@@ -186,7 +186,7 @@ impl Guard for ToolNameGuard {
     }
 }
 
-/// Asks about every call that may destroy something. Without anyone to ask, such calls are refused.
+/// Asks about every call that may destroy something. Without an approver, such calls are refused.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ConfirmDestructive;
 
@@ -203,9 +203,10 @@ impl Guard for ConfirmDestructive {
     }
 }
 
-/// Keeps calls to some folders. Looks at every path that a call declares in its effects and at the
-/// arguments it is told about, all of them, and where they lead. Below a denied path, or where it
-/// leads cannot be told: no. Outside of the allowed folders: ask. It remembers nothing itself.
+/// Limits calls to some directories (path traversal, symlinks, hard links). It checks every path
+/// that a call declares in its effects, and the configured arguments, after resolving symlinks.
+/// Below a denied path, or unresolvable: deny. Outside of the allowed directories: ask. It keeps no
+/// state.
 #[derive(Debug, Clone)]
 pub struct PathGuard {
     world: Arc<dyn PathResolver>,
@@ -214,34 +215,34 @@ pub struct PathGuard {
     arguments: Vec<String>,
 }
 
-/// So many entries of what is denied are looked at for the names of a file.
+/// Maximum number of entries that are searched for hard links to denied files.
 const MOST_ENTRIES: usize = 200_000;
 
-/// More paths in one call are not judged but refused.
+/// Maximum number of paths in one call; more are refused.
 const MOST_PATHS: usize = 1_000;
 
 impl PathGuard {
-    /// Makes a guard that allows nothing yet, and asks this world where paths lead.
+    /// Makes a guard that allows nothing yet, and resolves paths with this resolver.
     pub fn new(world: impl PathResolver) -> Self {
         let world = Arc::new(world);
         Self { world, roots: Vec::new(), denied: Vec::new(), arguments: Vec::new() }
     }
 
-    /// Lets calls work at and below this absolute path.
+    /// Allows calls at and below this absolute path.
     #[must_use]
     pub fn root(mut self, path: impl Into<PathBuf>) -> Self {
         self.roots.push(path.into());
         self
     }
 
-    /// Refuses whatever is at or below this absolute path, roots or not.
+    /// Refuses everything at or below this absolute path, even inside a root.
     #[must_use]
     pub fn deny(mut self, path: impl Into<PathBuf>) -> Self {
         self.denied.push(path.into());
         self
     }
 
-    /// Says that an argument of this name holds a path or a list of paths. A name that starts with
+    /// Declares that an argument of this name is a path or a list of paths. A name that starts with
     /// `/` is a JSON pointer.
     #[must_use]
     pub fn argument(mut self, name: impl Into<String>) -> Self {
@@ -249,7 +250,7 @@ impl PathGuard {
         self
     }
 
-    /// Gathers what a call touches; a reason when that cannot be told.
+    /// Collects the paths that a call touches; an error if they cannot be determined.
     fn paths<'a>(&self, call: &'a ValidatedCall) -> Result<Vec<&'a str>, &'static str> {
         let mut paths = Vec::new();
         let files = call.tool().spec().judged_capabilities().has(Capability::Filesystem);
@@ -290,7 +291,7 @@ impl PathGuard {
                 && spec.judged_capabilities().has(Capability::Filesystem);
             return silent.then(|| Verdict::ask("it does not say which files it touches"));
         }
-        // Where folders lead is asked for every call: a link may have been put in their place.
+        // Directories are resolved for every call: a symlink may have replaced one (TOCTOU).
         let lead = |path: &PathBuf| self.world.resolve(path).ok();
         let roots: Vec<PathBuf> = self.roots.iter().filter_map(lead).collect();
         let denied: Vec<PathBuf> =
@@ -325,7 +326,7 @@ impl PathGuard {
         };
         let resolved = match resolved {
             Ok(resolved) => resolved,
-            // FAIL CLOSED: what cannot be found cannot be judged.
+            // FAIL CLOSED: a path that cannot be resolved is denied.
             Err(why) => {
                 return Some(
                     Verdict::deny(format!("where `{shown}` leads cannot be told"))
@@ -348,7 +349,7 @@ impl PathGuard {
                     .by("guard `path guard`: a hard link to a denied file, or too many to tell"),
             );
         }
-        // A command says which folders it reads, and reads what is in them.
+        // A command declares which directories it reads, and reads what is in them.
         if !denied.is_empty() && is_held(call) && self.may_come_to(&resolved, denied) {
             return Some(
                 Verdict::ask(format!("below `{shown}` is what must not be touched"))
@@ -364,33 +365,33 @@ impl PathGuard {
         )
     }
 
-    /// Whether something denied lies below a folder, or is led to from there.
+    /// Whether something denied is below a directory, or reachable from there through a symlink.
     fn may_come_to(&self, folder: &Path, denied: &[PathBuf]) -> bool {
         let meets = |path: &PathBuf| {
             denied.iter().any(|denied| denied.starts_with(path) || path.starts_with(denied))
         };
         let led_to = || led_to(&*self.world, vec![folder.to_owned()]);
         denied.iter().any(|denied| denied.starts_with(folder))
-            // FAIL CLOSED: where links lead that cannot be told may be there.
+            // FAIL CLOSED: symlinks that cannot be resolved may lead there.
             || led_to().map_or(true, |places| places.iter().any(meets))
             || self.links_below(folder).is_none_or(|files| self.has_name_in(&files, denied))
     }
 
-    /// Whether a file has another name at or below what is denied.
+    /// Whether a file has another name (hard link) at or below a denied path.
     fn is_denied_elsewhere(&self, path: &Path, denied: &[PathBuf]) -> bool {
         let mut own = Vec::new();
-        // Nothing below it: a directory has no other names, and the command does not name what is in it.
+        // No recursion: a directory has no hard links, and the command does not name its entries.
         let _ = self.world.hard_links(path, &mut 0, &mut own);
         self.has_name_in(&own, denied)
     }
 
-    /// Returns the files with several names at and below a directory, if they can be listed.
+    /// Returns the files with several hard links at and below a directory, if they can be listed.
     fn links_below(&self, folder: &Path) -> Option<Vec<(PathBuf, HardLinked)>> {
         let (mut left, mut found) = (LOOKED_AT, Vec::new());
         self.world.hard_links(folder, &mut left, &mut found).ok().map(|()| found)
     }
 
-    /// Whether one of these files has a name at or below what is denied.
+    /// Whether one of these files has a hard link at or below a denied path.
     fn has_name_in(&self, files: &[(PathBuf, HardLinked)], denied: &[PathBuf]) -> bool {
         if files.is_empty() {
             return false;
@@ -399,19 +400,19 @@ impl PathGuard {
         let all =
             denied.iter().all(|place| self.world.hard_links(place, &mut left, &mut found).is_ok());
         let denied: HashSet<_> = found.iter().map(|(_, file)| file.identity()).collect();
-        // FAIL CLOSED: what was not looked at may be one of them.
+        // FAIL CLOSED: what was not searched may be one of them.
         !all || files.iter().any(|(_, file)| denied.contains(&file.identity()))
     }
 }
 
-/// Takes the paths out of an argument.
+/// Collects the paths of an argument.
 fn gather<'a>(value: Option<&'a Value>, paths: &mut Vec<&'a str>) -> Result<(), &'static str> {
     match value {
         None | Some(Value::Null) => {}
         Some(Value::String(path)) => paths.push(path),
         Some(Value::Array(list)) => {
             for item in list {
-                // One level: a list of lists of paths is not what an argument of paths is.
+                // One level: a list of lists is not a list of paths.
                 paths.push(item.as_str().ok_or("an argument that should be a path is none")?);
             }
         }
@@ -430,18 +431,18 @@ impl Guard for PathGuard {
     }
 }
 
-/// What a reviewer thinks of a call.
+/// A reviewer's opinion of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Review {
-    /// Nothing against it. This allows nothing either.
+    /// No objection. This does not allow the call either.
     Safe,
-    /// A person should look, and why.
+    /// A person should decide, with the reason.
     Risky(String),
-    /// It must not run, and why.
+    /// It must not run, with the reason.
     Deny(String),
 }
 
-/// Reads a call and says what it thinks: another model, a service, a heuristic.
+/// Reviews calls: another model, a service, a heuristic.
 pub trait Reviewer: Send + Sync + 'static {
     /// Returns its name, for verdicts and records.
     fn name(&self) -> &str;
@@ -450,27 +451,27 @@ pub trait Reviewer: Send + Sync + 'static {
     fn review<'a>(&'a self, call: &'a ValidatedCall) -> BoxFuture<'a, Result<Review, Failure>>;
 }
 
-/// A guard that asks a reviewer. The reviewer only advises: safe is no opinion, risky asks, deny
-/// refuses. An error, a panic or silence counts as risky, never as safe.
+/// A guard that consults a reviewer. The reviewer only advises: safe is no opinion, risky asks,
+/// deny refuses. An error, a panic or a timeout counts as risky, never as safe.
 pub struct ReviewGuard<R> {
     reviewer: R,
     limit: Duration,
 }
 
-/// Shorter than the time a guard has, so that a silent reviewer asks rather than refuses.
+/// Shorter than the timeout of a guard, so that a slow reviewer leads to an ask, not a refusal.
 const REVIEW_TIME: Duration = Duration::from_secs(20);
 
-/// So much of a reviewer's reason is kept.
+/// Maximum characters that are kept of a reviewer's reason.
 const MOST_REASON: usize = 500;
 
 impl<R: Reviewer> ReviewGuard<R> {
-    /// Asks a reviewer, who has twenty seconds.
+    /// Uses a reviewer with a timeout of twenty seconds.
     pub fn new(reviewer: R) -> Self {
         Self { reviewer, limit: REVIEW_TIME }
     }
 
-    /// Gives the reviewer this long. Beyond `judge_timeout` the walk itself stops waiting, and then
-    /// the call is refused.
+    /// Sets the reviewer's timeout. Beyond `judge_timeout` the guard itself times out, and then the
+    /// call is refused.
     #[must_use]
     pub fn within(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -485,7 +486,8 @@ impl<R: Reviewer> Guard for ReviewGuard<R> {
 
     fn judge<'a>(&'a self, call: &'a ValidatedCall) -> Judged<'a> {
         Box::pin(async move {
-            // Making the future runs the reviewer's code too, so it happens under the watch.
+            // Creating the future runs the reviewer's code too, so it happens inside
+            // `catch_unwind`.
             let clock = clock_of(call.context());
             let review = async { self.reviewer.review(call).await };
             let said = within(&*clock, self.limit, review).await;

@@ -1,14 +1,13 @@
-//! Writes the rules of an "always" to their file.
+//! Writes the rules of an "always" answer to their file, atomically.
 //!
-//! In: the offer a person said yes to. Out: the file with one `[[rule]]` block more for each rule
-//! that was not there, everything else byte for byte as it was.
+//! In: the suggested rules that a person approved. Out: the file with one more `[[rule]]` block for
+//! each missing rule, everything else unchanged byte for byte.
 //!
-//! This is the one room of the library that writes a file. It may, because the person was shown
-//! the rule and the file and asked for exactly that; the file comes from the host, never from a
-//! model. The new text lies whole beside the old one before it takes its place, so whatever stops
-//! the write leaves the old file.
+//! This is the only module of the library that writes configuration. The person was shown the rule
+//! and the file; the path comes from the host, never from a model. The new text is written to a
+//! temporary file and then renamed, so a failed write leaves the old file.
 //!
-//! INVARIANT: a file that was good stays good, and means the same plus the rules that were shown.
+//! INVARIANT: a valid file stays valid, and means the same plus the rules that were shown.
 
 use std::{
     fmt, fs,
@@ -25,10 +24,10 @@ use super::{
 };
 use crate::error::{Error, ErrorKind};
 
-/// Why the rule is there, for whoever reads the file. No date: the same answer writes the same text.
+/// The reason in the file. No date: the same answer writes the same text.
 const REASON: &str = "a person allowed this for good";
 
-/// Writes a text as TOML does, or nothing when it has characters that a person would not see.
+/// Quotes a text as TOML; `None` if it has invisible characters.
 pub(super) fn quoted(text: &str) -> Option<String> {
     if text.contains(char::is_control) {
         return None;
@@ -36,8 +35,8 @@ pub(super) fn quoted(text: &str) -> Option<String> {
     Some(format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"")))
 }
 
-/// A write of an "always" rule that is about to happen: a host that records which files it trusts
-/// checks what was there, commits the write, and records what is there now.
+/// A pending write of an "always" rule. A host that records which files it trusts checks the old
+/// content, commits the write, and records the new content.
 ///
 /// Dropped without a commit, nothing is written.
 pub struct RuleWrite<'a> {
@@ -54,13 +53,13 @@ impl RuleWrite<'_> {
         self.file
     }
 
-    /// Returns what it says now; `None` when it is not there.
+    /// Returns its current content; `None` if it does not exist.
     #[must_use]
     pub fn before(&self) -> Option<&str> {
         self.before
     }
 
-    /// Returns what it will say.
+    /// Returns its new content.
     #[must_use]
     pub fn after(&self) -> &str {
         self.after
@@ -69,7 +68,7 @@ impl RuleWrite<'_> {
     /// Writes it.
     ///
     /// # Errors
-    /// Fails when it cannot be written, or says something else by now than [`before`](Self::before).
+    /// Fails if it cannot be written, or if its content is no longer [`before`](Self::before).
     pub fn commit(self) -> Result<(), Error> {
         (self.commit)()
     }
@@ -81,10 +80,10 @@ impl fmt::Debug for RuleWrite<'_> {
     }
 }
 
-/// What a host does around the write.
+/// The host's callback around the write.
 pub(super) type Recorder = dyn Fn(RuleWrite<'_>) -> Result<(), Error> + Send + Sync;
 
-/// Writes the rules of an offer to its file, if they are not there.
+/// Writes the suggested rules to their file, unless they are there.
 pub(super) fn keep(
     offer: &SuggestedRules,
     home: Option<&Path>,
@@ -121,7 +120,7 @@ pub(super) fn keep(
     }
 }
 
-/// Returns the text with the rules it lacks, or nothing when it has them all.
+/// Returns the text with the missing rules appended; `None` if none is missing.
 fn appended(
     old: &str,
     offer: &SuggestedRules,
@@ -157,7 +156,8 @@ fn appended(
             new.push_str(end);
         }
     }
-    // FAIL CLOSED: only a text that says what it said before, and then what was shown, is written.
+    // FAIL CLOSED: the text is written only if it parses to the old rules plus the ones that were
+    // shown.
     let after = rules(&new, offer, folder, home)?;
     let added = after.get(before.len()..).unwrap_or(&[]);
     let as_shown = added.len() == lacking.len()
@@ -168,7 +168,7 @@ fn appended(
     }
 }
 
-/// Reads the rules of a text as those of the offer's file.
+/// Parses the rules of a text as those of the target file.
 fn rules(
     text: &str,
     offer: &SuggestedRules,
@@ -198,12 +198,12 @@ fn is_same(rule: &Rule, text: &str) -> bool {
         && rule.enabled
 }
 
-/// Reads a regular file that is no symlink. Nothing when it is not there.
+/// Reads a regular file that is not a symlink. `None` if it does not exist.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     files::read(path, Symlinks::Refuse, MAX_FILE)
 }
 
-/// Puts a new text in the place of the old one, whole or not at all.
+/// Replaces the content atomically.
 fn replace(path: &Path, folder: &Path, old: Option<&[u8]>, new: &str) -> io::Result<()> {
     let (beside, mut file) = open_beside(path, folder)?;
     let written = (|| {
@@ -212,7 +212,7 @@ fn replace(path: &Path, folder: &Path, old: Option<&[u8]>, new: &str) -> io::Res
             file.set_permissions(fs::symlink_metadata(path)?.permissions())?;
         }
         file.sync_all()?;
-        // Somebody may have edited the file meanwhile; their words must not be lost.
+        // The file may have been edited in the meantime; that edit must not be lost.
         if read(path).map_err(io::Error::other)?.as_deref() != old {
             return Err(io::Error::other("it changed meanwhile; try again"));
         }
@@ -224,7 +224,7 @@ fn replace(path: &Path, folder: &Path, old: Option<&[u8]>, new: &str) -> io::Res
     written
 }
 
-/// Opens a new file beside another one, for its owner alone.
+/// Creates a temporary file next to another one, readable only by its owner.
 fn open_beside(path: &Path, folder: &Path) -> io::Result<(PathBuf, fs::File)> {
     const TRIES: u32 = 16;
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("rules");

@@ -1,8 +1,8 @@
-//! Looks through rules for what their author cannot have meant: rules that never decide, never match,
-//! contradict each other, or promise more than they do.
+//! Lints rules: shadowed rules, rules that never match, contradictions, and options without effect.
 //!
-//! In: compiled rules, and the tools there are. Out: findings with file and line. A finding is certain
-//! as far as the rules go (links and renamed tools aside); what is doubtful is not reported. Pure.
+//! In: compiled rules, and the registered tools. Out: findings with file and line. A finding is
+//! certain as far as the rules go (symlinks and renamed tools excluded); doubtful ones are not
+//! reported. Pure.
 
 use std::{collections::HashMap, fmt, path::Path, sync::Arc};
 
@@ -16,26 +16,26 @@ use super::{
 };
 use crate::registry::RegisteredTool;
 
-/// So many pairs of patterns are compared, which takes about a second. Enough for some thousand rules
-/// about the very same tool, and for any number about different ones.
+/// Maximum number of pattern pairs to compare, about one second. Enough for some thousand rules
+/// about the same tool, and for any number about different ones.
 const MOST_PAIRS: usize = 2_000_000;
 
-/// What a rule has when its author says nothing.
+/// The default priority.
 const USUAL_PRIORITY: i32 = 100;
 
-/// Something about a rule that its author should look at.
+/// A finding about a rule, for its author.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Finding {
-    /// Where the rule is written.
+    /// The location of the rule.
     pub place: SourceLocation,
     /// What kind of finding it is.
     pub kind: FindingKind,
     /// What is wrong.
     pub message: String,
-    /// What would be right.
+    /// How to fix it.
     pub hint: String,
-    /// Another rule that has to do with it.
+    /// The other rule involved, if any.
     pub also: Option<SourceLocation>,
 }
 
@@ -44,26 +44,26 @@ pub struct Finding {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FindingKind {
-    /// A rule never decides, because another one takes in all that it matches.
+    /// A rule never decides, because another one covers all that it matches.
     Shadowed,
     /// No call can match it.
     NeverMatches,
-    /// The same pattern is allowed here and refused or asked about there.
+    /// The same pattern is allowed here, and denied or asked about elsewhere.
     Contradictory,
-    /// An exception takes out nothing, or everything.
+    /// An exception excludes nothing, or everything.
     UnreachableException,
-    /// It allows everything, or a program that does anything.
+    /// It allows everything, or a program that can do anything.
     BroadAllow,
-    /// A part of the rule does nothing.
+    /// A part of the rule has no effect.
     NoEffect,
-    /// A rule that refuses or asks has no example. For information.
+    /// A rule that denies or asks has no example. For information.
     Untested,
     /// There were too many rules to compare all of them. For information.
     Unfinished,
 }
 
 impl FindingKind {
-    /// Returns its word.
+    /// Returns its name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -85,7 +85,7 @@ impl FindingKind {
     }
 }
 
-/// `haft.toml:14: what is wrong; what would be right`
+/// `haft.toml:14: what is wrong; how to fix it`
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place, self.message)?;
@@ -97,8 +97,8 @@ impl fmt::Display for Finding {
 }
 
 impl Rules {
-    /// Looks for rules that their author cannot have meant so. With the tools of a registry it also
-    /// finds those that are about none of them; an empty list means that the tools are not known.
+    /// Lints the rules. With the tools of a registry it also finds rules that match none of them;
+    /// an empty list means that the tools are not known.
     ///
     /// ```
     /// use haft::{PathBase, Decision, FindingKind, PolicyContext, Pattern, Rule, Rules};
@@ -154,10 +154,10 @@ impl Rule {
 
 struct Lint<'r> {
     rules: &'r [Rule],
-    /// The patterns, by rule and number, under what they name.
+    /// The patterns, by rule and number, keyed by what they name.
     drawers: HashMap<String, Vec<(usize, usize)>>,
     tools: Vec<&'r RegisteredTool>,
-    /// What the ground says that arguments are about.
+    /// The argument kinds that the policy context declares.
     about: Vec<ArgumentKind>,
     home: Option<&'r Path>,
     /// How many pairs were compared.
@@ -180,7 +180,7 @@ impl<'r> Lint<'r> {
 
     fn look_at(&mut self, at: usize, rule: &'r Rule) {
         for pattern in &rule.matches {
-            // What never matches is not worth another word.
+            // A pattern that never matches gets no further finding.
             if !self.never_matches(rule, pattern) && !self.contradicts(at, rule, pattern) {
                 self.is_shadowed(at, rule, pattern);
             }
@@ -214,7 +214,7 @@ impl<'r> Lint<'r> {
         true
     }
 
-    /// An allow, where a deny or an ask has the very same pattern.
+    /// An allow whose exact pattern is also in a deny or an ask.
     fn contradicts(&mut self, at: usize, rule: &Rule, pattern: &Pattern) -> bool {
         if rule.decision != Decision::Allow {
             return false;
@@ -241,7 +241,7 @@ impl<'r> Lint<'r> {
         true
     }
 
-    /// A rule that another one always comes before.
+    /// A rule that another one always precedes.
     fn is_shadowed(&mut self, at: usize, rule: &Rule, pattern: &Pattern) {
         let Some((other, number)) = self.shadow(at, rule, pattern) else { return };
         let other = &self.rules[other];
@@ -278,9 +278,9 @@ impl<'r> Lint<'r> {
         None
     }
 
-    /// Exceptions that take out nothing or everything.
+    /// Exceptions that exclude nothing or everything.
     fn exceptions(&mut self, rule: &Rule) {
-        // What restricts is excepted only where that is certain, and the other way round.
+        // A restricting rule is excepted only if that is certain; an allow, if it is possible.
         let sides = match rule.decision {
             Decision::Allow => Sides::RestrictAllow,
             _ => Sides::Allow,
@@ -316,7 +316,7 @@ impl<'r> Lint<'r> {
         }
     }
 
-    /// Words of a rule that change nothing.
+    /// Options of a rule without effect.
     fn without_effect(&mut self, at: usize, rule: &Rule) {
         let word = rule.decision.as_str();
         let mut none = |message: String, hint: &str| {
@@ -363,18 +363,18 @@ impl<'r> Lint<'r> {
     }
 }
 
-/// Whether one rule is about every kind of call that the other is about.
+/// Whether one rule applies to every kind of call that the other applies to.
 fn speaks_of(wide: &Rule, narrow: &Rule) -> bool {
     wide.subject == Subject::Any || wide.subject == narrow.subject
 }
 
-/// Whether a rule is asked before another when both match, so that it decides.
+/// Whether a rule precedes another if both match, so that it decides.
 fn comes_before((at, rule): (usize, &Rule), (other, after): (usize, &Rule)) -> bool {
     match (&rule.decision, &after.decision) {
         (Decision::Deny, Decision::Deny)
         | (Decision::Ask, Decision::Ask)
         | (Decision::Allow, Decision::Allow) => precedes((at, rule), (other, after)),
-        // Once it has its argument, such a rule is silent.
+        // Once its argument is supplied, such a rule no longer applies.
         (Decision::NeedInput(own), Decision::NeedInput(name)) => {
             own == name && precedes((at, rule), (other, after))
         }
@@ -388,14 +388,14 @@ fn precedes((at, rule): (usize, &Rule), (other, after): (usize, &Rule)) -> bool 
     rule.priority > after.priority || rule.priority == after.priority && at < other
 }
 
-/// Whether a pattern of a rule that comes before takes in all of another, exceptions counted.
+/// Whether a pattern of a preceding rule covers all of another, exceptions included.
 fn shadows(wide: &Rule, own: &Pattern, narrow: &Rule, other: &Pattern) -> bool {
     let (sides, excepts) = match (&wide.decision, &narrow.decision) {
         (Decision::Allow, _) => (Sides::Allow, Sides::Restrict),
         (_, Decision::Allow) => (Sides::RestrictAllow, Sides::Allow),
         _ => (Sides::Restrict, Sides::Allow),
     };
-    // Allows do more than decide: they vouch for hosts, for protected names, for tainted runs.
+    // Allows do more than decide: they also cover hosts, protected names and tainted runs.
     let vouches = wide.decision != Decision::Allow
         || (wide.even_tainted || !narrow.even_tainted)
             && (is_host(own) || !is_host(other))
@@ -408,7 +408,7 @@ fn is_host(pattern: &Pattern) -> bool {
     matches!(pattern.key(), Key::Host(_))
 }
 
-/// Whether the language of its file has examples.
+/// Whether the format of its file has examples.
 fn can_have_examples(rule: &Rule) -> bool {
     let file = rule.place.file.as_deref();
     file.is_some_and(|file| file.extension().is_some_and(|extension| extension == "toml"))

@@ -1,7 +1,7 @@
-//! Who may say whether a call runs: policies, guards, approvers.
+//! Authorization: policies, guards and approvers decide whether a call runs.
 //!
-//! A policy is pure: the same call gets the same verdict. A guard may look around. An approver asks
-//! somebody. The strictest verdict wins, and silence or trouble in any of them is a no.
+//! A policy is pure: the same call gets the same verdict. A guard may do I/O. An approver asks a
+//! person. The strictest verdict wins, and a timeout or an error in any of them denies the call.
 
 mod texts;
 mod taint;
@@ -89,30 +89,31 @@ pub trait Policy: Send + Sync + 'static {
     /// Judges one call.
     fn judge(&self, call: &ValidatedCall) -> Verdict;
 
-    /// Returns why a tool is refused whatever its arguments, so that it is not even offered.
+    /// Returns why a tool is denied for all arguments, so that it is not offered to the model.
     fn hides(&self, _tool: &RegisteredTool, _scope: &Scope) -> Option<String> {
         None
     }
 
-    /// Returns whether `hides` may ever hide something; the walk skips it otherwise.
+    /// Returns whether `hides` may ever hide a tool; otherwise it is skipped.
     fn hides_tools(&self) -> bool {
         false
     }
 
-    /// Returns whether a rule denies reading or writing a file, or wants to be asked about just such
-    /// files. Asked about files that no call names, as those that a search comes upon.
+    /// Returns whether a rule denies reading or writing a file, or asks about such files. For files
+    /// that the call does not name, such as those that a search finds.
     fn is_path_denied(&self, _doing: Operation, _file: &Path, _scope: &Arc<Scope>) -> bool {
         false
     }
 
     /// Returns whether it asks about each write to a protected name
-    /// ([`PROTECTED`](haft_core::protected_names::PROTECTED)) unless a rule names it. Only then may a
-    /// call that it allows change one.
+    /// ([`PROTECTED`](haft_core::protected_names::PROTECTED)) unless a rule names it. Only then may
+    /// a call that it allows change one.
     fn asks_about_protected(&self) -> bool {
         false
     }
 
-    /// Returns whether a rule denies or asks about an open file under another name than this path.
+    /// Returns whether a rule denies or asks about an open file under another name (hard link) than
+    /// this path.
     fn other_names(
         &self,
         _doing: Operation,
@@ -123,11 +124,11 @@ pub trait Policy: Send + Sync + 'static {
         OtherNames::Clear
     }
 
-    /// Returns the paths that deny rules are about, below these directories and elsewhere. `now` tells
-    /// the time that bounds the search.
+    /// Returns the paths that deny rules match, below these directories and elsewhere. `now` is the
+    /// clock that bounds the search.
     ///
     /// # Errors
-    /// Fails where not all of them could be found.
+    /// Fails if not all of them could be found.
     fn denied_paths(
         &self,
         _roots: &[PathBuf],
@@ -137,50 +138,50 @@ pub trait Policy: Send + Sync + 'static {
         Ok(DeniedPaths::default())
     }
 
-    /// Returns the arguments that a rule wants this call to have instead. They are admitted and
-    /// judged again; nothing means that the call is as the rules want it.
+    /// Returns the arguments that a rule sets for this call. They are validated and judged again;
+    /// `None` means that no rule changes them.
     fn rewrite(&self, _call: &ValidatedCall) -> Option<Value> {
         None
     }
 
-    /// Returns whether `rewrite` may ever change something; the walk skips it otherwise.
+    /// Returns whether `rewrite` may ever change arguments; otherwise it is skipped.
     fn rewrites(&self) -> bool {
         false
     }
 
-    /// Returns what stands for the rules in force. An approval given under others is void.
+    /// Returns the revision of the rules. An approval under another revision is void.
     fn revision(&self) -> u64 {
         0
     }
 
-    /// Returns what the judgement of this call rests on besides its arguments: where its paths lead
-    /// now, what the run has read. While it stays equal, an answer about the call stays good.
+    /// Returns a fingerprint of the state that the verdict depends on besides the arguments: what
+    /// its paths resolve to, what the run has read. An approval is valid while it stays equal
+    /// (TOCTOU).
     fn state_fingerprint(&self, _call: &ValidatedCall) -> String {
         String::new()
     }
 
-    /// Says why the call is judged as it is: every check in order.
+    /// Explains the verdict: every check in order.
     fn explain(&self, call: &ValidatedCall) -> Explanation {
         Explanation::of(self.judge(call))
     }
 
-    /// Returns the rules that "always" would write for this call, if they can be shown whole and
+    /// Returns the rules that "always" would write for this call, if they can be shown in full and
     /// would allow nothing that was not shown.
     fn offer(&self, _call: &ValidatedCall) -> Option<SuggestedRules> {
         None
     }
 
-    /// Writes the rules of an offer to their file and puts them in force.
+    /// Writes the suggested rules to their file and activates them.
     ///
     /// # Errors
-    /// Fails when the file cannot be written or would no longer be a good one.
+    /// Fails if the file cannot be written or would become invalid.
     fn keep(&self, _offer: &SuggestedRules) -> Result<(), Error> {
         Err(Error::new(ErrorKind::Unsupported, "this policy keeps no rules"))
     }
 }
 
-/// A policy that the host keeps a hand on, as with rules that are loaded again
-/// ([`ReloadableRules`]).
+/// A policy that the host shares, such as rules that are reloaded ([`ReloadableRules`]).
 impl<P: Policy + ?Sized> Policy for Arc<P> {
     fn judge(&self, call: &ValidatedCall) -> Verdict {
         (**self).judge(call)
@@ -250,105 +251,105 @@ impl<P: Policy + ?Sized> Policy for Arc<P> {
     }
 }
 
-/// What "always" would write.
+/// The rules that "always" would write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SuggestedRules {
-    /// The literal rules, each as it would stand in `match`.
+    /// The literal rules, each as written in `match`.
     pub rules: Vec<String>,
-    /// The file they would go to.
+    /// The file that they would be written to.
     pub file: PathBuf,
 }
 
-/// Judges calls with a look at the world. Added to the runtime, it sees every call.
+/// Judges calls with I/O. Added to the runtime, it judges every call.
 pub trait Guard: Send + Sync + 'static {
     /// Returns its name, for verdicts and records.
     fn name(&self) -> &str;
 
-    /// Judges one call; nothing means no opinion, an error refuses it.
+    /// Judges one call. `None` means no opinion, and an error refuses the call.
     fn judge<'a>(
         &'a self,
         call: &'a ValidatedCall,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>>;
 }
 
-/// What somebody is asked.
+/// A request for approval.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ApprovalRequest<'a> {
     /// The call.
     pub call: &'a ValidatedCall,
-    /// Why it is asked about. For `need_input` it names the argument that is wanted.
+    /// Why approval is needed. For `need_input` it names the requested argument.
     pub verdict: &'a Verdict,
-    /// The same in full: every check, the rule with its place, what would flip it.
+    /// The explanation: every check, the rule with its location, what would flip it.
     pub explanation: &'a Explanation,
-    /// What "always" would write; nothing when it must not be offered.
+    /// What "always" would write; `None` if it must not be offered.
     pub offer: Option<&'a SuggestedRules>,
-    /// Whether an answer can hold for a session: there is one, and it goes on after this call.
+    /// Whether an answer can apply to a session: there is one, and it continues after this call.
     pub session: bool,
-    /// What the answer will be bound to; [`GrantStore::issue`] signs a yes to it.
+    /// What the answer is bound to; [`GrantStore::issue`] signs an approval of it.
     pub binding: &'a ApprovalDigest,
-    /// How many other calls stand in line to be asked about.
+    /// How many other calls wait for approval.
     pub waiting: usize,
 }
 
-/// What somebody answered.
+/// The answer of an approver.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ApprovalResponse {
     /// Run it as it is.
     Allow {
-        /// For how long the answer holds.
+        /// The scope of the answer.
         lasting: ApprovalScope,
-        /// A remark that is told to the model beside the result.
+        /// A comment that the model gets as a host note with the result.
         comment: Option<String>,
     },
-    /// Run it under a grant that was signed for exactly this call.
+    /// Run it with a grant that was signed for exactly this call.
     Grant(String),
-    /// Run it with these arguments; they are admitted and judged again.
+    /// Run it with these arguments; they are validated and judged again.
     Edit(Value),
-    /// The value of the argument that was asked for.
+    /// The value of the requested argument.
     Input(Value),
     /// Do not run it; the model gets this text as its result.
     ReplaceResult(String),
-    /// Do not run it; the comment is told to the model.
+    /// Do not run it; the model gets the comment.
     Deny(Option<String>),
 }
 
 impl ApprovalResponse {
-    /// Says yes to this call, once.
+    /// Allows this call, once.
     #[must_use]
     pub fn allow() -> Self {
         Self::Allow { lasting: ApprovalScope::Once, comment: None }
     }
 }
 
-/// For how long a yes holds.
+/// The scope of an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalScope {
     /// For this call.
     Once,
-    /// For this very call again, as long as the session lasts.
+    /// For the same call again, as long as the session lasts.
     Session,
-    /// For good: the offered rules are written to their file.
+    /// Permanently: the suggested rules are written to their file.
     Always,
 }
 
-/// Asks somebody. Without one, whatever asks is denied. Where there are several they are all asked,
-/// and the first valid answer counts.
+/// Asks a person, or decides in their place. Without an approver, a call that needs approval is
+/// denied. If there are several, all are asked, and the first valid answer counts.
 pub trait Approver: Send + Sync + 'static {
     /// Returns its name, for records: `the terminal`, `the console`.
     fn name(&self) -> &str {
         "the approver"
     }
 
-    /// Returns whether a person answers. A no of any other approver is told as `denied` with its
-    /// comment, and not as the no of a person.
+    /// Returns whether a person answers. A no of any other approver is reported as `denied` with
+    /// its comment, and not as declined by a person.
     fn is_person(&self) -> bool {
         true
     }
 
-    /// Is told that a question was answered elsewhere, and by whom. The future of `ask` is dropped.
+    /// Called when another approver has answered. The future of `ask` is dropped.
     fn closed(&self, _question: &ApprovalRequest<'_>, _by: &str) {}
 
     /// Asks and waits for the answer.

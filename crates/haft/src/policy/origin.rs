@@ -1,49 +1,49 @@
-//! How a value is looked for in text that a run has read.
+//! Taint tracing: searches a value of an argument in text that a run has read.
 //!
-//! In: a value of an argument. Out: what of it is worth looking for, and whether it occurs. Where it
-//! is doubtful whether something occurs, untrusted text is said to hold it and the user's words are
-//! said not to.
+//! In: a value of an argument. Out: which parts to search, and whether they occur. FAIL CLOSED: in
+//! doubt, a value occurs in untrusted text (prompt injection) and does not occur in the user's
+//! messages.
 //!
-//! Linear in the text for each thing that is looked for, and these are few.
+//! Linear in the text for each searched part, and these are few.
 
 use memchr::memmem::Finder;
 use smallvec::SmallVec;
 
-/// Something to look for.
+/// A value to search.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Sought {
     text: String,
     kind: Kind,
-    /// How it is written inside JSON, where that differs: a result is often a text of JSON, and an
-    /// argument is what it stands for.
+    /// Its spellings inside JSON, if different: a result is often JSON text, and an argument is the
+    /// decoded value.
     escaped: SmallVec<[String; 2]>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Anything else: as it is, anywhere.
+    /// Anything else: verbatim, anywhere.
     Plain,
     /// Digits, which must not be part of a longer number.
     Number,
-    /// In lower case, by itself.
+    /// In lower case, as a whole.
     Mail,
-    /// In lower case, by itself.
+    /// In lower case, as a whole.
     Host,
     /// In lower case.
     Url,
 }
 
-/// Shorter values may come from anywhere.
+/// Shorter values occur by chance.
 const CHARS: usize = 4;
-/// A text of fewer bytes holds no value that is looked for.
+/// A text with fewer bytes contains no value that is searched.
 pub(super) const SHORTEST: usize = CHARS;
-/// Shorter numbers may come from anywhere.
+/// Shorter numbers occur by chance.
 const DIGITS: usize = 5;
-/// So many addresses inside one value are looked for.
+/// Maximum number of addresses that are searched inside one value.
 const INSIDE: usize = 16;
 
 impl Sought {
-    /// Returns what to look for: the value, the host of a URL, the addresses inside a longer value.
+    /// Returns what to search: the value, the host of a URL, the addresses inside a longer value.
     pub(super) fn all_of(value: &str) -> SmallVec<[Sought; 2]> {
         let value = value.trim();
         let mut all = SmallVec::new();
@@ -56,7 +56,7 @@ impl Sought {
         }
         Self::add(&mut all, value, kind);
         if kind == Kind::Plain {
-            // A command, a sentence, `Bob <bob@x.org>`: the addresses in it reach somewhere too.
+            // A command, a sentence, `Bob <bob@x.org>`: the addresses in it are targets too.
             let words = value.split(|c: char| c.is_whitespace() || "<>()[]{}\"'`,;|&=".contains(c));
             for word in words.map(|word| word.trim_end_matches(['.', ':', '!', '?'])) {
                 if all.len() > INSIDE {
@@ -69,7 +69,7 @@ impl Sought {
             }
         }
         if kind == Kind::Url {
-            // What an address carries along may reach somewhere as well.
+            // The path and query of a URL may contain further targets.
             let carried = unescaped(value.split_once("://").map_or(value, |(_, rest)| rest));
             for word in carried.split(['?', '&', '=', '#', ';', ',', ' ']).skip(1) {
                 if all.len() > INSIDE {
@@ -97,7 +97,7 @@ impl Sought {
         }
     }
 
-    /// Returns whether untrusted text holds it.
+    /// Returns whether untrusted text contains it.
     pub(super) fn occurs_in(&self, text: &str) -> bool {
         let found = |form: &String| memchr::memmem::find(text.as_bytes(), form.as_bytes());
         self.is_in(text, false)
@@ -106,7 +106,7 @@ impl Sought {
                 && self.escaped.iter().any(|form| found(form).is_some()))
     }
 
-    /// Returns whether the user said it.
+    /// Returns whether the user wrote it.
     pub(super) fn is_said_in(&self, text: &str) -> bool {
         self.is_in(text, true)
     }
@@ -118,7 +118,7 @@ impl Sought {
             (Kind::Plain | Kind::Number, _) | (_, None) => {
                 Finder::new(sought).find_iter(text).any(alone)
             }
-            // In lower case, without a copy of a text that may be long.
+            // Case-insensitive, without copying a text that may be long.
             (Kind::Mail | Kind::Host | Kind::Url, Some(first)) => {
                 let same = |at: &usize| {
                     let found = text.get(*at..*at + sought.len());
@@ -131,35 +131,35 @@ impl Sought {
         }
     }
 
-    /// Whether what is found is the thing itself and not a part of something longer.
+    /// Whether a match is the value itself and not a part of something longer.
     fn stands_alone(&self, before: &[u8], after: &[u8], strict: bool) -> bool {
         let (last, first) = (before.last().copied(), after.first().copied());
         let is = |c: Option<u8>, in_word: &[u8]| {
             c.is_some_and(|c| c.is_ascii_alphanumeric() || c >= 0x80 || in_word.contains(&c))
         };
-        // A full stop may end a sentence, or go on as a longer name.
+        // A full stop may end a sentence, or continue a longer name.
         let goes_on = match first {
             Some(b'.') => is(after.get(1).copied(), b"-_"),
             _ => is(first, b"-_"),
         };
         match self.kind {
             Kind::Plain => true,
-            // What the user said of a longer address says nothing about a shorter one.
+            // A longer URL from the user does not vouch for a shorter one.
             Kind::Url => !strict || !(goes_on || first.is_some_and(|c| b"/?#&=%@:".contains(&c))),
             Kind::Number => {
                 let digit = |c: Option<u8>| c.is_some_and(|c| c.is_ascii_digit());
                 !digit(last) && !digit(first)
             }
             Kind::Mail => !is(last, b"-_.+%") && !goes_on,
-            // `evil.org` is in `www.evil.org` for whoever warns, and not for whoever vouches.
+            // `evil.org` matches `www.evil.org` for a warning, but not to vouch for it.
             Kind::Host if strict => !is(last, b"-_.") && !goes_on && first != Some(b'@'),
             Kind::Host => !is(last, b"-_") && !goes_on,
         }
     }
 }
 
-/// The ways to write a text inside JSON that differ from the text: with what must be escaped, with
-/// slashes escaped, with nothing but ASCII.
+/// The spellings of a text inside JSON that differ from the text: minimal escapes, escaped slashes,
+/// ASCII only.
 fn in_json(text: &str) -> SmallVec<[String; 2]> {
     let mut forms: SmallVec<[String; 2]> = SmallVec::new();
     let mut add = |form: String| {
@@ -188,7 +188,7 @@ fn in_json(text: &str) -> SmallVec<[String; 2]> {
     forms
 }
 
-/// Takes the percent signs out of an address.
+/// Decodes percent escapes.
 fn unescaped(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -213,7 +213,7 @@ fn kind_of(value: &str) -> Kind {
     if number.bytes().all(|c| c.is_ascii_digit() || c == b'.')
         && number.contains(|c: char| c != '.')
     {
-        // Four groups with dots are an address on the network.
+        // Four groups with dots are an IP address.
         return if number.matches('.').count() > 1 { Kind::Host } else { Kind::Number };
     }
     if value.contains(char::is_whitespace) {
@@ -234,7 +234,7 @@ fn kind_of(value: &str) -> Kind {
     if is_host(value) { Kind::Host } else { Kind::Plain }
 }
 
-/// Whether this looks like the name of a host: labels between dots, at least two.
+/// Whether this looks like a host name: labels between dots, at least two.
 fn is_host(text: &str) -> bool {
     let text = text.rsplit_once(':').map_or(text, |(host, port)| {
         if !port.is_empty() && port.bytes().all(|c| c.is_ascii_digit()) { host } else { text }
@@ -248,7 +248,7 @@ fn is_host(text: &str) -> bool {
 /// The host of a URL: between the scheme and the path, without user, port and brackets.
 fn host_of(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    // Browsers take a backslash for a slash.
+    // Browsers treat a backslash as a slash.
     let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or_default();
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
     if let Some(v6) = host.strip_prefix('[') {

@@ -1,4 +1,4 @@
-//! Where paths lead. Rules match resolved paths, so that a link cannot carry a call past a rule.
+//! Resolves paths. Rules match resolved paths, so a symlink cannot bypass a rule (path traversal).
 
 use std::{
     collections::VecDeque,
@@ -12,48 +12,49 @@ use haft_core::HardLinked;
 
 use super::facts::Facts;
 
-/// Where paths lead.
+/// Resolves paths and lists links.
 pub trait PathResolver: fmt::Debug + Send + Sync + 'static {
-    /// Returns where an absolute path leads, links followed as far as it exists; what does not exist
-    /// is appended. A relative path starts where the process works.
+    /// Returns what an absolute path resolves to, symlinks followed as far as it exists; the rest
+    /// is appended. A relative path starts in the working directory of the process.
     ///
     /// # Errors
-    /// Fails, in words, when that cannot be found out; whoever asks takes the strict side.
+    /// Fails with the reason if it cannot be resolved; callers take the strict side.
     fn resolve(&self, path: &Path) -> Result<PathBuf, String>;
 
-    /// Says which disk files can be looked for on. A world that does not say otherwise cannot tell.
+    /// Returns which storage files can be searched on; `Unknown` by default.
     fn storage(&self) -> Storage {
         Storage::Unknown
     }
 
-    /// Returns the links at and below a folder, none of them followed. What is no folder has none.
-    /// Each entry that is looked at takes one from `left`.
+    /// Returns the symlinks at and below a directory, none of them followed. Anything else has
+    /// none. Each visited entry takes one from `left`.
     ///
     /// # Errors
-    /// Fails, in words, when nothing is left or a folder cannot be looked into; whoever asks takes the
-    /// strict side. A world that does not say otherwise cannot tell.
+    /// Fails with the reason if nothing is left or a directory cannot be read; callers take the
+    /// strict side. The default implementation fails.
     fn links(&self, folder: &Path, left: &mut usize) -> Result<Vec<PathBuf>, String> {
         let _ = (folder, left);
         Err("which links there are is not known".to_owned())
     }
 
-    /// Returns the entries at any depth below a directory, no symlink followed. What is no directory has
-    /// none. Each entry takes one from `left`.
+    /// Returns the entries at any depth below a directory, without following symlinks. Anything
+    /// else has none. Each entry takes one from `left`.
     ///
     /// # Errors
-    /// Fails, in words, when nothing is left or a directory cannot be read. A world that does not say
-    /// otherwise cannot tell.
+    /// Fails with the reason if nothing is left or a directory cannot be read. The default
+    /// implementation fails.
     fn entries(&self, directory: &Path, left: &mut usize) -> Result<Vec<PathBuf>, String> {
         let _ = (directory, left);
         Err("which files there are is not known".to_owned())
     }
 
-    /// Finds the regular files with more than one hard link, at and below a path, no symlink followed.
-    /// Each entry takes one from `left`. What this process may not list is left out.
+    /// Finds the regular files with more than one hard link, at and below a path, without following
+    /// symlinks. Each entry takes one from `left`. Directories that this process may not list are
+    /// skipped.
     ///
     /// # Errors
-    /// Fails, in words, when nothing is left; `found` then has what was found until there. A world that
-    /// does not say otherwise cannot tell.
+    /// Fails with the reason if nothing is left; `found` then has what was found so far. The
+    /// default implementation fails.
     fn hard_links(
         &self,
         path: &Path,
@@ -65,31 +66,31 @@ pub trait PathResolver: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// Which disk the files of a world are on.
+/// The storage that a resolver works on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Storage {
-    /// The one of this machine.
+    /// The file system of this machine.
     ThisMachine,
     /// There are no files.
     Empty,
-    /// That is not known; the caller takes the strict side.
+    /// Not known; the caller takes the strict side.
     Unknown,
 }
 
-/// The disk of this machine.
+/// Resolves on the file system of this machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FsPathResolver;
 
-/// A world without links and without a disk: only `.` and `..` are taken out. Relative paths stay
+/// Resolves lexically, without a file system: only `.` and `..` are removed. Relative paths stay
 /// relative.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LexicalResolver;
 
-/// More links than this are a circle, or meant to be taken for one. The same as Linux allows.
+/// Maximum number of symlinks in one path, as on Linux; more are treated as a loop.
 const LINKS: usize = 40;
-/// No system opens a longer path.
+/// Maximum bytes of a path; no system opens a longer one.
 const LONG: usize = 16 * 1024;
-/// No system has more steps in a path that short; links add theirs.
+/// Maximum number of components, symlink targets included.
 const STEPS: usize = 4 * LONG;
 
 impl PathResolver for FsPathResolver {
@@ -116,10 +117,10 @@ impl PathResolver for FsPathResolver {
                     here = start;
                     continue;
                 }
-                // After its links are followed, as the system does it.
+                // `..` applies after symlinks are followed, as in the kernel.
                 Step::Up => {
                     here.pop();
-                    // A tool that tidies the path first gets past what does not exist.
+                    // A tool that normalizes the path first gets past a missing component.
                     exists = true;
                     continue;
                 }
@@ -135,7 +136,7 @@ impl PathResolver for FsPathResolver {
                     if links > LINKS {
                         return Err("the path goes through too many links".to_owned());
                     }
-                    // What such a link means depends on the process that follows it.
+                    // The target of a `/proc` symlink depends on the process that follows it.
                     if here.starts_with("/proc") {
                         return Err("the path goes through a link of `/proc`".to_owned());
                     }
@@ -144,7 +145,7 @@ impl PathResolver for FsPathResolver {
                     put_before(&mut rest, &target);
                 }
                 Err(e) => match e.kind() {
-                    // It is there and no link.
+                    // It exists and is not a symlink.
                     ErrorKind::InvalidInput => {}
                     ErrorKind::NotFound | ErrorKind::NotADirectory => exists = false,
                     _ if is_no_link(&here) => {}
@@ -185,7 +186,7 @@ impl PathResolver for FsPathResolver {
         found.extend(own.and_then(|own| Some((path.to_owned(), hard_linked(&own)?))));
         walk(path, left, Closed::LeaveOut, |entry, kind| {
             if kind.is_file() {
-                // One that is gone by now has no name here.
+                // One that was removed in the meantime has no hard link here.
                 let linked = entry.metadata().ok().as_ref().and_then(hard_linked);
                 found.extend(linked.map(|file| (entry.path(), file)));
             }
@@ -194,7 +195,7 @@ impl PathResolver for FsPathResolver {
     }
 }
 
-/// Returns what a file is that has more than one name.
+/// Returns the identity of a file that has more than one hard link.
 #[cfg(unix)]
 fn hard_linked(meta: &fs::Metadata) -> Option<HardLinked> {
     use std::os::unix::fs::MetadataExt as _;
@@ -211,15 +212,15 @@ fn hard_linked(_: &fs::Metadata) -> Option<HardLinked> {
     None
 }
 
-/// What is done about a directory that this process may not list.
+/// How a directory is handled that this process may not list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Closed {
     Refuse,
-    /// No name in it can be reached, and none can be linked from there.
+    /// No name in it can be reached, and none can be hard-linked from there.
     LeaveOut,
 }
 
-/// Visits the entries below a directory, no symlink followed. Each takes one from `left`.
+/// Visits the entries below a directory, without following symlinks. Each takes one from `left`.
 fn walk(
     directory: &Path,
     left: &mut usize,
@@ -251,10 +252,10 @@ fn walk(
     Ok(())
 }
 
-/// More files than this are not looked at to find links: it takes a few milliseconds.
+/// Maximum number of entries that are searched for symlinks: a few milliseconds.
 pub(crate) const LOOKED_AT: usize = 4_096;
 
-/// Returns where the links below some folders lead, and the links below those, and so on.
+/// Returns the targets of the symlinks below some directories, transitively.
 pub(crate) fn led_to(
     world: &dyn PathResolver,
     folders: Vec<PathBuf>,
@@ -267,7 +268,7 @@ pub(crate) fn led_to(
         }
         for link in world.links(&folder, &mut left)? {
             let leads = world.resolve(&link)?;
-            // Each is compared with each before it.
+            // Each is compared with all before it.
             if found.len() >= LINKS_AT_ONCE {
                 return Err("there are too many links to follow".to_owned());
             }
@@ -281,10 +282,10 @@ pub(crate) fn led_to(
     Ok(found)
 }
 
-/// More places than this that links lead to are too many to judge.
+/// Maximum number of symlink targets.
 const LINKS_AT_ONCE: usize = 256;
 
-/// Other systems say in other ways that something is no link.
+/// Other systems report in other ways that something is not a symlink.
 fn is_no_link(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|meta| !meta.file_type().is_symlink())
 }
@@ -313,7 +314,7 @@ impl PathResolver for LexicalResolver {
     }
 }
 
-/// One step of a path.
+/// One component of a path.
 enum Step {
     Start(PathBuf),
     Up,
@@ -339,7 +340,7 @@ fn put_before(rest: &mut VecDeque<Step>, path: &Path) {
     }
 }
 
-/// Refuses what no system opens, or opens as something else.
+/// Rejects paths that no system opens, or that are opened as something else.
 fn sane(path: &Path) -> Result<(), String> {
     let bytes = path.as_os_str().as_encoded_bytes();
     if bytes.contains(&0) {
@@ -351,14 +352,14 @@ fn sane(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Takes `.` and `..` out of a path without touching the disk.
+/// Removes `.` and `..` from a path lexically, without file system access.
 pub(crate) fn tidy(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
         match part {
             Component::CurDir => {}
-            // FAIL CLOSED: `..` above the start of a relative path stays visible, so it is never
-            // "inside". Above the root there is nothing, as for the system.
+            // FAIL CLOSED: `..` above the start of a relative path is kept, so it is never
+            // "inside". The parent of the root is the root, as in the kernel.
             Component::ParentDir => {
                 if out.ends_with("..") || (!out.pop() && !out.has_root()) {
                     out.push("..");
@@ -370,8 +371,8 @@ pub(crate) fn tidy(path: &Path) -> PathBuf {
     out
 }
 
-/// Returns whether a resolved path lies in the workspace: the run's folder, a root of the rules, or one
-/// that the tool keeps to.
+/// Returns whether a resolved path is in the workspace: the run's directory, a root of the rules,
+/// or one that the tool is limited to.
 pub(crate) fn is_inside(path: &Path, facts: &Facts<'_>) -> bool {
     let world = &*facts.ground.world;
     let below = |root: &Path| world.resolve(root).is_ok_and(|root| path.starts_with(root));
@@ -380,7 +381,7 @@ pub(crate) fn is_inside(path: &Path, facts: &Facts<'_>) -> bool {
         || facts.ground.roots.iter().chain(facts.roots).any(|root| below(root))
 }
 
-/// Returns whether a folder is one that a tool works in. A tool that says nothing works anywhere.
+/// Returns whether a tool works in a directory. A tool without roots works anywhere.
 pub(crate) fn keeps_to(roots: &[PathBuf], folder: &Path, world: &dyn PathResolver) -> bool {
     let holds = |root: &PathBuf, leads: &Path| {
         world.resolve(root).is_ok_and(|root| leads.starts_with(root))
@@ -389,8 +390,8 @@ pub(crate) fn keeps_to(roots: &[PathBuf], folder: &Path, world: &dyn PathResolve
         || world.resolve(folder).is_ok_and(|leads| roots.iter().any(|root| holds(root, &leads)))
 }
 
-/// Returns where the relative paths of a tool start: where the run works, if that is one of the folders
-/// that the tool keeps to, and else in the first of these.
+/// Returns the base of a tool's relative paths: the working directory of the run, if the tool is
+/// limited to it, else the first of the tool's roots.
 pub(crate) fn start(
     roots: &[PathBuf],
     work: &Path,

@@ -1,7 +1,7 @@
-//! Rules that can be replaced while calls run.
+//! Rules that can be replaced while calls run (hot reload).
 //!
-//! Each question is answered by one set of rules, taken when it is asked; a call that is being
-//! judged sees no mixture. Rules that cannot be loaded do not count: the old ones stay in force.
+//! Each query uses one set of rules, taken when it starts, so a call never sees a mixture. Rules
+//! that cannot be loaded are rejected: the old ones stay in force.
 
 use std::{
     fmt,
@@ -33,22 +33,22 @@ pub struct ReloadableRules {
     load: Option<Box<Load>>,
     recorder: Option<Box<Recorder>>,
     /// Held while a file is written and while rules are loaded: of two reloads the later one sees
-    /// the later files, so the rules in force never go back in time.
+    /// the later files, so the rules in force never revert.
     turn: Mutex<()>,
 }
 
 impl ReloadableRules {
-    /// Puts rules in force that nobody can load again; only [`replace`](Self::replace) changes them.
+    /// Makes rules without a loader; only [`replace`](Self::replace) changes them.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
         let rules = RwLock::new(Arc::new(rules));
         Self { rules, load: None, recorder: None, turn: Mutex::new(()) }
     }
 
-    /// Loads rules, and keeps the way to load them again.
+    /// Loads rules, and keeps the loader for reloads.
     ///
     /// # Errors
-    /// Fails when they cannot be loaded now.
+    /// Fails if they cannot be loaded now.
     pub fn with_loader<E: Into<BoxError>>(
         load: impl Fn() -> Result<Rules, E> + Send + Sync + 'static,
     ) -> Result<Self, Error> {
@@ -58,9 +58,9 @@ impl ReloadableRules {
         Ok(live)
     }
 
-    /// Stands around every write of an "always" rule. A host that records which files it trusts checks
-    /// there that the file was trusted as it was, commits the write, and records the new text. An error
-    /// leaves the file as it was, unless the write was committed.
+    /// Wraps every write of an "always" rule. A host that records which files it trusts checks that
+    /// the old content was trusted, commits the write, and records the new text. An error leaves
+    /// the file unchanged, unless the write was committed.
     #[must_use]
     pub fn with_recorder<E: Into<BoxError>>(
         mut self,
@@ -77,15 +77,15 @@ impl ReloadableRules {
         Arc::clone(&self.rules.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts other rules in force.
+    /// Activates other rules.
     pub fn replace(&self, rules: Rules) {
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(rules);
     }
 
-    /// Loads the rules again and puts them in force.
+    /// Loads the rules again and activates them.
     ///
     /// # Errors
-    /// Fails when they cannot be loaded; the old ones then stay in force.
+    /// Fails if they cannot be loaded; the old ones then stay in force.
     pub fn reload(&self) -> Result<(), Error> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         self.reload_in_turn()
@@ -110,7 +110,7 @@ impl ReloadableRules {
     }
 }
 
-/// Takes over an error of ours as it is, and wraps any other.
+/// Returns an error of haft as it is, and wraps any other.
 fn own(error: BoxError) -> Error {
     match error.downcast::<Error>() {
         Ok(own) => *own,
@@ -187,7 +187,7 @@ impl Policy for ReloadableRules {
     }
 
     fn offer(&self, call: &ValidatedCall) -> Option<SuggestedRules> {
-        // What could not be kept is not offered.
+        // Rules that could not be saved are not suggested.
         self.load.as_ref()?;
         self.current().offer(call)
     }
@@ -198,7 +198,7 @@ impl Policy for ReloadableRules {
             return Err(Error::new(ErrorKind::Unsupported, "these rules came from no file"));
         }
         let rules = self.current();
-        // FAIL CLOSED: whatever an offer says, there is one file that answers go to.
+        // FAIL CLOSED: rules are only written to the configured file, whatever the suggestion says.
         if rules.ground().keep.as_deref() != Some(&*offer.file) {
             return Err(Error::new(
                 ErrorKind::BadConfig,

@@ -1,7 +1,7 @@
-//! One rule, as data: what it matches, what it decides, and where it is written.
+//! One rule, as data: what it matches, what it decides, and its location.
 //!
 //! Rules come from `haft.toml`, from settings of other programs that are read in place, from a
-//! person's "always", or from code. However they came, they are the same value here.
+//! person's "always", or from code. All are the same type here.
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
@@ -15,36 +15,37 @@ use super::pattern::Pattern;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Rule {
-    /// Its name, for reports; rules without one are called by their place.
+    /// Its id, for reports; rules without one are named by location.
     pub id: Option<String>,
     /// What it decides.
     pub decision: Decision,
-    /// What it is about: any of these.
+    /// It matches if any of these matches.
     pub matches: Vec<Pattern>,
-    /// What it is not about, although it matches.
+    /// Exceptions.
     pub except: Vec<Pattern>,
-    /// Why, in words for a person and for the model. Never says how to get round it.
+    /// The reason, for a person and for the model. Never says how to get around the rule.
     pub reason: Option<String>,
-    /// Orders rules of the same decision: of two that match, the higher one is named and rewrites.
+    /// Orders rules of the same decision: of two that match, the higher one is reported and
+    /// rewrites.
     pub priority: i32,
-    /// Which kind of call it is about.
+    /// The kind of call it applies to.
     pub subject: Subject,
-    /// An allow that holds even in a run that has read untrusted text.
+    /// An allow that applies even in a run that has read untrusted text.
     pub even_tainted: bool,
-    /// Arguments that a matching call gets, whatever the model wrote.
+    /// Arguments that a matching call gets, overriding the model's.
     pub rewrite: Map<String, Value>,
-    /// Calls the rule promises to match or to leave alone; checked when it is loaded.
+    /// Calls that the rule must match or must not match; checked when it is loaded.
     pub examples: Vec<Example>,
-    /// Whether it counts.
+    /// Whether it is active.
     pub enabled: bool,
-    /// Where it is written.
+    /// Its location.
     pub place: SourceLocation,
-    /// Whose file that is.
+    /// The layer of its file.
     pub layer: ConfigLayer,
 }
 
 impl Rule {
-    /// Makes a rule that decides so about calls that match, written in code.
+    /// Makes a rule in code with this decision for calls that match.
     #[must_use]
     pub fn new(decision: Decision, matches: Pattern) -> Self {
         Self {
@@ -65,18 +66,18 @@ impl Rule {
     }
 }
 
-/// A call that a rule promises something about.
+/// A call that a rule must match or must not match.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Example {
     /// The call, as the author wrote it: a command, a path, a `Tool(…)`, or a tool with arguments.
     pub call: Value,
     /// Whether the rule applies to it (`test.<decision>`) or not (`test.skip`).
     pub applies: bool,
-    /// Where it is written.
+    /// Its location.
     pub place: SourceLocation,
 }
 
-/// Which kind of call a rule is about.
+/// The kind of call a rule applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
@@ -85,46 +86,47 @@ pub enum Subject {
     Any,
     /// An ordinary tool.
     ToolCall,
-    /// A tool that hands work to another agent.
+    /// A tool that delegates to another agent.
     SubagentCall,
-    /// A tool that cannot work without a person.
+    /// A tool that needs a person.
     Interaction,
     /// A request to the model itself.
     ModelCall,
 }
 
-/// Whose file a rule is from. Ordered: the first is the strongest where only one value can hold.
+/// The layer of a configuration file. Ordered: the first is the strongest where only one value
+/// applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConfigLayer {
     /// The organisation's.
     Managed,
-    /// The host program's own.
+    /// The host program.
     Code,
     /// The command line.
     CommandLine,
     /// A person's answer in this session.
     Session,
-    /// This folder, this person: `haft.local.toml`.
+    /// This directory, this user: `haft.local.toml`.
     Local,
-    /// This folder: `haft.toml`.
+    /// This directory: `haft.toml`.
     Project,
-    /// This person.
+    /// This user.
     User,
 }
 
 impl ConfigLayer {
-    /// Returns whether a folder that somebody else wrote could have brought it along.
+    /// Returns whether it may come from a directory that another person wrote.
     #[must_use]
     pub fn comes_with_the_folder(self) -> bool {
         matches!(self, Self::Local | Self::Project)
     }
 }
 
-/// Where something is written: a file, a line, a column.
+/// A location in a file: path, line, column.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize)]
 pub struct SourceLocation {
-    /// The file; nothing for what was written in code.
+    /// The file; `None` for a rule from code.
     pub file: Option<Arc<PathBuf>>,
     /// The line, from 1.
     pub line: usize,

@@ -1,8 +1,8 @@
-//! The narrowest rules for what people keep approving, and what else each would allow.
+//! Suggests the narrowest rules for repeated approvals, and what else each would allow.
 //!
-//! In: decisions that people made. Out: rules that cover at least two of the allowed calls and none of
-//! the denied ones. A rule is never wider than it must be: what was the same in all calls stays in
-//! it, and what varied is named as what else it lets through. Pure.
+//! In: decisions that people made. Out: rules that cover at least two of the allowed calls and none
+//! of the denied ones. A rule is never wider than necessary: what was equal in all calls stays in
+//! it, and what varied is reported as what else it allows. Pure.
 
 use std::collections::BTreeMap;
 
@@ -17,9 +17,9 @@ use super::{
     rules::{PolicyContext, Rules},
 };
 
-/// Approvals below this are not a habit.
+/// Minimum number of approvals for a suggestion.
 const HABIT: usize = 2;
-/// Programs that run whatever they are given: a prefix of one says nothing.
+/// Programs that execute what they are given: a prefix of one does not restrict it.
 const OPEN_ENDED: &[&str] = &[
     "sh", "bash", "zsh", "dash", "ksh", "fish", "sudo", "doas", "env", "eval", "exec", "xargs",
     "ssh", "python", "python3", "node", "perl", "ruby", "php", "awk", "find", "rm", "dd", "curl",
@@ -31,26 +31,26 @@ const OPEN_ENDED: &[&str] = &[
 pub struct RecordedDecision {
     /// The tool.
     pub tool: String,
-    /// What it was called with.
+    /// Its arguments.
     pub arguments: Value,
     /// `allow` or `deny`.
     pub decision: String,
 }
 
-/// A rule for what was approved again and again.
+/// A rule for repeated approvals.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Suggestion {
-    /// The rule, as it would stand in `match`.
+    /// The rule, as written in `match`.
     pub rule: String,
     /// How many of the approvals it covers.
     pub covers: usize,
-    /// What else it would allow; empty for a rule that says exactly one call.
+    /// What else it would allow; empty for a rule that matches exactly one call.
     pub also: Vec<String>,
 }
 
 impl Rules {
-    /// Suggests rules for what was approved at least twice and is not allowed yet.
+    /// Suggests rules for what was approved at least twice and is not yet allowed.
     #[must_use]
     pub fn suggest(&self, decided: &[RecordedDecision]) -> Vec<Suggestion> {
         let mut tools: BTreeMap<&str, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
@@ -102,14 +102,14 @@ fn covers(rule: &str, tool: &str, arguments: &Value, ground: &PolicyContext) -> 
     facts.all().without(hits).is_empty()
 }
 
-/// The argument that holds a command line, for tools that run one.
+/// The argument with the command line, for tools that run one.
 fn command_argument(tool: &str, calls: &[&Value]) -> Option<String> {
     let runs = matches!(tool, "Bash" | "shell");
     let has = |args: &&Value| args.get("command").is_some_and(Value::is_string);
     (runs && !calls.is_empty() && calls.iter().all(has)).then(|| "command".to_owned())
 }
 
-/// Rules for commands: one for each that came again, and one for each common beginning.
+/// Rules for commands: one for each repeated command, and one for each common prefix.
 fn commands(argument: &str, calls: &[&Value]) -> Vec<Suggestion> {
     let mut counted: BTreeMap<&str, usize> = BTreeMap::new();
     for text in calls.iter().filter_map(|args| args.get(argument)?.as_str()) {
@@ -117,7 +117,7 @@ fn commands(argument: &str, calls: &[&Value]) -> Vec<Suggestion> {
     }
     let mut found: Vec<Suggestion> = counted
         .iter()
-        // A `*` in a command would be one in the rule, and cover more than was approved.
+        // A `*` in a command would be a wildcard in the rule, and cover more than was approved.
         .filter(|(text, count)| **count >= HABIT && !text.contains(['*', '\\']))
         .map(|(text, count)| Suggestion {
             rule: format!("Bash({text})"),
@@ -125,7 +125,7 @@ fn commands(argument: &str, calls: &[&Value]) -> Vec<Suggestion> {
             also: Vec::new(),
         })
         .collect();
-    // The longest beginning that two different commands share, word by word.
+    // The longest prefix that two different commands share, word by word.
     let texts: Vec<(&str, usize)> = counted.into_iter().collect();
     let mut shared: BTreeMap<String, usize> = BTreeMap::new();
     for pair in texts.windows(2) {
@@ -155,7 +155,7 @@ fn commands(argument: &str, calls: &[&Value]) -> Vec<Suggestion> {
     found
 }
 
-/// Rules for other tools: what was the same in all calls stays, what varied is named.
+/// Rules for other tools: what was equal in all calls stays, what varied is reported.
 fn by_arguments(tool: &str, calls: &[&Value]) -> Vec<Suggestion> {
     let maps: Vec<_> = calls.iter().filter_map(|args| args.as_object()).collect();
     let (Some(first), true) = (maps.first(), maps.len() >= HABIT) else { return Vec::new() };

@@ -1,8 +1,8 @@
-//! What a run has read, and what its user has said.
+//! Taint tracking: what a run has read, and what its user has written.
 //!
-//! A model that has read something may be steered by it. So a run remembers the join of all labels,
-//! which results brought them, and enough of the untrusted text to tell where a value came from.
-//! Bounded in every direction; what was dropped is said to have been dropped.
+//! Text that a model has read may steer it (prompt injection). So a run remembers the join of all
+//! labels, which results had them, and enough of the untrusted text to trace where a value came
+//! from. Bounded in every direction; dropped text is reported as dropped.
 //!
 //! A sub-run starts with all its parent has read, and what it reads its parent has read as well.
 
@@ -22,11 +22,11 @@ use super::{
 };
 use crate::{frame::plain_again, tool_result::ToolResult};
 
-/// What a run has read, and what its user has said.
+/// What a run has read, and what its user has written.
 #[derive(Debug, Default)]
 pub struct TaintTracker {
     own: Mutex<Inner>,
-    /// What the run above has read; it reads along.
+    /// The tracker of the parent run, which records the same.
     over: Option<Arc<TaintTracker>>,
 }
 
@@ -36,14 +36,14 @@ struct Inner {
     private: bool,
     taints: Vec<Taint>,
     said: Texts<()>,
-    /// Each under the call that brought it.
+    /// Each with the call that returned it.
     heard: Texts<Arc<Source>>,
-    /// Where the last text came from, so that the next one from there shares it.
+    /// The source of the last text, so that the next one from there shares it.
     last: Option<Arc<Source>>,
     /// The result whose text was dropped first.
     forgotten: Option<Taint>,
     shown: HashMap<ToolName, Shown, ahash::RandomState>,
-    /// There were more tools than are remembered.
+    /// There were more tools than can be remembered.
     too_many: bool,
 }
 
@@ -63,19 +63,18 @@ impl Default for Inner {
     }
 }
 
-/// The user's words that are kept, in bytes: more than anybody types in a day. Forgetting them only
-/// makes more values look as if they came from elsewhere.
+/// Maximum bytes of the user's messages. Forgetting them only makes more values look untrusted.
 const SAID: usize = 256 << 10;
-/// The untrusted text that is kept, in bytes: about what a large context window holds.
+/// Maximum bytes of untrusted text: about a large context window.
 const HEARD: usize = 1 << 20;
-/// So many results are named in all.
+/// Maximum number of results that are named.
 const TAINTS: usize = 16;
-/// So many of them may have changed nothing; a join changes four times at most.
+/// Maximum number of named results that changed no label; a join changes at most four times.
 const MORE: usize = TAINTS - 4;
-/// So many tools that somebody else brought are remembered.
+/// Maximum number of remembered tools from external sources.
 const SHOWN: usize = 16_384;
 
-/// How a tool was defined when the run first saw it.
+/// The definition of a tool when the run first saw it.
 #[derive(Debug, Clone)]
 struct Shown {
     hash: [u8; 32],
@@ -85,17 +84,17 @@ struct Shown {
 /// A result that made a run less trusted or more confidential.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taint {
-    /// The call that brought it.
+    /// The call that returned it.
     pub call: CallId,
     /// Its tool.
     pub tool: ToolName,
-    /// Where it came from, where that is known: a host, a path.
+    /// Its origin, if known: a host, a path.
     pub origin: Option<String>,
     /// Its label.
     pub label: Label,
 }
 
-/// A result that is about to be read. Borrowed: most of them leave nothing behind but their text.
+/// A result that is about to be recorded. Borrowed: most of them leave only their text.
 #[derive(Clone, Copy)]
 struct Reading<'a> {
     call: &'a CallId,
@@ -135,21 +134,21 @@ impl Source {
     }
 }
 
-/// What became of tracing values.
+/// The result of tracing values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Provenance {
     /// Values that come from untrusted results, each with the result it comes from.
     pub found: Vec<(String, Taint)>,
-    /// Whether all values were looked at; there is a bound.
+    /// Whether all values were traced; there is a limit.
     pub is_whole: bool,
 }
 
-/// So many values of one call are traced.
+/// Maximum number of traced values of one call.
 const TRACED: usize = 64;
 
 impl TaintTracker {
-    /// Makes what a sub-run has read: all that the run above has, to begin with.
+    /// Makes the tracker of a sub-run, which starts with all that the parent has read.
     pub(crate) fn under(over: &Arc<TaintTracker>) -> Self {
         Self { own: Mutex::new(over.lock().clone()), over: Some(Arc::clone(over)) }
     }
@@ -160,13 +159,12 @@ impl TaintTracker {
         self.lock().label
     }
 
-    /// Notes that something with this label was read, and what it said. Text is kept only of what is
-    /// not trusted.
+    /// Records that something with this label was read, and its text. Only untrusted text is kept.
     fn read(&self, reading: Reading<'_>, text: &str) {
         if reading.label == Label::CLEAN {
             return;
         }
-        // A text shorter than anything that is looked for holds nothing.
+        // A text shorter than any traced value cannot contain one.
         let kept = (reading.label.trust == Trust::Untrusted && text.len() >= SHORTEST)
             .then(|| tail(text, HEARD));
         let is_whole = text.len() <= HEARD;
@@ -177,8 +175,8 @@ impl TaintTracker {
         }
     }
 
-    /// Notes that an answer was read. A failure that no body had a hand in was written by the host; what
-    /// a middleware gives in place of a body may still be what a body gave before.
+    /// Records that a result was read. A failure without a body was written by the host; what a
+    /// middleware returns in place of a body may still be the earlier output of a body.
     pub(crate) fn hear(&self, answer: &ToolResult) {
         if (answer.execution() == Execution::NotStarted && answer.is_error())
             || answer.label() == Label::CLEAN
@@ -197,14 +195,14 @@ impl TaintTracker {
         }
     }
 
-    /// Notes what the user has said.
+    /// Records what the user has written.
     pub(crate) fn user_said(&self, text: &str) {
         if !text.is_empty() {
             self.lock().said.push("", tail(text, SAID), ());
         }
     }
 
-    /// Notes how a tool that somebody else brought is defined.
+    /// Records the definitions of tools from external sources.
     pub(crate) fn shown<'a>(&self, tools: impl IntoIterator<Item = (&'a ToolName, &'a [u8; 32])>) {
         let mut own = self.lock();
         for (name, hash) in tools {
@@ -218,14 +216,14 @@ impl TaintTracker {
         }
     }
 
-    /// Returns the results that made the run what it is, the first ones first; bounded.
+    /// Returns the results that set the label of the run, the first ones first; bounded.
     #[must_use]
     pub fn taints(&self) -> Vec<Taint> {
         self.lock().taints.clone()
     }
 
-    /// Traces the texts and numbers among some values, those inside lists and maps too, until so many
-    /// were found to come from untrusted results.
+    /// Traces the strings and numbers in some values, recursively, until `most` are found to come
+    /// from untrusted results.
     #[must_use]
     pub fn trace<'v>(
         &self,
@@ -264,14 +262,14 @@ impl TaintTracker {
         traced
     }
 
-    /// Returns which untrusted result a value occurs in, unless the user said it as well.
+    /// Returns which untrusted result contains a value, unless the user wrote it as well.
     ///
-    /// The value is looked for as it is, trimmed; a mail address, a host or a number must stand by
-    /// itself, and upper and lower case are one for addresses. For a URL its host is looked for as
-    /// well, and so is every mail address and URL inside a longer value. What is shorter than four
-    /// characters, or a number of less than five digits, may come from anywhere and is not looked
-    /// for. If some untrusted text had to be forgotten, whatever the user did not say may have been
-    /// in it, and its result is returned.
+    /// The value is searched as it is, trimmed. A mail address, a host or a number must match as a
+    /// whole, and addresses are case-insensitive. For a URL its host is searched as well, and so is
+    /// every mail address and URL inside a longer value. Values with fewer than four characters, or
+    /// numbers with fewer than five digits, occur by chance and are not searched. If some untrusted
+    /// text had to be dropped, any value that the user did not write may have been in it, and its
+    /// result is returned.
     #[must_use]
     pub fn origin_of(&self, value: &str) -> Option<Taint> {
         let (heard, said, forgotten) = {
@@ -282,7 +280,7 @@ impl TaintTracker {
             (own.heard.all(), own.said.all(), own.forgotten.clone())
         };
         let mut sought = Sought::all_of(value);
-        // What stood in a result as it was may have been shown with its marks written out.
+        // The model may have seen the value with its invisible characters escaped.
         if let Cow::Owned(bare) = plain_again(value) {
             sought.extend(Sought::all_of(&bare));
         }
@@ -302,21 +300,20 @@ impl TaintTracker {
         None
     }
 
-    /// Returns whether some untrusted text had to be forgotten, because there was too much.
+    /// Returns whether some untrusted text was dropped because of the limit.
     #[must_use]
     pub fn forgot(&self) -> bool {
         self.lock().forgotten.is_some()
     }
 
-    /// Returns whether the run has read something of the user's own: not public and not from anyone,
-    /// or secret.
+    /// Returns whether the run has read private data: trusted and not public, or secret.
     #[must_use]
     pub fn has_read_private(&self) -> bool {
         self.lock().private
     }
 
-    /// Returns whether the definition of a tool that somebody else brought has changed since the run
-    /// first saw it. Past some thousands of such tools, those it could not remember count as changed.
+    /// Returns whether the definition of a tool from an external source has changed since the run
+    /// first saw it. Beyond the limit, tools that could not be remembered count as changed.
     #[must_use]
     pub fn has_changed(&self, tool: &ToolName) -> bool {
         let own = self.lock();
@@ -358,7 +355,7 @@ impl Inner {
         }
     }
 
-    /// Returns what this result has in common with the last one, or begins anew.
+    /// Returns the shared source of this result and the last one, or a new one.
     fn source_of(&mut self, reading: Reading<'_>) -> Arc<Source> {
         if let Some(last) = &self.last
             && reading.is_from(last)
@@ -370,7 +367,7 @@ impl Inner {
     }
 }
 
-/// The end of a text, no longer than so many bytes.
+/// The end of a text, truncated to a number of bytes.
 fn tail(text: &str, most: usize) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(most))..]
 }
@@ -388,7 +385,7 @@ mod tests {
         Taint { origin: Some(format!("{call}.org")), call, tool, label }
     }
 
-    /// Reads a text as if a result had brought it.
+    /// Records a text as if a result had returned it.
     fn brought(seen: &TaintTracker, taint: &Taint, text: &str) {
         let Taint { call, tool, origin, label } = taint;
         seen.read(Reading { call, tool, origin: origin.as_deref(), label: *label }, text);

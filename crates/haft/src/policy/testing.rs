@@ -1,4 +1,4 @@
-//! What the tests of judgement share: calls that nobody made, and a folder on a real disk.
+//! Shared test helpers: calls without a model, and a directory on a real file system.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -42,17 +42,17 @@ impl Host for Idle {
     fn tell(&self, _: &ToolContext, _: Progress) {}
 }
 
-/// Returns a call of a tool, admitted, in the folder `/w`.
+/// Returns a validated call of a tool, in the directory `/w`.
 pub(crate) fn call(spec: ToolSpec, schema: Value, arguments: Value) -> ValidatedCall {
     call_in(at("/w"), None, spec, schema, arguments)
 }
 
-/// Returns a scope that works in this folder.
+/// Returns a scope with this working directory.
 pub(crate) fn at(folder: impl Into<PathBuf>) -> Scope {
     Scope { working_directory: folder.into().into(), ..Scope::default() }
 }
 
-/// Returns a call in any scope, of a tool that a source may have brought.
+/// Returns a call in any scope, of a tool that may come from an external source.
 pub(crate) fn call_in(
     scope: Scope,
     source: Option<&str>,
@@ -83,7 +83,7 @@ pub(crate) fn call_in(
     admit(Arc::new(entry), ToolCall::new("c1", name, arguments), cx, terms).unwrap()
 }
 
-/// Returns a ground without a disk.
+/// Returns a context without a file system.
 pub(crate) fn ground() -> PolicyContext {
     PolicyContext {
         world: Arc::new(LexicalResolver),
@@ -92,7 +92,7 @@ pub(crate) fn ground() -> PolicyContext {
     }
 }
 
-/// A folder that goes away with its value.
+/// A directory that is deleted on drop.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {

@@ -1,34 +1,34 @@
-//! Texts that are kept up to a bound, the newest last.
+//! A bounded buffer of texts, the newest last.
 //!
-//! They stand one behind the other in pages. A full page is shared and never changes again, so that
-//! nobody has to search under a lock; the oldest page goes as a whole. Keeping a short text therefore
-//! allocates nothing, and letting go of thousands of them is letting go of one page.
+//! Texts are stored contiguously in pages. A full page is shared and immutable, so searching needs
+//! no lock; the oldest page is dropped as a whole. Adding a short text therefore allocates nothing,
+//! and dropping thousands of them drops one page.
 
 use std::{collections::VecDeque, sync::Arc};
 
-/// How long a page gets, in bytes. A longer text has a page to itself.
+/// Bytes of a page. A longer text has a page to itself.
 const PAGE: usize = 16 << 10;
-/// What keeping a text costs besides itself, so that many small ones have a bound too.
+/// Overhead of one text, so that many small ones are bounded too.
 const EACH: usize = 32;
 
-/// Texts up to a bound.
+/// Bounded texts.
 #[derive(Debug, Clone)]
 pub(super) struct Texts<T> {
     full: VecDeque<Arc<Page<T>>>,
     open: Page<T>,
-    /// What all pages hold, with what each text costs.
+    /// The bytes of all pages, overhead included.
     size: usize,
     most: usize,
 }
 
-/// Some texts, one behind the other.
+/// Some texts, stored contiguously.
 #[derive(Debug, Clone)]
 pub(super) struct Page<T> {
     text: String,
     marks: Vec<Mark<T>>,
 }
 
-/// Where a text ends, and what is known of it.
+/// The end of a text, and its metadata.
 #[derive(Debug, Clone)]
 struct Mark<T> {
     name_end: usize,
@@ -43,7 +43,7 @@ impl<T> Default for Page<T> {
 }
 
 impl<T> Page<T> {
-    /// Returns each text with its name and what was kept with it.
+    /// Returns each text with its name and metadata.
     pub(super) fn texts(&self) -> impl Iterator<Item = (&str, &str, &T)> {
         let mut start = 0;
         self.marks.iter().map(move |mark| {
@@ -60,12 +60,12 @@ impl<T> Page<T> {
 }
 
 impl<T: Clone> Texts<T> {
-    /// Keeps so many bytes; a page more for a while.
+    /// Keeps up to `most` bytes, temporarily one page more.
     pub(super) fn new(most: usize) -> Self {
         Self { full: VecDeque::new(), open: Page::default(), size: 0, most }
     }
 
-    /// Adds a text under a name. Returns the page that had to go first, if one had to.
+    /// Adds a text under a name. Returns the page that was dropped, if any.
     pub(super) fn push(&mut self, name: &str, text: &str, with: T) -> Option<Arc<Page<T>>> {
         if self.open.size() + name.len() + text.len() > PAGE && !self.open.marks.is_empty() {
             self.full.push_back(Arc::new(std::mem::take(&mut self.open)));
@@ -91,7 +91,7 @@ impl<T: Clone> Texts<T> {
         self.open.marks.is_empty() && self.full.is_empty()
     }
 
-    /// Returns all of them, as they are now.
+    /// Returns all pages, as they are now.
     pub(super) fn all(&self) -> Vec<Arc<Page<T>>> {
         self.full.iter().cloned().chain([Arc::new(self.open.clone())]).collect()
     }

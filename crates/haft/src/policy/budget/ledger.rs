@@ -1,11 +1,11 @@
-//! Counts what a run uses, and holds what its calls may still use.
+//! Counts what a run uses and reserves what its calls may still use.
 //!
-//! A call's share is taken before the body of any call of its batch runs, and what it did not use is
-//! given back when it has ended. The ledger of a sub-run draws on those above it: a share is taken
-//! from all of them or from none.
+//! A call's share is reserved before any body of its batch runs. The unused rest is released when
+//! the call ends. The ledger of a sub-run charges its parents too: a share is taken from all of
+//! them or from none.
 //!
-//! INVARIANT: for every limit, used and held together never exceed it, except by what the host says
-//! has been spent already. Locks are taken from the sub-run upwards, so nobody waits in a circle.
+//! INVARIANT: for every limit, used plus reserved never exceeds it, except by what the host reports
+//! as already spent. Locks are taken from the sub-run upwards, so there is no deadlock.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -24,28 +24,28 @@ use crate::{
 /// Counts what a run uses.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    /// Whose it is.
+    /// The run it belongs to.
     who: Arc<EventSource>,
     budget: Budget,
     clock: Arc<dyn Clock>,
     began: Instant,
-    /// When the time of this run, or of one above it, is used up.
+    /// The deadline of this run or of a parent, whichever is earlier.
     until: Option<Instant>,
     over: Option<Arc<Ledger>>,
     used: Mutex<Used>,
 }
 
-/// What is used or held.
+/// What is used or reserved.
 #[derive(Debug, Default)]
 struct Used {
     calls: u64,
-    /// One figure for each limit of `calls_of`, in its order.
+    /// One counter for each limit of `calls_of`, in its order.
     of: Vec<u64>,
     bytes: u64,
     tokens: u64,
     micros: u64,
     cycles: u32,
-    /// The kinds of which people were warned, by their place in [`KINDS`]; tools come after.
+    /// The kinds for which a warning was emitted, by index in [`KINDS`]; tools come after.
     told: Vec<usize>,
 }
 
@@ -56,10 +56,10 @@ const TOKENS: usize = 3;
 const MICROS: usize = 4;
 const CYCLES: usize = 5;
 const KINDS: [&str; 6] = ["calls", "milliseconds", "bytes", "tokens", "micros", "cycles"];
-/// People are warned when a fifth is left: time enough to do something about it.
+/// A warning is emitted when 20% are left, early enough to react.
 const WARN_AT: u8 = 80;
 
-/// What one call may use. Dropping it counts the call as one that ran and showed nothing.
+/// The reservation of one call. Dropping it counts the call as run with an empty result.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Held {
@@ -74,7 +74,7 @@ pub(crate) struct Held {
 type Chain<'a> = SmallVec<[(&'a Ledger, MutexGuard<'a, Used>); 2]>;
 
 impl Ledger {
-    /// Opens the ledger of a run; nothing where there is nothing to count.
+    /// Opens the ledger of a run; `None` if there is nothing to count.
     pub(crate) fn open(
         who: Arc<EventSource>,
         budget: Budget,
@@ -84,7 +84,7 @@ impl Ledger {
         if !budget.counts() {
             return over;
         }
-        // A price holds all the way down.
+        // A price applies to all sub-runs.
         let budget = match &over {
             Some(over) => {
                 let prices = Budget { price_of: over.budget.price_of.clone(), ..Budget::default() };
@@ -100,17 +100,17 @@ impl Ledger {
         Some(Arc::new(Self { who, budget, clock, began, until, over, used: Mutex::new(used) }))
     }
 
-    /// Returns when the time is used up.
+    /// Returns the deadline.
     pub(crate) fn until(&self) -> Option<Instant> {
         self.until
     }
 
-    /// Takes the share of one call: one call, its price, and up to so many bytes, of which `among`
-    /// calls that start together get equal parts. No bytes wanted means none are counted. A tool is
-    /// counted by its own name, and called by the one it is shown under.
+    /// Reserves the share of one call: one call, its price, and up to `bytes`, of which `among`
+    /// calls that start together get equal parts. Zero bytes means that bytes are not counted. A
+    /// tool is counted by its own name and reported by the name that it is exported under.
     ///
     /// # Errors
-    /// Fails when something that the call needs is used up.
+    /// Fails when a limit that the call needs is used up.
     pub(crate) fn hold(
         self: &Arc<Self>,
         (tool, shown): (&ToolName, &ToolName),
@@ -172,7 +172,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Counts what has been spent already, past the limit if it must.
+    /// Counts what has already been spent, even beyond the limit.
     pub(crate) fn spend(&self, tokens: u64, micros: u64, events: &Events) {
         let mut chain = self.lock_all();
         add(&mut chain, tokens, micros);
@@ -182,7 +182,7 @@ impl Ledger {
     /// Counts what is about to be spent.
     ///
     /// # Errors
-    /// Fails, and counts nothing, when that would be more than is left.
+    /// Fails and counts nothing if that would exceed what is left.
     pub(crate) fn charge(&self, tokens: u64, micros: u64, events: &Events) -> Result<(), Failure> {
         let mut chain = self.lock_all();
         for (ledger, used) in &chain {
@@ -206,7 +206,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Returns what is left, here and above; for one tool, what is left of its own calls as well.
+    /// Returns what is left, here and in the parents; for one tool also what is left of its own
+    /// calls.
     pub(crate) fn left(&self, tool: Option<&ToolName>) -> RemainingBudget {
         let chain = self.lock_all();
         let wall = self.until.map(|until| until.saturating_duration_since(self.clock.now()));
@@ -237,10 +238,10 @@ impl Ledger {
         }
     }
 
-    /// Refuses when the time is used up.
+    /// Checks the deadline.
     ///
     /// # Errors
-    /// Fails then.
+    /// Fails when the deadline has passed.
     pub(crate) fn has_time(&self) -> Result<(), Failure> {
         match self.until {
             Some(until) if self.clock.now() >= until => Err(exhausted(match self.budget.wall {
@@ -251,7 +252,7 @@ impl Ledger {
         }
     }
 
-    /// Refuses a call for which there is no more here.
+    /// Refuses a call that exceeds a limit of this ledger.
     fn may_call(
         &self,
         used: &Used,
@@ -305,13 +306,13 @@ impl Ledger {
         Some((limit, self.at(tool).and_then(|at| used.of.get(at).copied()).unwrap_or(limit)))
     }
 
-    /// Returns the place of a tool among those with a limit of their own.
+    /// Returns the index of a tool among those with a limit of their own.
     fn at(&self, tool: &ToolName) -> Option<usize> {
-        // The list is as long as somebody cared to write.
+        // Linear search: the list is written by hand and short.
         self.budget.calls_of.keys().position(|name| name == tool.as_str())
     }
 
-    /// Locks this ledger and those above it, in that order.
+    /// Locks this ledger and its parents, in that order.
     fn lock_all(&self) -> Chain<'_> {
         let mut chain = Chain::new();
         let mut next = Some(self);
@@ -322,7 +323,7 @@ impl Ledger {
         chain
     }
 
-    /// Adds the warnings that are due, and notes them as told.
+    /// Adds the warnings that are due, and marks them as emitted.
     fn low(&self, used: &mut Used, due: &mut Vec<(Arc<EventSource>, Event)>) {
         let budget = &self.budget;
         let at = u128::from(budget.warn_at.unwrap_or(WARN_AT));
@@ -351,7 +352,7 @@ impl Ledger {
         }
     }
 
-    /// Counts bytes that the model was shown beside the answers of its calls, past the limit too.
+    /// Counts bytes that the model was shown outside of call results, even beyond the limit.
     pub(crate) fn showed(&self, bytes: usize, events: &Events) {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         let (mut chain, mut due) = (self.lock_all(), Vec::new());
@@ -363,7 +364,7 @@ impl Ledger {
         due.into_iter().for_each(|(who, event)| events.tell(|| who, || event));
     }
 
-    /// Warns of bytes: only what was shown counts, since a call holds far more than it shows.
+    /// Warns about bytes. Only shown bytes count, because a call reserves far more than it shows.
     fn low_bytes(&self, used: &mut Used, due: &mut Vec<(Arc<EventSource>, Event)>) {
         let Some(of) = self.budget.bytes else { return };
         let at = u128::from(self.budget.warn_at.unwrap_or(WARN_AT));
@@ -377,8 +378,8 @@ impl Ledger {
 }
 
 impl Held {
-    /// Returns how many bytes the result may have, if it would like so many: what is held, and what
-    /// is still free. Nothing means that bytes are not counted.
+    /// Returns how many bytes the result may have, up to `wanted`: the reserved bytes and what is
+    /// still free. `None` means that bytes are not counted.
     pub(crate) fn room(&mut self, wanted: usize) -> Option<usize> {
         if !self.counts_bytes {
             return None;
@@ -396,7 +397,7 @@ impl Held {
         Some(usize::try_from(self.bytes).unwrap_or(usize::MAX))
     }
 
-    /// Gives back what the call did not use.
+    /// Releases what the call did not use.
     pub(crate) fn settle(mut self, ran: bool, shown: usize, events: &Events) {
         let shown = u64::try_from(shown).unwrap_or(u64::MAX).min(self.bytes);
         let unused = std::mem::take(&mut self.bytes) - shown;
@@ -420,7 +421,7 @@ impl Held {
 }
 
 impl Drop for Held {
-    /// A call that was lost may have run, and has shown nothing.
+    /// A lost call may have run, and has shown nothing.
     fn drop(&mut self) {
         if self.bytes > 0 {
             let mut chain = self.ledger.lock_all();
@@ -441,7 +442,7 @@ fn least_left<T: Ord>(chain: &Chain<'_>, left: impl Fn(&Ledger, &Used) -> Option
     chain.iter().filter_map(|(ledger, used)| left(ledger, used)).min()
 }
 
-/// Lets the ledgers go and then tells what is low: an observer may ask what is left.
+/// Unlocks the ledgers, then emits the warnings: an observer may query the budget.
 fn warn(mut chain: Chain<'_>, events: &Events) {
     let mut due = Vec::new();
     for (ledger, used) in &mut chain {
@@ -456,7 +457,7 @@ fn exhausted(what: impl Into<String>) -> Failure {
         .with_next("finish with what you have, and say what is missing")
 }
 
-/// The failure of a call that is nested too deep.
+/// The failure of a call that exceeds the nesting limit.
 pub(crate) fn too_deep(depth: u32) -> Failure {
     Failure::new(
         FailureCode::BudgetExhausted,

@@ -1,8 +1,8 @@
-//! What a run may use: calls, time, bytes, tokens, money, turns, depth.
+//! Limits of a run: calls, time, bytes, tokens, money, turns, depth.
 //!
-//! Reserved in call order when a batch starts, released when unused, inherited by sub-runs. So
-//! nothing can be overshot, however many calls run at once. The limits are plain data here; the
-//! counting is in `ledger`.
+//! Shares are reserved in call order when a batch starts, released when unused, inherited by
+//! sub-runs. So concurrent calls cannot overshoot a limit. The limits are plain data here; `ledger`
+//! counts.
 
 mod ledger;
 
@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 pub(crate) use self::ledger::{Held, Ledger, too_deep};
 
-/// What a run may use. Nothing said means no limit; what is used up lets no more call run.
+/// What a run may use. `None` means no limit. When a limit is used up, no further call runs.
 ///
 /// ```
 /// use haft::Budget;
@@ -23,14 +23,14 @@ pub(crate) use self::ledger::{Held, Ledger, too_deep};
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct Budget {
-    /// Calls of tools whose body runs, nested ones too, however they end.
+    /// Calls whose body runs, including nested ones, however they end.
     pub calls: Option<u64>,
     /// Calls of each tool, by name.
     pub calls_of: BTreeMap<String, u64>,
-    /// Time on the wall, from the start of the run.
+    /// Wall-clock time, from the start of the run.
     pub wall: Option<Duration>,
-    /// Bytes of results that the model is shown. What a nested call answers is not, and the words
-    /// of a failure have their own bound.
+    /// Bytes of results that the model is shown. Results of nested calls do not count, and failure
+    /// messages have their own limit.
     pub bytes: Option<u64>,
     /// Tokens of the model.
     pub tokens: Option<u64>,
@@ -38,17 +38,18 @@ pub struct Budget {
     pub micros: Option<u64>,
     /// What one call of a tool costs, in millionths, by name.
     pub price_of: BTreeMap<String, u64>,
-    /// Turns, those of sub-runs too.
+    /// Turns, including those of sub-runs.
     pub cycles: Option<u32>,
-    /// Levels of nesting below the run; [`Config::max_depth`](crate::Config::max_depth) holds as well.
+    /// Levels of nesting below the run; [`Config::max_depth`](crate::Config::max_depth) applies as
+    /// well.
     pub depth: Option<u32>,
-    /// From which share on people are warned, in hundredths; 80 when nothing is said.
+    /// The used percentage at which a warning is emitted; 80 by default.
     pub warn_at: Option<u8>,
 }
 
 impl Budget {
-    /// Returns the budget that keeps within both: the smaller of each limit, the higher of each
-    /// price, the earlier warning.
+    /// Returns the budget that satisfies both: the smaller of each limit, the higher of each price,
+    /// the earlier warning.
     #[must_use]
     pub fn smaller(mut self, other: Self) -> Self {
         for (tool, limit) in other.calls_of {
@@ -73,7 +74,7 @@ impl Budget {
         }
     }
 
-    /// Returns whether there is something to count. Depth is not counted: a call knows its own.
+    /// Returns whether there is anything to count. Depth is not counted: each call knows its own.
     fn counts(&self) -> bool {
         self.calls.is_some()
             || !self.calls_of.is_empty()
@@ -82,12 +83,12 @@ impl Budget {
             || self.tokens.is_some()
             || self.micros.is_some()
             || self.cycles.is_some()
-            // A run below, or above, may count the money.
+            // A parent or a sub-run may count the money.
             || !self.price_of.is_empty()
     }
 }
 
-/// Returns the smaller of two limits, where nothing said is no limit.
+/// Returns the smaller of two limits, where `None` is no limit.
 fn least<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),

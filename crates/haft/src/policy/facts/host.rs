@@ -1,16 +1,16 @@
-//! Which host an address reaches. Typed, so that rules compare labels and never text.
+//! Extracts the host of a URL (against SSRF), typed, so that rules compare labels and never text.
 //!
-//! Where two readers of addresses could disagree about the host, it cannot be told: whoever asks
-//! takes the strict side.
+//! FAIL CLOSED: if two URL parsers could disagree about the host, it is an error, and callers take
+//! the strict side.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use fluent_uri::Uri;
 
-/// The longest name the network knows.
+/// The longest DNS name.
 const LONG: usize = 253;
 
-/// Returns the host of an address, or of a text that is a host with or without a port.
+/// Returns the host of a URL, or of a text that is a host with or without a port.
 pub(crate) fn host(address: &str) -> Result<String, String> {
     if address.bytes().any(|b| b.is_ascii_control()) {
         return Err("the address holds control characters".to_owned());
@@ -30,7 +30,7 @@ pub(crate) fn host(address: &str) -> Result<String, String> {
     typed(parsed.host())
 }
 
-/// Returns what stands where the host does.
+/// Returns the authority of a URL.
 fn authority(address: &str) -> Result<&str, String> {
     if let Some(rest) = address.strip_prefix("//") {
         return Ok(rest);
@@ -44,7 +44,7 @@ fn authority(address: &str) -> Result<&str, String> {
         }
         return Ok(rest);
     }
-    // `https:evil.org` is a host to some readers; `evil.org:80` is one to all.
+    // `https:evil.org` is a host to some parsers; `evil.org:80` is one to all.
     let end = after.find(['/', '?', '#']).unwrap_or(after.len());
     let port = &after[..end];
     let bare = address.starts_with('[') || before.contains(['/', '?', '#']);
@@ -54,7 +54,7 @@ fn authority(address: &str) -> Result<&str, String> {
     }
 }
 
-/// Returns a host in its one spelling: lower case, no trailing dot, addresses as numbers.
+/// Normalizes a host: lower case, no trailing dot, IP addresses as numbers.
 fn typed(host: &str) -> Result<String, String> {
     if let Some(inner) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         let address: Ipv6Addr = inner.parse().map_err(|_| format!("`{host}` is no address"))?;
@@ -73,7 +73,8 @@ fn typed(host: &str) -> Result<String, String> {
             return Err(format!("`{label}` is no part of a host"));
         }
     }
-    // What ends in a number is an IPv4 address to some readers, in octal or hexadecimal even.
+    // A name that ends in a number is an IPv4 address to some parsers, even in octal or
+    // hexadecimal.
     let last = name.rsplit('.').next().unwrap_or_default();
     let number = last.bytes().all(|b| b.is_ascii_digit())
         || last.strip_prefix("0x").is_some_and(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()));
@@ -83,7 +84,7 @@ fn typed(host: &str) -> Result<String, String> {
     Ok(name)
 }
 
-/// Writes an address in its one spelling: one that stands for an IPv4 address is that address.
+/// Normalizes an IPv6 address; an IPv4-mapped one becomes the IPv4 address.
 pub(crate) fn plain(address: Ipv6Addr) -> String {
     match address.to_ipv4_mapped() {
         Some(short) => short.to_string(),

@@ -1,8 +1,8 @@
 //! Which files a command runs as programs: by a path, or as the script of an interpreter.
 //!
-//! Only what restricts looks here. A rule about `./deploy.sh` holds for every spelling that leads to
-//! the file: `././deploy.sh`, its absolute path, `cd src && ../deploy.sh`, `bash deploy.sh`. What
-//! cannot be told is doubt. No allow is read from it.
+//! Only restricting rules use this. A rule about `./deploy.sh` applies to every spelling that
+//! resolves to the file: `././deploy.sh`, its absolute path, `cd src && ../deploy.sh`, `bash
+//! deploy.sh`. What cannot be determined counts as a possible match. No allow relies on it.
 
 use std::{
     borrow::Cow,
@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use crate::policy::path_resolver::{PathResolver, tidy};
 
-/// More directories than this are too many to follow.
+/// Maximum number of working directories that are followed.
 const MOST_DIRECTORIES: usize = 8;
 
 /// A program that a command runs.
@@ -23,24 +23,24 @@ const MOST_DIRECTORIES: usize = 8;
 pub(crate) struct Launch {
     /// What names it: a path, the script of an interpreter, a module.
     pub(crate) program: Word,
-    /// What stands behind it.
+    /// The arguments after it.
     pub(crate) arguments: Vec<Word>,
-    /// An interpreter runs it, so that its name alone names a file.
+    /// An interpreter runs it, so a bare name is a file too.
     pub(crate) is_script: bool,
-    /// Where it may be; none for a module, or where only a running shell knows.
+    /// Where it may be; empty for a module, or if only a running shell knows.
     files: Vec<PathBuf>,
-    /// Whether it is in one of these for certain.
+    /// Whether it is certainly one of these.
     pub(crate) is_certain: bool,
     leads: OnceCell<Vec<Result<PathBuf, String>>>,
 }
 
 impl Launch {
-    /// Returns where it may be, tidied.
+    /// Returns where it may be, normalized lexically.
     pub(crate) fn spelled(&self) -> impl Iterator<Item = PathBuf> {
         self.files.iter().map(|file| tidy(file))
     }
 
-    /// Returns where each of its files leads, symlinks followed.
+    /// Returns what each of its files resolves to, symlinks followed.
     pub(crate) fn leads(&self, world: &dyn PathResolver) -> &[Result<PathBuf, String>] {
         self.leads.get_or_init(|| self.files.iter().map(|file| world.resolve(file)).collect())
     }
@@ -55,11 +55,11 @@ impl Launch {
     }
 }
 
-/// The directories that the commands of a text may start in.
+/// The directories that the commands of a script may start in.
 pub(super) struct Directories {
-    /// Nothing where it cannot be told.
+    /// `None` if they cannot be determined.
     known: Option<Vec<PathBuf>>,
-    /// The text says where programs are looked for, so that a bare name may be any file.
+    /// The script sets `PATH`, so a bare name may be any file.
     sets_path: bool,
 }
 
@@ -74,7 +74,7 @@ impl Directories {
         Self { known: base.filter(|_| is_known).map(|base| vec![base.to_owned()]), sets_path }
     }
 
-    /// Returns what a command launches, and goes on to the directories after it.
+    /// Returns what a command launches, and advances to the directories after it.
     pub(super) fn launches(&mut self, command: &Command) -> Vec<Launch> {
         let views = views(command);
         let mut found = match moves_itself(&views) {
@@ -103,7 +103,7 @@ impl Directories {
             self.known = None;
             return;
         };
-        // It may fail, or hold only in a subshell: where it was before stays possible.
+        // `cd` may fail, or apply only in a subshell: the previous directory stays possible.
         let next: Vec<PathBuf> = known.iter().map(|directory| directory.join(target)).collect();
         for directory in next {
             if !known.contains(&directory) {
@@ -120,13 +120,13 @@ fn starts_with(word: &Word, text: &str) -> bool {
     matches!(word.pieces.first(), Some(WordPiece::Text(first)) if first.starts_with(text))
 }
 
-/// Returns whether a command says where programs are looked for.
+/// Returns whether a command sets where programs are searched.
 fn sets_path(command: &Command) -> bool {
     command.assignments.iter().any(|set| set.name == "PATH")
         || command.words.iter().any(|word| starts_with(word, "PATH="))
 }
 
-/// Returns whether commands behind this one may start in another directory.
+/// Returns whether commands after this one may start in another directory.
 fn changes(command: &Command, views: &[Cow<'_, Command>]) -> bool {
     let is_mover = |view: &Cow<'_, Command>| match view.words.first().map(Word::literal) {
         Some(Some(name)) => {
@@ -165,7 +165,7 @@ fn changes_alone(command: &Command) -> bool {
     matches!(command.words.first().and_then(Word::literal), Some("cd" | "pushd" | "popd" | "chdir"))
 }
 
-/// Returns what a command starts. The common one starts nothing else, and then nothing is copied.
+/// Returns the commands that a command starts, itself included. The common case copies nothing.
 fn views(command: &Command) -> SmallVec<[Cow<'_, Command>; 1]> {
     match command.may_wrap(Wrappers::All) {
         true => {

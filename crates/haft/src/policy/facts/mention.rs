@@ -1,8 +1,8 @@
 //! Files that a command names as arguments: `cat .env`, `cp a b`.
 //!
-//! Only what restricts looks here: a deny of a path also holds for the usual commands that read or
-//! write files. No allow is read from it. A best effort, as every reading of a command is: what a
-//! program does with its arguments only the program knows, and the sandbox is the boundary.
+//! Only restricting rules use this: a deny of a path also applies to the usual commands that read
+//! or write files. No allow relies on it. It is best effort, because only the program knows what it
+//! does with its arguments; the sandbox is the boundary.
 
 use haft_core::Operation;
 use haft_shell::{Command, Word, WordPiece, Wrappers};
@@ -82,13 +82,13 @@ const WRITERS: &[&str] = &[
 pub(super) enum Mention {
     /// This path.
     Path(Operation, String),
-    /// One whose name begins so.
+    /// A path with this prefix.
     Beginning(Operation, String),
     /// Only a running shell knows which.
     Unknown(Operation),
 }
 
-/// Returns the files that a command names, wrappers looked through.
+/// Returns the files that a command names, also behind wrappers.
 pub(super) fn mentions(command: &Command) -> Vec<Mention> {
     let mut found = Vec::new();
     match command.may_wrap(Wrappers::All) {
@@ -119,7 +119,7 @@ fn look(command: &Command, found: &mut Vec<Mention>) {
 
 fn mention(word: &Word, operation: Operation) -> Option<Mention> {
     match word.literal() {
-        // `--file=a`, `if=a` and `-fa` name a file behind their beginning.
+        // `--file=a`, `if=a` and `-fa` name a file after a prefix.
         Some(text) if text.starts_with('-') || text.contains('=') => {
             let value = text.split_once('=').map(|(_, value)| value);
             let value = value.or_else(|| text.get(2..).filter(|_| !text.starts_with("--")))?;

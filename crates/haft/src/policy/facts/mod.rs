@@ -1,9 +1,9 @@
-//! What is known about a call when it is judged, in words that rules can be about.
+//! What is known about a call when it is judged, split into parts that rules match.
 //!
-//! In: an admitted call, or an example that a rule carries. Out: its parts. A shell command has one
-//! part for each simple command and each redirection; a call that names paths or hosts has one for
-//! each; what nobody declared is a part of its own. So a deny can hold for any part, and an allow
-//! must cover them all.
+//! In: a `ValidatedCall`, or an example of a rule. Out: its parts. A shell command has one part for
+//! each simple command and each redirection; a call that names paths or hosts has one for each;
+//! undeclared effects are a part of their own. A deny matches any part, and an allow must cover
+//! all.
 //!
 //! INVARIANT: there is at least one part, and what a call may do beyond its named parts is a part.
 
@@ -38,70 +38,70 @@ use crate::{
     turn::ValidatedCall,
 };
 
-/// More files than this in one command are too many to judge.
+/// Maximum number of files in one command.
 const MOST_MENTIONS: usize = 256;
 
 /// What is known about a call.
 #[derive(Debug)]
 pub(crate) struct Facts<'a> {
-    /// The names it answers to in rules.
+    /// The names that rules can use for it.
     pub(crate) names: Names<'a>,
     /// Its arguments.
     pub(crate) arguments: &'a Value,
     /// What kind of call it is.
     pub(crate) subject: Subject,
-    /// What it may reach, judged: silence is everything.
+    /// What it may reach; undeclared means everything.
     pub(crate) capabilities: Capabilities,
-    /// Whether it said what it may reach.
+    /// Whether it declares what it may reach.
     pub(crate) declared: bool,
-    /// What it does to its targets; silence is `UnknownFields`.
+    /// What it does to its targets; undeclared is `UnknownFields`.
     pub(crate) operations: SmallVec<[Operation; 2]>,
-    /// Whether it leaves everything as it was.
+    /// Whether it is read-only.
     pub(crate) read_only: bool,
-    /// Whether judges must take it for destructive.
+    /// Whether it must be judged as destructive.
     pub(crate) destructive: bool,
-    /// Whether the tool says of these arguments that they delete or overwrite.
+    /// Whether the tool declares that these arguments delete or overwrite.
     pub(crate) is_known_destructive: bool,
-    /// What is known about its commands, the strictest of each, unless the call only reads.
+    /// What is known about its commands, the strictest of each, unless the call is read-only.
     pub(crate) effects_known: Option<(Kind, Known)>,
-    /// Whose run it is, and where it works.
+    /// The run it belongs to, and its working directory.
     pub(crate) scope: &'a Arc<Scope>,
     /// What the run has read.
     pub(crate) seen: &'a Arc<TaintTracker>,
-    /// Its parts, at most [`Parts::MOST`]; `overflow` says that there were more.
+    /// Its parts, at most [`Parts::MOST`]; `overflow` is set if there were more.
     pub(crate) parts: SmallVec<[Part; 2]>,
-    /// There are more parts than can be judged: whoever asks takes the strict side.
+    /// There are more parts than can be judged; callers take the strict side.
     pub(crate) overflow: bool,
-    /// Its commands start in another folder than the run, so nobody can tell what relative paths in
-    /// them lead to.
+    /// Its commands start in another directory than the run, so relative paths in them cannot be
+    /// resolved.
     starts_elsewhere: bool,
-    /// Files that its commands name, each with the number of the command's part. Only what restricts
-    /// looks at them.
+    /// Files that its commands name, each with the index of the command's part. Only restricting
+    /// rules use them.
     pub(crate) mentions: Vec<(usize, Part)>,
-    /// Programs that its commands run by a path or by an interpreter, each with the number of the
-    /// command's part. Only what restricts looks at them.
+    /// Programs that its commands run by a path or by an interpreter, each with the index of the
+    /// command's part. Only restricting rules use them.
     pub(crate) launches: Vec<(usize, Launch)>,
-    /// The beginnings of names that only a running shell completes: the part, what is done, the
-    /// folder, and how the name begins.
+    /// Prefixes of names that only a running shell completes: the part, the operation, the
+    /// directory, and the prefix.
     pub(crate) beginnings: Vec<(usize, Operation, PathBuf, String)>,
-    /// It runs a confined command that names all that it reads, see [`is_held`].
+    /// It runs a confined command that declares all that it reads, see [`is_held`].
     pub(crate) is_held: bool,
-    /// What was found below folders, looked up when it is first needed.
+    /// Entries below directories, listed on first use.
     looked_up: LookedUp,
-    /// The folders that the tool keeps to, if it says so.
+    /// The directories that the tool is limited to, if it declares any.
     pub(crate) roots: &'a [PathBuf],
-    /// What the rules stand on.
+    /// The context of the rules.
     pub(crate) ground: &'a PolicyContext,
-    /// Where relative paths start, found out when it is first needed.
+    /// The base of relative paths, determined on first use.
     base: OnceCell<Result<PathBuf, String>>,
-    /// Where that leads.
+    /// The base with symlinks resolved.
     root: OnceCell<Result<PathBuf, String>>,
 }
 
-/// The entries below a folder; `None` where they cannot be listed.
+/// The entries below a directory; `None` if they cannot be listed.
 type Listed = Option<Rc<[PathBuf]>>;
 
-/// What lies below some folders. There is a bound on all of them together.
+/// Entries below some directories, with one limit on all of them together.
 #[derive(Debug)]
 struct LookedUp {
     left: Cell<usize>,
@@ -114,14 +114,14 @@ impl Default for LookedUp {
     }
 }
 
-/// The names a call answers to in rules.
+/// The names that rules can use for a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Names<'a> {
-    /// The tool's own name: the one it was registered by, whatever alias or view it is called by.
+    /// The name that the tool was registered by, whatever alias or view it is called by.
     pub(crate) own: &'a str,
-    /// The source it comes from and its name there, for tools that somebody else brought.
+    /// The source it comes from and its name there, for tools from an external source.
     pub(crate) remote: Option<(&'a str, &'a str)>,
-    /// The names that other programs know such a tool by: `Bash`, `Read`, `Edit`, `WebFetch`, ….
+    /// The names that other programs use for such a tool: `Bash`, `Read`, `Edit`, `WebFetch`, ….
     pub(crate) known_as: SmallVec<[&'static str; 2]>,
 }
 
@@ -139,24 +139,25 @@ impl<'a> Names<'a> {
 /// One part of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// The call as such: what it does beyond its other parts, or all there is to say about it.
+    /// The call as such: what it does beyond its other parts, or its only part.
     Call,
     /// One simple command.
     Command(haft_shell::Command),
-    /// A command that cannot be read, and why.
+    /// A command that cannot be parsed, and why.
     Unreadable(String),
-    /// A file or folder.
+    /// A file or directory.
     Path {
         /// Reads or writes; anything else is judged as writing.
         operation: Operation,
-        /// The absolute path as it was written, tidied; relative only where no folder is known.
+        /// The absolute path as written, normalized lexically; relative only if no base directory
+        /// is known.
         spelled: PathBuf,
-        /// Where it leads, or why that cannot be told.
+        /// What it resolves to (symlinks followed), or why it cannot be resolved.
         resolved: Result<PathBuf, String>,
     },
-    /// An address that is reached: the typed host in lower case, or why it cannot be told.
+    /// A host that is reached, typed and in lower case, or why it cannot be determined.
     Host(Result<String, String>),
-    /// Something it may reach without saying what.
+    /// A capability whose target is not declared.
     Reach(Capability),
 }
 
@@ -165,7 +166,7 @@ pub(crate) enum Part {
 pub(crate) struct Parts(pub(crate) u64);
 
 impl Parts {
-    /// So many parts are told apart.
+    /// Maximum number of parts.
     pub(crate) const MOST: usize = 64;
     /// No part.
     pub(crate) const NONE: Self = Self(0);
@@ -251,7 +252,7 @@ impl<'a> Facts<'a> {
         };
         facts.add_marked(tool, traits);
         if let (true, Effects::Declared(list)) = (is_held, &claim.effects) {
-            // Without a command that they belong to they are parts like any other.
+            // Without a command to belong to, they are parts like any other.
             match facts.parts.iter().any(|part| matches!(part, Part::Command(_))) {
                 true => facts.add_held(list),
                 false => whole = facts.add_effects(list),
@@ -259,8 +260,7 @@ impl<'a> Facts<'a> {
         }
         facts.add_named();
         if claim.effects == Effects::Undeclared {
-            // Arguments that say what they are about are a declaration, if the tool says what it
-            // reaches.
+            // Marked arguments are a declaration, if the tool declares its capabilities.
             match facts.declared && !facts.parts.is_empty() {
                 true => whole = false,
                 false => facts.does(Operation::Unknown),
@@ -283,8 +283,8 @@ impl<'a> Facts<'a> {
             || self.parts.iter().any(|p| matches!(p, Part::Path { .. }))
     }
 
-    /// Returns the entries at any depth below a folder, no symlink followed. `None` where they cannot
-    /// be listed, or there are too many.
+    /// Returns the entries at any depth below a directory, without following symlinks. `None` if
+    /// they cannot be listed, or if there are too many.
     pub(crate) fn entries_below(&self, folder: &Path) -> Listed {
         let mut known = self.looked_up.folders.borrow_mut();
         if let Some((_, entries)) = known.iter().find(|(own, _)| own == folder) {
@@ -298,8 +298,8 @@ impl<'a> Facts<'a> {
         entries
     }
 
-    /// Returns where its relative paths start: where the run works, unless the tool keeps to folders
-    /// that this is not one of.
+    /// Returns the base of relative paths: the working directory of the run, unless the tool is
+    /// limited to other directories.
     pub(crate) fn base(&self) -> Result<&Path, &str> {
         let own = &self.scope.working_directory;
         if own.is_absolute() && self.roots.is_empty() {
@@ -309,7 +309,7 @@ impl<'a> Facts<'a> {
         self.base.get_or_init(find).as_deref().map_err(String::as_str)
     }
 
-    /// Returns where that leads, links followed.
+    /// Returns this base with symlinks resolved.
     pub(crate) fn root(&self) -> Result<&Path, &str> {
         let resolve = || self.ground.world.resolve(self.base()?);
         self.root.get_or_init(resolve).as_deref().map_err(String::as_str)
@@ -331,7 +331,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Adds what the call says it would touch; returns whether that leaves something unsaid.
+    /// Adds the declared effects; returns whether something stays undeclared.
     fn add_effects(&mut self, list: &[Effect]) -> bool {
         let mut unsaid = false;
         let files = self.declared && self.capabilities.has(Capability::Filesystem);
@@ -354,8 +354,8 @@ impl<'a> Facts<'a> {
         unsaid
     }
 
-    /// Adds the files that a confined command reads. Whoever allows the command allows them, so they
-    /// are no parts of their own; what restricts looks at them.
+    /// Adds the files that a confined command reads. Allowing the command allows them, so they are
+    /// not parts of their own; restricting rules check them.
     fn add_held(&mut self, list: &[Effect]) {
         let Some(at) = self.parts.len().checked_sub(1) else { return };
         self.does(Operation::Read);
@@ -372,7 +372,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Takes every file that its commands name for a folder of which everything is read.
+    /// Treats every file that its commands name as a directory that is read recursively.
     pub(crate) fn widen(&mut self) {
         let mut below = Vec::new();
         for (at, part) in &self.mentions {
@@ -386,7 +386,7 @@ impl<'a> Facts<'a> {
         self.beginnings.extend(below);
     }
 
-    /// Names these paths and nothing else, as what a confined command can read.
+    /// Sets the mentions to these paths, as what a confined command can read.
     pub(crate) fn show(&mut self, paths: &[PathBuf]) {
         self.is_held = true;
         self.beginnings.clear();
@@ -398,11 +398,11 @@ impl<'a> Facts<'a> {
         self.mentions = paths.iter().map(|path| (0, part(path))).collect();
     }
 
-    /// Adds what links below these folders lead to: a pattern over names comes upon links that nobody
-    /// named.
+    /// Adds the targets of symlinks below these directories: a glob finds symlinks that the call
+    /// does not name.
     ///
     /// # Errors
-    /// Fails where that cannot be told.
+    /// Fails if they cannot be determined.
     pub(crate) fn follow(&mut self) -> Result<(), String> {
         let Some(&(at, _)) = self.mentions.first() else { return Ok(()) };
         let leads = |(_, part): &(usize, Part)| match part {
@@ -419,7 +419,7 @@ impl<'a> Facts<'a> {
         Ok(())
     }
 
-    /// Adds what the schema says its arguments are about.
+    /// Adds what the schema marks its arguments as.
     fn add_marked(&mut self, tool: &RegisteredTool, traits: &Traits) {
         let arguments = self.arguments;
         let starts_elsewhere = |(name, mark): &(String, Mark)| {
@@ -445,7 +445,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Adds what the ground says its arguments are about.
+    /// Adds what the policy context declares about its arguments.
     fn add_named(&mut self) {
         let ground = self.ground;
         for (tool, about) in &ground.about {
@@ -460,7 +460,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Whether a key of the ground means this tool.
+    /// Whether a key of the policy context names this tool.
     fn is_called(&self, key: &str) -> bool {
         if glob(key, self.names.own) {
             return true;
@@ -502,7 +502,7 @@ impl<'a> Facts<'a> {
                 for value in list {
                     self.add_about(value, about);
                 }
-                // A list may be commands, or the words of one: it is judged as both.
+                // A list may be several commands or the argv of one: it is judged as both.
                 if about == ArgumentKind::Command && list.len() > 1 {
                     let words = list.iter().filter_map(Value::as_str).map(Word::text).collect();
                     self.add(Part::Command(Command { words, ..Command::default() }));
@@ -512,7 +512,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Adds a command whose words are a list.
+    /// Adds a command whose argv is a list.
     fn add_words(&mut self, value: &Value) {
         let words: Option<Vec<&str>> = match value {
             Value::Null => return,
@@ -541,7 +541,7 @@ impl<'a> Facts<'a> {
         });
     }
 
-    /// Adds a part of every kind that nobody can look into.
+    /// Adds a part of every kind that cannot be inspected.
     fn add_doubt(&mut self, why: &str) {
         for about in [
             ArgumentKind::ReadPath,
@@ -553,7 +553,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Adds what a tool of this name must touch, where nothing was said about it.
+    /// Adds what a tool of this name must touch, if nothing is declared about it.
     fn add_silent(&mut self, silent: &[ArgumentKind]) {
         for about in silent {
             let said = self.parts.iter().any(|part| {
@@ -572,7 +572,7 @@ impl<'a> Facts<'a> {
 
     fn add_path(&mut self, operation: Operation, path: &str) {
         self.add_path_at(operation, Path::new(path));
-        // Some tools take `~` for the home folder and some do not, so it is both.
+        // Some tools expand `~` to the home directory and some do not, so it counts as both.
         if let Some(rest) = path.strip_prefix('~') {
             let rest = rest.strip_prefix('/').or(rest.is_empty().then_some(""));
             match rest.zip(self.ground.home.clone()) {
@@ -588,7 +588,7 @@ impl<'a> Facts<'a> {
 
     fn add_path_at(&mut self, operation: Operation, path: &Path) {
         let (spelled, resolved) = match self.base() {
-            // As the system would: `..` comes after links.
+            // As the kernel does: `..` applies after symlinks are followed.
             Ok(base) => {
                 let whole = base.join(path);
                 let spelled = tidy(&whole);
@@ -624,7 +624,7 @@ impl<'a> Facts<'a> {
         let mut directories = Directories::new(base, &script);
         for command in script.commands {
             self.add_redirects(&command, moves);
-            // What only carries the redirections of a group starts nothing.
+            // A bare command carries only the redirections of a group and starts nothing.
             if !command.is_bare() {
                 let named = mention::mentions(&command);
                 let launched = directories.launches(&command);
@@ -635,8 +635,8 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Adds the programs that a command launches, which is or will be the next part. The same command
-    /// in another directory is the same part, and may launch other files.
+    /// Adds the programs that a command launches, which is or will be the next part. The same
+    /// command in another directory is the same part, but may launch other files.
     fn add_launches(&mut self, command: &Command, launched: Vec<Launch>) {
         let same = |part: &Part| matches!(part, Part::Command(own) if own == command);
         let at = self.parts.iter().position(same).unwrap_or(self.parts.len());
@@ -738,8 +738,8 @@ impl<'a> Facts<'a> {
 
     /// Adds what the call may do beyond its named parts.
     fn add_rest(&mut self, unsaid: bool) {
-        // Whoever allows the command of a shell allows what the command reaches. A tool that merely
-        // has an argument called `command` may do more than run it.
+        // Allowing the command of a shell allows what the command reaches. Another tool with an
+        // argument called `command` may do more than run it.
         let called = matches!(self.names.own, "shell" | "Bash");
         let shell = called && self.names.known_as.contains(&"Bash");
         let command = |part: &Part| matches!(part, Part::Command(_) | Part::Unreadable(_));
@@ -752,7 +752,7 @@ impl<'a> Facts<'a> {
             }
         }
         if (!is_command && (unsaid || !self.declared)) || self.parts.is_empty() {
-            // FAIL CLOSED: there is always room for the part that only the whole call covers.
+            // FAIL CLOSED: one slot is reserved for the part that only the whole call covers.
             if self.parts.len() == Parts::MOST {
                 self.parts.pop();
                 self.overflow = true;
@@ -762,10 +762,10 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Returns whether a call runs a command in a sandbox and says all that it reads there.
+/// Returns whether a call runs a command in a sandbox and declares all that it reads there.
 ///
-/// It must be said of this call. A tool of which every call only reads has said nothing about what a
-/// command or the network may do in it.
+/// It must be declared for this call. A tool that is read-only for every call has declared nothing
+/// about what a command or the network may do in it.
 pub(crate) fn is_held(call: &ValidatedCall) -> bool {
     let claim = call.profile();
     call.tool().body().is_isolated()
@@ -775,7 +775,7 @@ pub(crate) fn is_held(call: &ValidatedCall) -> bool {
             if list.iter().all(|e| e.operation == Operation::Read && e.target.is_some()))
 }
 
-/// Whether a part stands for what a capability means.
+/// Whether a part accounts for a capability.
 fn accounts(part: &Part, capability: Capability, shell: bool) -> bool {
     let command = matches!(part, Part::Command(_) | Part::Unreadable(_));
     match capability {
@@ -789,8 +789,8 @@ fn accounts(part: &Part, capability: Capability, shell: bool) -> bool {
     }
 }
 
-/// Returns the target of an effect as a path, unless it is a name of another kind: `table:users`.
-/// A tool that says it works on files has no other names.
+/// Returns the target of an effect as a path, unless it is a name of another kind: `table:users`. A
+/// tool that declares file access has no other names.
 pub(crate) fn as_path(target: &str, files: bool) -> Option<&str> {
     let Some((kind, rest)) = target.split_once(':') else { return Some(target) };
     if kind == "file" {
@@ -799,12 +799,12 @@ pub(crate) fn as_path(target: &str, files: bool) -> Option<&str> {
     let is_kind = kind.len() > 1
         && kind.len() <= 32
         && kind.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b == b'-');
-    // FAIL CLOSED: a name that climbs is meant to be taken for a path.
+    // FAIL CLOSED: a name with `..` is treated as a path (path traversal).
     let climbs = rest.split(['/', '\\']).any(|step| step == "..");
     (files || !is_kind || climbs).then_some(target)
 }
 
-/// Whether a command may change the folder that later redirections start from.
+/// Whether a command may change the directory that later redirections are resolved from.
 fn moves(command: &Command) -> bool {
     let movers = ["cd", "pushd", "popd", "chdir", "eval", "source", "."];
     let first = command.words.first().map(Word::literal);
@@ -817,15 +817,15 @@ fn moves(command: &Command) -> bool {
             .any(|w| movers.contains(&w))
 }
 
-/// Returns the values that a dotted name means: a key of this very name, and step by step, through
-/// lists into each of their items.
+/// Returns the values that a dotted name refers to: a key with this exact name, and step by step,
+/// through lists into each of their items.
 pub(crate) fn find<'v>(value: &'v Value, name: &str) -> SmallVec<[&'v Value; 2]> {
     let mut found = SmallVec::new();
     let mut open: SmallVec<[(&Value, &str); 4]> = SmallVec::from_iter([(value, name)]);
     while let Some((value, name)) = open.pop() {
         match value {
             Value::Object(map) => {
-                // Both ways: a key with a dot in it must not hide what is nested.
+                // Both readings: a key with a dot in it must not hide what is nested.
                 found.extend(map.get(name));
                 for (at, _) in name.match_indices('.') {
                     if let Some(below) = map.get(&name[..at]) {

@@ -1,10 +1,10 @@
-//! A call that stands in a rule file as an example.
+//! A call in a rule file, as an example.
 //!
 //! ```text
 //! "Bash(git push origin main)"   "Read(./a)"   "WebFetch(https://x.org/p)"
 //! "mcp__github__get_issue"       "mail_send(to=bob@x.org, urgent=true)"
 //! { tool = "mail_send", args = { to = "bob@x.org" }, label = "untrusted" }
-//! "git push origin main"         for a rule about commands; likewise a path, an address
+//! "git push origin main"         for a rule about commands; likewise a path, a URL
 //! ```
 
 use std::{cell::OnceCell, sync::Arc};
@@ -23,22 +23,22 @@ use crate::{
     },
 };
 
-/// A call that stands in a rule file as an example: owns what [`Facts`] borrows.
+/// An example call of a rule file: owns what [`Facts`] borrows.
 #[derive(Debug)]
 pub(crate) struct Sample {
     pub(crate) tool: String,
     pub(crate) arguments: Value,
     pub(crate) scope: Arc<Scope>,
     pub(crate) seen: Arc<TaintTracker>,
-    /// The source and the name there, for a tool that somebody else brought.
+    /// The source and the name there, for a tool from an external source.
     remote: Option<(String, String)>,
-    /// What it may reach, where the example says so.
+    /// What it may reach, if the example declares it.
     capabilities: Option<Capabilities>,
-    /// What it does, where the example says so.
+    /// What it does, if the example declares it.
     operations: SmallVec<[Operation; 2]>,
 }
 
-/// The names that rules have for our own tools, and what such a tool reaches.
+/// The names that rules use for built-in tools, and what such a tool reaches.
 const OTHERS: [(&str, &str, Capability); 5] = [
     ("Bash", "shell", Capability::Subprocess),
     ("Read", "read_file", Capability::Filesystem),
@@ -48,12 +48,12 @@ const OTHERS: [(&str, &str, Capability); 5] = [
 ];
 
 impl Sample {
-    /// What an example that is a table may say.
+    /// The keys of an example that is a table.
     pub(crate) const WORDS: &[&str] =
         &["tool", "args", "label", "capabilities", "effects", "agent", "user"];
 
-    /// Reads an example as its author wrote it: `Tool(…)`, a table with `tool` and `args`, or, for a
-    /// rule about commands, paths or hosts, just the command, the path or the address.
+    /// Parses an example: `Tool(…)`, a table with `tool` and `args`, or, for a rule about commands,
+    /// paths or hosts, only the command, the path or the URL.
     pub(crate) fn read(example: &Value, rule: &Rule) -> Result<Self, String> {
         match example {
             Value::String(text) => Self::of_text(text, rule),
@@ -62,10 +62,10 @@ impl Sample {
         }
     }
 
-    /// Makes a call of a tool that nobody needs to have.
+    /// Makes a call of a tool that need not be registered.
     pub(crate) fn new(tool: &str, arguments: Value) -> Self {
         let own = OTHERS.iter().find(|(other, ..)| *other == tool).map_or(tool, |(_, own, _)| own);
-        // The text is all there is to an example, so its first `__` must do.
+        // An example is only text, so the first `__` separates.
         let remote = tool.strip_prefix("mcp__").and_then(|rest| rest.split_once("__"));
         Self {
             tool: own.to_owned(),
@@ -78,14 +78,14 @@ impl Sample {
         }
     }
 
-    /// Makes the call of a run that reads one file, or does more to it.
+    /// Makes a call that reads one file, or does more to it.
     pub(crate) fn touching(doing: Operation, file: &str, scope: Arc<Scope>) -> Self {
         let about =
             if doing == Operation::Read { ArgumentKind::ReadPath } else { ArgumentKind::WritePath };
         Self { scope, ..Self::about(about, file) }
     }
 
-    /// The tool and the argument that a command, a path or an address stands for.
+    /// The tool and the argument that a command, a path or a URL is short for.
     fn about(about: ArgumentKind, text: &str) -> Self {
         let (tool, argument) = match about {
             ArgumentKind::Command => ("shell", "command"),
@@ -217,7 +217,7 @@ impl Sample {
     }
 }
 
-/// Splits `name(inside)`; nothing when the text is no call.
+/// Splits `name(inside)`; `None` if the text is not a call.
 fn split(text: &str) -> Option<(&str, Option<&str>)> {
     let end = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == '-'));
     let (name, rest) = text.split_at(end.unwrap_or(text.len()));
@@ -230,7 +230,7 @@ fn split(text: &str) -> Option<(&str, Option<&str>)> {
     }
 }
 
-/// Reads `a=1, b=text`: values are JSON where they can be, else text.
+/// Parses `a=1, b=text`: values are JSON if they parse, else text.
 fn pairs(inside: &str) -> Result<Value, String> {
     let mut map = Map::new();
     let mut rest = inside.trim();
@@ -239,7 +239,7 @@ fn pairs(inside: &str) -> Result<Value, String> {
             return Err(format!("`{rest}` is no argument; write `name=value`"));
         };
         let after = after.trim_start();
-        // A quoted text, a list or a table may hold commas.
+        // A quoted string, a list or a table may contain commas.
         let mut stream = serde_json::Deserializer::from_str(after).into_iter::<Value>();
         let whole = stream.next().and_then(Result::ok).and_then(|value| {
             let behind = after[stream.byte_offset()..].trim_start();
@@ -255,7 +255,7 @@ fn pairs(inside: &str) -> Result<Value, String> {
     Ok(Value::Object(map))
 }
 
-/// Reads a text or a list of texts.
+/// Reads a string or a list of strings.
 fn words<'v>(table: &'v Map<String, Value>, key: &str) -> Result<Vec<&'v str>, String> {
     let words = match table.get(key) {
         None => Some(Vec::new()),

@@ -12,7 +12,7 @@ use crate::policy::{
     testing::{at, call, call_in, ground},
 };
 
-/// The parts in short words.
+/// The parts as short strings.
 fn parts(facts: &Facts<'_>) -> Vec<String> {
     let short = |part: &Part| match part {
         Part::Call => "call".to_owned(),
@@ -70,7 +70,7 @@ fn what_is_declared_and_named_leaves_no_whole_call() {
 
 #[test]
 fn arguments_are_what_their_schema_says_and_not_what_they_are_called() {
-    // Names, lists, upper-case schemes, nesting: what a guess by key would let through.
+    // Names, lists, upper-case schemes, nesting: what a guess by key would miss.
     let schema = json!({"properties": {
         "target": {"type": "string", "x-haft": "write_path"},
         "urls": {"type": "array", "items": {"type": "string"}, "x-haft": "url"},

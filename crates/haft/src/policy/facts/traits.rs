@@ -1,9 +1,8 @@
-//! What rules need to know of a tool's definition: the names other programs have for such a tool,
-//! and which of its arguments are paths, addresses or commands.
+//! What rules need to know about a tool's definition: the names other programs have for such a
+//! tool, and which of its arguments are paths, URLs or commands.
 //!
-//! An argument is what its schema says (`"x-haft": "read_path"`). Names are guessed from only for
-//! tools that are called as everybody calls them, and then the guess adds parts and never takes one
-//! away.
+//! The schema declares the kind of an argument (`"x-haft": "read_path"`). Names are used to guess
+//! only for tools with well-known names. A guess adds parts and never removes one.
 
 use haft_core::{Capability, Operation};
 use serde_json::{Map, Value};
@@ -11,34 +10,34 @@ use smallvec::SmallVec;
 
 use crate::{policy::rules::ArgumentKind, registry::RegisteredTool};
 
-/// What rules need to know of a tool's definition.
+/// What rules need to know about a tool's definition.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Traits {
     /// The names that other programs know such a tool by.
     pub(crate) known_as: SmallVec<[&'static str; 2]>,
     /// The marked arguments at the top of the schema.
     pub(super) marks: Vec<(String, Mark)>,
-    /// There are marks elsewhere; the schema must be walked beside the arguments.
+    /// There are nested marks; the schema must be walked together with the arguments.
     pub(super) deep: bool,
-    /// It hands work to another agent.
+    /// It delegates to another agent.
     pub(super) delegates: bool,
-    /// By its name it must have arguments about these, and none is marked or called so.
+    /// By its name it must have arguments of these kinds, and none is marked or named so.
     pub(super) silent: SmallVec<[ArgumentKind; 2]>,
 }
 
 impl Traits {
-    /// Returns whether some argument says what it is about.
+    /// Returns whether an argument is marked.
     pub(crate) fn is_marked(&self) -> bool {
         !self.marks.is_empty() || self.deep || !self.silent.is_empty()
     }
 
-    /// Returns whether it hands work to another agent.
+    /// Returns whether it delegates to another agent.
     pub(crate) fn delegates(&self) -> bool {
         self.delegates
     }
 
-    /// Returns whether calls of a tool may have parts of this kind. What a tool reaches without
-    /// saying so is a doubt, and so a yes, except for remote ones: those have only their arguments.
+    /// Returns whether calls of a tool may have parts of this kind. An undeclared capability counts
+    /// as yes, except for remote tools: those have only their arguments.
     pub(crate) fn may_be_about(tool: &RegisteredTool, about: ArgumentKind) -> bool {
         let traits = tool.traits();
         let reaches = match about {
@@ -58,22 +57,22 @@ impl Traits {
     }
 }
 
-/// What an argument is about.
+/// The kind of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// A rule, a person or the tool's author said so.
+    /// Declared by a rule, a person or the tool's author.
     About(ArgumentKind),
-    /// The words of one command, as a list.
+    /// The argv of one command, as a list.
     Words,
-    /// The folder that commands start in.
+    /// The directory that commands start in.
     Folder,
     /// The name of another agent.
     Agent,
-    /// Something this version does not know.
+    /// A mark that this version does not know.
     Unknown,
 }
 
-/// Our own tools that other programs know by another name.
+/// Built-in tools that other programs know by another name.
 const KNOWN: [(&str, &[&str]); 11] = [
     ("shell", &["Bash"]),
     ("read_file", &["Read"]),
@@ -88,7 +87,7 @@ const KNOWN: [(&str, &[&str]); 11] = [
     ("agent", &["Agent"]),
 ];
 
-/// The arguments that such tools have, where their schema does not say what they are about.
+/// The arguments that such tools have, if their schema has no marks.
 const USUAL: [(&str, &[&str], ArgumentKind); 6] = [
     ("Bash", &["command"], ArgumentKind::Command),
     ("Read", &["path", "file_path"], ArgumentKind::ReadPath),
@@ -98,17 +97,17 @@ const USUAL: [(&str, &[&str], ArgumentKind); 6] = [
     ("Grep", &["path"], ArgumentKind::ReadPath),
 ];
 
-/// More nodes than this about one value are not looked at.
+/// Maximum number of schema nodes for one value.
 const NODES: usize = 256;
-/// Arguments are nested no deeper; see `turn::admit`.
+/// Maximum nesting of arguments; see `turn::admit`.
 const DEEP: usize = 130;
 
-/// Returns the names that other programs have for an own tool of this name.
+/// Returns the names that other programs have for a built-in tool of this name.
 pub(super) fn known_as(name: &str) -> &'static [&'static str] {
     KNOWN.iter().find(|(own, _)| *own == name).map_or(&[], |(_, known)| known)
 }
 
-/// Returns what the usual arguments of such a tool are about.
+/// Returns the kind of the usual arguments of such a tool.
 pub(super) fn usual(known: &str) -> Option<(&'static [&'static str], ArgumentKind)> {
     let known = if known == "Write" { "Edit" } else { known };
     USUAL.iter().find(|(name, ..)| *name == known).map(|(_, names, about)| (*names, *about))
@@ -158,7 +157,7 @@ impl Traits {
     }
 }
 
-/// Reads a mark; a word that is not known is not nothing.
+/// Reads a mark; an unknown value is `Unknown`, not `None`.
 fn mark(value: &Value) -> Mark {
     match value.as_str() {
         Some("read_path") => Mark::About(ArgumentKind::ReadPath),
@@ -172,7 +171,7 @@ fn mark(value: &Value) -> Mark {
     }
 }
 
-/// Returns what is done to what such an argument names.
+/// Returns the operation on what such an argument names.
 pub(super) fn operation(about: ArgumentKind) -> Operation {
     match about {
         ArgumentKind::ReadPath => Operation::Read,
@@ -182,7 +181,7 @@ pub(super) fn operation(about: ArgumentKind) -> Operation {
     }
 }
 
-/// How often the word stands in a schema.
+/// Counts the marks in a schema.
 fn count(schema: &Value, depth: usize) -> usize {
     let Some(depth) = depth.checked_sub(1) else { return 0 };
     match schema {
@@ -195,8 +194,8 @@ fn count(schema: &Value, depth: usize) -> usize {
     }
 }
 
-/// Goes through the arguments beside their schema and tells of every value that is marked. Returns
-/// whether everything could be looked at.
+/// Walks the arguments together with their schema and reports every marked value. Returns whether
+/// everything could be visited.
 pub(super) fn walk<'v>(
     schema: &Value,
     arguments: &'v Value,
@@ -284,7 +283,7 @@ impl<'s, 'v> Walker<'s, 'v, '_> {
         }
     }
 
-    /// Adds a node and all that may speak about the same value.
+    /// Adds a node and all nodes that apply to the same value.
     fn spread(&mut self, node: &'s Value, nodes: &mut Vec<&'s Value>) {
         let mut open = vec![node];
         while let Some(node) = open.pop() {

@@ -1,8 +1,8 @@
-//! Tools that people declare as commands: `[tool.NAME] command = ["wc", "-l", "--", "{file}"]`.
+//! Tools that are declared as commands: `[tool.NAME] command = ["wc", "-l", "--", "{file}"]`.
 //!
 //! In: the table of one tool. Out: what a runtime needs to offer it, and every mistake in the table
-//! with its place. Whoever runs it asks for the words of a call with [`CommandTool::argv`]; nothing
-//! here starts anything.
+//! with its location. [`CommandTool::argv`] builds the argv of a call; nothing here starts a
+//! process.
 
 use std::time::Duration;
 
@@ -71,24 +71,24 @@ const PARAMETER_KEYS: &[&str] = &[
     "about",
 ];
 const RETRY_KEYS: &[&str] = &["max_attempts", "backoff", "initial_delay", "max_delay"];
-/// The most parameters of one tool: more than any model fills in.
+/// Maximum number of parameters of one tool.
 const MOST: usize = 100;
 
-/// A tool that a file declares: a command with places for arguments.
+/// A tool that a file declares: a command with placeholders for arguments.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct CommandTool {
-    /// What it declares, as any tool does. It must run in a sandbox.
+    /// Its declaration, as for any tool. It must run in a sandbox.
     pub spec: ToolSpec,
-    /// What its arguments look like.
+    /// The JSON Schema of its arguments.
     pub input_schema: Value,
-    /// The folder of the workspace that it starts in, if not the first.
+    /// The directory of the workspace that it starts in, if not the first.
     pub cwd: Option<String>,
     /// The exit codes that mean success.
     pub success: Vec<i32>,
-    /// Where it is written.
+    /// The location of its declaration.
     pub place: SourceLocation,
-    /// Whose file that is.
+    /// The layer of the file that declares it.
     pub layer: ConfigLayer,
     command: Template,
     stdin: Option<Template>,
@@ -98,7 +98,8 @@ impl CommandTool {
     /// Returns the program and its arguments for one call.
     ///
     /// # Errors
-    /// Refuses values that could be taken for options, and what no program can be given.
+    /// Refuses values that could be read as options (argument injection), and values that cannot be
+    /// passed to a program.
     pub fn argv(&self, arguments: &Value) -> Result<Vec<String>, Failure> {
         self.command.fill(arguments)
     }
@@ -121,15 +122,15 @@ impl CommandTool {
         self.command.shown()
     }
 
-    /// Returns what the sandbox is to give it: what was declared, and nothing where nothing was.
-    /// Judges take silence for everything, and the sandbox takes it for nothing.
+    /// Returns the capabilities that the sandbox gives it: the declared ones, or none. Policies
+    /// treat undeclared as everything, and the sandbox treats it as nothing.
     #[must_use]
     pub fn given(&self) -> Capabilities {
         self.spec.capabilities.unwrap_or(Capabilities::NONE)
     }
 }
 
-/// Reads one tool. Everything in it is looked at, so that all mistakes are found at once.
+/// Reads one tool. It reads on after a mistake, so that all mistakes are found at once.
 pub(super) fn read(
     reader: &mut Reader<'_>,
     entry: &Entry,
@@ -201,7 +202,7 @@ pub(super) fn read(
     Some(CommandTool { spec, input_schema, cwd, success, place, layer, command, stdin })
 }
 
-/// A parameter that goes nowhere is a slip.
+/// Reports parameters that are never used.
 fn unused(
     reader: &mut Reader<'_>,
     fields: &Fields<'_>,
@@ -266,7 +267,7 @@ fn command(reader: &mut Reader<'_>, fields: &Fields<'_>, holes: &[Hole]) -> Opti
     is_sound.then_some(template)
 }
 
-/// Reads the parameters into a schema, and what a template must know of them.
+/// Reads the parameters into a schema, and into the placeholders of the template.
 fn parameters(reader: &mut Reader<'_>, node: Option<&Node>) -> (Value, Vec<Hole>) {
     let (mut properties, mut required, mut holes) = (Map::new(), Vec::new(), Vec::new());
     let table = node.and_then(|node| Some((node, reader.any_table(node, "`parameters`")?)));
@@ -296,7 +297,7 @@ fn parameters(reader: &mut Reader<'_>, node: Option<&Node>) -> (Value, Vec<Hole>
                 properties.insert(entry.key.clone(), schema);
                 holes.push(hole);
             } else {
-                // It is there, even if it is wrong; the command may name it.
+                // It exists, even if it is invalid; the command may name it.
                 let name = entry.key.clone();
                 holes.push(Hole { name, is_list: false, is_optional: true, values: Values::Any });
             }
@@ -355,7 +356,7 @@ fn parameter(reader: &mut Reader<'_>, entry: &Entry) -> Option<(Value, bool, Hol
             );
             continue;
         }
-        // What is said of values is said of each item of a list.
+        // The limits of a list apply to each item.
         let each = if is_list { &mut of_items } else { &mut schema };
         match key {
             "description" => {
@@ -422,7 +423,7 @@ fn parameter(reader: &mut Reader<'_>, entry: &Entry) -> Option<(Value, bool, Hol
     Some((schema, is_required, hole))
 }
 
-/// Checks that a schema can be used and that the default fits it.
+/// Checks that a schema is valid and that the default matches it.
 fn fitting(
     reader: &mut Reader<'_>,
     entry: &Entry,
@@ -561,7 +562,7 @@ fn options(reader: &mut Reader<'_>, fields: &Fields<'_>, mut spec: ToolSpec) -> 
     spec
 }
 
-/// It is a process, whatever else it says.
+/// It is a process, whatever else it declares.
 fn capabilities(reader: &mut Reader<'_>, node: &Node) -> Option<Capabilities> {
     let mut all = Capabilities::NONE.with(Capability::Subprocess);
     let list = reader.list(node, "`capabilities`")?;

@@ -1,6 +1,6 @@
-//! Which files speak about a folder, and which folder a program started in belongs to.
+//! Which configuration files apply to a directory, and the project root for a start directory.
 //!
-//! Pure: a list of candidates and a walk up a path. Whoever calls looks what is there and reads it.
+//! Pure: a list of candidates and a walk up a path. The caller checks what exists and reads it.
 //!
 //! INVARIANT: a file below a project's root never moves the root, and never hides a file above it.
 
@@ -14,21 +14,21 @@ use haft_core::config_files::{CONFIG_FILES, PROJECT_MARKERS};
 use super::{ConfigFile, FileFormat};
 use crate::policy::rule::ConfigLayer;
 
-/// A file that would count if it were there.
+/// A configuration file that applies if it exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigPath {
-    /// Whose it is.
+    /// Its layer.
     pub layer: ConfigLayer,
-    /// In which language it is written.
+    /// Its format.
     pub form: FileFormat,
-    /// Where it would lie.
+    /// Its path.
     pub path: PathBuf,
-    /// The folder that its `/…` patterns start from.
+    /// The directory that its `/…` patterns start from.
     pub anchor: PathBuf,
 }
 
 impl ConfigPath {
-    /// Makes the file of it, once it was read.
+    /// Makes a `ConfigFile` of it, once it was read.
     #[must_use]
     pub fn with(self, text: impl Into<String>) -> ConfigFile {
         let Self { layer, form, path, anchor } = self;
@@ -36,24 +36,23 @@ impl ConfigPath {
     }
 }
 
-/// Where Claude Code looks for the organisation's settings.
+/// Where Claude Code reads the organisation's settings.
 #[cfg(target_os = "macos")]
 const MANAGED_SETTINGS: (&str, &str) =
     ("/Library/Application Support/ClaudeCode", "managed-settings.json");
 #[cfg(not(target_os = "macos"))]
 const MANAGED_SETTINGS: (&str, &str) = ("/etc/claude-code", "managed-settings.json");
 
-/// Returns where Claude Code looks for the organisation's settings.
+/// Returns where Claude Code reads the organisation's settings.
 #[must_use]
 pub fn managed_settings_file() -> PathBuf {
     let (directory, name) = MANAGED_SETTINGS;
     Path::new(directory).join(name)
 }
 
-/// Returns the files that are merged on top of an organisation's settings, strongest first: those of
-/// the directory `managed-settings.d` beside them, of which `names` are all entries. Of two the one
-/// that comes later in the order of names is the stronger. Names that start with a dot, or end in
-/// anything but `.json`, do not count.
+/// Returns the files that are merged on top of an organisation's settings, strongest first: those
+/// of the directory `managed-settings.d` next to them, of which `names` are all entries. A later
+/// name is stronger. Names that start with a dot, or do not end in `.json`, are ignored.
 pub fn managed_drop_ins(
     settings: &Path,
     names: impl IntoIterator<Item = OsString>,
@@ -86,8 +85,8 @@ pub fn project_files(directory: &Path) -> Vec<ConfigPath> {
     CONFIG_FILES.iter().map(file).collect()
 }
 
-/// Returns the files that speak about a folder, strongest first. `user_config` is haft's own folder
-/// among the person's settings, such as `~/.config/haft`.
+/// Returns the files that apply to a directory, strongest first. `user_config` is haft's own
+/// directory in the user's configuration, such as `~/.config/haft`.
 ///
 /// ```
 /// use std::path::Path;
@@ -105,9 +104,9 @@ pub fn config_paths(
     files_from(folder, folder, user_config, home)
 }
 
-/// Returns the files that speak about a program started in `start`, strongest first: those of every
-/// directory from `start` up to `root`, besides those of the organisation and the person. Of two
-/// files of one layer the one nearer to the start is the stronger.
+/// Returns the files that apply to a program started in `start`, strongest first: those of every
+/// directory from `start` up to `root`, and those of the organisation and the user. Of two files of
+/// one layer the one nearer to the start is the stronger.
 ///
 /// ```
 /// use std::path::Path;
@@ -145,7 +144,7 @@ pub fn files_from(
     if let Some(home) = home {
         let own = home.join(".claude");
         let settings = own.join("settings.json");
-        // Started at home, the person's own settings are not also the folder's.
+        // In the home directory, the user's settings are not also the project's.
         files.retain(|file| file.path != settings);
         files.push(candidate(ConfigLayer::User, FileFormat::Settings, settings, &own));
     }
@@ -155,10 +154,10 @@ pub fn files_from(
 /// World-writable directories; a file there would configure the projects of every user.
 const SHARED_DIRECTORIES: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/private/tmp"];
 
-/// Returns the folder whose files count for a program started in `start`, together with those of every
-/// folder from there down to `start`: the outermost one that has `haft.toml`, `haft.local.toml`,
-/// `.claude` or `.git`, else `start` itself. The home folder and what lies above it, and the shared
-/// temporary folders, count only for a program started there.
+/// Returns the project root for a program started in `start`: the outermost directory that has
+/// `haft.toml`, `haft.local.toml`, `.claude` or `.git`, else `start` itself. The files of every
+/// directory from the root down to `start` apply. The home directory and its parents, and the
+/// shared temporary directories, count only for a program started there.
 pub fn project_root(
     start: &Path,
     home: Option<&Path>,
@@ -178,13 +177,13 @@ pub fn project_root(
     root.to_owned()
 }
 
-/// Takes `.` and `..` out of a path without touching the disk.
+/// Removes `.` and `..` from a path lexically, without file system access.
 pub(super) fn tidy(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
         match part {
             Component::CurDir => {}
-            // Above the root there is only the root; above a relative start `..` stays visible.
+            // The parent of the root is the root; above a relative start `..` is kept.
             Component::ParentDir if out.has_root() => {
                 out.pop();
             }

@@ -1,12 +1,12 @@
-//! Reads JSON as people write it in settings: comments and trailing commas are let pass, and every
+//! Parses JSON as it is written in settings: comments and trailing commas are accepted, and every
 //! value keeps its offset.
 //!
-//! A hand-made reader, because the usual one forgets where values stand. Texts and numbers are
-//! still read by the usual one. Bounded: no deeper than [`DEEPEST`], one pass.
+//! Hand-written, because serde_json does not keep offsets. It still parses strings and numbers.
+//! Bounded: at most [`DEEPEST`] levels, one pass.
 
 use super::node::{Entry, Kind, Node};
 
-/// Deeper than any honest settings file.
+/// Maximum nesting.
 const DEEPEST: usize = 64;
 
 /// What is wrong, and where.
@@ -18,7 +18,7 @@ pub(super) struct Broken {
 
 /// Reads a whole file.
 pub(super) fn parse(text: &str) -> Result<Node, Broken> {
-    // A byte order mark is no part of the file's words.
+    // A byte order mark is skipped.
     let at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     let mut parser = Parser { text, at };
     let node = parser.value(0)?;
@@ -47,7 +47,7 @@ impl Parser<'_> {
         Broken { at: self.at, message: message.into() }
     }
 
-    /// Passes over blanks and comments.
+    /// Skips whitespace and comments.
     fn skip(&mut self) -> Result<(), Broken> {
         loop {
             match self.peek() {
@@ -55,7 +55,7 @@ impl Parser<'_> {
                 Some(b'/') if self.rest().starts_with("//") => {
                     self.at += self.rest().find('\n').unwrap_or(self.rest().len());
                 }
-                // Looked for behind the opening: `/*/` does not close itself.
+                // Searched after the opening: `/*/` does not close itself.
                 Some(b'/') if self.rest().starts_with("/*") => match self.rest()[2..].find("*/") {
                     Some(end) => self.at += end + 4,
                     None => return Err(self.broken("a comment that does not end")),
@@ -98,7 +98,8 @@ impl Parser<'_> {
             }
             let at = self.at;
             let key = self.string()?;
-            // One reader takes the first and another the last: nobody could say which rules hold.
+            // Some parsers take the first key and others the last, so the effective rules would be
+            // ambiguous.
             if !keys.insert(key.clone()) {
                 return Err(Broken { at, message: format!("the key `{key}` stands here twice") });
             }
@@ -127,7 +128,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Passes over a comma, or stops before the end of what encloses it.
+    /// Skips a comma, or stops before the closing bracket.
     fn comma(&mut self, end: u8) -> Result<(), Broken> {
         self.skip()?;
         match self.peek() {

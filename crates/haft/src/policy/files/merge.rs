@@ -1,11 +1,11 @@
-//! Puts together what the files say: who is heard, and what a folder may say before it is trusted.
+//! Merges configuration files: precedence, and what a directory may set before it is trusted.
 //!
-//! Rules of all files count together. Where only one value can hold, the strongest file's does. What
-//! makes things stricter is never lost: a bypass that anybody switched off stays off, the smaller
-//! budget holds, and a folder that nobody trusts may still deny and ask.
+//! Rules of all files apply together. For a single value the strongest file wins. Restrictions are
+//! never lost: a bypass that any file disables stays disabled, the smaller budget applies, and an
+//! untrusted directory may still deny and ask.
 //!
-//! INVARIANT: nothing that a folder brings along loosens anything before the folder is trusted, and
-//! nothing that came after that loosens anything before it was shown.
+//! INVARIANT: no file of a directory loosens anything before the directory is trusted, and no later
+//! change loosens anything before it was shown.
 
 use haft_core::Decision;
 
@@ -16,16 +16,16 @@ use crate::policy::{
     rules::Mode,
 };
 
-/// Puts together what the files say.
+/// Merges what the files contain.
 pub(super) fn merge(mut files: Vec<Said>, place: &LoadOptions) -> PolicyConfig {
-    // Of two files of one layer our own comes first.
+    // Of two files of one layer, haft's own comes first.
     files.sort_by_key(|said| (said.layer, said.imported));
     let mut setup = PolicyConfig::default();
     distrust(&mut files, &mut setup.notes);
     only_managed(&mut files, &mut setup.notes);
     mode(&files, &mut setup);
     setup.ground.home.clone_from(&place.home);
-    // An allow that is written into a folder nobody trusts would not count.
+    // An allow that is written into an untrusted directory would be ignored.
     setup.ground.keep = if place.trusted { place.keep.clone() } else { None };
     let guard = files.iter().any(|said| said.hooks_guard == Some(true));
     for said in files {
@@ -79,14 +79,14 @@ pub(super) fn merge(mut files: Vec<Said>, place: &LoadOptions) -> PolicyConfig {
     setup
 }
 
-/// Takes from the files that trust does not cover whatever could loosen something.
+/// Removes everything that could loosen a restriction from files that trust does not cover.
 fn distrust(files: &mut [Said], notes: &mut Vec<FileNote>) {
     let mut untrusted = Ignored::default();
     for said in files {
         match said.uncovered.clone() {
             None => {}
             Some(Uncovered::Untrusted) => strip(said, &mut untrusted),
-            // One note for each file: a person has to look at that file.
+            // One note for each file, because a person has to review that file.
             Some(why) => {
                 let mut ignored = Ignored::default();
                 strip(said, &mut ignored);
@@ -102,7 +102,7 @@ fn distrust(files: &mut [Said], notes: &mut Vec<FileNote>) {
     untrusted.tell(notes);
 }
 
-/// Takes whatever could loosen something from one file.
+/// Removes everything that could loosen a restriction from one file.
 fn strip(said: &mut Said, ignored: &mut Ignored) {
     said.rules.retain(|rule| {
         let strict = rule.decision != Decision::Allow;
@@ -133,7 +133,7 @@ fn strip(said: &mut Said, ignored: &mut Ignored) {
         }
         said.about.clear();
     }
-    // A shorter time is no tightening either: it could make a hook that fails open miss its turn.
+    // A shorter timeout is not a restriction either: a hook that fails open could miss it.
     if let Some(place) = said.limits_place.take() {
         for _ in 0..said.limits.count() {
             ignored.add("limit", &place);
@@ -142,7 +142,7 @@ fn strip(said: &mut Said, ignored: &mut Ignored) {
     }
 }
 
-/// What was ignored: in words, how often, and where first.
+/// What was ignored: description, count, and first location.
 #[derive(Default)]
 struct Ignored(Vec<(&'static str, usize, SourceLocation)>);
 
@@ -166,10 +166,10 @@ impl Ignored {
         }
     }
 
-    /// Says of a file that is new or has changed what does not count until it was shown.
+    /// Reports what a new or changed file does not apply until it was shown.
     fn tell_of_file(self, why: &Uncovered, file: &SourceLocation, notes: &mut Vec<FileNote>) {
         let why = match why {
-            // Said even where nothing is ignored: it may have denied something before.
+            // Reported even if nothing is ignored: the old file may have denied something.
             Uncovered::Changed => "changed since it was trusted",
             _ if self.0.is_empty() => return,
             Uncovered::Replaced => {
@@ -194,7 +194,7 @@ impl Ignored {
 fn counted(count: usize, what: &str) -> String {
     match (count, what.split_once(' ')) {
         (1, _) => format!("1 {what}"),
-        // `rewrite of …` grows in its first word, `allow rule` in its last.
+        // `rewrite of …` gets its plural in the first word, `allow rule` in the last.
         (_, Some((first, rest))) if rest.starts_with("of ") || rest.starts_with("about ") => {
             format!("{count} {first}s {rest}")
         }
@@ -202,7 +202,7 @@ fn counted(count: usize, what: &str) -> String {
     }
 }
 
-/// Leaves out what an organisation keeps to itself.
+/// Removes what only the organisation may set.
 fn only_managed(files: &mut [Said], notes: &mut Vec<FileNote>) {
     let rules = files.iter().any(|said| said.only_managed_rules);
     let hooks = files.iter().any(|said| said.only_managed_hooks);
@@ -232,7 +232,7 @@ fn only_managed(files: &mut [Said], notes: &mut Vec<FileNote>) {
     }
 }
 
-/// Finds the mode: the strongest file's, unless it is a loosening that nobody may make.
+/// Finds the mode: the strongest file's, unless it loosens without permission.
 fn mode(files: &[Said], setup: &mut PolicyConfig) {
     let mut found: Option<(Mode, SourceLocation)> = None;
     let mut uncovered: Vec<(Mode, SourceLocation, bool)> = Vec::new();
@@ -249,7 +249,7 @@ fn mode(files: &[Said], setup: &mut PolicyConfig) {
         }
     }
     let usual = found.as_ref().map_or(Mode::Default, |(mode, _)| *mode);
-    // Of those that may only tighten the strictest holds, so that none of them lifts another.
+    // Of the files that may only tighten, the strictest mode applies, so that none weakens another.
     for (mode, at, is_untrusted) in uncovered {
         let current = found.as_ref().map_or(Mode::Default, |(mode, _)| *mode);
         if strictness(mode) > strictness(current) {
@@ -277,7 +277,7 @@ fn mode(files: &[Said], setup: &mut PolicyConfig) {
     }
 }
 
-/// How little a mode allows by itself.
+/// How strict a mode is.
 fn strictness(mode: Mode) -> u8 {
     match mode {
         Mode::BypassPermissions => 0,
@@ -297,7 +297,7 @@ fn word(mode: Mode) -> &'static str {
     }
 }
 
-/// Takes the tighter of two budgets, value by value. Of two prices the higher one is tighter.
+/// Takes the smaller of two budgets, value by value, and the higher of two prices.
 fn tighten(own: &mut Budget, other: &Budget) {
     fn least<T: Ord + Copy>(own: &mut Option<T>, other: Option<T>) {
         *own = match (*own, other) {

@@ -1,7 +1,7 @@
-//! Everything that is wrong with some files, told at once.
+//! Collects all mistakes of some files and reports them in one error.
 //!
-//! A person who mends a file wants to see all of it, not one mistake per try. Each is a line
-//! `file:line:column: what`, and a `hint:` line with the fix.
+//! A person who fixes a file wants all mistakes at once. Each is a line `file:line:column: what`,
+//! and a `hint:` line with the fix.
 
 use std::fmt::Write;
 
@@ -10,10 +10,10 @@ use crate::{
     policy::rule::SourceLocation,
 };
 
-/// Nobody reads more, and a hostile file could make any number.
+/// Maximum number of reported mistakes; a hostile file could have any number.
 const MOST: usize = 100;
 
-/// What is wrong, in order.
+/// The mistakes, in order.
 #[derive(Debug, Default)]
 pub(super) struct Mistakes {
     list: Vec<Mistake>,
@@ -28,7 +28,7 @@ struct Mistake {
 }
 
 impl Mistakes {
-    /// Notes one more. The words are only found if there is room for them.
+    /// Adds one. The message is only built if it is reported.
     pub(super) fn add(
         &mut self,
         place: SourceLocation,
@@ -46,12 +46,12 @@ impl Mistakes {
         self.list.len() + self.more
     }
 
-    /// Returns the one error that tells them all, or nothing when there is none.
+    /// Returns one error with all of them; `None` if there is none.
     pub(super) fn into_error(self) -> Option<Error> {
         let mut text = String::new();
         let mut last_hint = None;
         for mistake in self.list {
-            // Each hint stands under its mistake; the last one is the error's own.
+            // Each hint follows its mistake; the last one is the error's own.
             if let Some(hint) = last_hint.take() {
                 let _ = write!(text, "\nhint: {hint}");
             }

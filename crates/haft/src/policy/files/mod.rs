@@ -1,8 +1,8 @@
-//! What people have written in files: `haft.toml` and the settings of Claude Code, read in place.
+//! Reads configuration files: `haft.toml`, and the settings of Claude Code in place.
 //!
-//! In: the texts of files, each with its place and whose it is. Out: rules, hooks, budget and mode,
-//! with notes on what counts for nothing or is judged differently here. Pure: whoever calls reads
-//! the files. Every mistake names file, line, column and the fix.
+//! In: the texts of files, each with its path and layer. Out: rules, hooks, budget and mode, with
+//! notes on what is ignored or handled differently. Pure: the caller reads the files. Every mistake
+//! names file, line, column and the fix.
 
 mod source;
 mod mistake;
@@ -44,56 +44,56 @@ use super::{
 };
 use crate::{config::Config, error::Error};
 
-/// The longest file that is read; one with 20 000 rules fits.
+/// Maximum size of a file in bytes; 20 000 rules fit.
 pub(crate) const MAX_FILE: usize = 1 << 20;
-/// The most rules of one file.
+/// Maximum number of rules in one file.
 const MAX_RULES: usize = 20_000;
 
-/// One file, as it was found.
+/// One configuration file, as it was read.
 #[derive(Debug, Clone)]
 pub struct ConfigFile {
-    /// Whose it is.
+    /// Its layer.
     pub layer: ConfigLayer,
-    /// In which language it is written.
+    /// Its format.
     pub form: FileFormat,
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
-    /// The folder that its `/…` patterns start from.
+    /// The directory that its `/…` patterns start from.
     pub anchor: PathBuf,
-    /// What it says.
+    /// Its content.
     pub text: String,
 }
 
-/// In which language a file is written.
+/// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileFormat {
-    /// `haft.toml` and its kin.
+    /// `haft.toml` and `haft.local.toml`.
     Toml,
     /// Settings of Claude Code.
     Settings,
 }
 
-/// What is known about a place before its files are read.
+/// Options that are known before the files are read.
 #[derive(Debug, Clone, Default)]
 pub struct LoadOptions {
-    /// What `~` means.
+    /// The home directory, for `~`.
     pub home: Option<PathBuf>,
-    /// Whether the person trusts the folder: without that its allows, hooks and roots do not count.
+    /// Whether the user trusts the directory: otherwise its allows, hooks and roots do not apply.
     pub trusted: bool,
-    /// The files of a trusted folder that trust does not cover, by their path, and why: they may deny
-    /// and ask, and nothing else.
+    /// The files of a trusted directory that trust does not cover, by path, with the reason: they
+    /// may only deny and ask.
     pub uncovered: BTreeMap<PathBuf, Uncovered>,
-    /// The file that "always" would write to; not used while the folder is not trusted.
+    /// The file that "always" writes to; not used while the directory is not trusted.
     pub keep: Option<PathBuf>,
 }
 
-/// Everything that the files say together.
+/// The merged content of all files.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct PolicyConfig {
     /// The rules of all files.
     pub rules: Vec<Rule>,
-    /// What they stand on.
+    /// The context that they are evaluated in.
     pub ground: PolicyContext,
     /// The hooks of all files, in order.
     pub hooks: Vec<HookSpec>,
@@ -101,13 +101,13 @@ pub struct PolicyConfig {
     pub tools: Vec<CommandTool>,
     /// What a run may use.
     pub budget: Budget,
-    /// The runtime's limits, where the files name them.
+    /// The runtime's limits that the files set.
     pub limits: CallLimits,
-    /// What commands may touch besides the workspace.
+    /// What commands may access besides the workspace.
     pub sandbox: SandboxSettings,
     /// Whether the mode may be `bypassPermissions`, wherever it is set.
     pub may_bypass: bool,
-    /// What counts for nothing, or is judged differently here.
+    /// What is ignored or handled differently.
     pub notes: Vec<FileNote>,
 }
 
@@ -154,7 +154,7 @@ impl PolicyConfig {
             };
             one.locate(file, place);
             if let Some(Uncovered::Script(script)) = &one.uncovered {
-                // FAIL CLOSED: a guard that may not run is no reason to go on without it.
+                // FAIL CLOSED: if a guard may not run, the call must not go on without it.
                 mistakes.add(Source::new(&file.path, "").place(0), || {
                     let message = format!(
                         "`{script}`, which a hook of this file runs, changed since it was trusted"
@@ -173,7 +173,7 @@ impl PolicyConfig {
     }
 }
 
-/// Limits of the runtime that files name. Nothing said leaves a limit as it is.
+/// Limits of the runtime that files set. `None` keeps the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct CallLimits {
@@ -181,13 +181,13 @@ pub struct CallLimits {
     pub timeout: Option<Duration>,
     /// How long a call may take in all.
     pub deadline: Option<Duration>,
-    /// How long a person may think.
+    /// How long an approver may take.
     pub approval_timeout: Option<Duration>,
     /// How long a check, a hook or a guard may take.
     pub judge_timeout: Option<Duration>,
-    /// The largest result that is looked at, in bytes.
+    /// The largest result that is processed, in bytes.
     pub max_result: Option<usize>,
-    /// How many calls of one turn run at once.
+    /// How many calls of one turn run concurrently.
     pub concurrency: Option<usize>,
 }
 
@@ -204,7 +204,7 @@ impl CallLimits {
         config
     }
 
-    /// Returns these limits, and the other's where these say nothing.
+    /// Returns these limits, with the other's in place of `None`.
     fn or(self, other: Self) -> Self {
         Self {
             timeout: self.timeout.or(other.timeout),
@@ -224,7 +224,7 @@ impl CallLimits {
     }
 }
 
-/// Something a person should know about a file.
+/// A note about a file, for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FileNote {
     /// Where.
@@ -239,7 +239,7 @@ pub struct FileNote {
 pub struct HookSpec {
     /// When it is called: `PreToolUse`, `PostToolUse`, ….
     pub event: String,
-    /// About which tools; nothing means all.
+    /// The tools it applies to; `None` means all.
     pub matcher: Option<String>,
     /// A further condition, as one rule pattern.
     pub only_if: Option<String>,
@@ -247,17 +247,17 @@ pub struct HookSpec {
     pub handler: Handler,
     /// How long it may take.
     pub timeout: Duration,
-    /// Whether the call is refused when the hook cannot answer.
+    /// Whether the call is refused if the hook fails.
     pub fails_closed: bool,
-    /// Where it is written.
+    /// The location of its declaration.
     pub place: SourceLocation,
-    /// Whose file that is.
+    /// The layer of the file that declares it.
     pub layer: ConfigLayer,
-    /// The directory of the file that names it, where that is a project's: commands start there.
-    /// `None` means the project's root.
+    /// The directory of the project file that declares it: commands start there. `None` means the
+    /// project's root.
     pub directory: Option<PathBuf>,
-    /// The files that its command runs, as they were when they were trusted. They are compared right
-    /// before the command starts; a difference refuses the call, also where the hook fails open.
+    /// The files that its command runs, with their digests at the time of trust. They are compared
+    /// right before the command starts. A difference refuses the call, even if the hook fails open.
     pub scripts: Vec<HookScript>,
 }
 
@@ -265,24 +265,24 @@ pub struct HookSpec {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HookScript {
-    /// Its path, as the hook opens it: a symlink is followed when it is compared.
+    /// Its path, as the hook opens it: a symlink is followed for the comparison.
     pub path: PathBuf,
     /// Its digest ([`TrustedDirs::digest`]); `None` means that there was no such file.
     pub digest: Option<String>,
 }
 
 impl HookScript {
-    /// More than any script. A larger program cannot be compared.
+    /// Maximum size of a script. A larger program cannot be compared.
     pub const MAX_BYTES: usize = 64 << 20;
 
-    /// Makes a script with the digest of its content; `None` where there is no such file.
+    /// Makes a script with the digest of its content; `None` if there is no such file.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>, content: Option<&[u8]>) -> Self {
         Self { path: path.into(), digest: content.map(TrustedDirs::digest) }
     }
 
-    /// Returns whether the file is now as it was. A missing file is a difference, and so is
-    /// something that is not a regular file.
+    /// Returns whether the file is unchanged. A missing file is a difference, and so is something
+    /// that is not a regular file.
     #[must_use]
     pub fn is_unchanged(&self) -> bool {
         let found = read_regular_file(&self.path, Self::MAX_BYTES);
@@ -291,7 +291,7 @@ impl HookScript {
 }
 
 impl HookSpec {
-    /// Every event of the protocol, called or not. Any other word is a mistake.
+    /// Every event of the protocol, supported or not. Any other name is a mistake.
     pub const PROTOCOL: &'static [&'static str] = &[
         "PreToolUse",
         "PostToolUse",
@@ -340,7 +340,7 @@ impl HookSpec {
         "Notification",
     ];
 
-    /// Returns whether an event is about a call of one tool, so that `if` can be asked.
+    /// Returns whether an event is about a call of one tool, so that `if` applies.
     fn about_tools(event: &str) -> bool {
         matches!(
             event,
@@ -353,7 +353,7 @@ impl HookSpec {
     }
 
     /// Makes a hook that is called at every such event, may take ten minutes as its protocol says,
-    /// and refuses what it cannot look at.
+    /// and fails closed.
     #[must_use]
     pub fn new(event: impl Into<String>, handler: Handler) -> Self {
         Self {
@@ -382,22 +382,22 @@ pub enum Handler {
         /// The arguments; with them no shell is started.
         args: Option<Vec<String>>,
     },
-    /// An address that is posted to.
+    /// A URL that receives a POST request.
     Http {
-        /// The address.
+        /// The URL.
         url: String,
-        /// Headers, in which `$NAME` stands for a variable of the environment.
+        /// Headers, in which `$NAME` is replaced by an environment variable.
         headers: Vec<(String, String)>,
-        /// The variables that headers may name.
+        /// The variables that headers may use.
         allowed_variables: Vec<String>,
     },
-    /// Anything else, kept as it is written and reported.
+    /// Anything else, kept as written and reported.
     Other(Value),
 }
 
 impl Handler {
-    /// Returns why a handler could only ever be silent, if that is so. An empty command ends with
-    /// exit code 0, which reads as "no objection".
+    /// Returns why a handler could never object, if that is so. An empty command ends with exit
+    /// code 0, which means "no objection".
     #[must_use]
     pub fn mistake(&self) -> Option<&'static str> {
         match self {

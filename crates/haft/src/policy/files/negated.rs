@@ -1,11 +1,11 @@
-//! Patterns that start with `!`, as `.gitignore` writes exceptions: they re-include nothing.
+//! Patterns that start with `!`, as exceptions in `.gitignore`: they are not supported.
 //!
-//! Such a pattern in a deny or an ask is left out and reported once for its file. That makes no other
-//! rule weaker, so it is no reason to stop.
+//! Such a pattern in a deny or an ask is ignored and reported once for its file. That weakens no
+//! other rule, so it is not an error.
 
 use super::{FileNote, node::Reader};
 
-/// So many patterns are named in the report.
+/// Maximum number of patterns that the report names.
 const NAMED: usize = 3;
 
 /// The patterns of one file that start with `!`.
@@ -17,7 +17,7 @@ pub(super) struct Negated {
 }
 
 impl Negated {
-    /// Adds one, and where it stands.
+    /// Adds one, with its offset.
     pub(super) fn add(&mut self, text: &str, at: usize) {
         self.first.get_or_insert(at);
         self.count += 1;

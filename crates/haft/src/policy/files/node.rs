@@ -1,7 +1,7 @@
-//! What a file says before anybody asks what it means: values with their offsets, whichever
-//! language they were written in, and a reader that asks for kinds of values and notes mistakes.
+//! Untyped values of a configuration file with their offsets, independent of the format, and a
+//! reader that asks for types and collects mistakes.
 //!
-//! INVARIANT: a reader's question that gets no answer has noted why.
+//! INVARIANT: a reader method that returns `None` has reported why.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(super) enum Kind {
     Whole(i64),
     Real(f64),
     Text(String),
-    /// A date, or a number too large: nothing here wants one.
+    /// A date, or a number too large: no key accepts one.
     Odd(&'static str),
     List(Vec<Node>),
     Table(Vec<Entry>),
@@ -46,7 +46,7 @@ pub(super) struct Entry {
 }
 
 impl Node {
-    /// Says what it is, for a message.
+    /// Describes the value, for a message.
     fn describe(&self) -> String {
         match &self.kind {
             Kind::Null => "null".to_owned(),
@@ -61,7 +61,7 @@ impl Node {
     }
 }
 
-/// Cuts a text that a message repeats.
+/// Truncates a text that a message quotes.
 fn shortened(text: &str) -> String {
     const SHOWN: usize = 60;
     match text.char_indices().nth(SHOWN) {
@@ -88,7 +88,7 @@ impl<'n> Fields<'n> {
     }
 }
 
-/// Asks the values of one file for what they mean.
+/// Reads typed values of one file.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     pub(super) source: &'a Source<'a>,
@@ -110,7 +110,7 @@ impl Reader<'_> {
         });
     }
 
-    /// Takes a table and refuses every key that is not known.
+    /// Takes a table and rejects unknown keys.
     pub(super) fn table<'n>(
         &mut self,
         node: &'n Node,
@@ -124,7 +124,7 @@ impl Reader<'_> {
         Some(fields)
     }
 
-    /// Takes a table with keys that its author chose.
+    /// Takes a table with arbitrary keys.
     pub(super) fn any_table<'n>(&mut self, node: &'n Node, what: &str) -> Option<Fields<'n>> {
         match &node.kind {
             Kind::Table(entries) => Some(Fields(entries)),
@@ -156,7 +156,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns whether a value is a text, without a mistake if it is none.
+    /// Returns whether a value is a string, without reporting a mistake.
     pub(super) fn is_text(&self, node: &Node) -> bool {
         matches!(node.kind, Kind::Text(_))
     }
@@ -171,7 +171,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Takes a text that people and the model will read: short, and without tricks for terminals.
+    /// Takes a text that people and the model will read: short, without terminal control
+    /// characters.
     pub(super) fn words<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n str> {
         const LONGEST: usize = 1_000;
         let text = self.text(node, what)?;
@@ -183,7 +184,7 @@ impl Reader<'_> {
         Some(text)
     }
 
-    /// Takes one text or a list of texts.
+    /// Takes one string or a list of strings.
     pub(super) fn texts<'n>(&mut self, node: &'n Node, what: &str) -> Vec<(&'n str, usize)> {
         match &node.kind {
             Kind::Text(text) => vec![(text, node.at)],
@@ -255,7 +256,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Takes one of some words.
+    /// Takes one of several fixed strings.
     pub(super) fn choice<T: Clone>(
         &mut self,
         node: &Node,
@@ -276,8 +277,8 @@ impl Reader<'_> {
         None
     }
 
-    /// Takes a pattern of a rule that restricts. One that starts with `!` is put aside: it re-includes
-    /// nothing, and leaving it out makes no other rule weaker.
+    /// Takes a pattern of a rule that restricts. One that starts with `!` is collected separately:
+    /// it is not supported, and ignoring it weakens no other rule.
     pub(super) fn restricting(
         &mut self,
         text: &str,
@@ -294,7 +295,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Takes a pattern of the rules.
+    /// Takes a pattern of a rule.
     pub(super) fn pattern(&mut self, text: &str, at: usize, anchor: &PathBase) -> Option<Pattern> {
         match Pattern::parse(text, anchor) {
             Ok(pattern) => Some(pattern),

@@ -1,10 +1,10 @@
-//! Opens a configuration file: a regular file of bounded size, and never a wait.
+//! Opens a configuration file: a regular file of bounded size, without blocking.
 //!
 //! A confined command may leave anything under such a name: a FIFO that never answers, a symlink to
-//! a device that never ends, a directory. Each is an error that says what is there. An empty
-//! directory counts as nothing: the sandbox leaves one where a protected name is missing.
+//! an endless device, a directory. Each is an error that names it. An empty directory counts as
+//! missing: the sandbox leaves one where a protected name is missing.
 //!
-//! INVARIANT: the text is read once. Who digests and parses it does both to the same text.
+//! INVARIANT: the text is read once. Digest and parser get the same text (no TOCTOU).
 
 use std::{
     fs,
@@ -15,10 +15,10 @@ use std::{
 use super::MAX_FILE;
 use crate::error::{Error, ErrorKind};
 
-/// Reads a configuration file. `None` when nothing is there, or only an empty directory.
+/// Reads a configuration file. `None` if it is missing, or only an empty directory.
 ///
-/// The file is opened without waiting, must be a regular file of at most 1 MiB, and must be UTF-8.
-/// A symlink is followed: what counts is what was read.
+/// The file is opened without blocking, must be a regular file of at most 1 MiB, and must be UTF-8.
+/// A symlink is followed.
 ///
 /// # Errors
 /// Fails with what is there instead of such a file.
@@ -33,7 +33,7 @@ pub fn read_config_file(path: &Path) -> Result<Option<String>, Error> {
     }
 }
 
-/// Reads a file as [`read_config_file`] does, whatever its bytes mean, up to a size.
+/// Reads a file as [`read_config_file`] does, with any content, up to a size.
 ///
 /// # Errors
 /// Fails with what is there instead of such a file.
@@ -41,14 +41,14 @@ pub fn read_regular_file(path: &Path, max_bytes: usize) -> Result<Option<Vec<u8>
     read(path, Symlinks::Follow, max_bytes)
 }
 
-/// What is done with a symlink in the place of the file.
+/// How a symlink at the path is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::policy) enum Symlinks {
     Follow,
     Refuse,
 }
 
-/// Reads the bytes of a regular file, at most so many of them.
+/// Reads the bytes of a regular file, at most `max_bytes`.
 pub(in crate::policy) fn read(
     path: &Path,
     symlinks: Symlinks,
@@ -60,7 +60,7 @@ pub(in crate::policy) fn read(
             return match path.symlink_metadata() {
                 Ok(found) if found.is_symlink() => Err(wrong(path, "is a symlink to nothing")
                     .hint("delete it, or make it lead to a file")),
-                // It was taken away, or made, a moment ago; it was not there when it was opened.
+                // It was removed or created a moment ago, and was missing when it was opened.
                 _ => Ok(None),
             };
         }
@@ -75,7 +75,7 @@ pub(in crate::policy) fn read(
         }
     };
     let cannot = |e: io::Error| wrong(path, format!("cannot be read: {e}")).because(e);
-    // Asked of what is open: the name may lead elsewhere by now.
+    // Checked on the file descriptor: the path may have changed since (TOCTOU).
     let found = file.metadata().map_err(cannot)?;
     if found.is_dir() {
         return match fs::read_dir(path).map_err(cannot)?.next() {
@@ -87,7 +87,7 @@ pub(in crate::policy) fn read(
         return Err(no_file(path, kind(found.file_type()).unwrap_or("no regular file")));
     }
     let mut bytes = Vec::new();
-    // One byte more than may be there, so that a longer file is seen to be longer.
+    // One byte more than the limit, to detect a longer file.
     file.take(max_bytes as u64 + 1).read_to_end(&mut bytes).map_err(cannot)?;
     if bytes.len() > max_bytes {
         let most = max_bytes >> 20;
@@ -106,7 +106,7 @@ fn open(path: &Path, symlinks: Symlinks) -> io::Result<fs::File> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt as _;
-        // Without `O_NONBLOCK` a FIFO waits for a writer that never comes.
+        // Without `O_NONBLOCK`, opening a FIFO blocks until there is a writer.
         let flags = match symlinks {
             Symlinks::Follow => 0,
             Symlinks::Refuse => libc::O_NOFOLLOW,
@@ -120,7 +120,7 @@ fn open(path: &Path, symlinks: Symlinks) -> io::Result<fs::File> {
     options.open(path)
 }
 
-/// Names what is no regular file and no directory.
+/// Names a file type that is neither a regular file nor a directory.
 fn kind(found: fs::FileType) -> Option<&'static str> {
     #[cfg(unix)]
     {

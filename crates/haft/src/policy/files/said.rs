@@ -1,4 +1,4 @@
-//! What one file says, before files are put together.
+//! The parsed content of one file, before files are merged.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -12,18 +12,18 @@ use crate::policy::{
     rules::{ArgumentKind, Mode},
 };
 
-/// What one file says.
+/// The content of one file.
 #[derive(Debug)]
 pub(super) struct Said {
     pub(super) layer: ConfigLayer,
-    /// Whether it is the file of another program.
+    /// Whether it is a file of another program.
     pub(super) imported: bool,
     /// The file itself.
     pub(super) place: SourceLocation,
     /// Why trust does not cover it; such a file may only tighten.
     pub(super) uncovered: Option<Uncovered>,
     pub(super) mode: Option<(Mode, SourceLocation)>,
-    /// Nobody may lift all questions.
+    /// Disables `bypassPermissions` everywhere.
     pub(super) no_bypass: bool,
     pub(super) limits: CallLimits,
     pub(super) limits_place: Option<SourceLocation>,
@@ -35,16 +35,16 @@ pub(super) struct Said {
     pub(super) tools: Vec<CommandTool>,
     pub(super) sandbox: SandboxSaid,
     pub(super) hooks: Vec<Hooked>,
-    /// Whether hooks that do not say for themselves refuse the call when they cannot answer.
+    /// Whether hooks fail closed by default.
     pub(super) hooks_guard: Option<bool>,
-    /// Only the organisation's own allows count.
+    /// Only the organisation's own allows apply.
     pub(super) only_managed_rules: bool,
-    /// Only the organisation's own hooks count.
+    /// Only the organisation's own hooks apply.
     pub(super) only_managed_hooks: bool,
     pub(super) notes: Vec<FileNote>,
 }
 
-/// A hook, and what it says itself about failing.
+/// A hook, and its own failure mode, if set.
 #[derive(Debug)]
 pub(super) struct Hooked {
     pub(super) spec: HookSpec,
@@ -52,13 +52,13 @@ pub(super) struct Hooked {
 }
 
 impl Said {
-    /// A file that says nothing yet.
+    /// A file without content.
     pub(super) fn nothing(layer: ConfigLayer, imported: bool) -> Self {
         Self {
             layer,
             imported,
             place: SourceLocation::default(),
-            // FAIL CLOSED: a file is covered once `locate` has said so.
+            // FAIL CLOSED: a file is uncovered until `locate` has checked it.
             uncovered: layer.comes_with_the_folder().then_some(Uncovered::Untrusted),
             mode: None,
             no_bypass: false,
@@ -79,7 +79,8 @@ impl Said {
         }
     }
 
-    /// Takes in what is known of the file itself: whether trust covers it, and where its hooks start.
+    /// Sets what is known about the file itself: whether trust covers it, and the directory of its
+    /// hooks.
     pub(super) fn locate(&mut self, file: &ConfigFile, place: &LoadOptions) {
         self.place = SourceLocation { file: Some(Arc::new(file.path.clone())), line: 1, column: 1 };
         if !file.layer.comes_with_the_folder() {

@@ -1,8 +1,9 @@
-//! `[sandbox]`: what commands may touch besides the workspace, and whether they run confined unasked.
+//! `[sandbox]`: what commands may access besides the workspace, and whether they run confined
+//! without approval.
 //!
-//! In: the table of a file. Out: roots and names of variables, each with its place. Roots that would
-//! show secrets are mistakes. Pure: symlinks are the caller's to follow, who asks [`SandboxSettings::refuses`]
-//! again about where they lead.
+//! In: the table of a file. Out: roots and names of variables, each with its location. Roots that
+//! would expose secrets are mistakes. Pure: the caller resolves symlinks, and checks the result
+//! with [`SandboxSettings::refuses`] again.
 
 use std::path::{Path, PathBuf};
 
@@ -12,19 +13,19 @@ use crate::policy::{pattern::PathBase, rule::SourceLocation};
 const KEYS: &[&str] =
     &["confine_unasked", "toolchains", "read_only_roots", "writable_roots", "pass_env", "cgroup"];
 
-/// What the files say together about the sandbox of commands.
+/// The merged sandbox settings of all files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SandboxSettings {
-    /// Whether a command that is not known to write runs confined instead of being asked about.
+    /// Whether a command that is not known to write runs confined instead of needing approval.
     pub confine_unasked: bool,
     /// Whether toolchains in the home directory whose programs are in `PATH` are readable.
     pub toolchains: bool,
     /// Directories outside the workspace that commands may read.
     pub read_only_roots: Vec<(PathBuf, SourceLocation)>,
-    /// Directories outside the workspace that commands may write, where they may write at all.
+    /// Directories outside the workspace that commands may write, if they may write at all.
     pub writable_roots: Vec<(PathBuf, SourceLocation)>,
-    /// Names of variables that commands are given. A trailing `*` matches any ending.
+    /// Environment variables that are passed to commands. A trailing `*` matches any ending.
     pub pass_env: Vec<(String, SourceLocation)>,
     /// A delegated cgroup directory that keeps the memory limit of commands. The last file counts.
     pub cgroup: Option<(PathBuf, SourceLocation)>,
@@ -43,7 +44,7 @@ impl Default for SandboxSettings {
     }
 }
 
-/// Files and directories below the home directory that hold secrets.
+/// Files and directories below the home directory that contain secrets.
 const SECRETS: &[&str] = &[
     ".ssh",
     ".aws",
@@ -77,7 +78,7 @@ const SECRETS: &[&str] = &[
 ];
 
 impl SandboxSettings {
-    /// Returns why a directory cannot be a root of commands, in words; `None` where it can.
+    /// Returns why a directory cannot be a root of commands; `None` if it can.
     #[must_use]
     pub fn refuses(root: &Path, home: Option<&Path>) -> Option<&'static str> {
         if root.parent().is_none() {
@@ -93,14 +94,14 @@ impl SandboxSettings {
             .then_some("it holds secrets")
     }
 
-    /// Returns the places below a root that hold secrets, whether they exist or not.
+    /// Returns the paths below a root that contain secrets, whether they exist or not.
     #[must_use]
     pub fn secrets_below(root: &Path, home: &Path) -> Vec<PathBuf> {
         let secrets = SECRETS.iter().map(|secret| home.join(secret));
         secrets.filter(|secret| secret.starts_with(root)).collect()
     }
 
-    /// Takes in what a file says. What is off in one file stays off.
+    /// Merges the settings of a file. A feature that one file disables stays disabled.
     pub(super) fn add(&mut self, said: SandboxSaid) {
         self.confine_unasked &= said.confine_unasked != Some(false);
         self.toolchains &= said.toolchains != Some(false);
@@ -111,7 +112,7 @@ impl SandboxSettings {
     }
 }
 
-/// What one file says about the sandbox.
+/// The sandbox settings of one file.
 #[derive(Debug, Default)]
 pub(super) struct SandboxSaid {
     confine_unasked: Option<bool>,
@@ -123,7 +124,7 @@ pub(super) struct SandboxSaid {
 }
 
 impl SandboxSaid {
-    /// Takes away what would let commands touch more, and tells of each.
+    /// Removes what would give commands more access, and reports each.
     pub(super) fn strip(&mut self, mut ignored: impl FnMut(&'static str, &SourceLocation)) {
         for (_, place) in self.read_only_roots.drain(..).chain(self.writable_roots.drain(..)) {
             ignored("root of commands", &place);

@@ -1,12 +1,11 @@
 //! Settings of Claude Code, read in place: `permissions` and `hooks`, as documented there.
 //!
-//! In: the text. Out: what the file says in our words, and a note wherever something counts for
-//! nothing there or is judged differently here. Keys that are not about permissions or hooks belong
-//! to the other program and are passed over.
+//! In: the text. Out: the equivalent rules and hooks, and a note for everything that is ignored or
+//! handled differently. Keys that are not about permissions or hooks are skipped.
 //!
-//! FAIL CLOSED: an allow that cannot be read is left out and noted; a deny or an ask that cannot be
-//! read is a mistake, because leaving it out would allow what its author forbade. One that starts with
-//! `!` forbids nothing, so it is noted.
+//! FAIL CLOSED: an allow that cannot be parsed is ignored and noted; a deny or an ask that cannot
+//! be parsed is a mistake, because ignoring it would allow what its author forbade. One that starts
+//! with `!` forbids nothing, so it is noted.
 
 use std::time::Duration;
 
@@ -27,7 +26,7 @@ use crate::policy::{
     rules::Mode,
 };
 
-/// What the other program gives a handler, by its type.
+/// Claude Code's default timeouts, by type of handler.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(600);
 const PROMPT_TIMEOUT: Duration = Duration::from_secs(30);
 const AGENT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -60,7 +59,7 @@ pub(super) fn read(file: &ConfigFile, place: &LoadOptions, mistakes: &mut Mistak
     said
 }
 
-/// One file under way.
+/// The state while one file is read.
 struct Settings<'a, 's> {
     reader: Reader<'a>,
     file: &'a ConfigFile,
@@ -99,12 +98,12 @@ impl Settings<'_, '_> {
         self.passed_over(&passed, "");
     }
 
-    /// Reads a switch that makes things stricter; what cannot be read is switched on.
+    /// Reads a flag that restricts; an invalid value counts as set.
     fn strict_flag(&mut self, entry: &Entry) -> bool {
         self.reader.flag(&entry.value, &format!("`{}`", entry.key)).unwrap_or(true)
     }
 
-    /// Notes keys that would matter and are not read here, all in one note.
+    /// Notes keys that are relevant but not supported, all in one note.
     fn passed_over(&mut self, entries: &[&Entry], of: &str) {
         let Some(first) = entries.first() else { return };
         let names = names(entries.iter().map(|entry| format!("{of}{}", entry.key)));
@@ -155,7 +154,7 @@ impl Settings<'_, '_> {
     fn bypass(&mut self, node: &Node) {
         match &node.kind {
             Kind::Text(word) if word == "disable" => {}
-            // FAIL CLOSED: whoever wrote the key wanted it off.
+            // FAIL CLOSED: the author of the key wanted it disabled.
             _ => self.note(
                 node.at,
                 "`disableBypassPermissionsMode` is `\"disable\"` or absent; read as `\"disable\"`",
@@ -194,14 +193,14 @@ impl Settings<'_, '_> {
         }
     }
 
-    /// Reads one rule's pattern; nothing when it counts for nothing, which is noted.
+    /// Reads the pattern of one rule; `None` if it is ignored, which is noted.
     fn pattern(&mut self, text: &str, at: usize, decision: &Decision) -> Option<Pattern> {
         if let Some(why) = counts_for_nothing(text, decision) {
             self.note(at, format!("`{text}` counts for nothing: {why}"));
             return None;
         }
         if *decision != Decision::Allow {
-            // Every use of a tool is the tool; what else `*` could mean there is not asked.
+            // `Tool(*)` is every use of the tool; other meanings of `*` are not considered.
             let whole = text.strip_suffix("(*)").unwrap_or(text);
             return self.reader.restricting(whole, at, &self.anchor, &mut self.negated);
         }
@@ -317,7 +316,7 @@ impl Settings<'_, '_> {
                 return None;
             }
             if let Err(e) = Pattern::parse(pattern, &self.anchor) {
-                // FAIL CLOSED: a guard whose condition cannot be read is called every time.
+                // FAIL CLOSED: a hook whose condition cannot be parsed is called every time.
                 self.note(
                     at,
                     format!(
@@ -430,13 +429,14 @@ impl Settings<'_, '_> {
     }
 }
 
-/// Says why the other program would not apply a rule, if it would not.
+/// Returns why Claude Code would ignore a rule, if it would.
 fn counts_for_nothing(text: &str, decision: &Decision) -> Option<String> {
     let (tool, specifier) = match text.split_once('(') {
         Some((tool, rest)) => (tool.trim(), Some(rest.strip_suffix(')').unwrap_or(rest).trim())),
         None => (text.trim(), None),
     };
-    // `Write(*)` may mean the whole tool or the path `*`: a deny takes the one, an allow the other.
+    // `Write(*)` may mean the whole tool or the path `*`: a deny takes the former, an allow the
+    // latter.
     if let Some(specifier) = specifier
         && (specifier != "*" || *decision == Decision::Allow)
     {
@@ -478,7 +478,7 @@ fn names_a_server(tool: &str) -> bool {
     }
 }
 
-/// Whether a specifier is about a parameter, rather than a command, a path, a host or a name.
+/// Whether a specifier names a parameter, and not a command, a path, a host or a name.
 fn is_parameter(tool: &str, specifier: &str) -> bool {
     const OTHERS: &[&str] = &["Bash", "Read", "Edit", "Agent", "Task", "Skill", "Cd"];
     let Some((name, _)) = specifier.split_once(':') else { return false };
@@ -486,7 +486,7 @@ fn is_parameter(tool: &str, specifier: &str) -> bool {
     is_name && !OTHERS.contains(&tool) && !(tool == "WebFetch" && name == "domain")
 }
 
-/// Joins names for a note, not too many of them.
+/// Joins names for a note, truncated.
 fn names(names: impl ExactSizeIterator<Item = String>) -> String {
     const SHOWN: usize = 12;
     let more = names.len().saturating_sub(SHOWN);

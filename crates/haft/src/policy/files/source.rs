@@ -1,13 +1,13 @@
-//! The text of one file, and where in it something stands.
+//! The text of one file, and the location of an offset in it.
 //!
-//! In: a byte offset. Out: line and column from 1, the column counted in characters. A file of one
-//! endless line costs no more than one of many short ones.
+//! In: a byte offset. Out: line and column from 1, the column counted in characters. A file with
+//! one very long line costs no more than one with many short lines.
 
 use std::{path::Path, path::PathBuf, sync::Arc};
 
 use crate::policy::rule::SourceLocation;
 
-/// Characters are counted once up to every so many bytes.
+/// Characters are counted in steps of this many bytes.
 const STEP: usize = 1024;
 
 /// The text of one file.
@@ -15,9 +15,9 @@ const STEP: usize = 1024;
 pub(super) struct Source<'a> {
     pub(super) path: Arc<PathBuf>,
     pub(super) text: &'a str,
-    /// Where each line starts.
+    /// The offset of each line.
     lines: Vec<usize>,
-    /// How many characters start before each step.
+    /// The number of characters before each step.
     marks: Vec<usize>,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Returns where an offset is.
+    /// Returns the location of an offset.
     pub(super) fn place(&self, at: usize) -> SourceLocation {
         let at = at.min(self.text.len());
         let line = self.lines.partition_point(|start| *start <= at).max(1);
@@ -53,7 +53,7 @@ impl<'a> Source<'a> {
 
     /// Returns how many characters start before an offset.
     fn characters(&self, at: usize) -> usize {
-        // At the very end of a file whose length is a multiple of a step there is no mark.
+        // At the end of a file whose length is a multiple of `STEP` there is no mark.
         let mark = (at / STEP).min(self.marks.len().saturating_sub(1));
         let counted = self.marks.get(mark).copied().unwrap_or(0);
         counted + self.text.as_bytes().get(mark * STEP..at).map_or(0, starts)

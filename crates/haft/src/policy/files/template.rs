@@ -1,36 +1,36 @@
-//! The command of a tool that a file declares: words with holes, filled by one call's arguments.
+//! The command template of a declared tool: argv with placeholders, filled with a call's arguments.
 //!
-//! In: `["grep", "-e", "{text}", "--", "{file}"]` and arguments that fit. Out: a list of words for
-//! a program. No shell reads them, so there is nothing to quote and nothing to escape from. Pure.
+//! In: `["grep", "-e", "{text}", "--", "{file}"]` and validated arguments. Out: the argv of a
+//! process. No shell is involved, so there is no shell injection and no quoting. Pure.
 //!
-//! INVARIANT: a value is one word or a part of one; it never makes two, and it never becomes an
-//! option where the template has none.
+//! INVARIANT: a value is one argument or a part of one. It never becomes two, and it never becomes
+//! an option (argument injection) unless the template allows that.
 
 mod code;
 
 use haft_core::{Failure, FailureCode};
 use serde_json::Value;
 
-/// The longest value of one hole; the system takes no word beyond 128 KiB.
+/// Maximum bytes of one value; the kernel limits one argument to 128 KiB.
 const LONGEST_WORD: usize = 100_000;
-/// The longest command in all; the system takes some two megabytes, environment included.
+/// Maximum bytes of the command; the kernel limits it to about 2 MB with the environment.
 const LONGEST: usize = 1_000_000;
 
-/// What a template must know of a parameter.
+/// What a template needs to know about a parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hole {
     pub(super) name: String,
-    /// It has many values, each a word.
+    /// It has several values, each one argument.
     pub(super) is_list: bool,
-    /// A call can leave it out, and it has no default.
+    /// A call can omit it, and it has no default.
     pub(super) is_optional: bool,
     pub(super) values: Values,
 }
 
-/// Which values a call can give to a parameter.
+/// The values that a call can pass for a parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Values {
-    /// The call writes them.
+    /// The call chooses them freely.
     Any,
     /// The file lists them.
     Choice(Vec<String>),
@@ -39,22 +39,22 @@ pub(super) enum Values {
 }
 
 impl Hole {
-    /// Whether the file says which values there are.
+    /// Whether the file lists the values.
     fn is_fixed(&self) -> bool {
         self.values != Values::Any
     }
 }
 
-/// Words with holes.
+/// Argv with placeholders.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Template {
     groups: Vec<Group>,
 }
 
-/// Words that stand or fall together.
+/// Arguments that are present or absent together.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Group {
-    /// Parameters that must be given, and not be `false`.
+    /// Parameters that must be present and not `false`.
     conditions: Vec<String>,
     words: Vec<Word>,
     /// Written in brackets of its own.
@@ -64,7 +64,7 @@ struct Group {
 #[derive(Debug, Clone, PartialEq)]
 struct Word {
     pieces: Vec<Piece>,
-    /// A value at the beginning of this word could be taken for an option.
+    /// A value at the start of this argument could be read as an option.
     may_be_option: bool,
 }
 
@@ -75,11 +75,11 @@ enum Piece {
     Condition(String),
 }
 
-/// What is wrong with a word of a template, and what would be right.
+/// What is wrong in a template, and a hint.
 pub(super) type Wrong = (String, String);
 
 impl Template {
-    /// Adds one word, or the words of a group in brackets.
+    /// Adds one argument, or the arguments of a group in brackets.
     pub(super) fn push(
         &mut self,
         words: &[&str],
@@ -117,14 +117,14 @@ impl Template {
                     "write its name or path; a call chooses arguments, never programs".into(),
                 ));
             }
-            // `check` finds out where options have ended.
+            // `check` determines where options have ended.
             group.words.push(Word { pieces, may_be_option: true });
         }
         self.groups.push(group);
         Ok(())
     }
 
-    /// Makes it of the text that a program reads on its standard input. There are no options there.
+    /// Sets the template of the standard input. There are no options in it.
     pub(super) fn push_input(&mut self, text: &str, holes: &[Hole]) -> Result<(), Wrong> {
         let pieces = pieces(text, holes)?;
         if pieces.iter().any(|piece| matches!(piece, Piece::Condition(_))) {
@@ -138,8 +138,8 @@ impl Template {
         Ok(())
     }
 
-    /// Returns the text for the standard input: lists with an item per line, nothing for what is
-    /// left out.
+    /// Returns the text for the standard input: lists with one item per line, omitted values as
+    /// empty.
     pub(super) fn input(&self, arguments: &Value) -> String {
         let mut input = String::new();
         for piece in self.groups.iter().flat_map(|group| &group.words).flat_map(|word| &word.pieces)
@@ -163,7 +163,7 @@ impl Template {
         input
     }
 
-    /// Returns the words for these arguments.
+    /// Returns the argv for these arguments.
     pub(super) fn fill(&self, arguments: &Value) -> Result<Vec<String>, Failure> {
         let mut words = Vec::new();
         let mut length = 0;
@@ -217,7 +217,7 @@ impl Template {
         shown.join(" ")
     }
 
-    /// Returns the parameters it has a place for.
+    /// Returns the parameters it uses.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.groups.iter().flat_map(|group| {
             let values = group.words.iter().flat_map(|word| word.pieces.iter());
@@ -235,7 +235,7 @@ impl Template {
 }
 
 impl Word {
-    /// Whether a value of it was left out: then there is no word.
+    /// Whether one of its values is missing; then the argument is omitted.
     fn is_missing(&self, arguments: &Value) -> bool {
         self.pieces.iter().any(|piece| match piece {
             Piece::Value(hole) => matches!(arguments.get(&hole.name), None | Some(Value::Null)),
@@ -263,7 +263,7 @@ impl Word {
                 Piece::Value(hole) => {
                     let value = arguments.get(&hole.name).unwrap_or(&Value::Null);
                     let text = text(&hole.name, value)?;
-                    // Nothing before it: what an empty value leaves open counts as the beginning too.
+                    // An empty value before it keeps it at the start of the argument.
                     if word.is_empty() {
                         self.may_begin(hole, &text)?;
                     }
@@ -271,7 +271,7 @@ impl Word {
                 }
             }
         }
-        // Two values could make an option together that neither is alone.
+        // Two values could form an option together that neither is alone.
         if self.may_be_option
             && word.starts_with('-')
             && !matches!(self.pieces.first(), Some(Piece::Text(_)))
@@ -285,7 +285,7 @@ impl Word {
         Ok(())
     }
 
-    /// FAIL CLOSED: a value that begins with `-` where an option could stand is refused.
+    /// FAIL CLOSED: a value that starts with `-` in the position of an option is refused.
     fn may_begin(&self, hole: &Hole, text: &str) -> Result<(), Failure> {
         match self.may_be_option && !hole.is_fixed() && text.starts_with('-') {
             true => Err(option(&hole.name)),
@@ -312,7 +312,7 @@ fn option(name: &str) -> Failure {
     .with_next("write it differently: a file as `./-name`, a text with something before the `-`")
 }
 
-/// Returns a value as a word.
+/// Returns a value as an argument.
 fn text(name: &str, value: &Value) -> Result<String, Failure> {
     let text = match value {
         Value::String(text) => text.clone(),
@@ -334,7 +334,7 @@ fn text(name: &str, value: &Value) -> Result<String, Failure> {
         .with_next("pass a shorter, plain text"))
 }
 
-/// Takes a word apart: `{name}` is a hole, `{?name}` a condition, `{{` and `}}` are braces.
+/// Parses an argument: `{name}` is a placeholder, `{?name}` a condition, `{{` and `}}` are braces.
 fn pieces(word: &str, holes: &[Hole]) -> Result<Vec<Piece>, Wrong> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
@@ -409,7 +409,7 @@ pub(super) mod tests {
         ]
     }
 
-    /// Words; those that begin with `[` are a group, its words apart by spaces.
+    /// Arguments; those that start with `[` are a group, separated by spaces.
     pub(super) fn template(words: &[&str]) -> Result<Template, Wrong> {
         let mut template = Template::default();
         for word in words {

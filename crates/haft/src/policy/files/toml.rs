@@ -1,8 +1,8 @@
-//! `haft.toml` and its kin: `[defaults]`, `[workspace]`, `[[rule]]`, `[budget]`, `[tool.NAME]`,
-//! `[hooks]` and `[sandbox]`.
+//! `haft.toml` and `haft.local.toml`: `[defaults]`, `[workspace]`, `[[rule]]`, `[budget]`,
+//! `[tool.NAME]`, `[hooks]` and `[sandbox]`.
 //!
-//! In: the text. Out: what the file says, and every mistake in it. A key nobody knows is a mistake:
-//! a rule with a slip in it must not quietly mean less.
+//! In: the text. Out: the content of the file, and every mistake in it. An unknown key is a
+//! mistake: a rule with a typo must not silently restrict less.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -27,7 +27,7 @@ use crate::policy::{
     rules::{ArgumentKind, Mode},
 };
 
-/// As long as a judge may take, unless it says otherwise.
+/// The default timeout of a hook.
 const HOOK_TIMEOUT: Duration = Duration::from_secs(30);
 
 const FILE_KEYS: &[&str] = &["defaults", "workspace", "rule", "budget", "tool", "hooks", "sandbox"];
@@ -94,7 +94,7 @@ pub(super) fn read(file: &ConfigFile, place: &LoadOptions, mistakes: &mut Mistak
     said
 }
 
-/// Reads a text into values, or notes every break in it.
+/// Parses a text into values, or reports every syntax error.
 pub(super) fn parse(source: &Source<'_>, mistakes: &mut Mistakes) -> Option<Node> {
     let (table, errors) = DeTable::parse_recoverable(source.text);
     if errors.is_empty() {
@@ -103,7 +103,7 @@ pub(super) fn parse(source: &Source<'_>, mistakes: &mut Mistakes) -> Option<Node
     let mut last_line = 0;
     for error in errors {
         let place = source.place(error.span().map_or(0, |span| span.start));
-        // One break often makes the rest of its line look broken too.
+        // One syntax error often makes the rest of its line invalid too.
         if place.line == last_line {
             continue;
         }
@@ -116,7 +116,7 @@ pub(super) fn parse(source: &Source<'_>, mistakes: &mut Mistakes) -> Option<Node
     None
 }
 
-/// Takes values over. No deeper than the parser lets them be.
+/// Converts values. The parser limits the depth.
 fn node(value: DeValue<'_>, at: usize) -> Node {
     let kind = match value {
         DeValue::String(text) => Kind::Text(text.into_owned()),
@@ -147,7 +147,7 @@ fn node(value: DeValue<'_>, at: usize) -> Node {
                     Entry { key: key.into_inner().into_owned(), at, value }
                 })
                 .collect();
-            // The parser sorts by name; people read from the top.
+            // The parser sorts by name; reports follow the order of the file.
             entries.sort_by_key(|entry| entry.at);
             Kind::Table(entries)
         }
@@ -155,7 +155,7 @@ fn node(value: DeValue<'_>, at: usize) -> Node {
     Node { at, kind }
 }
 
-/// One file under way.
+/// The state while one file is read.
 struct Toml<'a, 's> {
     reader: Reader<'a>,
     file: &'a ConfigFile,
@@ -239,11 +239,11 @@ impl Toml<'_, '_> {
         }
     }
 
-    /// Reads one rule. Everything in it is looked at, so that all mistakes are found at once.
+    /// Reads one rule. It reads on after a mistake, so that all mistakes are found at once.
     fn rule(&mut self, node: &Node, fields: &Fields<'_>) -> Option<Rule> {
         let before = self.reader.mistakes.count();
         let decision = self.decision(node, fields);
-        // Where the decision cannot be read, everything is.
+        // If the decision is invalid, the rule does not count as restricting.
         let restricts = decision.as_ref().is_some_and(|decision| *decision != Decision::Allow);
         let matches = match fields.entry("match") {
             Some(entry) => self.patterns(&entry.value, "`match`", restricts),
@@ -683,7 +683,7 @@ impl Toml<'_, '_> {
     }
 }
 
-/// Reads a folder that a file names: absolute, below home, or relative to the file's own folder.
+/// Reads a directory: absolute, below the home directory, or relative to the directory of the file.
 pub(super) fn folder(
     text: &str,
     file: &ConfigFile,
@@ -701,19 +701,19 @@ pub(super) fn folder(
         return Ok(tidy(&home.join(rest)));
     }
     let path = PathBuf::from(text);
-    // A file that holds for all folders has none of its own that a path could start from.
+    // A file that applies to all directories has no directory to resolve a relative path from.
     match path.is_absolute() || file.layer.comes_with_the_folder() {
         true => Ok(tidy(&file.anchor.join(path))),
         false => Err("it is relative, and this file belongs to no folder"),
     }
 }
 
-/// Reads an amount of money into millionths: a number, or exactly as a text.
+/// Reads an amount of money in millionths: a number, or an exact string.
 fn money(reader: &mut Reader<'_>, node: &Node, what: &str) -> Option<u64> {
     const UNIT: i64 = 1_000_000;
     let amount = match &node.kind {
         Kind::Whole(n) => u64::try_from(*n).ok().and_then(|n| n.checked_mul(UNIT as u64)),
-        // Up to nine thousand million units a float still tells millionths apart.
+        // Up to 9e9 units a float still distinguishes millionths.
         Kind::Real(n) if (0.0..9e9).contains(n) => Some((n * UNIT as f64).round() as u64),
         Kind::Text(text) => micros(text),
         _ => None,
@@ -739,7 +739,7 @@ fn micros(text: &str) -> Option<u64> {
     whole.parse::<u64>().ok()?.checked_mul(1_000_000)?.checked_add(part)
 }
 
-/// Reads a share between 0 and 1 into hundredths.
+/// Reads a fraction between 0 and 1 as a percentage.
 fn share(reader: &mut Reader<'_>, node: &Node) -> Option<u8> {
     let share = reader.real(node, "`warn_at`")?;
     if share > 0.0 && share <= 1.0 {

@@ -1,5 +1,5 @@
-//! The directories a person trusts, and what was shown of each: a small file among the person's own
-//! settings.
+//! The directories that a person trusts, and what was shown of each: a small file in the user's
+//! configuration.
 //!
 //! ```toml
 //! # Written by `haft trust`.
@@ -11,11 +11,10 @@
 //! "haft.toml" = "sha256:…"
 //! ```
 //!
-//! Trust covers a configuration file when an entry at or above its directory has its relative path
-//! with the digest of its text, and the directory is still the one that was trusted. What is new or
-//! has changed since is not covered: a command may have planted it. Directories stand there by their
-//! canonical path, so a symlink cannot lend its name. A trust file that cannot be read trusts
-//! nothing.
+//! Trust covers a configuration file if an entry at or above its directory lists its relative path
+//! with the digest of its text, and the directory is still the one that was trusted. New or changed
+//! files are not covered: a command may have planted them. Directories are stored by canonical
+//! path, so a symlink cannot impersonate one. A trust file that cannot be read trusts nothing.
 //!
 //! INVARIANT: only `add` and `record` make a file covered, and both take the digest of a text.
 
@@ -38,7 +37,7 @@ use crate::{
     policy::keep::quoted,
 };
 
-/// The directories a person trusts.
+/// The directories that a person trusts.
 ///
 /// ```
 /// use std::path::Path;
@@ -48,16 +47,16 @@ use crate::{
 /// let text = "[[rule]]\nmatch = \"Bash(make *)\"\ndecision = \"allow\"\n";
 /// let mut entry = TrustEntry::new("/home/me/work", None);
 /// entry.files.insert("haft.toml".to_owned(), TrustedDirs::digest(text.as_bytes()));
-/// let mut book = TrustedDirs::default();
-/// book.add(entry)?;
+/// let mut dirs = TrustedDirs::default();
+/// dirs.add(entry)?;
 ///
 /// let file = Path::new("/home/me/work/haft.toml");
 /// let identify = |_: &Path| None;
-/// assert_eq!(book.covers(file, text.as_bytes(), identify), Ok(()));
-/// assert_eq!(book.covers(file, b"# other", identify), Err(Uncovered::Changed));
+/// assert_eq!(dirs.covers(file, text.as_bytes(), identify), Ok(()));
+/// assert_eq!(dirs.covers(file, b"# other", identify), Err(Uncovered::Changed));
 /// let below = Path::new("/home/me/work/sub/haft.toml");
-/// assert_eq!(book.covers(below, text.as_bytes(), identify), Err(Uncovered::New));
-/// assert_eq!(TrustedDirs::parse(&book.to_text())?, book);
+/// assert_eq!(dirs.covers(below, text.as_bytes(), identify), Err(Uncovered::New));
+/// assert_eq!(TrustedDirs::parse(&dirs.to_text())?, dirs);
 /// # Ok::<(), haft::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -74,32 +73,32 @@ pub struct TrustedDirs {
 pub struct TrustEntry {
     /// Its canonical path.
     pub directory: PathBuf,
-    /// Which directory that was; `None` where the system does not say.
+    /// The identity of the directory; `None` if the system has none.
     pub id: Option<DirectoryId>,
     /// The files that were shown, by their path below the directory, with their digests.
     pub files: BTreeMap<String, String>,
 }
 
-/// Which directory it is, whatever its name: a device and an inode.
+/// The identity of a directory independent of its path: device and inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DirectoryId {
     /// The device it is on.
     pub device: u64,
-    /// Its number there.
+    /// Its inode number.
     pub inode: u64,
 }
 
-/// Why trust does not cover a configuration file. Such a file may deny and ask, and nothing else.
+/// Why trust does not cover a configuration file. Such a file may only deny and ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Uncovered {
     /// Its directory is not trusted.
     Untrusted,
-    /// It was not there when its directory was trusted.
+    /// It did not exist when its directory was trusted.
     New,
-    /// It says something else than when its directory was trusted.
+    /// Its content has changed since its directory was trusted.
     Changed,
-    /// Another directory has the path of the one that was trusted.
+    /// The path now belongs to another directory than the trusted one.
     Replaced,
     /// A script that its hooks run has changed.
     Script(String),
@@ -113,7 +112,7 @@ impl TrustEntry {
     }
 }
 
-/// More directories than a person works in, and more files than a project has of these names.
+/// Maximum number of directories, and of files of one directory.
 const MAX_ENTRIES: usize = 10_000;
 
 const ENTRY_KEYS: &[&str] = &["directory", "device", "inode", "files"];
@@ -122,18 +121,18 @@ impl TrustedDirs {
     /// The name of its file.
     pub const FILE: &'static str = "trust.toml";
 
-    /// Returns the digest of a text, as it stands in the file.
+    /// Returns the digest of a text, as written in the file.
     #[must_use]
     pub fn digest(text: &[u8]) -> String {
         let hex = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         format!("sha256:{hex}")
     }
 
-    /// Reads a book. An empty text is an empty book.
+    /// Parses a trust file. An empty text trusts nothing.
     ///
     /// # Errors
-    /// Fails with every mistake. A host that goes on without it goes on with
-    /// `TrustedDirs::default()`, which trusts nothing.
+    /// Fails with every mistake. A host that continues without it uses `TrustedDirs::default()`,
+    /// which trusts nothing.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let source = Source::new(Path::new(Self::FILE), text);
         let mut mistakes = Mistakes::default();
@@ -156,7 +155,7 @@ impl TrustedDirs {
             let list = fields.get(key).and_then(|node| reader.list(node, &format!("`{key}`")));
             for node in list.unwrap_or(&[]) {
                 let read = match reader.is_text(node) || key == "outdated" {
-                    // What an older format lists covers nothing.
+                    // Entries of an older format cover nothing.
                     true => reader.text(node, "a directory").map(|text| self.outdate(text)),
                     false => entry(node, reader).map(|entry| self.insert(entry).map(drop)),
                 };
@@ -179,7 +178,7 @@ impl TrustedDirs {
     }
 
     /// Returns the entry that a directory is trusted by: its own, or the nearest above it. The path
-    /// must be canonical. An entry whose directory was replaced counts for nothing.
+    /// must be canonical. An entry whose directory was replaced is ignored.
     pub fn trusted_by(
         &self,
         directory: &Path,
@@ -196,17 +195,18 @@ impl TrustedDirs {
         above.into_iter().filter_map(|above| self.entries.get(above.to_str()?))
     }
 
-    /// Returns whether an older format, which does not count any more, lists a directory or one above.
+    /// Returns whether an older format, which is no longer valid, lists a directory or one above.
     #[must_use]
     pub fn is_outdated(&self, directory: &Path) -> bool {
         directory.ancestors().any(|above| self.outdated.iter().any(|own| Path::new(own) == above))
     }
 
-    /// Returns whether trust covers a file with this content. `identify` says which directory is at
-    /// a path now. The path must be canonical up to the file's project directory.
+    /// Returns whether trust covers a file with this content. `identify` returns the identity of
+    /// the directory that is at a path now. The path must be canonical up to the file's project
+    /// directory.
     ///
     /// # Errors
-    /// Says why it does not.
+    /// Returns why it does not.
     pub fn covers(
         &self,
         file: &Path,
@@ -248,10 +248,11 @@ impl TrustedDirs {
         true
     }
 
-    /// Trusts a directory and the files that the entry lists. Returns whether that changed the book.
+    /// Trusts a directory and the files that the entry lists. Returns whether that changed
+    /// anything.
     ///
     /// # Errors
-    /// Fails when the path is not canonical, or the book cannot hold the entry.
+    /// Fails if the path is not canonical, or if the entry cannot be stored.
     pub fn add(&mut self, entry: TrustEntry) -> Result<bool, Error> {
         let before = self.clone();
         let wrong = |why: String| Error::new(ErrorKind::BadConfig, why);
@@ -264,8 +265,8 @@ impl TrustedDirs {
         Ok(changed)
     }
 
-    /// Takes a directory out of the book. Returns whether it was there; a directory above it may
-    /// still make it trusted, see [`entries_above`](Self::entries_above).
+    /// Removes a directory. Returns whether it was listed. A directory above it may still make it
+    /// trusted, see [`entries_above`](Self::entries_above).
     pub fn remove(&mut self, directory: &Path) -> bool {
         let before = self.entries.len() + self.outdated.len();
         self.outdated.retain(|own| Path::new(own) != directory);
@@ -273,31 +274,31 @@ impl TrustedDirs {
         self.entries.len() + self.outdated.len() < before
     }
 
-    /// Returns the entries of the book.
+    /// Returns all entries.
     pub fn entries(&self) -> impl Iterator<Item = &TrustEntry> {
         self.entries.values()
     }
 
-    /// Returns whether an entry lists a file, whatever is in it now.
+    /// Returns whether an entry lists a file, whatever its content is now.
     #[must_use]
     pub fn lists(&self, file: &Path) -> bool {
         let mut above = file.parent().into_iter().flat_map(|above| self.entries_above(above));
         above.any(|entry| relative(file, entry).is_some_and(|name| entry.files.contains_key(&name)))
     }
 
-    /// Returns the directories in the book.
+    /// Returns all directories.
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
         self.entries.keys().map(Path::new)
     }
 
-    /// Returns it as it is written.
+    /// Returns the text of the trust file.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text =
             "# Written by `haft trust`: directories whose configuration may allow calls, \
                         and the files that were shown.\n"
                 .to_owned();
-        // Checked when it was added, so that there is nothing that cannot be quoted.
+        // Checked in `add`, so everything can be quoted.
         let quote = |text: &str| quoted(text).unwrap_or_else(|| "\"\"".to_owned());
         if !self.outdated.is_empty() {
             let list: Vec<String> = self.outdated.iter().map(|own| quote(own)).collect();
@@ -361,7 +362,7 @@ fn entry(node: &Node, reader: &mut Reader<'_>) -> Option<TrustEntry> {
     Some(entry)
 }
 
-/// The path of a file below an entry's directory, as the entry would list it.
+/// The path of a file below an entry's directory, as the entry lists it.
 fn relative(file: &Path, entry: &TrustEntry) -> Option<String> {
     Some(file.strip_prefix(&entry.directory).ok()?.to_str()?.to_owned())
 }
@@ -371,7 +372,7 @@ fn is_digest(text: &str) -> bool {
     hex.is_some_and(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// Takes a path that can stand in a book.
+/// Checks that a path can be stored.
 fn check(folder: &Path) -> Result<String, String> {
     let shown = folder.display();
     let plain: PathBuf = folder.components().collect();

@@ -1,4 +1,4 @@
-//! One test per kind of finding, and none for rules that make sense.
+//! One test per kind of finding, and none for valid rules.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn except(mut rule: Rule, text: &str) -> Rule {
     rule
 }
 
-/// Which rules are found, by their number, and what for.
+/// Which rules are found, by index, and the kind of finding.
 fn found(mut rules: Vec<Rule>, tools: &[Arc<RegisteredTool>]) -> Vec<(usize, &'static str)> {
     for (at, rule) in rules.iter_mut().enumerate() {
         rule.place.line = at + 1;

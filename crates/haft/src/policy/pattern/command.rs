@@ -1,43 +1,43 @@
 //! The specifier of `Bash(…)`: a pattern over one simple command.
 //!
-//! `*` stands for any characters, spaces too. A trailing ` *` needs a word boundary; `x:*` says the
-//! same. Words that only a running shell knows make the answer unknown where it depends on them.
+//! `*` matches any characters, including spaces. A trailing ` *` needs a word boundary; `x:*` means
+//! the same. Words that only a running shell knows make the answer `Unknown` if it depends on them.
 //!
-//! Matching walks two machines side by side: the text of the command, in which an unknown piece may
-//! be anything, and the pattern, in which each character leads to exactly one state. If some walk
-//! ends in a match it is possible, if all do it is certain. The cost is at most the product of the
-//! two lengths, and just the length of the text where everything is known.
+//! Matching runs two automata in lockstep: the text of the command, in which an unknown piece may
+//! be anything, and the pattern, which is deterministic. If some path ends in a match it is
+//! possible, if all do it is certain. The cost is at most the product of the two lengths, and the
+//! length of the text if everything is known.
 
 use haft_shell::{Command, Unwrapped, Word, WordPiece, Wrappers};
 
 use super::Ternary;
 
-/// On whose side doubt is.
+/// Which side an uncertain match counts for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// An allow: only harmless wrappers are looked through.
+    /// An allow: only harmless wrappers are unwrapped.
     Allow,
-    /// A deny or an ask: every wrapper is looked through.
+    /// A deny or an ask: every wrapper is unwrapped.
     Restrict,
 }
 
-/// Commands that start others in ways nobody can foresee from their beginning.
+/// Commands that start others in ways that a prefix cannot express.
 const NEVER_BY_PREFIX: [&str; 4] = ["watch", "setsid", "ionice", "flock"];
 
-/// What makes `find` more than a search.
+/// Options that make `find` more than a search.
 const FIND_ACTS: [&str; 9] =
     ["-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"];
 
-/// Longer patterns are not compared with each other.
+/// Maximum bytes of patterns that are compared with each other.
 const LONG: usize = 256;
 
-/// What joins commands, or opens files.
+/// Operators that join commands or redirect.
 const OPERATORS: [&str; 7] = ["&&", "||", ";", "|", "&", ">", "<"];
 
-/// Stands for a `*` while the quotes of a pattern are read. For private use, so nobody types it.
+/// Replaces `*` while the quotes of a pattern are parsed. A private-use character.
 const STAR: char = '\u{f8ff}';
 
-/// Stands for a `\*`, which is just a character.
+/// Replaces `\*`, which is a literal character.
 const LITERAL_STAR: char = '\u{f8fe}';
 
 /// A pattern over one simple command.
@@ -45,38 +45,39 @@ const LITERAL_STAR: char = '\u{f8fe}';
 pub(crate) struct CommandPattern {
     /// As it was written.
     text: String,
-    /// The first word of all that matches.
+    /// The first word of everything that matches.
     first: Option<String>,
     /// The second one, if the first is known.
     second: Option<String>,
-    /// Whether it starts with an assignment, and so is about the command with its assignments.
+    /// Whether it starts with an assignment, and so matches the command with its assignments.
     assigns: bool,
     machine: Machine,
 }
 
-/// What fits between stars, and how the pattern ends.
+/// The parts between stars, and how the pattern ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Machine {
     /// The texts between the stars; there is at least one.
     parts: Vec<Part>,
-    /// It ends in ` *`: the last part is followed by nothing, or by a space and anything.
+    /// It ends in ` *`: the last part is followed by the end, or by a space and anything.
     boundary: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Part {
     chars: Vec<char>,
-    /// For each count of characters that fit: how many still fit when the next one does not.
+    /// The failure function (KMP): for each matched length, how much still matches after a
+    /// mismatch.
     back: Vec<usize>,
 }
 
-/// Where in a pattern a walk is: in which part, and how many of its characters fit.
+/// The position in a pattern: the part, and how many of its characters match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     In(usize, usize),
-    /// Whatever comes matches.
+    /// Any continuation matches.
     Won,
-    /// Whatever comes does not.
+    /// No continuation matches.
     Lost,
 }
 
@@ -86,12 +87,12 @@ enum Step {
     Char(char),
     /// Any characters, or none.
     Any,
-    /// A word that may not be there at all: nothing, or a space and any characters.
+    /// An optional word: nothing, or a space and any characters.
     Word,
 }
 
 impl CommandPattern {
-    /// Reads the text between the brackets.
+    /// Parses the text between the brackets.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if text.is_empty() {
@@ -129,7 +130,7 @@ impl CommandPattern {
         if self.assigns != other.assigns || self.is_long() || other.is_long() {
             return false;
         }
-        // An allow looks twice at what starts other commands, and more so where the rule is loose.
+        // An allow is stricter about what starts other commands, and more so if the rule is loose.
         let plain = || {
             !other.assigns
                 && other.first_word().is_some_and(|word| {
@@ -143,7 +144,7 @@ impl CommandPattern {
 
     /// Returns whether certainly no command matches both.
     pub(super) fn is_apart(&self, other: &Self) -> bool {
-        // Options before a subcommand are skipped by what restricts only.
+        // Only restricting rules skip options before a subcommand.
         let plain =
             |word: &str| !alone(word).may_wrap(Wrappers::All) && !haft_shell::has_subcommands(word);
         !self.is_long()
@@ -158,8 +159,8 @@ impl CommandPattern {
         self.text.len() > LONG
     }
 
-    /// Returns an operator of the shell that stands in it, outside of quotes. Commands are judged one
-    /// by one, so none of them has it.
+    /// Returns a shell operator in it, outside of quotes. Commands are matched one by one, so none
+    /// of them contains it.
     pub(super) fn operator(&self) -> Option<&'static str> {
         if self.text.contains(['$', '`']) {
             return None;
@@ -184,7 +185,7 @@ impl CommandPattern {
         None
     }
 
-    /// Returns the program that it leaves open what to do, if it names one: `sh *`, `python -c *`.
+    /// Returns the program whose behaviour it leaves open, if it names one: `sh *`, `python -c *`.
     pub(super) fn open_ended(&self, programs: &[&str]) -> Option<&str> {
         let word = self.first_word()?;
         let name = word.rsplit('/').next().unwrap_or(word);
@@ -192,7 +193,7 @@ impl CommandPattern {
             [one] if self.machine.boundary => one.chars.iter().collect(),
             _ => return None,
         };
-        // Options alone do not say what is run: `bash -c *`.
+        // Options alone do not determine what runs: `bash -c *`.
         let options = rest.split(' ').skip(1).all(|word| word.starts_with('-'));
         (options && programs.contains(&name)).then_some(word)
     }
@@ -236,13 +237,13 @@ impl CommandPattern {
         doubt.map_or(Ternary::No, Ternary::Unknown)
     }
 
-    /// Only what is run in the end counts, and nothing that could make it another command.
+    /// Only the command that finally runs counts, and nothing that could turn it into another one.
     fn allows(&self, command: &Command) -> Ternary {
         if self.is_everything() {
             return Ternary::Yes;
         }
         if self.assigns {
-            // The assignments must be written out: a `*` among them could set anything.
+            // The assignments must be literal: a `*` among them could set anything.
             let fixed = command.assignments.iter().all(|a| a.value.literal().is_some());
             let matched = self.compare(command, true);
             return match fixed && self.fixes(&assigned(command)) {
@@ -250,7 +251,7 @@ impl CommandPattern {
                 false => doubtful(matched, "it sets variables that the rule does not spell out"),
             };
         }
-        // `'git status' x` starts something that is called so, and no `git`.
+        // `'git status' x` starts a program of that name, not `git`.
         let name = command.words.first().and_then(Word::literal);
         if name.is_some_and(|name| name.contains(' ')) {
             return Ternary::No;
@@ -265,7 +266,7 @@ impl CommandPattern {
         }
     }
 
-    /// What runs in the end must match; or the wrapper too, if the pattern names it.
+    /// The command that finally runs must match; or the wrapper too, if the pattern names it.
     fn allows_wrapped(&self, command: &Command) -> Ternary {
         let views = command.unwrapped(Wrappers::Harmless);
         let mut answer = match views.last() {
@@ -290,7 +291,7 @@ impl CommandPattern {
         answer
     }
 
-    /// Takes back a yes for commands that do more than their beginning says.
+    /// Downgrades a match for commands that do more than their prefix says.
     fn cautious(&self, command: &Command, matched: Ternary) -> Ternary {
         if self.is_exact() {
             return matched;
@@ -323,7 +324,7 @@ impl CommandPattern {
         !self.machine.boundary && self.machine.parts.len() == 1
     }
 
-    /// Returns whether everything that matches begins with these words.
+    /// Returns whether everything that matches starts with these words.
     fn fixes(&self, words: &str) -> bool {
         let Some(first) = self.machine.parts.first() else { return false };
         let fixed: String = first.chars.iter().collect();
@@ -371,12 +372,12 @@ pub(crate) enum Start<'c> {
     Unknown,
     /// This word, and what follows is not known.
     First(&'c str),
-    /// This word, and this one if there is another.
+    /// This word, and the next if there is one.
     Two(&'c str, Option<&'c str>),
 }
 
-/// Tells how each view of a command starts, for finding the rules about it. From the side of what
-/// restricts, which looks at all that an allow looks at.
+/// Reports how each view of a command starts, to look up rules. Uses the restricting side, which
+/// includes every view of an allow.
 pub(crate) fn starts(command: &Command, mut tell: impl FnMut(Start<'_>)) {
     match command.may_wrap(Wrappers::All) {
         false => tell(start(command)),
@@ -388,7 +389,7 @@ pub(crate) fn starts(command: &Command, mut tell: impl FnMut(Start<'_>)) {
 
 fn start(command: &Command) -> Start<'_> {
     let Some(first) = command.words.first().and_then(Word::literal) else { return Start::Unknown };
-    // A word may hold a space, and then it is several to a pattern.
+    // A word may contain a space, and then a pattern sees several.
     if let Some((first, rest)) = first.split_once(' ') {
         return Start::Two(first, rest.split(' ').next());
     }
@@ -401,10 +402,10 @@ fn start(command: &Command) -> Start<'_> {
     }
 }
 
-/// Returns the text of a pattern without its quotes: commands are compared without theirs.
+/// Returns the text of a pattern without quotes: commands are compared without theirs.
 fn unquoted(text: &str) -> String {
     if !text.contains(['\'', '"', '\\']) {
-        // Words are compared with one blank between them, however many are written.
+        // Words are compared with one space between them.
         return text.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
     }
     let text = &*text.replace("\\*", &LITERAL_STAR.to_string());
@@ -444,7 +445,7 @@ fn doubtful(matched: Ternary, why: &str) -> Ternary {
     }
 }
 
-/// Returns the words of a view up to the command that runs in the end, its name included.
+/// Returns the words of a view up to the command that finally runs, its name included.
 fn named_through(view: &Unwrapped, last_at: Option<usize>) -> Option<String> {
     let until = last_at?.checked_sub(view.at?)?;
     let words: Option<Vec<&str>> =
@@ -470,7 +471,7 @@ fn steps(command: &Command, with_assignments: bool) -> Vec<Step> {
     let mut add = |name: Option<&str>, word: &Word| {
         let vanishes = name.is_none() && *word == Word::unknown();
         if vanishes {
-            // An unquoted variable may be empty, and then the word is gone with its space.
+            // An unquoted variable may be empty, and then the word disappears with its space.
             steps.push(if first { Step::Any } else { Step::Word });
         } else if !first {
             steps.push(Step::Char(' '));
@@ -484,7 +485,7 @@ fn steps(command: &Command, with_assignments: bool) -> Vec<Step> {
                 WordPiece::Unknown => steps.push(Step::Any),
             }
         }
-        // After a first word that may vanish, the next one may begin the text.
+        // After a first word that may disappear, the next one may start the text.
         first &= vanishes;
     };
     if with_assignments {
@@ -524,7 +525,8 @@ impl Machine {
         self.settle(State::In(0, 0))
     }
 
-    /// Moves on to the next part when one fits whole. The leftmost fit is always as good as any.
+    /// Advances to the next part when one matches fully. The leftmost match is always as good as
+    /// any.
     fn settle(&self, mut state: State) -> State {
         while let State::In(part, fit) = state {
             let last = part + 1 == self.parts.len();
@@ -551,7 +553,7 @@ impl Machine {
             if this.chars.get(fit) == Some(&c) {
                 return self.settle(State::In(part, fit + 1));
             }
-            // Before the first star nothing can be skipped.
+            // The text before the first star cannot be skipped.
             if part == 0 {
                 return State::Lost;
             }
@@ -573,7 +575,7 @@ impl Machine {
         }
     }
 
-    /// Returns whether words match of which everything is known.
+    /// Returns whether fully known words match.
     fn accepts_words(&self, words: &[Word]) -> bool {
         let mut state = self.start();
         for (n, word) in words.iter().enumerate() {
@@ -607,7 +609,7 @@ impl Machine {
                     states.join(&there);
                 }
             }
-            // All that is possible has been decided.
+            // Both answers are settled.
             if states.is_settled() {
                 break;
             }
@@ -616,7 +618,7 @@ impl Machine {
     }
 }
 
-/// The states that some walk is in. Mostly one; after something unknown, any of them.
+/// The possible states. Usually one; after something unknown, any of them.
 #[derive(Clone)]
 struct States<'m> {
     machine: &'m Machine,
@@ -683,7 +685,7 @@ impl<'m> States<'m> {
 }
 
 impl Machine {
-    /// Returns all the texts that match, as one text in which pieces are not known.
+    /// Returns all the texts that match, as one text with unknown pieces.
     fn texts(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for (n, part) in self.parts.iter().enumerate() {
@@ -713,7 +715,7 @@ impl Machine {
         }
     }
 
-    /// Returns the characters that the pattern tells apart, and one that it does not know.
+    /// Returns the characters that the pattern distinguishes, and one other.
     fn alphabet(&self) -> Vec<char> {
         let mut all: Vec<char> = self.parts.iter().flat_map(|p| p.chars.iter().copied()).collect();
         all.extend([' ', STAR]);
@@ -852,7 +854,7 @@ mod tests {
         }
     }
 
-    /// Returns the strictest answer over all commands of a text, as a deny would count them.
+    /// Returns the strictest answer over all commands of a text, as for a deny.
     fn denied(pattern: &str, text: &str) -> bool {
         let pattern = CommandPattern::parse(pattern).unwrap();
         match haft_shell::parse(text) {
@@ -975,7 +977,7 @@ mod tests {
         assert!(CommandPattern::parse("a\nb").is_err());
     }
 
-    /// The plainest matcher there is, to compare with.
+    /// A naive matcher, to compare with.
     fn glob(pattern: &[char], text: &[char]) -> bool {
         match pattern.split_first() {
             None => text.is_empty(),

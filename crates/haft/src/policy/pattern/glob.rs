@@ -1,17 +1,17 @@
-//! `*`, `?` and `[a-z]` over one text. `\` takes the meaning off the next character.
+//! Globs `*`, `?` and `[a-z]` over one text. `\` escapes the next character.
 
 use super::subsume::lines_up;
 
-/// A pattern over one text.
+/// A glob over one text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Glob {
     /// Exactly this.
     Text(String),
-    /// Something with holes in it.
+    /// Wildcards and literal characters.
     Holes(Vec<Hole>),
 }
 
-/// One step of a pattern.
+/// One element of a glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Hole {
     /// This character.
@@ -24,17 +24,17 @@ pub(super) enum Hole {
     Of { not: bool, ranges: Vec<(char, char)> },
 }
 
-/// Which characters have a meaning.
+/// Which characters are special.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
     /// `*` alone.
     Star,
-    /// `*`, `?`, `[…]`, as in the names of files.
+    /// `*`, `?`, `[…]`, as in file names.
     Files,
 }
 
 impl Glob {
-    /// Reads a pattern. Fails with the place of a bracket that is never closed.
+    /// Parses a glob. Fails with the offset of an unclosed bracket.
     pub(super) fn parse(text: &str, style: Style) -> Result<Self, usize> {
         let mut holes = Vec::new();
         let mut chars = text.char_indices().peekable();
@@ -62,7 +62,7 @@ impl Glob {
         Ok(text.map_or(Self::Holes(holes), Self::Text))
     }
 
-    /// Returns the text, if there are no holes.
+    /// Returns the text, if there are no wildcards.
     pub(super) fn literal(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -70,7 +70,7 @@ impl Glob {
         }
     }
 
-    /// Writes it so that it is read as itself.
+    /// Writes it escaped, so that it parses to itself.
     pub(super) fn written(&self) -> String {
         let mut text = String::new();
         let escaped = |text: &mut String, c: char| {
@@ -141,7 +141,7 @@ impl Glob {
     }
 }
 
-/// Reads `a-z]`, after the bracket was opened.
+/// Parses `a-z]`, after the opening bracket.
 fn class(chars: &mut std::iter::Peekable<std::str::CharIndices<'_>>) -> Option<Hole> {
     let not = chars.next_if(|(_, c)| matches!(c, '!' | '^')).is_some();
     let mut ranges: Vec<(char, char)> = Vec::new();
@@ -162,8 +162,8 @@ fn class(chars: &mut std::iter::Peekable<std::str::CharIndices<'_>>) -> Option<H
     }
 }
 
-/// Two places that move forward; a mismatch goes back to the last star alone, so the cost is at most
-/// the product of the lengths.
+/// Two positions that move forward; a mismatch backtracks to the last star alone, so the cost is at
+/// most the product of the lengths.
 fn fits(holes: &[Hole], text: &str, fold: bool) -> bool {
     let (mut hole, mut at) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -204,7 +204,7 @@ fn takes(hole: &Hole, c: char, fold: bool) -> bool {
     }
 }
 
-/// Whether all that the other hole takes is taken by this one, which is no star.
+/// Whether this element, which is not a star, matches all that the other matches.
 fn takes_hole(own: &Hole, other: &Hole) -> bool {
     match (own, other) {
         (_, Hole::Many) => false,
@@ -214,7 +214,7 @@ fn takes_hole(own: &Hole, other: &Hole) -> bool {
     }
 }
 
-/// Writes a text so that it matches itself alone.
+/// Escapes a text so that it matches only itself.
 #[cfg(test)]
 pub(super) fn literally(text: &str) -> String {
     text.chars().flat_map(|c| ['\\', c]).collect()

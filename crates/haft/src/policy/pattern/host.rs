@@ -1,5 +1,5 @@
-//! Patterns over hosts, label by label. A leading `*.` is any depth below, and not the host itself;
-//! elsewhere `*` stays inside its label.
+//! Patterns over hosts, label by label. A leading `*.` matches any depth below, and not the host
+//! itself; elsewhere `*` stays inside its label.
 
 use std::net::Ipv6Addr;
 
@@ -11,7 +11,7 @@ use crate::policy::facts::host::plain;
 pub(super) struct HostPattern {
     text: String,
     shape: Shape,
-    /// What every host that matches ends in, label by label.
+    /// The suffix of every host that matches, label by label.
     ending: String,
 }
 
@@ -23,7 +23,7 @@ enum Shape {
 }
 
 impl HostPattern {
-    /// Reads a pattern; fails with the place and what would be right.
+    /// Parses a pattern; fails with the offset, the message and a hint.
     pub(super) fn parse(text: &str) -> Result<Self, (usize, String, String)> {
         let wrong =
             |at: usize, message: &str, hint: &str| Err((at, message.to_owned(), hint.to_owned()));
@@ -76,7 +76,7 @@ impl HostPattern {
         &self.text
     }
 
-    /// Returns what every host that matches ends in; empty where that is nothing.
+    /// Returns the suffix of every host that matches; may be empty.
     pub(super) fn ending(&self) -> &str {
         &self.ending
     }

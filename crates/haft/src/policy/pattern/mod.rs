@@ -1,16 +1,16 @@
 //! What a rule matches: `Tool`, `Tool(specifier)`, and selectors.
 //!
 //! ```text
-//! Bash(git push *)            commands, judged part by part
+//! Bash(git push *)            commands, matched part by part
 //! Read(./src/**)  Edit(~/x)   paths that a call reads or writes
 //! WebFetch(domain:*.x.org)    hosts that a call reaches
 //! mcp__github__get_*          a tool of a source, by source and tool
-//! mail_send arg.to=*@x.org    a tool, and selectors that must all hold
+//! mail_send arg.to=*@x.org    a tool, and selectors that must all match
 //! capability=email label=untrusted
 //! ```
 //!
-//! Matching has three answers. What cannot be evaluated is neither yes nor no, and whoever asks
-//! takes the strict side: a deny counts it as a match, an allow does not.
+//! Matching has three answers. What cannot be evaluated is `Unknown`, and callers fail closed: a
+//! deny counts it as a match, an allow does not.
 
 mod command;
 mod glob;
@@ -50,49 +50,48 @@ const NO_HOST: &str = "it does not say which hosts it reaches";
 /// Whether something matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ternary {
-    /// It does.
+    /// It matches.
     Yes,
-    /// It does not.
+    /// It does not match.
     No,
-    /// It cannot be told, and why.
+    /// It cannot be determined, with the reason.
     Unknown(String),
 }
 
 /// Which parts of a call a pattern matches.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Hits {
-    /// These it matches.
+    /// The parts that it matches.
     pub(crate) yes: Parts,
-    /// Whether it matches these cannot be told.
+    /// The parts for which it cannot be determined.
     pub(crate) unknown: Parts,
     /// Why not.
     pub(crate) why: Option<String>,
 }
 
-/// How a rule is found without asking all of them. A pattern can match a call only if the call has
-/// what its key names, or has a part that cannot be read.
+/// The index key of a rule. A pattern can match a call only if the call has what its key names, or
+/// has a part that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Key<'a> {
     /// A tool of exactly this name, or known by it.
     Tool(&'a str),
-    /// The same, with an argument that has, or whose list has, exactly this value.
+    /// The same, with an argument that is, or whose list contains, exactly this value.
     Argument { tool: &'a str, name: &'a str, value: &'a str },
     /// Any tool of this source.
     Source(&'a str),
-    /// A command that starts with this word and goes on with that one, wrappers aside; nothing means
-    /// any.
+    /// A command whose first and second words are these, wrappers excluded; `None` means any.
     Command(Option<&'a str>, Option<&'a str>),
-    /// A path that has a component of this name, as it is written or as it leads.
+    /// A path with a component of this name, as written or resolved.
     FileName(&'a str),
-    /// A path at or below this absolute folder, as it is written or as it leads.
+    /// A path at or below this absolute directory, as written or resolved.
     Below(&'a Path),
-    /// A host that is this or ends in `.` and this.
+    /// This host, or a subdomain of it.
     Host(&'a str),
     /// Nothing in particular.
     Any,
 }
 
-/// What a rule matches. Made by parsing; keeps the text it was made from.
+/// What a rule matches. Keeps the text it was parsed from.
 #[derive(Debug, Clone)]
 pub struct Pattern {
     text: String,
@@ -105,7 +104,7 @@ pub struct Pattern {
 enum Head {
     /// Whole tools.
     Tools(Tools),
-    /// Whole tools known by such a name, and such parts of other tools.
+    /// Whole tools with such a name, and such parts of other tools.
     Kind(Kind),
     /// `Bash(…)`
     Command(CommandPattern),
@@ -121,7 +120,7 @@ enum Head {
     Agent(Glob),
 }
 
-/// The tools of other programs that stand for a kind of part.
+/// The tools of other programs that represent a kind of part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Bash,
@@ -156,7 +155,8 @@ impl Kind {
 }
 
 impl Kind {
-    /// Returns the parts that may be of this kind, and do not say so: doubt, for what restricts.
+    /// Returns the parts that may be of this kind without declaring it: `Unknown`, for restricting
+    /// rules.
     fn may_have(self, facts: &Facts<'_>) -> Parts {
         let own = select_parts(facts, |part| {
             matches!(
@@ -181,43 +181,43 @@ impl Kind {
     }
 }
 
-/// A selector and how it was written.
+/// A selector and its source text.
 #[derive(Debug, Clone)]
 struct Written {
     selector: Selector,
     text: String,
 }
 
-/// Where the path patterns of a file start.
+/// The base directories of the path patterns of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PathBase {
-    /// What `/…` starts from: the folder of the file's project.
+    /// The base of `/…`: the directory of the file's project.
     pub folder: Option<PathBuf>,
-    /// What `~/…` starts from.
+    /// The base of `~/…`.
     pub home: Option<PathBuf>,
 }
 
-/// Why a pattern cannot be read.
+/// Why a pattern cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PatternError {
-    /// Whether it is wrong, or only without effect.
+    /// Whether it is invalid, or only without effect.
     pub kind: PatternErrorKind,
     /// What is wrong.
     pub message: String,
-    /// Where in the text, in bytes.
+    /// The byte offset in the text.
     pub at: usize,
-    /// What would be right.
+    /// How to fix it.
     pub hint: Option<String>,
 }
 
-/// How bad an unreadable pattern is.
+/// How severe the error is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PatternErrorKind {
-    /// It is no pattern.
+    /// It is not a pattern.
     Bad,
-    /// It is one in other programs, where it matches nothing, as it would here.
+    /// It is valid in other programs, where it matches nothing, as here.
     Inert,
-    /// Its path starts with `!`. That re-includes nothing: a deny or an ask is left out without it, and
+    /// Its path starts with `!`, which is not supported: a deny or an ask with it is ignored, and
     /// no other rule becomes weaker.
     Negated,
 }
@@ -234,7 +234,7 @@ impl fmt::Display for PatternError {
 
 impl std::error::Error for PatternError {}
 
-/// What a pattern says about parts of one kind.
+/// The result of a pattern for parts of one kind.
 #[derive(Debug, Clone, Copy, Default)]
 struct Found {
     there: Parts,
@@ -243,17 +243,17 @@ struct Found {
 }
 
 impl Pattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// Fails when the text is no pattern, and says where and what would be right.
+    /// Fails if the text is not a pattern, with the offset and a hint.
     pub fn parse(text: &str, anchor: &PathBase) -> Result<Self, PatternError> {
         let (head, selectors) = parse::pattern(text, anchor)?;
         Ok(Self { text: text.to_owned(), head, selectors })
     }
 
-    /// Returns which parts of a call it matches. Doubt stays doubt; `side` says how far wrappers of
-    /// commands are looked through, how paths are compared, and whether one of several suffices.
+    /// Returns which parts of a call it matches. `side` selects how far command wrappers are
+    /// unwrapped, how paths are compared, and whether one of several suffices.
     pub(crate) fn hits(&self, facts: &Facts<'_>, side: Side) -> Hits {
         let all = facts.all();
         let mut doubt = None;
@@ -332,7 +332,7 @@ impl Pattern {
             .any(|w| matches!(w.selector, Selector::Path(_) | Selector::Host(_)))
     }
 
-    /// Compares part by part. For each kind that is asked about, some part must match.
+    /// Compares part by part. For each kind that the pattern has, some part must match.
     fn parts(&self, facts: &Facts<'_>, side: Side, eligible: Parts, named: bool) -> Option<Hits> {
         let asks =
             |selector: fn(&Selector) -> bool| self.selectors.iter().any(|w| selector(&w.selector));
@@ -366,7 +366,8 @@ impl Pattern {
             }
         }
         if side == Side::Restrict {
-            // What reaches files or the network and does not say where may reach what is meant here.
+            // A tool that reaches files or the network without declaring where may reach a target
+            // of this pattern.
             for (at, part) in facts.parts.iter().enumerate() {
                 let (kind, reason) = match part {
                     Part::Reach(Capability::Filesystem) if paths => (1, NO_FILE),
@@ -428,7 +429,7 @@ impl Pattern {
         Some(hits)
     }
 
-    /// Whether a file of this folder whose name begins so may be one that is meant.
+    /// Whether a file of this directory with this name prefix may match.
     fn may_begin(
         &self,
         operation: Operation,
@@ -449,14 +450,14 @@ impl Pattern {
         })
     }
 
-    /// Compares one part with all that is said about its kind.
+    /// Compares one part with all conditions on its kind.
     fn part(&self, part: &Part, facts: &Facts<'_>, side: Side) -> Ternary {
         let head = match (&self.head, part) {
             (Some(Head::Command(pattern)), Part::Command(command)) => {
                 let words = pattern.matches(command, side);
                 match words == Ternary::Yes || side == Side::Allow {
                     true => words,
-                    // Another spelling of the program is no way round a rule about it.
+                    // Another spelling of the program does not bypass a rule about it.
                     false => {
                         let launches = facts.launches_of(part);
                         let files = launches.map(|launch| program::matches(pattern, launch, facts));
@@ -467,7 +468,7 @@ impl Pattern {
             (Some(Head::Command(_)), Part::Unreadable(why)) => Ternary::Unknown(why.clone()),
             (Some(Head::Host(pattern)), Part::Host(host)) => is_host(pattern, host),
             (Some(Head::Read(path)), Part::Path { operation, spelled, resolved }) => {
-                // What must not be read must not be overwritten either.
+                // A file that must not be read must not be overwritten either.
                 match *operation == Operation::Read || side == Side::Restrict {
                     true => path.matches(spelled, resolved, facts, side),
                     false => Ternary::No,
@@ -497,7 +498,7 @@ impl Pattern {
         })
     }
 
-    /// Returns how it is found.
+    /// Returns its index key.
     pub(crate) fn key(&self) -> Key<'_> {
         let host = |pattern: &'_ HostPattern| -> Option<()> {
             (!pattern.ending().is_empty()).then_some(())
@@ -521,7 +522,7 @@ impl Pattern {
         if own != Key::Any {
             return own;
         }
-        // A tool that names no path may be meant all the same, if the tool itself is named.
+        // A tool that names no path may still match, if the tool itself is named.
         let named = self.head.is_some();
         let keys = self.selectors.iter().map(|written| match &written.selector {
             Selector::Tool(tools) if tools.len() == 1 => tools[0].key(),
@@ -537,7 +538,7 @@ impl Pattern {
         keys.into_iter().find(|key| *key != Key::Any).unwrap_or(Key::Any)
     }
 
-    /// Returns an argument that must have one value only.
+    /// Returns an argument that must have exactly one value.
     fn argument(&self) -> Option<(&str, &str)> {
         let head = match &self.head {
             Some(Head::Parameter { name, value, .. }) => Some((name.as_str(), value.literal())),
@@ -555,8 +556,8 @@ impl Pattern {
             .find_map(|(name, value)| value.map(|value| (name, value)))
     }
 
-    /// Returns whether its key may miss calls that it matches, because the beginning of its path leads
-    /// elsewhere than it says. `work` is where relative paths start. Such a rule is asked always.
+    /// Returns whether its key may miss calls that it matches, because its literal path prefix
+    /// contains a symlink. `work` is the base of relative paths. Such a rule is always evaluated.
     pub(crate) fn strays(&self, world: &dyn PathResolver, work: &Path) -> bool {
         let head = match &self.head {
             Some(Head::Read(path) | Head::Edit(path)) => Some(path),
@@ -570,7 +571,7 @@ impl Pattern {
             && head.into_iter().chain(selected).any(|path| path.strays(world, work))
     }
 
-    /// Returns where the files lie that it restricts by their paths.
+    /// Returns the directories of the files that it restricts by path.
     pub(crate) fn restricted_starts(&self, facts: &Facts<'_>) -> Vec<PathBuf> {
         let head = match &self.head {
             Some(Head::Read(path) | Head::Edit(path)) => Some(path),
@@ -583,8 +584,8 @@ impl Pattern {
         head.into_iter().chain(selected).flat_map(|path| path.restricted_starts(facts)).collect()
     }
 
-    /// Returns what it says about paths, from the root on. Nothing for a pattern that is not about
-    /// paths, or whose other selectors do not hold for such a call; `None` where a start is unknown.
+    /// Returns its path patterns from the root on. Empty for a pattern that is not about paths, or
+    /// whose other selectors do not match such a call; `None` if a base is unknown.
     pub(crate) fn absolute(&self, facts: &Facts<'_>) -> Option<Vec<AbsolutePattern>> {
         let holds =
             |written: &Written| written.selector.holds(facts, Side::Restrict) != Ternary::No;
@@ -597,7 +598,7 @@ impl Pattern {
             Some(Head::Command(_) | Head::Host(_) | Head::Parameter { .. } | Head::Agent(_)) => {
                 Vec::new()
             }
-            // The first selector about paths alone: what all of them match is among it.
+            // Only the first path selector: it includes what all of them match.
             _ => {
                 let all = self.selectors.iter().find_map(|written| match &written.selector {
                     Selector::Path(paths) => Some(paths),
@@ -610,8 +611,8 @@ impl Pattern {
         Some(each?.into_iter().flatten().collect())
     }
 
-    /// Returns what a text is that stands for a call under this pattern: a command, a path, an
-    /// address.
+    /// Returns the kind of a text that is short for a call of this pattern: a command, a path, a
+    /// URL.
     pub(crate) fn about(&self) -> Option<ArgumentKind> {
         match &self.head {
             Some(Head::Command(_) | Head::Kind(Kind::Bash)) => Some(ArgumentKind::Command),
@@ -653,7 +654,7 @@ impl Pattern {
         })
     }
 
-    /// Returns how close it came to matching: what is missing, in words; nothing when it is far off.
+    /// Returns what is missing for a match; `None` if it is not close.
     pub(crate) fn nearly(&self, facts: &Facts<'_>) -> Option<String> {
         let side = Side::Restrict;
         let mut missing = Vec::new();
@@ -734,7 +735,7 @@ impl Pattern {
         }
     }
 
-    /// Whether the specifier is about parts like this one.
+    /// Whether the specifier is about parts of this kind.
     fn is_for(&self, part: &Part) -> bool {
         matches!(
             (&self.head, part),
@@ -744,7 +745,7 @@ impl Pattern {
         )
     }
 
-    /// Says how a part differs from what the specifier wants, if it comes near it.
+    /// Describes how a part differs from the specifier, if it is close.
     fn differs(&self, part: &Part) -> Option<String> {
         match (&self.head, part) {
             (Some(Head::Command(pattern)), Part::Command(command)) => {
@@ -776,7 +777,7 @@ impl Pattern {
         }
     }
 
-    /// What stands between the brackets.
+    /// The text between the brackets.
     fn inside(&self) -> &str {
         let (_, rest) = self.text.split_once('(').unwrap_or_default();
         rest.rsplit_once(')').map_or(rest, |(inside, _)| inside)
@@ -808,7 +809,7 @@ fn is_host(pattern: &HostPattern, host: &Result<String, String>) -> Ternary {
     }
 }
 
-/// One of several: a yes counts, then a doubt.
+/// One of several: a yes wins, then an unknown.
 fn either(mut answers: impl Iterator<Item = Ternary>) -> Ternary {
     let mut doubt = Ternary::No;
     answers
@@ -823,8 +824,8 @@ fn either(mut answers: impl Iterator<Item = Ternary>) -> Ternary {
         .unwrap_or(doubt)
 }
 
-/// `Tool(parameter:value)`: a plain value at the top of the arguments. A parameter that is left out
-/// never matches.
+/// `Tool(parameter:value)`: a scalar at the top level of the arguments. A missing parameter never
+/// matches.
 fn parameter(facts: &Facts<'_>, name: &str, value: &Glob, side: Side) -> Ternary {
     match facts.arguments.get(name) {
         Some(own) => select::values(&[own], std::slice::from_ref(value), side),
@@ -832,7 +833,7 @@ fn parameter(facts: &Facts<'_>, name: &str, value: &Glob, side: Side) -> Ternary
     }
 }
 
-/// Long texts are cut; these lines are for people.
+/// Truncates long texts, for people.
 fn shown(text: &str) -> String {
     match text.char_indices().nth(80) {
         Some((at, _)) => format!("{}…", &text[..at]),

@@ -1,4 +1,4 @@
-//! Reads the text of a pattern: a tool part, then selectors, separated by blanks.
+//! Parses the text of a pattern: a tool part, then selectors, separated by spaces.
 
 use haft_core::{Capability, Operation};
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::near::nearest;
 
-/// Nobody writes a longer one, and matching costs by its length.
+/// Maximum bytes of a pattern; matching is linear in its length.
 const LONG: usize = 4096;
 
 const WORDS: [&str; 14] = [
@@ -40,7 +40,7 @@ const EFFECTS: [(&str, Operation); 5] = [
     ("unknown", Operation::Unknown),
 ];
 
-/// Arguments that have a form of their own.
+/// Arguments with a syntax of their own.
 const PRIMARY: [(&str, &str); 5] = [
     ("command", "`Bash(…)`"),
     ("file_path", "`Read(…)`, `Edit(…)` or `path=…`"),
@@ -51,7 +51,7 @@ const PRIMARY: [(&str, &str); 5] = [
 
 type Parsed<T> = Result<T, PatternError>;
 
-/// Reads a whole pattern.
+/// Parses a whole pattern.
 pub(super) fn pattern(text: &str, anchor: &PathBase) -> Parsed<(Option<Head>, Vec<Written>)> {
     if text.len() > LONG {
         return bad(LONG, format!("the pattern is longer than {LONG} bytes"), "split it up");
@@ -127,7 +127,7 @@ impl<'t> Reader<'t> {
         self.at = self.text.len() - self.rest().trim_start_matches(' ').len();
     }
 
-    /// Reads up to a blank, `=` or `(`.
+    /// Reads up to a space, `=` or `(`.
     fn word(&mut self) -> &'t str {
         let rest = self.rest();
         let end = rest.find([' ', '=', '(']).unwrap_or(rest.len());
@@ -159,8 +159,8 @@ impl<'t> Reader<'t> {
         self.specifier(name, from, inside, open + 1)
     }
 
-    /// Finds the bracket that ends a specifier: balanced, and followed by the end or by a selector.
-    /// A command may hold brackets of its own.
+    /// Finds the bracket that closes a specifier: balanced, and followed by the end or by a
+    /// selector. A command may contain brackets.
     fn closing(&self, open: usize) -> Option<usize> {
         let mut depth = 0usize;
         let mut last = None;
@@ -336,7 +336,7 @@ impl<'t> Reader<'t> {
         })
     }
 
-    /// Reads `a|b|"c d"`: each with its place.
+    /// Parses `a|b|"c d"`: each with its offset.
     fn values(&mut self) -> Parsed<Vec<(String, usize)>> {
         let mut values = Vec::new();
         loop {
@@ -381,7 +381,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Whether a part of a pattern may end here: nothing more, or selectors.
+/// Whether a part of a pattern may end here: at the end, or before selectors.
 fn ends_a_part(behind: &str) -> bool {
     let next = behind.trim_start_matches(' ');
     if next.is_empty() {
@@ -396,7 +396,7 @@ fn ends_a_part(behind: &str) -> bool {
     valued || matches!(word, "destructive" | "read_only")
 }
 
-/// Reads words of a closed set.
+/// Parses one of several fixed values.
 fn among<T: Copy>(
     values: &[(String, usize)],
     what: &str,

@@ -1,20 +1,20 @@
 //! Patterns over paths, component by component, as in `.gitignore`.
 //!
 //! ```text
-//! //p     from the root             /p      from the folder of the file's project
-//! ~/p     from the home folder      ./p     from the run's working directory
+//! //p     from the root             /p      from the directory of the file's project
+//! ~/p     from the home directory   ./p     from the run's working directory
 //! p       at any depth below the working directory
 //! d/p     in a deny or an ask: at any depth below the working directory; in an allow: only `./d/p`
 //! *       within one component      **      across components      ?  [a-z]
 //! ```
 //!
-//! `d/p` is read strictly on both sides, as Claude Code documents it: what restricts also holds for
-//! `vendor/d/p`, and what allows does not. What restricts starts from the directory of its file and
-//! from every root of the workspace as well, so that no deny is lost by where a run starts.
+//! `d/p` is read strictly on both sides, as Claude Code documents it: a restricting rule also
+//! matches `vendor/d/p`, and an allow does not. A restricting rule also starts from the directory
+//! of its file and from every root of the workspace, so that no deny depends on where a run starts.
 //!
-//! A pattern that names a folder covers what is below it. A deny is compared with the path as it is
-//! written and as it leads, and with the pattern as it is written and as it leads; an allow only with
-//! where the path leads.
+//! A pattern that names a directory covers what is below it. A deny is compared as written and
+//! after resolving symlinks, for both the path and the pattern. An allow is compared with the
+//! resolved path only, so a symlink cannot bypass a rule (path traversal).
 
 mod absolute;
 
@@ -40,7 +40,7 @@ pub(crate) use self::absolute::{AbsolutePattern, Search, States};
 /// Here two spellings that differ in case are one file.
 const FOLDS: bool = cfg!(any(target_os = "macos", target_os = "windows"));
 
-/// No common file system has longer names, in bytes.
+/// Maximum bytes of a file name on common file systems.
 const LONGEST_NAME: usize = 255;
 
 /// A pattern over paths.
@@ -48,18 +48,18 @@ const LONGEST_NAME: usize = 255;
 pub(super) struct PathPattern {
     text: String,
     base: Base,
-    /// So many folders up from there.
+    /// The number of `..` above the base.
     up: usize,
     steps: Vec<Step>,
-    /// Its steps as a deny or an ask reads them, where those match at any depth: `d/p` is `**/d/p`.
+    /// Its components on the restricting side, if those match at any depth: `d/p` is `**/d/p`.
     floating: Option<Vec<Step>>,
-    /// The literal steps it starts with.
+    /// The literal components it starts with.
     prefix: PathBuf,
     /// How many those are.
     literal: usize,
-    /// From the root to the end of the prefix, where that is known.
+    /// From the root to the end of the prefix, if known.
     below: Option<PathBuf>,
-    /// The directory of its file. A relative pattern that restricts starts there too.
+    /// The directory of its file. A relative restricting pattern starts there too.
     anchor: Option<PathBuf>,
 }
 
@@ -87,7 +87,7 @@ impl Step {
 }
 
 impl PathPattern {
-    /// Reads a pattern; fails with the place, what is wrong and what would be right.
+    /// Parses a pattern; fails with the offset, the message and a hint.
     pub(super) fn parse(text: &str, anchor: &PathBase) -> Result<Self, (usize, String, String)> {
         let wrong =
             |at: usize, message: &str, hint: &str| Err((at, message.to_owned(), hint.to_owned()));
@@ -180,12 +180,12 @@ impl PathPattern {
         &self.text
     }
 
-    /// Whether it starts with a name, be it with `*` in it.
+    /// Whether it starts with a name, possibly with `*` in it.
     fn literal_first(&self) -> bool {
         matches!(self.steps.first(), Some(Step::Name(_)))
     }
 
-    /// Returns its steps as this side reads them.
+    /// Returns its components on this side.
     fn steps_on(&self, side: Side) -> &[Step] {
         match (&self.floating, side) {
             (Some(floating), Side::Restrict) => floating,
@@ -193,7 +193,7 @@ impl PathPattern {
         }
     }
 
-    /// Returns how it is found.
+    /// Returns its index key.
     pub(super) fn key(&self) -> Key<'_> {
         if FOLDS {
             return Key::Any;
@@ -203,26 +203,26 @@ impl PathPattern {
         {
             return Key::Below(below);
         }
-        // Where it starts is not known, so it cannot be told which paths it is about.
+        // The base is unknown, so the matching paths cannot be determined.
         if matches!(self.base, Base::Home(None) | Base::Folder(None)) {
             return Key::Any;
         }
-        // A path that matches has all of its literal names; the last says most.
+        // A path that matches has all of its literal names; the last is the most selective.
         match self.steps.iter().rev().find_map(Step::literal) {
             Some(name) => Key::FileName(name),
             None => Key::Any,
         }
     }
 
-    /// Returns whether its literal beginning leads elsewhere than it says, so that its key does not
-    /// find all it matches.
+    /// Returns whether its literal prefix contains a symlink, so that its key does not find all it
+    /// matches.
     pub(super) fn strays(&self, world: &dyn PathResolver, work: &Path) -> bool {
         let strays_from = |base: &Path| {
             let start = self.start(base);
             world.resolve(&start).is_ok_and(|leads| leads != start)
         };
         match &self.base {
-            // Its key names the steps behind a base alone, so the bases themselves are resolved.
+            // Its key has only the components after a base, so the bases themselves are resolved.
             Base::Work => std::iter::once(work)
                 .chain(self.anchor.as_deref())
                 .any(|base| world.resolve(base).map_or(true, |base| strays_from(&base))),
@@ -231,12 +231,12 @@ impl PathPattern {
         }
     }
 
-    /// Returns whether it certainly matches all that the other matches, links aside.
+    /// Returns whether it certainly matches all that the other matches, symlinks excluded.
     pub(super) fn covers(&self, other: &Self, side: Side, their_side: Side) -> bool {
         if self.base != other.base || self.up != other.up {
             return false;
         }
-        // What restricts starts from the directory of its file too.
+        // A restricting pattern starts from the directory of its file too.
         let own_anchor = self.anchor.as_deref().filter(|_| side == Side::Restrict);
         let their_anchor = other.anchor.as_deref().filter(|_| their_side == Side::Restrict);
         if their_anchor.is_some() && own_anchor != their_anchor {
@@ -250,9 +250,9 @@ impl PathPattern {
         lines_up(&own, &other, |step| **step == Step::Any, takes)
     }
 
-    /// Returns whether certainly no path matches both, links aside.
+    /// Returns whether certainly no path matches both, symlinks excluded.
     pub(super) fn is_apart(&self, other: &Self) -> bool {
-        // One of the two is read by what restricts, where a floating pattern matches at any depth.
+        // One of the two restricts, and then a floating pattern matches at any depth.
         let floats = self.floating.is_some() || other.floating.is_some();
         let same = self.base == other.base
             && self.up == other.up
@@ -262,11 +262,11 @@ impl PathPattern {
             (Step::Name(own), Step::Name(other)) => Some(own.is_apart(other)),
             _ => None,
         });
-        // Where case is folded, names that differ may be the same.
+        // On a case-insensitive file system, names that differ may be the same.
         same && !FOLDS && pairs.any(|apart| apart)
     }
 
-    /// Returns its steps, with what it covers below them.
+    /// Returns its components, and what it covers below them.
     fn steps_below(&self, side: Side) -> Vec<&Step> {
         let steps = self.steps_on(side);
         let more =
@@ -275,24 +275,24 @@ impl PathPattern {
         steps.iter().chain(open.then_some(&Step::Any)).collect()
     }
 
-    /// Returns the names that stand in it.
+    /// Returns the literal names in it.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().filter_map(Step::literal)
     }
 
-    /// Returns whether it takes in everything from the root on.
+    /// Returns whether it matches everything from the root on.
     pub(super) fn is_everything(&self) -> bool {
         self.base == Base::Root && self.steps.iter().all(|step| *step == Step::Any)
     }
 
-    /// Returns why no file can be there. `home` is the home folder of who judges.
+    /// Returns why no file can match. `home` is the home directory of the current user.
     pub(super) fn is_nowhere(&self, side: Side, home: Option<&Path>) -> Option<String> {
         let unknown = match &self.base {
             Base::Home(own) if own.as_deref().or(home).is_none() => Some("the home folder"),
             Base::Folder(None) => Some("the folder of its file"),
             _ => None,
         };
-        // For what restricts that is a doubt, which counts.
+        // For a restricting rule that is `Unknown`, which counts.
         if let Some(what) = unknown.filter(|_| side == Side::Allow) {
             return Some(format!("`{}` starts from {what}, which is not known", self.text));
         }
@@ -301,7 +301,7 @@ impl PathPattern {
         Some(format!("no file has a name as long as `{start}…`"))
     }
 
-    /// Returns whether a path matches: as it is written, and as it leads.
+    /// Returns whether a path matches, as written and resolved.
     pub(super) fn matches(
         &self,
         spelled: &Path,
@@ -331,8 +331,8 @@ impl PathPattern {
         answer
     }
 
-    /// Returns where a relative pattern that restricts starts besides the working directory: in the
-    /// directory of its file, and in every root of the workspace.
+    /// Returns the further bases of a relative restricting pattern besides the working directory:
+    /// the directory of its file, and every root of the workspace.
     fn further_bases<'f>(&'f self, facts: &'f Facts<'_>) -> impl Iterator<Item = &'f Path> {
         let is_relative = self.base == Base::Work && self.up == 0;
         let work = facts.base().ok().filter(|_| is_relative);
@@ -341,14 +341,14 @@ impl PathPattern {
         all.filter(move |base| is_relative && base.is_absolute() && Some(*base) != work)
     }
 
-    /// Returns all bases that what restricts starts from, where they are known.
+    /// Returns all bases of a restricting pattern, if they are known.
     fn restricting_bases<'f>(&'f self, facts: &'f Facts<'_>) -> Option<Vec<Cow<'f, Path>>> {
         let own = self.base(facts).ok()?;
         Some(std::iter::once(own).chain(self.further_bases(facts).map(Cow::Borrowed)).collect())
     }
 
-    /// An allow: where the path leads, from where the base leads. The pattern's own steps are not
-    /// followed, or a link in the workspace could point an allow to anywhere.
+    /// An allow: the resolved path, compared from the resolved base. Symlinks in the pattern's own
+    /// components are not followed, or a symlink in the workspace could point an allow anywhere.
     fn allows(&self, base: &Path, resolved: &Path, facts: &Facts<'_>) -> Ternary {
         let base = match (&self.base, self.up) {
             (Base::Root, _) => Ok(Cow::Borrowed(base)),
@@ -419,8 +419,8 @@ impl PathPattern {
         }
     }
 
-    /// Returns the deepest directories, or files, that everything lies at or below which a deny or an ask
-    /// with this pattern is about. None where its start is not known.
+    /// Returns the deepest directories or files that contain everything a deny or an ask with this
+    /// pattern matches. `None` if its base is unknown.
     pub(super) fn restricted_starts(&self, facts: &Facts<'_>) -> Vec<PathBuf> {
         let floats = self.floating.is_some();
         let start = |base: Cow<'_, Path>| match floats {
@@ -436,12 +436,13 @@ impl PathPattern {
         start
     }
 
-    /// Returns whether it may match a file of this folder whose name begins so, or one further down.
+    /// Returns whether it may match a file of this directory with this name prefix, or one further
+    /// down.
     pub(super) fn may_begin(&self, folder: &Path, name: &str, facts: &Facts<'_>) -> bool {
         let is_loose = self.floating.is_some() || self.steps.first() == Some(&Step::Any);
         match (is_loose, facts.is_held) {
-            // It may match anywhere, and the command reads only what is there: so that is looked at.
-            // FAIL CLOSED: where it cannot be looked at, something may be there.
+            // It may match anywhere, and the command reads only what exists: so the directory is
+            // searched. FAIL CLOSED: if it cannot be searched, a match is assumed.
             (true, true) => self.is_found_below(folder, name, facts).unwrap_or(true),
             (true, false) if self.floating.is_some() => {
                 self.may_start(folder, name, facts)
@@ -451,11 +452,11 @@ impl PathPattern {
         }
     }
 
-    /// Returns whether it matches something that is there now: this folder, or an entry at any depth
-    /// below it whose path there begins so. `None` where there is too much to look at.
+    /// Returns whether it matches something that exists now: this directory, or an entry at any
+    /// depth below it with this prefix. `None` if there is too much to search.
     fn is_found_below(&self, folder: &Path, name: &str, facts: &Facts<'_>) -> Option<bool> {
         let steps = self.steps_on(Side::Restrict);
-        // Where it leads is looked up once, not for each entry.
+        // The directory is resolved once, not for each entry.
         let leads = |path: &Path| facts.ground.world.resolve(path).ok();
         let mut starts = Vec::new();
         for base in self.restricting_bases(facts)? {
@@ -478,10 +479,10 @@ impl PathPattern {
         Some(is_hit(&folder.join(name)) || entries.iter().any(|path| begins(path) && is_hit(path)))
     }
 
-    /// Returns whether its literal beginning may lie in this folder, under a name that begins so, or
-    /// above the folder.
+    /// Returns whether its literal prefix may be in this directory, under a name with this prefix,
+    /// or above the directory.
     fn may_start(&self, folder: &Path, name: &str, facts: &Facts<'_>) -> bool {
-        // FAIL CLOSED: a pattern whose start is not known may begin anywhere.
+        // FAIL CLOSED: a pattern with an unknown base may start anywhere.
         let Some(bases) = self.restricting_bases(facts) else { return true };
         let may = |start: &Path| match start.strip_prefix(folder) {
             Ok(rest) => rest
@@ -490,7 +491,7 @@ impl PathPattern {
                 .is_none_or(|next| next.to_str().is_none_or(|next| next.starts_with(name))),
             Err(_) => folder.starts_with(start),
         };
-        // The folder may be named by where it leads, and the pattern by how people get there.
+        // The directory may be given resolved, and the pattern through a symlink.
         bases.iter().any(|base| {
             let start = self.start(base);
             may(&start) || facts.ground.world.resolve(&start).is_ok_and(|leads| may(&leads))
@@ -501,7 +502,7 @@ impl PathPattern {
         tidy(&self.up_from(base)).join(&self.prefix)
     }
 
-    /// Whether a path lies below a folder and its rest fits.
+    /// Whether a path is below a directory and its rest matches.
     fn below(&self, folder: &Path, steps: &[Step], path: &Path, side: Side) -> Ternary {
         let fold = FOLDS && side == Side::Restrict;
         if path.is_absolute() != folder.is_absolute() {
@@ -523,7 +524,7 @@ impl PathPattern {
                 _ => return Ternary::Unknown("the path climbs out of what is known".to_owned()),
             }
         }
-        // Below a name there may be more; below a `*` an allow does not go.
+        // A literal name covers what is below it; a trailing `*` of an allow does not.
         let more =
             side == Side::Restrict || steps.last().is_none_or(|last| last.literal().is_some());
         match fits(steps, &names, more, fold) {
@@ -533,7 +534,7 @@ impl PathPattern {
     }
 }
 
-/// Whether a pattern is written as an exception, as `.gitignore` has them. It re-includes nothing here.
+/// Whether a pattern is written as an exception, as in `.gitignore`. That is not supported.
 pub(super) fn is_negated(text: &str) -> bool {
     text.starts_with('!')
 }
@@ -549,7 +550,7 @@ fn same(a: Component<'_>, b: Component<'_>, fold: bool) -> bool {
                 == b.as_os_str().to_string_lossy().to_lowercase()
 }
 
-/// As for one text: a mismatch goes back to the last `**` alone.
+/// As for one text: a mismatch backtracks to the last `**` alone.
 fn fits(steps: &[Step], names: &[&str], more: bool, fold: bool) -> bool {
     let (mut step, mut at) = (0, 0);
     let mut any: Option<(usize, usize)> = None;

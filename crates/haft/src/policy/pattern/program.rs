@@ -1,7 +1,7 @@
 //! Compares a rule about a program with the file that a command runs.
 //!
 //! In: a pattern such as `./deploy.sh *` and what a command launches. Out: whether some spelling of
-//! the same file matches. For what restricts only.
+//! the same file matches, symlinks included. For restricting rules only.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -15,9 +15,9 @@ use crate::policy::{
 
 const UNCLEAR: &str = "it cannot be told which file runs";
 
-/// Returns whether a command that launches this is one that the pattern means.
+/// Returns whether the pattern matches a command that launches this.
 pub(super) fn matches(pattern: &CommandPattern, launch: &Launch, facts: &Facts<'_>) -> Ternary {
-    // A script counts by its name as well: `bash deploy.sh` is `deploy.sh`.
+    // A script is also compared by its name: `bash deploy.sh` is `deploy.sh`.
     if let (true, Some(name)) = (launch.is_script, launch.name()) {
         let found = pattern.restricts(&command(Word::text(name), launch));
         if found != Ternary::No {
@@ -46,7 +46,7 @@ pub(super) fn matches(pattern: &CommandPattern, launch: &Launch, facts: &Facts<'
     }
 }
 
-/// Compares one file, under every name that a rule may have for it.
+/// Compares one file, under every name that a rule may use for it.
 fn one(
     pattern: &CommandPattern,
     launch: &Launch,
@@ -80,7 +80,7 @@ fn one(
     doubt
 }
 
-/// Returns the names that a rule may have for a file.
+/// Returns the names that a rule may use for a file.
 fn names(file: &Path, base: Option<&Path>, home: Option<&Path>) -> Vec<String> {
     let text = |path: &Path| path.to_str().map(str::to_owned);
     let mut names: Vec<String> = text(file).into_iter().collect();
@@ -95,7 +95,7 @@ fn names(file: &Path, base: Option<&Path>, home: Option<&Path>) -> Vec<String> {
     names
 }
 
-/// Returns the way from a directory to a file, with `..` where it must go up.
+/// Returns the relative path from a directory to a file, with `..` if needed.
 fn relative(file: &Path, base: &Path) -> Option<PathBuf> {
     if !file.is_absolute() || !base.is_absolute() {
         return None;
@@ -105,7 +105,7 @@ fn relative(file: &Path, base: &Path) -> Option<PathBuf> {
     Some(up.chain(file.components().skip(shared)).collect())
 }
 
-/// Compares where it is not known which file that is: its name is all there is to compare.
+/// Compares an unknown file: only its name can be compared.
 fn unclear(pattern: &CommandPattern, launch: &Launch) -> Ternary {
     let name = launch.name();
     let own = pattern.first_word().and_then(|word| word.rsplit('/').next());

@@ -1,7 +1,7 @@
-//! Selectors: conditions on a call and its run. All of a pattern's must hold.
+//! Selectors: conditions on a call and its run. All selectors of a pattern must match.
 //!
-//! Where a call has several of what is asked about (effects, capabilities, items of a list), a deny
-//! needs one that fits and an allow needs all to fit.
+//! If a call has several values (effects, capabilities, items of a list), a deny needs one that
+//! matches and an allow needs all to match.
 
 use haft_core::{Capability, Confidentiality, Operation, Trust};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use crate::policy::{
     rule::Subject,
 };
 
-/// A longer text is not compared with a pattern that has holes.
+/// Maximum bytes of a text that is compared with wildcards.
 const LONG: usize = 256 * 1024;
 
 /// One condition.
@@ -34,7 +34,7 @@ pub(super) enum Selector {
     ReadOnly,
 }
 
-/// A word for what a run has read.
+/// A label of what a run has read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tag {
     Trust(Trust),
@@ -52,7 +52,7 @@ impl Tag {
         ("secret", Tag::Confidentiality(Confidentiality::Secret)),
     ];
 
-    /// Returns whether a run is never both.
+    /// Returns whether a run never has both.
     pub(super) fn excludes(self, other: Self) -> bool {
         match (self, other) {
             (Self::Trust(own), Self::Trust(other)) => own != other,
@@ -63,12 +63,13 @@ impl Tag {
 }
 
 impl Selector {
-    /// Returns whether it asks about the tool alone, and never about the arguments or the run.
+    /// Returns whether it depends on the tool alone, and not on the arguments or the run.
     pub(super) fn is_about_the_tool(&self) -> bool {
         matches!(self, Self::Tool(_) | Self::Source(_))
     }
 
-    /// Returns whether it holds. Those about paths and hosts are about parts, and hold here.
+    /// Returns whether it matches. Selectors of paths and hosts are evaluated per part, and match
+    /// here.
     pub(super) fn holds(&self, facts: &Facts<'_>, side: Side) -> Ternary {
         match self {
             Self::Path(_) | Self::Host(_) => Ternary::Yes,
@@ -105,7 +106,7 @@ impl Selector {
             }
             Self::Label(tags) => {
                 let label = facts.seen.label().join(facts.scope.label);
-                // What is said against one label holds against all that are worse.
+                // A restriction of one label also applies to all worse ones.
                 let worse = side == Side::Restrict;
                 yes(tags.iter().any(|tag| match tag {
                     Tag::Trust(own) => {
@@ -133,7 +134,7 @@ impl Selector {
         }
     }
 
-    /// Says, for people, why it does not hold.
+    /// Explains, for people, why it does not match.
     pub(super) fn missing(&self, written: &str) -> String {
         match self {
             Self::Label(_) => format!("the run is not {}", written.trim_start_matches("label=")),
@@ -157,7 +158,7 @@ fn effects(wanted: &[Operation], facts: &Facts<'_>, side: Side) -> Ternary {
         _ if own.is_empty() => Ternary::No,
         Side::Restrict if own.iter().any(fits) => Ternary::Yes,
         Side::Allow if own.iter().all(fits) => Ternary::Yes,
-        // What leaves everything as it was neither writes nor starts anything.
+        // A read-only call neither writes nor starts anything.
         _ if silent
             && facts.read_only
             && !wanted.iter().any(|o| matches!(o, Operation::Read | Operation::External)) =>
@@ -169,12 +170,12 @@ fn effects(wanted: &[Operation], facts: &Facts<'_>, side: Side) -> Ternary {
     }
 }
 
-/// Compares the values of an argument; one that is not there never matches.
+/// Compares the values of an argument; a missing one never matches.
 pub(super) fn values(values: &[&Value], globs: &[Glob], side: Side) -> Ternary {
     let mut leaves = Vec::new();
     for value in values {
         match value {
-            // A list is its items.
+            // A list counts as its items.
             Value::Array(list) => leaves.extend(list.iter()),
             other => leaves.push(other),
         }
@@ -212,7 +213,7 @@ fn one(value: &Value, globs: &[Glob]) -> Ternary {
     }
 }
 
-/// `1.0` is `1` to many who read it.
+/// Many parsers read `1.0` as `1`.
 fn whole(number: &serde_json::Number) -> Option<String> {
     let float = number.as_f64().filter(|_| number.is_f64())?;
     (float.fract() == 0.0 && float.abs() < 9e15).then(|| format!("{}", float as i64))
@@ -231,7 +232,7 @@ fn traced(facts: &Facts<'_>) -> Ternary {
     }
 }
 
-/// Whether a call hands work to an agent of such a name.
+/// Whether a call delegates to an agent of such a name.
 pub(super) fn delegates_to(glob: &Glob, facts: &Facts<'_>, side: Side) -> Ternary {
     if facts.subject != Subject::SubagentCall {
         return Ternary::No;

@@ -1,4 +1,4 @@
-//! What a pattern can mean at all: why none of it can come true, and what it leaves open.
+//! Semantic checks of a pattern: why it can never match, and what it leaves open.
 
 use std::path::Path;
 
@@ -12,14 +12,14 @@ use crate::{
     registry::RegisteredTool,
 };
 
-/// Programs that do whatever their arguments say.
+/// Programs that execute what their arguments say.
 const OPEN_ENDED: [&str; 25] = [
     "sh", "bash", "zsh", "dash", "ksh", "fish", "sudo", "doas", "env", "eval", "exec", "xargs",
     "ssh", "python", "python2", "python3", "node", "deno", "perl", "ruby", "php", "lua", "awk",
     "npx", "find",
 ];
 
-/// Why a pattern never matches, and what would be right.
+/// Why a pattern never matches, and a hint.
 type Never = (String, String);
 
 impl Pattern {
@@ -51,7 +51,7 @@ impl Pattern {
         self.no_such_part(decision, home).or_else(|| self.no_such_effect(decision))
     }
 
-    /// Commands that join others, and paths that are nowhere.
+    /// Compound commands, and paths that cannot exist.
     fn no_such_part(&self, decision: &Decision, home: Option<&Path>) -> Option<Never> {
         if let Some(Head::Command(command)) = &self.head
             && let Some(operator) = command.operator()
@@ -84,7 +84,7 @@ impl Pattern {
         Some((message, "write the path from the root, `//…`".to_owned()))
     }
 
-    /// An allow about what does one thing, for calls that do only others.
+    /// An allow for one effect, on calls that have only others.
     fn no_such_effect(&self, decision: &Decision) -> Option<Never> {
         if *decision != Decision::Allow {
             return None;
@@ -165,7 +165,7 @@ impl Pattern {
         (format!("no tool is meant by `{}`", self.text), hint)
     }
 
-    /// Arguments that no tool it means has.
+    /// Arguments that none of its tools has.
     fn misses_arguments(&self, tools: &[&RegisteredTool]) -> Option<Never> {
         let head = match &self.head {
             Some(Head::Parameter { name, .. }) => Some(name.as_str()),
@@ -175,7 +175,7 @@ impl Pattern {
             Selector::Arg(name, _) if !name.contains('.') => Some(name.as_str()),
             _ => None,
         });
-        // With no tool named, an argument may be anybody's.
+        // Without a named tool, an argument may belong to any tool.
         self.tools()?;
         let missing = |name: &&str| tools.iter().all(|tool| has_no(tool.input_schema(), name));
         let name = head.into_iter().chain(selected).find(missing)?;
@@ -202,7 +202,7 @@ impl Pattern {
         Some((message, "see what tools say they reach with `haft tools`".to_owned()))
     }
 
-    /// Parts that no tool has: a file, an address, a command.
+    /// Parts that no tool has: a file, a URL, a command.
     fn misses_parts(&self, tools: &[&RegisteredTool], by_ground: &[ArgumentKind]) -> Option<Never> {
         let (kinds, what): (&[ArgumentKind], _) = match &self.head {
             Some(Head::Command(_) | Head::Kind(Kind::Bash)) => {
@@ -235,7 +235,7 @@ impl Pattern {
         Some((format!("no tool {what}, so `{}` is about nothing", self.text), hint.to_owned()))
     }
 
-    /// Returns what it leaves open, for an allow: everything, or a program that does anything.
+    /// Returns what an allow leaves open: everything, or a program that can do anything.
     pub(crate) fn leaves_open(&self) -> Option<String> {
         if !self.selectors.is_empty() {
             return None;

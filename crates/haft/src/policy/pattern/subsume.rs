@@ -1,11 +1,11 @@
-//! Whether one pattern takes in all of another, or nothing of it.
+//! Whether one pattern covers all of another, or nothing of it.
 //!
-//! Both answers are certain or `false`: what is not plain from the texts is not claimed. The one thing
-//! left aside are links, which can lead from any path to any other.
+//! Both answers are certain or `false`: what is not clear from the texts is not claimed. Symlinks
+//! are not considered, because they can lead from any path to any other.
 
 use super::{Head, Kind, Pattern, Side, host::HostPattern, path::PathPattern, select::Selector};
 
-/// From which side each of two patterns is looked at.
+/// The sides of the two patterns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sides {
     /// Both restrict: what the other may match, this one may match.
@@ -33,7 +33,7 @@ impl Sides {
     }
 }
 
-/// Which kinds of parts a pattern asks about.
+/// Which kinds of parts a pattern matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Asks {
     commands: bool,
@@ -54,7 +54,7 @@ impl Pattern {
             return true;
         }
         let asks = self.asks();
-        // A tool that is named and does not say what it touches is a doubt; one that is not, is none.
+        // A named tool that does not declare what it touches is `Unknown`; another one is no match.
         let named = self.names_tools() == other.names_tools();
         let parts =
             asks.nothing() || asks == other.asks() && (named || sides == Sides::RestrictAllow);
@@ -63,11 +63,11 @@ impl Pattern {
             && self.selectors.iter().all(|own| implied(&own.selector, other, sides))
     }
 
-    /// Returns whether certainly no part of any call is matched by both, one from the side of what
-    /// allows and one from the other, as a rule and its exception are.
+    /// Returns whether certainly no part of any call is matched by both, one on the allowing side
+    /// and one on the restricting side, like a rule and its exception.
     pub(crate) fn is_apart(&self, other: &Pattern) -> bool {
         let (own, others) = (self.only_asks(), other.only_asks());
-        // Commands mention files, so those two kinds meet.
+        // Commands mention files, so these two kinds overlap.
         let kinds = own.zip(others).is_some_and(|(a, b)| a != b && a.hosts != b.hosts);
         kinds || self.one_part_apart(other) || self.is_apart_in_calls(other)
     }
@@ -87,8 +87,8 @@ impl Pattern {
             })
     }
 
-    /// Whether no part fits both specifiers. A call may have several parts of a kind, so this is about
-    /// one part.
+    /// Whether no part matches both specifiers. A call may have several parts of a kind, so this is
+    /// about one part.
     fn one_part_apart(&self, other: &Pattern) -> bool {
         match (&self.head, &other.head) {
             (Some(Head::Command(own)), Some(Head::Command(other))) => own.is_apart(other),
@@ -101,7 +101,7 @@ impl Pattern {
         }
     }
 
-    /// The one kind of part that it matches, where it matches no other.
+    /// The only kind of part that it matches, if there is one.
     fn only_asks(&self) -> Option<Asks> {
         let asks = self.asks();
         let kinds = usize::from(asks.commands) + usize::from(asks.paths) + usize::from(asks.hosts);
@@ -120,7 +120,7 @@ impl Pattern {
         }
     }
 
-    /// Whether it names tools as a whole, as far as its head goes.
+    /// Whether its head names whole tools.
     fn names_tools(&self) -> bool {
         matches!(
             self.head,
@@ -147,11 +147,12 @@ impl Pattern {
             (Head::Kind(own), Some(Head::Kind(other))) => own == other,
             (Head::Kind(Kind::Bash), Some(Head::Command(_)))
             | (Head::Kind(Kind::WebFetch), Some(Head::Host(_))) => true,
-            // What restricts a file is also about commands that mention it, and the bare word is not.
+            // A rule that restricts a file also matches commands that mention it; the bare tool
+            // name does not.
             (Head::Kind(Kind::Read), Some(Head::Read(_)))
             | (Head::Kind(Kind::Edit), Some(Head::Edit(_))) => sides.other() == Side::Allow,
             (Head::Command(own), Some(Head::Command(other))) => match sides {
-                // Every view that an allow looks at is one that a deny looks at.
+                // Every view that an allow considers is one that a deny considers.
                 Sides::RestrictAllow | Sides::Restrict => own.covers(other, Side::Restrict),
                 Sides::Allow => own.covers(other, Side::Allow),
             },
@@ -170,13 +171,13 @@ impl Pattern {
         }
     }
 
-    /// Returns the drawer that it lies in when many are compared with each other; patterns that may
-    /// cover anything lie in the one without a name.
+    /// Returns its bucket when many are compared with each other; patterns that may cover anything
+    /// are in the unnamed bucket.
     pub(crate) fn drawer(&self) -> String {
         drawer(&self.key())
     }
 
-    /// Returns the drawers in which those that cover it may lie.
+    /// Returns the buckets of the patterns that may cover it.
     pub(crate) fn drawers(&self) -> Vec<String> {
         let mut all = vec![String::new(), self.drawer()];
         let path = |all: &mut Vec<String>, path: &PathPattern| {
@@ -228,7 +229,7 @@ fn drawer(key: &super::Key<'_>) -> String {
     }
 }
 
-/// Whether a selector certainly holds where the other pattern matches.
+/// Whether a selector certainly matches where the other pattern matches.
 fn implied(own: &Selector, other: &Pattern, sides: Sides) -> bool {
     let (side, their_side) = (sides.own(), sides.other());
     let by_head = match (own, &other.head) {
@@ -273,8 +274,8 @@ fn implied(own: &Selector, other: &Pattern, sides: Sides) -> bool {
         })
 }
 
-/// Whether two selectors certainly never hold together. What a call may have several of is no
-/// contradiction.
+/// Whether two selectors certainly never match together. If a call may have several values, that is
+/// no contradiction.
 pub(super) fn excludes(own: &Selector, other: &Selector) -> bool {
     match (own, other) {
         (Selector::Tool(own), Selector::Tool(other)) => none(own, other, |a, b| a.is_apart(b)),
@@ -282,25 +283,25 @@ pub(super) fn excludes(own: &Selector, other: &Selector) -> bool {
         | (Selector::Agent(own), Selector::Agent(other))
         | (Selector::User(own), Selector::User(other)) => none(own, other, |a, b| a.is_apart(b)),
         (Selector::Label(own), Selector::Label(other)) => none(own, other, |a, b| a.excludes(*b)),
-        // What destroys is never said to only read.
+        // A destructive call is never declared read-only.
         (Selector::Destructive, Selector::ReadOnly)
         | (Selector::ReadOnly, Selector::Destructive) => true,
         _ => false,
     }
 }
 
-/// Whether for each of these there is one of those.
+/// Whether each of these is covered by one of those.
 fn each<T>(these: &[T], those: &[T], fits: impl Fn(&T, &T) -> bool) -> bool {
     these.iter().all(|one| those.iter().any(|other| fits(one, other)))
 }
 
-/// Whether all of these and those are apart, two by two.
+/// Whether all of these and those are disjoint, pairwise.
 pub(super) fn none<T>(these: &[T], those: &[T], apart: impl Fn(&T, &T) -> bool) -> bool {
     these.iter().all(|one| those.iter().all(|other| apart(one, other)))
 }
 
-/// Lines up two rows in which some steps stand for any number of others. `takes` says whether a step
-/// of ours takes one of theirs, and never says so of one of theirs that stands for many.
+/// Aligns two sequences in which some elements match any number of others. `takes` returns whether
+/// an element of ours covers one of theirs, and never does so for one of theirs that matches many.
 pub(super) fn lines_up<A, B>(
     ours: &[A],
     theirs: &[B],
@@ -324,7 +325,7 @@ pub(super) fn lines_up<A, B>(
             }
             _ => {}
         }
-        // Back to the last one that takes many, which takes one more.
+        // Backtracks to the last one that takes many, which takes one more.
         match many {
             Some((step, from)) if from < theirs.len() => {
                 many = Some((step, from + 1));

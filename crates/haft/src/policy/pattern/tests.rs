@@ -1,4 +1,4 @@
-//! Patterns against calls: the grammar row by row, and what must hold for all of them.
+//! Patterns against calls: the grammar row by row, and properties for all of them.
 
 use haft_core::{Capabilities, Capability, Effect, Label, Scope, ToolSpec, Trust};
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ fn open() -> Value {
     json!({"additionalProperties": true})
 }
 
-/// A call of an own tool that declares what it does.
+/// A call of a local tool that declares its effects.
 fn does(effects: Vec<Effect>) -> ValidatedCall {
     let spec = ToolSpec::new("t", "Does it.")
         .capabilities([Capability::Filesystem, Capability::Network])
@@ -170,7 +170,7 @@ fn what_must_not_be_read_must_not_be_written_but_reading_allows_no_writing() {
 
 #[test]
 fn every_part_is_judged_on_its_own() {
-    // A forbidden path beside an allowed one does not pass.
+    // A forbidden path next to an allowed one is not covered.
     let both = does(vec![Effect::read("ok/a"), Effect::read("/etc/shadow")]);
     assert_eq!(allow("Read(./ok/**)", &both), "part");
     assert_eq!(deny("Read(//etc/**)", &both), "part");
@@ -596,7 +596,7 @@ fn any_pattern() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..16).prop_map(|pieces| pieces.concat())
 }
 
-/// Patterns that are right.
+/// Valid patterns.
 fn good_pattern() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "*",
@@ -714,7 +714,7 @@ proptest! {
         let narrow = pattern(&format!("{text} {more}")).hits(&facts, side);
         let all = wide.yes.or(wide.unknown);
         let hit = narrow.yes.or(narrow.unknown);
-        // A selector about parts brings the parts it is about, but never a call of its own.
+        // A selector of parts adds the parts it is about, but never the call itself.
         prop_assert!(hit.is_empty() || !all.is_empty(), "{text} {more} {facts:?}");
         if !more.starts_with("path=") && !more.starts_with("host=") {
             prop_assert!(narrow.yes.without(wide.yes).is_empty(), "{text} {more} {facts:?}");

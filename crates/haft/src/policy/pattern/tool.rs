@@ -6,39 +6,39 @@ use super::{
 };
 use crate::policy::facts::Names;
 
-/// The names that other programs have for tools, which have names of their own here.
+/// Tool names of other programs, whose tools have other names here.
 const BORROWED: [&str; 8] = ["Bash", "Read", "Write", "Edit", "Glob", "Grep", "WebFetch", "Agent"];
 
 fn is_borrowed(name: &str) -> bool {
     BORROWED.contains(&name)
 }
 
-/// Which tools are meant.
+/// Which tools match.
 #[derive(Debug, Clone)]
 pub(super) enum Tools {
     /// All of them.
     All,
     /// The one of this name, or known by it.
     Named(String),
-    /// Those whose name fits.
+    /// Those whose name matches.
     Like(Glob),
     /// Those of a source, `mcp__…`.
     Of(Remote),
 }
 
-/// What stands behind `mcp__`.
+/// The text after `mcp__`.
 #[derive(Debug, Clone)]
 pub(super) struct Remote {
     whole: Glob,
     source: Glob,
     tool: Option<Glob>,
-    /// The source, where only one can be meant.
+    /// The source, if it is unambiguous.
     only: Option<String>,
 }
 
 impl Tools {
     pub(super) fn parse(text: &str) -> Self {
-        // With `*` alone there is nothing that could be left open.
+        // With `*` alone there is no unclosed bracket.
         let glob = |text: &str| {
             Glob::parse(text, Style::Star).unwrap_or_else(|_| Glob::Text(text.to_owned()))
         };
@@ -64,8 +64,8 @@ impl Tools {
         }
     }
 
-    /// Returns whether a tool is meant. A source and its tool are compared each on its own; where the
-    /// text could be cut in two ways, a deny takes both and an allow the first.
+    /// Returns whether a tool matches. A source and its tool are compared separately; if the text
+    /// can be split in two ways, a deny takes both and an allow the first.
     pub(super) fn matches(&self, names: &Names<'_>, side: Side) -> bool {
         match self {
             Self::All => true,
@@ -83,7 +83,7 @@ impl Tools {
         }
     }
 
-    /// Returns whether it certainly means all tools that the other means.
+    /// Returns whether it certainly matches all tools that the other matches.
     pub(super) fn covers(&self, other: &Self, side: Side) -> bool {
         match (self, other) {
             (Self::All, _) => true,
@@ -95,7 +95,7 @@ impl Tools {
         }
     }
 
-    /// Returns whether certainly no tool is meant by both.
+    /// Returns whether certainly no tool matches both.
     pub(super) fn is_apart(&self, other: &Self) -> bool {
         match (self, other) {
             // A tool may have one of these names besides its own.
@@ -127,7 +127,7 @@ impl Tools {
         }
     }
 
-    /// Returns the source that it names, where only one can be meant.
+    /// Returns the source that it names, if it is unambiguous.
     pub(super) fn source(&self) -> Option<&str> {
         match self {
             Self::Of(remote) => remote.only.as_deref(),
@@ -135,7 +135,7 @@ impl Tools {
         }
     }
 
-    /// Returns whether it takes in every tool that somebody else brought.
+    /// Returns whether it matches every tool of every external source.
     pub(super) fn is_every_source(&self) -> bool {
         match self {
             Self::Of(remote) => {
@@ -154,7 +154,7 @@ impl Remote {
             (Some(own), Some(other)) => own.covers(other),
             (Some(_), None) => false,
         };
-        // A whole source covers its tools; a source whose own name reads like one is left aside.
+        // A whole source covers its tools, unless the name of the source itself is ambiguous.
         let whole = side == Side::Allow || self.tool.is_none() || self.whole.covers(&other.whole);
         sources && tools && whole
     }

@@ -1,4 +1,4 @@
-//! What people try in order to get past rules, and what an index could lose.
+//! Attacks on rules (bypasses), and what the index could miss.
 
 use std::path::{Path, PathBuf};
 
@@ -158,7 +158,7 @@ fn odd_files_of_rules_are_read_or_refused_and_never_half_read() {
     ] {
         assert!(read(bad, FileFormat::Settings, true).is_err(), "{bad}");
     }
-    // What a folder that nobody trusts brings along may only be stricter.
+    // An untrusted directory may only restrict.
     let loose = "defaults.mode = \"bypassPermissions\"\nworkspace.roots = [\"/\"]\n\
         rule = [{ match = \"*\", decision = \"allow\" }, \
         { match = \"x\", decision = \"ask\", rewrite = { a = 1 } }]\n\
@@ -171,7 +171,7 @@ fn odd_files_of_rules_are_read_or_refused_and_never_half_read() {
     assert_eq!(rules, [(&Decision::Ask, 0)]);
 }
 
-/// A disk with a few links on it.
+/// A file system with a few symlinks.
 #[derive(Debug)]
 struct Linked;
 

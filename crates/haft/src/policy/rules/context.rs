@@ -1,4 +1,4 @@
-//! What rules stand on: the mode, the folders, and how paths are resolved.
+//! The context of rules: the mode, the directories, and how paths are resolved.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -6,21 +6,21 @@ use serde::Serialize;
 
 use super::super::path_resolver::{FsPathResolver, PathResolver};
 
-/// What rules stand on.
+/// The context that rules are evaluated in.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PolicyContext {
-    /// What holds where no rule matches.
+    /// What applies if no rule matches.
     pub mode: Mode,
-    /// Folders that count as the workspace, besides the working directory of the run.
+    /// Directories of the workspace, besides the working directory of the run.
     pub roots: Vec<PathBuf>,
-    /// What `~` means.
+    /// The home directory, for `~`.
     pub home: Option<PathBuf>,
     /// How paths are resolved.
     pub world: Arc<dyn PathResolver>,
-    /// What the arguments of tools are about, where their schema does not say: by tool, by argument.
+    /// The kinds of arguments that the schema does not declare: by tool, by argument.
     pub about: BTreeMap<String, BTreeMap<String, ArgumentKind>>,
-    /// The file that "always" writes to; nothing when it must not be offered.
+    /// The file that "always" writes to; `None` if it must not be offered.
     pub keep: Option<PathBuf>,
 }
 
@@ -37,20 +37,20 @@ impl Default for PolicyContext {
     }
 }
 
-/// What holds where no rule matches.
+/// What applies if no rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Mode {
-    /// What only reads is allowed; everything else asks.
+    /// Read-only calls are allowed; everything else asks.
     #[default]
     Default,
     /// Writing files inside the workspace is allowed as well.
     AcceptEdits,
-    /// What does more than read is refused.
+    /// Calls that are not read-only are denied.
     Plan,
-    /// Nobody is asked: what would ask is refused.
+    /// Calls that need approval are denied.
     DontAsk,
-    /// What no rule speaks of is allowed. Loud.
+    /// Calls that no rule matches are allowed. Dangerous.
     BypassPermissions,
 }
 
@@ -59,7 +59,7 @@ impl Mode {
     pub const ALL: [Mode; 5] =
         [Self::Default, Self::AcceptEdits, Self::Plan, Self::DontAsk, Self::BypassPermissions];
 
-    /// Returns its word.
+    /// Returns its name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -72,7 +72,7 @@ impl Mode {
     }
 }
 
-/// What an argument is about.
+/// The kind of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ArgumentKind {
@@ -80,7 +80,7 @@ pub enum ArgumentKind {
     ReadPath,
     /// A file that is written.
     WritePath,
-    /// An address on the network.
+    /// A URL.
     Url,
     /// A shell command.
     Command,

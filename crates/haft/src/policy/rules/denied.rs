@@ -1,13 +1,13 @@
-//! Which paths deny rules are about, for processes that are kept away from them.
+//! Finds the paths that deny rules match, so that sandboxed processes cannot access them.
 //!
 //! In: the directories that a process may use. Out: existing files and directories that may not be
-//! read or changed, and patterns for names that may not be created. One walk looks where a pattern can
-//! match and nowhere else: a path that a rule spells out is looked up by its name alone. Each hit is
-//! judged by the rules like a file tool's call, so that both agree. Directories that are denied as a
-//! whole stand for what is below them.
+//! read or changed, and patterns for names that may not be created. The walk searches only where a
+//! pattern can match; a literal path is looked up by name. Each hit is judged by the rules like a
+//! file tool's call, so both agree. A directory that is denied as a whole stands for everything
+//! below it.
 //!
-//! INVARIANT: no symlink is followed; each directory is opened from the one above it.
-//! FAIL CLOSED: what cannot be looked at in time is an error, and the call is asked about.
+//! INVARIANT: no symlink is followed; each directory is opened relative to its parent's descriptor.
+//! FAIL CLOSED: if the search does not finish in time it is an error, and the call needs approval.
 
 use std::{
     path::{Path, PathBuf},
@@ -30,11 +30,11 @@ use super::{
 #[cfg(unix)]
 mod walk;
 
-/// So many entries are looked at: the sources of a large project, with what it depends on.
+/// Maximum number of entries: a large project with its dependencies.
 pub(super) const MAX_ENTRIES: usize = 200_000;
-/// So long is looked.
+/// Maximum duration of the search.
 const MAX_TIME: Duration = Duration::from_millis(150);
-/// So many paths are handed on.
+/// Maximum number of paths in the result.
 const MAX_PATHS: usize = 10_000;
 
 fn unknown(why: impl Into<String>) -> DeniedPathsUnknown {
@@ -42,7 +42,7 @@ fn unknown(why: impl Into<String>) -> DeniedPathsUnknown {
 }
 
 impl Rules {
-    /// Finds the paths that deny rules are about.
+    /// Finds the paths that deny rules match.
     pub(super) fn find_denied(
         &self,
         roots: &[PathBuf],
@@ -54,7 +54,7 @@ impl Rules {
             return Ok(DeniedPaths::default());
         }
         let world = &*self.ground.world;
-        // Relative paths start where those of the tool do.
+        // Relative paths have the same base as those of the tool.
         let mut scope = Scope::clone(scope);
         let base = start(roots, &scope.working_directory, world).map_err(unknown)?;
         scope.working_directory = base.into();
@@ -96,7 +96,7 @@ impl Rules {
         }
     }
 
-    /// Returns the patterns of deny rules that are about paths.
+    /// Returns the path patterns of deny rules.
     fn deny_patterns(
         &self,
         scope: &Arc<Scope>,
@@ -122,9 +122,9 @@ impl Rules {
         Ok(all)
     }
 
-    /// Returns how a deny rule that is about paths holds for a path.
+    /// Returns how a deny rule about paths applies to a path.
     fn denial(&self, doing: Operation, path: &Path, scope: &Arc<Scope>) -> Denial {
-        // FAIL CLOSED: a name that cannot be written down cannot be held against a rule.
+        // FAIL CLOSED: a name that is not UTF-8 cannot be matched against a rule.
         let Some(text) = path.to_str() else { return Denial::Whole };
         let sample = Sample::touching(doing, text, Arc::clone(scope));
         let facts = sample.facts(&self.ground);
@@ -141,7 +141,7 @@ impl Rules {
     }
 }
 
-/// Whether a rule restricts by paths, and not every call of a tool.
+/// Whether a rule restricts by path, and not every call of a tool.
 fn is_about_paths(rule: &Rule) -> bool {
     rule.enabled && rule.matches.iter().any(|pattern| !pattern.may_cover_tools())
 }
@@ -150,7 +150,7 @@ fn is_about_paths(rule: &Rule) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Denial {
     None,
-    /// The entry is denied; below it something may be excepted.
+    /// The entry is denied; something below it may be excepted.
     Entry,
     /// The entry and all below it.
     Whole,

@@ -1,5 +1,5 @@
-//! Writes down how a ruling came about: every check in order, what nearly decided, and the smallest
-//! change that would flip it. For people and records only.
+//! Explains a ruling: every check in order, near misses, and the smallest change that would flip
+//! it. For people and records only.
 
 use std::fmt;
 
@@ -16,14 +16,14 @@ use super::{
 };
 use crate::turn::ValidatedCall;
 
-/// So many near misses are told.
+/// Maximum number of reported near misses.
 const MOST_NEAR: usize = 5;
 
-/// A notebook that keeps everything.
+/// A recorder that keeps everything.
 #[derive(Default)]
 struct Notes(Vec<Note>);
 
-/// What was looked at, what it said, why, and which pattern of which rule it was.
+/// The check, its result, the reason, and the rule with the pattern.
 type Note = (&'static str, &'static str, String, Option<(usize, usize)>);
 
 impl Notebook for Notes {
@@ -41,7 +41,7 @@ impl Notebook for Notes {
 }
 
 impl Rules {
-    /// Explains what is decided about a call, or about an example where there is none.
+    /// Explains the decision about a call, or about an example if there is no call.
     pub(super) fn explain_facts(
         &self,
         facts: &Facts<'_>,
@@ -93,7 +93,7 @@ impl Rules {
         }
     }
 
-    /// Rules that do not apply and are about something like it, the strict ones first.
+    /// Rules that do not apply but are close, the strict ones first.
     fn near(&self, facts: &Facts<'_>) -> Vec<NearMiss> {
         let mut near = Vec::new();
         let order = [
@@ -125,8 +125,8 @@ impl Rules {
         near
     }
 
-    /// The smallest change that would flip the ruling: of a deny, to anything else; of an ask, to an
-    /// allow; of an allow, to a deny or an ask. Every rule that stands in the way is named.
+    /// The smallest change that would flip the ruling: of a deny, to anything else; of an ask, to
+    /// an allow; of an allow, to a deny or an ask. Names every rule that prevents it.
     fn flip(&self, facts: &Facts<'_>, call: Option<&ValidatedCall>, ruling: &Ruling) -> String {
         let own = || self.said(facts, facts.all()).unwrap_or_else(|| quoted(&[facts.names.own]));
         match ruling {
@@ -134,7 +134,7 @@ impl Rules {
             Ruling::Asked { .. } | Ruling::Needed { .. } => {
                 let asks = |d: &Decision| matches!(d, Decision::Ask | Decision::NeedInput(_));
                 let excepted = self.excepted(facts, asks);
-                // Without these rules it may still be asked about.
+                // Without these rules it may still need approval.
                 let cover = self.cover(facts, &mut ());
                 match self.unrestricted(facts, call, &cover, &mut ()) {
                     rest @ Ruling::Built { decision: Decision::Ask, .. } => {
@@ -181,7 +181,7 @@ impl Rules {
         }
     }
 
-    /// Says how every rule of such a decision that applies would let the call go.
+    /// Describes how to except the call from every rule of this decision that applies.
     fn excepted(&self, facts: &Facts<'_>, of: impl Fn(&Decision) -> bool) -> String {
         let steps: Vec<String> = self
             .rules
@@ -200,13 +200,13 @@ impl Rules {
         steps.join(", and ")
     }
 
-    /// Writes rules that say exactly these parts as they would stand in a file.
+    /// Writes rules for exactly these parts, as in a file.
     fn said(&self, facts: &Facts<'_>, parts: Parts) -> Option<String> {
         self.literals(facts, parts).map(|rules| quoted(&rules))
     }
 }
 
-/// Writes one text, or a list of several, as they would stand in a file.
+/// Writes one string, or a list of several, as in a file.
 fn quoted<T: AsRef<str>>(texts: &[T]) -> String {
     let texts: Vec<String> = texts.iter().map(|text| format!("\"{}\"", text.as_ref())).collect();
     match &*texts {
@@ -215,7 +215,7 @@ fn quoted<T: AsRef<str>>(texts: &[T]) -> String {
     }
 }
 
-/// What the call would touch, in a few words each.
+/// What the call would touch, one phrase each.
 fn risk(facts: &Facts<'_>) -> Vec<String> {
     let mut risk: Vec<String> = facts
         .parts
@@ -224,7 +224,7 @@ fn risk(facts: &Facts<'_>) -> Vec<String> {
         .map(ToString::to_string)
         .collect();
     risk.extend(facts.parts.iter().filter_map(|part| super::labels::protection(part, facts)));
-    // Judges take every unknown command for destructive. A person reads it of known ones only.
+    // Policies judge every unknown command as destructive. People see this only for known ones.
     let is_command = |part: &Part| matches!(part, Part::Command(_) | Part::Unreadable(_));
     let is_unknown = !facts.is_known_destructive && facts.parts.iter().any(is_command);
     if facts.destructive && !is_unknown {
@@ -271,5 +271,5 @@ impl fmt::Display for Part {
     }
 }
 
-// The mode is named in what it refuses.
+// The mode is named in what it denies.
 const _: fn(Mode) -> &'static str = Mode::as_str;

@@ -1,13 +1,13 @@
-//! Which other names a file has that rules restrict: a hard link to a denied file is that file.
+//! Hard links: a hard link to a denied file is that file under another name.
 //!
-//! In: a file that was opened, by device and inode. Out: the names it has where a deny or an ask is
-//! about paths. Those places are walked once and the answer is kept, so that trees full of hard links,
-//! as pnpm and cargo make them, cost one walk and ask about nothing.
+//! In: an open file, by device and inode. Out: its other names where a deny or an ask is about
+//! paths. These directories are walked once and the result is cached, so that trees full of hard
+//! links, as pnpm and cargo make them, cost one walk and need no approval.
 //!
-//! When is a walk too old? Every new name of a file changes its `ctime`. A file whose `ctime` lies
-//! before a walk has no name that the walk did not see; for a file that changed later the places are
-//! walked again. Times are compared within one device, and only with times that were known before the
-//! walk began. What is not noticed: a directory that is moved as a whole to where a rule holds.
+//! Cache invalidation: every new hard link changes the `ctime` of a file. A file whose `ctime` is
+//! before a walk has no name that the walk missed; for a later one the directories are walked
+//! again. Times are compared within one device, and only with times that were known before the walk
+//! began. Not detected: a directory that is moved as a whole to where a rule applies.
 
 use std::{
     collections::HashMap,
@@ -26,29 +26,29 @@ use super::{
     Rules,
 };
 
-/// So many entries are looked at in one walk: the sources of a large project, with what it depends on.
+/// Maximum number of entries in one walk: a large project with its dependencies.
 const MAX_ENTRIES: usize = 200_000;
-/// So many working directories are remembered.
+/// Maximum number of cached working directories.
 const MAX_DIRECTORIES: usize = 16;
-/// So many files are remembered that were looked up and have no name where rules restrict.
+/// Maximum number of cached files that have no restricted name.
 const MAX_CHECKED: usize = 100_000;
 
 type Changed = (i64, u64);
 type Identity = (u64, u64);
 
-/// The names of files with several of them, for each working directory that rules are read from.
+/// The names of files with several hard links, for each working directory of the rules.
 #[derive(Debug, Default)]
 pub(super) struct LinkIndex(Mutex<Vec<(PathBuf, Names)>>);
 
-/// What one walk found.
+/// The result of one walk.
 #[derive(Debug, Default)]
 struct Names {
     found: HashMap<Identity, Arc<[PathBuf]>, ahash::RandomState>,
-    /// Whether everything was looked at.
+    /// Whether everything was visited.
     is_complete: bool,
     /// For each device: a time before the walk began.
     begun_after: HashMap<u64, Changed>,
-    /// For each device: the latest change that is known.
+    /// For each device: the latest known change.
     newest: HashMap<u64, Changed>,
     /// Files that had this state before a walk began.
     checked: HashMap<Identity, (Changed, u64), ahash::RandomState>,
@@ -60,7 +60,7 @@ impl Names {
         before || self.checked.get(&file.identity()) == Some(&(file.changed, file.links))
     }
 
-    /// Walks again. Whatever was known before counts as known before the walk.
+    /// Walks again. Everything known so far counts as known before the walk.
     fn walk(&mut self, starts: &[PathBuf], world: &dyn PathResolver, file: &HardLinked) {
         self.hear(file);
         self.begun_after = self.newest.clone();
@@ -70,7 +70,7 @@ impl Names {
         self.checked.insert(file.identity(), (file.changed, file.links));
         let (mut left, mut found) = (MAX_ENTRIES, Vec::new());
         self.is_complete = starts.iter().all(|start| {
-            // FAIL CLOSED: whatever the reason, not everything was seen.
+            // FAIL CLOSED: for any error, the walk is incomplete.
             world.hard_links(start, &mut left, &mut found).is_ok()
         });
         let mut names: HashMap<Identity, Vec<PathBuf>, ahash::RandomState> = HashMap::default();
@@ -88,7 +88,8 @@ impl Names {
 }
 
 impl LinkIndex {
-    /// Returns the names of a file where rules restrict, and whether all such places were looked at.
+    /// Returns the names of a file where rules restrict, and whether all such directories were
+    /// visited.
     fn names(
         &self,
         file: &HardLinked,
@@ -114,7 +115,7 @@ impl LinkIndex {
 }
 
 impl Rules {
-    /// Returns what the rules say about the other names of a file that is open under this path.
+    /// Returns what the rules decide about the other names of a file that is open under this path.
     pub(super) fn judge_other_names(
         &self,
         doing: Operation,
@@ -133,14 +134,14 @@ impl Rules {
             self.hard_links.names(file, work, world, || self.restricted_starts(&facts));
         let sample = |name: &Path| Some(Sample::touching(doing, name.to_str()?, Arc::clone(scope)));
         let is = |name: &Path, kept: fn(&Self, &Facts<'_>) -> bool| {
-            // FAIL CLOSED: a name that cannot be written down cannot be held against a rule.
+            // FAIL CLOSED: a name that is not UTF-8 cannot be matched against a rule.
             sample(name).is_none_or(|sample| kept(self, &sample.facts(&self.ground)))
         };
         let others = || names.iter().filter(|name| **name != path);
         if others().any(|name| is(name, Self::is_denied)) {
             return OtherNames::Kept;
         }
-        // Where the path itself is asked about, the question was asked.
+        // If a rule asks about the path itself, that was already approved.
         if others().any(|name| is(name, Self::is_kept)) && !is(path, Self::is_kept) {
             return OtherNames::Kept;
         }
@@ -151,8 +152,8 @@ impl Rules {
         }
     }
 
-    /// Returns the places that hold every file which a rule restricts by its path, symlinks followed
-    /// and none below another.
+    /// Returns the directories that contain every file that a rule restricts by path, symlinks
+    /// resolved and none below another.
     fn restricted_starts(&self, facts: &Facts<'_>) -> Vec<PathBuf> {
         let restricts = |rule: &&Rule| rule.enabled && rule.decision != Decision::Allow;
         let patterns = self.rules.iter().filter(restricts).flat_map(|rule| &rule.matches);
@@ -161,7 +162,7 @@ impl Rules {
             patterns.flat_map(|pattern| pattern.restricted_starts(facts)).map(resolve).collect();
         all.sort_unstable();
         all.dedup_by(|later, kept| later.starts_with(&*kept));
-        // The small ones first: where there is too much, they are complete at least.
+        // The small ones first, so that they are complete even if the limit is reached.
         all.sort_by_key(|start| std::cmp::Reverse(start.components().count()));
         all
     }
@@ -174,7 +175,7 @@ mod tests {
     use super::*;
     use crate::policy::{PathBase, Pattern, PolicyContext};
 
-    /// A disk that lists these hard links, counts its walks, and may have too much on it.
+    /// A fake file system that lists these hard links, counts its walks, and may exceed the limit.
     #[derive(Debug, Clone, Default)]
     struct Fake {
         links: Arc<Mutex<Vec<(PathBuf, HardLinked)>>>,
@@ -270,7 +271,7 @@ mod tests {
         world.link("/w/secrets/key", file(7_000, 300));
         assert_eq!(said(&rules, "/w/pub", &file(7_000, 300)), OtherNames::Kept);
         assert_eq!(walks(), before + 1);
-        // An inode that gets another name since.
+        // An inode that gets another name later.
         world.link("/w/secrets/other", HardLinked { links: 3, ..file(7, 400) });
         let linked = HardLinked { links: 3, ..file(7, 400) };
         assert_eq!(said(&rules, "/w/node_modules/7", &linked), OtherNames::Kept);

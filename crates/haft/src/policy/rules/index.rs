@@ -1,8 +1,8 @@
-//! Finds the few rules that may match a call among many that cannot.
+//! Index of rules: finds the few rules that may match a call.
 //!
-//! Every rule is filed under what its pattern names: a tool, the first word of a command, a file name,
-//! a folder, a host. A call looks under what it has. Parts that cannot be read look at everything of
-//! their kind, so that no deny is missed.
+//! Every rule is indexed by what its pattern names: a tool, the first word of a command, a file
+//! name, a directory, a host. A call looks up what it has. Parts that cannot be parsed look up
+//! everything of their kind, so that no deny is missed.
 
 use std::{
     collections::HashMap,
@@ -22,22 +22,22 @@ use super::super::{
     rule::Rule,
 };
 
-/// The numbers of rules.
+/// Indexes of rules.
 pub(super) type Found = SmallVec<[u32; 16]>;
 
 type Drawer<K> = HashMap<K, Vec<u32>, ahash::RandomState>;
 
-/// Rules of one decision, filed by what they name.
+/// Rules of one decision, indexed by what they name.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     tools: Drawer<Box<str>>,
     arguments: HashMap<Box<str>, Vec<Argument>, ahash::RandomState>,
     sources: Drawer<Box<str>>,
-    /// Commands by their first word, where the second may be any.
+    /// Commands by first word, with any second word.
     words: Drawer<Box<str>>,
-    /// By both, with a space between.
+    /// By both words, separated by a space.
     pairs: Drawer<Box<str>>,
-    /// All of `pairs`, by their first word alone.
+    /// All of `pairs`, by first word alone.
     started: Drawer<Box<str>>,
     names: Drawer<Box<OsStr>>,
     folders: Drawer<PathBuf>,
@@ -50,11 +50,11 @@ pub(super) struct Index {
     addresses: Vec<u32>,
     any: Vec<u32>,
     count: usize,
-    /// For a working directory: the rules whose path leads elsewhere than its words say.
+    /// For a working directory: the rules whose path contains a symlink.
     strays: RwLock<Vec<(PathBuf, Arc<[u32]>)>>,
 }
 
-/// So many working directories are remembered.
+/// Maximum number of cached working directories.
 const MOST_FOLDERS: usize = 64;
 
 /// Rules about one argument of one tool.
@@ -66,7 +66,7 @@ struct Argument {
 }
 
 impl Index {
-    /// Files a rule.
+    /// Adds a rule.
     pub(super) fn add(&mut self, rule: usize, key: Key<'_>) {
         let Ok(rule) = u32::try_from(rule) else { return };
         self.count += 1;
@@ -106,7 +106,7 @@ impl Index {
 
     fn add_argument(&mut self, tool: &str, name: &str, value: &str, rule: u32) {
         let own = self.arguments.entry(tool.into()).or_default();
-        // Tools have few arguments, so a list will do; nobody writes rules about thousands.
+        // Linear search: tools have few arguments.
         let at = own.iter().position(|own| &*own.name == name).unwrap_or_else(|| {
             own.push(Argument { name: name.into(), values: Drawer::default(), all: Vec::new() });
             own.len() - 1
@@ -117,17 +117,17 @@ impl Index {
         }
     }
 
-    /// Returns whether any rule is about paths, or about whatever may be one.
+    /// Returns whether any rule is about paths, or may be.
     pub(super) fn has_paths(&self) -> bool {
         !self.paths.is_empty() || !self.any.is_empty() || !self.tools.is_empty()
     }
 
-    /// Returns how many patterns are filed.
+    /// Returns how many patterns are indexed.
     pub(super) fn len(&self) -> usize {
         self.count
     }
 
-    /// Finds the rules that may match, each once, in their order.
+    /// Finds the rules that may match, without duplicates, in order.
     pub(super) fn find(&self, facts: &Facts<'_>, rules: &[Rule]) -> Found {
         let mut found = Found::new();
         if self.count == 0 {
@@ -171,7 +171,7 @@ impl Index {
         }
         for (_, launch) in &facts.launches {
             found.extend_from_slice(&self.programs);
-            // A script is looked up by its name as well.
+            // A script is also looked up by its name.
             if let Some(name) = launch.name() {
                 let words = std::iter::once(haft_shell::Word::text(name));
                 let words = words.chain(launch.arguments.iter().cloned()).collect();
@@ -184,12 +184,12 @@ impl Index {
         found
     }
 
-    /// A rule's text is cut at its first `__`, and its source may be only the beginning of one.
+    /// A rule's text is split at its first `__`, and its source may be only a prefix of one.
     fn find_source(&self, found: &mut Found, source: &str) {
         take(found, &self.sources, source);
         let start = match source.find("__") {
             Some(end) => &source[..end],
-            // The last `_` of a source and the two behind it can be cut before as well as after.
+            // The last `_` of a source and the two after it can be split before as well as after.
             None => source.strip_suffix('_').unwrap_or(source),
         };
         if start != source {
@@ -197,8 +197,8 @@ impl Index {
         }
     }
 
-    /// Returns the rules that what they name does not find. What leads where is looked up once for
-    /// each working directory: whoever can put a link there later can move the file as well.
+    /// Returns the rules that their key does not find. Symlinks are resolved once for each working
+    /// directory: an attacker who can add a symlink later can move the file as well.
     fn strays(&self, facts: &Facts<'_>, rules: &[Rule]) -> Arc<[u32]> {
         let Ok(work) = facts.base() else { return self.paths.as_slice().into() };
         let known = |list: &Vec<(PathBuf, Arc<[u32]>)>| {
@@ -226,7 +226,7 @@ impl Index {
         }
         for own in self.arguments.get(tool).into_iter().flatten() {
             for value in find(arguments, &own.name) {
-                // A list is its items.
+                // A list counts as its items.
                 match value {
                     Value::Array(list) => list.iter().for_each(|item| own.take(found, item)),
                     other => own.take(found, other),
@@ -240,7 +240,7 @@ impl Index {
             return;
         }
         found.extend_from_slice(&self.any_command);
-        // Looking through wrappers finds other first words; so does a word nobody knows.
+        // Unwrapping yields other first words; so does an unknown word.
         let mut both = String::new();
         starts(command, |start| match start {
             Start::Unknown => found.extend_from_slice(&self.commands),
@@ -263,12 +263,13 @@ impl Index {
         if self.paths.is_empty() {
             return;
         }
-        // What no pattern can be compared with is a doubt for all of them.
+        // A path that no pattern can be compared with is `Unknown` for all of them.
         if !path.is_absolute() || path.to_str().is_none() {
             found.extend_from_slice(&self.paths);
             return;
         }
-        // A pattern that names a folder covers what is below it, so every component may be named.
+        // A pattern that names a directory covers what is below it, so every component is looked
+        // up.
         if !self.names.is_empty() {
             for name in path.iter() {
                 take(found, &self.names, name);
@@ -297,7 +298,7 @@ impl Index {
 }
 
 impl Argument {
-    /// Takes the rules that may match one value.
+    /// Adds the rules that may match one value.
     fn take(&self, found: &mut Found, value: &Value) {
         match value {
             Value::String(text) => take(found, &self.values, text.as_str()),
@@ -306,7 +307,7 @@ impl Argument {
             Value::Null | Value::Bool(_) | Value::Number(_) => {
                 take(found, &self.values, value.to_string().as_str());
             }
-            // It cannot be compared, which is a doubt.
+            // It cannot be compared, so it is `Unknown`.
             Value::Array(_) | Value::Object(_) => found.extend_from_slice(&self.all),
         }
     }

@@ -1,7 +1,7 @@
-//! From facts to a ruling: deny, then what asks, then what allows, then the mode and the default.
+//! The decision: deny rules, then ask rules, then allow rules, then the mode and the default.
 //!
 //! One function decides. Judging, rewriting and explaining all call it, so they cannot disagree; an
-//! explanation only passes a notebook along.
+//! explanation only passes a recorder.
 
 use std::{
     path::{Path, PathBuf},
@@ -26,30 +26,30 @@ use super::{
 };
 use crate::turn::ValidatedCall;
 
-/// What decided, and what it decided.
+/// The decision and what made it.
 #[derive(Debug, Clone)]
 pub(super) enum Ruling {
-    /// A rule refuses it.
+    /// A rule denies it.
     Denied { at: usize, applied: Applied },
-    /// A rule wants an argument from a person.
+    /// A rule requests an argument from a person.
     Needed { at: usize, applied: Applied, argument: String },
-    /// A rule wants a person to look.
+    /// A rule requires approval.
     Asked { at: usize, applied: Applied },
-    /// Rules cover all of it; the highest of them, and how many more took part.
+    /// Rules cover all of it: the strongest of them, and how many more.
     Allowed { at: usize, applied: Applied, more: usize },
-    /// Something that holds without a rule.
+    /// A built-in decision without a rule.
     Built { decision: Decision, reason: Words, source: &'static str },
-    /// A hook spoke for it.
+    /// A hook vouches for it.
     Vouched(Verdict),
-    /// Its body confines it, so that it can change nothing and reach no other machine.
+    /// Its body confines it: no writes, no network.
     Confined(Verdict),
 }
 
-/// Takes note of what was looked at. The unit takes none.
+/// Records the checks. The unit type records nothing.
 pub(super) trait Notebook {
-    /// Whether anybody reads it.
+    /// Whether the notes are used.
     const READ: bool;
-    /// Notes one step.
+    /// Records one check.
     fn note(
         &mut self,
         what: &'static str,
@@ -64,22 +64,22 @@ impl Notebook for () {
     fn note(&mut self, _: &'static str, _: &'static str, _: String, _: Option<(usize, usize)>) {}
 }
 
-/// What allows cover.
+/// The parts that allows cover.
 #[derive(Default)]
 pub(super) struct Cover {
     parts: Parts,
-    /// By rules that hold even in a tainted run.
+    /// By rules that apply even in a tainted run.
     even_tainted: Parts,
     /// By rules that name the host.
     by_host: Parts,
-    /// By rules that spell out the protected name.
+    /// By rules that name the protected file.
     by_name: Parts,
     first: Option<(usize, Applied)>,
     rules: usize,
 }
 
 impl Rules {
-    /// Decides. Without a call (for an example) the default knows only what the facts say.
+    /// Decides. Without a call (for an example) the default uses the facts alone.
     pub(super) fn rule_on<N: Notebook>(
         &self,
         facts: &Facts<'_>,
@@ -125,7 +125,7 @@ impl Rules {
         self.unless_silent(ruling, notes)
     }
 
-    /// What holds when no rule denies or asks, and what the run has read is held against it.
+    /// The decision if no rule denies or asks, including the taint of the run.
     pub(super) fn unrestricted<N: Notebook>(
         &self,
         facts: &Facts<'_>,
@@ -135,7 +135,7 @@ impl Rules {
     ) -> Ruling {
         let ruling = self.not_restricted(facts, call, cover, notes);
         match ruling {
-            // Whoever bypasses has said so loudly; only what steers programs is asked about still.
+            // The bypass was set explicitly; only protected files still need approval.
             Ruling::Built { source: BYPASS, .. } => match labels::steers(facts, cover.by_name) {
                 Some(Concern { reason, source }) => {
                     notes.note("labels", "ask", reason.clone(), None);
@@ -171,9 +171,8 @@ impl Rules {
         }
     }
 
-    /// Returns the rule whose rewrite the call gets: the one that asks, or the first of those that
-    /// allow it. Whether a person looks besides, because of what the run has read, is no reason to
-    /// lose it.
+    /// Returns the rule whose rewrite applies: the one that asks, or the first of those that allow.
+    /// An approval that the taint of the run requires does not discard the rewrite.
     pub(super) fn rewriter(&self, facts: &Facts<'_>, call: &ValidatedCall) -> Option<usize> {
         match self.rule_on(facts, Some(call), &mut ()) {
             Ruling::Allowed { at, .. } | Ruling::Asked { at, .. } => Some(at),
@@ -186,7 +185,7 @@ impl Rules {
         }
     }
 
-    /// What holds when no rule denies or asks.
+    /// The decision if no rule denies or asks.
     fn not_restricted<N: Notebook>(
         &self,
         facts: &Facts<'_>,
@@ -240,7 +239,7 @@ impl Rules {
             None if facts.read_only => Verdict::allow("it only reads"),
             None => Verdict::ask("no rule speaks of it"),
         };
-        // A protected file is the better reason: the question names it.
+        // A protected file is the better reason, because the request names it.
         let reason = match labels::steers(facts, cover.by_name) {
             Some(concern) if verdict.decision == Decision::Ask => concern.reason.into(),
             _ => verdict.reason,
@@ -249,7 +248,7 @@ impl Rules {
         built(verdict.decision, reason, "the default")
     }
 
-    /// Lets a call run confined, unless a confined run could read what a rule keeps.
+    /// Lets a call run confined, unless a confined run could read what a rule restricts.
     fn confined<N: Notebook>(
         &self,
         call: &ValidatedCall,
@@ -265,7 +264,7 @@ impl Rules {
         Ruling::Confined(verdict)
     }
 
-    /// In the mode where nobody is asked, what would ask is refused.
+    /// In the mode `dontAsk`, a call that needs approval is denied.
     fn unless_silent<N: Notebook>(&self, ruling: Ruling, notes: &mut N) -> Ruling {
         let asks = matches!(
             ruling,
@@ -291,8 +290,8 @@ impl Rules {
         self.strongest_where(index, facts, notes, what, |_| true)
     }
 
-    /// Returns whether a command that nobody is asked about may read, below a folder that it names, what
-    /// a rule denies or asks about. Which files those are only running it would tell.
+    /// Returns whether a command that needs no approval may read, below a directory that it names,
+    /// what a rule denies or asks about. Which files it reads is known only when it runs.
     fn keeps_below(&self, call: &ValidatedCall) -> bool {
         if !facts::is_held(call) || !(self.deny.has_paths() || self.ask.has_paths()) {
             return false;
@@ -300,9 +299,9 @@ impl Rules {
         self.keeps_within(Facts::of(call, &self.ground))
     }
 
-    /// Returns whether a confined run of a call could read what a rule asks about, or what one denies
-    /// and the sandbox does not mask. It masks what is denied below its roots; where that cannot be
-    /// found out, the tool's guard asks.
+    /// Returns whether a confined run of a call could read what a rule asks about, or what one
+    /// denies and the sandbox does not mask. The sandbox masks denied paths below its roots; if
+    /// these cannot be determined, the tool's guard asks.
     fn keeps_from_confined(&self, call: &ValidatedCall) -> bool {
         if !(self.deny.has_paths() || self.ask.has_paths()) {
             return false;
@@ -311,7 +310,7 @@ impl Rules {
         let Some(Ok(confinement)) = call.context().confinement() else { return true };
         let mut system = Facts::of(call, &self.ground);
         system.show(&confinement.system);
-        // The system is too large to look through; a rule is compared with it by its path.
+        // The system is too large to search; a rule is compared with it by path.
         system.is_held = false;
         system.widen();
         if self.keeps_one(&system) {
@@ -324,17 +323,17 @@ impl Rules {
         facts.show(&confinement.readable);
         facts.widen();
         let asks = |facts: &Facts<'_>| self.strongest(&self.ask, facts, &mut (), "").is_some();
-        // FAIL CLOSED: where links lead that cannot be told may be there.
+        // FAIL CLOSED: symlinks that cannot be resolved may lead there.
         asks(&facts)
             || facts.follow().is_err()
             || asks(&facts)
             || self.hard_links_below(&facts).unwrap_or(true)
     }
 
-    /// Returns whether a rule denies or asks about a file at or below the paths that are named.
+    /// Returns whether a rule denies or asks about a file at or below the named paths.
     fn keeps_within(&self, mut facts: Facts<'_>) -> bool {
         facts.widen();
-        // FAIL CLOSED: where links lead that cannot be told may be there.
+        // FAIL CLOSED: symlinks that cannot be resolved may lead there.
         self.keeps_one(&facts)
             || facts.follow().is_err()
             || self.keeps_one(&facts)
@@ -346,22 +345,23 @@ impl Rules {
             || self.strongest(&self.ask, facts, &mut (), "").is_some()
     }
 
-    /// Returns whether a command names a file that a rule restricts under another name. What it comes
-    /// upon below a directory does not count: a rule allows the command, and only running it would tell.
+    /// Returns whether a command names a hard link to a file that a rule restricts. Files below a
+    /// directory do not count: a rule allows the command, and what it reads is known only when it
+    /// runs.
     fn names_restricted_link(&self, facts: &Facts<'_>) -> bool {
         if facts.mentions.is_empty() || !(self.deny.has_paths() || self.ask.has_paths()) {
             return false;
         }
         let only_named = |path: &Path, found: &mut Vec<_>| {
-            // Without a budget a directory is not entered, and its own entry is all there is.
+            // With a limit of zero a directory is not entered.
             let _ = self.ground.world.hard_links(path, &mut 0, found);
             Some(())
         };
         self.finds_restricted_link(facts, only_named).unwrap_or(true)
     }
 
-    /// Returns whether a command comes upon a file that a rule restricts under another name. `None`
-    /// where there are too many files to look at.
+    /// Returns whether a command may reach a hard link to a file that a rule restricts. `None` if
+    /// there are too many files to check.
     fn hard_links_below(&self, facts: &Facts<'_>) -> Option<bool> {
         let mut left = LOOKED_AT;
         self.finds_restricted_link(facts, |path, found| {
@@ -379,7 +379,7 @@ impl Rules {
         let scope = Arc::new(scope);
         let mut found = Vec::new();
         for (_, part) in &facts.mentions {
-            // One that leads nowhere known is held against every rule already.
+            // A path that cannot be resolved already counts against every rule.
             if let Part::Path { resolved: Ok(path), .. } = part {
                 look(path, &mut found)?;
             }
@@ -395,8 +395,8 @@ impl Rules {
         self.strongest(&self.deny, facts, &mut (), "").is_some()
     }
 
-    /// Returns whether a file is one that a rule denies, or asks about by its path. A rule that asks
-    /// about every call of a tool has been heard when the tool was called.
+    /// Returns whether a rule denies a file, or asks about it by path. A rule that asks about every
+    /// call of a tool was applied when the tool was called.
     pub(super) fn is_kept(&self, facts: &Facts<'_>) -> bool {
         let by_path = |rule: &Rule| !rule.matches.iter().all(Pattern::may_cover_tools);
         self.is_denied(facts)
@@ -457,7 +457,7 @@ impl Rules {
                 cover.by_host = cover.by_host.or(applied.parts);
             }
             for pattern in &rule.matches {
-                // A name counts where the pattern that spells it covers the write itself.
+                // A name counts if the pattern that contains it covers the write itself.
                 let named = facts.protected_in(pattern.as_str()).and(applied.parts);
                 if !named.is_empty() {
                     let covered = pattern.hits(facts, Side::Allow).yes;
@@ -536,7 +536,7 @@ impl Rules {
         let rule = &self.rules[at];
         let verdict = match (&rule.reason, &applied.doubt) {
             (Some(reason), _) => Verdict::new(decision, reason.clone()),
-            // The doubt is for people; the model hears no more than that there is one.
+            // The details are for people; the model only gets that the rule is uncertain.
             (None, Some(_)) => Verdict::new(decision, "what it would do cannot be told beforehand"),
             (None, None) => Verdict::new(decision, silent),
         };
@@ -554,7 +554,8 @@ pub(super) fn built(decision: Decision, reason: impl Into<Words>, source: &'stat
     Ruling::Built { decision, reason: reason.into(), source }
 }
 
-/// Notes why a call that is asked about is not confined instead, where its tool confines calls.
+/// Records why a call that needs approval is not confined instead, if its tool supports
+/// confinement.
 fn note_not_confined<N: Notebook>(call: &ValidatedCall, notes: &mut N) {
     if call.context().confinement().is_some()
         && let Some(why) = default::not_confined(call)
@@ -580,7 +581,7 @@ fn read_so_far(facts: &Facts<'_>) -> String {
 }
 
 impl Facts<'_> {
-    /// Returns the parts that are addresses.
+    /// Returns the parts that are hosts.
     pub(super) fn hosts(&self) -> Parts {
         self.parts.iter().enumerate().fold(Parts::NONE, |set, (at, part)| match part {
             Part::Host(_) => set.with(at),
@@ -588,7 +589,7 @@ impl Facts<'_> {
         })
     }
 
-    /// Says in a few words what some of the parts are.
+    /// Describes some of the parts.
     pub(super) fn describe(&self, parts: Parts) -> String {
         let words: Vec<String> = self
             .parts

@@ -1,8 +1,8 @@
-//! What holds without a rule because of what a run has read.
+//! Taint rules: built-in decisions that depend on what a run has read.
 //!
-//! A model that has read untrusted text may be steered by it. So what cannot be undone, what leaves
-//! the machine and what the text itself named is asked about, even where a rule allows it, unless
-//! that rule says `when = "tainted"`. Deterministic: no model has to cooperate.
+//! Untrusted text may contain a prompt injection that steers the model. So destructive calls,
+//! outbound calls, and values from that text need approval, even if a rule allows them, unless that
+//! rule has `when = "tainted"`. Deterministic: no model has to cooperate.
 
 use std::{path::Path, sync::LazyLock};
 
@@ -20,7 +20,7 @@ use super::{
     Rules,
 };
 
-/// Why a person should look although a rule allows it.
+/// Why approval is needed although a rule allows the call.
 pub(super) struct Concern {
     pub(super) reason: String,
     pub(super) source: &'static str,
@@ -29,8 +29,8 @@ pub(super) struct Concern {
 pub(super) const PROTECTED_NAME: &str = "built in: a protected name";
 pub(super) const CHANGED: &str = "built in: a changed definition in a tainted run";
 
-/// Names that are asked about as components of a path, whatever lies below them: more than the
-/// [protected names](protected_names::PROTECTED), which the sandbox keeps from changing too.
+/// Names that need approval as components of a path, whatever is below them: more than the
+/// [protected names](protected_names::PROTECTED), which the sandbox also write-protects.
 const ASKED: &[&str] = &[
     "haft.toml",
     "haft.local.toml",
@@ -65,7 +65,7 @@ const ASKED: &[&str] = &[
 /// The matcher of the protected names, made once.
 static PROTECTED: LazyLock<Protected> = LazyLock::new(Protected::standard);
 
-/// Refuses a tool whose definition changed under a run that may be steered.
+/// Denies a tool whose definition changed during a tainted run.
 pub(super) fn changed(facts: &Facts<'_>) -> Option<String> {
     let tainted = Rules::label_of(facts).trust == Trust::Untrusted;
     (tainted && facts.seen.has_changed(&facts.names.own.into())).then(|| {
@@ -73,7 +73,7 @@ pub(super) fn changed(facts: &Facts<'_>) -> Option<String> {
     })
 }
 
-/// Finds a write to a protected name, unless a rule that allows it spells the name out.
+/// Finds a write to a protected name, unless a rule that allows it names it.
 pub(super) fn steers(facts: &Facts<'_>, named_there: Parts) -> Option<Concern> {
     let open = facts.protected().without(named_there);
     if open.is_empty() {
@@ -85,7 +85,7 @@ pub(super) fn steers(facts: &Facts<'_>, named_there: Parts) -> Option<Concern> {
     Some(Concern { reason, source: PROTECTED_NAME })
 }
 
-/// Says which protected file a part changes, and why it is protected.
+/// Describes which protected file a part changes, and why it is protected.
 pub(super) fn protection(part: &Part, facts: &Facts<'_>) -> Option<String> {
     let (path, reason) =
         written_paths(part).find_map(|path| Some((path, PROTECTED.reason(path)?)))?;
@@ -102,8 +102,8 @@ pub(super) fn protection(part: &Part, facts: &Facts<'_>) -> Option<String> {
     })
 }
 
-/// Finds what a person should look at. `excused`: every part is allowed by a rule that says so;
-/// `hosts_known`: every address is named by a rule that allows it.
+/// Finds a reason for approval. `excused`: every part is allowed by a rule with `when = "tainted"`;
+/// `hosts_known`: every host is named by a rule that allows it.
 pub(super) fn concern(
     facts: &Facts<'_>,
     named_there: Parts,
@@ -154,7 +154,7 @@ pub(super) fn concern(
     None
 }
 
-/// What a tainted run may not do unasked.
+/// What a tainted run may not do without approval.
 fn sink(facts: &Facts<'_>) -> Option<&'static str> {
     if reaches(facts, Capability::Payment) {
         return Some("moves money");
@@ -185,18 +185,18 @@ fn is_outbound(facts: &Facts<'_>) -> bool {
         || facts.parts.iter().any(|part| matches!(part, Part::Host(_)))
 }
 
-/// Finds an argument value that untrusted text brought and the user did not.
+/// Finds an argument value that comes from untrusted text and not from the user.
 fn traced(facts: &Facts<'_>) -> Option<(String, Taint)> {
     let traced = facts.seen.trace([facts.arguments], 1);
     if let Some(found) = traced.found.into_iter().next() {
         return Some(found);
     }
-    // FAIL CLOSED: what nobody has traced is taken for traced.
+    // FAIL CLOSED: an untraced value counts as untrusted.
     let taint = facts.seen.taints().into_iter().next().filter(|_| !traced.is_whole)?;
     Some(("one of very many values".to_owned(), taint))
 }
 
-/// Names the result that a run has read.
+/// Describes the result that a run has read.
 pub(super) fn named(taint: &Taint) -> String {
     match &taint.origin {
         Some(origin) => format!("call {} of `{}`, {origin}", taint.call, taint.tool),
@@ -219,13 +219,13 @@ impl Facts<'_> {
         })
     }
 
-    /// Goes through its parts, and the files that its commands name.
+    /// Iterates over its parts, and the files that its commands name.
     fn written(&self) -> impl Iterator<Item = (usize, &Part)> {
         let mentions = self.mentions.iter().map(|(at, part)| (*at, part));
         self.parts.iter().enumerate().chain(mentions)
     }
 
-    /// Returns those of them whose protected name a pattern spells out: its author meant it.
+    /// Returns those of them whose protected name a pattern contains: its author intended it.
     pub(super) fn protected_in(&self, pattern: &str) -> Parts {
         self.written().fold(Parts::NONE, |set, (at, part)| {
             let mut names = names_to_spell(part).peekable();
@@ -235,14 +235,14 @@ impl Facts<'_> {
     }
 }
 
-/// Returns whether a pattern spells out a protected name.
+/// Returns whether a pattern contains a protected name.
 pub(in crate::policy) fn names_protected(pattern: &str) -> bool {
     let is_path = |name: &&ProtectedName| name.scope == NameScope::Everywhere;
     let table = protected_names::PROTECTED.iter().filter(is_path).map(|name| name.pattern);
     ASKED.iter().copied().chain(table).any(|name| spells(pattern, name))
 }
 
-/// The paths that a part writes: as written, and where that leads.
+/// The paths that a part writes: as written, and resolved.
 fn written_paths(part: &Part) -> impl Iterator<Item = &Path> {
     let paths = match part {
         Part::Path { operation, spelled, resolved } if *operation != Operation::Read => {
@@ -253,8 +253,8 @@ fn written_paths(part: &Part) -> impl Iterator<Item = &Path> {
     paths.into_iter().flatten()
 }
 
-/// The names that a rule must spell out to allow a part that writes. A protected name is spelled
-/// whole (`.config/systemd`), unless its first component says enough (`.github`).
+/// The names that a rule must contain to allow a part that writes. A protected name must be
+/// complete (`.config/systemd`), unless its first component is sufficient (`.github`).
 fn names_to_spell(part: &Part) -> impl Iterator<Item = &str> {
     let components = written_paths(part).flat_map(Path::iter);
     let components = components.filter_map(|name| asked(name.to_str()?));
@@ -270,7 +270,7 @@ fn asked(name: &str) -> Option<&'static str> {
     ASKED.iter().copied().find(|asked| asked.eq_ignore_ascii_case(name))
 }
 
-/// Whether a pattern has this name as a whole step: `.github` does not say `.git`.
+/// Whether a pattern has this name as a whole component: `.github` does not contain `.git`.
 fn spells(pattern: &str, name: &str) -> bool {
     let ends = |c: char| !(c.is_alphanumeric() || "._-".contains(c));
     pattern.match_indices(name).any(|(at, _)| {

@@ -1,8 +1,8 @@
-//! Rules in force: compiled once, asked for every call.
+//! The rule engine: rules are compiled once and evaluated for every call.
 //!
-//! Deny, then ask, then allow; how specific a rule is does not matter. A deny or an ask holds if it
-//! matches any part of a call, an allow only if allows cover all of them. No match: the mode, and then
-//! the default. A rule that cannot be evaluated counts as the strict answer.
+//! Deny, then ask, then allow; specificity does not matter. A deny or an ask applies if it matches
+//! any part of a call, an allow only if allows cover all of them. No match: the mode, and then the
+//! default. FAIL CLOSED: a rule that cannot be evaluated counts as the strict answer.
 
 mod denied;
 mod context;
@@ -46,7 +46,7 @@ use crate::{
     turn::ValidatedCall,
 };
 
-/// Rules in force.
+/// Compiled rules.
 ///
 /// ```
 /// use haft::{Decision, PathBase, Pattern, PolicyContext, Rule, Rules};
@@ -59,7 +59,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Rules {
     rules: Vec<Rule>,
-    /// What people know each pattern of each rule by.
+    /// The display name of each pattern of each rule.
     sources: Vec<Box<[Words]>>,
     ground: PolicyContext,
     deny: Index,
@@ -67,11 +67,11 @@ pub struct Rules {
     ask: Index,
     allow: Index,
     rewrites: bool,
-    /// The rules that may hide tools from whoever asks.
+    /// The rules that may hide tools.
     hiders: Vec<usize>,
     revision: u64,
     hard_links: LinkIndex,
-    /// So many entries are looked at to find denied paths.
+    /// Maximum number of entries to search for denied paths.
     max_entries: usize,
 }
 
@@ -82,18 +82,18 @@ fn sources(rule: &Rule) -> Box<[Words]> {
 }
 
 impl Rules {
-    /// Compiles rules, and checks the examples they carry.
+    /// Compiles rules, and checks their examples.
     ///
     /// # Errors
-    /// Fails when an example does not hold, and names each one that does not.
+    /// Fails if an example does not hold, and names each one that does not.
     pub fn new(rules: Vec<Rule>, ground: PolicyContext) -> Result<Self, Error> {
         let rules = Self::untried(rules, ground);
         rules.hold_examples()?;
         Ok(rules)
     }
 
-    /// Compiles rules and leaves their examples to [`try_examples`](Self::try_examples), for whoever
-    /// wants to see each one that does not hold. Nothing should be judged by them before.
+    /// Compiles rules without checking their examples; see [`try_examples`](Self::try_examples). Do
+    /// not judge calls with them before that.
     #[must_use]
     pub fn untried(rules: Vec<Rule>, ground: PolicyContext) -> Self {
         let mut indexes = [Index::default(), Index::default(), Index::default(), Index::default()];
@@ -143,14 +143,13 @@ impl Rules {
         &self.rules
     }
 
-    /// Returns what they stand on.
+    /// Returns their context.
     #[must_use]
     pub fn ground(&self) -> &PolicyContext {
         &self.ground
     }
 
-    /// Tries every example that the rules carry, and says what each rule and what all rules together
-    /// make of it.
+    /// Evaluates every example, and returns the result of its rule and of all rules together.
     #[must_use]
     pub fn try_examples(&self) -> Vec<ExampleResult> {
         let mut tried = Vec::new();
@@ -180,7 +179,7 @@ impl Rules {
         tried
     }
 
-    /// Judges a call that nobody made, by the rules alone.
+    /// Judges an example call, by the rules alone.
     pub(super) fn judge_sample(&self, sample: &Sample) -> Verdict {
         self.rule_on(&sample.facts(&self.ground), None, &mut ()).verdict(self)
     }
@@ -195,8 +194,8 @@ impl Rules {
         Err(error.hint("change the rule or the example, so that they agree"))
     }
 
-    /// Returns the parts that a rule applies to, and why where that is a doubt; nothing if it does
-    /// not apply.
+    /// Returns the parts that a rule applies to, and the reason if it is uncertain; `None` if it
+    /// does not apply.
     fn applies(&self, at: usize, facts: &Facts<'_>) -> Option<Applied> {
         let rule = self.rules.get(at).filter(|rule| rule.enabled)?;
         if rule.subject != Subject::Any && rule.subject != facts.subject {
@@ -207,7 +206,7 @@ impl Rules {
         let mut applied = Applied::default();
         for (number, pattern) in rule.matches.iter().enumerate() {
             let Hits { yes, unknown, why } = pattern.hits(facts, side);
-            // FAIL CLOSED: doubt is a match for what restricts, and none for what allows.
+            // FAIL CLOSED: `Unknown` is a match for a restricting rule, and none for an allow.
             let hit = if allows { yes } else { yes.or(unknown) };
             if applied.parts.is_empty() && !hit.is_empty() {
                 applied.pattern = number;
@@ -217,7 +216,7 @@ impl Rules {
             }
             applied.parts = applied.parts.or(hit);
         }
-        // What is excepted is looked at from the other side.
+        // Exceptions are evaluated on the other side.
         let other = if allows { Side::Restrict } else { Side::Allow };
         for pattern in &rule.except {
             if applied.parts.is_empty() {
@@ -241,7 +240,7 @@ struct Applied {
     parts: Parts,
     /// Which of its patterns matched first.
     pattern: usize,
-    /// Why it counts although it cannot be evaluated.
+    /// Why it applies although it cannot be evaluated.
     doubt: Option<String>,
 }
 
@@ -269,7 +268,7 @@ impl Policy for Rules {
         if !self.deny.has_paths() && !self.ask.has_paths() {
             return false;
         }
-        // FAIL CLOSED: a name that cannot be written down cannot be held against a rule.
+        // FAIL CLOSED: a name that is not UTF-8 cannot be matched against a rule.
         let Some(file) = file.to_str() else { return true };
         let sample = Sample::touching(doing, file, Arc::clone(scope));
         self.is_kept(&sample.facts(&self.ground))
@@ -342,25 +341,25 @@ impl Policy for Rules {
     }
 }
 
-/// What an example came to.
+/// The result of an example.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct ExampleResult {
     /// The rule it belongs to.
     pub rule: SourceLocation,
-    /// Where it is written.
+    /// The location of the example.
     pub place: SourceLocation,
-    /// The call, as it is written.
+    /// The call, as written.
     pub call: Value,
-    /// Whether the rule promises to apply.
+    /// Whether the rule must apply.
     pub expected: bool,
     /// Whether it does.
     pub applies: bool,
-    /// Whether the promise holds.
+    /// Whether the result is as expected.
     pub holds: bool,
-    /// What all rules together say of the call.
+    /// The verdict of all rules together.
     pub verdict: Option<Verdict>,
-    /// Why the example cannot be read.
+    /// Why the example cannot be parsed.
     pub problem: Option<String>,
 }
 
@@ -382,7 +381,7 @@ impl std::fmt::Display for ExampleResult {
     }
 }
 
-/// Stands for everything that decides: equal rules on equal ground have equal revisions.
+/// A hash of everything that decides: equal rules in equal contexts have equal revisions.
 fn revision(rules: &[Rule], ground: &PolicyContext) -> u64 {
     let mut hasher = DefaultHasher::new();
     for rule in rules.iter().filter(|rule| rule.enabled) {

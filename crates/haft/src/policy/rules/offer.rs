@@ -1,9 +1,9 @@
 //! The literal rules that "always" would write.
 //!
-//! They cover this call and nothing that was not shown, and they are offered only where they would
-//! help: an allow cannot lift a rule's ask.
+//! They cover this call and nothing that was not shown. They are suggested only if they would help:
+//! an allow cannot lift a rule's ask.
 //!
-//! INVARIANT: whatever is offered, read back, covers the call it was offered for.
+//! INVARIANT: suggested rules, parsed again, cover the call they were suggested for.
 
 use haft_core::{Decision, Operation};
 use serde_json::Value;
@@ -19,9 +19,9 @@ use super::{
 };
 use crate::turn::ValidatedCall;
 
-/// A compound command is kept as so many rules at most.
+/// Maximum number of rules for a compound command.
 const MOST: usize = 5;
-/// A rule that does not fit on a line cannot be shown whole.
+/// Maximum characters of a rule: a longer one cannot be shown in full.
 const LONGEST: usize = 200;
 
 impl Rules {
@@ -45,7 +45,7 @@ impl Rules {
         Some(SuggestedRules { rules, file })
     }
 
-    /// Rules that say exactly these parts of the call, read back and tried.
+    /// Rules for exactly these parts of the call, parsed again and checked.
     pub(super) fn literals(&self, facts: &Facts<'_>, parts: Parts) -> Option<Vec<String>> {
         let rules = commands(facts, parts).or_else(|| arguments(facts))?;
         if rules.len() > MOST || rules.iter().any(|rule| rule.len() > LONGEST) {
@@ -69,7 +69,7 @@ fn commands(facts: &Facts<'_>, parts: Parts) -> Option<Vec<String>> {
     let mut rules = Vec::new();
     for (_, part) in facts.parts.iter().enumerate().filter(|(at, _)| parts.has(*at)) {
         let rule = match part {
-            // A blank inside a word would read back as two words.
+            // A space inside a word would parse as two words.
             Part::Command(command) if command.words.iter().all(is_one_word) => {
                 format!("Bash({})", plain(&command.literal()?)?)
             }
@@ -86,8 +86,8 @@ fn commands(facts: &Facts<'_>, parts: Parts) -> Option<Vec<String>> {
     Some(rules)
 }
 
-/// Whether a rule about what was given leaves nothing open: an argument that was left out could be
-/// anything next time.
+/// Whether a rule about the given arguments leaves nothing open: an omitted argument could have any
+/// value next time.
 fn says_all(facts: &Facts<'_>, call: &ValidatedCall) -> bool {
     if facts.parts.iter().any(|part| matches!(part, Part::Command(_))) {
         return true;
@@ -124,7 +124,7 @@ fn is_one_word(word: &haft_shell::Word) -> bool {
     word.literal().is_some_and(|text| !text.is_empty() && !text.contains(char::is_whitespace))
 }
 
-/// A text that stands for itself in a pattern, and shows itself to a person.
+/// A text without special characters in a pattern and without invisible characters.
 fn plain(text: &str) -> Option<&str> {
     let odd = |c: char| {
         c.is_control() || !(c.is_ascii() || c.is_alphanumeric()) || "*?[]{}()|!\\\"'".contains(c)

@@ -1,4 +1,4 @@
-//! Rules about programs hold for every spelling that leads to the file.
+//! Rules about programs apply to every spelling that resolves to the file.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,7 +15,7 @@ use crate::policy::{
     pattern::{PathBase, Pattern},
 };
 
-/// A disk with two symlinks: `/w/link.sh` to `/w/deploy.sh`, and `/w/dir` to `/w/src`.
+/// A file system with two symlinks: `/w/link.sh` to `/w/deploy.sh`, and `/w/dir` to `/w/src`.
 #[derive(Debug)]
 struct Linked;
 
@@ -52,7 +52,7 @@ fn judged(rules: &[(Decision, &str)], command: &str) -> Decision {
     rules.judge_sample(&sample).decision
 }
 
-/// Fails for each command that a deny does not stop, or does.
+/// Checks for each command whether a deny stops it.
 fn denies(deny: &str, commands: &[&str], wanted: bool) {
     let rules = [(Allow, "Bash(*)"), (Deny, deny)];
     let wrong: Vec<_> =
@@ -345,7 +345,7 @@ fn an_allow_is_no_looser_for_it() {
     }
 }
 
-/// Ways to write a path that leads to `/w/deploy.sh`, from `/w` and from `/w/src`.
+/// Spellings of a path that resolve to `/w/deploy.sh`, from `/w` and from `/w/src`.
 fn path_to_program() -> impl Strategy<Value = (String, String)> {
     let detour = prop::sample::select(vec!["./", "src/../", ".//", "a/b/../../", "dir/../"]);
     let detours = prop::collection::vec(detour, 0..4).prop_map(|all| all.concat());
@@ -382,7 +382,7 @@ proptest! {
         let deny = format!("Bash({deny})");
         let rules = [(Allow, "*"), (Deny, &*deny)];
         prop_assert_eq!(judged(&rules, &command), Deny, "{} {}", deny, command);
-        // Inside a text for a shell the directory is not followed, and that is doubt.
+        // Inside a quoted script the directory is not tracked, so the result is `Unknown`.
         let quoted = command.replace('\\', "\\\\").replace('"', "\\\"").replace('$', "\\$");
         let inside = format!("sh -c \"{quoted}\"");
         prop_assert_eq!(judged(&rules, &inside), Deny, "{} {}", deny, inside);

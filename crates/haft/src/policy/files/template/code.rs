@@ -1,9 +1,9 @@
-//! Refuses a template where a call could write code: a program text, a shell command, or the name of
-//! a program.
+//! Refuses a template where a call could inject code: a script, a shell command, or the name of a
+//! program.
 //!
-//! In: a template. Out: the first word that a call writes and some program would run. Every
-//! combination of parameters that a call can leave out or choose is one command, and each of them is
-//! checked with the tables of `haft-shell`.
+//! In: a template. Out: the first argument that a call controls and some program would execute.
+//! Every combination of optional or enumerated parameters is one command, and each is checked with
+//! the tables of `haft-shell`.
 //!
 //! INVARIANT: at most [`MAX_VARIANTS`] commands are checked; a template with more is refused.
 
@@ -11,10 +11,10 @@ use haft_shell::{CodeSource, Command};
 
 use super::{Group, Hole, Piece, Template, Values, Word, Wrong};
 
-/// More commands are not made of one template: twelve parameters that can be left out.
+/// Maximum number of variants of one template: twelve optional parameters.
 const MAX_VARIANTS: usize = 4_096;
 
-/// Begins and ends the number of the word that a call writes in.
+/// Delimits the index of an argument that a call controls.
 const MARK: char = '\u{fffc}';
 
 /// What is wrong, and in which entry of the template.
@@ -24,10 +24,11 @@ pub(in super::super) struct Found {
     pub(in super::super) wrong: Wrong,
 }
 
-/// One way in which a call can give a parameter.
+/// One way in which a call can pass a parameter.
 #[derive(Clone)]
 struct Given {
-    /// Its words; a word that the call writes is nothing here. Nothing at all when it is left out.
+    /// Its arguments; `None` for an argument that the call controls. `None` at all if it is
+    /// omitted.
     words: Option<Vec<Option<String>>>,
     /// Whether a condition on it holds.
     holds: bool,
@@ -35,12 +36,12 @@ struct Given {
 
 /// One command that a call can make.
 struct Variant {
-    /// The words, and the number of the template's word that each of them comes from.
+    /// The arguments, each with the index of the template's argument that it comes from.
     words: Vec<(String, usize)>,
 }
 
 impl Template {
-    /// Refuses code that a call could write, and finds out which values can begin with `-`.
+    /// Refuses code that a call could inject, and determines which values can start with `-`.
     pub(in super::super) fn check(&mut self) -> Result<(), Found> {
         if !haft_shell::may_run_code(self.program()) {
             self.check_dashes();
@@ -71,7 +72,7 @@ impl Template {
         Ok(())
     }
 
-    /// Returns the program that would run its standard input as code, if a call writes that.
+    /// Returns the program that would execute its standard input as code, if a call controls that.
     pub(in super::super) fn reads_program(&self) -> Option<String> {
         if !haft_shell::may_run_code(self.program()) {
             return None;
@@ -80,7 +81,7 @@ impl Template {
         variants.iter().find_map(|variant| {
             let is_input = |source: &CodeSource| match source {
                 CodeSource::Input | CodeSource::Unclear => true,
-                // The name of the standard input is a name too.
+                // A name of the standard input (`/dev/stdin`) counts too.
                 CodeSource::File(word) => is_written(word) || names_input(word),
                 CodeSource::Text(word) | CodeSource::Shell(word) | CodeSource::Name(word) => {
                     word.has_unknown()
@@ -92,15 +93,15 @@ impl Template {
         })
     }
 
-    /// All words with their numbers.
+    /// All arguments with their indexes.
     fn numbered(&self) -> impl Iterator<Item = (usize, &Group, &Word)> {
         let words =
             self.groups.iter().flat_map(|group| group.words.iter().map(move |w| (group, w)));
         words.enumerate().map(|(number, (group, word))| (number, group, word))
     }
 
-    /// Finds out which values stand behind `--`, for a program that starts no other. A `--` that can
-    /// be left out counts only for its own group.
+    /// Determines which values come after `--`, for a program that starts no other. A `--` that can
+    /// be omitted counts only for its own group.
     fn check_dashes(&mut self) {
         let is_dashes = |word: &Word| matches!(&*word.pieces, [Piece::Text(text)] if text == "--");
         let mut is_sure = false;
@@ -147,7 +148,7 @@ impl Template {
         Ok((0..count).map(|n| self.variant(&given, n)).collect())
     }
 
-    /// Returns one of the commands: the number chooses a way for each parameter.
+    /// Returns one of the commands: the number selects a way for each parameter.
     fn variant(&self, given: &[(&str, Vec<Given>)], mut n: usize) -> Variant {
         let mut chosen: Vec<(&str, &Given)> = Vec::new();
         for (name, ways) in given {
@@ -180,7 +181,7 @@ impl Template {
         variant
     }
 
-    /// Returns what is wrong with code, if a call writes in it.
+    /// Returns what is wrong with code, if a call controls a part of it.
     fn found(&self, program: &str, source: &CodeSource) -> Option<Found> {
         let (CodeSource::Text(word) | CodeSource::Shell(word) | CodeSource::Name(word)) = source
         else {
@@ -226,7 +227,7 @@ impl Template {
         Some(Found { at, wrong: (message, hint) })
     }
 
-    /// Returns the entry of the template that has the word of this number.
+    /// Returns the entry of the template that contains this argument.
     fn group_of(&self, number: usize) -> Option<usize> {
         let mut next = 0;
         self.groups.iter().position(|group| {
@@ -243,7 +244,7 @@ impl Variant {
     }
 }
 
-/// Returns the ways in which a call can give a parameter.
+/// Returns the ways in which a call can pass a parameter.
 fn ways(hole: &Hole) -> Vec<Given> {
     let values: Vec<Option<String>> = match &hole.values {
         Values::Any => vec![None],
@@ -270,7 +271,7 @@ fn ways(hole: &Hole) -> Vec<Given> {
     ways
 }
 
-/// Returns what a word of the template becomes; nothing where a value of it is left out.
+/// Returns what an argument of the template becomes; `None` if one of its values is omitted.
 fn filled<'g>(
     word: &Word,
     number: usize,
@@ -296,7 +297,7 @@ fn filled<'g>(
     Some(vec![whole])
 }
 
-/// Whether a call writes in a word, or can.
+/// Whether a call controls an argument, or can.
 fn is_written(word: &haft_shell::Word) -> bool {
     word.literal().is_none_or(|text| text.contains(MARK))
 }

@@ -1,38 +1,39 @@
-//! A pattern that restricts, from the root on, and how far a walk has matched it.
+//! A restricting path pattern from the root on, as an automaton for a directory walk.
 //!
-//! A walk carries the states of a directory to its entries, so that an entry costs one comparison of
-//! its name. Where no state is left, nothing below can match, and the walk need not go there.
+//! A walk passes the states of a directory to its entries, so an entry costs one comparison of its
+//! name. If no state is left, nothing below can match, and the walk skips the directory.
 
 use std::path::{Component, Path};
 
 use super::{FOLDS, Facts, PathPattern, Side, Step, tidy};
 use crate::policy::pattern::glob::Glob;
 
-/// Which steps may come next: bit `n` is step `n`. The bit behind the last step says that the path, or
-/// a directory above it, is matched.
+/// Which components may come next: bit `n` is component `n`. The bit after the last component means
+/// that the path, or a directory above it, has matched.
 pub(crate) type States = u128;
 
-/// More steps than this are cut off. The beginning of a pattern matches all that the whole matches.
+/// Maximum number of components; the rest is truncated. A prefix of a pattern matches all that the
+/// whole matches.
 const MAX_STEPS: usize = 127;
 
 /// A pattern from the root on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AbsolutePattern(Vec<Step>);
 
-/// What a directory must be looked through for.
+/// What a directory must be searched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Search {
     /// Entries of these names alone, see [`AbsolutePattern::names`].
     Names,
-    /// All entries, and nothing below them that they do not lead to.
+    /// All entries, without recursion.
     Entries,
     /// Everything at any depth.
     Tree,
 }
 
 impl PathPattern {
-    /// Returns what it restricts, for each place that it starts from, as written and as it leads.
-    /// `None` where a start is not known, or is no text.
+    /// Returns the absolute patterns that it restricts, for each base, as written and resolved.
+    /// `None` if a base is not known, or is not UTF-8.
     pub(in crate::policy::pattern) fn absolute(
         &self,
         facts: &Facts<'_>,
@@ -93,7 +94,7 @@ impl AbsolutePattern {
         self.closed(next)
     }
 
-    /// `**` also stands for no name.
+    /// `**` also matches no component.
     fn closed(&self, mut states: States) -> States {
         for (n, step) in self.0.iter().enumerate() {
             if *step == Step::Any && states >> n & 1 == 1 {
@@ -103,7 +104,7 @@ impl AbsolutePattern {
         states
     }
 
-    /// Returns whether the path is matched.
+    /// Returns whether the path has matched.
     pub(crate) fn is_matched(&self, states: States) -> bool {
         states >> self.0.len() & 1 == 1
     }
@@ -112,7 +113,7 @@ impl AbsolutePattern {
         self.0.iter().enumerate().filter(move |(n, _)| states >> n & 1 == 1).map(|(_, step)| step)
     }
 
-    /// Returns what a directory with these states must be looked through for.
+    /// Returns what a directory with these states must be searched for.
     pub(crate) fn search(&self, states: States) -> Search {
         if self.is_matched(states) {
             return Search::Tree;

@@ -1,4 +1,4 @@
-//! One pattern against another: a table, and what must hold for every call.
+//! One pattern against another: a table, and properties for every call.
 
 use std::sync::OnceLock;
 
@@ -110,7 +110,7 @@ const PATTERNS: &[&str] = &[
 
 type Pairs = (Vec<Pattern>, Vec<(usize, usize, Sides)>);
 
-/// All pairs that are said to cover each other, with the sides for which they are.
+/// All pairs that cover each other, with the sides for which they do.
 fn pairs() -> &'static Pairs {
     static PAIRS: OnceLock<Pairs> = OnceLock::new();
     PAIRS.get_or_init(|| {
@@ -317,8 +317,8 @@ fn what_covers_what() {
         assert_eq!(covers(wide, narrow, Sides::Restrict), restrict, "deny {wide} / {narrow}");
         assert_eq!(covers(wide, narrow, Sides::Allow), allow, "allow {wide} / {narrow}");
     }
-    // A deny that names no tool stops the allow that names one; as two denies they differ, where the
-    // tool does not say what it touches.
+    // A deny that names no tool stops an allow that names one. As two denies they differ, if the
+    // tool does not declare what it touches.
     assert!(covers("path=./a", "look path=./a/b", Sides::RestrictAllow));
     assert!(!covers("path=./a", "look path=./a/b", Sides::Restrict));
 }

@@ -1,4 +1,4 @@
-//! The walk that finds denied paths, from directory handle to directory handle.
+//! The directory walk that finds denied paths, by file descriptors (no TOCTOU on directories).
 
 use std::{
     collections::HashSet,
@@ -21,9 +21,9 @@ use super::{
     Denial, MAX_PATHS, MAX_TIME, Rules, unknown,
 };
 
-/// No deeper directories are looked into; each holds a handle.
+/// Maximum depth; each level holds a file descriptor.
 const MAX_DEPTH: usize = 200;
-/// So many entries are looked at between two looks at the clock.
+/// Entries between two checks of the deadline.
 const ENTRIES_PER_LOOK: usize = 256;
 
 const DIRECTORY: OFlags =
@@ -33,7 +33,7 @@ type Result<T> = std::result::Result<T, DeniedPathsUnknown>;
 type AllStates = SmallVec<[States; 4]>;
 type Identity = (u64, u64);
 
-/// What is looked for, and where.
+/// What is searched, and where.
 pub(super) struct Search<'a> {
     pub(super) rules: &'a Rules,
     pub(super) scope: &'a Arc<Scope>,
@@ -43,7 +43,7 @@ pub(super) struct Search<'a> {
     pub(super) max_entries: usize,
 }
 
-/// What a walk may still look at.
+/// What a walk may still visit.
 struct Budget<'a> {
     max: usize,
     left: usize,
@@ -70,7 +70,7 @@ impl Budget<'_> {
 struct Found {
     read: Vec<PathBuf>,
     edit: Vec<PathBuf>,
-    /// Files with more than one name.
+    /// Files with more than one hard link.
     linked_read: HashSet<Identity>,
     linked_edit: HashSet<Identity>,
 }
@@ -80,7 +80,7 @@ struct Here<'a> {
     handle: &'a OwnedFd,
     path: &'a Path,
     states: &'a [States],
-    /// It is denied to be changed, as a whole.
+    /// Changing it is denied, as a whole.
     is_kept: bool,
 }
 
@@ -95,7 +95,7 @@ impl Search<'_> {
         let here = Here { handle: &root, path: Path::new("/"), states: &states, is_kept: false };
         self.look(&here, 0, &mut budget, &mut found)?;
         if !found.linked_read.is_empty() || !found.linked_edit.is_empty() {
-            // Everything is looked at once more, within the same time.
+            // Everything is searched once more, within the same deadline.
             budget.left = budget.max;
             self.find_hard_links(&root, &mut budget, &mut found)?;
         }
@@ -114,7 +114,7 @@ impl Search<'_> {
         self.roots.iter().any(|root| path.starts_with(root))
     }
 
-    /// Looks through one directory for what the patterns want there.
+    /// Searches one directory for what the patterns match there.
     fn look(
         &self,
         here: &Here<'_>,
@@ -127,7 +127,7 @@ impl Search<'_> {
         }
         let pairs = || self.patterns.iter().zip(here.states.iter().copied());
         let is_in_root = self.is_in_root(here.path);
-        // `**` is looked for in the roots alone, so only the way to them is taken outside.
+        // `**` is searched in the roots alone; outside, only the path to them is followed.
         let wanted = pairs().map(|(pattern, states)| match pattern.search(states) {
             Wanted::Tree if !is_in_root => Wanted::Names,
             wanted => wanted,
@@ -182,7 +182,7 @@ impl Search<'_> {
         self.descend(here, depth, below, budget, found)
     }
 
-    /// Judges one entry, and notes it where the walk goes on below it.
+    /// Judges one entry, and queues it if the walk continues below it.
     fn visit(
         &self,
         here: &Here<'_>,
@@ -258,7 +258,7 @@ impl Search<'_> {
             let name = OsStr::from_bytes(&name);
             let path = here.path.join(name);
             let is_in_root = self.is_in_root(&path);
-            // Outside the roots a directory may be passed without being listed.
+            // Outside the roots a directory may be traversed without being listed.
             let flags = if is_in_root { DIRECTORY } else { pass() };
             match rustix::fs::openat(here.handle, name, flags, Mode::empty()) {
                 Ok(handle) => {
@@ -267,7 +267,7 @@ impl Search<'_> {
                 }
                 // FAIL CLOSED: its owner could open it, so it is denied as a whole.
                 Err(Errno::ACCESS | Errno::PERM) if is_in_root => found.read.push(path),
-                // What is gone, or is no directory any more, has nothing below it.
+                // An entry that was removed, or is no longer a directory, has nothing below it.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS | Errno::PERM) => {}
                 Err(e) => return Err(cannot_look(&path, e)),
             }
@@ -275,7 +275,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Collects the files with more than one name below a denied directory.
+    /// Collects the files with more than one hard link below a denied directory.
     fn collect_links(
         &self,
         parent: &OwnedFd,
@@ -289,7 +289,7 @@ impl Search<'_> {
         })
     }
 
-    /// Finds the other names of denied files in the roots.
+    /// Finds the hard links of denied files in the roots.
     fn find_hard_links(
         &self,
         root: &OwnedFd,
@@ -325,8 +325,9 @@ impl Search<'_> {
     }
 }
 
-/// Calls `visit` for each regular file below a directory: its directory from there, its name, and what
-/// it is if it has more than one name. What cannot be opened is left out: no name in it can be reached.
+/// Calls `visit` for each regular file below a directory: its relative directory, its name, and its
+/// identity if it has more than one hard link. What cannot be opened is skipped: no name in it can
+/// be reached.
 fn each_below(
     parent: &OwnedFd,
     name: &OsStr,
@@ -383,7 +384,7 @@ fn os(name: &CStr) -> &OsStr {
     OsStr::from_bytes(name.to_bytes())
 }
 
-/// How a directory is opened that is only passed.
+/// The flags to open a directory that is only traversed.
 fn pass() -> OFlags {
     #[cfg(target_os = "linux")]
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -401,7 +402,7 @@ fn kind_of(parent: &OwnedFd, name: &OsStr) -> Option<FileType> {
     Some(FileType::from_raw_mode(stat.st_mode))
 }
 
-/// Returns which file it is, if it has more than one name.
+/// Returns the identity of a file, if it has more than one hard link.
 fn linked(parent: &OwnedFd, name: &OsStr) -> Option<Identity> {
     let stat = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
