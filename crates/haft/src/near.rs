@@ -1,6 +1,6 @@
-//! The nearest of some names, for "did you mean".
+//! Fuzzy search for the nearest name, for "did you mean" hints.
 
-/// Returns the candidate that a hasty writer most likely meant.
+/// Returns the candidate that a typo most likely stands for.
 pub(crate) fn nearest<'a>(
     wrong: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -17,7 +17,7 @@ pub(crate) fn nearest<'a>(
                 return Some((0, name));
             }
             let distance = strsim::damerau_levenshtein(wrong, name);
-            // A short name that the writer wrote out, or a long one that he cut off.
+            // A short name that was written out, or a long one that was cut short.
             let begins = name.len() > 1
                 && (folded.starts_with(&fold(name)) || fold(name).starts_with(&folded));
             let close = begins
@@ -29,21 +29,21 @@ pub(crate) fn nearest<'a>(
         .map(|(_, name)| name)
 }
 
-/// A name too long to be mistyped is not worth comparing at all, and comparing it would cost dearly.
+/// Longer names are unlikely typos and are not compared: the cost is quadratic in their length.
 const LONG: usize = 256;
-/// A search compares a name with at most so many others in full. One comparison takes about 3 µs.
+/// A search fully compares at most this many names. One comparison takes about 3 µs.
 const MAX_COMPARED: usize = 96;
-/// A search glances at the letters of at most so many names.
+/// A search compares letter counts of at most this many names.
 const MAX_GLANCED: usize = 2_048;
 
-/// Names made ready for many searches, so that an unknown name among 10 000 is not compared with
-/// each of them: a model could ask for that as often as it likes.
+/// An index of names, so that an unknown name is not compared with all of 10 000: a model could
+/// cause that cost as often as it likes.
 #[derive(Debug)]
 pub(crate) struct NearIndex {
     names: Vec<Indexed>,
-    /// By their folded text.
+    /// Sorted by folded text.
     by_text: Vec<usize>,
-    /// By how long their folded text is.
+    /// Sorted by length of the folded text.
     by_len: Vec<usize>,
 }
 
@@ -68,7 +68,7 @@ impl NearIndex {
         Self { names, by_text, by_len }
     }
 
-    /// Returns the place of the name that a hasty writer most likely meant, among those on offer.
+    /// Returns the index of the name that a typo most likely stands for, among those on offer.
     pub(crate) fn nearest(&self, wrong: &str, is_offered: impl Fn(usize) -> bool) -> Option<usize> {
         if wrong.is_empty() || wrong.len() > LONG {
             return None;
@@ -80,8 +80,8 @@ impl NearIndex {
         near.into_iter().find(|at| self.names.get(*at).is_some_and(|own| &*own.name == found))
     }
 
-    /// The names that are worth a comparison: its beginnings, its neighbours in order, and those of
-    /// nearly the same length and letters.
+    /// The names worth a full comparison: prefixes, neighbours in sort order, and names of similar
+    /// length and letters.
     fn candidates(&self, folded: &str) -> Vec<usize> {
         let text = |at: &usize| self.names.get(*at).map_or("", |own| &*own.folded);
         let mut near: Vec<usize> = Vec::new();
@@ -101,14 +101,14 @@ impl NearIndex {
         near
     }
 
-    /// Those of nearly the same length that share the most letters.
+    /// The names of similar length that share the most letters.
     fn alike(&self, folded: &str) -> Vec<usize> {
         let len = folded.len();
         let len_of = |at: &usize| self.names.get(*at).map_or(0, |own| own.folded.len());
         let slack = 2.max(len / 3);
         let from = self.by_len.partition_point(|at| len_of(at) + slack < len);
         let to = self.by_len.partition_point(|at| len_of(at) <= len + slack);
-        // Where there are too many, those nearest in length count.
+        // If there are too many, those nearest in length count.
         let middle = self.by_len.partition_point(|at| len_of(at) < len);
         let from = from.max(middle.saturating_sub(MAX_GLANCED / 2));
         let window = self.by_len.get(from..to).unwrap_or_default();
@@ -123,7 +123,7 @@ impl NearIndex {
     }
 }
 
-/// How often each letter stands in a name; letters share a few counters.
+/// How often each letter occurs in a name; letters share 32 counters.
 #[derive(Debug, Clone, Copy)]
 struct Letters([u8; 32]);
 
@@ -143,7 +143,7 @@ impl Letters {
     }
 }
 
-/// Case and separators are the commonest slips.
+/// Removes differences of case and separators, the most common typos.
 pub(crate) fn fold(text: &str) -> String {
     text.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase).collect()
 }

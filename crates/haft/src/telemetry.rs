@@ -1,16 +1,15 @@
-//! Spans of calls, with the OpenTelemetry names for generative AI. All names are here.
+//! Spans of calls, named by the OpenTelemetry conventions for generative AI. All names are here.
 //!
 //! Three spans, all on the `tracing` target `haft`:
-//! - `haft.call` is the whole walk of a call, refused ones included.
-//! - `execute_tool` is one attempt at the body and nothing else. Waiting is outside of it by
-//!   construction: for a person, for the message, for a place, for a rate, between attempts. A call
-//!   that is tried again has one for each attempt, each with its own end, as a request that is sent
-//!   again has; a hit in the cache has none, because nothing was executed.
-//! - `haft.wait` is time in which nothing is done.
+//! - `haft.call` is a whole call, including refused ones.
+//! - `execute_tool` is one attempt at the body and nothing else. It contains no waiting: for
+//!   approval, the message, a slot, a rate limit or backoff. A retried call has one per attempt, as
+//!   a retried request has; a cache hit has none, because nothing was executed.
+//! - `haft.wait` is time spent waiting.
 //!
-//! What a body does, nested calls included, is inside its `execute_tool` span. Where nobody
-//! subscribes, a call pays one look at a static. Arguments and results are put on spans only where
-//! the host says so, and go through the redactor first.
+//! The work of a body, including nested calls, is inside its `execute_tool` span. Without a
+//! subscriber, a call only pays for reading a static. Arguments and results are put on spans only
+//! if the host enables it, and are redacted first.
 
 use std::borrow::Cow;
 
@@ -25,13 +24,13 @@ use crate::{
     tool_result::ToolResult,
 };
 
-/// The names are those of this version of the conventions.
+/// The version of the conventions that the names come from.
 pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev";
-/// The `tracing` target of every span of ours.
+/// The `tracing` target of all spans of this crate.
 pub const TARGET: &str = "haft";
 /// The span around one attempt at a body, and the name of that operation.
 pub const EXECUTE_TOOL: &str = "execute_tool";
-/// The span around the walk of a call.
+/// The span around a whole call.
 pub const CALL: &str = "haft.call";
 /// The span around a wait.
 pub const WAIT: &str = "haft.wait";
@@ -40,35 +39,35 @@ pub const WAIT: &str = "haft.wait";
 pub const OPERATION_NAME: &str = "gen_ai.operation.name";
 /// The tool.
 pub const TOOL_NAME: &str = "gen_ai.tool.name";
-/// What kind of tool; ours are functions.
+/// The kind of tool; always a function.
 pub const TOOL_TYPE: &str = "gen_ai.tool.type";
 /// The agent that asked.
 pub const AGENT_NAME: &str = "gen_ai.agent.name";
-/// The code of a failure; absent where there is none.
+/// The code of a failure; absent without one.
 pub const ERROR_TYPE: &str = "error.type";
 
-/// The histogram of how long attempts take, in seconds. Its values are those of the spans.
+/// The histogram of attempt durations, in seconds. Its values are those of the spans.
 pub const EXECUTE_TOOL_DURATION: &str = "gen_ai.execute_tool.duration";
-/// The borders of its buckets.
+/// The bucket boundaries of that histogram.
 pub const DURATION_BUCKETS: [f64; 14] =
     [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
-/// The counter of calls that have ended, whether or not they ran.
+/// The counter of finished calls, whether or not they ran.
 pub const CALLS: &str = "haft.calls";
-/// The histogram of how long people take to answer, in seconds.
+/// The histogram of approval times, in seconds.
 pub const APPROVAL_WAIT: &str = "haft.approval.wait";
 
-/// So many characters of arguments or of a result are put on a span.
+/// Content on a span is truncated to this many characters.
 const MOST_CONTENT: usize = 8_192;
 
-/// So many bytes of a name that a model made up are put on a span.
+/// A name invented by a model is truncated to this many bytes on a span.
 const MOST_NAME: usize = 128;
 
-/// Returns whether anybody wants spans.
+/// Returns whether a subscriber wants spans.
 pub(crate) fn is_traced() -> bool {
     tracing::enabled!(target: TARGET, Level::INFO)
 }
 
-/// Makes the span of a walk; nothing where nobody wants it.
+/// Makes the span of a call; `Span::none()` without a subscriber.
 pub(crate) fn call_span(cx: &ToolContext) -> Span {
     if !is_traced() {
         return Span::none();
@@ -79,7 +78,7 @@ pub(crate) fn call_span(cx: &ToolContext) -> Span {
         "haft.call",
         "otel.kind" = "internal",
         "otel.status_code" = Empty,
-        // A name that no tool has is the model's own text, and may be as long as it likes.
+        // An unknown tool name is text of the model, and may be arbitrarily long.
         "gen_ai.tool.name" = short(cx.tool_name().as_str()),
         "gen_ai.tool.call.id" = short(cx.call_id().as_str()),
         "gen_ai.agent.name" = cx.agent_id(),
@@ -99,7 +98,7 @@ pub(crate) fn call_span(cx: &ToolContext) -> Span {
     )
 }
 
-/// Notes on the span of the walk how it ended.
+/// Records on the call's span how the call ended.
 pub(crate) fn ended(envelope: &ToolResult, course: &ExecutionStats, file: Option<&File>) {
     if !is_traced() {
         return;
@@ -122,7 +121,7 @@ pub(crate) fn ended(envelope: &ToolResult, course: &ExecutionStats, file: Option
     }
 }
 
-/// Notes on the span of a walk that is dropped that nobody knows how it ended.
+/// Records on the span of a dropped call that its outcome is unknown.
 pub(crate) fn dropped() {
     if is_traced() {
         let span = Span::current();
@@ -131,7 +130,7 @@ pub(crate) fn dropped() {
     }
 }
 
-/// Puts a wait into a span of its own.
+/// Wraps a wait in a span of its own.
 pub(crate) fn waiting<F: Future>(what: &'static str, wait: F) -> Instrumented<F> {
     let span = match is_traced() {
         true => tracing::info_span!(
@@ -146,12 +145,12 @@ pub(crate) fn waiting<F: Future>(what: &'static str, wait: F) -> Instrumented<F>
     wait.instrument(span)
 }
 
-/// Returns whether anybody wants to know of an attempt.
+/// Returns whether there is an observer or subscriber for attempts.
 pub(crate) fn is_watched(work: &Work<'_>) -> bool {
     work.turn.inner.events.is_heard() || is_traced()
 }
 
-/// Makes one attempt in a span of its own, and tells how it ended.
+/// Runs one attempt in a span of its own, and emits how it ended.
 pub(crate) async fn watched(work: &Work<'_>, body: impl Future<Output = Outcome>) -> Outcome {
     let inner = &work.turn.inner;
     let span = if is_traced() { execute_span(work) } else { Span::none() };
@@ -213,8 +212,8 @@ fn execute_span(work: &Work<'_>) -> Span {
     span
 }
 
-/// Returns text as it may be shown: harmless, without secrets, and no longer than need be. It is cut
-/// last, because half a secret is no longer known for one.
+/// Sanitizes, redacts and truncates text for a span. It truncates last, because half a secret would
+/// not be recognized.
 fn shown<'a>(inner: &Inner, text: &'a str) -> Cow<'a, str> {
     let clean = inner.redactor.washed(text).0.map_or(Cow::Borrowed(text), Cow::Owned);
     match clean.char_indices().nth(MOST_CONTENT).map(|(at, _)| at) {
@@ -223,12 +222,12 @@ fn shown<'a>(inner: &Inner, text: &'a str) -> Cow<'a, str> {
     }
 }
 
-/// The beginning of a name.
+/// Truncates a name.
 fn short(name: &str) -> &str {
     &name[..name.floor_char_boundary(MOST_NAME)]
 }
 
-/// A failure has its code; a success leaves the status as it is.
+/// Records the failure's code; for a success the status stays unset.
 fn failed(span: &Span, failure: &Failure) {
     span.record("error.type", failure.code().as_str());
     span.record("otel.status_code", "ERROR");

@@ -1,12 +1,12 @@
-//! Results that come later: a call is answered with a ticket, its work goes on, and the model hears
-//! of the end.
+//! Background results: a call is answered with a ticket, its work continues, and the model gets the
+//! result later.
 //!
-//! A ticket belongs to the run of its call, and nobody else can read it. Its result waits until it is
-//! delivered, once, or until its time is over. The model hears of it in one of two ways: the host asks
-//! the run (`Run::settled`) and adds what came to the conversation, or the model asks with the tool
-//! `check_ticket`. Tickets are counted over the whole runtime, delivered ones no more.
+//! A ticket belongs to the run of its call; other runs cannot read it. Its result is kept until it
+//! is delivered, once, or until it expires. It reaches the model in one of two ways: the host calls
+//! `Run::settled` and adds the results to the conversation, or the model calls the tool
+//! `check_ticket`. The limit on outstanding tickets is per runtime; delivered tickets do not count.
 //!
-//! INVARIANT: every ticket is delivered once, or told to have expired.
+//! INVARIANT: every ticket is either delivered once, or reported as expired.
 
 mod work;
 mod tool;
@@ -33,12 +33,12 @@ use crate::{
     turn::TurnCore,
 };
 
-/// The longest summary that is kept, in bytes: a line for the model.
+/// Longest summary that is kept, in bytes: one line for the model.
 const SUMMARY: usize = 500;
-/// When the model may sensibly ask again, in seconds: sooner only costs turns.
+/// When the model should poll again, in seconds: polling sooner only costs turns.
 const POLL_AFTER: u64 = 5;
 
-/// What a model is told of a result that comes later.
+/// What a model receives about a background result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TaskInfo {
@@ -46,35 +46,35 @@ pub struct TaskInfo {
     pub ticket_id: String,
     /// The tool whose result it will be.
     pub tool_name: ToolName,
-    /// How it stands: `running`, `completed`, `failed`.
+    /// Its status: `running`, `completed`, `failed`.
     pub status: &'static str,
-    /// In how many seconds it makes sense to ask again.
+    /// In how many seconds to poll again.
     pub poll_after_s: u64,
     /// What the work is about.
     pub summary: String,
-    /// How to go on.
+    /// How to continue.
     pub resume_hint: String,
 }
 
-/// A result that came later.
+/// The result of background work.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct BackgroundResult {
     /// The ticket that the call was answered with.
     pub ticket: String,
-    /// What came of its work. Its id is the work's own, below that of the call.
+    /// The result of the work. Its id is that of the work, nested below the call.
     pub answer: ToolResult,
 }
 
 /// All tickets of a runtime.
 #[derive(Default)]
 pub(crate) struct Background {
-    /// How many there are, so that whoever has none need not lock.
+    /// Number of tickets, so that a run without any need not lock.
     count: AtomicUsize,
     made: AtomicU64,
     closed: AtomicBool,
     all: Mutex<Vec<Arc<Open>>>,
-    /// Told whenever work ends or a ticket goes.
+    /// Notified whenever work ends or a ticket is removed.
     changed: Notify,
 }
 
@@ -92,9 +92,9 @@ pub(crate) struct Open {
 
 struct State {
     stage: Stage,
-    /// Whether the model was told that it can have the result.
+    /// Whether the model was notified that the result is ready.
     announced: bool,
-    /// Whether anybody is left to hear of it.
+    /// Whether the run is over, so that the result cannot be delivered.
     orphaned: bool,
 }
 
@@ -104,7 +104,7 @@ enum Stage {
     Gone,
 }
 
-/// The place of a ticket whose work has not begun. Dropping it gives the place back.
+/// A reserved ticket whose work has not started. Dropping it removes the ticket.
 pub(crate) struct Place {
     inner: Arc<Inner>,
     open: Option<Arc<Open>>,
@@ -143,7 +143,7 @@ impl Open {
         }
     }
 
-    /// Tells the work to stop.
+    /// Cancels the work.
     fn stop(&self, why: &str) {
         let Some((turn, cx)) = self.work.get() else { return };
         if let (Some(turn), Some(cx)) = (turn.upgrade(), cx.upgrade()) {
@@ -197,7 +197,7 @@ impl Background {
         self.changed.notify_waiters();
     }
 
-    /// Takes the results of a run that are there.
+    /// Takes the results of a run that are ready.
     pub(crate) fn settled(&self, run: &RunCore) -> Vec<BackgroundResult> {
         self.of(run).iter().filter_map(|open| self.deliver(open)).collect()
     }
@@ -209,7 +209,7 @@ impl Background {
         Some(BackgroundResult { ticket: open.id.to_string(), answer })
     }
 
-    /// Waits for the next result of a run; nothing when none is outstanding.
+    /// Waits for the next result of a run; `None` if none is outstanding.
     pub(crate) async fn next_settled(&self, run: &RunCore) -> Option<BackgroundResult> {
         loop {
             let changed = self.changed.notified();
@@ -224,12 +224,12 @@ impl Background {
         }
     }
 
-    /// Returns how a run's tickets stand.
+    /// Returns the status of a run's tickets.
     pub(crate) fn tickets(&self, run: &RunCore) -> Vec<TaskInfo> {
         self.of(run).iter().map(|open| open.ticket(None)).collect()
     }
 
-    /// Stops the work of a run that is over, and lets its results go.
+    /// Cancels the work of a run that is over, and discards its results.
     pub(crate) fn end(&self, run: &RunCore, why: &str, inner: &Inner) {
         for open in self.of(run) {
             open.lock().orphaned = true;
@@ -240,7 +240,7 @@ impl Background {
         }
     }
 
-    /// Stops the work of a run that goes on; its results say so.
+    /// Cancels the work of a run that continues; its results report the cancellation.
     pub(crate) fn stop(&self, run: &RunCore, why: &str) {
         self.of(run).iter().for_each(|open| open.stop(why));
     }
@@ -251,7 +251,7 @@ impl Background {
         inner.events.tell(|| Arc::clone(&open.who), || Event::Expired { call, ticket });
     }
 
-    /// Takes no more work, waits a while for what there is, stops the rest, and sees it end.
+    /// Accepts no more work, waits for the grace period, cancels the rest, and waits for it to end.
     pub(crate) async fn close(&self, inner: &Inner) {
         self.closed.store(true, Ordering::SeqCst);
         self.changed.notify_waiters();
@@ -259,11 +259,11 @@ impl Background {
         self.idle(inner, config.background_grace).await;
         let all: Vec<_> = self.lock().clone();
         all.iter().for_each(|open| open.stop("the runtime is being closed"));
-        // Asked, dropped, and written down: each has its own bound.
+        // Cancelling, dropping and journaling each have their own timeout.
         self.idle(inner, config.grace * 3 + config.judge_timeout).await;
     }
 
-    /// Waits until no work is under way, at most so long.
+    /// Waits until no work is running, with a timeout.
     async fn idle(&self, inner: &Inner, limit: std::time::Duration) {
         let clock = &*inner.clock;
         let mut late = clock.sleep_until(crate::watch::after(clock.now(), limit));
@@ -286,8 +286,7 @@ impl Background {
 }
 
 impl TurnCore {
-    /// Gives a ticket for work that goes on after the answer; nothing where nobody would hear of its
-    /// end.
+    /// Reserves a ticket for background work; `None` if its result could not be delivered.
     pub(crate) fn ticket(
         &self,
         cx: &ToolContext,
@@ -299,7 +298,7 @@ impl TurnCore {
         if !is_heard || most == 0 || background.closed.load(Ordering::SeqCst) {
             return Ok(None);
         }
-        // Washed before it is cut: half a secret is no longer known for one.
+        // Redacted before it is truncated: half a secret would not be recognized.
         let (washed, _) = self.inner.redactor.washed(summary);
         let mut summary = washed.unwrap_or_else(|| summary.to_owned());
         summary.truncate(summary.floor_char_boundary(SUMMARY));
@@ -330,15 +329,15 @@ impl TurnCore {
         Ok(Some((Output::json(ticket), place)))
     }
 
-    /// Returns the name under which this turn offers the tool that asks for results.
+    /// Returns the name under which this turn offers `check_ticket`.
     fn asks_with(&self) -> Option<&ToolName> {
         let is_it =
             |entry: &&Arc<crate::registry::RegisteredTool>| *entry.registered() == tool::NAME;
         self.snapshot.entries().find(is_it).map(|entry| entry.name())
     }
 
-    /// Says which results are there, for a model that can ask for them. The host's words only: what
-    /// a tool gave back comes as a result.
+    /// Announces results that are ready, for a model that can fetch them. It contains only text of
+    /// the host; the output of a tool comes as a result.
     pub(crate) fn late_news(&self) -> Vec<String> {
         let done = |open: &Arc<Open>| {
             let mut state = open.lock();

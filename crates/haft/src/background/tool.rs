@@ -1,4 +1,4 @@
-//! The tool with which a model asks for results that come later.
+//! The tool with which a model fetches background results.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,15 +13,15 @@ use crate::turn::TurnCore;
 
 /// The tool's name.
 pub(super) const NAME: &str = "check_ticket";
-/// The longest a call waits for a result, in seconds: shorter than an attempt may take.
+/// Longest wait for a result, in seconds: shorter than the timeout of an attempt.
 const LONGEST: u64 = 60;
 
-/// Lets the model ask for results that come later: add it to the registry beside tools that answer
+/// Lets the model fetch background results. Add it to the registry together with tools that answer
 /// with a ticket.
 ///
-/// The tool is called `check_ticket`. Without a ticket it lists those of the run; with one it gives
-/// its result, once, or says that it is not there yet, after up to a minute's wait if the model likes.
-/// Tickets of other runs do not exist for it.
+/// The tool is called `check_ticket`. Without a ticket it lists those of the run. With one it
+/// returns the result, once, or reports that it is not ready, after waiting up to a minute if the
+/// model asks for it. It cannot see tickets of other runs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CheckTask;
 
@@ -29,7 +29,7 @@ impl IntoTools for CheckTask {
     fn into_tools(self) -> Vec<DynTool> {
         let about = "Returns the result behind a ticket, or says that it is not there yet. \
                      Without a ticket, lists the tickets that are outstanding.";
-        // What it passes on brings its own label along.
+        // The results it returns carry their own label.
         let spec = ToolSpec::new(NAME, about)
             .read_only()
             .capabilities(Capabilities::NONE)
@@ -69,7 +69,7 @@ async fn asked(args: &Value, cx: &ToolContext) -> Result<Output, Failure> {
     cx.heard(late.answer.label());
     match late.answer.output() {
         Some(output) => Ok(output.clone()),
-        // The asking went well; what it asked for did not.
+        // The query succeeded; the work behind the ticket failed.
         None => {
             let text = late.answer.text().into_owned();
             let line = format!("the work behind `{id}` failed");

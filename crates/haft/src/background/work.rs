@@ -1,10 +1,11 @@
-//! The work behind a ticket: a task of its own, bounded in time, stoppable, its panic a failure.
+//! The work behind a ticket: a task of its own, with timeout and cancellation, whose panic is a
+//! failure.
 //!
-//! It holds the resource keys and the slot of its call, because what it does is still that call's
-//! doing. It holds no seat and no place on the run's floor: those order the calls of a turn, and a
-//! run that stood still for an hour would be no better off than one that waited for the answer.
+//! It keeps the resource keys and the tool slot of its call, because it still acts for that call.
+//! It releases the concurrency slot and the run's scheduler lock: those order the calls of a turn,
+//! and background work would block them until it ends.
 //!
-//! INVARIANT: `cancelled` is said only when the end of the work was observed.
+//! INVARIANT: `cancelled` is reported only if the end of the work was observed.
 
 use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Instant};
 
@@ -21,7 +22,7 @@ use crate::{
     watch::{after, timed},
 };
 
-/// Begins the work that a body has put off.
+/// Starts the work that a body has deferred.
 pub(crate) fn begin(
     turn: &Arc<TurnCore>,
     permitted: &AuthorizedCall,
@@ -46,7 +47,7 @@ pub(crate) fn begin(
         tool: open.tool.clone(),
         summary: open.summary.clone(),
     });
-    // The run may have ended in between, and nobody would tell the work.
+    // The run may have ended in between; then nothing else would cancel the work.
     if let Some((code, why)) = outer.why_stopped() {
         cx.stop(code, why);
     }
@@ -63,7 +64,7 @@ pub(crate) fn begin(
     drop(launch(carry_out(Arc::clone(turn), open, performed, kept, Box::pin(body))));
 }
 
-/// Does the work, keeps its result, and lets go of it when its time is over.
+/// Runs the work, keeps its result, and discards it when it expires.
 async fn carry_out(
     turn: Arc<TurnCore>,
     open: Arc<Open>,
@@ -71,7 +72,7 @@ async fn carry_out(
     kept: Kept,
     body: BoxFuture<'static, Outcome>,
 ) {
-    // The call is answered first: what follows runs as a task of its own.
+    // The call is answered first: the rest runs as a task of its own.
     tokio::task::yield_now().await;
     let inner = Arc::clone(&turn.inner);
     let began = inner.clock.now();
@@ -93,7 +94,7 @@ async fn carry_out(
     let (failed, ran) = (envelope.failure().map(Failure::code), envelope.execution());
     let (call, ticket) = (open.call.clone(), Arc::clone(&open.id));
     let elapsed = envelope.elapsed();
-    // Nothing of the turn is needed from here on.
+    // The turn is not needed from here on.
     drop((performed, turn));
     let orphaned = {
         let mut state = open.lock();
@@ -129,7 +130,7 @@ async fn carry_out(
     }
 }
 
-/// Takes the work to its end, or asks it to stop and waits a moment.
+/// Runs the work to its end, or cancels it and waits for the grace period.
 async fn worked(
     turn: &TurnCore,
     performed: &CompletedCall,
@@ -149,7 +150,7 @@ async fn worked(
         ended = body.as_mut() => {
             let outcome = outcome_of(ended).and_then(|output| checked(&performed.tool, output));
             return match outcome {
-                // Work that ends in an error because it was told to stop is stopped, not failed.
+                // Work that fails after it was cancelled counts as cancelled.
                 Err(own) if cx.is_cancelled() && own.execution() != Execution::Unknown => {
                     Err(turn.why_stopped(cx).with_execution(Execution::Completed).with_source(own.to_string()))
                 }
@@ -167,7 +168,7 @@ async fn worked(
     let moments = if cx.nested_calls() > 0 { 2 } else { 1 };
     let stop = stop.with_execution(Execution::Completed);
     match timed(clock, inner.config.grace * moments, body.as_mut()).await {
-        // It ended well after all: what is known is worth more than what was intended.
+        // It succeeded despite the cancellation: report what happened.
         Some(Ok(Ok(output))) => checked(&performed.tool, output),
         Some(Ok(Err(own))) if own.execution() == Execution::Unknown => Err(own),
         Some(ended) => {

@@ -1,5 +1,5 @@
-//! The answer of a hook that has nothing to say. It has no size, so boxing it takes no memory: hooks
-//! that leave a moment alone cost next to nothing there.
+//! The default answer of a hook. It is zero-sized, so boxing it allocates nothing: hooks cost
+//! almost nothing where they keep the defaults.
 
 use std::{
     marker::PhantomData,
@@ -11,10 +11,10 @@ use haft_core::{BoxFuture, Failure};
 
 use super::effects::{HookAnswer, HookEffects, PreCallDecision};
 
-/// Says nothing, at once.
+/// A future that is ready at once with the default answer.
 struct Silent<T>(PhantomData<fn() -> T>);
 
-/// Makes the answer of a hook that has nothing to say.
+/// Makes the default answer of a hook.
 pub(super) fn silent<T: Nothing + Send + 'static>() -> BoxFuture<'static, Result<T, Failure>> {
     Box::pin(Silent(PhantomData))
 }
@@ -27,7 +27,7 @@ impl<T: Nothing> Future for Silent<T> {
     }
 }
 
-/// What saying nothing is, at some moment.
+/// The default answer of each hook method.
 pub(super) trait Nothing {
     /// Makes it.
     fn nothing() -> Self;
