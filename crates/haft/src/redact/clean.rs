@@ -1,39 +1,40 @@
-//! Words that were looked at before and hold no secret. Rules say the same words of every call, so they
-//! are looked at once.
+//! A cache of strings that contain no secret. Rules use the same strings for every call, so each is
+//! scanned once.
 //!
-//! INVARIANT: words are known by where they stand, and are kept for as long as they are known, so no
-//! other words can stand there. Whatever changes the secrets voids all of it.
+//! INVARIANT: the cache is keyed by string address. It holds a reference to each string, so an
+//! address cannot be reused while its entry exists. Any change of the secrets invalidates the
+//! cache.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use haft_core::Words;
 
-/// So many words are remembered; few rules decide most calls.
+/// Number of cached strings; few rules decide most calls.
 const MOST: usize = 16;
-/// Longer words are looked at each time, so that what is kept stays small.
+/// Longer strings are scanned each time, to keep the cache small.
 const LONGEST: usize = 1_024;
 
-/// Words that hold no secret.
+/// Strings that contain no secret.
 #[derive(Debug, Default)]
 pub(super) struct Clean(Mutex<Looked>);
 
 #[derive(Debug, Default)]
 struct Looked {
-    /// How often the secrets had changed by then.
+    /// The version of the secrets at that time.
     changes: u64,
     words: Vec<Words>,
-    /// Who makes room next.
+    /// Which entry is replaced next.
     next: usize,
 }
 
 impl Clean {
-    /// Returns whether these words were looked at, since the secrets last changed.
+    /// Returns whether this string was scanned with this version of the secrets.
     pub(super) fn has(&self, words: &Words, changes: u64) -> bool {
         let looked = self.lock();
         looked.changes == changes && looked.words.iter().any(|known| known.is(words))
     }
 
-    /// Remembers words that were looked at when the secrets had changed so often.
+    /// Caches a string that was scanned with this version of the secrets.
     pub(super) fn remember(&self, words: &Words, changes: u64) {
         if words.len() > LONGEST {
             return;

@@ -1,6 +1,6 @@
-//! Makes what people and observers receive fit to be shown: events, verdicts, explanations, notes.
+//! Redacts what people and observers receive: events, verdicts, explanations, notes.
 //!
-//! Everything here is off the way of a call that nobody watches.
+//! None of this runs for a call without observers.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl Redactor {
     }
 
     fn wash_shared(&self, text: &mut Words) {
-        // Counted before the look: what changes meanwhile voids it.
+        // Read before the scan: a change in between invalidates the result.
         let changes = self.secrets.changes();
         if self.clean.has(text, changes) {
             return;
@@ -32,15 +32,15 @@ impl Redactor {
         }
     }
 
-    /// Returns a verdict whose words may be shown.
+    /// Returns a redacted verdict.
     pub(crate) fn verdict(&self, mut verdict: Verdict) -> Verdict {
         self.wash_shared(&mut verdict.reason);
         self.wash_shared(&mut verdict.source);
         verdict
     }
 
-    /// Makes an explanation fit to be shown. What the schema of the tool marks as secret is taken out
-    /// of its words too, as far as it can be told from chance.
+    /// Redacts an explanation. Values that the schema of the tool marks as secret are redacted from
+    /// its text too, unless they are too short.
     pub(crate) fn explanation(
         &self,
         explanation: &mut Explanation,
@@ -75,9 +75,9 @@ impl Redactor {
         explanation.tainted_by.iter_mut().for_each(wash);
     }
 
-    /// Makes an event fit to be shown. The arguments of a call are redacted where the event is made,
-    /// because the tool's schema has a say in them; pieces of output where they are told, because
-    /// they belong together.
+    /// Redacts an event. The arguments of a call are redacted where the event is made, because that
+    /// needs the tool's schema; streamed output where it is emitted, because a secret may span
+    /// several pieces.
     pub(crate) fn event(&self, event: &mut Event) {
         match event {
             Event::Problem { message, .. } => self.wash(message),
@@ -101,8 +101,8 @@ impl Redactor {
         }
     }
 
-    /// Makes a record fit to be shown. Most of it was made so when it was given; a secret that was
-    /// added since is taken out as well.
+    /// Redacts a record. Most of it was redacted when it was made; a secret that was added since is
+    /// redacted as well.
     pub(crate) fn record(&self, record: &mut ExecutionRecord) {
         if let Some(intent) = &mut record.intent {
             if let Some(shown) = self.json(&intent.arguments) {
@@ -128,7 +128,7 @@ impl Redactor {
         }
     }
 
-    /// Returns effects whose targets may be shown: an address may carry a key.
+    /// Returns effects with redacted targets: a URL may contain a key.
     pub(crate) fn effects(&self, effects: &Effects) -> Effects {
         let Effects::Declared(list) = effects else { return effects.clone() };
         let target = |effect: &Effect| effect.target.as_deref().and_then(|text| self.changed(text));
@@ -144,7 +144,7 @@ impl Redactor {
         Effects::Declared(shown.into())
     }
 
-    /// Returns repairs whose words may be shown; nothing when they may stay.
+    /// Returns redacted repairs; `None` if nothing changes.
     pub(crate) fn repairs(&self, repairs: &[Repair]) -> Option<Vec<Repair>> {
         let is_open = |repair: &Repair| {
             self.told(&repair.before).is_none()
@@ -164,8 +164,8 @@ impl Redactor {
     }
 }
 
-/// The texts that the schema marks as secret, each with what stands for it. Short ones stand in too
-/// many words by chance.
+/// The texts that the schema marks as secret, each with its mark. Short ones are skipped, because
+/// they occur in ordinary text by chance.
 fn secret_texts(tool: &RegisteredTool, arguments: &Arc<Value>) -> Vec<(String, String)> {
     let found = std::cell::RefCell::new(Vec::new());
     let _ = tool.input().masked(arguments, &|value| {

@@ -1,10 +1,10 @@
-//! The secrets that the host knows: who may have them, and how to find them in a text.
+//! The secrets that the host registered: which tools may use them, and how to find them in a text.
 //!
-//! In: names and values, at the start or at any time. Out: a value for a tool that may have it, and
-//! one automaton over all forms of all values, built when it is first needed after a change.
+//! In: names and values, at startup or at any time. Out: a value for a tool that may use it, and
+//! one Aho-Corasick automaton over all forms of all values, built lazily after a change.
 //!
-//! INVARIANT: what was once a secret stays one for the eye: a value that is replaced by another of
-//! the same name is still taken out.
+//! INVARIANT: a value stays secret: if it is replaced by another of the same name, the old value is
+//! still redacted.
 
 use std::{
     borrow::Cow,
@@ -30,20 +30,20 @@ use crate::{
     registry::RegisteredTool,
 };
 
-/// Shorter values are refused: they stand in too many texts by chance, and in their encoded forms
-/// in nearly all, so that taking them out would spoil every result and prove what they are.
+/// Shorter values are rejected: they occur in many texts by chance, and their encoded forms in
+/// nearly all. Redacting them would spoil every result and reveal what they are.
 pub(super) const SHORTEST: usize = 6;
-/// Longer than any key; what is held back of a stream grows with it.
+/// Longest value, in bytes; the buffer of a stream grows with it.
 const LONGEST: usize = 16 << 10;
-/// More than any host has; each costs a few dozen forms to look for.
+/// Maximum number of secrets; each has a few dozen forms to search.
 const MOST: usize = 1_000;
-/// So many earlier values of one name are still taken out.
+/// How many earlier values of one name are still redacted.
 const EARLIER: usize = 4;
-/// Up to so many bytes of forms the fastest automaton is worth its memory.
+/// Up to this many bytes of forms, the fastest automaton is worth its memory.
 const DENSE: usize = 64 << 10;
 
-/// The secrets that a runtime knows. Clones share what they know, so that one may be kept to add to
-/// it later.
+/// The secrets of a runtime. Clones share the same set, so that the host can keep one to add
+/// secrets later.
 ///
 /// ```
 /// use haft::Secrets;
@@ -59,12 +59,12 @@ pub struct Secrets(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    /// Read before anything else: most runtimes know no secrets.
+    /// Read first: most runtimes have no secrets.
     any: AtomicBool,
-    /// How often they have changed.
+    /// Version number; increased by every change.
     changes: AtomicU64,
     known: RwLock<Arc<Known>>,
-    /// Held for the whole of an addition, so that readers never wait for one.
+    /// Locked during a whole addition, so that readers never wait for one.
     clashes: Mutex<Clashes>,
 }
 
@@ -73,7 +73,7 @@ struct Shared {
 pub(super) struct Known {
     list: Vec<Arc<Kept>>,
     finder: OnceLock<Option<Finder>>,
-    /// Finds secrets that have blanks, in text without blanks.
+    /// Finds secrets that contain blanks, in text without blanks.
     wrapped: OnceLock<Option<Finder>>,
 }
 
@@ -81,40 +81,40 @@ pub(super) struct Known {
 struct Kept {
     name: Arc<str>,
     value: Value,
-    /// Values it had before, newest first.
+    /// Earlier values, newest first.
     earlier: Vec<Value>,
-    /// Which tools may have it; nothing for all that declare to use secrets.
+    /// Which tools may use it; `None` for all that declare the capability.
     tools: Option<Glob>,
 }
 
-/// A value with its forms, which are made once.
+/// A value with its forms, which are computed once.
 #[derive(Clone)]
 struct Value {
     secret: Secret,
     forms: Forms,
-    /// Its forms that have blanks, without them.
+    /// Its forms that contain blanks, with the blanks removed.
     wrapped: Forms,
 }
 
 impl Secrets {
-    /// Knows none.
+    /// Makes an empty set.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a secret, or gives one another value. Every tool that declares `capabilities(secrets)`
-    /// may have it.
+    /// Adds a secret, or replaces its value. Every tool that declares `capabilities(secrets)` may
+    /// use it.
     ///
     /// # Errors
-    /// Fails for a value shorter than 6 bytes, a value or name that cannot be told from the mark that
-    /// replaces it, an unusable name, and beyond 1000 secrets.
+    /// Fails for a value shorter than 6 bytes, a value or name that could occur in a redaction
+    /// mark, an invalid name, and beyond 1000 secrets.
     pub fn add(&self, name: impl Into<String>, value: impl Into<Secret>) -> Result<(), Error> {
         self.put(None, name.into(), value.into())
     }
 
-    /// Adds a secret for the tools whose name fits, where `*` stands for any text. They must declare
-    /// `capabilities(secrets)` as well.
+    /// Adds a secret for the tools whose name matches, where `*` matches any text. They must
+    /// declare `capabilities(secrets)` as well.
     ///
     /// # Errors
     /// As [`Secrets::add`].
@@ -160,7 +160,7 @@ impl Secrets {
         let new_mark = at.is_none().then(|| mark(&rule, 12_345));
         let looks_like_key = new_mark.is_some_and(|own| patterns::text(&own, WRITTEN) != own);
         let start = mark_start(&rule);
-        // All that was added before clashes with nothing, so only what is new is compared.
+        // The known secrets do not conflict with each other, so only the new one is compared.
         let new_start = at.is_none().then_some(&start);
         if looks_like_key || value.all().any(|forms| clashes.with_new(forms, new_start)) {
             return Err(refuse("it stands in the mark that would replace a secret")
@@ -195,13 +195,13 @@ impl Secrets {
         Ok(())
     }
 
-    /// Returns whether there is none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.0.any.load(Ordering::Acquire)
     }
 
-    /// Returns how often they have changed.
+    /// Returns the version number.
     pub(super) fn changes(&self) -> u64 {
         self.0.changes.load(Ordering::Acquire)
     }
@@ -210,20 +210,20 @@ impl Secrets {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Returns a secret for a tool that declares to use secrets; nothing when there is none that is
-    /// meant for it.
+    /// Returns a secret for a tool that declares the capability; `None` if there is none for this
+    /// tool.
     pub(super) fn get(&self, tool: &RegisteredTool, name: &str) -> Option<Secret> {
         let known = self.known()?;
         let kept = known.list.iter().find(|kept| *kept.name == *name)?;
         let meant = match &kept.tools {
-            // Another name that a view gives a tool gives it nothing.
+            // An alias in a view does not give a tool more secrets.
             Some(tools) => tools.matches(tool.registered().as_str()),
             None => true,
         };
         meant.then(|| kept.value.secret.clone())
     }
 
-    /// Returns what is known now; nothing when there are no secrets.
+    /// Returns the current set; `None` if there are no secrets.
     pub(super) fn known(&self) -> Option<Arc<Known>> {
         if self.is_empty() {
             return None;
@@ -252,12 +252,12 @@ impl Value {
     }
 }
 
-/// What every mark of a rule begins with.
+/// The prefix of every mark of a rule.
 fn mark_start(rule: &str) -> String {
     format!("[REDACTED:{rule}:")
 }
 
-/// What a mark names a secret.
+/// The rule name of a secret in its mark.
 fn rule_of(name: &str) -> String {
     format!("secret/{name}")
 }
@@ -267,23 +267,23 @@ fn is_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
 }
 
-/// Finds every form of every secret.
+/// Searches every form of every secret.
 #[derive(Clone)]
 struct Finder {
     automaton: AhoCorasick,
-    /// For each form, the rule that its mark names.
+    /// For each form, the rule name of its mark.
     rules: Vec<Arc<str>>,
-    /// All forms in order, to find out what a text could go on to be.
+    /// All forms, sorted, to find out which a text could be the start of.
     sorted: Vec<Arc<str>>,
-    /// The bytes that forms begin with.
+    /// The bytes that forms start with.
     first: Box<[bool; 256]>,
     longest: usize,
-    /// Whether a form could stand in a number.
+    /// Whether a form could be a number.
     in_numbers: bool,
 }
 
 impl Known {
-    /// Takes every secret out of a text. The text itself when there is none.
+    /// Redacts every secret in a text; borrowed if there is none.
     pub(super) fn text<'a>(&self, text: &'a str, reading: Reading) -> Cow<'a, str> {
         let has_stroke = text.contains(STROKE);
         let mut shown = Cow::Borrowed(text);
@@ -295,8 +295,7 @@ impl Known {
         shown
     }
 
-    /// Returns what looks for secrets in one way to read a text; nothing where that way finds no more
-    /// than the one before.
+    /// Returns the finder for one pass; `None` if that pass finds no more than the one before.
     fn finder_of(&self, breaks: Breaks, has_stroke: bool) -> Option<&Finder> {
         if breaks.needs_stroke() && !has_stroke {
             return None;
@@ -304,18 +303,18 @@ impl Known {
         if breaks.are_blanks() { self.wrapped() } else { self.finder() }
     }
 
-    /// Whether a secret could stand in a number.
+    /// Whether a secret could be a number.
     pub(super) fn in_numbers(&self) -> bool {
         self.finder().is_some_and(|finder| finder.in_numbers)
     }
 
-    /// Returns whether any form of a secret stands in a text that is not for reading.
+    /// Returns whether any form of a secret occurs in binary data.
     pub(super) fn is_in(&self, text: &str) -> bool {
         self.finder().is_some_and(|finder| finder.automaton.is_match(text))
     }
 
-    /// Takes secrets out of what is sure, and returns how much that is. What may be the beginning of
-    /// a secret is left for when more has come.
+    /// Redacts the part of the text that is certain, and returns its length. What may be the start
+    /// of a secret is left until more text arrives.
     pub(super) fn sweep(
         &self,
         text: &str,
@@ -332,7 +331,7 @@ impl Known {
         }
     }
 
-    /// Makes ready to look, so that the first text need not wait for it.
+    /// Builds the automatons, so that the first text need not wait for them.
     pub(super) fn prepare(&self) {
         let _ = (self.finder(), self.wrapped());
     }
@@ -352,7 +351,7 @@ impl Known {
 }
 
 impl Finder {
-    /// Finds these forms of all values; nothing when there are none.
+    /// Makes a finder for these forms of all values; `None` if there are none.
     fn new(list: &[Arc<Kept>], forms: impl Fn(&Value) -> &Forms) -> Option<Self> {
         let mut sorted: Vec<(Arc<str>, Arc<str>)> = Vec::new();
         for kept in list {
@@ -363,7 +362,7 @@ impl Finder {
         if sorted.is_empty() {
             return None;
         }
-        // Of two secrets with the same form the first name is shown; the sort keeps the order.
+        // If two secrets share a form, the first name is shown; the sort is stable.
         sorted.sort_by(|one, two| one.0.cmp(&two.0));
         sorted.dedup_by(|next, kept| next.0 == kept.0);
         let (sorted, rules): (Vec<Arc<str>>, Vec<_>) = sorted.into_iter().unzip();
@@ -401,7 +400,7 @@ impl Finder {
         while let Some(found) = self.automaton.find(&shown[done..]) {
             let rule = self.rules.get(found.pattern().as_usize()).map_or("secret", |rule| rule);
             let found = done + found.start()..done + found.end();
-            // Something that begins no later may still become a longer find.
+            // A longer find may still start at or before this position.
             if found.start >= open {
                 break;
             }
@@ -418,7 +417,8 @@ impl Finder {
         settled
     }
 
-    /// Where a form may begin that the text does not hold to its end; its end when there is none.
+    /// Where an incomplete form may start at the end of the text; the text's length if there is
+    /// none.
     fn open(&self, text: &str, from: usize, last: bool) -> usize {
         let bytes = text.as_bytes();
         if last {
@@ -430,7 +430,7 @@ impl Finder {
             if !tail.first().is_some_and(|byte| self.first[usize::from(*byte)]) {
                 return false;
             }
-            // The forms that begin with the tail stand together, and only one is the tail itself.
+            // The forms that start with the tail are adjacent, and only one equals the tail itself.
             let next = self.sorted.partition_point(|form| form.as_bytes() <= tail);
             self.sorted.get(next).is_some_and(|form| form.as_bytes().starts_with(tail))
         };
@@ -513,7 +513,7 @@ mod tests {
             }
             clock.elapsed() / len
         };
-        // The first ones pay for what is made once. Comparing all with all was 40 times slower.
+        // The first ones pay for lazy initialization. Comparing all with all was 40 times slower.
         per_item(0..20);
         let (few, many) = (per_item(20..100), per_item(100..MOST));
         assert!(many < few * 5, "{few:?} each up to 100, {many:?} each up to {MOST}");

@@ -1,25 +1,25 @@
-//! Makes up a small value that fits a schema: what is required, and no more.
+//! Generates a minimal valid value for a schema: only the required parts.
 //!
-//! The author's own values come first (`const`, `enum`, `default`, `examples`), then the plainest
-//! value of the type within its limits. Not every schema can be served this way, so the validator
-//! has the last word: what it refuses is not shown to anyone.
+//! The author's own values come first (`const`, `enum`, `default`, `examples`), then the simplest
+//! value of the type within its limits. This does not work for every schema, so the result is
+//! validated: an invalid example is discarded.
 
 use serde_json::{Map, Value, json};
 
 use super::{compiled::Schema, places::Places};
 
-/// Recursive schemas are followed this far.
+/// Recursive schemas are followed to this depth.
 const DEPTH: usize = 12;
-/// An example takes at most so many steps; one that needs more helps nobody.
+/// Maximum number of nodes visited for one example.
 const STEPS: usize = 1_000;
-/// More items or more unions than this are not an example any more.
+/// Maximum number of items, or of unions at one location.
 const MANY: usize = 16;
-/// Longer text than this is not an example any more.
+/// Maximum length of generated text, in bytes.
 const LONG: usize = 200;
 
-/// Makes up a value that fits, if that works.
+/// Generates a valid value, if possible.
 pub(super) fn example(schema: &Schema) -> Option<Value> {
-    // What an author suggests for one property may not go with what another needs.
+    // The suggested value of one property may conflict with another property.
     [true, false].into_iter().find_map(|suggested| {
         let mut maker = Maker { places: schema.places(), suggested, left: STEPS };
         let value = maker.make(&[schema.source()], 0, DEPTH)?;
@@ -34,7 +34,8 @@ struct Maker<'a> {
     left: usize,
 }
 
-/// What all parts of a node say together. What was said first stands, except for what adds up.
+/// The combined keywords of all parts of a node. The first value of a keyword counts, except for
+/// keywords that accumulate.
 #[derive(Default)]
 struct Said<'a> {
     words: Vec<(&'a str, &'a Value)>,
@@ -86,8 +87,7 @@ impl<'a> Said<'a> {
 }
 
 impl<'a> Maker<'a> {
-    /// Makes a value that all nodes have a say in; `nth` asks for different ones, where items must
-    /// differ.
+    /// Generates a value for all nodes together; `nth` selects different values for unique items.
     fn make(&mut self, nodes: &[&'a Value], nth: usize, depth: usize) -> Option<Value> {
         let depth = depth.checked_sub(1)?;
         self.left = self.left.checked_sub(1)?;
@@ -101,7 +101,7 @@ impl<'a> Maker<'a> {
         if let Some(given) = self.given(&said, nth) {
             return Some(given);
         }
-        // Of each union the first branch that leads somewhere; null only if nothing else does.
+        // Of each union the first branch that works; null only as the last choice.
         let mut settled = 0;
         while let Some(branches) = said.unions.get(settled).copied() {
             settled += 1;
@@ -120,7 +120,7 @@ impl<'a> Maker<'a> {
         self.plain(&said, nth, depth)
     }
 
-    /// A value that the author has written down.
+    /// A value that the author of the schema wrote.
     fn given(&self, said: &Said<'a>, nth: usize) -> Option<Value> {
         if let Some(only) = said.get("const") {
             return Some(only.clone());
@@ -139,7 +139,7 @@ impl<'a> Maker<'a> {
         of("enum")
     }
 
-    /// The plainest value of the type.
+    /// The simplest value of the type.
     fn plain(&mut self, said: &Said<'a>, nth: usize, depth: usize) -> Option<Value> {
         let kind = match said.get("type") {
             Some(Value::String(kind)) => kind.as_str(),
@@ -180,7 +180,7 @@ impl<'a> Maker<'a> {
             let nodes = own.map_or_else(others, |(_, nodes)| nodes.clone());
             map.insert(name.to_owned(), self.make(&nodes, 0, depth)?);
         }
-        // A map that must not be empty gets names of ours.
+        // A map that must not be empty gets generated names.
         if let Some(node) = said.get("additionalProperties").filter(|node| node.is_object()) {
             for n in map.len()..least.min(MANY) {
                 map.insert(format!("key{n}"), self.make(&[node], 0, depth)?);
@@ -212,7 +212,7 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// A number within its limits; the nth of them where several must differ.
+/// A number within its limits; the nth one if several must differ.
 fn number(said: &Said<'_>, nth: usize) -> Option<Value> {
     let limit = |word: &str| said.get(word).and_then(Value::as_f64);
     let step = limit("multipleOf").filter(|step| *step > 0.0).unwrap_or(1.0);
@@ -224,7 +224,7 @@ fn number(said: &Said<'_>, nth: usize) -> Option<Value> {
     let high = [to, below].into_iter().flatten().reduce(f64::min);
     let nth = step * nth as f64;
     let number = match (low, high) {
-        // Nothing on the grid lies between the limits; something between the steps may.
+        // No multiple of the step is within the limits; a value between may be.
         (Some(low), Some(high)) if low > high => {
             let low = limit("exclusiveMinimum").or_else(|| limit("minimum"))?;
             let high = limit("exclusiveMaximum").or_else(|| limit("maximum"))?;
@@ -234,7 +234,7 @@ fn number(said: &Said<'_>, nth: usize) -> Option<Value> {
         (None, Some(high)) if high < step => high - nth,
         (None, _) => step + nth,
     };
-    // A whole number is written as one, as far as every digit is true.
+    // A whole number is written as an integer, if it is exact.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match number.fract() == 0.0 && number.abs() < EXACT {
         true => Some(json!(number as i64)),
@@ -242,7 +242,7 @@ fn number(said: &Said<'_>, nth: usize) -> Option<Value> {
     }
 }
 
-/// Text of its format and length; the nth of them where several must differ.
+/// Text of the required format and length; the nth one if several must differ.
 fn text(said: &Said<'_>, nth: usize) -> Option<String> {
     let format = said.get("format").and_then(Value::as_str).unwrap_or_default();
     let known = match format {
@@ -286,15 +286,15 @@ fn text(said: &Said<'_>, nth: usize) -> Option<String> {
     Some(text)
 }
 
-/// Text for a plain pattern: letters, classes, groups, and the fewest repetitions. What it does not
-/// know makes it give up; what it gets wrong the validator finds.
+/// Text for a simple pattern: letters, classes, groups, and the fewest repetitions. It gives up on
+/// unknown syntax; the validator catches wrong results.
 fn matching(pattern: &str) -> Option<String> {
     let mut reader = Reader { rest: pattern.chars().collect(), at: 0, left: 2_000 };
     let text = reader.alternatives(4)?;
     (reader.at == reader.rest.len() && text.len() <= LONG).then_some(text)
 }
 
-/// Reads a pattern from left to right.
+/// Parses a pattern from left to right.
 struct Reader {
     rest: Vec<char>,
     at: usize,
@@ -313,7 +313,7 @@ impl Reader {
         Some(c)
     }
 
-    /// Reads alternatives up to a closing bracket, and keeps the first.
+    /// Parses alternatives up to a closing bracket, and keeps the first.
     fn alternatives(&mut self, depth: usize) -> Option<String> {
         let depth = depth.checked_sub(1)?;
         let mut first = None;
@@ -339,7 +339,7 @@ impl Reader {
                 '(' => {
                     if self.peek() == Some('?') {
                         self.next()?;
-                        // Of the groups with a mark only the plain one; the others look around.
+                        // Only non-capturing groups are supported; the others are look-around.
                         (self.next()? == ':').then_some(())?;
                     }
                     let inside = self.alternatives(depth)?;
@@ -358,7 +358,7 @@ impl Reader {
         Some(text)
     }
 
-    /// How often the unit before must be repeated at least.
+    /// The minimum number of repetitions of the preceding unit.
     fn times(&mut self) -> Option<usize> {
         let times = match self.peek() {
             Some('*' | '?') => {
@@ -388,7 +388,7 @@ impl Reader {
         Some(times)
     }
 
-    /// One character of a class.
+    /// The first character of a class.
     fn class(&mut self) -> Option<char> {
         if self.peek() == Some('^') {
             return None;

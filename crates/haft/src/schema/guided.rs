@@ -1,10 +1,11 @@
-//! Explains what is wrong with a value where a full listing would be too much work.
+//! Explains an invalid value when a full listing of its errors would be too much work.
 //!
-//! In: a schema and a value it refused. Out: the problems of the branches that were most likely meant.
-//! At each union one branch is chosen by what stands at its own level, so that the work grows with the
-//! value and not with a power of its depth. Whether a part fits is found out once for each pair of a
-//! schema node and a value. Words that look at more than that (`not`, `contains`, `unevaluated…`) are
-//! left out: this is for a message, and nothing is accepted by it.
+//! In: a schema and a value it rejected. Out: the errors of the branches that were most likely
+//! intended. At each union one branch is chosen by the errors at its own level, so that the work is
+//! linear in the value and not exponential in its depth. Whether a part is valid is memoized for
+//! each pair of a schema node and a value. Keywords that look at more than that (`not`, `contains`,
+//! `unevaluated…`) are ignored: the result is only a message, and no value is accepted because of
+//! it.
 
 use std::collections::HashMap;
 
@@ -21,14 +22,14 @@ use super::{
     work::{of_item, of_member},
 };
 
-/// More pairs of a schema node and a value are not looked at.
+/// At most this many pairs of a schema node and a value are checked.
 const MAX_PAIRS: usize = 100_000;
-/// Schemas and values are nested less deep than this, both together.
+/// Maximum nesting depth of schema and value together.
 const MAX_DEPTH: usize = 1_000;
-/// More schemas than this do not speak about one value.
+/// At most this many schemas are applied to one value.
 const MAX_PARTS: usize = 64;
 
-/// Words that can be checked without looking at another schema.
+/// Keywords that can be checked without another schema.
 const OWN: [&str; 19] = [
     "type",
     "enum",
@@ -51,7 +52,7 @@ const OWN: [&str; 19] = [
     "dependentRequired",
 ];
 
-/// Explains a value by the branches that were most likely meant.
+/// Explains a value by the branches that were most likely intended.
 pub(super) fn explain<'a>(
     teller: &Teller<'a>,
     formats: Formats,
@@ -74,13 +75,13 @@ struct Guide<'t, 'a> {
     formats: Formats,
     stop: &'t Stop<'t>,
     fits: HashMap<(*const Value, *const Value), bool, ahash::RandomState>,
-    /// What each node says at its own level, compiled.
+    /// The compiled keywords of each node, without subschemas.
     own: HashMap<*const Value, Option<Validator>, ahash::RandomState>,
     left: usize,
 }
 
 impl<'a> Guide<'_, 'a> {
-    /// Tells what is wrong with a value that these schemas hold for.
+    /// Reports what is wrong with a value that these schemas apply to.
     fn visit(
         &mut self,
         nodes: &[&'a Value],
@@ -118,8 +119,8 @@ impl<'a> Guide<'_, 'a> {
         }
     }
 
-    /// The schemas that hold for a value, with one branch of each union that it does not satisfy. A
-    /// union of which no branch can be chosen is told.
+    /// The schemas that apply to a value, with one branch of each union that it does not match. If
+    /// no branch of a union can be chosen, that is reported.
     fn parts(
         &mut self,
         nodes: &[&'a Value],
@@ -156,7 +157,7 @@ impl<'a> Guide<'_, 'a> {
         parts
     }
 
-    /// The branch that a value was most likely meant for; tells what is wrong where there is none.
+    /// The branch that a value was most likely intended for; reports an error if there is none.
     fn branch(
         &mut self,
         branches: &'a [Value],
@@ -173,7 +174,7 @@ impl<'a> Guide<'_, 'a> {
             })
             .collect();
         let places = self.teller.places;
-        // The errors are about the value itself, wherever it stands.
+        // The errors are relative to the value itself.
         let union = Union { places, branches, against: &against, at: "", value };
         match union.choose() {
             Choice::Branch(chosen) => branches.get(chosen),
@@ -187,7 +188,7 @@ impl<'a> Guide<'_, 'a> {
         }
     }
 
-    /// Whether a value fits a schema, as far as it is looked at here.
+    /// Whether a value matches a schema, as far as it is checked here.
     fn fits(&mut self, node: &'a Value, value: &'a Value, depth: usize) -> bool {
         let map = match node {
             Value::Bool(fits) => return *fits,
@@ -203,7 +204,7 @@ impl<'a> Guide<'_, 'a> {
             return true;
         };
         self.left = left;
-        // Met again before its end it adds nothing.
+        // A recursive visit of the same pair adds nothing.
         self.fits.insert(key, true);
         let fits = self.own(node).is_none_or(|own| own.is_valid(value))
             && self.fits_in_place(map, value, depth + 1)
@@ -249,7 +250,7 @@ impl<'a> Guide<'_, 'a> {
                 let contains = map.get("contains");
                 of_item(map, n)
                     .into_iter()
-                    // Not every item must be one of these.
+                    // `contains` does not apply to every item.
                     .filter(|child| !contains.is_some_and(|c| std::ptr::eq(c, *child)))
                     .all(|child| self.fits(child, item, depth))
             }),
@@ -257,7 +258,7 @@ impl<'a> Guide<'_, 'a> {
         }
     }
 
-    /// What a node has against a value by the words that look at nothing else.
+    /// The errors of a node's own keywords.
     fn own_errors(
         &mut self,
         node: &'a Value,
@@ -278,7 +279,7 @@ impl<'a> Guide<'_, 'a> {
     }
 }
 
-/// A schema of the words that look at nothing else. A closed object names its properties.
+/// A schema with only the keywords that need no other schema. A closed object lists its properties.
 fn own_words(map: &Map<String, Value>, root: &Value) -> Value {
     let mut own: Map<String, Value> = map
         .iter()

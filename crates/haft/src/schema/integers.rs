@@ -1,11 +1,12 @@
-//! Writes whole floats as integers where the schema says integer.
+//! Converts whole floats to integers where the schema requires an integer.
 //!
-//! To JSON Schema `2.0` is an integer; to a Rust type it is none. In: a schema and a value that fits it.
-//! Out: the same value with its integers written as integers, wherever they stand: in objects, arrays,
-//! maps, behind references, in unions and conditions. A number that the schema also takes as a fraction
-//! stays as it is. A whole float of 2^53 or more may have lost digits and is told instead.
+//! JSON Schema accepts `2.0` as an integer; a Rust integer type does not. In: a schema and a valid
+//! value. Out: the same value with its integers written as integers, at any location: in objects,
+//! arrays, maps, behind references, in unions and conditions. A number that the schema also accepts
+//! as a fraction stays as it is. A whole float of 2^53 or more may have lost digits and is reported
+//! instead.
 //!
-//! INVARIANT: the value before and the value after are equal to JSON Schema.
+//! INVARIANT: for JSON Schema, the value before and the value after are equal.
 
 use serde_json::{Map, Number, Value};
 
@@ -17,10 +18,10 @@ use super::{
     work::{of_item, of_member},
 };
 
-/// More schemas than this do not speak about one value.
+/// At most this many schemas are applied to one value.
 const MAX_SCHEMAS: usize = 256;
 
-/// Writes whole floats as integers, and returns those that cannot be written exactly.
+/// Converts whole floats to integers, and returns those that cannot be converted exactly.
 pub(super) fn settle(places: Places<'_>, value: &mut Value) -> Vec<ValidationError> {
     let mut problems = Vec::new();
     if has_whole_float(value) {
@@ -44,7 +45,7 @@ fn is_whole_float(number: &Number) -> bool {
     number.is_f64() && number.as_f64().is_some_and(|float| float.fract() == 0.0)
 }
 
-/// The schemas that speak about one value: those that hold, and those of which one or another may hold.
+/// The schemas for one value: those that certainly apply, and those that possibly apply.
 #[derive(Default)]
 struct Speaking<'a> {
     certain: Vec<&'a Value>,
@@ -95,7 +96,7 @@ impl<'a> Settling<'a, '_> {
         }
     }
 
-    /// A whole number that may have lost digits when it was read.
+    /// Reports a whole number that may have lost digits when it was parsed.
     fn inexact(&self, number: &Number, at: &str) -> ValidationError {
         let got = match self.places.is_secret(at) {
             true => "a hidden value".to_owned(),
@@ -118,7 +119,7 @@ impl<'a> Settling<'a, '_> {
         let knows =
             |list: &[&Value], node: &Value| list.iter().any(|known| std::ptr::eq(*known, node));
         loop {
-            // What certainly holds first: what is found there need not be found again.
+            // Certain schemas first, so that they are not repeated as possible ones.
             let (node, holds) = match (certain.pop(), possible.is_empty()) {
                 (Some(node), _) => (node, true),
                 (None, false) => match possible.pop() {
@@ -161,8 +162,8 @@ impl<'a> Settling<'a, '_> {
         }
     }
 
-    /// Whether a value cannot be meant by a branch: another type or value, a property of another type
-    /// or value, one that is required and missing, or one that a closed object does not know.
+    /// Whether a branch cannot match a value: wrong type or value, a property of wrong type or
+    /// value, a missing required property, or a property that a closed object does not declare.
     fn contradicts(&self, branch: &'a Value, value: &Value) -> bool {
         if *branch == Value::Bool(false) {
             return true;
@@ -197,8 +198,8 @@ impl<'a> Settling<'a, '_> {
 }
 
 impl<'a> Speaking<'a> {
-    /// The schemas that speak about something in the value. The second list of each holds no more
-    /// than possibly.
+    /// The schemas that apply to a child of the value. The second list of each pair is only
+    /// possible.
     fn child(
         &self,
         mut of: impl FnMut(&'a Map<String, Value>) -> (Vec<&'a Value>, Vec<&'a Value>),
@@ -217,7 +218,7 @@ impl<'a> Speaking<'a> {
     }
 }
 
-/// Whether these schemas together say that a number is an integer.
+/// Whether these schemas together require an integer.
 fn is_integer(speaking: &Speaking<'_>, number: &Number) -> bool {
     let said = |list: &[&Value]| -> (bool, bool) {
         let maps = list.iter().filter_map(|node| node.as_object());
@@ -225,16 +226,15 @@ fn is_integer(speaking: &Speaking<'_>, number: &Number) -> bool {
             .fold((false, false), |(yes, no), says| (yes || says, no || !says))
     };
     match (said(&speaking.certain), said(&speaking.possible)) {
-        // Each of them holds, so the narrowest counts.
+        // All of these apply, so the strictest counts.
         ((true, _), _) => true,
         ((false, true), _) => false,
-        // One or another of them holds; a fraction that one of them takes is left alone.
+        // Only some of these apply; if one accepts a fraction, the number stays as it is.
         ((false, false), (integer, fraction)) => integer && !fraction,
     }
 }
 
-/// Whether a schema says of a number that it is an integer, or that it may be a fraction; nothing when
-/// it says neither.
+/// Whether a schema requires an integer or accepts a fraction; `None` if it says neither.
 fn says_integer(map: &Map<String, Value>, number: &Number) -> Option<bool> {
     let kinds: Vec<&str> = match map.get("type") {
         Some(Value::String(one)) => vec![one.as_str()],
@@ -254,7 +254,7 @@ fn says_integer(map: &Map<String, Value>, number: &Number) -> Option<bool> {
     Some(!same.is_f64())
 }
 
-/// Whether a schema takes no value of this type, or not this one.
+/// Whether a schema rejects a value by its type, `const` or `enum`.
 fn refuses(map: &Map<String, Value>, value: &Value) -> bool {
     let is_kind = |kind: &Value| match (kind.as_str().unwrap_or_default(), value) {
         ("integer", Value::Number(number)) => !number.is_f64() || is_whole_float(number),

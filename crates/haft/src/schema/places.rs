@@ -1,24 +1,24 @@
-//! What a schema says about one place of a value: the nodes that speak about it, and whether the
-//! value there is a secret.
+//! Finds the schema nodes that apply to a location of a value, and whether the value there is
+//! secret.
 //!
-//! Follows local references, combinations, properties and items. It never decides whether a value
-//! fits; it may find more nodes than apply, and says when it may have found fewer.
+//! Follows local references, combinations, properties and items. It does not validate; it may find
+//! more nodes than apply, and reports when it may have found fewer.
 
 use serde_json::{Map, Value};
 
-/// More nodes than this about one place are not looked at.
+/// At most this many nodes per location are followed.
 const NODES: usize = 512;
-/// A reference to a reference to a reference: longer chains are a circle or a joke.
+/// Longest chain of references; longer ones are cycles.
 const CHAIN: usize = 32;
 
-/// Looks things up in a schema.
+/// Looks up nodes in a schema.
 #[derive(Clone, Copy)]
 pub(super) struct Places<'a> {
     root: &'a Value,
     has_secrets: bool,
 }
 
-/// Some nodes, and whether they are all.
+/// Some nodes, and whether they are complete.
 struct Found<'a> {
     nodes: Vec<&'a Value>,
     complete: bool,
@@ -45,7 +45,7 @@ impl<'a> Places<'a> {
         self.root
     }
 
-    /// Returns what a local reference points to.
+    /// Returns the target of a local reference.
     pub(super) fn target(self, reference: &str) -> Option<&'a Value> {
         let pointer = reference.strip_prefix('#')?;
         match pointer.contains('%') {
@@ -54,7 +54,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// Returns the node itself and everything that holds together with it: its references and the
+    /// Returns the node and everything that always applies together with it: its references and the
     /// parts of its `allOf`.
     pub(super) fn parts(self, node: &'a Value) -> Vec<&'a Value> {
         let mut found = Found { nodes: Vec::new(), complete: true };
@@ -62,7 +62,7 @@ impl<'a> Places<'a> {
         found.nodes
     }
 
-    /// Returns the first thing that the parts of a node say under this keyword.
+    /// Returns the first value of a keyword among the parts of a node.
     pub(super) fn says(self, node: &'a Value, keyword: &str) -> Option<&'a Value> {
         self.parts(node).into_iter().find_map(|part| part.get(keyword))
     }
@@ -80,30 +80,30 @@ impl<'a> Places<'a> {
         names
     }
 
-    /// Returns all nodes that may have a say about a place of a value.
+    /// Returns all nodes that may apply to a location of a value.
     pub(super) fn at(self, pointer: &str) -> Vec<&'a Value> {
         self.find(pointer, |_| ()).nodes
     }
 
-    /// Returns whether the value at this place must not be shown: it, or what it is part of, or
-    /// something in it is marked `writeOnly` or `x-secret`.
+    /// Returns whether the value at this location must not be shown: it, an ancestor or a
+    /// descendant is marked `writeOnly` or `x-secret`.
     pub(super) fn is_secret(self, pointer: &str) -> bool {
         if !self.has_secrets {
             return false;
         }
         let mut marked = false;
         let found = self.find(pointer, |node| marked |= is_marked(node));
-        // FAIL CLOSED: what cannot be found out is treated as a secret.
+        // FAIL CLOSED: if the nodes are incomplete, the value is treated as secret.
         marked || !found.complete || found.nodes.iter().any(|node| self.holds_secret(node))
     }
 
-    /// Replaces everything in a value that is marked, as a whole.
+    /// Replaces everything in a value that is marked as secret.
     pub(super) fn mask(self, value: &mut Value, at: &mut String, mask: &dyn Fn(&Value) -> Value) {
         let mut marked = false;
         let found = self.find(at, |node| marked |= is_marked(node));
-        // FAIL CLOSED: what cannot be found out is treated as a secret.
+        // FAIL CLOSED: if the nodes are incomplete, the value is treated as secret.
         if marked || !found.complete {
-            // The arguments themselves stay an object; what is in them does not.
+            // The arguments themselves stay an object; their values are masked.
             match value.as_object_mut().filter(|_| at.is_empty()) {
                 Some(map) => map.values_mut().for_each(|value| *value = mask(value)),
                 None => *value = mask(value),
@@ -134,7 +134,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// Whether something below this node is marked.
+    /// Whether something below this node is marked as secret.
     fn holds_secret(self, node: &'a Value) -> bool {
         let mut found = Found { nodes: Vec::new(), complete: true };
         self.spread(node, true, &mut found);
@@ -170,7 +170,7 @@ impl<'a> Places<'a> {
         here
     }
 
-    /// Adds a node and what belongs to it; with `branches` also what may belong to it.
+    /// Adds a node and the nodes that always apply with it; with `branches` also those that may.
     fn spread(self, node: &'a Value, branches: bool, found: &mut Found<'a>) {
         let mut open = vec![(node, 0)];
         while let Some((node, chain)) = open.pop() {
@@ -208,7 +208,7 @@ pub(super) fn is_marked(node: &Value) -> bool {
         || node.get("format").is_some_and(|format| format == "password")
 }
 
-/// The nodes directly below one: what its properties and items are.
+/// The child nodes of a node: its properties and items.
 fn children(node: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     let maps = ["properties", "patternProperties"];
     let lists = ["prefixItems", "items"];
@@ -221,7 +221,7 @@ fn children(node: &Map<String, Value>) -> impl Iterator<Item = &Value> {
         .chain(single.into_iter().chain(more).filter_map(|k| node.get(k)))
 }
 
-/// The nodes that may speak about one child.
+/// The nodes that may apply to one child.
 fn named<'a>(node: &'a Map<String, Value>, name: &str) -> Vec<&'a Value> {
     let mut some = Vec::new();
     some.extend(node.get("properties").and_then(|p| p.get(name)));
@@ -241,7 +241,7 @@ fn named<'a>(node: &'a Map<String, Value>, name: &str) -> Vec<&'a Value> {
     some
 }
 
-/// Whether a name matches a pattern; one that cannot be read matches nothing.
+/// Whether a name matches a pattern; an invalid pattern matches nothing.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     regex::RegexBuilder::new(pattern)
         .size_limit(MAX_PATTERN_BYTES)
@@ -249,10 +249,10 @@ pub(super) fn matches(pattern: &str, name: &str) -> bool {
         .is_ok_and(|regex| regex.is_match(name))
 }
 
-/// A pattern that compiles to more than this is an attack or an accident.
+/// Limits the compiled size of a pattern (ReDoS).
 const MAX_PATTERN_BYTES: usize = 1 << 18;
 
-/// Undoes percent-encoding, as a reference may be written.
+/// Decodes percent-encoding, which references may use.
 fn unescaped(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,11 +1,11 @@
-//! Ends the explanation of a value early: after so many steps, or when the caller says so.
+//! Ends the explanation of a value early: after a number of steps, or when a condition holds.
 //!
-//! A step is one pair of a schema node and a value. The caller's condition (a deadline, a
-//! cancellation) is asked every [`STEPS_PER_LOOK`] steps, because a clock costs more than a step.
+//! A step is one pair of a schema node and a value. The condition (a deadline, a cancellation) is
+//! checked every [`STEPS_PER_LOOK`] steps, because reading a clock costs more than a step.
 
 use std::cell::Cell;
 
-/// How many steps are made between two looks at the caller's condition.
+/// How many steps are made between two checks of the condition.
 const STEPS_PER_LOOK: u64 = 64;
 
 /// When an explanation ends.
@@ -17,19 +17,19 @@ pub(crate) struct Stop<'a> {
 }
 
 impl Stop<'static> {
-    /// Never ends it.
+    /// Never stops.
     pub(crate) fn never() -> Self {
         Self::after(u64::MAX)
     }
 
-    /// Ends it after so many steps.
+    /// Stops after this many steps.
     pub(crate) fn after(steps: u64) -> Self {
         Stop::new(steps, &|| false)
     }
 }
 
 impl<'a> Stop<'a> {
-    /// Ends it when a condition holds.
+    /// Stops when a condition holds.
     pub(crate) fn when(condition: &'a dyn Fn() -> bool) -> Self {
         Self::new(u64::MAX, condition)
     }
@@ -37,14 +37,14 @@ impl<'a> Stop<'a> {
     fn new(steps: u64, condition: &'a dyn Fn() -> bool) -> Self {
         Self {
             left: Cell::new(steps),
-            // The first step looks: a time that is over already leaves nothing to do.
+            // The first step checks: if the time is already over, no step is made.
             unlooked: Cell::new(STEPS_PER_LOOK),
             is_over: Cell::new(false),
             condition,
         }
     }
 
-    /// Counts steps that are about to be made. Returns whether they must not be made.
+    /// Counts steps that are about to be made. Returns whether to stop before them.
     pub(crate) fn ends_before(&self, steps: u64) -> bool {
         if self.is_over.get() {
             return true;
@@ -58,7 +58,7 @@ impl<'a> Stop<'a> {
         self.is_over.get()
     }
 
-    /// Returns whether it has ended early.
+    /// Returns whether it has stopped early.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.get()
     }

@@ -1,40 +1,40 @@
-//! Which branch of a union a value was meant for.
+//! Guesses which branch of a union a value was intended for.
 //!
-//! In: the branches, the value, and what each branch has against it. Out: one branch, or the fact
-//! that the value names none. Pure guessing for the sake of a message; nothing is accepted by it.
+//! In: the branches, the value, and the errors of each branch. Out: one branch, or the fact that
+//! the value names none. The guess is only used for messages; no value is accepted because of it.
 
 use jsonschema::error::ValidationErrorKind as Kind;
 use serde_json::Value;
 
 use super::{places::Places, validation_error::expected};
 
-/// What each branch has against the value.
+/// The errors of each branch.
 pub(super) type Against = [Vec<jsonschema::ValidationError<'static>>];
 
-/// A union and the value that fits none of its branches.
+/// A union and the value that matches none of its branches.
 pub(super) struct Union<'a> {
     pub(super) places: Places<'a>,
     pub(super) branches: &'a [Value],
     pub(super) against: &'a Against,
-    /// Where the value stands.
+    /// The location of the value.
     pub(super) at: &'a str,
     pub(super) value: &'a Value,
 }
 
-/// What can be said about the value.
+/// The result of the guess.
 pub(super) enum Choice<'a> {
-    /// It was meant for this branch.
+    /// It was intended for this branch.
     Branch(usize),
-    /// The property that tells the branches apart says something that no branch has.
+    /// The discriminator property has a value that no branch has.
     NoSuchTag { key: &'a str, tags: Vec<&'a Value> },
-    /// The property that tells the branches apart is missing.
+    /// The discriminator property is missing.
     TagMissing { key: &'a str, tags: Vec<&'a Value> },
-    /// It has none of the types that the branches have.
+    /// It has none of the types of the branches.
     NoSuchType,
 }
 
 impl<'a> Union<'a> {
-    /// Chooses by a property that names the branch, then by type, then by what is nearest.
+    /// Chooses by discriminator property, then by type, then by fewest errors.
     pub(super) fn choose(&self) -> Choice<'a> {
         let typed: Vec<usize> =
             (0..self.branches.len()).filter(|n| !self.has_other_type(*n)).collect();
@@ -56,15 +56,15 @@ impl<'a> Union<'a> {
         nearest.map_or(Choice::NoSuchType, Choice::Branch)
     }
 
-    /// Returns the branches that the value may be meant for: those it names by a property that all
-    /// of them pin down, or all. Unlike a message, a repair rests on nothing less.
+    /// Returns the branches that the value may be intended for: those selected by a discriminator
+    /// that all branches define, or all. Repairs rely only on this, unlike messages.
     pub(super) fn candidates(&self) -> Vec<usize> {
         let typed: Vec<usize> =
             (0..self.branches.len()).filter(|n| !self.has_other_type(*n)).collect();
         self.told_apart(&typed).unwrap_or_else(|| (0..self.branches.len()).collect())
     }
 
-    /// Whether the value is of a type that the branch does not have at all.
+    /// Whether the branch does not allow the type of the value at all.
     fn has_other_type(&self, branch: usize) -> bool {
         self.against.get(branch).is_some_and(|errors| {
             errors.iter().any(|e| {
@@ -73,7 +73,7 @@ impl<'a> Union<'a> {
         })
     }
 
-    /// Keeps the branches that the value names, if there is a property that tells them apart.
+    /// Keeps the branches that the value selects, if there is a discriminator.
     fn named(&self, among: &[usize]) -> Result<Vec<usize>, Choice<'a>> {
         if let Some(named) = self.told_apart(among).or_else(|| self.agreeing(among)) {
             return Ok(named);
@@ -99,7 +99,7 @@ impl<'a> Union<'a> {
         Ok(among.to_vec())
     }
 
-    /// The branches that the value names by a property that every branch pins down.
+    /// The branches that the value selects by a discriminator that every branch defines.
     fn told_apart(&self, among: &[usize]) -> Option<Vec<usize>> {
         let map = self.value.as_object()?;
         self.common_tags(among).into_iter().find_map(|(key, tags)| {
@@ -110,7 +110,7 @@ impl<'a> Union<'a> {
         })
     }
 
-    /// The properties that every branch pins down, and what each branch has for them.
+    /// The properties that every branch restricts to listed values, and the values of each branch.
     fn common_tags(&self, among: &[usize]) -> Vec<(&'a str, Vec<Vec<&'a Value>>)> {
         let first = among.first().and_then(|n| self.branches.get(*n));
         let keys = first.map(|branch| self.places.names(branch)).unwrap_or_default();
@@ -129,8 +129,8 @@ impl<'a> Union<'a> {
         })
     }
 
-    /// The branches with some pinned property that the value has, and none that it contradicts;
-    /// nothing when there are no such branches.
+    /// The branches with a discriminator that the value matches, and none that it contradicts;
+    /// `None` if there are no such branches.
     fn agreeing(&self, among: &[usize]) -> Option<Vec<usize>> {
         let map = self.value.as_object()?;
         let mut agreeing = Vec::new();
@@ -165,7 +165,7 @@ impl<'a> Union<'a> {
         })
     }
 
-    /// Names a branch in a few words.
+    /// Returns a short label for a branch.
     pub(super) fn label(&self, branch: usize) -> String {
         let Some(node) = self.branches.get(branch) else { return "nothing".to_owned() };
         if let Some(map) = self.value.as_object() {

@@ -1,9 +1,9 @@
-//! Tells a model what is wrong with its arguments: where, what is expected, what came, and the
-//! nearest name.
+//! Explains to a model what is wrong with its arguments: location, expected, got, and the nearest
+//! name.
 //!
-//! In: a schema and a value it refused. Out: one problem per place, sorted by depth then place, and
-//! a failure of at most eight lines. Of a union only the branch that was meant is reported. What the
-//! schema marks as a secret is never shown back.
+//! In: a schema and a value it rejected. Out: one error per location, sorted by depth and location,
+//! and a failure of at most eight lines. Of a union only the intended branch is reported. Values
+//! that the schema marks as secret are not repeated.
 
 use std::fmt::{self, Write};
 
@@ -23,39 +23,40 @@ use super::{
 };
 use crate::near::nearest;
 
-/// More lines than this are noise: fixing the first few usually fixes the rest.
+/// At most this many errors are shown: fixing the first few usually fixes the rest.
 const SHOWN: usize = 8;
-/// Past this, problems are not even counted.
+/// At most this many errors are counted.
 const COUNTED: usize = 100;
-/// So many pairs of a schema node and a value are listed on the thread that takes a call in.
+/// At most this many pairs of a schema node and a value are listed on the thread that accepts a
+/// call.
 const MAX_STEPS_AT_ONCE: u64 = 5_000;
-/// How much of a wrong value is shown.
+/// An invalid value is truncated to this many bytes.
 const VALUE: usize = 80;
-/// How much of a place is shown; an honest one is far shorter.
+/// A location is truncated to this many bytes.
 const PLACE: usize = 300;
-/// How many keys of an object are named.
+/// How many keys of an object are listed.
 const KEYS: usize = 5;
-/// Deeper than values are nested; each level may be a union.
+/// Maximum nesting of unions; deeper than values can be.
 const UNIONS: usize = 256;
-/// How many of the other branches are named.
+/// How many of the other branches are listed.
 const OTHERS: usize = 4;
-/// The whole message where nothing more is known.
+/// The whole message if there are no details.
 pub(super) const DOES_NOT_FIT: &str = "the arguments do not fit the tool's schema";
-/// What a message says that was not finished.
+/// Added to a message that was cut short by the deadline.
 pub(super) const ENDED_EARLY: &str =
     "there may be more problems: the time of the call was over before all were found";
-/// A longer example costs the model more than it helps.
+/// A longer example costs the model more tokens than it helps.
 const EXAMPLE: usize = 1_000;
 
-/// One thing that is wrong with a value.
+/// One validation error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ValidationError {
-    /// Where, as a JSON pointer; empty for the whole value.
+    /// The location, as a JSON pointer; empty for the whole value.
     pub pointer: String,
-    /// The keyword of the schema that is not satisfied.
+    /// The keyword of the schema that is violated.
     pub keyword: String,
-    /// What is expected there, what came, and what was probably meant.
+    /// What is expected there, what was sent, and what was probably intended.
     pub message: String,
 }
 
@@ -66,23 +67,22 @@ impl fmt::Display for ValidationError {
     }
 }
 
-/// Returns what is wrong with a value, in the order it is told. If it is stopped, these are the
-/// problems that were found until then.
+/// Returns the errors of a value in the order they are shown. If it is stopped, these are the
+/// errors found so far.
 pub(super) fn problems(schema: &Schema, value: &Value, stop: &Stop<'_>) -> Vec<ValidationError> {
     if let Some(problems) = listed(schema, value, stop) {
         return problems;
     }
     let teller = Teller { places: schema.places(), value };
     let mut lines = Vec::new();
-    // Nothing is explained that fits; to list what is wrong would be too much work.
+    // A full listing would be too much work. A valid value has nothing to explain.
     if !stop.is_over() && !schema.is_valid(value) {
         guided::explain(&teller, schema.formats(), stop, &mut lines);
     }
     ordered(lines)
 }
 
-/// Returns what is wrong with a value, where all of it can be listed; nothing where that is too much
-/// work or is stopped before.
+/// Returns all errors of a value; `None` if that is too much work or is stopped.
 fn listed(schema: &Schema, value: &Value, stop: &Stop<'_>) -> Option<Vec<ValidationError>> {
     let teller = Teller { places: schema.places(), value };
     let mut lines = Vec::new();
@@ -101,13 +101,13 @@ fn ordered(lines: Vec<Line>) -> Vec<ValidationError> {
         let depth = |p: &ValidationError| p.pointer.matches('/').count();
         (depth(a), &a.pointer, &a.message).cmp(&(depth(b), &b.pointer, &b.message))
     });
-    // Two branches, or two parts of one schema, may have the same thing to say.
+    // Two branches, or two parts of one schema, may report the same error.
     problems.dedup();
     problems.truncate(COUNTED);
     problems
 }
 
-/// Describes to a model why the arguments of a call do not fit.
+/// Explains to a model why the arguments of a call are invalid.
 pub(super) fn describe(schema: &Schema, tool: &str, arguments: &Value, stop: &Stop<'_>) -> Failure {
     let problems = problems(schema, arguments, stop);
     let failure = refused(&problems, tool);
@@ -120,22 +120,22 @@ pub(super) fn describe(schema: &Schema, tool: &str, arguments: &Value, stop: &St
     }
 }
 
-/// Describes the same where it takes few steps; nothing where it would take more.
+/// Explains the same if it takes few steps; `None` otherwise.
 pub(super) fn describe_at_once(schema: &Schema, tool: &str, arguments: &Value) -> Option<Failure> {
     Some(refused(&listed_at_once(schema, arguments)?, tool))
 }
 
-/// Lists what is wrong with a value where it takes few steps; nothing where it would take more.
+/// Lists the errors of a value if it takes few steps; `None` otherwise.
 pub(super) fn listed_at_once(schema: &Schema, value: &Value) -> Option<Vec<ValidationError>> {
     let stop = Stop::after(MAX_STEPS_AT_ONCE);
     listed(schema, value, &stop).filter(|_| !stop.is_over())
 }
 
-/// Describes these problems to a model.
+/// Formats these errors for a model.
 pub(crate) fn refused(problems: &[ValidationError], tool: &str) -> Failure {
     let all = problems.len();
     let mut message = match all {
-        // A pattern that took too long is a refusal without a reason.
+        // A pattern that exceeded its limit is rejected without a reason.
         0 => DOES_NOT_FIT.to_owned(),
         1 => String::new(),
         COUNTED.. => format!("{COUNTED} or more problems with the arguments:\n"),
@@ -159,7 +159,7 @@ pub(crate) fn with_example(schema: &Schema, failure: Failure) -> Failure {
     failure.with_message(message)
 }
 
-/// A problem, and which branch of a union it is about.
+/// An error, and the branch of a union it is about.
 pub(super) struct Line {
     problem: ValidationError,
     read_as: Option<String>,
@@ -176,14 +176,14 @@ impl Line {
     }
 }
 
-/// What is needed to tell about one value.
+/// Context for reporting the errors of one value.
 pub(super) struct Teller<'a> {
     pub(super) places: Places<'a>,
     pub(super) value: &'a Value,
 }
 
 impl<'a> Teller<'a> {
-    /// Tells one error, or what is behind it when it is a union's.
+    /// Reports one error; for a union, the errors of the intended branch.
     fn tell(&self, error: &jsonschema::ValidationError<'_>, unions: usize, lines: &mut Vec<Line>) {
         if let Kind::AnyOf { context } | Kind::OneOfNotValid { context } = error.kind()
             && let Some(unions) = unions.checked_sub(1)
@@ -195,7 +195,7 @@ impl<'a> Teller<'a> {
         self.tell_at(error, error.instance_path().as_str(), node, lines);
     }
 
-    /// Tells one error about the value at a place, with the schema node that it comes from.
+    /// Reports one error about the value at a location, with the schema node that it comes from.
     pub(super) fn tell_at(
         &self,
         error: &jsonschema::ValidationError<'_>,
@@ -215,7 +215,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Tells what is wrong with the branch that was meant; nothing when no branch can be told.
+    /// Reports the errors of the intended branch; `None` if no branch can be chosen.
     fn tell_union(
         &self,
         error: &jsonschema::ValidationError<'_>,
@@ -235,8 +235,8 @@ impl<'a> Teller<'a> {
                 for error in against.get(chosen)?.iter().take(COUNTED) {
                     self.tell(error, unions, lines);
                 }
-                // Of unions in unions the innermost is the nearest to the mistake. That it could
-                // also be null is no news to whoever sent something.
+                // Of nested unions the innermost is nearest to the mistake. That null is also
+                // allowed does not help a model that sent a value.
                 let told = lines.get_mut(first).filter(|line| line.read_as.is_none());
                 let others: Vec<String> = (0..branches.len())
                     .filter(|n| *n != chosen && told.is_some())
@@ -259,8 +259,8 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Tells that the property which names the branch is missing or names none; nothing when there is
-    /// no such property.
+    /// Reports that the discriminator is missing or has an unknown value; `None` if there is no
+    /// discriminator.
     pub(super) fn tell_choice(
         &self,
         choice: Choice<'_>,
@@ -292,7 +292,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Says that a value is of none of the kinds that a union has.
+    /// Reports that a value has none of the types of a union.
     pub(super) fn none_of(&self, branches: &'a [Value], at: &str, value: &Value) -> String {
         let mut words: Vec<String> = Vec::new();
         for branch in branches {
@@ -306,7 +306,7 @@ impl<'a> Teller<'a> {
         format!("expected {expected}; got {}", self.got(at, value))
     }
 
-    /// What came, in a few words.
+    /// Describes the value that was sent.
     fn got(&self, at: &str, value: &Value) -> String {
         match value {
             Value::Object(map) => self.got_object(at, map),
@@ -317,7 +317,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// An object by its keys. Those of a secret are only counted.
+    /// Describes an object by its keys. The keys of a secret are only counted.
     fn got_object(&self, at: &str, map: &Map<String, Value>) -> String {
         if map.is_empty() {
             return "an empty object".to_owned();
@@ -332,7 +332,7 @@ impl<'a> Teller<'a> {
         format!("an object with the {word} {}{more}", names.join(", "))
     }
 
-    /// Adds what was probably meant. A secret is not even nearly repeated.
+    /// Adds a suggestion. For a secret there is none: it would almost repeat the value.
     fn suggest<'b>(
         &self,
         at: &str,
@@ -357,7 +357,7 @@ impl<'a> Teller<'a> {
         let got = || self.got(at, error.instance());
         let bound = |limit: fmt::Arguments<'_>| {
             let own = node.and_then(expected);
-            // A bound that comes from a format does not stand in the schema.
+            // A bound that comes from a format is not written in the schema.
             let is_written = node.is_some_and(|node| node.get(error.kind().keyword()).is_some());
             let expected = match own {
                 Some(own) if is_written => own,
@@ -465,14 +465,14 @@ impl<'a> Teller<'a> {
         node(self.places.root(), error)
     }
 
-    /// The property names that are known at a schema node.
+    /// The property names that a schema node declares.
     fn names(&self, node: &'a Value) -> Option<Vec<&'a str>> {
         let names = self.places.names(node);
         (!names.is_empty()).then_some(names)
     }
 }
 
-/// The schema node that holds the failing keyword.
+/// The schema node that contains the failing keyword.
 pub(super) fn node<'a>(
     schema: &'a Value,
     error: &jsonschema::ValidationError<'_>,
@@ -481,7 +481,7 @@ pub(super) fn node<'a>(
     schema.pointer(&path[..path.rfind('/')?])
 }
 
-/// A type with its limits, in words.
+/// Describes a type with its limits.
 pub(super) fn expected(node: &Value) -> Option<String> {
     let kinds = match node.get("type")? {
         Value::String(one) => one.clone(),
@@ -526,7 +526,8 @@ fn cut(text: &str, most: usize) -> String {
     format!("{}…", &text[..text.floor_char_boundary(most)])
 }
 
-/// A name is the model's own text; what it cannot do is begin a new line of ours.
+/// Escapes control characters: a name is text of the model and must not start a new line of the
+/// message (prompt injection).
 fn visible(text: String) -> String {
     match text.contains(char::is_control) {
         true => text.escape_debug().to_string(),
@@ -627,7 +628,7 @@ mod tests {
             told(shapes, json!({"shape": 3})),
             @"/shape: expected an object, or a string; got 3 (integer)"
         );
-        // What names the branch counts, even if something else in it is not on its list.
+        // The discriminator counts, even if another property of the branch is invalid.
         let named = json!({"oneOf": [
             {"type": "object", "properties": {"kind": {"const": "a"}, "op": {"enum": ["eq", "ne"]}}},
             {"type": "object", "properties": {"kind": {"const": "b"}, "name": {"type": "string"}}},
@@ -691,7 +692,8 @@ mod tests {
         "#);
     }
 
-    /// A filter whose two groups both lead back to it, and a value so deep with a wrong leaf.
+    /// A filter whose two groups are both recursive, and a value of this depth with an invalid
+    /// leaf.
     fn filters(depth: usize) -> (Value, Value) {
         let group = |name: &str| json!({"type": "object", "properties": {name: {"type": "array", "items": {"$ref": "#/$defs/f"}}, "not": {"$ref": "#/$defs/f"}}, "additionalProperties": false});
         let leaf = json!({"type": "object", "properties": {"field": {"type": "string"}, "min": {"type": "integer"}}, "required": ["field"], "additionalProperties": false});
@@ -706,7 +708,7 @@ mod tests {
 
     #[test]
     fn explaining_a_recursive_union_is_bounded_and_names_the_place() {
-        // Each took a power of its depth before: the deepest would not end.
+        // Each was exponential in its depth before: the deepest would not end.
         for depth in [1, 3, 4, 6, 16, 40, 100] {
             let (schema, value) = filters(depth);
             let text = told(schema, value);

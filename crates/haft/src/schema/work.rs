@@ -1,8 +1,8 @@
-//! How much work it would be to list everything that is wrong with a value.
+//! Estimates the work of listing all validation errors of a value.
 //!
-//! For each union the validator lists what every branch has against the value, and so for the unions
-//! below. On a recursive union this grows with a power of the value's depth. Here it is counted without
-//! being done: each pair of a schema node and a value is counted once and remembered.
+//! For each union, the validator lists the errors of every branch, recursively. On a recursive
+//! union this is exponential in the depth of the value. This file computes the cost without doing
+//! the work: each pair of a schema node and a value is counted once and memoized.
 //!
 //! In: a schema and a value. Out: the number of pairs that a listing would visit, saturating.
 
@@ -15,17 +15,17 @@ use super::{
     stop::Stop,
 };
 
-/// A listing of so many pairs takes some milliseconds.
+/// Listing this many pairs takes some milliseconds.
 pub(super) const MAX_LISTED_PAIRS: u64 = 50_000;
-/// A large value may take more, as long as it stays in proportion to its size.
+/// A large value may take more, in proportion to its size.
 const PAIRS_PER_VALUE: u64 = 4;
 /// More pairs than this are not even counted.
 const MAX_COUNTED_PAIRS: usize = 200_000;
-/// Schemas and values are nested less deep than this, both together.
+/// Maximum nesting depth of schema and value together.
 const MAX_DEPTH: usize = 2_000;
 
-/// Returns the work of listing everything that is wrong with a value, or nothing when it is too much
-/// or the counting was stopped.
+/// Returns the work of listing all errors of a value; `None` if it is too much or the counting was
+/// stopped.
 pub(super) fn affordable(places: Places<'_>, value: &Value, stop: &Stop<'_>) -> Option<u64> {
     let mut counting = Counting { places, stop, known: HashMap::default() };
     let pairs = counting.pairs(places.root(), value, 0);
@@ -58,7 +58,7 @@ impl Counting<'_> {
         if is_too_much || self.stop.ends_before(1) {
             return u64::MAX;
         }
-        // A pair that is met again before its end adds nothing: the validator stops there too.
+        // A pair that recurs inside itself adds nothing: the validator stops there too.
         self.known.insert(key, 1);
         let mut sum: u64 = 1;
         let mut add = |this: &mut Self, node: &Value, value: &Value| {
@@ -98,7 +98,7 @@ impl Counting<'_> {
     }
 }
 
-/// The schemas that a node has for one member of an object.
+/// The schemas of a node that apply to one member of an object.
 pub(super) fn of_member<'a>(map: &'a Map<String, Value>, name: &str) -> Vec<&'a Value> {
     let mut found = Vec::new();
     found.extend(map.get("properties").and_then(|named| named.get(name)));
@@ -116,7 +116,7 @@ pub(super) fn of_member<'a>(map: &'a Map<String, Value>, name: &str) -> Vec<&'a 
     found
 }
 
-/// The schemas that a node has for one item of an array.
+/// The schemas of a node that apply to one item of an array.
 pub(super) fn of_item(map: &Map<String, Value>, n: usize) -> Vec<&Value> {
     let mut found = Vec::new();
     let list = map.get("prefixItems").or_else(|| map.get("items")).and_then(Value::as_array);
@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// A value so deep, of a schema whose two forms both lead back to it.
+    /// A value of this depth, and a schema whose two branches are both recursive.
     fn nested(depth: usize) -> (Value, Value) {
         let form = |name: &str| json!({"type": "object", "properties": {"child": {"$ref": "#/$defs/node"}, name: {"type": "integer"}}, "required": ["child"]});
         let schema = json!({
