@@ -1,5 +1,5 @@
-//! Data that is kept: how it is written so that lines can be paged through, and how a part of it is
-//! found again without reading all of it into memory.
+//! JSON artifacts: written so that they can be paged by lines, and queried by streaming instead of
+//! loading all of it into memory.
 
 use std::{cell::Cell, fmt, io};
 
@@ -14,7 +14,7 @@ use serde_json::{
 
 use crate::schema::parse::plain_values;
 
-/// How many items a list, or fields an object, has.
+/// The number of items of an array, or fields of an object.
 pub(crate) struct Items;
 
 impl Items {
@@ -27,12 +27,12 @@ impl Items {
     }
 }
 
-/// Writes data as JSON with a line for each item, so that a long list is not one long line. A list
-/// that stands in an object has them too, because that is where most long lists stand.
+/// Serializes data as JSON with one line per item, so that a long list is not one long line. A list
+/// inside a top-level object gets lines too, because most long lists are there.
 pub(crate) fn spread(data: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     let mut to = Serializer::with_formatter(&mut out, Lines::default());
-    // Writing a value to memory cannot fail; if it did, the compact form says the same.
+    // Serializing to memory cannot fail; if it did, the compact form is equivalent.
     match data.serialize(&mut to) {
         Ok(()) => out,
         Err(_) => data.to_string().into_bytes(),
@@ -43,7 +43,7 @@ pub(crate) fn spread(data: &Value) -> Vec<u8> {
 struct Lines {
     depth: usize,
     is_empty: bool,
-    /// Whether the outermost is an object, and what stands in it now is a list.
+    /// Whether the outermost value is an object, and the current value in it is a list.
     has_list: bool,
     in_object: bool,
 }
@@ -116,17 +116,17 @@ impl Formatter for Lines {
     }
 }
 
-/// What came of looking for a part of data.
+/// The result of a JSON pointer lookup.
 pub(super) enum Found {
-    /// It is there; where it is too large, the end is left out and counted.
+    /// The value; if it is too large, the end is dropped and counted.
     Value(Value),
-    /// It is not; this says how far the way led.
+    /// There is no such value; the message says how far the pointer led.
     Nothing(String),
-    /// The text is no JSON, or nested deeper than anyone points.
+    /// The text is not JSON, or nested too deep.
     NoJson(String),
 }
 
-/// Finds what a JSON pointer leads to, taking at most so many bytes of it into memory.
+/// Finds the target of a JSON pointer, keeping at most `most` bytes of it in memory.
 pub(super) fn point(from: impl io::Read, pointer: &str, most: usize) -> Found {
     let mut way: Vec<String> = Vec::new();
     if !pointer.is_empty() {
@@ -140,7 +140,7 @@ pub(super) fn point(from: impl io::Read, pointer: &str, most: usize) -> Found {
     let (found, missed) = (Cell::new(None), Cell::new(None));
     let room = Cell::new(most);
     let seek = Seek { way: &way, found: &found, missed: &missed, room: &room };
-    // The search ends in an error when it has found something, so that the rest is not read.
+    // The visitor ends with an error once it has found the value, so that the rest is not read.
     let ended = seek.deserialize(&mut serde_json::Deserializer::from_reader(from));
     match (found.take(), missed.take(), ended) {
         (Some(value), _, _) => Found::Value(value),
@@ -150,7 +150,7 @@ pub(super) fn point(from: impl io::Read, pointer: &str, most: usize) -> Found {
     }
 }
 
-/// Looks for one value on the way down.
+/// Follows the pointer while parsing.
 struct Seek<'a> {
     way: &'a [String],
     found: &'a Cell<Option<Value>>,
@@ -253,7 +253,7 @@ fn short(name: &str) -> String {
     }
 }
 
-/// Takes a value in, as long as there is room; what follows is read and counted.
+/// Collects a value within the byte limit; the rest is parsed and counted.
 #[derive(Clone, Copy)]
 struct Take<'a>(&'a Cell<usize>);
 
@@ -328,16 +328,16 @@ impl<'de> Visitor<'de> for Take<'_> {
     }
 }
 
-/// The first rows of data that is a list, or that has one in it.
+/// The first rows of a list, or of a list inside an object.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Rows {
-    /// The field that the list is in.
+    /// The field that contains the list.
     pub(super) under: Option<String>,
     pub(super) rows: Vec<Value>,
     pub(super) of: u64,
 }
 
-/// Finds the first list of data and takes its first items in.
+/// Finds the first list in the data and collects its first items.
 pub(super) fn rows(from: impl io::Read, limit: usize, most: usize) -> Result<Option<Rows>, String> {
     let room = Cell::new(most);
     let find = Find { limit, room: &room, is_outer: true };

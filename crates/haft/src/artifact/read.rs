@@ -1,7 +1,7 @@
-//! Looks into what is kept: some lines, the lines that match, the part a pointer leads to, the head
-//! of a table. What it returns is bounded, and says how to go on.
+//! Queries an artifact: lines, lines that match a regex, the target of a JSON pointer, the head of
+//! a table. The result is bounded, and says how to continue.
 //!
-//! INVARIANT: memory is bounded by the room of the answer, not by the artifact.
+//! INVARIANT: memory is bounded by the size of the page, not by the artifact.
 
 use std::{
     collections::VecDeque,
@@ -18,34 +18,34 @@ use super::{
     preview,
 };
 
-/// What to look for in an artifact.
+/// A query of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResultQuery {
-    /// Lines, from a place on.
+    /// Lines from a position on.
     Lines {
         /// Where to start.
         from: ResultPosition,
-        /// How many lines at most.
+        /// Maximum number of lines.
         limit: u64,
     },
     /// The lines that match a regular expression.
     Pattern {
         /// The expression; it is matched line by line, in linear time.
         pattern: String,
-        /// How many lines to show before and after each.
+        /// How many lines to show before and after each match.
         context: usize,
         /// The line to start at, from 1.
         offset: u64,
-        /// How many matching lines at most.
+        /// Maximum number of matching lines.
         limit: u64,
     },
-    /// What a JSON pointer leads to, as in `/rows/0/name`.
+    /// The target of a JSON pointer such as `/rows/0/name`.
     Pointer(String),
     /// The columns and the first rows of a table or a list.
     Head(usize),
 }
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResultPosition {
     /// The line, from 1.
@@ -59,35 +59,35 @@ impl ResultPosition {
     pub const START: Self = Self { line: 1, column: 1 };
 }
 
-/// What was found.
+/// The result of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResultPage {
     /// The text.
     pub text: String,
-    /// What it is, in a line.
+    /// A one-line description of it.
     pub what: String,
-    /// Where to go on; nothing at the end.
+    /// Where to continue; `None` at the end.
     pub next: Option<ResultPosition>,
 }
 
-/// Why nothing was found.
+/// Why a query failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ReadArtifactError {
-    /// It is a picture, or sound.
+    /// It is not text but an image or audio.
     NoText,
-    /// The expression is none.
+    /// The pattern is not a valid regular expression.
     BadPattern(String),
-    /// The pointer leads nowhere.
+    /// The pointer has no target.
     Nowhere(String),
-    /// It is no JSON, so nothing points into it.
+    /// It is not JSON, so a pointer cannot be used.
     NoJson(String),
     /// It has no rows.
     NoTable,
-    /// Somebody wanted it to end.
+    /// The query was cancelled.
     Stopped,
-    /// It could not be read.
+    /// Reading the store failed.
     Io(io::Error),
 }
 
@@ -113,27 +113,27 @@ impl From<io::Error> for ReadArtifactError {
     }
 }
 
-/// How much of a file is read at once.
+/// Size of the read buffer.
 const CHUNK: usize = 64 << 10;
-/// A longer line is searched in pieces of this size, so that a search can be stopped.
+/// A longer line is searched in pieces of this size, so that a search can be cancelled.
 const LONGEST_LINE: u64 = 256 << 10;
-/// The largest program that an expression may become. Time is at worst this times the text.
+/// Maximum compiled size of a regex (ReDoS). The search time is at most this times the text.
 const LARGEST_PROGRAM: usize = 256 << 10;
-/// The longest expression; longer ones are data, not a question.
+/// Maximum length of a pattern, in bytes.
 const LONGEST_PATTERN: usize = 1_000;
-/// How much of a long line is shown around a match, in bytes on each side.
+/// How much of a long line is shown on each side of a match, in bytes.
 const AROUND: usize = 200;
 
 impl Artifact {
-    /// Looks into the artifact. What is found has at most so many characters.
+    /// Runs a query. The result has at most `room` characters.
     ///
     /// # Errors
-    /// Fails when it is no text, or does not have what is looked for.
+    /// Fails if the artifact is not text, or the query has no result.
     pub fn read(&self, query: &ResultQuery, room: usize) -> Result<ResultPage, ReadArtifactError> {
         self.read_until(query, room, &|| false)
     }
 
-    /// Does the same, and gives up when it is told to.
+    /// Does the same, with cancellation.
     pub(crate) fn read_until(
         &self,
         query: &ResultQuery,
@@ -151,7 +151,7 @@ impl Artifact {
                 let search = Search { context: (*context).min(20), offset: *offset, limit: *limit };
                 search.run(text(), &compiled(pattern)?, room)
             }
-            // Data takes more room in memory than as text, and is cut again below.
+            // Data takes more memory than its text, and is truncated again below.
             ResultQuery::Pointer(pointer) => match json::point(text(), pointer, room * 4) {
                 Found::Value(value) => Ok(part(&value, pointer, room)),
                 Found::Nothing(why) => Err(ReadArtifactError::Nowhere(why)),
@@ -200,7 +200,7 @@ impl Artifact {
     }
 }
 
-/// Stops reading when somebody wants it to end.
+/// A reader that stops on cancellation.
 struct Watched<'a, R> {
     from: R,
     stop: &'a dyn Fn() -> bool,
@@ -215,7 +215,7 @@ impl<R: io::Read> io::Read for Watched<'_, R> {
     }
 }
 
-/// Returns lines from a place on, as many as there is room for.
+/// Returns lines from a position on, as many as fit.
 fn lines(
     mut from: impl BufRead,
     place: ResultPosition,
@@ -262,7 +262,7 @@ fn lines(
     if next.is_none() && !from.fill_buf()?.is_empty() {
         next = Some(at);
     }
-    // A line that has no room is left to the next page, unless it is longer than most of a page.
+    // A line that does not fit is left to the next page, unless it is longer than half of the page.
     if let (Some(place), Some((end, line))) = (next, border)
         && place.column > 1
         && taken.len() - end < taken.len() / 2
@@ -302,7 +302,7 @@ fn skip_lines(from: &mut impl BufRead, mut lines: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Skips characters of a line; a place beyond its end is its end.
+/// Skips characters of a line; a position beyond its end is its end.
 fn skip_columns(from: &mut impl BufRead, mut columns: u64) -> io::Result<()> {
     while columns > 0 {
         let buffer = from.fill_buf()?;
@@ -319,7 +319,7 @@ fn skip_columns(from: &mut impl BufRead, mut columns: u64) -> io::Result<()> {
             columns -= u64::from(is_start);
             used += 1;
         }
-        // The character that was counted last may have more bytes; they are gone with it.
+        // Skip the remaining bytes of the last character.
         let is_done = columns == 0;
         from.consume(used);
         if is_done {
@@ -343,7 +343,7 @@ fn compiled(pattern: &str) -> Result<Regex, ReadArtifactError> {
         .map_err(|e| ReadArtifactError::BadPattern(last_line(&e.to_string())))
 }
 
-/// The last line of a parser's words says what is wrong; the ones before draw it.
+/// The last line of a regex error says what is wrong; the lines before it show the position.
 fn last_line(text: &str) -> String {
     text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }
@@ -390,7 +390,8 @@ impl Search {
                 lines.push(format!("{number}: {}", around(body, hit.start(), hit.end())));
                 let more: usize = lines.iter().map(|line| line.chars().count() + 1).sum();
                 if shown == self.limit || chars + more > room {
-                    // The rest of a line in pieces cannot be asked for; whoever goes on gets on.
+                    // The rest of a line that is split into pieces cannot be requested; continue
+                    // with the next line.
                     next = Some(ResultPosition { line: number.max(last_shown + 1), column: 1 });
                 } else {
                     chars += more;
@@ -424,18 +425,18 @@ impl Search {
     }
 }
 
-/// A line as it is shown: whole, or what is around a match.
+/// A line as it is shown: whole, or the part around a match.
 fn around(line: &[u8], start: usize, end: usize) -> String {
     let from = start.saturating_sub(AROUND);
     let until = (end.min(start + 2 * AROUND) + AROUND).min(line.len());
     let text = String::from_utf8_lossy(&line[from..until]);
-    // A cut inside a character shows up at the ends only.
+    // A split character can only be at the ends.
     let text = text.trim_matches(|c| c == '\u{fffd}' && (from > 0 || until < line.len()));
     let (head, tail) = (if from > 0 { "…" } else { "" }, if until < line.len() { "…" } else { "" });
     format!("{head}{text}{tail}")
 }
 
-/// A part of data as a page.
+/// A part of JSON data as a page.
 fn part(value: &Value, pointer: &str, room: usize) -> ResultPage {
     let size = preview::rendered_chars(value);
     let (text, what) = if size <= room {

@@ -1,11 +1,11 @@
-//! Finds what looks like a mark in a body, and writes it out.
+//! Escapes text in a body that looks like a marker, against prompt injection.
 //!
-//! Marks are ours, those that open and close a frame, and those that chat templates give a meaning:
-//! a model whose template is filled with such text may take it for the end of the result. One
-//! character of each is written by its number, as `<U+003C>|im_start|>`: nothing is lost, a reader
-//! sees what stood there, and JSON stays JSON. Linear, and borrowed where nothing is found.
+//! Markers are our own, which open and close a frame, and the control tokens of chat templates: a
+//! model may take such text for the end of the result. One character of each is replaced by its
+//! code point, as in `<U+003C>|im_start|>`: nothing is lost, a reader sees the original, and JSON
+//! stays valid. Linear time; text without markers is borrowed.
 //!
-//! INVARIANT: doing it twice changes nothing.
+//! INVARIANT: escaping is idempotent.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -13,9 +13,9 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
 use crate::sanitize::spell;
 
-/// Marks that are written just so; the first character is written out.
+/// Fixed markers; their first character is escaped.
 const FIXED: &[&str] = &[
-    // The host's, where there is no frame.
+    // The host's notes, if there are no markers.
     "[note from the host",
     // Llama 2 and Mistral.
     "[INST]",
@@ -43,7 +43,7 @@ const FIXED: &[&str] = &[
     "<end_of_turn>",
     "<im_start>",
     "<im_end>",
-    // Calls and results in words.
+    // Tool calls and results as tags.
     "<tool_call>",
     "</tool_call>",
     "<tool_calls>",
@@ -60,7 +60,7 @@ const FIXED: &[&str] = &[
     "</function>",
     "<antml:",
     "</antml:",
-    // Thoughts.
+    // Reasoning.
     "<think>",
     "</think>",
     // GLM and MiniMax.
@@ -71,7 +71,7 @@ const FIXED: &[&str] = &[
     "[e~[",
 ];
 
-/// Marks that must be looked at more closely.
+/// Markers that need a closer check.
 const BENT: &[(&str, Look)] = &[
     ("haft", ours),
     ("<|", pipe_begins),
@@ -82,12 +82,12 @@ const BENT: &[(&str, Look)] = &[
     ("assistant:", speaker),
 ];
 
-/// Returns the place of the character to write out, if what was found is a mark.
+/// Returns the position of the character to escape, if the match is a marker.
 type Look = fn(&str, usize, usize) -> Option<usize>;
 
-/// A mark between pipes is no longer than this.
+/// Maximum length of a marker between pipes.
 const LONGEST: usize = 80;
-/// So many blanks may stand inside of a mark of ours.
+/// Maximum number of blanks inside of our own marker.
 const BLANKS: usize = 16;
 
 static MARKS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
@@ -99,7 +99,7 @@ static MARKS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
         .ok()
 });
 
-/// Returns the text with all marks in it written out.
+/// Escapes all markers in a text.
 pub(crate) fn neutral(text: &str) -> Cow<'_, str> {
     let mut places = places(text);
     if places.is_empty() {
@@ -110,7 +110,7 @@ pub(crate) fn neutral(text: &str) -> Cow<'_, str> {
     Cow::Owned(written_out(text, &places))
 }
 
-/// Returns texts with all marks in them written out, also those that stand across a border.
+/// Escapes all markers in consecutive texts, including those across a boundary.
 pub(crate) fn neutral_in_a_row(texts: &[Cow<'_, str>]) -> Vec<String> {
     if let [one] = texts {
         return vec![neutral(one).into_owned()];
@@ -119,7 +119,7 @@ pub(crate) fn neutral_in_a_row(texts: &[Cow<'_, str>]) -> Vec<String> {
     across.sort_unstable();
     let mut from = 0;
     let each = |text: &Cow<'_, str>| {
-        // By itself as well: a text may begin like a line.
+        // On its own as well: the start of a text counts as the start of a line.
         let mut own = places(text);
         let until = from + text.len();
         let first = across.partition_point(|at| *at < from);
@@ -132,7 +132,7 @@ pub(crate) fn neutral_in_a_row(texts: &[Cow<'_, str>]) -> Vec<String> {
     texts.iter().map(each).collect()
 }
 
-/// Writes out the characters at these places, which are in order.
+/// Escapes the characters at these sorted positions.
 fn written_out(text: &str, places: &[usize]) -> String {
     let mut out = String::with_capacity(text.len() + places.len() * 8);
     let mut from = 0;
@@ -146,7 +146,7 @@ fn written_out(text: &str, places: &[usize]) -> String {
     out
 }
 
-/// Returns the text with the characters back that [`neutral`] writes out.
+/// Reverses [`neutral`].
 pub(crate) fn plain_again(text: &str) -> Cow<'_, str> {
     const OPEN: &str = "<U+";
     if !text.contains(OPEN) {
@@ -179,7 +179,7 @@ pub(crate) fn plain_again(text: &str) -> Cow<'_, str> {
 }
 
 fn places(text: &str) -> Vec<usize> {
-    // The list is short and fixed, so it builds; a test would see if it did not.
+    // The list is short and fixed, so it builds; tests would fail if it did not.
     let Some(marks) = &*MARKS else { return Vec::new() };
     let mut places = Vec::new();
     for found in marks.find_overlapping_iter(text) {
@@ -191,13 +191,13 @@ fn places(text: &str) -> Vec<usize> {
     places
 }
 
-/// What a model may take for the bracket of a mark.
+/// Characters that a model may take for the bracket of a marker.
 const BRACKETS: &str = "[\u{ff3b}\u{3010}\u{27e6}\u{3014}";
 
-/// What a model may take for the stroke of a closing mark.
+/// Characters that a model may take for the slash of a closing marker.
 const SLASHES: &str = "/\\\u{ff0f}\u{2044}\u{2215}\u{29f8}";
 
-/// `[haft`, `[/haft`, also with blanks in it. A longer word is another word.
+/// `[haft`, `[/haft`, also with blanks in it. A longer word is not a marker.
 fn ours(text: &str, start: usize, end: usize) -> Option<usize> {
     let after = text[end..].chars().next();
     if after.is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.')) {
@@ -208,7 +208,7 @@ fn ours(text: &str, start: usize, end: usize) -> Option<usize> {
     BRACKETS.contains(c).then_some(at)
 }
 
-/// `<|name|>` and `<|name>`: one word between.
+/// `<|name|>` and `<|name>`: one word in between.
 fn pipe_begins(text: &str, start: usize, end: usize) -> Option<usize> {
     for (n, c) in text[end..].chars().take(LONGEST).enumerate() {
         match c {
@@ -221,15 +221,14 @@ fn pipe_begins(text: &str, start: usize, end: usize) -> Option<usize> {
     None
 }
 
-/// `<name|>`: a word of plain letters before.
+/// `<name|>`: a word of ASCII letters before.
 fn pipe_ends(text: &str, start: usize, _: usize) -> Option<usize> {
     let mut before = text[..start].char_indices().rev().take(LONGEST);
     let (at, c) = before.find(|(_, c)| !c.is_ascii_alphanumeric() && *c != '_')?;
     (c == '<' && at + 1 < start).then_some(at)
 }
 
-/// `Human:` and `Assistant:` at the beginning of a line, below an empty one. The colon is written
-/// out.
+/// `Human:` and `Assistant:` at the start of a line, after an empty one. The colon is escaped.
 fn speaker(text: &str, start: usize, end: usize) -> Option<usize> {
     let mut lines = 0;
     for (n, c) in text[..start].chars().rev().enumerate() {
@@ -242,7 +241,7 @@ fn speaker(text: &str, start: usize, end: usize) -> Option<usize> {
             return Some(end - 1);
         }
     }
-    // The line above the body ends before it begins.
+    // The line of the opening marker ends before the body.
     Some(end - 1)
 }
 

@@ -1,24 +1,24 @@
 //! Writes the defaults of a schema into an argument object.
 //!
-//! In: validated arguments. Out: the same with nothing left to guess, so that judges, cache keys
-//! and bodies see one value. The plan is made once per tool; applying it is a walk over the plan.
+//! In: validated arguments. Out: the same with all defaults explicit, so that policies, cache keys
+//! and bodies see one value. The plan is computed once per tool; applying it only visits the plan.
 
 use serde_json::{Map, Value};
 
-/// What to write where.
+/// The defaults to write, by location.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fill {
     properties: Vec<(String, Option<Value>, Fill)>,
     items: Option<Box<Fill>>,
 }
 
-/// Recursive schemas are followed this far; deeper values keep their own spelling.
+/// Recursive schemas are followed to this depth; deeper values stay as they are.
 const DEPTH: usize = 8;
-/// A plan has at most so many parts; a schema that refers to itself many times over would have more.
+/// Maximum number of nodes in a plan; a schema with many recursive references would have more.
 const NODES: usize = 10_000;
 
 impl Fill {
-    /// Makes the plan for a schema.
+    /// Computes the plan for a schema.
     pub(crate) fn of(schema: &Value) -> Self {
         Self::at(schema, schema, DEPTH, &mut { NODES })
     }
@@ -32,8 +32,8 @@ impl Fill {
             let found = target.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
             return found.map(|f| Self::at(root, f, depth, left)).unwrap_or_default();
         }
-        // `anyOf [X, null]` is how an optional struct looks; other unions are left alone, because
-        // which branch applies is not known here.
+        // `anyOf [X, null]` is an optional struct; other unions are skipped, because the branch is
+        // not known here.
         if let Some(only) = sole_branch(node) {
             return Self::at(root, only, depth, left);
         }
@@ -44,7 +44,7 @@ impl Fill {
             .flatten()
             .map(|(key, schema)| {
                 let inner = Self::at(root, schema, depth, left);
-                // A default of null says that leaving it out means null; it is not an argument.
+                // A default of null means that an omitted value is null; it is not written.
                 let mut default = schema.get("default").filter(|d| !d.is_null()).cloned();
                 if let Some(default) = &mut default {
                     inner.apply(default);
@@ -65,12 +65,12 @@ impl Fill {
         self.properties.is_empty() && self.items.is_none()
     }
 
-    /// Writes what the plan says, and returns whether it added something.
+    /// Applies the plan, and returns whether it added something.
     pub(crate) fn apply(&self, value: &mut Value) -> bool {
         let mut added = false;
         match value {
             Value::Object(map) => {
-                // Objects are small: comparing names is cheaper than hashing each of them again.
+                // Objects are small: comparing names is cheaper than hashing them again.
                 for (key, value) in map.iter_mut() {
                     if let Some((_, _, inner)) = self.properties.iter().find(|(k, ..)| k == key) {
                         added |= inner.apply(value);

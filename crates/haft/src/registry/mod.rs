@@ -1,8 +1,8 @@
-//! What can be called: every tool a runtime knows, under names that are unique.
+//! The tool registry: every tool a runtime knows, under unique names.
 //!
-//! Built once and then frozen. Own tools are fixed; sources are asked between turns, and what they
-//! bring is put behind our own under `source__tool`. A clash of own names is a build error that
-//! names both places; a clash among what sources bring leaves the later one out and tells.
+//! Built once and then frozen. Own tools are fixed; sources are queried between turns, and their
+//! tools are appended as `source__tool`. Duplicate names of own tools are a build error that names
+//! both places; of duplicate names from sources, the later tool is dropped and reported.
 
 mod registered_tool;
 mod fill;
@@ -61,7 +61,7 @@ pub struct ToolRegistry {
     sources: Vec<Arc<dyn ToolSource>>,
     opened: OnceCell<()>,
     closed: AtomicBool,
-    /// The shelf of the last refresh, so that an unchanged set costs nothing new.
+    /// The shelf of the last refresh, so that an unchanged set costs nothing.
     last: Mutex<Arc<Shelf>>,
 }
 
@@ -71,7 +71,7 @@ impl ToolRegistry {
         ToolRegistryBuilder { tools: Vec::new(), replaced: Vec::new(), sources: Vec::new() }
     }
 
-    /// Goes through this program's own tools, sorted by name.
+    /// Iterates over this program's own tools, sorted by name.
     pub fn own(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> {
         self.base.entries().iter()
     }
@@ -82,7 +82,7 @@ impl ToolRegistry {
         self.own().find(|entry| entry.name().as_str() == name)
     }
 
-    /// Returns the current shelf, with what the sources bring now, and what went wrong.
+    /// Queries the sources, and returns the current shelf and the problems that occurred.
     pub(crate) async fn refresh(
         &self,
         clock: &dyn Clock,
@@ -103,7 +103,7 @@ impl ToolRegistry {
                     for tool in &tools {
                         match bring(source.name(), &label, tool, &last) {
                             Ok(entry) => brought.push(entry),
-                            // One bad tool never spoils the rest.
+                            // One invalid tool does not affect the others.
                             Err(e) => problems.push(e.to_string()),
                         }
                     }
@@ -111,7 +111,7 @@ impl ToolRegistry {
                 }
                 Err(e) => {
                     problems.push(format!("{label} could not list its tools: {e}"));
-                    // What it brought last time is still what it last said.
+                    // If a source fails, its last tools stay.
                     let before = last.entries().iter().filter(|e| e.source() == &*label);
                     brought.extend(before.cloned());
                 }
@@ -131,7 +131,7 @@ impl ToolRegistry {
         Ok((shelf, problems))
     }
 
-    /// Returns whether a tool is still defined as it was when a turn froze it.
+    /// Returns whether the definition of a tool is unchanged since a turn froze it.
     pub(crate) fn still_has(&self, tool: &RegisteredTool) -> bool {
         let last = Arc::clone(&self.last());
         last.entries()
@@ -143,7 +143,7 @@ impl ToolRegistry {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens all sources in order; if one does not open, those before it are closed in reverse.
+    /// Opens all sources in order; if one fails, those before it are closed in reverse order.
     async fn open(&self, clock: &dyn Clock, limit: Duration) -> Result<(), Error> {
         for (at, source) in self.sources.iter().enumerate() {
             let opened = within(clock, limit, async { source.open().await }).await;
@@ -159,7 +159,7 @@ impl ToolRegistry {
         Ok(())
     }
 
-    /// Closes all sources in reverse, once.
+    /// Closes all sources in reverse order, once.
     pub(crate) async fn close(&self, clock: &dyn Clock) {
         if self.opened.initialized() && !self.closed.swap(true, Ordering::AcqRel) {
             close_all(clock, &self.sources).await;
@@ -167,7 +167,7 @@ impl ToolRegistry {
     }
 }
 
-/// A source that hangs while it lets go must not keep the others from doing so.
+/// Timeout of closing one source, so that it cannot block the others.
 const CLOSING: Duration = Duration::from_secs(10);
 
 async fn close_all(clock: &dyn Clock, sources: &[Arc<dyn ToolSource>]) {
@@ -176,7 +176,7 @@ async fn close_all(clock: &dyn Clock, sources: &[Arc<dyn ToolSource>]) {
     }
 }
 
-/// Asks a source for its tools, under the watch.
+/// Queries a source for its tools, with timeout and panics caught.
 async fn asked(
     clock: &dyn Clock,
     limit: Duration,
@@ -207,7 +207,7 @@ impl fmt::Debug for ToolRegistry {
     }
 }
 
-/// Freezes what a source brings, reusing what is already compiled.
+/// Freezes a tool of a source, reusing the compiled form if it is unchanged.
 fn bring(
     source: &str,
     label: &Arc<str>,
@@ -222,8 +222,8 @@ fn bring(
     }
 }
 
-/// Makes `source__tool`, safe for every provider. What does not fit is cut, with a hash of the
-/// original behind it, so that two long names stay two.
+/// Makes `source__tool`, a valid name for every provider. A longer name is truncated and gets a
+/// hash of the original, so that two long names stay distinct.
 fn remote_name(source: &str, tool: &str) -> ToolName {
     let whole = format!("{source}__{tool}");
     if ToolName::is_safe(&whole) {
@@ -254,7 +254,7 @@ fn clash(second: &RegisteredTool, first: &RegisteredTool) -> Error {
     )
 }
 
-/// Gathers tools for a [`ToolRegistry`]. Mistakes surface in [`ToolRegistryBuilder::build`].
+/// Builds a [`ToolRegistry`]. Errors are reported by [`ToolRegistryBuilder::build`].
 #[must_use]
 pub struct ToolRegistryBuilder {
     tools: Vec<(DynTool, Arc<str>)>,
@@ -272,7 +272,7 @@ impl ToolRegistryBuilder {
         self
     }
 
-    /// Puts a tool in the place of the one with the same name, which must be there.
+    /// Replaces the tool with the same name, which must exist.
     #[track_caller]
     pub fn replace(mut self, tools: impl IntoTools) -> Self {
         let place = place();
@@ -280,17 +280,17 @@ impl ToolRegistryBuilder {
         self
     }
 
-    /// Adds a source of tools that are asked for between turns.
+    /// Adds a source of tools, which is queried between turns.
     pub fn source(mut self, source: impl ToolSource) -> Self {
         self.sources.push(Arc::new(source));
         self
     }
 
-    /// Freezes everything.
+    /// Freezes all tools.
     ///
     /// # Errors
-    /// Fails for a name or alias used twice (naming both places), a definition that contradicts
-    /// itself, a schema that does not compile, or an option this version cannot carry out.
+    /// Fails for a duplicate name or alias (naming both places), an inconsistent definition, a
+    /// schema that does not compile, or an option that this version does not support.
     pub fn build(self) -> Result<ToolRegistry, Error> {
         let freeze = |(tool, place): &(DynTool, Arc<str>)| {
             RegisteredTool::freeze(tool.spec().name.as_str().into(), place, tool).map(Arc::new)

@@ -1,7 +1,7 @@
 //! The frozen set of tools that one turn sees.
 //!
-//! A shelf is all tools in their one order; a snapshot is a shelf with what is withheld this turn.
-//! Both are immutable. Equal snapshots have equal fingerprints.
+//! A shelf is all tools in their order; a snapshot is a shelf without the tools that are hidden
+//! this turn. Both are immutable. Equal snapshots have equal fingerprints.
 //!
 //! INVARIANT: own tools come first, sorted by name; then each source's, sorted by name.
 
@@ -32,16 +32,16 @@ pub(crate) struct Shelf {
     fingerprint: [u8; 32],
     /// How many of the entries, from the first, are this program's own.
     own: usize,
-    /// Whether some tool must be looked at each turn.
+    /// Whether some tool must be checked each turn.
     conditional: bool,
     exports: Exports,
-    /// All names, for one that is unknown; made when there is the first such name.
+    /// The index for unknown names; built for the first one.
     near: OnceLock<NearIndex>,
 }
 
 impl Shelf {
-    /// Arranges entries that are already in order and free of clashes. Aliases count only for the
-    /// first `own`: what somebody else brought never answers to a second name.
+    /// Indexes entries that are already sorted and unique. Aliases count only for the first `own`
+    /// entries: a tool from a source has no alias.
     pub(crate) fn new(entries: Vec<Arc<RegisteredTool>>, own: usize) -> Self {
         let mut hasher = Sha256::new();
         for entry in &entries {
@@ -72,7 +72,7 @@ impl Shelf {
         &self.entries
     }
 
-    /// Returns the tools that somebody else brought.
+    /// Returns the tools from sources.
     pub(crate) fn brought(&self) -> &[Arc<RegisteredTool>] {
         self.entries.get(self.own..).unwrap_or_default()
     }
@@ -86,8 +86,7 @@ impl Shelf {
             && self.entries.iter().zip(other).all(|(a, b)| Arc::ptr_eq(a, b))
     }
 
-    /// Arranges what a view shows. A tool whose shown name is taken or unusable is left out and
-    /// told.
+    /// Applies a view. A tool whose new name is taken or invalid is dropped and reported.
     pub(crate) fn seen_through(&self, view: &ToolView, told: &mut Vec<String>) -> Self {
         let mut shown: Vec<Arc<RegisteredTool>> = Vec::new();
         let mut own = 0;
@@ -118,13 +117,13 @@ impl Shelf {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HiddenReason {
-    /// Its own `enabled` said no.
+    /// Its own `enabled` returned false.
     Disabled,
-    /// A rule refuses every call of it; the rule's reason.
+    /// A rule denies every call of it; the rule's reason.
     Denied(String),
     /// The host supplies no value of this type.
     MissingValue(&'static str),
-    /// It needs a person and nobody can answer.
+    /// It needs user interaction, and no approver is configured.
     NeedsInteraction,
 }
 
@@ -146,17 +145,17 @@ pub struct ToolSnapshot {
     withheld: HashMap<ToolName, HiddenReason>,
     problems: Vec<String>,
     fingerprint: [u8; 32],
-    /// What was shown of it last, in each dialect.
+    /// The last export of it, in each dialect.
     shown: Mutex<SmallVec<[Arc<ToolExport>; 1]>>,
-    /// Unknown names that were looked for, and the tool that was most likely meant.
+    /// Unknown names that were searched, and the most similar tool.
     meant: Mutex<HashMap<Box<str>, Option<usize>>>,
 }
 
-/// So many unknown names of one turn are told which tool was meant; a model that makes up more is
-/// not helped by it.
+/// Maximum number of unknown names per turn that get a suggestion; a model that invents more is not
+/// helped by it.
 const MAX_NEAR_SEARCHES: usize = 32;
 
-/// What a name leads to.
+/// The result of looking up a name.
 pub(crate) enum Found<'a> {
     Entry(&'a Arc<RegisteredTool>),
     Withheld(&'a HiddenReason),
@@ -193,7 +192,7 @@ impl ToolSnapshot {
         Self { shelf, withheld, problems, fingerprint, shown, meant }
     }
 
-    /// Goes through the tools that are offered, in their order.
+    /// Iterates over the tools that are offered, in their order.
     pub fn entries(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> {
         self.shelf.entries().iter().filter(|e| !self.withheld.contains_key(e.name()))
     }
@@ -209,7 +208,7 @@ impl ToolSnapshot {
         self.shelf.entries.get(*at)
     }
 
-    /// Goes through the tools that exist and are not offered, with the reason.
+    /// Iterates over the tools that exist and are not offered, with the reason.
     pub fn withheld(&self) -> impl Iterator<Item = (&ToolName, &HiddenReason)> {
         self.shelf
             .entries()
@@ -217,13 +216,14 @@ impl ToolSnapshot {
             .filter_map(|e| self.withheld.get(e.name()).map(|why| (e.name(), why)))
     }
 
-    /// Returns what went wrong while the tools were gathered; the rest stands.
+    /// Returns the problems that occurred while the tools were collected; the other tools are
+    /// available.
     #[must_use]
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
 
-    /// Returns a text that is equal for equal sets of offered tools, and only for those.
+    /// Returns a hash that is equal for equal sets of offered tools, and only for those.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         self.fingerprint.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -258,7 +258,7 @@ impl ToolSnapshot {
         }
     }
 
-    /// Returns the tool that was most likely meant by an unknown name. Each name is looked for once.
+    /// Returns the tool most similar to an unknown name. Each name is searched once.
     fn meant(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
         let entries = self.shelf.entries();
         let mut meant = self.meant.lock().unwrap_or_else(PoisonError::into_inner);
@@ -288,7 +288,7 @@ fn withhold(
 ) -> Option<HiddenReason> {
     let spec = entry.spec();
     if let Some(enabled) = &spec.enabled
-        // FAIL CLOSED: a panic in `enabled` means no.
+        // FAIL CLOSED: a panic in `enabled` disables the tool.
         && !caught(|| enabled(scope)).unwrap_or(false)
     {
         return Some(HiddenReason::Disabled);
