@@ -1,8 +1,9 @@
-//! Makes an outcome fit to be shown: secrets out, control characters visible, size bounded.
+//! Prepares an outcome for the model: redacts secrets, sanitizes control characters, bounds the
+//! size.
 //!
-//! In: the outcome, already within the tool's bound (`bound` sees to that). Out: the same, as it may
-//! be told. Where the run's bytes are counted, the result is no larger than what is left for it. A
-//! failure's words take the same way as a result's.
+//! In: the outcome, already within the tool's limit (see `bound`). Out: the same, ready to show. If
+//! the run has a byte budget, the result is no larger than what is left of it. Failure messages are
+//! treated like results.
 
 use std::{cell::Cell, sync::Arc};
 

@@ -1,8 +1,8 @@
-//! What all calls of one turn share: snapshot, scope, seats, and how to stop.
+//! State that all calls of one turn share: snapshot, scope, concurrency slots, cancellation.
 //!
-//! Stopping is always a flag that is told, never a dropped future. Three things can stop a call: it
-//! is stopped itself (alone, by a sibling, with the turn or the run), the turn is interrupted (which
-//! `block` tools sit out once they run), or the call it is nested in is stopped.
+//! Cancellation always sets a flag and never just drops a future. A call can be cancelled directly
+//! (alone, by a sibling, with the turn or the run), by an interrupt of the turn (which `block`
+//! tools ignore once they run), or by cancellation of its outer call.
 
 use std::{
     any::Any,
