@@ -44,7 +44,7 @@ pub(crate) struct Anchor {
 
 impl Anchor {
     /// An anchor older than this is renewed, because the system clock may have been set since.
-    const FRESH: Duration = Duration::from_secs(1);
+    const MAX_ANCHOR_AGE: Duration = Duration::from_secs(1);
 
     /// Queries a clock. It may be the host's code, so no lock is held meanwhile.
     pub(crate) fn of(clock: &dyn Clock) -> Self {
@@ -53,7 +53,7 @@ impl Anchor {
 
     /// Returns whether it is recent enough for a moment.
     pub(crate) fn is_fresh(&self, moment: Instant) -> bool {
-        moment.saturating_duration_since(self.moment) < Self::FRESH
+        moment.saturating_duration_since(self.moment) < Self::MAX_ANCHOR_AGE
     }
 
     /// Returns the wall-clock time of a moment.
@@ -125,14 +125,14 @@ impl ManualClock {
     /// Advances both times and wakes the sleeps that are due, the earliest first.
     pub fn advance(&self, time: Duration) {
         let due = {
-            let mut hands = self.hands();
-            hands.now = crate::watch::after(hands.now, time);
-            hands.wall = hands.wall.checked_add(time).unwrap_or(hands.wall);
-            let later = match hands.now.checked_add(Duration::from_nanos(1)) {
-                Some(next) => hands.sleepers.split_off(&(next, 0)),
+            let mut state = self.state();
+            state.now = crate::watch::after(state.now, time);
+            state.wall = state.wall.checked_add(time).unwrap_or(state.wall);
+            let later = match state.now.checked_add(Duration::from_nanos(1)) {
+                Some(next) => state.sleepers.split_off(&(next, 0)),
                 None => BTreeMap::new(),
             };
-            std::mem::replace(&mut hands.sleepers, later)
+            std::mem::replace(&mut state.sleepers, later)
         };
         // Wakers run foreign code, so they are called without the lock.
         due.into_values().for_each(Waker::wake);
@@ -140,18 +140,18 @@ impl ManualClock {
 
     /// Sets only the wall-clock time, as if the system clock was set. No sleep wakes.
     pub fn set_wall(&self, date: SystemTime) {
-        self.hands().wall = date;
+        self.state().wall = date;
     }
 
     /// Returns the time until the next sleep wakes; `None` if there is none.
     #[must_use]
     pub fn until_next(&self) -> Option<Duration> {
-        let hands = self.hands();
-        let ((first, _), _) = hands.sleepers.first_key_value()?;
-        Some(first.saturating_duration_since(hands.now))
+        let state = self.state();
+        let ((first, _), _) = state.sleepers.first_key_value()?;
+        Some(first.saturating_duration_since(state.now))
     }
 
-    fn hands(&self) -> MutexGuard<'_, ClockState> {
+    fn state(&self) -> MutexGuard<'_, ClockState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -165,25 +165,25 @@ impl Default for ManualClock {
 impl fmt::Debug for ManualClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ManualClock")
-            .field("sleepers", &self.hands().sleepers.len())
+            .field("sleepers", &self.state().sleepers.len())
             .finish_non_exhaustive()
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Instant {
-        self.hands().now
+        self.state().now
     }
 
     fn wall(&self) -> SystemTime {
-        self.hands().wall
+        self.state().wall
     }
 
     fn sleep_until(&self, moment: Instant) -> BoxFuture<'static, ()> {
-        let mut hands = self.hands();
-        hands.slept += 1;
-        let place = (moment, hands.slept);
-        drop(hands);
+        let mut state = self.state();
+        state.slept += 1;
+        let place = (moment, state.slept);
+        drop(state);
         Box::pin(Sleep { clock: self.clone(), place })
     }
 }
@@ -198,18 +198,18 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<()> {
-        let mut hands = self.clock.hands();
-        if hands.now >= self.place.0 {
+        let mut state = self.clock.state();
+        if state.now >= self.place.0 {
             return Poll::Ready(());
         }
-        hands.sleepers.insert(self.place, task.waker().clone());
+        state.sleepers.insert(self.place, task.waker().clone());
         Poll::Pending
     }
 }
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        let waker = self.clock.hands().sleepers.remove(&self.place);
+        let waker = self.clock.state().sleepers.remove(&self.place);
         drop(waker);
     }
 }

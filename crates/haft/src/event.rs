@@ -408,20 +408,20 @@ impl Events {
         event: impl FnOnce() -> Event,
     ) {
         if self.is_heard() {
-            self.pass_on(who(), event());
+            self.emit(who(), event());
         }
     }
 
-    fn pass_on(&self, who: Arc<EventSource>, mut event: Event) {
+    fn emit(&self, who: Arc<EventSource>, mut event: Event) {
         self.redactor.event(&mut event);
         // Shared only if a stream buffers it.
-        match self.hub.pass_on(&*self.clock, who, event) {
-            Numbered::Kept(told) => self.show(&told.at, &told.event),
-            Numbered::Alone(at, event) => self.show(&at, &event),
+        match self.hub.emit(&*self.clock, who, event) {
+            Numbered::Kept(record) => self.notify_observers(&record.at, &record.event),
+            Numbered::Alone(at, event) => self.notify_observers(&at, &event),
         }
     }
 
-    fn show(&self, at: &EventMeta, event: &Event) {
+    fn notify_observers(&self, at: &EventMeta, event: &Event) {
         for observer in &self.observers {
             let _ = caught(|| observer.observe_at(at, event));
         }

@@ -5,13 +5,13 @@ pub(crate) fn nearest<'a>(
     wrong: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    if wrong.is_empty() || wrong.len() > LONG {
+    if wrong.is_empty() || wrong.len() > MAX_NAME_BYTES {
         return None;
     }
     let folded = fold(wrong);
     candidates
         .into_iter()
-        .filter(|name| name.len() <= LONG)
+        .filter(|name| name.len() <= MAX_NAME_BYTES)
         .filter_map(|name| {
             if fold(name) == folded {
                 return Some((0, name));
@@ -30,11 +30,11 @@ pub(crate) fn nearest<'a>(
 }
 
 /// Longer names are unlikely typos and are not compared: the cost is quadratic in their length.
-const LONG: usize = 256;
+const MAX_NAME_BYTES: usize = 256;
 /// A search fully compares at most this many names. One comparison takes about 3 µs.
 const MAX_COMPARED: usize = 96;
 /// A search compares letter counts of at most this many names.
-const MAX_GLANCED: usize = 2_048;
+const MAX_LETTER_COMPARISONS: usize = 2_048;
 
 /// An index of names, so that an unknown name is not compared with all of 10 000: a model could
 /// cause that cost as often as it likes.
@@ -70,7 +70,7 @@ impl NearIndex {
 
     /// Returns the index of the name that a typo most likely stands for, among those on offer.
     pub(crate) fn nearest(&self, wrong: &str, is_offered: impl Fn(usize) -> bool) -> Option<usize> {
-        if wrong.is_empty() || wrong.len() > LONG {
+        if wrong.is_empty() || wrong.len() > MAX_NAME_BYTES {
             return None;
         }
         let mut near = self.candidates(&fold(wrong));
@@ -95,14 +95,14 @@ impl NearIndex {
         let place = self.by_text.partition_point(|at| text(at) < folded);
         let around = place.saturating_sub(MAX_COMPARED / 6);
         near.extend(self.by_text.iter().skip(around).take(MAX_COMPARED / 3));
-        near.extend(self.alike(folded));
+        near.extend(self.similar(folded));
         near.sort_unstable();
         near.dedup();
         near
     }
 
     /// The names of similar length that share the most letters.
-    fn alike(&self, folded: &str) -> Vec<usize> {
+    fn similar(&self, folded: &str) -> Vec<usize> {
         let len = folded.len();
         let len_of = |at: &usize| self.names.get(*at).map_or(0, |own| own.folded.len());
         let slack = 2.max(len / 3);
@@ -110,16 +110,16 @@ impl NearIndex {
         let to = self.by_len.partition_point(|at| len_of(at) <= len + slack);
         // If there are too many, those nearest in length count.
         let middle = self.by_len.partition_point(|at| len_of(at) < len);
-        let from = from.max(middle.saturating_sub(MAX_GLANCED / 2));
+        let from = from.max(middle.saturating_sub(MAX_LETTER_COMPARISONS / 2));
         let window = self.by_len.get(from..to).unwrap_or_default();
         let letters = Letters::of(folded);
-        let mut alike: Vec<(u32, usize)> = window
+        let mut similar: Vec<(u32, usize)> = window
             .iter()
-            .take(MAX_GLANCED)
+            .take(MAX_LETTER_COMPARISONS)
             .filter_map(|at| Some((self.names.get(*at)?.letters.distance(&letters), *at)))
             .collect();
-        alike.sort_unstable();
-        alike.into_iter().map(|(_, at)| at).take(MAX_COMPARED / 3).collect()
+        similar.sort_unstable();
+        similar.into_iter().map(|(_, at)| at).take(MAX_COMPARED / 3).collect()
     }
 }
 
@@ -150,7 +150,7 @@ pub(crate) fn fold(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_COMPARED, MAX_GLANCED, NearIndex, fold, nearest};
+    use super::{MAX_COMPARED, MAX_LETTER_COMPARISONS, NearIndex, fold, nearest};
 
     #[test]
     fn finds_slips_and_leaves_strangers_alone() {
@@ -204,6 +204,6 @@ mod tests {
                 assert!(index.candidates(&fold(wrong)).len() <= MAX_COMPARED, "{count} {wrong}");
             }
         }
-        const { assert!(MAX_GLANCED < 10_000) };
+        const { assert!(MAX_LETTER_COMPARISONS < 10_000) };
     }
 }

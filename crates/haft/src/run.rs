@@ -26,7 +26,7 @@ use crate::{
     error::Error,
     event::{Event, EventSource},
     policy::{Budget, Ledger, Manners, TaintTracker},
-    registry::{Shelf, ToolSnapshot, ToolView},
+    registry::{ToolSet, ToolSnapshot, ToolView},
     runtime::Inner,
     tool_result::ToolResult,
     turn::{Floor, Turn, TurnCore},
@@ -56,13 +56,13 @@ pub(crate) struct RunCore {
     /// Alive while the host holds the run and it has more than one turn.
     handle: OnceLock<Weak<Handle>>,
     subs: Mutex<Vec<Weak<RunCore>>>,
-    subs_so_far: AtomicU32,
-    /// The last shelf whose tool definitions were recorded as read by the model.
-    noted: Mutex<Weak<Shelf>>,
-    pub(crate) slips: Slips,
+    sub_run_count: AtomicU32,
+    /// The last tool set whose definitions were recorded as read by the model.
+    recorded: Mutex<Weak<ToolSet>>,
+    pub(crate) slips: InvalidCallCounts,
     pub(crate) manners: Manners,
-    /// The last shelf and its filtered view, so that an unchanged registry costs nothing.
-    looked: Mutex<Option<(Arc<Shelf>, Arc<Shelf>)>>,
+    /// The last tool set and its filtered view, so that an unchanged registry costs nothing.
+    viewed: Mutex<Option<(Arc<ToolSet>, Arc<ToolSet>)>>,
 }
 
 impl RunCore {
@@ -108,17 +108,18 @@ impl RunCore {
     }
 
     /// Records the definitions of tools from external sources as read by the model.
-    fn note(&self, shelf: &Arc<Shelf>) {
-        if shelf.brought().is_empty() {
+    fn record_definitions(&self, tool_set: &Arc<ToolSet>) {
+        if tool_set.brought().is_empty() {
             return;
         }
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        if noted.as_ptr() == Arc::as_ptr(shelf) {
+        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        if recorded.as_ptr() == Arc::as_ptr(tool_set) {
             return;
         }
         // By the registered name that rules use, not by the view's alias.
-        self.seen.shown(shelf.brought().iter().map(|entry| (entry.registered(), entry.raw_hash())));
-        *noted = Arc::downgrade(shelf);
+        self.seen
+            .shown(tool_set.brought().iter().map(|entry| (entry.registered(), entry.raw_hash())));
+        *recorded = Arc::downgrade(tool_set);
     }
 
     fn cancel(&self) {
@@ -139,7 +140,7 @@ impl RunCore {
     }
 
     /// Records that the model reads a background result.
-    fn hear_late(&self, late: BackgroundResult) -> BackgroundResult {
+    fn read_background(&self, late: BackgroundResult) -> BackgroundResult {
         self.hear(std::slice::from_ref(&late.answer));
         if let Some(ledger) = &self.ledger {
             ledger.showed(late.answer.text().len(), &self.inner.events);
@@ -162,39 +163,39 @@ impl RunCore {
         }
     }
 
-    fn look(&self, shelf: Arc<Shelf>, problems: &mut Vec<String>) -> Arc<Shelf> {
+    fn apply_view(&self, tool_set: Arc<ToolSet>, problems: &mut Vec<String>) -> Arc<ToolSet> {
         if self.view.is_all() {
-            return shelf;
+            return tool_set;
         }
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, through)) = &*looked
-            && Arc::ptr_eq(of, &shelf)
+        let mut viewed = self.viewed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, through)) = &*viewed
+            && Arc::ptr_eq(of, &tool_set)
         {
             return Arc::clone(through);
         }
-        let through = Arc::new(shelf.seen_through(&self.view, problems));
-        *looked = Some((shelf, Arc::clone(&through)));
+        let through = Arc::new(tool_set.through_view(&self.view, problems));
+        *viewed = Some((tool_set, Arc::clone(&through)));
         through
     }
 }
 
 /// In how many turns in a row each tool was called with invalid arguments.
 #[derive(Default)]
-pub(crate) struct Slips {
+pub(crate) struct InvalidCallCounts {
     /// Whether there are any, so that valid calls need not lock.
     any: AtomicBool,
-    counts: Mutex<Vec<Slip>>,
+    counts: Mutex<Vec<InvalidCalls>>,
 }
 
-struct Slip {
+struct InvalidCalls {
     tool: ToolName,
     cycle: u32,
     count: u32,
 }
 
-impl Slips {
+impl InvalidCallCounts {
     /// More tools than this are not counted; the oldest entry is dropped.
-    const MOST: usize = 32;
+    const MAX_TOOLS: usize = 32;
 
     /// Counts an invalid call and returns the new count. Several in one turn count once, because
     /// the model has not seen the first error when it writes the second call.
@@ -206,10 +207,10 @@ impl Slips {
             slip.cycle = cycle;
             return slip.count;
         }
-        if counts.len() >= Self::MOST {
+        if counts.len() >= Self::MAX_TOOLS {
             counts.remove(0);
         }
-        counts.push(Slip { tool: tool.clone(), cycle, count: 1 });
+        counts.push(InvalidCalls { tool: tool.clone(), cycle, count: 1 });
         1
     }
 
@@ -253,13 +254,13 @@ impl Run {
     /// Fails if a source cannot be opened.
     pub async fn turn(&self) -> Result<Turn, Error> {
         let core = &self.0;
-        let (shelf, mut problems) = core
+        let (tool_set, mut problems) = core
             .inner
             .registry
             .refresh(&*core.inner.clock, core.inner.config.judge_timeout)
             .await?;
-        let shelf = core.look(shelf, &mut problems);
-        core.note(&shelf);
+        let tool_set = core.apply_view(tool_set, &mut problems);
+        core.record_definitions(&tool_set);
         let events = &core.inner.events;
         let spent = core.ledger.as_ref().and_then(|ledger| ledger.cycle(events).err());
         let mut scope = core.base.clone();
@@ -268,7 +269,7 @@ impl Run {
         scope.left = core.left(scope.depth, None);
         let interactive = core.inner.desk.is_staffed();
         let snapshot =
-            ToolSnapshot::take(shelf, &scope, &*core.inner.policy, interactive, problems);
+            ToolSnapshot::take(tool_set, &scope, &*core.inner.policy, interactive, problems);
         let who = events.is_heard().then(|| EventSource::of(&scope));
         if let Some(who) = &who {
             for message in snapshot.problems() {
@@ -370,13 +371,13 @@ impl Run {
     #[must_use]
     pub fn settled(&self) -> Vec<BackgroundResult> {
         let all = self.0.inner.background.settled(&self.0);
-        all.into_iter().map(|late| self.0.hear_late(late)).collect()
+        all.into_iter().map(|late| self.0.read_background(late)).collect()
     }
 
     /// Waits for the next background result and takes it; `None` if none is outstanding.
     pub async fn next_settled(&self) -> Option<BackgroundResult> {
         let late = self.0.inner.background.next_settled(&self.0).await?;
-        Some(self.0.hear_late(late))
+        Some(self.0.read_background(late))
     }
 
     /// Returns the tickets whose results were not taken yet, oldest first.
@@ -434,7 +435,7 @@ impl RunBuilder {
 
     /// Builds a sub-run of a run, below a call at this depth.
     fn under(over: &Arc<RunCore>, depth: u32, works_for: Option<&ToolContext>) -> Self {
-        let n = over.subs_so_far.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let n = over.sub_run_count.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let scope = Scope {
             run: RunId::from(format!("{}.{n}", over.base.run)),
             depth: depth.saturating_add(1),
@@ -564,11 +565,11 @@ impl RunBuilder {
             deepest,
             works_for: self.works_for,
             subs: Mutex::default(),
-            subs_so_far: AtomicU32::new(0),
-            noted: Mutex::default(),
-            slips: Slips::default(),
+            sub_run_count: AtomicU32::new(0),
+            recorded: Mutex::default(),
+            slips: InvalidCallCounts::default(),
             manners: Manners::new(&self.inner.desk, &self.scope, self.one_shot),
-            looked: Mutex::new(None),
+            viewed: Mutex::new(None),
             base: self.scope,
             line: self.line,
             view: self.view,

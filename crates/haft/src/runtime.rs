@@ -14,14 +14,14 @@ use std::{
 use haft_core::{DependencyKind, Failure, FailureCode, Output, RunId, Secret, Store};
 
 use crate::{
-    artifact::{Artifacts, Shelf},
+    artifact::{Artifacts, RuntimeArtifacts},
     background::Background,
     clock::{Clock, RuntimeClock},
     config::Config,
     error::{Error, ErrorKind},
     event::{EventStream, Events, Observer},
     frame::{Frame, Nonces, SYSTEM_TEXT},
-    hooks::{Hook, HookPlace, Placed, Seated},
+    hooks::{AddedHook, Hook, NamedGuard, NamedHook},
     journal::{ExecutionRecord, Journal, MemoryJournal, RecordQuery},
     layers::{self, Around, AroundPlace, Middleware, RuntimeLayers},
     policy::{Approver, Budget, DefaultPolicy, Desk, ForTools, GrantStore, Guard, Policy},
@@ -40,8 +40,8 @@ pub(crate) struct Inner {
     /// Default working directory of a run.
     pub(crate) workspace: Option<Arc<Path>>,
     pub(crate) policy: Box<dyn Policy>,
-    pub(crate) guards: Vec<Seated>,
-    pub(crate) hooks: Vec<Placed>,
+    pub(crate) guards: Vec<NamedGuard>,
+    pub(crate) hooks: Vec<NamedHook>,
     pub(crate) middleware: Vec<Around>,
     pub(crate) layers: RuntimeLayers,
     pub(crate) redactor: Redactor,
@@ -51,7 +51,7 @@ pub(crate) struct Inner {
     pub(crate) journal: Box<dyn Journal>,
     pub(crate) events: Events,
     pub(crate) state: Arc<Store>,
-    pub(crate) artifacts: Shelf,
+    pub(crate) artifacts: RuntimeArtifacts,
     pub(crate) threads: Threads,
     pub(crate) keys: Arc<Floor>,
     pub(crate) background: Background,
@@ -62,7 +62,7 @@ impl Inner {
     /// Returns the names of the hooks that apply to a tool.
     pub(crate) fn hook_names(&self, tool: &RegisteredTool) -> Vec<String> {
         // A hook whose `applies_to` panics stops the call, so it is listed.
-        let meets = |hook: &&Placed| hook.applies_to(tool).unwrap_or(true);
+        let meets = |hook: &&NamedHook| hook.applies_to(tool).unwrap_or(true);
         self.hooks.iter().filter(meets).map(|hook| hook.name().to_owned()).collect()
     }
 }
@@ -242,7 +242,7 @@ pub struct RuntimeBuilder {
     registry: Option<ToolRegistry>,
     policy: Option<Box<dyn Policy>>,
     guards: Vec<Box<dyn Guard>>,
-    hooks: Vec<HookPlace>,
+    hooks: Vec<AddedHook>,
     middleware: Vec<AroundPlace>,
     clock: Arc<dyn Clock>,
     seed: Option<u64>,
@@ -295,14 +295,14 @@ impl RuntimeBuilder {
 
     /// Adds a hook around every call.
     pub fn hook(mut self, hook: impl Hook) -> Self {
-        self.hooks.push(HookPlace { hook: Box::new(hook), tools: None });
+        self.hooks.push(AddedHook { hook: Box::new(hook), tools: None });
         self
     }
 
     /// Adds a hook around the calls of tools whose name matches, where `*` matches any text. Hooks
     /// run in the order they were added.
     pub fn hook_for(mut self, tools: impl Into<String>, hook: impl Hook) -> Self {
-        self.hooks.push(HookPlace { hook: Box::new(hook), tools: Some(tools.into()) });
+        self.hooks.push(AddedHook { hook: Box::new(hook), tools: Some(tools.into()) });
         self
     }
 
@@ -435,7 +435,7 @@ impl RuntimeBuilder {
             }
         }
         let judge_timeout = self.config.judge_timeout;
-        let hooks = self.hooks.into_iter().map(|place| Placed::new(place, judge_timeout));
+        let hooks = self.hooks.into_iter().map(|place| NamedHook::new(place, judge_timeout));
         let journal = self.journal.unwrap_or_else(|| {
             let journal = MemoryJournal::new(self.config.max_records);
             let journal = journal.max_bytes(self.config.max_record_bytes);
@@ -449,12 +449,12 @@ impl RuntimeBuilder {
         redactor.prepare();
         let artifacts =
             self.artifacts.unwrap_or_else(|| Artifacts::memory(self.config.max_artifacts));
-        let artifacts = Shelf::new(artifacts.with_clock(Arc::clone(&self.clock)))?;
+        let artifacts = RuntimeArtifacts::new(artifacts.with_clock(Arc::clone(&self.clock)))?;
         Ok(Runtime(Arc::new(Inner {
             artifacts,
             threads: Threads::new(self.config.max_threads),
             policy: self.policy.unwrap_or_else(|| Box::new(DefaultPolicy)),
-            guards: self.guards.into_iter().map(Seated::new).collect::<Result<_, _>>()?,
+            guards: self.guards.into_iter().map(NamedGuard::new).collect::<Result<_, _>>()?,
             hooks: hooks.collect::<Result<_, _>>()?,
             middleware: Around::seat(self.middleware, judge_timeout)?,
             layers: RuntimeLayers::new(&self.config, self.seed),

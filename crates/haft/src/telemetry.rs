@@ -57,10 +57,10 @@ pub const CALLS: &str = "haft.calls";
 pub const APPROVAL_WAIT: &str = "haft.approval.wait";
 
 /// Content on a span is truncated to this many characters.
-const MOST_CONTENT: usize = 8_192;
+const MAX_CONTENT_CHARS: usize = 8_192;
 
 /// A name invented by a model is truncated to this many bytes on a span.
-const MOST_NAME: usize = 128;
+const MAX_NAME_BYTES: usize = 128;
 
 /// Returns whether a subscriber wants spans.
 pub(crate) fn is_traced() -> bool {
@@ -79,8 +79,8 @@ pub(crate) fn call_span(cx: &ToolContext) -> Span {
         "otel.kind" = "internal",
         "otel.status_code" = Empty,
         // An unknown tool name is text of the model, and may be arbitrarily long.
-        "gen_ai.tool.name" = short(cx.tool_name().as_str()),
-        "gen_ai.tool.call.id" = short(cx.call_id().as_str()),
+        "gen_ai.tool.name" = truncate_name(cx.tool_name().as_str()),
+        "gen_ai.tool.call.id" = truncate_name(cx.call_id().as_str()),
         "gen_ai.agent.name" = cx.agent_id(),
         "error.type" = Empty,
         "haft.run" = scope.run.as_str(),
@@ -105,15 +105,15 @@ pub(crate) fn ended(envelope: &ToolResult, course: &ExecutionStats, file: Option
     }
     let span = Span::current();
     if let Some(failure) = envelope.failure() {
-        failed(&span, failure);
+        record_failure(&span, failure);
     }
-    span.record("haft.execution", ran(envelope));
+    span.record("haft.execution", execution_name(envelope));
     if let Some(file) = file {
-        judged(&span, &file.verdict);
+        record_verdict(&span, &file.verdict);
         span.record("haft.answered_by", file.answered_by.as_deref());
     }
     span.record("haft.attempts", course.attempts);
-    span.record("haft.cache", course.cache.map(cache_word));
+    span.record("haft.cache", course.cache.map(cache_name));
     span.record("haft.waited_us", u64::try_from(course.waited.as_micros()).unwrap_or(u64::MAX));
     if let Some(cut) = envelope.cut() {
         span.record("haft.result.chars", cut.of);
@@ -132,15 +132,16 @@ pub(crate) fn dropped() {
 
 /// Wraps a wait in a span of its own.
 pub(crate) fn waiting<F: Future>(what: &'static str, wait: F) -> Instrumented<F> {
-    let span = match is_traced() {
-        true => tracing::info_span!(
+    let span = if is_traced() {
+        tracing::info_span!(
             target: TARGET,
             "haft.wait",
             "otel.name" = %format_args!("haft.wait {what}"),
             "otel.kind" = "internal",
             "haft.wait.for" = what,
-        ),
-        false => Span::none(),
+        )
+    } else {
+        Span::none()
     };
     wait.instrument(span)
 }
@@ -158,9 +159,9 @@ pub(crate) async fn watched(work: &Work<'_>, body: impl Future<Output = Outcome>
     let outcome = body.instrument(span.clone()).await;
     let took = inner.clock.now().saturating_duration_since(began);
     match &outcome {
-        Err(failure) => failed(&span, failure),
+        Err(failure) => record_failure(&span, failure),
         Ok(output) if inner.config.trace_content && !span.is_disabled() => {
-            span.record("gen_ai.tool.call.result", &*shown(inner, &output.as_text()));
+            span.record("gen_ai.tool.call.result", &*prepare_content(inner, &output.as_text()));
         }
         Ok(_) => {}
     }
@@ -196,49 +197,49 @@ fn execute_span(work: &Work<'_>) -> Span {
         "haft.cycle" = scope.cycle,
         "haft.depth" = scope.depth,
         "haft.attempt" = cx.attempt(),
-        "haft.class" = class_word(work.permitted.admitted().profile().class),
+        "haft.class" = class_name(work.permitted.admitted().profile().class),
         "haft.verdict" = Empty,
         "haft.rule" = Empty,
     );
     let inner = &work.turn.inner;
     if !span.is_disabled() {
-        judged(&span, &inner.redactor.verdict(work.permitted.verdict().clone()));
+        record_verdict(&span, &inner.redactor.verdict(work.permitted.verdict().clone()));
     }
     if inner.config.trace_content && !span.is_disabled() {
         let admitted = work.permitted.admitted();
         let arguments = inner.redactor.arguments(admitted.tool(), admitted.arguments()).to_string();
-        span.record("gen_ai.tool.call.arguments", &*shown(inner, &arguments));
+        span.record("gen_ai.tool.call.arguments", &*prepare_content(inner, &arguments));
     }
     span
 }
 
 /// Sanitizes, redacts and truncates text for a span. It truncates last, because half a secret would
 /// not be recognized.
-fn shown<'a>(inner: &Inner, text: &'a str) -> Cow<'a, str> {
-    let clean = inner.redactor.washed(text).0.map_or(Cow::Borrowed(text), Cow::Owned);
-    match clean.char_indices().nth(MOST_CONTENT).map(|(at, _)| at) {
+fn prepare_content<'a>(inner: &Inner, text: &'a str) -> Cow<'a, str> {
+    let clean = inner.redactor.sanitize_and_redact(text).0.map_or(Cow::Borrowed(text), Cow::Owned);
+    match clean.char_indices().nth(MAX_CONTENT_CHARS).map(|(at, _)| at) {
         Some(at) => Cow::Owned(clean[..at].to_owned()),
         None => clean,
     }
 }
 
 /// Truncates a name.
-fn short(name: &str) -> &str {
-    &name[..name.floor_char_boundary(MOST_NAME)]
+fn truncate_name(name: &str) -> &str {
+    &name[..name.floor_char_boundary(MAX_NAME_BYTES)]
 }
 
 /// Records the failure's code; for a success the status stays unset.
-fn failed(span: &Span, failure: &Failure) {
+fn record_failure(span: &Span, failure: &Failure) {
     span.record("error.type", failure.code().as_str());
     span.record("otel.status_code", "ERROR");
 }
 
-fn judged(span: &Span, verdict: &Verdict) {
+fn record_verdict(span: &Span, verdict: &Verdict) {
     span.record("haft.verdict", Decision::as_str(&verdict.decision));
     span.record("haft.rule", &*verdict.source);
 }
 
-fn ran(envelope: &ToolResult) -> &'static str {
+fn execution_name(envelope: &ToolResult) -> &'static str {
     match envelope.execution() {
         haft_core::Execution::NotStarted => "not_started",
         haft_core::Execution::Completed => "completed",
@@ -246,7 +247,7 @@ fn ran(envelope: &ToolResult) -> &'static str {
     }
 }
 
-fn cache_word(cache: CacheStatus) -> &'static str {
+fn cache_name(cache: CacheStatus) -> &'static str {
     match cache {
         CacheStatus::Hit => "hit",
         CacheStatus::Joined => "joined",
@@ -254,7 +255,7 @@ fn cache_word(cache: CacheStatus) -> &'static str {
     }
 }
 
-fn class_word(class: haft_core::ConcurrencyClass) -> &'static str {
+fn class_name(class: haft_core::ConcurrencyClass) -> &'static str {
     match class {
         haft_core::ConcurrencyClass::ReadOnly => "read_only",
         haft_core::ConcurrencyClass::WriteExclusive => "write_exclusive",

@@ -21,7 +21,7 @@ pub struct ToolResult {
     pub(crate) origin: Option<Origin>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cut: Option<Box<Truncation>>,
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "listed")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "serialize_repairs")]
     pub(crate) repairs: Option<Arc<[Repair]>>,
     /// The approver, hook or middleware that answered in place of the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,7 +128,10 @@ fn micros<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Erro
     to.serialize_u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
 }
 
-fn listed<S: serde::Serializer>(repairs: &Option<Arc<[Repair]>>, to: S) -> Result<S::Ok, S::Error> {
+fn serialize_repairs<S: serde::Serializer>(
+    repairs: &Option<Arc<[Repair]>>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
     to.collect_seq(repairs.iter().flat_map(|repairs| repairs.iter()))
 }
 
@@ -259,7 +262,7 @@ impl ToolResult {
             )
             .into(),
         };
-        match self.noted() {
+        match self.notes_text() {
             Some(notes) => format!("{text}\n{notes}").into(),
             None => text,
         }
@@ -271,17 +274,17 @@ impl ToolResult {
     pub fn blocks(&self) -> Vec<Block> {
         match &self.outcome {
             Answer::Output(output) => {
-                output.blocks.iter().cloned().chain(self.noted().map(Block::text)).collect()
+                output.blocks.iter().cloned().chain(self.notes_text().map(Block::text)).collect()
             }
             Answer::Failure { .. } => vec![Block::text(self.text().into_owned())],
         }
     }
 
     /// The host's notes, each marked as such.
-    fn noted(&self) -> Option<String> {
-        let asides = self.host_notes().iter().map(|aside| format!("[note from the host: {aside}]"));
-        let asides: Vec<String> = asides.collect();
-        (!asides.is_empty()).then(|| asides.join("\n"))
+    fn notes_text(&self) -> Option<String> {
+        let notes = self.host_notes().iter().map(|note| format!("[note from the host: {note}]"));
+        let notes: Vec<String> = notes.collect();
+        (!notes.is_empty()).then(|| notes.join("\n"))
     }
 
     /// Returns the outcome for a Rust caller.
@@ -289,10 +292,10 @@ impl ToolResult {
     /// # Errors
     /// Returns the call's failure.
     pub fn into_outcome(self) -> Result<Output, Failure> {
-        let noted = self.noted();
+        let notes_text = self.notes_text();
         match self.outcome {
             Answer::Output(mut output) => {
-                output.blocks.extend(noted.map(Block::text));
+                output.blocks.extend(notes_text.map(Block::text));
                 Ok(output)
             }
             Answer::Failure { failure, .. } => Err(failure),

@@ -66,8 +66,8 @@ pub(crate) async fn timed<T>(
 
 /// Adds a duration to a moment, saturating at the clock's range.
 pub(crate) fn after(from: Instant, time: Duration) -> Instant {
-    const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
-    from.checked_add(time).unwrap_or_else(|| from + FAR)
+    const MAX_WAIT: Duration = Duration::from_secs(30 * 365 * 86_400);
+    from.checked_add(time).unwrap_or_else(|| from + MAX_WAIT)
 }
 
 /// Polls once and returns the result.

@@ -81,20 +81,20 @@ mod unix {
     };
 
     use super::{
-        super::{Body, MOST, OVERHEAD},
+        super::{Body, MAX_ARTIFACTS, OVERHEAD},
         *,
     };
 
     /// The lock file; held by the process that changes the directory.
-    const LOCK: &str = "lock";
+    const LOCK_FILE: &str = "lock";
     /// The suffix of a file while it is written.
-    const PART: &str = ".part";
+    const PARTIAL_SUFFIX: &str = ".part";
     /// Maximum length of the metadata line; it contains names of sessions and users.
-    const HEADER: u64 = 64 << 10;
+    const MAX_HEADER_BYTES: u64 = 64 << 10;
 
     /// Minimum interval, in milliseconds, between full scans before the store is reported as full:
     /// files may have been deleted by hand.
-    const LOOK_AGAIN: u64 = 60_000;
+    const RESCAN_INTERVAL_MS: u64 = 60_000;
 
     /// State that this process caches.
     #[derive(Default)]
@@ -120,7 +120,7 @@ mod unix {
         changes: u64,
         stamp: (i64, i64),
         /// When the directory was scanned.
-        looked: u64,
+        scanned_at: u64,
     }
 
     impl Index {
@@ -166,16 +166,16 @@ mod unix {
                 return Ok(*uid);
             }
             let id = ArtifactId::random().map_err(|_| io::Error::other("no randomness"))?;
-            let path = self.path.join(format!("{id}{PART}"));
+            let path = self.path.join(format!("{id}{PARTIAL_SUFFIX}"));
             let made = create(&path)?.metadata()?;
             let _ = std::fs::remove_file(&path);
             Ok(*self.known.uid.get_or_init(|| made.uid()))
         }
 
         fn lock_file(&self) -> io::Result<File> {
-            let path = self.path.join(LOCK);
+            let path = self.path.join(LOCK_FILE);
             match create(&path) {
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => opened(&path, true),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => open_regular(&path, true),
                 made => made,
             }
         }
@@ -188,7 +188,7 @@ mod unix {
             Ok(lock)
         }
 
-        fn place_of(&self, id: ArtifactId) -> PathBuf {
+        fn path_of(&self, id: ArtifactId) -> PathBuf {
             self.path.join(id.to_string())
         }
 
@@ -221,12 +221,12 @@ mod unix {
                 Some(index) if index.changes == changes && index.stamp == self.stamp()? => {
                     Ok(index)
                 }
-                _ => self.look(changes, now),
+                _ => self.scan(changes, now),
             }
         }
 
         /// Scans the directory, and removes partial files that a crash left.
-        fn look(&self, changes: u64, now: u64) -> io::Result<Index> {
+        fn scan(&self, changes: u64, now: u64) -> io::Result<Index> {
             for entry in std::fs::read_dir(&self.path)? {
                 let entry = entry?;
                 // Writers hold the lock, and this process holds it now.
@@ -235,7 +235,7 @@ mod unix {
                 }
             }
             let mut index =
-                Index { by_end: BTreeMap::new(), used: 0, changes, stamp: (0, 0), looked: now };
+                Index { by_end: BTreeMap::new(), used: 0, changes, stamp: (0, 0), scanned_at: now };
             for (id, found) in self.files()? {
                 index.add(found.modified().map_or(0, millis), id, found.len());
             }
@@ -247,7 +247,7 @@ mod unix {
             while let Some(key) = index.by_end.first_key_value().map(|(key, _)| *key)
                 && key.0 <= now
             {
-                let _ = std::fs::remove_file(self.place_of(key.1));
+                let _ = std::fs::remove_file(self.path_of(key.1));
                 index.remove(&key);
             }
             let most = u64::try_from(self.limits.expiry.as_millis()).unwrap_or(u64::MAX);
@@ -256,7 +256,7 @@ mod unix {
                 && key.0.saturating_sub(now) > most
                 && self.peek(key.1, now)?.is_none()
             {
-                let _ = std::fs::remove_file(self.place_of(key.1));
+                let _ = std::fs::remove_file(self.path_of(key.1));
                 index.remove(&key);
             }
             Ok(())
@@ -264,14 +264,14 @@ mod unix {
 
         /// Opens an artifact that is complete and not expired.
         fn peek(&self, id: ArtifactId, now: u64) -> io::Result<Option<Artifact>> {
-            let file = match opened(&self.place_of(id), false) {
+            let file = match open_regular(&self.path_of(id), false) {
                 Ok(file) => file,
                 Err(e) if is_none(&e) => return Ok(None),
                 Err(e) => return Err(e),
             };
             let length = file.metadata()?.len();
             let mut header = Vec::new();
-            BufReader::new((&file).take(HEADER)).read_until(b'\n', &mut header)?;
+            BufReader::new((&file).take(MAX_HEADER_BYTES)).read_until(b'\n', &mut header)?;
             let start = header.len() as u64;
             let Ok(facts) = serde_json::from_slice::<ArtifactMeta>(&header) else {
                 return Ok(None);
@@ -286,16 +286,16 @@ mod unix {
         fn write(&self, facts: &ArtifactMeta, body: &[u8]) -> io::Result<u64> {
             let mut header = serde_json::to_vec(facts)?;
             header.push(b'\n');
-            if header.len() as u64 > HEADER {
+            if header.len() as u64 > MAX_HEADER_BYTES {
                 return Err(io::Error::other("its names are too long"));
             }
-            let part = self.path.join(format!("{}{PART}", facts.id));
+            let part = self.path.join(format!("{}{PARTIAL_SUFFIX}", facts.id));
             let written = create(&part).and_then(|mut file| {
                 file.write_all(&header)?;
                 file.write_all(body)?;
                 let date = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(facts.expires));
                 file.set_modified(date.ok_or_else(|| io::Error::other("no such date"))?)?;
-                std::fs::rename(&part, self.place_of(facts.id))
+                std::fs::rename(&part, self.path_of(facts.id))
             });
             if written.is_err() {
                 let _ = std::fs::remove_file(&part);
@@ -303,22 +303,23 @@ mod unix {
             written.map(|()| (header.len() + body.len()) as u64)
         }
 
-        fn take_in(&self, facts: &ArtifactMeta, body: &[u8], now: u64) -> io::Result<bool> {
+        fn store_file(&self, facts: &ArtifactMeta, body: &[u8], now: u64) -> io::Result<bool> {
             let lock = self.locked()?;
             let mut index = self.index(&lock, now)?;
             // Counted before any change: after a crash, other processes scan again.
             index.changes = index.changes.wrapping_add(1);
             lock.write_all_at(&index.changes.to_le_bytes(), 0)?;
             let needs = facts.bytes.saturating_add(OVERHEAD);
-            let has_room = |index: &Index| {
-                index.by_end.len() < MOST && index.used.saturating_add(needs) <= self.limits.quota
+            let fits = |index: &Index| {
+                index.by_end.len() < MAX_ARTIFACTS
+                    && index.used.saturating_add(needs) <= self.limits.quota
             };
             self.sweep(&mut index, now)?;
-            if !has_room(&index) && now.abs_diff(index.looked) >= LOOK_AGAIN {
-                index = self.look(index.changes, now)?;
+            if !fits(&index) && now.abs_diff(index.scanned_at) >= RESCAN_INTERVAL_MS {
+                index = self.scan(index.changes, now)?;
                 self.sweep(&mut index, now)?;
             }
-            let is_in = has_room(&index);
+            let is_in = fits(&index);
             if is_in {
                 let length = self.write(facts, body)?;
                 index.add(facts.expires, facts.id, length);
@@ -332,7 +333,7 @@ mod unix {
 
     impl Store for Folder {
         fn put(&self, facts: &ArtifactMeta, body: &Arc<[u8]>, now: u64) -> Result<(), NotKept> {
-            match self.take_in(facts, body, now) {
+            match self.store_file(facts, body, now) {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(NotKept::Full),
                 Err(e) if is_full(&e) => Err(NotKept::NoSpace),
@@ -351,7 +352,7 @@ mod unix {
                 // back. Removed under the lock, because only then no other process is just writing
                 // it.
                 let lock = self.locked()?;
-                let place = self.place_of(id);
+                let place = self.path_of(id);
                 if self.peek(id, now)?.is_none() && std::fs::symlink_metadata(&place).is_ok() {
                     lock.write_all_at(&count(&lock)?.wrapping_add(1).to_le_bytes(), 0)?;
                     let _ = std::fs::remove_file(place);
@@ -388,7 +389,7 @@ mod unix {
     }
 
     fn is_part(name: &str) -> bool {
-        name.strip_suffix(PART).is_some_and(|id| id.parse::<ArtifactId>().is_ok())
+        name.strip_suffix(PARTIAL_SUFFIX).is_some_and(|id| id.parse::<ArtifactId>().is_ok())
     }
 
     /// Whether the device or the disk quota is full.
@@ -408,7 +409,7 @@ mod unix {
 
     /// Opens a regular file, not a symlink. The inode is compared after opening, so that a swapped
     /// file is refused (symlink race, TOCTOU).
-    fn opened(path: &Path, write: bool) -> io::Result<File> {
+    fn open_regular(path: &Path, write: bool) -> io::Result<File> {
         let seen = std::fs::symlink_metadata(path)?;
         let is_ours = |found: &Metadata| found.is_file() && found.mode() & 0o077 == 0;
         if !is_ours(&seen) {

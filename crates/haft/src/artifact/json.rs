@@ -128,18 +128,18 @@ pub(super) enum Found {
 
 /// Finds the target of a JSON pointer, keeping at most `most` bytes of it in memory.
 pub(super) fn point(from: impl io::Read, pointer: &str, most: usize) -> Found {
-    let mut way: Vec<String> = Vec::new();
+    let mut path: Vec<String> = Vec::new();
     if !pointer.is_empty() {
         let Some(rest) = pointer.strip_prefix('/') else {
             return Found::Nothing(
                 "a JSON pointer starts with `/`, as in `/rows/0/name`".to_owned(),
             );
         };
-        way.extend(rest.split('/').map(|step| step.replace("~1", "/").replace("~0", "~")));
+        path.extend(rest.split('/').map(|step| step.replace("~1", "/").replace("~0", "~")));
     }
     let (found, missed) = (Cell::new(None), Cell::new(None));
-    let room = Cell::new(most);
-    let seek = Seek { way: &way, found: &found, missed: &missed, room: &room };
+    let budget = Cell::new(most);
+    let seek = Seek { path: &path, found: &found, missed: &missed, budget: &budget };
     // The visitor ends with an error once it has found the value, so that the rest is not read.
     let ended = seek.deserialize(&mut serde_json::Deserializer::from_reader(from));
     match (found.take(), missed.take(), ended) {
@@ -152,15 +152,15 @@ pub(super) fn point(from: impl io::Read, pointer: &str, most: usize) -> Found {
 
 /// Follows the pointer while parsing.
 struct Seek<'a> {
-    way: &'a [String],
+    path: &'a [String],
     found: &'a Cell<Option<Value>>,
     missed: &'a Cell<Option<String>>,
-    room: &'a Cell<usize>,
+    budget: &'a Cell<usize>,
 }
 
 impl<'a> Seek<'a> {
     fn next(&self) -> Self {
-        Self { way: self.way.get(1..).unwrap_or_default(), ..*self }
+        Self { path: self.path.get(1..).unwrap_or_default(), ..*self }
     }
 
     fn miss<E: serde::de::Error>(&self, why: String) -> E {
@@ -173,8 +173,8 @@ impl<'de> DeserializeSeed<'de> for Seek<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-        if self.way.is_empty() {
-            let value = Take(self.room).deserialize(from)?;
+        if self.path.is_empty() {
+            let value = Collect(self.budget).deserialize(from)?;
             self.found.set(Some(value));
             return Err(D::Error::custom("found"));
         }
@@ -190,7 +190,7 @@ impl<'de> Visitor<'de> for Seek<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        let step = &self.way[0];
+        let step = &self.path[0];
         let Ok(index) = step.parse::<usize>() else {
             return Err(self.miss(format!("`{step}` is no place in a list; use a number from 0")));
         };
@@ -206,7 +206,7 @@ impl<'de> Visitor<'de> for Seek<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let step = &self.way[0];
+        let step = &self.path[0];
         let mut names = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
             if name == *step {
@@ -255,17 +255,17 @@ fn short(name: &str) -> String {
 
 /// Collects a value within the byte limit; the rest is parsed and counted.
 #[derive(Clone, Copy)]
-struct Take<'a>(&'a Cell<usize>);
+struct Collect<'a>(&'a Cell<usize>);
 
-impl Take<'_> {
-    fn pay(self, bytes: usize) -> bool {
+impl Collect<'_> {
+    fn spend(self, bytes: usize) -> bool {
         let left = self.0.get();
         self.0.set(left.saturating_sub(bytes.saturating_add(16)));
         left > 0
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Take<'_> {
+impl<'de> DeserializeSeed<'de> for Collect<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
@@ -273,7 +273,7 @@ impl<'de> DeserializeSeed<'de> for Take<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Take<'_> {
+impl<'de> Visitor<'de> for Collect<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -283,13 +283,13 @@ impl<'de> Visitor<'de> for Take<'_> {
     plain_values!();
 
     fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        self.pay(text.len());
+        self.spend(text.len());
         Ok(text.into())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
-        while self.pay(0) {
+        while self.spend(0) {
             match seq.next_element_seed(self)? {
                 Some(item) => items.push(item),
                 None => return Ok(items.into()),
@@ -307,10 +307,10 @@ impl<'de> Visitor<'de> for Take<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
-        while self.pay(0) {
+        while self.spend(0) {
             match map.next_key::<String>()? {
                 Some(name) => {
-                    self.pay(name.len());
+                    self.spend(name.len());
                     let value = map.next_value_seed(self)?;
                     fields.insert(name, value);
                 }
@@ -339,8 +339,8 @@ pub(super) struct Rows {
 
 /// Finds the first list in the data and collects its first items.
 pub(super) fn rows(from: impl io::Read, limit: usize, most: usize) -> Result<Option<Rows>, String> {
-    let room = Cell::new(most);
-    let find = Find { limit, room: &room, is_outer: true };
+    let budget = Cell::new(most);
+    let find = Find { limit, budget: &budget, is_outer: true };
     let mut from = serde_json::Deserializer::from_reader(from);
     find.deserialize(&mut from).map_err(|e| e.to_string())
 }
@@ -348,7 +348,7 @@ pub(super) fn rows(from: impl io::Read, limit: usize, most: usize) -> Result<Opt
 #[derive(Clone, Copy)]
 struct Find<'a> {
     limit: usize,
-    room: &'a Cell<usize>,
+    budget: &'a Cell<usize>,
     is_outer: bool,
 }
 
@@ -369,8 +369,8 @@ impl<'de> Visitor<'de> for Find<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Option<Rows>, A::Error> {
         let mut found = Rows::default();
-        while found.rows.len() < self.limit && self.room.get() > 0 {
-            match seq.next_element_seed(Take(self.room))? {
+        while found.rows.len() < self.limit && self.budget.get() > 0 {
+            match seq.next_element_seed(Collect(self.budget))? {
                 Some(row) => found.rows.push(row),
                 None => break,
             }

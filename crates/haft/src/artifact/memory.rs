@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{Artifact, ArtifactId, ArtifactMeta, Body, MOST, NotKept, OVERHEAD, Store};
+use super::{Artifact, ArtifactId, ArtifactMeta, Body, MAX_ARTIFACTS, NotKept, OVERHEAD, Store};
 
 /// A store in memory.
 pub(super) struct Memory {
@@ -65,7 +65,7 @@ impl Store for Memory {
         let mut kept = self.kept();
         let gone = kept.sweep(now);
         let used = kept.used.saturating_add(cost(facts));
-        let fits = used <= self.quota && kept.all.len() < MOST;
+        let fits = used <= self.quota && kept.all.len() < MAX_ARTIFACTS;
         if fits {
             kept.used = used;
             kept.by_end.insert((facts.expires, facts.id));

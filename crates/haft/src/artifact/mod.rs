@@ -140,7 +140,7 @@ impl Owner {
 
     /// Returns whether an asker may read what belongs to this owner. A run and its sub-runs can
     /// read each other's artifacts; sibling runs cannot.
-    pub(crate) fn lets(&self, asker: &Owner) -> bool {
+    pub(crate) fn allows(&self, asker: &Owner) -> bool {
         let over = |a: &str, b: &str| b.strip_prefix(a).is_some_and(|rest| rest.starts_with('.'));
         let is_family = self.within == asker.within
             || !self.is_session
@@ -277,7 +277,7 @@ impl ArtifactLimits {
 }
 
 /// Maximum number of artifacts: listing reads all of them.
-const MOST: usize = 10_000;
+const MAX_ARTIFACTS: usize = 10_000;
 
 /// What an artifact counts for in addition to its bytes, for its metadata.
 const OVERHEAD: u64 = 1_024;
@@ -388,7 +388,7 @@ impl Artifacts {
     /// Opens an artifact that the asker may read; `None` if it does not exist or belongs to another
     /// owner.
     pub(crate) fn open_for(&self, id: ArtifactId, asker: &Owner) -> io::Result<Option<Artifact>> {
-        Ok(self.find(id)?.filter(|artifact| artifact.facts.owner.lets(asker)))
+        Ok(self.find(id)?.filter(|artifact| artifact.facts.owner.allows(asker)))
     }
 
     /// Stores a result and returns its metadata. May block on a disk.
@@ -445,13 +445,13 @@ impl fmt::Debug for Artifacts {
 }
 
 /// A runtime's store, with the random id that identifies the runtime in owners.
-pub(crate) struct Shelf {
+pub(crate) struct RuntimeArtifacts {
     pub(crate) store: Artifacts,
     pub(crate) mark: String,
     lines: AtomicU64,
 }
 
-impl Shelf {
+impl RuntimeArtifacts {
     pub(crate) fn new(store: Artifacts) -> Result<Self, Error> {
         let mark = ArtifactId::random().map_err(|_| {
             Error::new(ErrorKind::BadConfig, "the machine has no randomness to name results with")

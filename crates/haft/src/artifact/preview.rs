@@ -36,9 +36,10 @@ pub(crate) fn ends(text: &str, room: usize) -> Ends<'_> {
     }
     // Half a row of a table is useless; half a line of prose is not.
     let slack = if is_table(text) { 2 } else { 8 };
-    let head_end = back(text, line_before(text, head_end, head_end / slack));
+    let head_end = before_cluster(text, line_before(text, head_end, head_end / slack));
     let tail_start =
-        forth(text, line_after(text, tail_start, (text.len() - tail_start) / slack)).max(head_end);
+        after_cluster(text, line_after(text, tail_start, (text.len() - tail_start) / slack))
+            .max(head_end);
     Ends { head: &text[..head_end], tail: &text[tail_start..] }
 }
 
@@ -68,13 +69,13 @@ fn line_after(text: &str, at: usize, slack: usize) -> usize {
 }
 
 /// Longer runs of combining marks are not natural text.
-const MOST_MARKS: usize = 32;
+const MAX_COMBINING_MARKS: usize = 32;
 
 /// Moves a position back to before the character that it would split from its combining marks.
-fn back(text: &str, mut at: usize) -> usize {
+fn before_cluster(text: &str, mut at: usize) -> usize {
     let from = at;
-    for _ in 0..MOST_MARKS {
-        if !is_joint(text, at) {
+    for _ in 0..MAX_COMBINING_MARKS {
+        if !splits_cluster(text, at) {
             return at;
         }
         at = text.floor_char_boundary(at - 1);
@@ -83,10 +84,10 @@ fn back(text: &str, mut at: usize) -> usize {
 }
 
 /// Moves a position forward to after the combining marks of the character before it.
-fn forth(text: &str, mut at: usize) -> usize {
+fn after_cluster(text: &str, mut at: usize) -> usize {
     let from = at;
-    for _ in 0..MOST_MARKS {
-        if !is_joint(text, at) {
+    for _ in 0..MAX_COMBINING_MARKS {
+        if !splits_cluster(text, at) {
             return at;
         }
         at = text.ceil_char_boundary(at + 1);
@@ -95,7 +96,7 @@ fn forth(text: &str, mut at: usize) -> usize {
 }
 
 /// Whether the characters on both sides of a position are displayed as one.
-fn is_joint(text: &str, at: usize) -> bool {
+fn splits_cluster(text: &str, at: usize) -> bool {
     const JOINER: char = '\u{200d}';
     let (Some(before), Some(after)) = (text[..at].chars().next_back(), text[at..].chars().next())
     else {
@@ -174,18 +175,18 @@ pub(crate) fn delimiter(text: &str) -> Option<char> {
 }
 
 /// Maximum depth to which data is shown.
-const DEEPEST: usize = 24;
+const MAX_DEPTH: usize = 24;
 /// Objects with more fields than this are truncated like lists.
-const MOST_FIELDS: usize = 64;
+const MAX_FIELDS: usize = 64;
 /// The placeholder for a value that does not fit.
-const NOTHING: &str = "…";
-/// The length of [`NOTHING`] as JSON.
-const LEAST: usize = 3;
+const PLACEHOLDER: &str = "…";
+/// The length of [`PLACEHOLDER`] as JSON.
+const PLACEHOLDER_CHARS: usize = 3;
 
 /// Truncates data so that its compact JSON has at most `room` characters. The limit must be at
 /// least three.
 pub(crate) fn fit(data: &Value, room: usize) -> Value {
-    fit_at(data, room.max(LEAST), 0)
+    fit_at(data, room.max(PLACEHOLDER_CHARS), 0)
 }
 
 /// The number of characters of the compact JSON.
@@ -199,9 +200,9 @@ fn fit_at(data: &Value, room: usize, depth: usize) -> Value {
     }
     match data {
         Value::String(text) => Value::String(fit_text(text, room)),
-        Value::Array(items) if depth < DEEPEST => fit_items(items, room, depth),
-        Value::Object(map) if depth < DEEPEST => fit_fields(map, room, depth),
-        _ => NOTHING.into(),
+        Value::Array(items) if depth < MAX_DEPTH => fit_items(items, room, depth),
+        Value::Object(map) if depth < MAX_DEPTH => fit_fields(map, room, depth),
+        _ => PLACEHOLDER.into(),
     }
 }
 
@@ -210,11 +211,11 @@ fn fit_text(text: &str, room: usize) -> String {
     let of = text.chars().count();
     let marker = |shown: usize| format!(" … {} characters more … ", of - shown);
     let Some(left) = room.checked_sub(2 + marker(0).chars().count()) else {
-        return NOTHING.to_owned();
+        return PLACEHOLDER.to_owned();
     };
     // As much of the text as fits in escaped form.
     let head_room = left - left / 4;
-    let head_end = back(text, escaped_prefix(text.char_indices(), head_room, text.len()));
+    let head_end = before_cluster(text, escaped_prefix(text.char_indices(), head_room, text.len()));
     let rest = &text[head_end..];
     let tail = rest.char_indices().rev();
     let mut used = 0;
@@ -226,7 +227,7 @@ fn fit_text(text: &str, room: usize) -> String {
         }
         tail_start = at;
     }
-    let (head, tail) = (&text[..head_end], &rest[forth(rest, tail_start)..]);
+    let (head, tail) = (&text[..head_end], &rest[after_cluster(rest, tail_start)..]);
     let shown = head.chars().count() + tail.chars().count();
     format!("{head}{}{tail}", marker(shown))
 }
@@ -252,7 +253,7 @@ fn fit_items(items: &[Value], room: usize, depth: usize) -> Value {
     let marker = |left_out: usize| format!("… {left_out} more items …");
     // Brackets, quotes, and a comma on each side.
     let Some(left) = room.checked_sub(marker(items.len()).chars().count() + 6) else {
-        return NOTHING.into();
+        return PLACEHOLDER.into();
     };
     let (mut head, mut tail) = (Vec::new(), Vec::new());
     let mut head_room = left - left / 4;
@@ -293,7 +294,7 @@ fn fit_items(items: &[Value], room: usize, depth: usize) -> Value {
 /// last.
 fn fit_fields(map: &Map<String, Value>, room: usize, depth: usize) -> Value {
     let names: usize = match map.len() {
-        n if n > MOST_FIELDS => usize::MAX,
+        n if n > MAX_FIELDS => usize::MAX,
         // Quotes, colon and comma; long names count as too many fields.
         _ => map.keys().map(|key| size_of_text(key, room) + 2).fold(2, usize::saturating_add),
     };
@@ -316,7 +317,7 @@ fn fit_fields(map: &Map<String, Value>, room: usize, depth: usize) -> Value {
 fn fit_many_fields(map: &Map<String, Value>, room: usize) -> Value {
     let marker = |left_out: usize| format!("{left_out} more fields");
     let Some(left) = room.checked_sub(marker(map.len()).chars().count() + 12) else {
-        return NOTHING.into();
+        return PLACEHOLDER.into();
     };
     let field = |key: &str, value: &Value, room: usize| {
         let key = size_of_text(key, room);
@@ -346,7 +347,7 @@ fn fit_many_fields(map: &Map<String, Value>, room: usize) -> Value {
     }
     let left_out = map.len() - head.len() - tail.len();
     // The limit includes a name of this length, and a field may have that name too.
-    let mark = [NOTHING, "……", "………"].into_iter().find(|name| !map.contains_key(*name));
+    let mark = [PLACEHOLDER, "……", "………"].into_iter().find(|name| !map.contains_key(*name));
     if let Some(mark) = mark.filter(|_| left_out > 0) {
         head.insert(mark.to_owned(), marker(left_out).into());
     }

@@ -114,57 +114,63 @@ impl From<io::Error> for ReadArtifactError {
 }
 
 /// Size of the read buffer.
-const CHUNK: usize = 64 << 10;
+const READ_BUFFER_BYTES: usize = 64 << 10;
 /// A longer line is searched in pieces of this size, so that a search can be cancelled.
-const LONGEST_LINE: u64 = 256 << 10;
+const MAX_LINE_BYTES: u64 = 256 << 10;
 /// Maximum compiled size of a regex (ReDoS). The search time is at most this times the text.
-const LARGEST_PROGRAM: usize = 256 << 10;
+const MAX_REGEX_BYTES: usize = 256 << 10;
 /// Maximum length of a pattern, in bytes.
-const LONGEST_PATTERN: usize = 1_000;
+const MAX_PATTERN_BYTES: usize = 1_000;
 /// How much of a long line is shown on each side of a match, in bytes.
-const AROUND: usize = 200;
+const CONTEXT_BYTES: usize = 200;
 
 impl Artifact {
-    /// Runs a query. The result has at most `room` characters.
+    /// Runs a query. The result has at most `max_chars` characters.
     ///
     /// # Errors
     /// Fails if the artifact is not text, or the query has no result.
-    pub fn read(&self, query: &ResultQuery, room: usize) -> Result<ResultPage, ReadArtifactError> {
-        self.read_until(query, room, &|| false)
+    pub fn read(
+        &self,
+        query: &ResultQuery,
+        max_chars: usize,
+    ) -> Result<ResultPage, ReadArtifactError> {
+        self.read_until(query, max_chars, &|| false)
     }
 
     /// Does the same, with cancellation.
     pub(crate) fn read_until(
         &self,
         query: &ResultQuery,
-        room: usize,
+        max_chars: usize,
         stop: &dyn Fn() -> bool,
     ) -> Result<ResultPage, ReadArtifactError> {
         if self.facts.chars.is_none() {
             return Err(ReadArtifactError::NoText);
         }
-        let reader = || Watched { from: self.reader(), stop };
-        let text = || BufReader::with_capacity(CHUNK, reader());
+        let reader = || Cancellable { from: self.reader(), stop };
+        let text = || BufReader::with_capacity(READ_BUFFER_BYTES, reader());
         let read = match query {
-            ResultQuery::Lines { from, limit } => lines(text(), *from, *limit, room, self.lines()),
+            ResultQuery::Lines { from, limit } => {
+                lines(text(), *from, *limit, max_chars, self.lines())
+            }
             ResultQuery::Pattern { pattern, context, offset, limit } => {
                 let search = Search { context: (*context).min(20), offset: *offset, limit: *limit };
-                search.run(text(), &compiled(pattern)?, room)
+                search.run(text(), &compiled(pattern)?, max_chars)
             }
             // Data takes more memory than its text, and is truncated again below.
-            ResultQuery::Pointer(pointer) => match json::point(text(), pointer, room * 4) {
-                Found::Value(value) => Ok(part(&value, pointer, room)),
+            ResultQuery::Pointer(pointer) => match json::point(text(), pointer, max_chars * 4) {
+                Found::Value(value) => Ok(part(&value, pointer, max_chars)),
                 Found::Nothing(why) => Err(ReadArtifactError::Nowhere(why)),
                 Found::NoJson(why) => Err(ReadArtifactError::NoJson(why)),
             },
             ResultQuery::Head(count) if self.facts.is_json() => {
-                match json::rows(text(), (*count).clamp(1, 1_000), room * 4) {
-                    Ok(Some(rows)) => Ok(json_head(&rows, room)),
+                match json::rows(text(), (*count).clamp(1, 1_000), max_chars * 4) {
+                    Ok(Some(rows)) => Ok(json_head(&rows, max_chars)),
                     Ok(None) => Err(ReadArtifactError::NoTable),
                     Err(why) => Err(ReadArtifactError::NoJson(why)),
                 }
             }
-            ResultQuery::Head(count) => self.text_head(text(), (*count).clamp(1, 1_000), room),
+            ResultQuery::Head(count) => self.text_head(text(), (*count).clamp(1, 1_000), max_chars),
         };
         if stop() { Err(ReadArtifactError::Stopped) } else { read }
     }
@@ -178,10 +184,10 @@ impl Artifact {
         &self,
         from: impl BufRead,
         rows: usize,
-        room: usize,
+        max_chars: usize,
     ) -> Result<ResultPage, ReadArtifactError> {
         let page =
-            lines(from, ResultPosition::START, rows as u64 + 1, room.saturating_sub(400), 0)?;
+            lines(from, ResultPosition::START, rows as u64 + 1, max_chars.saturating_sub(400), 0)?;
         let first = page.text.lines().next().unwrap_or_default();
         let mark =
             ['\t', '|', ',', ';'].into_iter().max_by_key(|mark| first.matches(*mark).count());
@@ -201,12 +207,12 @@ impl Artifact {
 }
 
 /// A reader that stops on cancellation.
-struct Watched<'a, R> {
+struct Cancellable<'a, R> {
     from: R,
     stop: &'a dyn Fn() -> bool,
 }
 
-impl<R: io::Read> io::Read for Watched<'_, R> {
+impl<R: io::Read> io::Read for Cancellable<'_, R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if (self.stop)() {
             return Err(io::Error::other("stopped"));
@@ -220,7 +226,7 @@ fn lines(
     mut from: impl BufRead,
     place: ResultPosition,
     limit: u64,
-    room: usize,
+    max_chars: usize,
     of: u64,
 ) -> Result<ResultPage, ReadArtifactError> {
     let start = ResultPosition { line: place.line.max(1), column: place.column.max(1) };
@@ -240,7 +246,7 @@ fn lines(
         let mut used = 0;
         for &byte in buffer {
             let is_start = byte & 0xc0 != 0x80;
-            if is_start && chars == room {
+            if is_start && chars == max_chars {
                 next = Some(at);
                 break 'pages;
             }
@@ -332,13 +338,13 @@ fn skip_columns(from: &mut impl BufRead, mut columns: u64) -> io::Result<()> {
 }
 
 fn compiled(pattern: &str) -> Result<Regex, ReadArtifactError> {
-    if pattern.len() > LONGEST_PATTERN {
+    if pattern.len() > MAX_PATTERN_BYTES {
         return Err(ReadArtifactError::BadPattern(format!(
-            "it is longer than {LONGEST_PATTERN} bytes"
+            "it is longer than {MAX_PATTERN_BYTES} bytes"
         )));
     }
     RegexBuilder::new(pattern)
-        .size_limit(LARGEST_PROGRAM)
+        .size_limit(MAX_REGEX_BYTES)
         .build()
         .map_err(|e| ReadArtifactError::BadPattern(last_line(&e.to_string())))
 }
@@ -360,7 +366,7 @@ impl Search {
         &self,
         mut from: impl BufRead,
         regex: &Regex,
-        room: usize,
+        max_chars: usize,
     ) -> Result<ResultPage, ReadArtifactError> {
         skip_lines(&mut from, self.offset.saturating_sub(1))?;
         let mut number = self.offset.max(1);
@@ -372,7 +378,7 @@ impl Search {
         let mut line = Vec::new();
         loop {
             line.clear();
-            let read = (&mut from).take(LONGEST_LINE).read_until(b'\n', &mut line)?;
+            let read = (&mut from).take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
             if read == 0 {
                 break;
             }
@@ -389,7 +395,7 @@ impl Search {
                 lines.extend(before.drain(..).map(|(n, text)| format!("{n}- {text}")));
                 lines.push(format!("{number}: {}", around(body, hit.start(), hit.end())));
                 let more: usize = lines.iter().map(|line| line.chars().count() + 1).sum();
-                if shown == self.limit || chars + more > room {
+                if shown == self.limit || chars + more > max_chars {
                     // The rest of a line that is split into pieces cannot be requested; continue
                     // with the next line.
                     next = Some(ResultPosition { line: number.max(last_shown + 1), column: 1 });
@@ -402,7 +408,7 @@ impl Search {
             } else if is_open && hit.is_none() && self.context > 0 {
                 let shown_line = around(body, 0, 0);
                 let more = shown_line.chars().count() + 24;
-                if after > 0 && chars + more <= room {
+                if after > 0 && chars + more <= max_chars {
                     text.push_str(&format!("{number}- {shown_line}\n"));
                     chars += more;
                     after -= 1;
@@ -427,8 +433,8 @@ impl Search {
 
 /// A line as it is shown: whole, or the part around a match.
 fn around(line: &[u8], start: usize, end: usize) -> String {
-    let from = start.saturating_sub(AROUND);
-    let until = (end.min(start + 2 * AROUND) + AROUND).min(line.len());
+    let from = start.saturating_sub(CONTEXT_BYTES);
+    let until = (end.min(start + 2 * CONTEXT_BYTES) + CONTEXT_BYTES).min(line.len());
     let text = String::from_utf8_lossy(&line[from..until]);
     // A split character can only be at the ends.
     let text = text.trim_matches(|c| c == '\u{fffd}' && (from > 0 || until < line.len()));
@@ -437,13 +443,13 @@ fn around(line: &[u8], start: usize, end: usize) -> String {
 }
 
 /// A part of JSON data as a page.
-fn part(value: &Value, pointer: &str, room: usize) -> ResultPage {
+fn part(value: &Value, pointer: &str, max_chars: usize) -> ResultPage {
     let size = preview::rendered_chars(value);
-    let (text, what) = if size <= room {
+    let (text, what) = if size <= max_chars {
         (value.to_string(), "all of it".to_owned())
     } else {
         (
-            preview::fit(value, room).to_string(),
+            preview::fit(value, max_chars).to_string(),
             "too large to show as a whole, so parts are left out; point deeper".to_owned(),
         )
     };
@@ -456,18 +462,19 @@ fn part(value: &Value, pointer: &str, room: usize) -> ResultPage {
 }
 
 /// The columns and the first rows of a list.
-fn json_head(found: &json::Rows, room: usize) -> ResultPage {
+fn json_head(found: &json::Rows, max_chars: usize) -> ResultPage {
     let mut columns: Vec<&str> = Vec::new();
     for name in found.rows.iter().filter_map(Value::as_object).flat_map(|row| row.keys()) {
         if columns.len() < 100 && !columns.contains(&name.as_str()) {
             columns.push(name);
         }
     }
-    let names = match columns.is_empty() {
-        true => "no columns".to_owned(),
-        false => format!("{} columns ({})", columns.len(), shortened(&columns.join(" | "), 300)),
+    let names = if columns.is_empty() {
+        "no columns".to_owned()
+    } else {
+        format!("{} columns ({})", columns.len(), shortened(&columns.join(" | "), 300))
     };
-    let each = (room / found.rows.len().max(1)).saturating_sub(1);
+    let each = (max_chars / found.rows.len().max(1)).saturating_sub(1);
     let (mut text, mut shown) = (String::new(), 0);
     if each >= 8 {
         for row in &found.rows {

@@ -142,19 +142,19 @@ fn a_clock_that_jumps_breaks_nothing() {
 fn an_owner_is_a_session_or_a_run_and_its_own() {
     let of = |run: &str, session, user| Owner::of(&scope(run, session, user), "mark", run);
     let run = of("run-1", None, None);
-    assert!(run.lets(&of("run-1", None, None)));
-    assert!(run.lets(&of("run-1.2", None, None)), "a run that it started");
-    assert!(of("run-1.2", None, None).lets(&run), "and the other way round");
-    assert!(!of("run-1.2", None, None).lets(&of("run-1.3", None, None)), "sisters do not share");
-    assert!(!run.lets(&of("run-11", None, None)));
-    assert!(!run.lets(&of("run-1", None, Some("eve"))));
-    assert!(!run.lets(&Owner::of(&scope("run-1", None, None), "another process", "run-1")));
+    assert!(run.allows(&of("run-1", None, None)));
+    assert!(run.allows(&of("run-1.2", None, None)), "a run that it started");
+    assert!(of("run-1.2", None, None).allows(&run), "and the other way round");
+    assert!(!of("run-1.2", None, None).allows(&of("run-1.3", None, None)), "sisters do not share");
+    assert!(!run.allows(&of("run-11", None, None)));
+    assert!(!run.allows(&of("run-1", None, Some("eve"))));
+    assert!(!run.allows(&Owner::of(&scope("run-1", None, None), "another process", "run-1")));
     let session = of("run-1", Some("s"), Some("ada"));
-    assert!(session.lets(&of("run-7", Some("s"), Some("ada"))), "runs of one session share");
-    assert!(!session.lets(&of("run-1", Some("s"), Some("eve"))));
-    assert!(!session.lets(&of("run-1", Some("s.2"), Some("ada"))));
+    assert!(session.allows(&of("run-7", Some("s"), Some("ada"))), "runs of one session share");
+    assert!(!session.allows(&of("run-1", Some("s"), Some("eve"))));
+    assert!(!session.allows(&of("run-1", Some("s.2"), Some("ada"))));
     let posing = of("run-1", Some("mark/run-1"), None);
-    assert!(!run.lets(&posing), "a session that is called like a run is none");
+    assert!(!run.allows(&posing), "a session that is called like a run is none");
 }
 
 #[test]

@@ -17,13 +17,13 @@ use crate::turn::TurnCore;
 pub(crate) const NAME: &str = "read_result";
 
 /// Maximum length of one page, in characters: a few thousand tokens.
-const ROOM: usize = 16_000;
+const MAX_PAGE_CHARS: usize = 16_000;
 /// Maximum length of the status line below a page.
-const FOOTER: usize = 1_000;
+const MAX_FOOTER_CHARS: usize = 1_000;
 /// Default number of lines of a page.
-const LINES: u64 = 2_000;
+const DEFAULT_LINES: u64 = 2_000;
 /// Default number of matches of a search.
-const MATCHES: u64 = 50;
+const DEFAULT_MATCHES: u64 = 50;
 
 /// The tool `read_result`. Add it to a registry; truncated results then mention it.
 ///
@@ -83,7 +83,7 @@ impl Tool for ReadResult {
         .read_only()
         .effects(Effects::none())
         .capabilities(Capabilities::NONE)
-        .max_result(ResultLimit::Chars(ROOM + FOOTER));
+        .max_result(ResultLimit::Chars(MAX_PAGE_CHARS + MAX_FOOTER_CHARS));
         spec.permission = Permission::None;
         spec.open_world = Some(false);
         // The artifact has its own label; the status line is the runtime's text.
@@ -101,28 +101,31 @@ impl Tool for ReadResult {
         let Some(turn) = host else {
             return Err(Failure::hidden("read_result runs only inside a runtime of its own crate"));
         };
-        let shelf = &turn.inner.artifacts;
-        let Ok(id) = args.id.trim().parse::<ArtifactId>() else { return Err(nothing(&args.id)) };
-        let store = shelf.store.clone();
-        let asker = Owner::of(cx.scope(), &shelf.mark, &turn.run.line);
+        let artifacts = &turn.inner.artifacts;
+        let Ok(id) = args.id.trim().parse::<ArtifactId>() else { return Err(not_found(&args.id)) };
+        let store = artifacts.store.clone();
+        let asker = Owner::of(cx.scope(), &artifacts.mark, &turn.run.line);
         // The page must not be truncated by its own limit or by `max_result`.
-        let room = ROOM.min((turn.inner.config.max_result / 4).saturating_sub(FOOTER)).max(1);
+        let max_chars = MAX_PAGE_CHARS
+            .min((turn.inner.config.max_result / 4).saturating_sub(MAX_FOOTER_CHARS))
+            .max(1);
         let is_search = matches!(query, ResultQuery::Pattern { .. });
         let work = move |cx: &ToolContext| -> Result<Output, Failure> {
             let found = store.open_for(id, &asker).map_err(Failure::hidden)?;
-            let Some(artifact) = found else { return Err(nothing(&id.to_string())) };
+            let Some(artifact) = found else { return Err(not_found(&id.to_string())) };
             // From here on even a failure may repeat content of the artifact.
             cx.heard(artifact.facts().label);
-            let page = artifact.read_until(&query, room, &|| cx.is_cancelled());
+            let page = artifact.read_until(&query, max_chars, &|| cx.is_cancelled());
             match page {
                 Ok(page) => Ok(Output::text(shown(&page, &artifact, &query))),
                 Err(why) => Err(unreadable(&why, &artifact)),
             }
         };
         // A search may take long, even in memory.
-        match shelf.store.is_blocking() || is_search {
-            true => cx.spawn_blocking(work).await?,
-            false => work(cx),
+        if artifacts.store.is_blocking() || is_search {
+            cx.spawn_blocking(work).await?
+        } else {
+            work(cx)
         }
     }
 }
@@ -140,13 +143,13 @@ fn query_of(args: &ReadResultArgs) -> Result<ResultQuery, Failure> {
             pattern: pattern.clone(),
             context: args.context.unwrap_or(0),
             offset,
-            limit: args.limit.unwrap_or(MATCHES),
+            limit: args.limit.unwrap_or(DEFAULT_MATCHES),
         },
         (_, Some(pointer), _) => ResultQuery::Pointer(pointer.clone()),
         (_, _, Some(rows)) => ResultQuery::Head(rows),
         _ => ResultQuery::Lines {
             from: ResultPosition { line: offset, column: args.column.unwrap_or(1) },
-            limit: args.limit.unwrap_or(LINES),
+            limit: args.limit.unwrap_or(DEFAULT_LINES),
         },
     })
 }
@@ -173,7 +176,7 @@ fn shown(page: &ResultPage, artifact: &Artifact, query: &ResultQuery) -> String 
 }
 
 /// The same failure for an id that never existed, is expired, or belongs to another owner.
-fn nothing(id: &str) -> Failure {
+fn not_found(id: &str) -> Failure {
     let id: String = id.chars().take(40).collect();
     Failure::invalid(format!("there is no result `{id}` here, or it is no longer kept"))
         .with_next("use an id from a result of this conversation, or call the tool again")

@@ -8,13 +8,13 @@ use haft_core::{
 };
 use serde_json::{Value, json};
 
-use super::{Background, Open};
+use super::{Background, TicketEntry};
 use crate::turn::TurnCore;
 
 /// The tool's name.
 pub(super) const NAME: &str = "check_ticket";
 /// Longest wait for a result, in seconds: shorter than the timeout of an attempt.
-const LONGEST: u64 = 60;
+const MAX_WAIT_SECONDS: u64 = 60;
 
 /// Lets the model fetch background results. Add it to the registry together with tools that answer
 /// with a ticket.
@@ -34,21 +34,21 @@ impl IntoTools for CheckTask {
             .read_only()
             .capabilities(Capabilities::NONE)
             .label(Label::CLEAN)
-            .timeout(Duration::from_secs(LONGEST + 30));
+            .timeout(Duration::from_secs(MAX_WAIT_SECONDS + 30));
         let schema = json!({
             "properties": {
                 "ticket_id": {"type": "string", "description": "The ticket to ask for."},
                 "wait_s": {
-                    "type": "integer", "minimum": 0, "maximum": LONGEST,
+                    "type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECONDS,
                     "description": "For how many seconds to wait for it; 0 if left out.",
                 },
             },
         });
-        vec![DynTool::new(spec, schema, |args, cx| async move { asked(&args, &cx).await })]
+        vec![DynTool::new(spec, schema, |args, cx| async move { check_ticket(&args, &cx).await })]
     }
 }
 
-async fn asked(args: &Value, cx: &ToolContext) -> Result<Output, Failure> {
+async fn check_ticket(args: &Value, cx: &ToolContext) -> Result<Output, Failure> {
     let turn = cx
         .host()
         .and_then(|host| host.downcast::<TurnCore>().ok())
@@ -57,15 +57,15 @@ async fn asked(args: &Value, cx: &ToolContext) -> Result<Output, Failure> {
     let Some(id) = args["ticket_id"].as_str() else {
         return Ok(Output::json(json!({"tickets": background.tickets(&turn.run)})));
     };
-    let find = || background.of(&turn.run).into_iter().find(|open| *open.id == *id);
-    let Some(open) = find() else { return Err(unknown(id)) };
-    let wait = args["wait_s"].as_u64().unwrap_or(0).min(LONGEST);
-    waited(&turn, background, &open, Duration::from_secs(wait)).await;
-    if open.is_running() {
-        let ticket = open.ticket(Some(cx.tool_name()));
+    let find = || background.of(&turn.run).into_iter().find(|entry| *entry.id == *id);
+    let Some(entry) = find() else { return Err(unknown_ticket(id)) };
+    let wait = args["wait_s"].as_u64().unwrap_or(0).min(MAX_WAIT_SECONDS);
+    wait_for_end(&turn, background, &entry, Duration::from_secs(wait)).await;
+    if entry.is_running() {
+        let ticket = entry.ticket(Some(cx.tool_name()));
         return Ok(Output::json(serde_json::to_value(ticket).unwrap_or_default()));
     }
-    let Some(late) = background.deliver(&open) else { return Err(unknown(id)) };
+    let Some(late) = background.deliver(&entry) else { return Err(unknown_ticket(id)) };
     cx.heard(late.answer.label());
     match late.answer.output() {
         Some(output) => Ok(output.clone()),
@@ -78,12 +78,17 @@ async fn asked(args: &Value, cx: &ToolContext) -> Result<Output, Failure> {
     }
 }
 
-async fn waited(turn: &TurnCore, background: &Background, open: &Arc<Open>, limit: Duration) {
+async fn wait_for_end(
+    turn: &TurnCore,
+    background: &Background,
+    entry: &Arc<TicketEntry>,
+    limit: Duration,
+) {
     let clock = &*turn.inner.clock;
     let mut late = clock.sleep_until(crate::watch::after(clock.now(), limit));
     loop {
         let changed = background.changed.notified();
-        if !open.is_running() || limit.is_zero() {
+        if !entry.is_running() || limit.is_zero() {
             return;
         }
         tokio::select! {
@@ -94,7 +99,7 @@ async fn waited(turn: &TurnCore, background: &Background, open: &Arc<Open>, limi
     }
 }
 
-fn unknown(id: &str) -> Failure {
+fn unknown_ticket(id: &str) -> Failure {
     let shown: String = id.chars().take(64).collect();
     Failure::invalid(format!("there is no ticket `{shown}`, or its result was given out already"))
         .with_next(format!("call `{NAME}` without a ticket to see which there are"))

@@ -12,7 +12,7 @@ use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Instant};
 use futures_util::FutureExt as _;
 use haft_core::{BackgroundTask, BoxFuture, Execution, Failure, FailureCode, ToolContext};
 
-use super::{Open, Place, Stage};
+use super::{Reservation, Stage, TicketEntry};
 use crate::{
     event::Event,
     hooks::CompletedCall,
@@ -29,30 +29,34 @@ pub(crate) fn begin(
     kept: Kept,
     later: BackgroundTask,
 ) {
-    let (place, work) = later.into_parts();
-    let Some(open) = place.downcast::<Place>().ok().and_then(|mut place| place.open.take()) else {
+    let (reservation, work) = later.into_parts();
+    let Some(entry) = reservation
+        .downcast::<Reservation>()
+        .ok()
+        .and_then(|mut reservation| reservation.entry.take())
+    else {
         return;
     };
     let admitted = permitted.admitted();
     let outer = admitted.context();
     let (called, meant) = (outer.requested_name().clone(), outer.tool_name().clone());
     let scope = Arc::clone(outer.scope());
-    let cx = ToolContext::new(scope, open.call.clone(), called, meant, Arc::clone(turn) as _);
+    let cx = ToolContext::new(scope, entry.call.clone(), called, meant, Arc::clone(turn) as _);
     cx.set_profile(admitted.profile().clone());
     cx.set_confined(permitted.verdict().confined);
-    let _ = open.work.set((Arc::downgrade(turn), cx.downgrade()));
+    let _ = entry.work.set((Arc::downgrade(turn), cx.downgrade()));
     turn.tell(|| Event::Deferred {
         call: outer.call_id().clone(),
-        ticket: Arc::clone(&open.id),
-        tool: open.tool.clone(),
-        summary: open.summary.clone(),
+        ticket: Arc::clone(&entry.id),
+        tool: entry.tool.clone(),
+        summary: entry.summary.clone(),
     });
     // The run may have ended in between; then nothing else would cancel the work.
     if let Some((code, why)) = outer.why_stopped() {
         cx.stop(code, why);
     }
     if !turn.run.listens() {
-        open.lock().orphaned = true;
+        entry.lock().orphaned = true;
         cx.stop(FailureCode::Cancelled, "its run is over");
     }
     let performed = CompletedCall {
@@ -61,13 +65,13 @@ pub(crate) fn begin(
         cx: cx.clone(),
     };
     let body = async move { work(cx).await };
-    drop(launch(carry_out(Arc::clone(turn), open, performed, kept, Box::pin(body))));
+    drop(launch(run_task(Arc::clone(turn), entry, performed, kept, Box::pin(body))));
 }
 
 /// Runs the work, keeps its result, and discards it when it expires.
-async fn carry_out(
+async fn run_task(
     turn: Arc<TurnCore>,
-    open: Arc<Open>,
+    entry: Arc<TicketEntry>,
     performed: CompletedCall,
     kept: Kept,
     body: BoxFuture<'static, Outcome>,
@@ -76,7 +80,7 @@ async fn carry_out(
     tokio::task::yield_now().await;
     let inner = Arc::clone(&turn.inner);
     let began = inner.clock.now();
-    let outcome = worked(&turn, &performed, began, body).await;
+    let outcome = run_body(&turn, &performed, began, body).await;
     let cx = &performed.cx;
     cx.tell_rest();
     let still_working = cx.is_busy();
@@ -92,23 +96,23 @@ async fn carry_out(
     });
     let envelope = lifecycle::end_late(&turn, &performed, outcome, began).await;
     let (failed, ran) = (envelope.failure().map(Failure::code), envelope.execution());
-    let (call, ticket) = (open.call.clone(), Arc::clone(&open.id));
+    let (call, ticket) = (entry.call.clone(), Arc::clone(&entry.id));
     let elapsed = envelope.elapsed();
     // The turn is not needed from here on.
     drop((performed, turn));
     let orphaned = {
-        let mut state = open.lock();
+        let mut state = entry.lock();
         if !state.orphaned {
             state.stage = Stage::Done(Box::new(envelope));
         }
         state.orphaned
     };
     inner.events.tell(
-        || Arc::clone(&open.who),
+        || Arc::clone(&entry.who),
         || Event::TaskFinished { call, ticket, failed, execution: ran, elapsed },
     );
     if orphaned {
-        return inner.background.expire(&open, &inner);
+        return inner.background.expire(&entry, &inner);
     }
     inner.background.changed.notify_waiters();
     let over = after(inner.clock.now(), inner.config.background_ttl);
@@ -116,7 +120,7 @@ async fn carry_out(
     loop {
         let changed = inner.background.changed.notified();
         let closed = inner.background.closed.load(std::sync::atomic::Ordering::SeqCst);
-        if closed || matches!(open.lock().stage, Stage::Gone) {
+        if closed || matches!(entry.lock().stage, Stage::Gone) {
             return;
         }
         tokio::select! {
@@ -125,13 +129,13 @@ async fn carry_out(
             () = over.as_mut() => break,
         }
     }
-    if open.take().is_some() {
-        inner.background.expire(&open, &inner);
+    if entry.take().is_some() {
+        inner.background.expire(&entry, &inner);
     }
 }
 
 /// Runs the work to its end, or cancels it and waits for the grace period.
-async fn worked(
+async fn run_body(
     turn: &TurnCore,
     performed: &CompletedCall,
     began: Instant,

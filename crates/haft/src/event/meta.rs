@@ -84,9 +84,10 @@ impl Serialize for EventMeta {
         out.serialize_field("unix_us", &self.unix_micros())?;
         out.serialize_field("run", &self.who.run)?;
         out.serialize_field("cycle", &self.who.cycle)?;
-        match self.who.agent_path.is_empty() {
-            true => out.skip_field("agent_path")?,
-            false => out.serialize_field("agent_path", &self.who.agent_path)?,
+        if self.who.agent_path.is_empty() {
+            out.skip_field("agent_path")?
+        } else {
+            out.serialize_field("agent_path", &self.who.agent_path)?
         }
         out.end()
     }

@@ -33,7 +33,7 @@ use super::{
 use crate::clock::{Anchor, Clock};
 
 /// How much progress text one queue keeps; more than a reader can follow on a screen.
-const MOST_TEXT: usize = 1 << 20;
+const MAX_PROGRESS_BYTES: usize = 1 << 20;
 
 /// An item of an event stream.
 #[derive(Debug, Clone, Serialize)]
@@ -50,7 +50,7 @@ impl StreamItem {
     #[must_use]
     pub fn event(&self) -> Option<&EventRecord> {
         match self {
-            Self::Event(told) => Some(told),
+            Self::Event(record) => Some(record),
             Self::Lagged(_) => None,
         }
     }
@@ -137,11 +137,11 @@ pub(super) enum Numbered {
 pub(super) struct Hub {
     /// Number of readers, so that the lock is not taken without any.
     readers: AtomicUsize,
-    line: Mutex<Line>,
+    state: Mutex<HubState>,
 }
 
 #[derive(Default)]
-struct Line {
+struct HubState {
     mark: Mark,
     anchor: Option<Anchor>,
     queues: SmallVec<[Arc<Queue>; 2]>,
@@ -153,70 +153,65 @@ impl Hub {
     }
 
     /// Assigns the sequence number and time, and appends the event to every queue.
-    pub(super) fn pass_on(
-        &self,
-        clock: &dyn Clock,
-        who: Arc<EventSource>,
-        event: Event,
-    ) -> Numbered {
+    pub(super) fn emit(&self, clock: &dyn Clock, who: Arc<EventSource>, event: Event) -> Numbered {
         let rank = Rank::of(&event);
         // The clock may be the host's code, so it runs outside of our locks.
         let time = clock.now();
-        let mut line = lock(&self.line);
-        let anchor = match line.anchor {
+        let mut state = lock(&self.state);
+        let anchor = match state.anchor {
             Some(anchor) if anchor.is_fresh(time) => anchor,
             _ => {
-                drop(line);
+                drop(state);
                 let anchor = Anchor::of(clock);
-                line = lock(&self.line);
-                *line.anchor.insert(anchor)
+                state = lock(&self.state);
+                *state.anchor.insert(anchor)
             }
         };
-        let before = line.mark;
-        line.mark.count(rank);
-        let after = line.mark;
+        let before = state.mark;
+        state.mark.count(rank);
+        let after = state.mark;
         let at = EventMeta { seq: after.seq, time, anchor, who };
-        if line.queues.is_empty() {
+        if state.queues.is_empty() {
             return Numbered::Alone(at, event);
         }
-        let told = Arc::new(EventRecord { at, event });
+        let record = Arc::new(EventRecord { at, event });
         let mut wakers: SmallVec<[Waker; 2]> = SmallVec::new();
-        let mut gone: SmallVec<[Entry; 2]> = SmallVec::new();
-        for queue in &line.queues {
+        let mut evicted: SmallVec<[Entry; 2]> = SmallVec::new();
+        for queue in &state.queues {
             let mut waiting = lock(&queue.0);
-            waiting.push(Entry { told: Arc::clone(&told), before, after }, rank, &mut gone);
+            waiting.push(Entry { record: Arc::clone(&record), before, after }, rank, &mut evicted);
             wakers.extend(waiting.waker.take());
         }
         // Wakers and drops of large events run without a lock.
-        drop(line);
-        drop(gone);
+        drop(state);
+        drop(evicted);
         wakers.into_iter().for_each(Waker::wake);
-        Numbered::Kept(told)
+        Numbered::Kept(record)
     }
 
     pub(super) fn open(self: &Arc<Self>, capacity: usize) -> EventStream {
-        let mut line = lock(&self.line);
-        let waiting = Waiting {
+        let mut state = lock(&self.state);
+        let waiting = QueueState {
             lanes: Default::default(),
             capacity: capacity.max(1),
             text: 0,
-            read: line.mark,
-            last: line.mark,
+            read: state.mark,
+            last: state.mark,
             is_closed: false,
             waker: None,
         };
         let queue = Arc::new(Queue(Mutex::new(waiting)));
-        line.queues.push(Arc::clone(&queue));
-        self.readers.store(line.queues.len(), Ordering::Relaxed);
+        state.queues.push(Arc::clone(&queue));
+        self.readers.store(state.queues.len(), Ordering::Relaxed);
         EventStream { queue, hub: Arc::downgrade(self) }
     }
 
     /// Ends the stream of every reader.
     pub(super) fn close(&self) {
         let queues = {
-            let mut line = lock(&self.line);
+            let mut state = lock(&self.state);
             self.readers.store(0, Ordering::Relaxed);
-            std::mem::take(&mut line.queues)
+            std::mem::take(&mut state.queues)
         };
         for queue in queues {
             let waker = {
@@ -228,17 +223,17 @@ impl Hub {
         }
     }
 
-    fn leave(&self, queue: &Arc<Queue>) {
-        let mut line = lock(&self.line);
-        line.queues.retain(|other| !Arc::ptr_eq(other, queue));
-        self.readers.store(line.queues.len(), Ordering::Relaxed);
+    fn unsubscribe(&self, queue: &Arc<Queue>) {
+        let mut state = lock(&self.state);
+        state.queues.retain(|other| !Arc::ptr_eq(other, queue));
+        self.readers.store(state.queues.len(), Ordering::Relaxed);
     }
 }
 
 /// The queue of one reader.
-struct Queue(Mutex<Waiting>);
+struct Queue(Mutex<QueueState>);
 
-struct Waiting {
+struct QueueState {
     /// One for each rank, each in order.
     lanes: [VecDeque<Entry>; 3],
     capacity: usize,
@@ -253,14 +248,14 @@ struct Waiting {
 }
 
 struct Entry {
-    told: Arc<EventRecord>,
+    record: Arc<EventRecord>,
     before: Mark,
     after: Mark,
 }
 
 impl Entry {
     fn text(&self) -> usize {
-        match &self.told.event {
+        match &self.record.event {
             Event::Progress {
                 note: Progress::Progress(_, text) | Progress::Partial(text), ..
             } => text.len(),
@@ -270,21 +265,21 @@ impl Entry {
     }
 }
 
-impl Waiting {
-    /// Appends an event; evicted entries go to `gone`.
-    fn push(&mut self, entry: Entry, rank: Rank, gone: &mut SmallVec<[Entry; 2]>) {
+impl QueueState {
+    /// Appends an event; evicted entries go to `evicted`.
+    fn push(&mut self, entry: Entry, rank: Rank, evicted: &mut SmallVec<[Entry; 2]>) {
         self.last = entry.after;
         self.text += entry.text();
         self.lanes[rank as usize].push_back(entry);
         let len: usize = self.lanes.iter().map(VecDeque::len).sum();
         if len > self.capacity {
             let lane = Rank::ALL.into_iter().find(|rank| !self.lanes[*rank as usize].is_empty());
-            gone.extend(lane.and_then(|rank| self.take(rank)));
+            evicted.extend(lane.and_then(|rank| self.take(rank)));
         }
         // Each entry is evicted once, so the cost is amortized over the pushes.
-        while self.text > MOST_TEXT {
+        while self.text > MAX_PROGRESS_BYTES {
             match self.take(Rank::Note) {
-                Some(note) => gone.push(note),
+                Some(note) => evicted.push(note),
                 None => break,
             }
         }
@@ -312,7 +307,7 @@ impl Waiting {
         }
         let entry = self.take(rank)?;
         self.read = entry.after;
-        Some(StreamItem::Event(entry.told))
+        Some(StreamItem::Event(entry.record))
     }
 }
 
@@ -346,7 +341,7 @@ impl EventStream {
     fn poll(&mut self, task: &mut Context<'_>) -> Poll<Option<StreamItem>> {
         let mut waiting = lock(&self.queue.0);
         match waiting.next() {
-            Some(told) => Poll::Ready(Some(told)),
+            Some(record) => Poll::Ready(Some(record)),
             None if waiting.is_closed => Poll::Ready(None),
             None => {
                 let old = waiting.waker.replace(task.waker().clone());
@@ -369,7 +364,7 @@ impl futures_util::Stream for EventStream {
 impl Drop for EventStream {
     fn drop(&mut self) {
         if let Some(hub) = self.hub.upgrade() {
-            hub.leave(&self.queue);
+            hub.unsubscribe(&self.queue);
         }
     }
 }

@@ -14,7 +14,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use crate::sanitize::spell;
 
 /// Fixed markers; their first character is escaped.
-const FIXED: &[&str] = &[
+const FIXED_MARKERS: &[&str] = &[
     // The host's notes, if there are no markers.
     "[note from the host",
     // Llama 2 and Mistral.
@@ -72,8 +72,8 @@ const FIXED: &[&str] = &[
 ];
 
 /// Markers that need a closer check.
-const BENT: &[(&str, Look)] = &[
-    ("haft", ours),
+const CHECKED_MARKERS: &[(&str, MarkerCheck)] = &[
+    ("haft", own_marker),
     ("<|", pipe_begins),
     ("<\u{ff5c}", pipe_begins),
     ("|>", pipe_ends),
@@ -83,19 +83,19 @@ const BENT: &[(&str, Look)] = &[
 ];
 
 /// Returns the position of the character to escape, if the match is a marker.
-type Look = fn(&str, usize, usize) -> Option<usize>;
+type MarkerCheck = fn(&str, usize, usize) -> Option<usize>;
 
 /// Maximum length of a marker between pipes.
-const LONGEST: usize = 80;
+const MAX_PIPE_CHARS: usize = 80;
 /// Maximum number of blanks inside of our own marker.
-const BLANKS: usize = 16;
+const MAX_BLANKS: usize = 16;
 
 static MARKS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     AhoCorasick::builder()
         .match_kind(MatchKind::Standard)
         .ascii_case_insensitive(true)
         .kind(Some(AhoCorasickKind::DFA))
-        .build(FIXED.iter().copied().chain(BENT.iter().map(|(mark, _)| *mark)))
+        .build(FIXED_MARKERS.iter().copied().chain(CHECKED_MARKERS.iter().map(|(mark, _)| *mark)))
         .ok()
 });
 
@@ -183,9 +183,11 @@ fn places(text: &str) -> Vec<usize> {
     let Some(marks) = &*MARKS else { return Vec::new() };
     let mut places = Vec::new();
     for found in marks.find_overlapping_iter(text) {
-        match found.pattern().as_usize().checked_sub(FIXED.len()) {
+        match found.pattern().as_usize().checked_sub(FIXED_MARKERS.len()) {
             None => places.push(found.start()),
-            Some(bent) => places.extend((BENT[bent].1)(text, found.start(), found.end())),
+            Some(checked) => {
+                places.extend((CHECKED_MARKERS[checked].1)(text, found.start(), found.end()))
+            }
         }
     }
     places
@@ -198,19 +200,19 @@ const BRACKETS: &str = "[\u{ff3b}\u{3010}\u{27e6}\u{3014}";
 const SLASHES: &str = "/\\\u{ff0f}\u{2044}\u{2215}\u{29f8}";
 
 /// `[haft`, `[/haft`, also with blanks in it. A longer word is not a marker.
-fn ours(text: &str, start: usize, end: usize) -> Option<usize> {
+fn own_marker(text: &str, start: usize, end: usize) -> Option<usize> {
     let after = text[end..].chars().next();
     if after.is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.')) {
         return None;
     }
-    let mut before = text[..start].char_indices().rev().take(BLANKS);
+    let mut before = text[..start].char_indices().rev().take(MAX_BLANKS);
     let (at, c) = before.find(|(_, c)| !c.is_whitespace() && !SLASHES.contains(*c))?;
     BRACKETS.contains(c).then_some(at)
 }
 
 /// `<|name|>` and `<|name>`: one word in between.
 fn pipe_begins(text: &str, start: usize, end: usize) -> Option<usize> {
-    for (n, c) in text[end..].chars().take(LONGEST).enumerate() {
+    for (n, c) in text[end..].chars().take(MAX_PIPE_CHARS).enumerate() {
         match c {
             '>' => return (n > 0).then_some(start),
             '<' => return None,
@@ -223,7 +225,7 @@ fn pipe_begins(text: &str, start: usize, end: usize) -> Option<usize> {
 
 /// `<name|>`: a word of ASCII letters before.
 fn pipe_ends(text: &str, start: usize, _: usize) -> Option<usize> {
-    let mut before = text[..start].char_indices().rev().take(LONGEST);
+    let mut before = text[..start].char_indices().rev().take(MAX_PIPE_CHARS);
     let (at, c) = before.find(|(_, c)| !c.is_ascii_alphanumeric() && *c != '_')?;
     (c == '<' && at + 1 < start).then_some(at)
 }
@@ -234,7 +236,7 @@ fn speaker(text: &str, start: usize, end: usize) -> Option<usize> {
     for (n, c) in text[..start].chars().rev().enumerate() {
         match c {
             '\n' => lines += 1,
-            c if c.is_whitespace() && n < BLANKS => {}
+            c if c.is_whitespace() && n < MAX_BLANKS => {}
             _ => return None,
         }
         if lines == 2 {
@@ -254,7 +256,7 @@ mod tests {
 
     #[test]
     fn every_fixed_mark_is_written_out_in_any_case() {
-        for mark in FIXED {
+        for mark in FIXED_MARKERS {
             for form in [(*mark).to_owned(), mark.to_lowercase(), mark.to_uppercase()] {
                 let text = format!("a {form} b");
                 let shown = neutral(&text);
@@ -316,7 +318,7 @@ mod tests {
 
     fn odd() -> impl Strategy<Value = String> {
         let piece = prop_oneof![
-            prop::sample::select(FIXED.to_vec()),
+            prop::sample::select(FIXED_MARKERS.to_vec()),
             prop::sample::select(vec![
                 "[",
                 "]",
@@ -354,7 +356,7 @@ mod tests {
             let once = neutral(&text).into_owned();
             prop_assert_eq!(neutral(&once), &*once);
             let lower = once.to_lowercase();
-            prop_assert!(FIXED.iter().all(|mark| !lower.contains(&mark.to_lowercase())), "{}", once);
+            prop_assert!(FIXED_MARKERS.iter().all(|mark| !lower.contains(&mark.to_lowercase())), "{}", once);
             prop_assert!(!lower.contains("[haft ") && !lower.contains("[/haft "));
         }
 

@@ -65,7 +65,7 @@ pub struct Nonces {
 /// Fifty bits, as ten characters. A guess is valid for one result only, so there are no repeated
 /// attempts.
 const BITS: u32 = 50;
-const LENGTH: usize = BITS as usize / 5;
+const NONCE_CHARS: usize = BITS as usize / 5;
 /// No letter that looks like a digit, and no vowels, so that no words arise.
 const LETTERS: &[u8; 32] = b"0123456789bcdfghjklmnpqrstvwxyz_";
 
@@ -104,7 +104,7 @@ impl Seal {
     const NEUTRAL: u64 = 1 << BITS;
     const FRAMED: u64 = 1 << (BITS + 1);
     const ALTERED: u32 = BITS + 2;
-    const MOST: u64 = u64::MAX >> Self::ALTERED;
+    const MAX_ALTERED: u64 = u64::MAX >> Self::ALTERED;
 
     /// Draws a nonce, unless markers are disabled.
     pub(crate) fn draw(frame: Frame, nonces: &Nonces) -> Self {
@@ -121,8 +121,8 @@ impl Seal {
         if self.0 & Self::NEUTRAL != 0 && (label.trust == Trust::Untrusted || is_failure) {
             self.0 |= Self::FRAMED;
         }
-        let altered = u64::try_from(altered).unwrap_or(Self::MOST).min(Self::MOST);
-        self.0 = self.0 & !(Self::MOST << Self::ALTERED) | altered << Self::ALTERED;
+        let altered = u64::try_from(altered).unwrap_or(Self::MAX_ALTERED).min(Self::MAX_ALTERED);
+        self.0 = self.0 & !(Self::MAX_ALTERED << Self::ALTERED) | altered << Self::ALTERED;
     }
 
     fn is_framed(self) -> bool {
@@ -138,7 +138,7 @@ impl Seal {
     }
 
     fn nonce(self) -> Nonce {
-        let mut letters = [0; LENGTH];
+        let mut letters = [0; NONCE_CHARS];
         for (n, letter) in letters.iter_mut().rev().enumerate() {
             *letter = LETTERS[(self.0 >> (5 * n)) as usize & 31];
         }
@@ -148,7 +148,7 @@ impl Seal {
 
 /// The nonce as text.
 #[derive(Debug, Clone, Copy)]
-struct Nonce([u8; LENGTH]);
+struct Nonce([u8; NONCE_CHARS]);
 
 impl Nonce {
     fn as_str(&self) -> &str {
@@ -176,18 +176,16 @@ impl<'a> Framed<'a> {
 
     /// Escapes text for the body.
     pub(crate) fn body<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        match self.answer.seal.is_neutral() {
-            true => neutral(text),
-            false => Cow::Borrowed(text),
-        }
+        if self.answer.seal.is_neutral() { neutral(text) } else { Cow::Borrowed(text) }
     }
 
     /// Escapes consecutive texts for the body. A provider may join them without a separator, so
     /// markers across a boundary are escaped too.
     pub(crate) fn bodies(&self, texts: Vec<Cow<'_, str>>) -> Vec<String> {
-        match self.answer.seal.is_neutral() {
-            true => marks::neutral_in_a_row(&texts),
-            false => texts.into_iter().map(Cow::into_owned).collect(),
+        if self.answer.seal.is_neutral() {
+            marks::neutral_in_a_row(&texts)
+        } else {
+            texts.into_iter().map(Cow::into_owned).collect()
         }
     }
 
@@ -280,7 +278,7 @@ impl<'a> Framed<'a> {
                 if n > 0 {
                     out.push('\n');
                 }
-                out.push_str(&self.aside(note));
+                out.push_str(&self.host_note(note));
             }
             return;
         };
@@ -294,7 +292,7 @@ impl<'a> Framed<'a> {
         }
     }
 
-    fn aside(&self, note: &str) -> String {
+    fn host_note(&self, note: &str) -> String {
         format!("[note from the host: {}]", self.body(&sanitize::sanitize(note).text))
     }
 
@@ -467,7 +465,7 @@ fn chars(block: &Block) -> usize {
 }
 
 /// Maximum length of a header field, in characters.
-const LONGEST: usize = 80;
+const MAX_FIELD_CHARS: usize = 80;
 
 /// Writes a field whose value cannot end it: letters, digits and a few signs are kept, everything
 /// else is percent-encoded.
@@ -476,7 +474,7 @@ fn field(out: &mut String, key: &str, value: &str) {
         out.push_str(part);
     }
     for (n, c) in value.chars().enumerate() {
-        if n == LONGEST {
+        if n == MAX_FIELD_CHARS {
             out.push('…');
             break;
         }
@@ -543,7 +541,7 @@ mod tests {
         assert!(!seal.is_framed() && seal.is_neutral());
         seal.settle(Label::default(), false, usize::MAX);
         assert!(seal.is_framed());
-        assert_eq!((seal.nonce().as_str().to_owned(), seal.altered()), (nonce, Seal::MOST));
+        assert_eq!((seal.nonce().as_str().to_owned(), seal.altered()), (nonce, Seal::MAX_ALTERED));
         seal.settle(Label::CLEAN, false, 7);
         assert_eq!(seal.altered(), 7);
         let mut never = Seal::draw(Frame::Never, &Nonces::random());
@@ -562,7 +560,10 @@ mod tests {
         assert_eq!(told("a]\n[/haft 0] x=y"), " tool=a%5D%0A%5B/haft%200%5D%20x%3Dy");
         assert_eq!(told("<|im_start|>"), " tool=%3C%7Cim_start%7C%3E");
         assert_eq!(told("тест\u{202e}"), " tool=тест%E2%80%AE");
-        assert_eq!(told(&"x".repeat(1_000_000)).chars().count(), " tool=".len() + LONGEST + 1);
+        assert_eq!(
+            told(&"x".repeat(1_000_000)).chars().count(),
+            " tool=".len() + MAX_FIELD_CHARS + 1
+        );
     }
 
     fn answer(text: String) -> ToolResult {

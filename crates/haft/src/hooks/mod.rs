@@ -6,17 +6,17 @@
 //! hooks, because they cannot change anything.
 
 mod effects;
-mod silent;
-mod placed;
+mod default_answer;
+mod named;
 
 use std::{sync::Arc, time::Duration};
 
 use haft_core::{BoxFuture, Failure, Output, RunId, Scope, ToolContext};
 use serde_json::Value;
 
+use self::default_answer::default_answer;
 pub use self::effects::{HookAnswer, HookEffects, PostCallResult, PreCallDecision};
-pub(crate) use self::placed::{HookPlace, Placed, Seated, around_turn};
-use self::silent::silent;
+pub(crate) use self::named::{AddedHook, NamedGuard, NamedHook, around_turn};
 use crate::{
     redact::Redactor,
     registry::RegisteredTool,
@@ -47,7 +47,7 @@ pub trait Hook: Send + Sync + 'static {
         &'a self,
         _turn: &'a TurnInfo,
     ) -> BoxFuture<'a, Result<HookEffects, Failure>> {
-        silent()
+        default_answer()
     }
 
     /// Inspects calls that are about to start together, before any of their bodies runs, and may
@@ -57,7 +57,7 @@ pub trait Hook: Send + Sync + 'static {
         &'a self,
         _calls: &'a [&'a ValidatedCall],
     ) -> BoxFuture<'a, Result<Vec<HookAnswer>, Failure>> {
-        silent()
+        default_answer()
     }
 
     /// Inspects a call before authorization. An error stops the call.
@@ -65,7 +65,7 @@ pub trait Hook: Send + Sync + 'static {
         &'a self,
         _call: &'a ValidatedCall,
     ) -> BoxFuture<'a, Result<PreCallDecision, Failure>> {
-        silent()
+        default_answer()
     }
 
     /// Transforms the outcome of a body, whether success or failure.
@@ -84,7 +84,7 @@ pub trait Hook: Send + Sync + 'static {
         _turn: &'a TurnInfo,
         _answers: &'a [AnsweredCall<'a>],
     ) -> BoxFuture<'a, Result<HookEffects, Failure>> {
-        silent()
+        default_answer()
     }
 }
 

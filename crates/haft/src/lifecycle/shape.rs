@@ -147,7 +147,7 @@ const MOST_WORDS: usize = 8_000;
 impl Wash<'_> {
     /// Returns the text as it may be shown; nothing when it may stay as it is.
     fn changed(&self, text: &str) -> Option<String> {
-        let (changed, altered) = self.redactor.washed(text);
+        let (changed, altered) = self.redactor.sanitize_and_redact(text);
         self.altered.set(self.altered.get() + altered);
         changed
     }
@@ -169,7 +169,7 @@ impl Wash<'_> {
             .sum();
         self.altered.set(self.altered.get() + read);
         let failure = self.redactor.failure(failure).reworded(|text| {
-            let (changed, _) = self.redactor.washed(text);
+            let (changed, _) = self.redactor.sanitize_and_redact(text);
             let long = changed.as_deref().unwrap_or(text);
             match long.len() > MOST_WORDS {
                 true => Some(format!(
@@ -231,7 +231,7 @@ impl Wash<'_> {
                         None => self.data(value, depth - 1),
                     }
                 }
-                if map.keys().any(|key| self.redactor.washed(key).0.is_some()) {
+                if map.keys().any(|key| self.redactor.sanitize_and_redact(key).0.is_some()) {
                     let mut keys = Keys::default();
                     let old = std::mem::take(map).into_iter();
                     *map = old
@@ -262,7 +262,7 @@ fn take_apart(data: Value) {
 /// could be the beginning of a secret is left out.
 fn partial(inner: &Inner, cx: &ToolContext) -> String {
     let told = cx.partial_so_far();
-    let mut washing = inner.redactor.washing();
+    let mut washing = inner.redactor.sanitizing_stream();
     let text = washing.feed(&told);
     match cx.partial_is_full() {
         true => text,

@@ -19,7 +19,7 @@ use crate::sanitize::{is_hidden, is_plain};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reading {
     pub(super) breaks: Breaks,
-    pub(super) obeys: Obeys,
+    pub(super) sequences: Sequences,
 }
 
 /// Which line breaks inside of an encoded value count as line wraps.
@@ -49,7 +49,7 @@ impl Breaks {
     }
 
     /// Whether this pass differs from the one before only if there is a backslash.
-    pub(super) fn needs_stroke(self) -> bool {
+    pub(super) fn needs_backslash(self) -> bool {
         matches!(self, Self::Real | Self::WrittenBlanks)
     }
 }
@@ -57,7 +57,7 @@ impl Breaks {
 /// Which escape sequences are removed as a terminal would. A sequence may swallow letters of a
 /// secret, so text with an escape is read both ways.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Obeys {
+pub(super) enum Sequences {
     All,
     /// Colours and similar sequences, which occur inside of words; of all others only the escape
     /// character.
@@ -71,14 +71,14 @@ impl Reading {
 }
 
 /// As a terminal shows it.
-pub(super) const SHOWN: Reading = Reading { breaks: Breaks::None, obeys: Obeys::All };
+pub(super) const SHOWN: Reading = Reading { breaks: Breaks::None, sequences: Sequences::All };
 /// As it is written, except for escapes and colours.
-pub(super) const WRITTEN: Reading = Reading { breaks: Breaks::None, obeys: Obeys::Colours };
+pub(super) const WRITTEN: Reading = Reading { breaks: Breaks::None, sequences: Sequences::Colours };
 
 /// The first character of all escape sequences.
 pub(super) const ESCAPE: char = '\u{1b}';
 /// The first character of written line breaks.
-pub(super) const STROKE: char = '\\';
+pub(super) const BACKSLASH: char = '\\';
 
 /// A text without its gaps.
 pub(super) struct Bare<'a> {
@@ -92,19 +92,22 @@ pub(super) struct Bare<'a> {
 }
 
 /// Longest escape sequence, in bytes: longer than any title or link.
-const LONGEST: usize = 4 << 10;
+const MAX_SEQUENCE_BYTES: usize = 4 << 10;
 /// Maximum indent of a continued line of an encoded value.
-const INDENT: usize = 16;
+const MAX_INDENT: usize = 16;
 /// Maximum number of blanks at a line wrap: a break and the indent of the next line.
-const WRAP: usize = 256;
+const MAX_WRAP_BYTES: usize = 256;
 
-static SPELLED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("<U+"));
+static WRITTEN_CHAR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("<U+"));
 
 /// Removes the gaps from a text. If more text follows, its end may be an incomplete gap.
 pub(super) fn bare(text: &str, reading: Reading, last: bool) -> Bare<'_> {
     let whole =
         |end| Bare { text: Cow::Borrowed(&text[..end]), gaps: Vec::new(), end, is_break: false };
-    if reading.breaks == Breaks::None && is_plain(text) && SPELLED.find(text.as_bytes()).is_none() {
+    if reading.breaks == Breaks::None
+        && is_plain(text)
+        && WRITTEN_CHAR.find(text.as_bytes()).is_none()
+    {
         // Only a written-out character can be incomplete.
         let open = if last { None } else { open_end(text) };
         return whole(open.unwrap_or(text.len()));
@@ -114,16 +117,14 @@ pub(super) fn bare(text: &str, reading: Reading, last: bool) -> Bare<'_> {
         Bare { text: Cow::Borrowed(text), gaps: Vec::new(), end: text.len(), is_break: false };
     let mut out = String::new();
     let (mut at, mut copied, mut skipped) = (0, 0, 0);
-    let is_odd: fn(&u8) -> bool = match reading.breaks.are_blanks() {
-        true => |b: &u8| ODD[usize::from(*b)] || is_blank(*b),
-        false => |b: &u8| ODD[usize::from(*b)],
+    let is_odd: fn(&u8) -> bool = if reading.breaks.are_blanks() {
+        |b: &u8| ODD[usize::from(*b)] || is_blank(*b)
+    } else {
+        |b: &u8| ODD[usize::from(*b)]
     };
     while let Some(more) = bytes[at..].iter().position(is_odd) {
         at += more;
-        let before = match copied < at {
-            true => bytes.get(at - 1),
-            false => out.as_bytes().last(),
-        };
+        let before = if copied < at { bytes.get(at - 1) } else { out.as_bytes().last() };
         match gap(&text[at..], before.copied(), reading, last) {
             Gap::None => at += 1,
             Gap::Not(len) => at += len,
@@ -140,12 +141,11 @@ pub(super) fn bare(text: &str, reading: Reading, last: bool) -> Bare<'_> {
             }
         }
     }
-    found.text = match found.gaps.is_empty() {
-        true => Cow::Borrowed(&text[..found.end]),
-        false => {
-            out.push_str(&text[copied..found.end]);
-            Cow::Owned(out)
-        }
+    found.text = if found.gaps.is_empty() {
+        Cow::Borrowed(&text[..found.end])
+    } else {
+        out.push_str(&text[copied..found.end]);
+        Cow::Owned(out)
     };
     found
 }
@@ -166,9 +166,10 @@ impl Bare<'_> {
     /// How far the original is final if the bare text is final up to `to`. A break at the end is
     /// not waited for, unless something before it is open.
     pub(super) fn settled(&self, to: usize, original: &str) -> usize {
-        match to == self.text.len() && self.is_break {
-            true => original.len(),
-            false => to + self.skipped(to, true),
+        if to == self.text.len() && self.is_break {
+            original.len()
+        } else {
+            to + self.skipped(to, true)
         }
     }
 }
@@ -210,7 +211,7 @@ fn gap(rest: &str, before: Option<u8>, reading: Reading, last: bool) -> Gap {
         let len = rest.bytes().take_while(|b| is_blank(*b)).count();
         return match len {
             // More than any tool indents.
-            WRAP.. => Gap::Not(len),
+            MAX_WRAP_BYTES.. => Gap::Not(len),
             _ if len == rest.len() && !last => Gap::Open { is_break: true },
             _ => Gap::Of(len),
         };
@@ -218,14 +219,14 @@ fn gap(rest: &str, before: Option<u8>, reading: Reading, last: bool) -> Gap {
     match rest.as_bytes() {
         [b'\\', b'n' | b'r' | b't', ..] if reading.breaks == Breaks::WrittenBlanks => Gap::Of(2),
         [b'\\'] if reading.breaks == Breaks::WrittenBlanks => open(false),
-        [b'<', ..] => match spelled(rest) {
+        [b'<', ..] => match written_char(rest) {
             Some(Ok(len)) => Gap::Of(len),
-            Some(Err(Cut)) => open(false),
+            Some(Err(Incomplete)) => open(false),
             None => Gap::None,
         },
-        [0x1b, ..] => match obeyed(rest.as_bytes(), reading.obeys) {
+        [0x1b, ..] => match removed_sequence(rest.as_bytes(), reading.sequences) {
             Some(Ok(len)) => Gap::Of(len),
-            Some(Err(Cut)) if !last => Gap::Open { is_break: false },
+            Some(Err(Incomplete)) if !last => Gap::Open { is_break: false },
             // An escape that starts no sequence is invisible too.
             _ => Gap::Of(1),
         },
@@ -233,7 +234,7 @@ fn gap(rest: &str, before: Option<u8>, reading: Reading, last: bool) -> Gap {
         [b'\n', ..] | [b'\r', b'\n', ..] | [b'\\', ..] => {
             let counts = match reading.breaks {
                 Breaks::None | Breaks::Blanks | Breaks::WrittenBlanks => false,
-                Breaks::Real => !rest.starts_with(STROKE),
+                Breaks::Real => !rest.starts_with(BACKSLASH),
                 Breaks::All => true,
             };
             if !counts || !before.is_some_and(is_code) {
@@ -242,7 +243,7 @@ fn gap(rest: &str, before: Option<u8>, reading: Reading, last: bool) -> Gap {
             match line_break(rest.as_bytes()) {
                 Some(Ok(len)) => Gap::Of(len),
                 // A backslash may also start a JSON-escaped secret.
-                Some(Err(Cut)) => open(!rest.starts_with('\\')),
+                Some(Err(Incomplete)) => open(!rest.starts_with('\\')),
                 None => Gap::None,
             }
         }
@@ -254,10 +255,10 @@ fn gap(rest: &str, before: Option<u8>, reading: Reading, last: bool) -> Gap {
 }
 
 /// The text ends before something is complete.
-struct Cut;
+struct Incomplete;
 
 /// An invisible character that is written out, as `<U+200B>`.
-fn spelled(rest: &str) -> Option<Result<usize, Cut>> {
+fn written_char(rest: &str) -> Option<Result<usize, Incomplete>> {
     const OPEN: &[u8] = b"<U+";
     let bytes = rest.as_bytes();
     let start = bytes.get(..OPEN.len()).unwrap_or(bytes);
@@ -268,7 +269,7 @@ fn spelled(rest: &str) -> Option<Result<usize, Cut>> {
     let is_digit = |b: &&u8| matches!(b, b'0'..=b'9' | b'A'..=b'F');
     let digits = number.iter().take(7).take_while(is_digit).count();
     match number.get(digits) {
-        None if digits <= 6 => Some(Err(Cut)),
+        None if digits <= 6 => Some(Err(Incomplete)),
         Some(b'>') if (4..=6).contains(&digits) => {
             let number = rest.get(OPEN.len()..OPEN.len() + digits)?;
             let c = u32::from_str_radix(number, 16).ok().and_then(char::from_u32)?;
@@ -279,23 +280,23 @@ fn spelled(rest: &str) -> Option<Result<usize, Cut>> {
 }
 
 /// A sequence that is removed in this reading.
-fn obeyed(rest: &[u8], obeys: Obeys) -> Option<Result<usize, Cut>> {
+fn removed_sequence(rest: &[u8], sequences: Sequences) -> Option<Result<usize, Incomplete>> {
     let found = sequence(rest);
-    if obeys == Obeys::All {
+    if sequences == Sequences::All {
         return found;
     }
     let is_control = matches!(rest.get(1), None | Some(b'['));
     match found {
         Some(Ok(len)) if matches!(rest.get(..len), Some([_, b'[', .., b'm' | b'K'])) => found,
-        Some(Err(Cut)) if is_control => found,
+        Some(Err(Incomplete)) if is_control => found,
         _ => None,
     }
 }
 
 /// A terminal escape sequence, from its escape on.
-fn sequence(rest: &[u8]) -> Option<Result<usize, Cut>> {
-    let rest = rest.get(..LONGEST).unwrap_or(rest);
-    let cut = if rest.len() < LONGEST { Some(Err(Cut)) } else { None };
+fn sequence(rest: &[u8]) -> Option<Result<usize, Incomplete>> {
+    let rest = rest.get(..MAX_SEQUENCE_BYTES).unwrap_or(rest);
+    let cut = if rest.len() < MAX_SEQUENCE_BYTES { Some(Err(Incomplete)) } else { None };
     let Some(kind) = rest.get(1) else { return cut };
     let body = rest.get(2..).unwrap_or_default();
     match kind {
@@ -326,15 +327,15 @@ fn sequence(rest: &[u8]) -> Option<Result<usize, Cut>> {
 
 /// A line break before the rest of an encoded value, real or written as `\n`, with the indent of
 /// the line.
-fn line_break(rest: &[u8]) -> Option<Result<usize, Cut>> {
+fn line_break(rest: &[u8]) -> Option<Result<usize, Incomplete>> {
     const WAYS: [&[u8]; 4] = [b"\r\n", b"\n", b"\\r\\n", b"\\n"];
     let Some(way) = WAYS.into_iter().find(|way| rest.starts_with(way)) else {
-        return WAYS.into_iter().any(|way| way.starts_with(rest)).then_some(Err(Cut));
+        return WAYS.into_iter().any(|way| way.starts_with(rest)).then_some(Err(Incomplete));
     };
     let line = rest.get(way.len()..).unwrap_or_default();
-    let indent = line.iter().take(INDENT).take_while(|b| matches!(b, b' ' | b'\t')).count();
+    let indent = line.iter().take(MAX_INDENT).take_while(|b| matches!(b, b' ' | b'\t')).count();
     match line.get(indent) {
-        None => Some(Err(Cut)),
+        None => Some(Err(Incomplete)),
         Some(b) => is_code(*b).then_some(Ok(way.len() + indent)),
     }
 }
@@ -353,7 +354,7 @@ fn is_code(byte: u8) -> bool {
 fn open_end(text: &str) -> Option<usize> {
     let from = text.floor_char_boundary(text.len().saturating_sub("<U+10FFFF".len()));
     let at = from + text[from..].rfind('<')?;
-    matches!(spelled(&text[at..]), Some(Err(Cut))).then_some(at)
+    matches!(written_char(&text[at..]), Some(Err(Incomplete))).then_some(at)
 }
 
 #[cfg(test)]
@@ -403,7 +404,7 @@ mod tests {
 
     #[test]
     fn blanks_are_left_out_only_where_they_are_asked_for_and_not_in_masses() {
-        let much = format!("a{}b", " ".repeat(WRAP));
+        let much = format!("a{}b", " ".repeat(MAX_WRAP_BYTES));
         for (text, blanks, written) in [
             ("a b\n  c\td\r\ne", "abcde", "abcde"),
             ("a\\nb \\tc\\x", "a\\nb\\tc\\x", "abc\\x"),
@@ -441,7 +442,7 @@ mod tests {
             let bare = bare(text, SHOWN, false);
             assert_eq!(bare.settled(bare.text.len(), text), settled, "{text:?}");
         }
-        let long = format!("a\x1b]0;{}", "x".repeat(LONGEST));
+        let long = format!("a\x1b]0;{}", "x".repeat(MAX_SEQUENCE_BYTES));
         assert_eq!(bare(&long, SHOWN, false).text.len(), long.len() - 1, "it is given up on");
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use super::{forms::Forms, patterns};
 
 /// Length of the n-grams. No form is shorter than the shortest secret.
-const GRAM: usize = super::secrets::SHORTEST;
+const GRAM: usize = super::secrets::MIN_SECRET_BYTES;
 
 type Gram = [u8; GRAM];
 
@@ -117,9 +117,10 @@ static SHAPE_STARTS: LazyLock<String> =
 /// Whether a form could occur in the mark of a pattern.
 fn in_shape_mark(form: &str) -> bool {
     let core = core(form);
-    match core.len() == form.len() {
-        true => SHAPE_STARTS.contains(form),
-        false => !core.is_empty() && SHAPE_STARTS.contains(&format!("{core}\0")),
+    if core.len() == form.len() {
+        SHAPE_STARTS.contains(form)
+    } else {
+        !core.is_empty() && SHAPE_STARTS.contains(&format!("{core}\0"))
     }
 }
 

@@ -10,16 +10,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use haft_core::Words;
 
 /// Number of cached strings; few rules decide most calls.
-const MOST: usize = 16;
+const MAX_CACHED: usize = 16;
 /// Longer strings are scanned each time, to keep the cache small.
-const LONGEST: usize = 1_024;
+const MAX_STRING_BYTES: usize = 1_024;
 
 /// Strings that contain no secret.
 #[derive(Debug, Default)]
-pub(super) struct Clean(Mutex<Looked>);
+pub(super) struct CleanCache(Mutex<Scanned>);
 
 #[derive(Debug, Default)]
-struct Looked {
+struct Scanned {
     /// The version of the secrets at that time.
     changes: u64,
     words: Vec<Words>,
@@ -27,31 +27,31 @@ struct Looked {
     next: usize,
 }
 
-impl Clean {
+impl CleanCache {
     /// Returns whether this string was scanned with this version of the secrets.
     pub(super) fn has(&self, words: &Words, changes: u64) -> bool {
-        let looked = self.lock();
-        looked.changes == changes && looked.words.iter().any(|known| known.is(words))
+        let scanned = self.lock();
+        scanned.changes == changes && scanned.words.iter().any(|known| known.is(words))
     }
 
     /// Caches a string that was scanned with this version of the secrets.
     pub(super) fn remember(&self, words: &Words, changes: u64) {
-        if words.len() > LONGEST {
+        if words.len() > MAX_STRING_BYTES {
             return;
         }
-        let mut looked = self.lock();
-        if looked.changes != changes {
-            *looked = Looked { changes, ..Looked::default() };
+        let mut scanned = self.lock();
+        if scanned.changes != changes {
+            *scanned = Scanned { changes, ..Scanned::default() };
         }
-        let at = looked.next % MOST;
-        match looked.words.get_mut(at) {
+        let at = scanned.next % MAX_CACHED;
+        match scanned.words.get_mut(at) {
             Some(old) => *old = words.clone(),
-            None => looked.words.push(words.clone()),
+            None => scanned.words.push(words.clone()),
         }
-        looked.next = at + 1;
+        scanned.next = at + 1;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Looked> {
+    fn lock(&self) -> MutexGuard<'_, Scanned> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn words_are_known_by_where_they_stand_until_the_secrets_change() {
-        let clean = Clean::default();
+        let clean = CleanCache::default();
         let words = Words::from("said often".to_owned());
         clean.remember(&words, 1);
         assert!(clean.has(&words, 1) && clean.has(&words.clone(), 1));
@@ -74,12 +74,15 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let clean = Clean::default();
-        let all: Vec<Words> = (0..3 * MOST).map(|n| Words::from(n.to_string())).collect();
+        let clean = CleanCache::default();
+        let all: Vec<Words> = (0..3 * MAX_CACHED).map(|n| Words::from(n.to_string())).collect();
         all.iter().for_each(|words| clean.remember(words, 0));
-        assert_eq!(all.iter().filter(|words| clean.has(words, 0)).count(), MOST);
-        assert!(all.iter().rev().take(MOST).all(|words| clean.has(words, 0)), "the last stay");
-        let long = Words::from("x".repeat(LONGEST + 1));
+        assert_eq!(all.iter().filter(|words| clean.has(words, 0)).count(), MAX_CACHED);
+        assert!(
+            all.iter().rev().take(MAX_CACHED).all(|words| clean.has(words, 0)),
+            "the last stay"
+        );
+        let long = Words::from("x".repeat(MAX_STRING_BYTES + 1));
         clean.remember(&long, 0);
         assert!(!clean.has(&long, 0));
     }

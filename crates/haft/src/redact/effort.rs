@@ -13,9 +13,9 @@ use super::shape::is_bracket;
 pub(super) const CROWDED: &str = "crowded";
 
 /// How many bytes may be scanned for each byte of text. Ordinary text needs fewer than one.
-const RATE: usize = 16;
+const SCANNED_PER_BYTE: usize = 16;
 /// How many more bytes may be scanned in a burst, as in a list of names.
-const BURST: usize = 16 << 10;
+const MAX_BURST_BYTES: usize = 16 << 10;
 
 /// The work since the last bracket.
 #[derive(Debug, Clone, Copy, Default)]
@@ -51,7 +51,7 @@ impl Effort {
 
     /// Whether it is more than ordinary text needs.
     pub(super) fn is_over(&self) -> bool {
-        self.spent > BURST + RATE * self.bytes
+        self.spent > MAX_BURST_BYTES + SCANNED_PER_BYTE * self.bytes
     }
 
     /// The same for a text whose first bytes were removed.
@@ -77,13 +77,13 @@ mod tests {
         let text = b"aaaa]bbbb";
         let mut effort = Effort::default();
         effort.go(text, 4);
-        effort.spend(BURST + 4 * RATE);
+        effort.spend(MAX_BURST_BYTES + 4 * SCANNED_PER_BYTE);
         assert!(!effort.is_over());
         effort.spend(1);
         assert!(effort.is_over());
         effort.go(text, 6);
         assert!(!effort.is_over());
-        effort.spend(BURST + RATE + 1);
+        effort.spend(MAX_BURST_BYTES + SCANNED_PER_BYTE + 1);
         assert!(effort.is_over());
         effort.go(text, 9);
         assert!(!effort.is_over(), "more text came");

@@ -11,7 +11,7 @@ use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD, HEXLOWER, 
 use super::bare::{Breaks, WRITTEN, bare};
 
 /// A line of a multi-line secret is a form of its own from this many bytes on.
-const LINE: usize = 16;
+const MIN_LINE_BYTES: usize = 16;
 
 /// The forms of one value. They are cached, so that adding another secret need not compute them
 /// again.
@@ -30,7 +30,7 @@ pub(super) fn wrapped(forms: &Forms) -> Forms {
         .iter()
         .filter(has_blank)
         .map(|form| form.split_whitespace().collect::<String>())
-        .filter(|form| form.len() >= super::secrets::SHORTEST)
+        .filter(|form| form.len() >= super::secrets::MIN_SECRET_BYTES)
         .map(Arc::from)
         .collect();
     all.sort();
@@ -44,13 +44,17 @@ pub(super) fn of(secret: &str) -> Vec<String> {
     encode(secret, &mut all);
     // A value read from a file often ends in a line break that is not printed.
     let bare = secret.trim();
-    if bare != secret && bare.len() >= super::secrets::SHORTEST {
+    if bare != secret && bare.len() >= super::secrets::MIN_SECRET_BYTES {
         encode(bare, &mut all);
     }
     // A multi-line key is often printed with a prefix on each line.
     if bare.contains('\n') {
         let lines = bare.lines().map(str::trim);
-        all.extend(lines.filter(|l| l.len() >= LINE && !l.starts_with("-----")).map(str::to_owned));
+        all.extend(
+            lines
+                .filter(|l| l.len() >= MIN_LINE_BYTES && !l.starts_with("-----"))
+                .map(str::to_owned),
+        );
     }
     // They are searched in text without invisible characters, so they have none.
     for form in &mut all {
@@ -79,7 +83,7 @@ fn encode(secret: &str, all: &mut Vec<String>) {
         all.push(inner.replace('+', "-").replace('/', "_"));
         all.push(inner);
     }
-    for (keep, space) in KEPT {
+    for (keep, space) in PERCENT_VARIANTS {
         for upper in [true, false] {
             all.push(percent(secret, keep, space, upper));
         }
@@ -100,7 +104,7 @@ fn aligned(bytes: &[u8], offset: usize) -> String {
 }
 
 /// The variants of percent-encoding: which characters are kept, and how a space is encoded.
-const KEPT: [(&str, &str); 4] = [
+const PERCENT_VARIANTS: [(&str, &str); 4] = [
     // RFC 3986; HTML forms; `encodeURIComponent`; `encodeURI`.
     ("-._~", "%20"),
     ("-._*", "+"),

@@ -14,13 +14,13 @@ use crate::{
 };
 
 impl Redactor {
-    fn wash(&self, text: &mut String) {
+    fn redact_in_place(&self, text: &mut String) {
         if let Some(changed) = self.told(text) {
             *text = changed;
         }
     }
 
-    fn wash_shared(&self, text: &mut Words) {
+    fn redact_shared(&self, text: &mut Words) {
         // Read before the scan: a change in between invalidates the result.
         let changes = self.secrets.changes();
         if self.clean.has(text, changes) {
@@ -34,8 +34,8 @@ impl Redactor {
 
     /// Returns a redacted verdict.
     pub(crate) fn verdict(&self, mut verdict: Verdict) -> Verdict {
-        self.wash_shared(&mut verdict.reason);
-        self.wash_shared(&mut verdict.source);
+        self.redact_shared(&mut verdict.reason);
+        self.redact_shared(&mut verdict.source);
         verdict
     }
 
@@ -48,8 +48,8 @@ impl Redactor {
     ) {
         let hidden =
             call.map(|(tool, arguments)| secret_texts(tool, arguments)).unwrap_or_default();
-        let wash = |text: &mut String| {
-            self.wash(text);
+        let redact_in_place = |text: &mut String| {
+            self.redact_in_place(text);
             for (value, mark) in &hidden {
                 if text.contains(value.as_str()) {
                     *text = text.replace(value.as_str(), mark);
@@ -59,20 +59,20 @@ impl Redactor {
         let said = &mut explanation.verdict;
         for text in [&mut said.reason, &mut said.source] {
             let mut own = text.to_string();
-            wash(&mut own);
+            redact_in_place(&mut own);
             if own != **text {
                 *text = own.into();
             }
         }
         for check in &mut explanation.checks {
-            wash(&mut check.why);
+            redact_in_place(&mut check.why);
         }
         for near in &mut explanation.near {
-            wash(&mut near.missing);
+            redact_in_place(&mut near.missing);
         }
-        explanation.flip.iter_mut().for_each(wash);
-        explanation.risk.iter_mut().for_each(wash);
-        explanation.tainted_by.iter_mut().for_each(wash);
+        explanation.flip.iter_mut().for_each(redact_in_place);
+        explanation.risk.iter_mut().for_each(redact_in_place);
+        explanation.tainted_by.iter_mut().for_each(redact_in_place);
     }
 
     /// Redacts an event. The arguments of a call are redacted where the event is made, because that
@@ -80,18 +80,22 @@ impl Redactor {
     /// several pieces.
     pub(crate) fn event(&self, event: &mut Event) {
         match event {
-            Event::Problem { message, .. } => self.wash(message),
-            Event::HookFailedOpen { why, .. } => self.wash(why),
+            Event::Problem { message, .. } => self.redact_in_place(message),
+            Event::HookFailedOpen { why, .. } => self.redact_in_place(why),
             Event::Asked { verdict, .. }
             | Event::Refused { verdict, .. }
             | Event::Permitted { verdict, .. } => {
-                self.wash_shared(&mut verdict.reason);
-                self.wash_shared(&mut verdict.source);
+                self.redact_shared(&mut verdict.reason);
+                self.redact_shared(&mut verdict.source);
             }
-            Event::Answered { comment, .. } => comment.iter_mut().for_each(|text| self.wash(text)),
+            Event::Answered { comment, .. } => {
+                comment.iter_mut().for_each(|text| self.redact_in_place(text))
+            }
             Event::Progress { note: Progress::Progress(_, text), .. }
-            | Event::Deferred { summary: text, .. } => self.wash(text),
-            Event::Finished { cause, .. } => cause.iter_mut().for_each(|text| self.wash(text)),
+            | Event::Deferred { summary: text, .. } => self.redact_in_place(text),
+            Event::Finished { cause, .. } => {
+                cause.iter_mut().for_each(|text| self.redact_in_place(text))
+            }
             Event::Repaired { repairs, .. } => {
                 if let Some(changed) = self.repairs(repairs) {
                     *repairs = changed.into();
@@ -108,20 +112,20 @@ impl Redactor {
             if let Some(shown) = self.json(&intent.arguments) {
                 intent.arguments = Arc::new(shown);
             }
-            self.wash_shared(&mut intent.verdict.reason);
-            self.wash_shared(&mut intent.verdict.source);
+            self.redact_shared(&mut intent.verdict.reason);
+            self.redact_shared(&mut intent.verdict.source);
             if let Some(shown) = self.repairs(&intent.repairs) {
                 intent.repairs = shown;
             }
         }
         if let Some(judged) = &mut record.judged {
-            self.wash_shared(&mut judged.verdict.reason);
-            self.wash_shared(&mut judged.verdict.source);
+            self.redact_shared(&mut judged.verdict.reason);
+            self.redact_shared(&mut judged.verdict.source);
             self.explanation(Arc::make_mut(&mut judged.explanation), None);
         }
         if let Some(end) = &mut record.end {
-            end.error.iter_mut().for_each(|text| self.wash(text));
-            end.cause.iter_mut().for_each(|text| self.wash(text));
+            end.error.iter_mut().for_each(|text| self.redact_in_place(text));
+            end.cause.iter_mut().for_each(|text| self.redact_in_place(text));
             if let Some(changed) = end.output.as_deref().and_then(|text| self.changed(text)) {
                 end.output = Some(changed.into());
             }
@@ -156,9 +160,9 @@ impl Redactor {
         }
         let mut all = repairs.to_vec();
         for repair in &mut all {
-            self.wash(&mut repair.before);
-            self.wash(&mut repair.pointer);
-            repair.after.iter_mut().for_each(|text| self.wash(text));
+            self.redact_in_place(&mut repair.before);
+            self.redact_in_place(&mut repair.pointer);
+            repair.after.iter_mut().for_each(|text| self.redact_in_place(text));
         }
         Some(all)
     }

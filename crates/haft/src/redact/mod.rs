@@ -29,9 +29,9 @@ use haft_core::Failure;
 use serde_json::{Number, Value};
 
 use self::bare::{ESCAPE, Reading, SHOWN, WRITTEN};
-use self::clean::Clean;
+use self::clean::CleanCache;
 pub(crate) use self::resolve::{for_body, resolve};
-pub(crate) use self::stream::Washing;
+pub(crate) use self::stream::SanitizingRedactor;
 pub use self::{secrets::Secrets, stream::StreamRedactor};
 use crate::{registry::RegisteredTool, sanitize};
 
@@ -53,18 +53,18 @@ use crate::{registry::RegisteredTool, sanitize};
 #[derive(Debug, Clone, Default)]
 pub struct Redactor {
     secrets: Secrets,
-    clean: Arc<Clean>,
+    clean: Arc<CleanCache>,
 }
 
 /// Maximum depth to which data is scanned; deeper data is replaced. The argument parser has the
 /// same limit.
-const DEEPEST: usize = 128;
+const MAX_DEPTH: usize = 128;
 
 /// The sign for a truncated value.
-const CUT: char = '…';
+const ELLIPSIS: char = '…';
 /// From this many characters on, the start of a secret reveals something; fewer end many words by
 /// chance.
-const TELLING: usize = 3;
+const MIN_REVEALING_BYTES: usize = 3;
 
 /// The mark that replaces a secret.
 fn mark(rule: &str, len: usize) -> String {
@@ -106,25 +106,19 @@ impl Redactor {
     #[must_use]
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         // No form of a secret is shorter, and no key.
-        if text.len() < secrets::SHORTEST {
+        if text.len() < secrets::MIN_SECRET_BYTES {
             return Cow::Borrowed(text);
         }
         let shown = self.read(text, SHOWN);
-        match text.contains(ESCAPE) {
-            true => then(shown, |text| self.read(text, WRITTEN)),
-            false => shown,
-        }
+        if text.contains(ESCAPE) { then(shown, |text| self.read(text, WRITTEN)) } else { shown }
     }
 
     /// Returns the sanitized and redacted text, `None` if nothing changes; and how many places were
     /// sanitized.
-    pub(crate) fn washed(&self, text: &str) -> (Option<String>, usize) {
+    pub(crate) fn sanitize_and_redact(&self, text: &str) -> (Option<String>, usize) {
         // An escape sequence may swallow the first letter of a secret, and the rest would not
         // match. So text with an escape is also redacted before it is sanitized.
-        let seen = match text.contains(ESCAPE) {
-            true => self.text(text),
-            false => Cow::Borrowed(text),
-        };
+        let seen = if text.contains(ESCAPE) { self.text(text) } else { Cow::Borrowed(text) };
         let cleaned = sanitize::sanitize(&seen);
         let altered = cleaned.stripped + cleaned.made_visible;
         let shown = match (self.text(&cleaned.text), &cleaned.text) {
@@ -156,9 +150,9 @@ impl Redactor {
     #[must_use]
     pub fn json(&self, data: &Value) -> Option<Value> {
         // Checked first: data without secrets, the common case, is not copied.
-        self.holds_secret(data, DEEPEST).then(|| {
+        self.holds_secret(data, MAX_DEPTH).then(|| {
             let mut shown = data.clone();
-            self.wash_data(&mut shown, DEEPEST);
+            self.redact_data(&mut shown, MAX_DEPTH);
             shown
         })
     }
@@ -178,7 +172,7 @@ impl Redactor {
         }
     }
 
-    fn wash_data(&self, data: &mut Value, depth: usize) {
+    fn redact_data(&self, data: &mut Value, depth: usize) {
         match data {
             Value::Null | Value::Bool(_) => {}
             Value::Number(number) => {
@@ -194,13 +188,13 @@ impl Redactor {
             // FAIL CLOSED: data that is not scanned is not shown.
             _ if depth == 0 => *data = Value::String(mark("too-deep", 0)),
             Value::Array(items) => {
-                items.iter_mut().for_each(|item| self.wash_data(item, depth - 1));
+                items.iter_mut().for_each(|item| self.redact_data(item, depth - 1));
             }
             Value::Object(map) => {
                 for (key, value) in map.iter_mut() {
                     match self.under(key, value) {
                         Some(shown) => *value = shown,
-                        None => self.wash_data(value, depth - 1),
+                        None => self.redact_data(value, depth - 1),
                     }
                 }
                 if map.keys().any(|key| self.changed(key).is_some()) {
@@ -223,7 +217,8 @@ impl Redactor {
     /// The mark for a value whose name marks it as secret; `None` otherwise.
     pub(crate) fn under(&self, key: &str, value: &Value) -> Option<Value> {
         let Value::String(text) = value else { return None };
-        (is_telling(key) && is_secret(text)).then(|| Value::String(mark("assigned", text.len())))
+        (is_secret_name(key) && is_secret(text))
+            .then(|| Value::String(mark("assigned", text.len())))
     }
 
     /// Redacts streamed text.
@@ -233,24 +228,24 @@ impl Redactor {
     }
 
     /// Sanitizes and redacts streamed text.
-    pub(crate) fn washing(&self) -> Washing {
-        Washing::new(self)
+    pub(crate) fn sanitizing_stream(&self) -> SanitizingRedactor {
+        SanitizingRedactor::new(self)
     }
 
     /// Returns a redacted message about a call; `None` if nothing changes. Long values in it are
-    /// truncated, with [`CUT`] at the end: what may be the start of a secret before it is removed.
+    /// truncated, with [`ELLIPSIS`] at the end: what may be the start of a secret before it is removed.
     pub(crate) fn told(&self, words: &str) -> Option<String> {
-        let Some((cut, last)) = words.rsplit_once(CUT) else { return self.changed(words) };
+        let Some((cut, last)) = words.rsplit_once(ELLIPSIS) else { return self.changed(words) };
         let mut out = String::with_capacity(words.len());
-        for part in cut.split(CUT) {
+        for part in cut.split(ELLIPSIS) {
             let end = part.strip_suffix(' ').unwrap_or(part);
             let mut stream = self.stream();
             out += &stream.feed(end);
-            if stream.held() < TELLING {
+            if stream.held() < MIN_REVEALING_BYTES {
                 out += &stream.finish();
             }
             out += &part[end.len()..];
-            out.push(CUT);
+            out.push(ELLIPSIS);
         }
         out += &self.text(last);
         // A secret may contain the sign itself.
@@ -293,8 +288,8 @@ fn then<'a>(text: Cow<'a, str>, change: impl Fn(&str) -> Cow<'_, str>) -> Cow<'a
 }
 
 /// Whether a name marks its value as secret; case, `_` and `-` are ignored.
-fn is_telling(key: &str) -> bool {
-    const ENDS: &[&str] = &[
+fn is_secret_name(key: &str) -> bool {
+    const NAME_ENDINGS: &[&str] = &[
         "password",
         "passwd",
         "passphrase",
@@ -314,7 +309,7 @@ fn is_telling(key: &str) -> bool {
         "privatetoken",
         "securitytoken",
     ];
-    const WHOLE: &[&str] = &["token", "pwd", "bearer", "idtoken"];
+    const WHOLE_NAMES: &[&str] = &["token", "pwd", "bearer", "idtoken"];
     let back = || key.bytes().rev().filter(|b| !matches!(b, b'_' | b'-'));
     let ends = |word: &str| {
         let mut own = back();
@@ -324,7 +319,8 @@ fn is_telling(key: &str) -> bool {
     // The last letter decides it for nearly every name.
     let last = back().next().map(|b| b.to_ascii_lowercase());
     matches!(last, Some(b'd' | b'e' | b'y' | b't' | b'n' | b'r'))
-        && (ENDS.iter().any(|word| ends(word)) || WHOLE.iter().any(|word| whole(word)))
+        && (NAME_ENDINGS.iter().any(|word| ends(word))
+            || WHOLE_NAMES.iter().any(|word| whole(word)))
 }
 
 /// Whether a text under a secret-like name is a secret, and not a mark, a placeholder or prose.

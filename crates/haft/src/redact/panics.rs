@@ -37,7 +37,7 @@ impl Redactor {
             let place = panic.location().map_or_else(String::new, |place| format!(" at {place}"));
             let message = panic.payload_as_str().unwrap_or("a value that is no text");
             let text = format!("thread '{name}' panicked{place}:\n{message}");
-            print(&redactor.washed(&text).0.unwrap_or(text));
+            print(&redactor.sanitize_and_redact(&text).0.unwrap_or(text));
         })
     }
 }

@@ -14,7 +14,7 @@ use super::{
     shape::{Kind, Rule},
 };
 
-pub(super) use super::shape::{LONGEST_FIND, Past, ids, prepare, sweep, text};
+pub(super) use super::shape::{MAX_FIND_BYTES, Past, ids, prepare, sweep, text};
 
 const WORD: Rule = Rule {
     id: "",

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use haft_core::{Args, Capability, Execution, Failure, FailureCode, Secret, ToolContext};
 use serde_json::Value;
 
-use super::DEEPEST;
+use super::MAX_DEPTH;
 use crate::{registry::RegisteredTool, runtime::Inner};
 
 const SCHEME: &str = "secret://";
@@ -32,11 +32,11 @@ pub(crate) fn resolve(
     if inner.redactor.secrets.is_empty() && !may_use(entry) {
         return Ok(None);
     }
-    if !refers(json, DEEPEST) {
+    if !refers(json, MAX_DEPTH) {
         return Ok(None);
     }
     let mut whole = Value::clone(json);
-    fill(inner, entry, &mut whole, DEEPEST)?;
+    fill(inner, entry, &mut whole, MAX_DEPTH)?;
     match entry.body().decode(&Arc::new(whole)) {
         Ok(args) => Ok(Some(args)),
         // The decoder's message may contain the value it rejected.

@@ -19,7 +19,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use haft_core::Secret;
 
 use super::{
-    bare::{Bare, Breaks, Reading, STROKE, WRITTEN, bare},
+    bare::{BACKSLASH, Bare, Breaks, Reading, WRITTEN, bare},
     clash::Clashes,
     forms::{self, Forms},
     mark, patterns, then,
@@ -32,15 +32,15 @@ use crate::{
 
 /// Shorter values are rejected: they occur in many texts by chance, and their encoded forms in
 /// nearly all. Redacting them would spoil every result and reveal what they are.
-pub(super) const SHORTEST: usize = 6;
+pub(super) const MIN_SECRET_BYTES: usize = 6;
 /// Longest value, in bytes; the buffer of a stream grows with it.
-const LONGEST: usize = 16 << 10;
+const MAX_SECRET_BYTES: usize = 16 << 10;
 /// Maximum number of secrets; each has a few dozen forms to search.
-const MOST: usize = 1_000;
+const MAX_SECRETS: usize = 1_000;
 /// How many earlier values of one name are still redacted.
-const EARLIER: usize = 4;
+const MAX_EARLIER_VALUES: usize = 4;
 /// Up to this many bytes of forms, the fastest automaton is worth its memory.
-const DENSE: usize = 64 << 10;
+const MAX_DFA_FORM_BYTES: usize = 64 << 10;
 
 /// The secrets of a runtime. Clones share the same set, so that the host can keep one to add
 /// secrets later.
@@ -140,12 +140,12 @@ impl Secrets {
             .hint("a name is up to 64 letters, digits, `.`, `_` and `-`"));
         }
         let size = forms::visible(value.reveal().trim()).len();
-        if size < SHORTEST {
+        if size < MIN_SECRET_BYTES {
             return Err(refuse("its value is shorter than 6 bytes").hint(
                 "so short a text stands in many results by chance; taking it out everywhere would spoil them",
             ));
         }
-        if value.reveal().len() > LONGEST {
+        if value.reveal().len() > MAX_SECRET_BYTES {
             return Err(refuse("its value is longer than 16384 bytes"));
         }
         let forms = forms::shared(value.reveal());
@@ -153,7 +153,7 @@ impl Secrets {
         let mut clashes = self.0.clashes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut list = self.0.known.read().unwrap_or_else(PoisonError::into_inner).list.clone();
         let at = list.iter().position(|kept| *kept.name == *name);
-        if at.is_none() && list.len() >= MOST {
+        if at.is_none() && list.len() >= MAX_SECRETS {
             return Err(refuse("there are 1000 secrets already"));
         }
         let rule = rule_of(&name);
@@ -176,9 +176,11 @@ impl Secrets {
                     old.all().for_each(|forms| clashes.remove_forms(forms));
                 } else {
                     kept.earlier.insert(0, old);
-                    kept.earlier.drain(EARLIER.min(kept.earlier.len())..).for_each(|forgotten| {
-                        forgotten.all().for_each(|forms| clashes.remove_forms(forms));
-                    });
+                    kept.earlier.drain(MAX_EARLIER_VALUES.min(kept.earlier.len())..).for_each(
+                        |forgotten| {
+                            forgotten.all().for_each(|forms| clashes.remove_forms(forms));
+                        },
+                    );
                 }
                 kept.tools = tools;
             }
@@ -285,10 +287,10 @@ struct Finder {
 impl Known {
     /// Redacts every secret in a text; borrowed if there is none.
     pub(super) fn text<'a>(&self, text: &'a str, reading: Reading) -> Cow<'a, str> {
-        let has_stroke = text.contains(STROKE);
+        let has_backslash = text.contains(BACKSLASH);
         let mut shown = Cow::Borrowed(text);
         for breaks in Breaks::PASSES {
-            if let Some(finder) = self.finder_of(breaks, has_stroke) {
+            if let Some(finder) = self.finder_of(breaks, has_backslash) {
                 shown = then(shown, |text| finder.text(text, reading.skipping(breaks)));
             }
         }
@@ -296,8 +298,8 @@ impl Known {
     }
 
     /// Returns the finder for one pass; `None` if that pass finds no more than the one before.
-    fn finder_of(&self, breaks: Breaks, has_stroke: bool) -> Option<&Finder> {
-        if breaks.needs_stroke() && !has_stroke {
+    fn finder_of(&self, breaks: Breaks, has_backslash: bool) -> Option<&Finder> {
+        if breaks.needs_backslash() && !has_backslash {
             return None;
         }
         if breaks.are_blanks() { self.wrapped() } else { self.finder() }
@@ -319,10 +321,10 @@ impl Known {
         &self,
         text: &str,
         reading: Reading,
-        (has_stroke, last): (bool, bool),
+        (has_backslash, last): (bool, bool),
         out: &mut String,
     ) -> usize {
-        match self.finder_of(reading.breaks, has_stroke) {
+        match self.finder_of(reading.breaks, has_backslash) {
             Some(finder) => finder.sweep(text, &bare(text, reading, last), last, out),
             None => {
                 out.push_str(text);
@@ -367,7 +369,8 @@ impl Finder {
         sorted.dedup_by(|next, kept| next.0 == kept.0);
         let (sorted, rules): (Vec<Arc<str>>, Vec<_>) = sorted.into_iter().unzip();
         let size: usize = sorted.iter().map(|form| form.len()).sum();
-        let kind = if size <= DENSE { None } else { Some(AhoCorasickKind::ContiguousNFA) };
+        let kind =
+            if size <= MAX_DFA_FORM_BYTES { None } else { Some(AhoCorasickKind::ContiguousNFA) };
         let automaton = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
             .kind(kind)
@@ -515,8 +518,8 @@ mod tests {
         };
         // The first ones pay for lazy initialization. Comparing all with all was 40 times slower.
         per_item(0..20);
-        let (few, many) = (per_item(20..100), per_item(100..MOST));
-        assert!(many < few * 5, "{few:?} each up to 100, {many:?} each up to {MOST}");
+        let (few, many) = (per_item(20..100), per_item(100..MAX_SECRETS));
+        assert!(many < few * 5, "{few:?} each up to 100, {many:?} each up to {MAX_SECRETS}");
         assert!(secrets.add("one-more", "correct horse").is_err());
     }
 
@@ -524,7 +527,7 @@ mod tests {
     fn only_forgotten_values_stop_clashing_with_names() {
         let secrets = Secrets::new();
         secrets.add("key", "my-first-name").unwrap();
-        for n in 0..EARLIER {
+        for n in 0..MAX_EARLIER_VALUES {
             assert!(secrets.add("my-first-name", "long enough").is_err(), "{n}: it is still known");
             secrets.add("key", format!("value-number-{n}")).unwrap();
             secrets.add("key", format!("value-number-{n}")).unwrap();

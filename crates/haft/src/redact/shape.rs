@@ -76,7 +76,7 @@ pub(super) struct Found<'a> {
 }
 
 /// Maximum length of a merged find: patterns may overlap, and a stream waits for all of them.
-pub(super) const LONGEST_FIND: usize = 32 << 10;
+pub(super) const MAX_FIND_BYTES: usize = 32 << 10;
 
 struct Words {
     automaton: AhoCorasick,
@@ -288,10 +288,11 @@ impl<'a> Sweep<'a> {
 
     /// The last bytes that were output before the current position.
     fn put_out(&self) -> &[u8] {
-        match self.finds.is_empty() {
-            true => self.before,
+        if self.finds.is_empty() {
+            self.before
+        } else {
             // The end of every mark.
-            false => b":0]",
+            b":0]"
         }
     }
 
@@ -311,7 +312,7 @@ impl<'a> Sweep<'a> {
         last: bool,
     ) -> Option<(usize, Range<usize>)> {
         let mut from = start + 1;
-        while found.len() < LONGEST_FIND
+        while found.len() < MAX_FIND_BYTES
             && let Some((next, word)) = self.words.next(self.text, from)
             && next < found.end
         {
@@ -345,7 +346,7 @@ impl<'a> Sweep<'a> {
             let rest = bytes.get(from..).unwrap_or_default();
             from.min(bytes.len()) + rest.iter().position(blank).unwrap_or(rest.len())
         };
-        let most = found.start + LONGEST_FIND;
+        let most = found.start + MAX_FIND_BYTES;
         let (mut from, mut end) = (found.start + 1, run_end(found.end));
         while end < most
             && let Some((next, word)) = self.words.next(self.text, from)
@@ -500,12 +501,11 @@ impl Rule {
 
 /// The range of the first group, or of the whole match without groups. Groups are much slower.
 fn found_by(shape: &Regex, stretch: &[u8]) -> Option<Range<usize>> {
-    match shape.captures_len() > 1 {
-        true => {
-            let groups = shape.captures(stretch)?;
-            groups.get(1).or_else(|| groups.get(0)).map(|found| found.range())
-        }
-        false => shape.find(stretch).map(|found| found.range()),
+    if shape.captures_len() > 1 {
+        let groups = shape.captures(stretch)?;
+        groups.get(1).or_else(|| groups.get(0)).map(|found| found.range())
+    } else {
+        shape.find(stretch).map(|found| found.range())
     }
 }
 

@@ -11,7 +11,7 @@ use std::fmt;
 
 use super::{
     Redactor,
-    bare::{Breaks, ESCAPE, Reading, SHOWN, STROKE, WRITTEN, bare},
+    bare::{BACKSLASH, Breaks, ESCAPE, Reading, SHOWN, WRITTEN, bare},
     patterns::{self, Past},
 };
 use crate::sanitize;
@@ -77,9 +77,9 @@ struct Stage {
     /// What may be the start of a known secret, for each pass.
     passes: [String; Breaks::PASSES.len()],
     /// Whether there was a backslash; up to the first one some passes are the same.
-    has_stroke: bool,
+    has_backslash: bool,
     /// What may be the start of a key, with known secrets redacted.
-    known_out: String,
+    known_redacted: String,
     /// State about the output before it.
     past: Past,
 }
@@ -87,16 +87,16 @@ struct Stage {
 impl Stage {
     fn new(reading: Reading, past: Past) -> Self {
         let passes = Default::default();
-        Self { reading, passes, has_stroke: false, known_out: String::new(), past }
+        Self { reading, passes, has_backslash: false, known_redacted: String::new(), past }
     }
 
     fn held(&self) -> usize {
-        self.passes.iter().map(String::len).sum::<usize>() + self.known_out.len()
+        self.passes.iter().map(String::len).sum::<usize>() + self.known_redacted.len()
     }
 
     fn go(&mut self, redactor: &Redactor, piece: &str, last: bool) -> String {
         let known = redactor.secrets.known();
-        self.has_stroke |= piece.contains(STROKE);
+        self.has_backslash |= piece.contains(BACKSLASH);
         let mut text = piece.to_owned();
         for (held, breaks) in self.passes.iter_mut().zip(Breaks::PASSES) {
             held.push_str(&text);
@@ -106,27 +106,27 @@ impl Stage {
             };
             text.clear();
             let reading = self.reading.skipping(breaks);
-            let taken = known.sweep(held, reading, (self.has_stroke, last), &mut text);
+            let taken = known.sweep(held, reading, (self.has_backslash, last), &mut text);
             held.drain(..taken);
-            thin(held, reading, known.longest());
+            drop_gaps(held, reading, known.longest());
         }
-        self.known_out.push_str(&text);
+        self.known_redacted.push_str(&text);
         let mut out = String::new();
-        let held = &self.known_out;
+        let held = &self.known_redacted;
         let taken = patterns::sweep(held, self.reading, &mut self.past, last, &mut out);
-        self.known_out.drain(..taken);
-        thin(&mut self.known_out, self.reading, patterns::LONGEST_FIND);
+        self.known_redacted.drain(..taken);
+        drop_gaps(&mut self.known_redacted, self.reading, patterns::MAX_FIND_BYTES);
         out
     }
 }
 
 /// How many bytes of invisible characters are buffered beyond the longest match.
-const GAPS: usize = 8 << 10;
+const MAX_GAP_BYTES: usize = 8 << 10;
 
 /// Drops invisible characters from the buffer if they are more than the text. This bounds the
 /// buffer, and shows no text too early.
-fn thin(held: &mut String, reading: Reading, longest: usize) {
-    if held.len() > longest.saturating_add(GAPS) {
+fn drop_gaps(held: &mut String, reading: Reading, longest: usize) {
+    if held.len() > longest.saturating_add(MAX_GAP_BYTES) {
         let bare = bare(held, reading, false);
         let rest = bare.settled(bare.text.len(), held);
         *held = [&*bare.text, &held[rest..]].concat();
@@ -135,13 +135,13 @@ fn thin(held: &mut String, reading: Reading, longest: usize) {
 
 /// Sanitizes and redacts streamed text. As for whole text, secrets are searched before and after
 /// sanitizing.
-pub(crate) struct Washing {
+pub(crate) struct SanitizingRedactor {
     seen: StreamRedactor,
     cleaned: sanitize::StreamSanitizer,
     shown: StreamRedactor,
 }
 
-impl Washing {
+impl SanitizingRedactor {
     pub(super) fn new(redactor: &Redactor) -> Self {
         let (seen, shown) = (redactor.stream(), redactor.stream());
         Self { seen, cleaned: sanitize::StreamSanitizer::default(), shown }

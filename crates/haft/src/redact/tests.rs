@@ -224,7 +224,7 @@ fn data_is_looked_at_to_its_keys_and_numbers() {
 #[test]
 fn data_that_is_too_deep_to_look_at_is_not_shown() {
     let mut deep = json!("password=hunter2x");
-    for _ in 0..DEEPEST + 20 {
+    for _ in 0..MAX_DEPTH + 20 {
         deep = json!([deep]);
     }
     let shown = plain().json(&deep).unwrap().to_string();
@@ -577,10 +577,10 @@ proptest! {
         text.push_str(&after);
         // As it is, and as a result takes it: an escape may swallow the first letter of a secret, so
         // what has one is looked at before it is cleaned as well.
-        let washed = redactor.text(&text).into_owned();
-        let washed = redactor.text(&crate::sanitize::sanitize(&washed).text).into_owned();
-        prop_assert!(washed.contains("ACTED:") && !washed.contains("esame"), "{:?}", washed);
-        for text in [text, washed] {
+        let cleaned = redactor.text(&text).into_owned();
+        let cleaned = redactor.text(&crate::sanitize::sanitize(&cleaned).text).into_owned();
+        prop_assert!(cleaned.contains("ACTED:") && !cleaned.contains("esame"), "{:?}", cleaned);
+        for text in [text, cleaned] {
             let shown = redactor.text(&text).into_owned();
             prop_assert!(shown.contains("ACTED:"), "{:?} became {:?}", text, shown);
             let plain = bare::bare(&shown, SHOWN.skipping(bare::Breaks::All), true).text.into_owned();
@@ -599,12 +599,12 @@ proptest! {
         let (head, tail) = "open-sesame-42".split_at(at);
         // Before it, and colours inside of it.
         let text = format!("x {escape}{head}\x1b[1m{tail}{end}");
-        let washed = redactor.text(&text).into_owned();
-        let washed = redactor.text(&crate::sanitize::sanitize(&washed).text).into_owned();
-        prop_assert!(!washed.contains("sam") && !washed.contains("-42"), "{:?}: {:?}", text, washed);
-        let (mut washing, mut told) = (redactor.washing(), String::new());
-        text.chars().for_each(|c| told += &washing.feed(c.encode_utf8(&mut [0; 4])));
-        told += &washing.finish();
+        let cleaned = redactor.text(&text).into_owned();
+        let cleaned = redactor.text(&crate::sanitize::sanitize(&cleaned).text).into_owned();
+        prop_assert!(!cleaned.contains("sam") && !cleaned.contains("-42"), "{:?}: {:?}", text, cleaned);
+        let (mut stream, mut told) = (redactor.sanitizing_stream(), String::new());
+        text.chars().for_each(|c| told += &stream.feed(c.encode_utf8(&mut [0; 4])));
+        told += &stream.finish();
         prop_assert!(!told.contains("sam") && !told.contains("-42"), "{:?}: {:?}", text, told);
     }
 

@@ -13,14 +13,14 @@ pub(crate) struct Fill {
 }
 
 /// Recursive schemas are followed to this depth; deeper values stay as they are.
-const DEPTH: usize = 8;
+const MAX_DEPTH: usize = 8;
 /// Maximum number of nodes in a plan; a schema with many recursive references would have more.
-const NODES: usize = 10_000;
+const MAX_NODES: usize = 10_000;
 
 impl Fill {
     /// Computes the plan for a schema.
     pub(crate) fn of(schema: &Value) -> Self {
-        Self::at(schema, schema, DEPTH, &mut { NODES })
+        Self::at(schema, schema, MAX_DEPTH, &mut { MAX_NODES })
     }
 
     fn at(root: &Value, schema: &Value, depth: usize, left: &mut usize) -> Self {

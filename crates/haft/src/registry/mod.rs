@@ -32,7 +32,7 @@ pub use self::{
     view::ToolView,
 };
 pub(crate) use self::{
-    snapshot::{Found, Shelf},
+    snapshot::{Found, ToolSet},
     view::glob,
 };
 use crate::{
@@ -57,12 +57,12 @@ use crate::{
 /// # Ok::<(), haft::Error>(())
 /// ```
 pub struct ToolRegistry {
-    base: Arc<Shelf>,
+    base: Arc<ToolSet>,
     sources: Vec<Arc<dyn ToolSource>>,
     opened: OnceCell<()>,
     closed: AtomicBool,
-    /// The shelf of the last refresh, so that an unchanged set costs nothing.
-    last: Mutex<Arc<Shelf>>,
+    /// The tool set of the last refresh, so that an unchanged set costs nothing.
+    last: Mutex<Arc<ToolSet>>,
 }
 
 impl ToolRegistry {
@@ -82,12 +82,12 @@ impl ToolRegistry {
         self.own().find(|entry| entry.name().as_str() == name)
     }
 
-    /// Queries the sources, and returns the current shelf and the problems that occurred.
+    /// Queries the sources, and returns the current tool set and the problems that occurred.
     pub(crate) async fn refresh(
         &self,
         clock: &dyn Clock,
         limit: Duration,
-    ) -> Result<(Arc<Shelf>, Vec<String>), Error> {
+    ) -> Result<(Arc<ToolSet>, Vec<String>), Error> {
         if self.sources.is_empty() {
             return Ok((Arc::clone(&self.base), Vec::new()));
         }
@@ -98,10 +98,10 @@ impl ToolRegistry {
         for source in &self.sources {
             let label: Arc<str> = format!("source `{}`", source.name()).into();
             let mut brought = Vec::new();
-            match asked(clock, limit, source).await {
+            match list_tools(clock, limit, source).await {
                 Ok(tools) => {
                     for tool in &tools {
-                        match bring(source.name(), &label, tool, &last) {
+                        match freeze_source_tool(source.name(), &label, tool, &last) {
                             Ok(entry) => brought.push(entry),
                             // One invalid tool does not affect the others.
                             Err(e) => problems.push(e.to_string()),
@@ -126,9 +126,9 @@ impl ToolRegistry {
         if last.same(&entries) {
             return Ok((last, problems));
         }
-        let shelf = Arc::new(Shelf::new(entries, self.base.entries().len()));
-        *self.last() = Arc::clone(&shelf);
-        Ok((shelf, problems))
+        let tool_set = Arc::new(ToolSet::new(entries, self.base.entries().len()));
+        *self.last() = Arc::clone(&tool_set);
+        Ok((tool_set, problems))
     }
 
     /// Returns whether the definition of a tool is unchanged since a turn froze it.
@@ -139,7 +139,7 @@ impl ToolRegistry {
             .any(|e| e.source() == tool.source() && e.raw_hash() == tool.raw_hash())
     }
 
-    fn last(&self) -> std::sync::MutexGuard<'_, Arc<Shelf>> {
+    fn last(&self) -> std::sync::MutexGuard<'_, Arc<ToolSet>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -168,16 +168,16 @@ impl ToolRegistry {
 }
 
 /// Timeout of closing one source, so that it cannot block the others.
-const CLOSING: Duration = Duration::from_secs(10);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 async fn close_all(clock: &dyn Clock, sources: &[Arc<dyn ToolSource>]) {
     for source in sources.iter().rev() {
-        let _ = within(clock, CLOSING, async { source.close().await }).await;
+        let _ = within(clock, CLOSE_TIMEOUT, async { source.close().await }).await;
     }
 }
 
 /// Queries a source for its tools, with timeout and panics caught.
-async fn asked(
+async fn list_tools(
     clock: &dyn Clock,
     limit: Duration,
     source: &Arc<dyn ToolSource>,
@@ -208,11 +208,11 @@ impl fmt::Debug for ToolRegistry {
 }
 
 /// Freezes a tool of a source, reusing the compiled form if it is unchanged.
-fn bring(
+fn freeze_source_tool(
     source: &str,
     label: &Arc<str>,
     tool: &DynTool,
-    last: &Shelf,
+    last: &ToolSet,
 ) -> Result<Arc<RegisteredTool>, Error> {
     let name = remote_name(source, &tool.spec().name);
     match last.get(name.as_str()) {
@@ -359,7 +359,7 @@ impl ToolRegistryBuilder {
         drop(aliases);
         entries.sort_by(|a, b| a.name().cmp(b.name()));
         let own = entries.len();
-        let base = Arc::new(Shelf::new(entries, own));
+        let base = Arc::new(ToolSet::new(entries, own));
         Ok(ToolRegistry {
             last: Mutex::new(Arc::clone(&base)),
             base,

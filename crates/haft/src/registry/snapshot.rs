@@ -1,6 +1,6 @@
 //! The frozen set of tools that one turn sees.
 //!
-//! A shelf is all tools in their order; a snapshot is a shelf without the tools that are hidden
+//! A tool set is all tools in their order; a snapshot is a tool set without the tools hidden
 //! this turn. Both are immutable. Equal snapshots have equal fingerprints.
 //!
 //! INVARIANT: own tools come first, sorted by name; then each source's, sorted by name.
@@ -25,7 +25,7 @@ use crate::{
 
 /// All tools in order, with their index.
 #[derive(Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct ToolSet {
     entries: Vec<Arc<RegisteredTool>>,
     by_name: HashMap<ToolName, usize, ahash::RandomState>,
     aliases: HashMap<String, usize, ahash::RandomState>,
@@ -39,7 +39,7 @@ pub(crate) struct Shelf {
     near: OnceLock<NearIndex>,
 }
 
-impl Shelf {
+impl ToolSet {
     /// Indexes entries that are already sorted and unique. Aliases count only for the first `own`
     /// entries: a tool from a source has no alias.
     pub(crate) fn new(entries: Vec<Arc<RegisteredTool>>, own: usize) -> Self {
@@ -87,7 +87,7 @@ impl Shelf {
     }
 
     /// Applies a view. A tool whose new name is taken or invalid is dropped and reported.
-    pub(crate) fn seen_through(&self, view: &ToolView, told: &mut Vec<String>) -> Self {
+    pub(crate) fn through_view(&self, view: &ToolView, problems: &mut Vec<String>) -> Self {
         let mut shown: Vec<Arc<RegisteredTool>> = Vec::new();
         let mut own = 0;
         for (at, entry) in self.entries.iter().enumerate() {
@@ -96,7 +96,7 @@ impl Shelf {
             }
             let Some(name) = view.shown(entry.name().as_str(), entry.spec()) else { continue };
             if !ToolName::is_safe(&name) || shown.iter().any(|e| *e.name() == *name) {
-                told.push(format!(
+                problems.push(format!(
                     "the view shows `{}` as `{name}`, which is taken or unusable",
                     entry.name()
                 ));
@@ -141,14 +141,14 @@ impl fmt::Display for HiddenReason {
 /// The frozen set of tools that one turn sees.
 #[derive(Debug)]
 pub struct ToolSnapshot {
-    shelf: Arc<Shelf>,
+    tool_set: Arc<ToolSet>,
     withheld: HashMap<ToolName, HiddenReason>,
     problems: Vec<String>,
     fingerprint: [u8; 32],
     /// The last export of it, in each dialect.
     shown: Mutex<SmallVec<[Arc<ToolExport>; 1]>>,
     /// Unknown names that were searched, and the most similar tool.
-    meant: Mutex<HashMap<Box<str>, Option<usize>>>,
+    suggestions: Mutex<HashMap<Box<str>, Option<usize>>>,
 }
 
 /// Maximum number of unknown names per turn that get a suggestion; a model that invents more is not
@@ -164,37 +164,37 @@ pub(crate) enum Found<'a> {
 
 impl ToolSnapshot {
     pub(crate) fn take(
-        shelf: Arc<Shelf>,
+        tool_set: Arc<ToolSet>,
         scope: &Scope,
         policy: &dyn Policy,
         interactive: bool,
         problems: Vec<String>,
     ) -> Self {
         let mut withheld = HashMap::new();
-        if shelf.conditional || policy.hides_tools() {
-            for entry in shelf.entries() {
+        if tool_set.conditional || policy.hides_tools() {
+            for entry in tool_set.entries() {
                 if let Some(why) = withhold(entry, scope, policy, interactive) {
                     withheld.insert(entry.name().clone(), why);
                 }
             }
         }
-        let mut fingerprint = shelf.fingerprint;
+        let mut fingerprint = tool_set.fingerprint;
         if !withheld.is_empty() {
             let mut hasher = Sha256::new();
-            for entry in shelf.entries().iter().filter(|e| !withheld.contains_key(e.name())) {
+            for entry in tool_set.entries().iter().filter(|e| !withheld.contains_key(e.name())) {
                 hasher.update(entry.name().as_str());
                 hasher.update([0]);
                 hasher.update(entry.raw_hash());
             }
             fingerprint = hasher.finalize().into();
         }
-        let (shown, meant) = (Mutex::default(), Mutex::default());
-        Self { shelf, withheld, problems, fingerprint, shown, meant }
+        let (shown, suggestions) = (Mutex::default(), Mutex::default());
+        Self { tool_set, withheld, problems, fingerprint, shown, suggestions }
     }
 
     /// Iterates over the tools that are offered, in their order.
     pub fn entries(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> {
-        self.shelf.entries().iter().filter(|e| !self.withheld.contains_key(e.name()))
+        self.tool_set.entries().iter().filter(|e| !self.withheld.contains_key(e.name()))
     }
 
     /// Returns an offered tool by its name or, for own tools, an alias.
@@ -204,13 +204,13 @@ impl ToolSnapshot {
     }
 
     fn named(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
-        let at = self.shelf.by_name.get(name).or_else(|| self.shelf.aliases.get(name))?;
-        self.shelf.entries.get(*at)
+        let at = self.tool_set.by_name.get(name).or_else(|| self.tool_set.aliases.get(name))?;
+        self.tool_set.entries.get(*at)
     }
 
     /// Iterates over the tools that exist and are not offered, with the reason.
     pub fn withheld(&self) -> impl Iterator<Item = (&ToolName, &HiddenReason)> {
-        self.shelf
+        self.tool_set
             .entries()
             .iter()
             .filter_map(|e| self.withheld.get(e.name()).map(|why| (e.name(), why)))
@@ -245,7 +245,7 @@ impl ToolSnapshot {
     }
 
     pub(crate) fn exports(&self) -> &Exports {
-        &self.shelf.exports
+        &self.tool_set.exports
     }
 
     pub(crate) fn find(&self, name: &str) -> Found<'_> {
@@ -254,28 +254,28 @@ impl ToolSnapshot {
                 Some(why) => Found::Withheld(why),
                 None => Found::Entry(entry),
             },
-            None => Found::Nothing(self.meant(name).map(|entry| entry.name().as_str())),
+            None => Found::Nothing(self.suggestions(name).map(|entry| entry.name().as_str())),
         }
     }
 
     /// Returns the tool most similar to an unknown name. Each name is searched once.
-    fn meant(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
-        let entries = self.shelf.entries();
-        let mut meant = self.meant.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = meant.get(name) {
+    fn suggestions(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
+        let entries = self.tool_set.entries();
+        let mut suggestions = self.suggestions.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = suggestions.get(name) {
             return at.and_then(|at| entries.get(at));
         }
-        if meant.len() >= MAX_NEAR_SEARCHES {
+        if suggestions.len() >= MAX_NEAR_SEARCHES {
             return None;
         }
         let index = self
-            .shelf
+            .tool_set
             .near
             .get_or_init(|| NearIndex::new(entries.iter().map(|entry| entry.name().as_str())));
         let is_offered =
             |at: usize| entries.get(at).is_some_and(|e| !self.withheld.contains_key(e.name()));
         let found = index.nearest(name, is_offered);
-        meant.insert(name.into(), found);
+        suggestions.insert(name.into(), found);
         found.and_then(|at| entries.get(at))
     }
 }
@@ -324,8 +324,8 @@ mod tests {
         };
         let tools: Vec<DynTool> = (0..count).map(tool).collect();
         let entries = ToolRegistry::builder().add(tools).build().unwrap().own().cloned().collect();
-        let shelf = Arc::new(Shelf::new(entries, count));
-        ToolSnapshot::take(shelf, &Scope::default(), &AllowAll, true, Vec::new())
+        let tool_set = Arc::new(ToolSet::new(entries, count));
+        ToolSnapshot::take(tool_set, &Scope::default(), &AllowAll, true, Vec::new())
     }
 
     fn near<'a>(snapshot: &'a ToolSnapshot, name: &str) -> Option<&'a str> {

@@ -84,9 +84,10 @@ pub fn escape_invisible(text: &str) -> Cow<'_, str> {
     let mut rest = text.chars();
     while let Some(c) = rest.next() {
         let stays = !is_odd(c) || hidden::may_stay(before, c, rest.clone().next());
-        match stays {
-            true => out.push(c),
-            false => spell(c, &mut out),
+        if stays {
+            out.push(c)
+        } else {
+            spell(c, &mut out)
         }
         before = Some(if stays { c } else { '>' });
     }

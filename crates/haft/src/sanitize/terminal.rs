@@ -13,7 +13,7 @@ use super::{hidden, is_hidden, plain_run, spell};
 
 /// Longest sequence that is buffered, in bytes. Longer than any title or link, and most images; a
 /// longer one is shown, and truncated with the rest of the result.
-const LONGEST: usize = 64 << 10;
+const MAX_SEQUENCE_BYTES: usize = 64 << 10;
 
 const ESCAPE: char = '\u{1b}';
 
@@ -284,7 +284,7 @@ impl Sequence {
                 ' '..='~' => true,
                 _ => is_string,
             };
-            if !belongs || self.text.len() >= LONGEST {
+            if !belongs || self.text.len() >= MAX_SEQUENCE_BYTES {
                 return (at, Some(End::Broken));
             }
             self.text.push(c);

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     example, integers,
-    places::Places,
+    lookup::SchemaLookup,
     ranges,
     repair::{self, Repair},
     stop::Stop,
@@ -78,9 +78,9 @@ impl Schema {
         if depth(schema) > MAX_DEPTH {
             return Err(refuse(format!("it is nested more than {MAX_DEPTH} deep")));
         }
-        if unfolded(schema) > UNFOLDED {
+        if expanded_parts(schema) > MAX_EXPANDED_PARTS {
             return Err(refuse(format!(
-                "its references unfold into more than {UNFOLDED} parts, which no call could be checked against in time"
+                "its references unfold into more than {MAX_EXPANDED_PARTS} parts, which no call could be checked against in time"
             )));
         }
         let bounded = match formats {
@@ -152,7 +152,7 @@ impl Schema {
     /// Converts whole floats to integers where the schema requires them, in a valid value. Returns
     /// those that cannot be converted exactly.
     pub(crate) fn settle_integers(&self, value: &mut Value) -> Vec<ValidationError> {
-        integers::settle(self.places(), value)
+        integers::convert(self.lookup(), value)
     }
 
     /// Returns the schema as it was written.
@@ -180,24 +180,24 @@ impl Schema {
         Some(problem.unwrap_or_else(|| "it does not fit the schema".to_owned()))
     }
 
-    /// Lists at most `most` errors of a value; `None` if that is too much work or is stopped.
+    /// Lists at most `limit` errors of a value; `None` if that is too much work or is stopped.
     pub(super) fn errors<'a>(
         &'a self,
         value: &'a Value,
-        most: usize,
+        limit: usize,
         stop: &Stop<'_>,
     ) -> Option<Vec<jsonschema::ValidationError<'a>>> {
-        let pairs = work::affordable(self.places(), value, stop)?;
+        let pairs = work::affordable(self.lookup(), value, stop)?;
         if stop.ends_before(pairs) {
             return None;
         }
-        let errors = self.0.validator.iter_errors(value).take(most);
+        let errors = self.0.validator.iter_errors(value).take(limit);
         Some(errors.take_while(|_| !stop.ends_before(1)).collect())
     }
 
     /// Returns the work of listing all errors; `None` if it is too much.
     pub(super) fn listing_work(&self, value: &Value, stop: &Stop<'_>) -> Option<u64> {
-        work::affordable(self.places(), value, stop)
+        work::affordable(self.lookup(), value, stop)
     }
 
     /// Returns whether `format` is enforced.
@@ -208,7 +208,7 @@ impl Schema {
     /// Returns whether the value at a location is, is part of, or contains something marked as
     /// secret.
     pub(crate) fn is_secret(&self, pointer: &str) -> bool {
-        self.places().is_secret(pointer)
+        self.lookup().is_secret(pointer)
     }
 
     /// Returns whether the schema marks anything as secret.
@@ -223,13 +223,13 @@ impl Schema {
             return None;
         }
         let mut changed = value.clone();
-        self.places().mask(&mut changed, &mut String::new(), mask);
+        self.lookup().mask(&mut changed, &mut String::new(), mask);
         (changed != *value).then_some(changed)
     }
 
     /// Returns the lookup of schema nodes by location.
-    pub(super) fn places(&self) -> Places<'_> {
-        Places::new(&self.0.source, self.0.has_secrets)
+    pub(super) fn lookup(&self) -> SchemaLookup<'_> {
+        SchemaLookup::new(&self.0.source, self.0.has_secrets)
     }
 }
 
@@ -254,10 +254,10 @@ pub(crate) fn draft(schema: &Value) -> Result<Draft, String> {
 }
 
 /// Keywords whose value is a map from names to schemas, so that its keys are not keywords.
-pub(super) const NAMED: [&str; 5] =
+pub(super) const NAMED_SCHEMA_KEYWORDS: [&str; 5] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 /// Keywords whose value is data.
-pub(super) const DATA: [&str; 4] = ["enum", "const", "default", "examples"];
+pub(super) const DATA_KEYWORDS: [&str; 4] = ["enum", "const", "default", "examples"];
 
 fn mentions_dependencies(node: &Value) -> bool {
     match node {
@@ -277,8 +277,8 @@ fn drop_dependencies(node: &mut Value, names: bool) {
             }
             for (key, value) in map {
                 let word = !names;
-                if !(word && DATA.contains(&key.as_str())) {
-                    drop_dependencies(value, word && NAMED.contains(&key.as_str()));
+                if !(word && DATA_KEYWORDS.contains(&key.as_str())) {
+                    drop_dependencies(value, word && NAMED_SCHEMA_KEYWORDS.contains(&key.as_str()));
                 }
             }
         }
@@ -308,15 +308,15 @@ pub(super) fn build(schema: &Value, formats: Formats) -> Result<Validator, Strin
     }
     options()
         .with_draft(draft)
-        .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_SIZE))
+        .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
         .build(schema)
         .or_else(|_| {
             options()
                 .with_draft(draft)
                 .with_pattern_options(
                     PatternOptions::fancy_regex()
-                        .backtrack_limit(BACKTRACKS)
-                        .size_limit(PATTERN_SIZE),
+                        .backtrack_limit(MAX_BACKTRACKS)
+                        .size_limit(MAX_PATTERN_BYTES),
                 )
                 .build(schema)
         })
@@ -327,13 +327,13 @@ pub(super) fn build(schema: &Value, formats: Formats) -> Result<Validator, Strin
 }
 
 /// Limits the compiled size of a pattern.
-const PATTERN_SIZE: usize = 1 << 20;
+const MAX_PATTERN_BYTES: usize = 1 << 20;
 /// Enough for look-around on argument-sized text; beyond it the value counts as invalid.
-const BACKTRACKS: usize = 100_000;
+const MAX_BACKTRACKS: usize = 100_000;
 /// Deeper than any reasonable schema; recursive functions over schemas rely on it.
 const MAX_DEPTH: usize = 200;
 /// A reasonable schema expands to a few thousand parts.
-const UNFOLDED: u64 = 1_000_000;
+const MAX_EXPANDED_PARTS: u64 = 1_000_000;
 
 /// Nesting depth of a value, computed without recursion.
 pub(super) fn depth(value: &Value) -> usize {
@@ -354,14 +354,14 @@ pub(super) fn depth(value: &Value) -> usize {
 fn marks_secrets(schema: &Value) -> bool {
     match schema {
         Value::Array(list) => list.iter().any(marks_secrets),
-        Value::Object(map) => super::places::is_marked(schema) || map.values().any(marks_secrets),
+        Value::Object(map) => super::lookup::is_marked(schema) || map.values().any(marks_secrets),
         _ => false,
     }
 }
 
 /// Counts the parts of a schema with every local reference expanded, as a validator may have to for
 /// a single value. Each definition is counted once and memoized.
-fn unfolded(schema: &Value) -> u64 {
+fn expanded_parts(schema: &Value) -> u64 {
     fn count(root: &Value, node: &Value, seen: &mut HashMap<String, u64>, depth: usize) -> u64 {
         // The schema's depth was checked before; this bounds chains of references.
         if depth > MAX_DEPTH {
@@ -385,14 +385,14 @@ fn unfolded(schema: &Value) -> u64 {
                     && let Some(found) = target.strip_prefix('#').and_then(|p| root.pointer(p))
                 {
                     let known = seen.get(target).copied();
-                    let unfolded = known.unwrap_or_else(|| {
+                    let expanded_parts = known.unwrap_or_else(|| {
                         // A recursive reference counts once: the depth of the value bounds it.
                         seen.insert(target.to_owned(), 1);
-                        let unfolded = count(root, found, seen, depth + 1);
-                        seen.insert(target.to_owned(), unfolded);
-                        unfolded
+                        let expanded_parts = count(root, found, seen, depth + 1);
+                        seen.insert(target.to_owned(), expanded_parts);
+                        expanded_parts
                     });
-                    sum = sum.saturating_add(unfolded);
+                    sum = sum.saturating_add(expanded_parts);
                 }
                 sum
             }

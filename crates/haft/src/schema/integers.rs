@@ -11,23 +11,23 @@
 use serde_json::{Map, Number, Value};
 
 use super::{
-    places::Places,
+    lookup::SchemaLookup,
     repair::whole,
     step::below,
     validation_error::ValidationError,
-    work::{of_item, of_member},
+    work::{item_schemas, member_schemas},
 };
 
 /// At most this many schemas are applied to one value.
 const MAX_SCHEMAS: usize = 256;
 
 /// Converts whole floats to integers, and returns those that cannot be converted exactly.
-pub(super) fn settle(places: Places<'_>, value: &mut Value) -> Vec<ValidationError> {
+pub(super) fn convert(lookup: SchemaLookup<'_>, value: &mut Value) -> Vec<ValidationError> {
     let mut problems = Vec::new();
     if has_whole_float(value) {
-        let root = Speaking { certain: vec![places.root()], possible: Vec::new() };
-        let mut settling = Settling { places, problems: &mut problems };
-        settling.visit(&root, value, "");
+        let root = Applicable { certain: vec![lookup.root()], possible: Vec::new() };
+        let mut converter = Converter { lookup, problems: &mut problems };
+        converter.visit(&root, value, "");
     }
     problems
 }
@@ -47,21 +47,21 @@ fn is_whole_float(number: &Number) -> bool {
 
 /// The schemas for one value: those that certainly apply, and those that possibly apply.
 #[derive(Default)]
-struct Speaking<'a> {
+struct Applicable<'a> {
     certain: Vec<&'a Value>,
     possible: Vec<&'a Value>,
 }
 
-struct Settling<'a, 'p> {
-    places: Places<'a>,
+struct Converter<'a, 'p> {
+    lookup: SchemaLookup<'a>,
     problems: &'p mut Vec<ValidationError>,
 }
 
-impl<'a> Settling<'a, '_> {
-    fn visit(&mut self, speaking: &Speaking<'a>, value: &mut Value, at: &str) {
+impl<'a> Converter<'a, '_> {
+    fn visit(&mut self, applicable: &Applicable<'a>, value: &mut Value, at: &str) {
         match value {
             Value::Number(number) if is_whole_float(number) => {
-                let all = self.spread(speaking, &Value::Number(number.clone()));
+                let all = self.expand(applicable, &Value::Number(number.clone()));
                 if !is_integer(&all, number) {
                     return;
                 }
@@ -72,22 +72,22 @@ impl<'a> Settling<'a, '_> {
             }
             Value::Object(_) | Value::Array(_) if !has_whole_float(value) => {}
             Value::Object(_) => {
-                let all = self.spread(speaking, value);
+                let all = self.expand(applicable, value);
                 let Some(members) = value.as_object_mut() else { return };
                 for (name, member) in members {
-                    let child = all.child(|map| (of_member(map, name), Vec::new()));
+                    let child = all.child(|map| (member_schemas(map, name), Vec::new()));
                     self.visit(&child, member, &below(at, name));
                 }
             }
             Value::Array(_) => {
-                let all = self.spread(speaking, value);
+                let all = self.expand(applicable, value);
                 let Some(items) = value.as_array_mut() else { return };
                 for (n, item) in items.iter_mut().enumerate() {
                     let child = all.child(|map| {
                         let contains = map.get("contains");
                         let is_contains =
                             |node: &&Value| contains.is_some_and(|c| std::ptr::eq(c, *node));
-                        of_item(map, n).into_iter().partition(|node| !is_contains(node))
+                        item_schemas(map, n).into_iter().partition(|node| !is_contains(node))
                     });
                     self.visit(&child, item, &format!("{at}/{n}"));
                 }
@@ -98,9 +98,10 @@ impl<'a> Settling<'a, '_> {
 
     /// Reports a whole number that may have lost digits when it was parsed.
     fn inexact(&self, number: &Number, at: &str) -> ValidationError {
-        let got = match self.places.is_secret(at) {
-            true => "a hidden value".to_owned(),
-            false => format!("{number} (number)"),
+        let got = if self.lookup.is_secret(at) {
+            "a hidden value".to_owned()
+        } else {
+            format!("{number} (number)")
         };
         ValidationError {
             pointer: at.to_owned(),
@@ -112,10 +113,10 @@ impl<'a> Settling<'a, '_> {
     }
 
     /// Follows references, combinations and the branches that a value does not contradict.
-    fn spread(&self, speaking: &Speaking<'a>, value: &Value) -> Speaking<'a> {
-        let mut found = Speaking::default();
-        let mut certain = speaking.certain.clone();
-        let mut possible = speaking.possible.clone();
+    fn expand(&self, applicable: &Applicable<'a>, value: &Value) -> Applicable<'a> {
+        let mut found = Applicable::default();
+        let mut certain = applicable.certain.clone();
+        let mut possible = applicable.possible.clone();
         let knows =
             |list: &[&Value], node: &Value| list.iter().any(|known| std::ptr::eq(*known, node));
         loop {
@@ -142,7 +143,7 @@ impl<'a> Settling<'a, '_> {
             }
             let waiting = if holds { &mut certain } else { &mut possible };
             let target = map.get("$ref").and_then(Value::as_str);
-            waiting.extend(target.and_then(|target| self.places.target(target)));
+            waiting.extend(target.and_then(|target| self.lookup.target(target)));
             let list = |keyword: &str| map.get(keyword).and_then(Value::as_array);
             waiting.extend(list("allOf").into_iter().flatten());
             for union in ["anyOf", "oneOf"].into_iter().filter_map(list) {
@@ -168,9 +169,9 @@ impl<'a> Settling<'a, '_> {
         if *branch == Value::Bool(false) {
             return true;
         }
-        let parts = self.places.parts(branch);
+        let parts = self.lookup.parts(branch);
         let refuses = |node: &'a Value, value: &Value| {
-            self.places
+            self.lookup
                 .parts(node)
                 .into_iter()
                 .filter_map(Value::as_object)
@@ -197,7 +198,7 @@ impl<'a> Settling<'a, '_> {
     }
 }
 
-impl<'a> Speaking<'a> {
+impl<'a> Applicable<'a> {
     /// The schemas that apply to a child of the value. The second list of each pair is only
     /// possible.
     fn child(
@@ -219,13 +220,13 @@ impl<'a> Speaking<'a> {
 }
 
 /// Whether these schemas together require an integer.
-fn is_integer(speaking: &Speaking<'_>, number: &Number) -> bool {
+fn is_integer(applicable: &Applicable<'_>, number: &Number) -> bool {
     let said = |list: &[&Value]| -> (bool, bool) {
         let maps = list.iter().filter_map(|node| node.as_object());
-        maps.filter_map(|map| says_integer(map, number))
+        maps.filter_map(|map| requires_integer(map, number))
             .fold((false, false), |(yes, no), says| (yes || says, no || !says))
     };
-    match (said(&speaking.certain), said(&speaking.possible)) {
+    match (said(&applicable.certain), said(&applicable.possible)) {
         // All of these apply, so the strictest counts.
         ((true, _), _) => true,
         ((false, true), _) => false,
@@ -235,7 +236,7 @@ fn is_integer(speaking: &Speaking<'_>, number: &Number) -> bool {
 }
 
 /// Whether a schema requires an integer or accepts a fraction; `None` if it says neither.
-fn says_integer(map: &Map<String, Value>, number: &Number) -> Option<bool> {
+fn requires_integer(map: &Map<String, Value>, number: &Number) -> Option<bool> {
     let kinds: Vec<&str> = match map.get("type") {
         Some(Value::String(one)) => vec![one.as_str()],
         Some(Value::Array(some)) => some.iter().filter_map(Value::as_str).collect(),
@@ -286,7 +287,7 @@ mod tests {
     use super::*;
 
     fn settled(schema: &Value, mut value: Value) -> String {
-        let problems = settle(Places::new(schema, false), &mut value);
+        let problems = convert(SchemaLookup::new(schema, false), &mut value);
         assert!(problems.is_empty(), "{problems:?}");
         value.to_string()
     }
@@ -369,7 +370,7 @@ mod tests {
         let schema =
             json!({"properties": {"ids": {"items": {"type": "integer"}}, "n": {"type": "number"}}});
         let mut value = json!({"ids": [1.0, 1e16], "n": 1e300});
-        let problems = settle(Places::new(&schema, false), &mut value);
+        let problems = convert(SchemaLookup::new(&schema, false), &mut value);
         assert_eq!(problems.len(), 1);
         assert_eq!(problems[0].pointer, "/ids/1");
         assert!(
@@ -377,7 +378,7 @@ mod tests {
             "{problems:?}"
         );
         let mut lost = json!({"ids": [9007199254740991.0, 9007199254740993.0]});
-        let problems = settle(Places::new(&schema, false), &mut lost);
+        let problems = convert(SchemaLookup::new(&schema, false), &mut lost);
         assert_eq!(problems.len(), 1, "2^53 + 1 is read as 2^53");
     }
 }

@@ -8,7 +8,7 @@
 //! INVARIANT: a valid value is never changed, and a repaired value is valid.
 
 mod compiled;
-mod places;
+mod lookup;
 pub(crate) mod parse;
 pub(crate) mod syntax;
 mod union;

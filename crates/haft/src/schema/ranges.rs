@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use super::compiled::{DATA, NAMED};
+use super::compiled::{DATA_KEYWORDS, NAMED_SCHEMA_KEYWORDS};
 
 /// Returns the smallest and the largest integer of a format.
 fn range(format: &str) -> Option<(Value, Value)> {
@@ -54,8 +54,8 @@ fn bound_all(node: &mut Value, names: bool) {
                 bound(map);
             }
             for (key, value) in map {
-                if names || !DATA.contains(&key.as_str()) {
-                    bound_all(value, !names && NAMED.contains(&key.as_str()));
+                if names || !DATA_KEYWORDS.contains(&key.as_str()) {
+                    bound_all(value, !names && NAMED_SCHEMA_KEYWORDS.contains(&key.as_str()));
                 }
             }
         }

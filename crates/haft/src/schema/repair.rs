@@ -16,8 +16,8 @@ use serde_json::{Number, Value};
 
 use super::{
     compiled::{Schema, depth},
+    lookup::SchemaLookup,
     parse,
-    places::Places,
     step::{Change, Step, agreed, apply, below, split, unescaped},
     stop::Stop,
     union::Union,
@@ -110,18 +110,18 @@ impl RepairKind {
 
 /// One repair can uncover the next (JSON in text that contains a number in text); this bounds the
 /// rounds.
-const ROUNDS: usize = 8;
+const MAX_ROUNDS: usize = 8;
 /// How often a value is validated again in total; each union takes some.
-const CHECKS: usize = 32;
+const MAX_CHECKS: usize = 32;
 /// How much work all these validations may be together, in pairs of a schema node and a value. A
 /// larger value is listed twice at most.
-const WORK: u64 = 4 * MAX_LISTED_PAIRS;
+const MAX_WORK: u64 = 4 * MAX_LISTED_PAIRS;
 /// A value that needs more repairs than this was not a small mistake.
-const STEPS: usize = 1_000;
+const MAX_STEPS: usize = 1_000;
 /// Maximum nesting of unions whose branches are tried.
-const UNIONS: usize = 3;
+const MAX_UNION_DEPTH: usize = 3;
 /// Maximum nesting depth of repaired data.
-const DEPTH: usize = 128;
+const MAX_DEPTH: usize = 128;
 
 /// Changes a value so that it is valid, and returns the repairs; or leaves it unchanged.
 pub(super) fn repair(
@@ -134,27 +134,28 @@ pub(super) fn repair(
         return Vec::new();
     }
     let Some(first) = schema.listing_work(value, stop) else { return Vec::new() };
-    let work = WORK.max(first.saturating_mul(2));
-    let mut bench = Bench { schema, places: schema.places(), careful, checks: CHECKS, work, stop };
+    let work = MAX_WORK.max(first.saturating_mul(2));
+    let mut repairer =
+        Repairer { schema, lookup: schema.lookup(), careful, checks: MAX_CHECKS, work, stop };
     let mut work = value.clone();
-    let Some(steps) = bench.mend(&mut work) else { return Vec::new() };
+    let Some(steps) = repairer.repair_all(&mut work) else { return Vec::new() };
     if steps.is_empty() || !schema.is_valid(&work) {
         return Vec::new();
     }
     *value = work;
-    steps.into_iter().map(|step| step.told(bench.places)).collect()
+    steps.into_iter().map(|step| step.into_repair(repairer.lookup)).collect()
 }
 
-struct Bench<'a> {
+struct Repairer<'a> {
     schema: &'a Schema,
-    places: Places<'a>,
+    lookup: SchemaLookup<'a>,
     careful: bool,
     checks: usize,
     work: u64,
     stop: &'a Stop<'a>,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> Repairer<'a> {
     /// Lists the errors of a value, as far as the remaining work allows.
     fn errors<'v>(&mut self, value: &'v Value) -> Option<Vec<jsonschema::ValidationError<'v>>>
     where
@@ -162,13 +163,13 @@ impl<'a> Bench<'a> {
     {
         self.checks = self.checks.checked_sub(1)?;
         self.work = self.work.checked_sub(self.schema.listing_work(value, self.stop)?)?;
-        self.schema.errors(value, STEPS + 1, self.stop)
+        self.schema.errors(value, MAX_STEPS + 1, self.stop)
     }
 
     /// Repairs until the value is valid; `None` if that does not end within the limits.
-    fn mend(&mut self, work: &mut Value) -> Option<Vec<Step>> {
+    fn repair_all(&mut self, work: &mut Value) -> Option<Vec<Step>> {
         let mut done = Vec::new();
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let steps = {
                 let errors = self.errors(work)?;
                 if errors.is_empty() {
@@ -176,11 +177,11 @@ impl<'a> Bench<'a> {
                 }
                 let mut steps = Vec::new();
                 for error in &errors {
-                    steps.extend(self.steps(work, error, UNIONS));
+                    steps.extend(self.steps(work, error, MAX_UNION_DEPTH));
                 }
                 agreed(steps)
             };
-            if steps.is_empty() || done.len() + steps.len() > STEPS {
+            if steps.is_empty() || done.len() + steps.len() > MAX_STEPS {
                 return None;
             }
             apply(work, &steps)?;
@@ -227,7 +228,7 @@ impl<'a> Bench<'a> {
             | Kind::UnevaluatedProperties { unexpected } => self.names(error, value, unexpected),
             Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
                 let schema_path = error.schema_path().as_str();
-                return self.union(work, Failed { at, schema_path, against: context }, unions);
+                return self.union(work, FailedUnion { at, schema_path, against: context }, unions);
             }
             _ => Vec::new(),
         };
@@ -269,15 +270,15 @@ impl<'a> Bench<'a> {
         value: &Value,
         unexpected: &[String],
     ) -> Vec<Step> {
-        let (Some(map), Some(node)) = (value.as_object(), node(self.places.root(), error)) else {
+        let (Some(map), Some(node)) = (value.as_object(), node(self.lookup.root(), error)) else {
             return Vec::new();
         };
-        let known = self.places.names(node);
+        let known = self.lookup.names(node);
         // With more unknown names than declared ones, not all can be misspelled.
         if unexpected.len() > known.len() {
             return Vec::new();
         }
-        let meant = |sent: &str| {
+        let renamed_to = |sent: &str| {
             let folded = fold(sent);
             let mut same = known.iter().filter(|name| fold(name) == folded);
             match (same.next(), same.next()) {
@@ -286,7 +287,7 @@ impl<'a> Bench<'a> {
             }
         };
         let renamed: Vec<(&String, &str)> =
-            unexpected.iter().filter_map(|sent| Some((sent, meant(sent)?))).collect();
+            unexpected.iter().filter_map(|sent| Some((sent, renamed_to(sent)?))).collect();
         renamed
             .iter()
             // Two names map to the same property: ambiguous.
@@ -306,7 +307,7 @@ impl<'a> Bench<'a> {
         if !work.pointer(parent).is_some_and(Value::is_object) {
             return false;
         }
-        let about = self.places.at(parent);
+        let about = self.lookup.at(parent);
         let declares =
             |node: &&Value| node.get("properties").is_some_and(|p| p.get(&key).is_some());
         let requires = |node: &&Value| {
@@ -317,7 +318,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Tries the candidate branches of a union; all results must be equal.
-    fn union(&mut self, work: &Value, union: Failed<'_>, unions: usize) -> Vec<Step> {
+    fn union(&mut self, work: &Value, union: FailedUnion<'_>, unions: usize) -> Vec<Step> {
         let Some(unions) = unions.checked_sub(1) else { return Vec::new() };
         let Some(candidates) = self.candidates(work, union) else { return Vec::new() };
         if work.pointer(union.at).is_some_and(Value::is_null) {
@@ -329,47 +330,47 @@ impl<'a> Bench<'a> {
             let drop = Step { at, kind, before, change: Change::Drop };
             return may.then_some(drop).into_iter().collect();
         }
-        let mut ways: Vec<(Value, Vec<Step>)> = Vec::new();
+        let mut results: Vec<(Value, Vec<Step>)> = Vec::new();
         for branch in &candidates {
             let mut trial = work.clone();
             let Some(steps) = self.branch(&mut trial, union, *branch, &candidates, unions) else {
                 continue;
             };
             let Some(end) = trial.pointer(union.at) else { continue };
-            if !ways.iter().any(|(other, _)| other == end) {
-                ways.push((end.clone(), steps));
+            if !results.iter().any(|(other, _)| other == end) {
+                results.push((end.clone(), steps));
             }
         }
-        match ways.pop() {
-            Some((_, steps)) if ways.is_empty() => steps,
+        match results.pop() {
+            Some((_, steps)) if results.is_empty() => steps,
             _ => Vec::new(),
         }
     }
 
     /// The branches that the value may be intended for.
-    fn candidates(&self, work: &Value, union: Failed<'_>) -> Option<Vec<usize>> {
-        let branches = self.places.root().pointer(union.schema_path)?.as_array()?;
+    fn candidates(&self, work: &Value, union: FailedUnion<'_>) -> Option<Vec<usize>> {
+        let branches = self.lookup.root().pointer(union.schema_path)?.as_array()?;
         let value = work.pointer(union.at)?;
-        let (places, against, at) = (self.places, union.against, union.at);
-        Some(Union { places, branches, against, at, value }.candidates())
+        let (lookup, against, at) = (self.lookup, union.against, union.at);
+        Some(Union { lookup, branches, against, at, value }.candidates())
     }
 
     /// Repairs the errors of one branch until the union is satisfied.
     fn branch(
         &mut self,
         trial: &mut Value,
-        union: Failed<'_>,
+        union: FailedUnion<'_>,
         branch: usize,
         candidates: &[usize],
         unions: usize,
     ) -> Option<Vec<Step>> {
         let mut done = self.round(trial, union.against, branch, candidates, unions)?;
         apply(trial, &done)?;
-        for _ in 1..ROUNDS {
+        for _ in 1..MAX_ROUNDS {
             let steps = {
                 let errors = self.errors(trial)?;
-                let Some(still) = still(&errors, union) else { return Some(done) };
-                let now = Failed { against: still?, ..union };
+                let Some(still) = remaining_errors(&errors, union) else { return Some(done) };
+                let now = FailedUnion { against: still?, ..union };
                 let candidates = self.candidates(trial, now)?;
                 if !candidates.contains(&branch) {
                     return None;
@@ -393,7 +394,7 @@ impl<'a> Bench<'a> {
         unions: usize,
     ) -> Option<Vec<Step>> {
         let mut steps = Vec::new();
-        for error in against.get(branch)?.iter().take(STEPS) {
+        for error in against.get(branch)?.iter().take(MAX_STEPS) {
             steps.extend(self.steps(trial, error, unions));
         }
         let mut steps = agreed(steps);
@@ -406,7 +407,7 @@ impl<'a> Bench<'a> {
 
 /// A union that a value does not match.
 #[derive(Clone, Copy)]
-struct Failed<'a> {
+struct FailedUnion<'a> {
     at: &'a str,
     schema_path: &'a str,
     against: &'a [Vec<jsonschema::ValidationError<'static>>],
@@ -414,9 +415,9 @@ struct Failed<'a> {
 
 /// The errors that a union still has: `None` if it is satisfied, `Some(None)` if too many branches
 /// match, which cannot be repaired.
-fn still<'e>(
+fn remaining_errors<'e>(
     errors: &'e [jsonschema::ValidationError<'_>],
-    union: Failed<'_>,
+    union: FailedUnion<'_>,
 ) -> Option<Option<&'e [Vec<jsonschema::ValidationError<'static>>]>> {
     errors.iter().find_map(|error| {
         let is_it = error.instance_path().as_str() == union.at
@@ -427,7 +428,7 @@ fn still<'e>(
             }
             Kind::OneOfMultipleValid { .. } if is_it => Some(None),
             Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
-                context.iter().find_map(|branch| still(branch, union))
+                context.iter().find_map(|branch| remaining_errors(branch, union))
             }
             _ => None,
         }
@@ -490,7 +491,7 @@ fn from_text(text: &str, at: &str, admits: impl Fn(&str) -> bool) -> Option<(Rep
         Value::Null | Value::String(_) => return None,
     };
     // Nested text must not exceed the depth limit of parsed text.
-    let fits = fits && at.matches('/').count() + depth(&value) < DEPTH;
+    let fits = fits && at.matches('/').count() + depth(&value) < MAX_DEPTH;
     fits.then_some((kind, value))
 }
 
@@ -557,7 +558,7 @@ mod tests {
     #[test]
     fn each_kind_of_slip_is_repaired_and_named() {
         use RepairKind::{Boolean, EnumCase, Json, Name, Null};
-        for (sent, meant, kind) in [
+        for (sent, renamed_to, kind) in [
             (json!({"count": "12"}), json!({"count": 12}), RepairKind::Number),
             (json!({"count": "3.0"}), json!({"count": 3.0}), RepairKind::Number),
             (json!({"size": "0.5"}), json!({"size": 0.5}), RepairKind::Number),
@@ -576,7 +577,11 @@ mod tests {
             (json!({"fileName": "x"}), json!({"file_name": "x"}), Name),
             (json!({"File-Name": "x"}), json!({"file_name": "x"}), Name),
         ] {
-            assert_eq!(repaired(&schema(), sent.clone(), false), (meant, vec![kind]), "{sent}");
+            assert_eq!(
+                repaired(&schema(), sent.clone(), false),
+                (renamed_to, vec![kind]),
+                "{sent}"
+            );
         }
         // One repair may uncover the next.
         assert_eq!(
@@ -705,7 +710,7 @@ mod tests {
             {"type": "object", "properties": {"kind": {"const": "line"}, "radius": {"type": "string", "minLength": 9},
              "length": {"type": "number"}}, "required": ["kind", "length"]},
         ]});
-        for (sent, meant) in [
+        for (sent, renamed_to) in [
             (json!({"kind": "circle", "radius": "2"}), json!({"kind": "circle", "radius": 2})),
             (json!({"kind": "CIRCLE", "radius": 2}), json!({"kind": "circle", "radius": 2})),
             (json!({"kind": "Circle", "radius": "2"}), json!({"kind": "circle", "radius": 2})),
@@ -715,7 +720,7 @@ mod tests {
             ),
         ] {
             let (got, kinds) = repaired(&shapes, sent.clone(), false);
-            assert_eq!(got, meant, "{sent}");
+            assert_eq!(got, renamed_to, "{sent}");
             assert!(!kinds.is_empty());
         }
         // Without a name for the branch, text that some branch takes stays text.
@@ -814,8 +819,8 @@ mod tests {
     fn effort_and_depth_are_bounded() {
         let numbers = json!({"items": {"type": "integer"}});
         let many = |n: usize| Value::from(vec!["1"; n]);
-        assert_eq!(repaired(&numbers, many(STEPS), false).1.len(), STEPS);
-        assert_eq!(repaired(&numbers, many(STEPS + 1), false).1.len(), 0);
+        assert_eq!(repaired(&numbers, many(MAX_STEPS), false).1.len(), MAX_STEPS);
+        assert_eq!(repaired(&numbers, many(MAX_STEPS + 1), false).1.len(), 0);
         // Text in text in text: each layer is read, up to a bound.
         let mut text = "[]".to_owned();
         for _ in 0..9 {

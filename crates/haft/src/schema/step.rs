@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use super::{
-    places::Places,
+    lookup::SchemaLookup,
     repair::{Repair, RepairKind},
 };
 
 /// Values in a record are truncated to this many bytes.
-const SHOWN: usize = 80;
+const MAX_SHOWN_BYTES: usize = 80;
 
 /// A change at one location.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,20 +35,20 @@ pub(super) enum Change {
 /// Keeps one step for each location; none if two steps conflict.
 pub(super) fn agreed(steps: Vec<Step>) -> Vec<Step> {
     let mut kept: Vec<Step> = Vec::new();
-    let mut places: HashMap<String, Option<usize>, ahash::RandomState> = HashMap::default();
+    let mut by_location: HashMap<String, Option<usize>, ahash::RandomState> = HashMap::default();
     for step in steps {
-        match places.get(&step.at) {
+        match by_location.get(&step.at) {
             None => {
-                places.insert(step.at.clone(), Some(kept.len()));
+                by_location.insert(step.at.clone(), Some(kept.len()));
                 kept.push(step);
             }
             Some(Some(n)) if kept.get(*n).is_some_and(|k| k.change == step.change) => {}
             Some(_) => {
-                places.insert(step.at, None);
+                by_location.insert(step.at, None);
             }
         }
     }
-    kept.retain(|step| places.get(&step.at).is_some_and(Option::is_some));
+    kept.retain(|step| by_location.get(&step.at).is_some_and(Option::is_some));
     kept
 }
 
@@ -80,12 +80,13 @@ pub(super) fn apply(value: &mut Value, steps: &[Step]) -> Option<()> {
 
 impl Step {
     /// Makes the record of the step.
-    pub(super) fn told(self, places: Places<'_>) -> Repair {
+    pub(super) fn into_repair(self, lookup: SchemaLookup<'_>) -> Repair {
         let shown = |value: &Value| {
             let text = value.to_string();
-            match text.len() > SHOWN {
-                true => format!("{}…", &text[..text.floor_char_boundary(SHOWN)]),
-                false => text,
+            if text.len() > MAX_SHOWN_BYTES {
+                format!("{}…", &text[..text.floor_char_boundary(MAX_SHOWN_BYTES)])
+            } else {
+                text
             }
         };
         let hidden = || "a hidden value".to_owned();
@@ -97,7 +98,7 @@ impl Step {
             }
             // A null reveals nothing, not even about a secret.
             Change::Drop => (at, shown(&before), None),
-            Change::Set(_) if places.is_secret(&at) => (at, hidden(), Some(hidden())),
+            Change::Set(_) if lookup.is_secret(&at) => (at, hidden(), Some(hidden())),
             Change::Set(after) => (at, shown(&before), Some(shown(&after))),
         };
         Repair { pointer, kind, before, after }

@@ -1,17 +1,17 @@
 //! Ends the explanation of a value early: after a number of steps, or when a condition holds.
 //!
 //! A step is one pair of a schema node and a value. The condition (a deadline, a cancellation) is
-//! checked every [`STEPS_PER_LOOK`] steps, because reading a clock costs more than a step.
+//! checked every [`STEPS_PER_CHECK`] steps, because reading a clock costs more than a step.
 
 use std::cell::Cell;
 
 /// How many steps are made between two checks of the condition.
-const STEPS_PER_LOOK: u64 = 64;
+const STEPS_PER_CHECK: u64 = 64;
 
 /// When an explanation ends.
 pub(crate) struct Stop<'a> {
     left: Cell<u64>,
-    unlooked: Cell<u64>,
+    unchecked: Cell<u64>,
     is_over: Cell<bool>,
     condition: &'a dyn Fn() -> bool,
 }
@@ -38,7 +38,7 @@ impl<'a> Stop<'a> {
         Self {
             left: Cell::new(steps),
             // The first step checks: if the time is already over, no step is made.
-            unlooked: Cell::new(STEPS_PER_LOOK),
+            unchecked: Cell::new(STEPS_PER_CHECK),
             is_over: Cell::new(false),
             condition,
         }
@@ -49,12 +49,12 @@ impl<'a> Stop<'a> {
         if self.is_over.get() {
             return true;
         }
-        let unlooked = self.unlooked.get().saturating_add(steps);
-        let looks = unlooked >= STEPS_PER_LOOK;
-        self.unlooked.set(if looks { 0 } else { unlooked });
+        let unchecked = self.unchecked.get().saturating_add(steps);
+        let checks = unchecked >= STEPS_PER_CHECK;
+        self.unchecked.set(if checks { 0 } else { unchecked });
         let left = self.left.get().checked_sub(steps);
         self.left.set(left.unwrap_or(0));
-        self.is_over.set(left.is_none() || looks && (self.condition)());
+        self.is_over.set(left.is_none() || checks && (self.condition)());
         self.is_over.get()
     }
 
@@ -85,6 +85,6 @@ mod tests {
         };
         let stop = Stop::when(&condition);
         let made = (0..10_000).take_while(|_| !stop.ends_before(1)).count() as u64;
-        assert_eq!((asked.get(), made), (3, 2 * STEPS_PER_LOOK));
+        assert_eq!((asked.get(), made), (3, 2 * STEPS_PER_CHECK));
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn object(
     match parse::object(text, limit) {
         Ok(map) => Ok((map, empty(text).into_iter().collect())),
         Err(failure) if repairs == RepairPolicy::Off || text.len() > limit => Err(failure),
-        Err(failure) => mended(text, repairs == RepairPolicy::Python).ok_or(failure),
+        Err(failure) => repaired(text, repairs == RepairPolicy::Python).ok_or(failure),
     }
 }
 
@@ -38,11 +38,11 @@ pub(crate) fn unwrapped(
         return None;
     }
     let (map, mut steps) = object(text, limit, repairs).ok()?;
-    steps.insert(0, twice());
+    steps.insert(0, double_encoded());
     Some((map, steps))
 }
 
-fn mended(text: &str, python: bool) -> Option<(Map<String, Value>, Vec<Repair>)> {
+fn repaired(text: &str, python: bool) -> Option<(Map<String, Value>, Vec<Repair>)> {
     let mut steps = Vec::new();
     let mut text = text;
     if let Some(rest) = text.strip_prefix('\u{feff}') {
@@ -69,7 +69,7 @@ fn mended(text: &str, python: bool) -> Option<(Map<String, Value>, Vec<Repair>)>
         Value::Object(map) => Some((map, steps)),
         Value::String(inner) => match parse::strict(&inner).ok()? {
             Value::Object(map) => {
-                steps.push(twice());
+                steps.push(double_encoded());
                 Some((map, steps))
             }
             _ => None,
@@ -84,7 +84,7 @@ fn empty(text: &str) -> Option<Repair> {
     text.trim().is_empty().then(|| step(RepairKind::EmptyText, "empty text", Some("{}")))
 }
 
-fn twice() -> Repair {
+fn double_encoded() -> Repair {
     step(RepairKind::DoubleEncoded, "an object inside of a string", Some("the object"))
 }
 

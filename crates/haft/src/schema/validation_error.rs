@@ -15,8 +15,8 @@ use serde_json::{Map, Value};
 use super::{
     compiled::Schema,
     guided,
+    lookup::SchemaLookup,
     parse::kind,
-    places::Places,
     step::below,
     stop::Stop,
     union::{Choice, Union},
@@ -24,29 +24,29 @@ use super::{
 use crate::near::nearest;
 
 /// At most this many errors are shown: fixing the first few usually fixes the rest.
-const SHOWN: usize = 8;
+const MAX_SHOWN_ERRORS: usize = 8;
 /// At most this many errors are counted.
-const COUNTED: usize = 100;
+const MAX_ERRORS: usize = 100;
 /// At most this many pairs of a schema node and a value are listed on the thread that accepts a
 /// call.
 const MAX_STEPS_AT_ONCE: u64 = 5_000;
 /// An invalid value is truncated to this many bytes.
-const VALUE: usize = 80;
+const MAX_VALUE_BYTES: usize = 80;
 /// A location is truncated to this many bytes.
-const PLACE: usize = 300;
+const MAX_POINTER_BYTES: usize = 300;
 /// How many keys of an object are listed.
-const KEYS: usize = 5;
+const MAX_SHOWN_KEYS: usize = 5;
 /// Maximum nesting of unions; deeper than values can be.
-const UNIONS: usize = 256;
+const MAX_UNION_DEPTH: usize = 256;
 /// How many of the other branches are listed.
-const OTHERS: usize = 4;
+const MAX_OTHER_BRANCHES: usize = 4;
 /// The whole message if there are no details.
 pub(super) const DOES_NOT_FIT: &str = "the arguments do not fit the tool's schema";
 /// Added to a message that was cut short by the deadline.
 pub(super) const ENDED_EARLY: &str =
     "there may be more problems: the time of the call was over before all were found";
 /// A longer example costs the model more tokens than it helps.
-const EXAMPLE: usize = 1_000;
+const MAX_EXAMPLE_BYTES: usize = 1_000;
 
 /// One validation error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -73,37 +73,37 @@ pub(super) fn problems(schema: &Schema, value: &Value, stop: &Stop<'_>) -> Vec<V
     if let Some(problems) = listed(schema, value, stop) {
         return problems;
     }
-    let teller = Teller { places: schema.places(), value };
+    let reporter = Reporter { lookup: schema.lookup(), value };
     let mut lines = Vec::new();
     // A full listing would be too much work. A valid value has nothing to explain.
     if !stop.is_over() && !schema.is_valid(value) {
-        guided::explain(&teller, schema.formats(), stop, &mut lines);
+        guided::explain(&reporter, schema.formats(), stop, &mut lines);
     }
     ordered(lines)
 }
 
 /// Returns all errors of a value; `None` if that is too much work or is stopped.
 fn listed(schema: &Schema, value: &Value, stop: &Stop<'_>) -> Option<Vec<ValidationError>> {
-    let teller = Teller { places: schema.places(), value };
+    let reporter = Reporter { lookup: schema.lookup(), value };
     let mut lines = Vec::new();
-    for error in schema.errors(value, COUNTED, stop)? {
+    for error in schema.errors(value, MAX_ERRORS, stop)? {
         if stop.ends_before(1) {
             break;
         }
-        teller.tell(&error, UNIONS, &mut lines);
+        reporter.report(&error, MAX_UNION_DEPTH, &mut lines);
     }
     Some(ordered(lines))
 }
 
-fn ordered(lines: Vec<Line>) -> Vec<ValidationError> {
-    let mut problems: Vec<ValidationError> = lines.into_iter().map(Line::whole).collect();
+fn ordered(lines: Vec<ErrorLine>) -> Vec<ValidationError> {
+    let mut problems: Vec<ValidationError> = lines.into_iter().map(ErrorLine::whole).collect();
     problems.sort_by(|a, b| {
         let depth = |p: &ValidationError| p.pointer.matches('/').count();
         (depth(a), &a.pointer, &a.message).cmp(&(depth(b), &b.pointer, &b.message))
     });
     // Two branches, or two parts of one schema, may report the same error.
     problems.dedup();
-    problems.truncate(COUNTED);
+    problems.truncate(MAX_ERRORS);
     problems
 }
 
@@ -111,12 +111,11 @@ fn ordered(lines: Vec<Line>) -> Vec<ValidationError> {
 pub(super) fn describe(schema: &Schema, tool: &str, arguments: &Value, stop: &Stop<'_>) -> Failure {
     let problems = problems(schema, arguments, stop);
     let failure = refused(&problems, tool);
-    match stop.is_over() {
-        true => {
-            let message = format!("{}\n{ENDED_EARLY}", failure.message());
-            failure.with_message(message)
-        }
-        false => failure,
+    if stop.is_over() {
+        let message = format!("{}\n{ENDED_EARLY}", failure.message());
+        failure.with_message(message)
+    } else {
+        failure
     }
 }
 
@@ -138,14 +137,14 @@ pub(crate) fn refused(problems: &[ValidationError], tool: &str) -> Failure {
         // A pattern that exceeded its limit is rejected without a reason.
         0 => DOES_NOT_FIT.to_owned(),
         1 => String::new(),
-        COUNTED.. => format!("{COUNTED} or more problems with the arguments:\n"),
+        MAX_ERRORS.. => format!("{MAX_ERRORS} or more problems with the arguments:\n"),
         n => format!("{n} problems with the arguments:\n"),
     };
-    for problem in problems.iter().take(SHOWN) {
+    for problem in problems.iter().take(MAX_SHOWN_ERRORS) {
         let _ = writeln!(message, "{problem}");
     }
-    if all > SHOWN {
-        let _ = writeln!(message, "… and {} more", all - SHOWN);
+    if all > MAX_SHOWN_ERRORS {
+        let _ = writeln!(message, "… and {} more", all - MAX_SHOWN_ERRORS);
     }
     Failure::new(FailureCode::BadArguments, message.trim_end())
         .with_next(format!("call `{tool}` again with this fixed"))
@@ -154,18 +153,20 @@ pub(crate) fn refused(problems: &[ValidationError], tool: &str) -> Failure {
 /// Adds a minimal valid example to a failure, for a model that failed at the same call before.
 pub(crate) fn with_example(schema: &Schema, failure: Failure) -> Failure {
     let example = schema.example().map(|example| example.to_string());
-    let Some(example) = example.filter(|text| text.len() <= EXAMPLE) else { return failure };
+    let Some(example) = example.filter(|text| text.len() <= MAX_EXAMPLE_BYTES) else {
+        return failure;
+    };
     let message = format!("{}\nArguments that fit: {example}", failure.message());
     failure.with_message(message)
 }
 
 /// An error, and the branch of a union it is about.
-pub(super) struct Line {
+pub(super) struct ErrorLine {
     problem: ValidationError,
     read_as: Option<String>,
 }
 
-impl Line {
+impl ErrorLine {
     fn whole(self) -> ValidationError {
         let mut problem = self.problem;
         if let Some(read_as) = self.read_as {
@@ -177,63 +178,74 @@ impl Line {
 }
 
 /// Context for reporting the errors of one value.
-pub(super) struct Teller<'a> {
-    pub(super) places: Places<'a>,
+pub(super) struct Reporter<'a> {
+    pub(super) lookup: SchemaLookup<'a>,
     pub(super) value: &'a Value,
 }
 
-impl<'a> Teller<'a> {
+impl<'a> Reporter<'a> {
     /// Reports one error; for a union, the errors of the intended branch.
-    fn tell(&self, error: &jsonschema::ValidationError<'_>, unions: usize, lines: &mut Vec<Line>) {
+    fn report(
+        &self,
+        error: &jsonschema::ValidationError<'_>,
+        unions: usize,
+        lines: &mut Vec<ErrorLine>,
+    ) {
         if let Kind::AnyOf { context } | Kind::OneOfNotValid { context } = error.kind()
             && let Some(unions) = unions.checked_sub(1)
-            && self.tell_union(error, context, unions, lines).is_some()
+            && self.report_union(error, context, unions, lines).is_some()
         {
             return;
         }
-        let node = node(self.places.root(), error);
-        self.tell_at(error, error.instance_path().as_str(), node, lines);
+        let node = node(self.lookup.root(), error);
+        self.report_at(error, error.instance_path().as_str(), node, lines);
     }
 
     /// Reports one error about the value at a location, with the schema node that it comes from.
-    pub(super) fn tell_at(
+    pub(super) fn report_at(
         &self,
         error: &jsonschema::ValidationError<'_>,
         at: &str,
         node: Option<&'a Value>,
-        lines: &mut Vec<Line>,
+        lines: &mut Vec<ErrorLine>,
     ) {
         let message = self.message(error, at, node);
         self.push(at, error.kind().keyword(), message, lines);
     }
 
-    pub(super) fn push(&self, at: &str, keyword: &str, message: String, lines: &mut Vec<Line>) {
-        if lines.len() < COUNTED {
-            let pointer = visible(cut(at, PLACE));
+    pub(super) fn push(
+        &self,
+        at: &str,
+        keyword: &str,
+        message: String,
+        lines: &mut Vec<ErrorLine>,
+    ) {
+        if lines.len() < MAX_ERRORS {
+            let pointer = escape_controls(truncate(at, MAX_POINTER_BYTES));
             let problem = ValidationError { pointer, keyword: keyword.to_owned(), message };
-            lines.push(Line { problem, read_as: None });
+            lines.push(ErrorLine { problem, read_as: None });
         }
     }
 
     /// Reports the errors of the intended branch; `None` if no branch can be chosen.
-    fn tell_union(
+    fn report_union(
         &self,
         error: &jsonschema::ValidationError<'_>,
         against: &[Vec<jsonschema::ValidationError<'static>>],
         unions: usize,
-        lines: &mut Vec<Line>,
+        lines: &mut Vec<ErrorLine>,
     ) -> Option<()> {
-        let node = node(self.places.root(), error)?;
+        let node = node(self.lookup.root(), error)?;
         let keyword = error.kind().keyword();
         let branches = node.get(keyword)?.as_array()?.as_slice();
         let at = error.instance_path().as_str();
         let value = self.value.pointer(at)?;
-        let union = Union { places: self.places, branches, against, at, value };
+        let union = Union { lookup: self.lookup, branches, against, at, value };
         match union.choose() {
             Choice::Branch(chosen) => {
                 let first = lines.len();
-                for error in against.get(chosen)?.iter().take(COUNTED) {
-                    self.tell(error, unions, lines);
+                for error in against.get(chosen)?.iter().take(MAX_ERRORS) {
+                    self.report(error, unions, lines);
                 }
                 // Of nested unions the innermost is nearest to the mistake. That null is also
                 // allowed does not help a model that sent a value.
@@ -242,31 +254,31 @@ impl<'a> Teller<'a> {
                     .filter(|n| *n != chosen && told.is_some())
                     .map(|n| union.label(n))
                     .filter(|label| label != "null")
-                    .take(OTHERS + 1)
+                    .take(MAX_OTHER_BRANCHES + 1)
                     .collect();
                 if let Some(told) = told
                     && !others.is_empty()
                 {
-                    let more = if others.len() > OTHERS { ", …" } else { "" };
-                    let shown = others.get(..OTHERS).unwrap_or(&others).join(", ");
+                    let more = if others.len() > MAX_OTHER_BRANCHES { ", …" } else { "" };
+                    let shown = others.get(..MAX_OTHER_BRANCHES).unwrap_or(&others).join(", ");
                     let chosen = union.label(chosen);
                     told.read_as =
                         Some(format!("This was read as {chosen}; also possible: {shown}{more}"));
                 }
-                (lines.len() > first || lines.len() >= COUNTED).then_some(())
+                (lines.len() > first || lines.len() >= MAX_ERRORS).then_some(())
             }
-            choice => self.tell_choice(choice, value, at, lines),
+            choice => self.report_choice(choice, value, at, lines),
         }
     }
 
     /// Reports that the discriminator is missing or has an unknown value; `None` if there is no
     /// discriminator.
-    pub(super) fn tell_choice(
+    pub(super) fn report_choice(
         &self,
         choice: Choice<'_>,
         value: &Value,
         at: &str,
-        lines: &mut Vec<Line>,
+        lines: &mut Vec<ErrorLine>,
     ) -> Option<()> {
         let one_of = |tags: &[&Value]| {
             let shown: Vec<String> = tags.iter().take(10).map(|t| t.to_string()).collect();
@@ -296,12 +308,13 @@ impl<'a> Teller<'a> {
     pub(super) fn none_of(&self, branches: &'a [Value], at: &str, value: &Value) -> String {
         let mut words: Vec<String> = Vec::new();
         for branch in branches {
-            let word = self.places.parts(branch).into_iter().find_map(expected);
+            let word = self.lookup.parts(branch).into_iter().find_map(expected);
             words.extend(word.filter(|word| !words.contains(word)));
         }
-        let expected = match words.is_empty() {
-            true => "one of the allowed shapes".to_owned(),
-            false => words.join(", or "),
+        let expected = if words.is_empty() {
+            "one of the allowed shapes".to_owned()
+        } else {
+            words.join(", or ")
         };
         format!("expected {expected}; got {}", self.got(at, value))
     }
@@ -312,8 +325,8 @@ impl<'a> Teller<'a> {
             Value::Object(map) => self.got_object(at, map),
             Value::Array(list) => format!("an array of {}", list.len()),
             Value::Null => "null".to_owned(),
-            _ if self.places.is_secret(at) => "a hidden value".to_owned(),
-            other => format!("{} ({})", cut(&other.to_string(), VALUE), kind(other)),
+            _ if self.lookup.is_secret(at) => "a hidden value".to_owned(),
+            other => format!("{} ({})", truncate(&other.to_string(), MAX_VALUE_BYTES), kind(other)),
         }
     }
 
@@ -323,12 +336,12 @@ impl<'a> Teller<'a> {
             return "an empty object".to_owned();
         }
         let word = if map.len() == 1 { "key" } else { "keys" };
-        if self.places.is_secret(at) {
+        if self.lookup.is_secret(at) {
             return format!("an object with {} {word}", map.len());
         }
-        let name = |key: &String| format!("`{}`", visible(cut(key, VALUE)));
-        let names: Vec<String> = map.keys().take(KEYS).map(name).collect();
-        let more = if map.len() > KEYS { ", …" } else { "" };
+        let name = |key: &String| format!("`{}`", escape_controls(truncate(key, MAX_VALUE_BYTES)));
+        let names: Vec<String> = map.keys().take(MAX_SHOWN_KEYS).map(name).collect();
+        let more = if map.len() > MAX_SHOWN_KEYS { ", …" } else { "" };
         format!("an object with the {word} {}{more}", names.join(", "))
     }
 
@@ -342,7 +355,7 @@ impl<'a> Teller<'a> {
     ) {
         if let Some(sent) = sent.as_str()
             && let Some(near) = nearest(sent, options)
-            && !self.places.is_secret(at)
+            && !self.lookup.is_secret(at)
         {
             let _ = write!(text, ". Did you mean \"{near}\"?");
         }
@@ -369,17 +382,17 @@ impl<'a> Teller<'a> {
         match error.kind() {
             Kind::Required { property } => {
                 let name = property.as_str().unwrap_or_default();
-                let slip = self
+                let typo = self
                     .value
                     .pointer(at)
                     .and_then(Value::as_object)
                     .zip(node.and_then(|node| self.names(node)))
                     .and_then(|(sent, known)| {
-                        let strangers =
+                        let unknown_names =
                             sent.keys().map(String::as_str).filter(|k| !known.contains(k));
-                        nearest(name, strangers.take(COUNTED))
+                        nearest(name, unknown_names.take(MAX_ERRORS))
                     });
-                match slip {
+                match typo {
                     Some(sent) => {
                         format!("`{name}` is missing; you sent `{sent}`, the name is `{name}`")
                     }
@@ -390,17 +403,22 @@ impl<'a> Teller<'a> {
             | Kind::UnevaluatedProperties { unexpected } => {
                 let known = node.and_then(|node| self.names(node)).unwrap_or_default();
                 let mut text = "unknown ".to_owned();
-                for (n, name) in unexpected.iter().take(SHOWN).enumerate() {
+                for (n, name) in unexpected.iter().take(MAX_SHOWN_ERRORS).enumerate() {
                     let comma = if n > 0 { ", " } else { "" };
-                    let _ = write!(text, "{comma}`{}`", visible(cut(name, VALUE)));
+                    let _ = write!(
+                        text,
+                        "{comma}`{}`",
+                        escape_controls(truncate(name, MAX_VALUE_BYTES))
+                    );
                     if let Some(near) = nearest(name, known.iter().copied()) {
                         let _ = write!(text, " (did you mean `{near}`?)");
                     }
                 }
                 let names: Vec<String> = known.iter().take(12).map(|k| format!("`{k}`")).collect();
-                match names.is_empty() {
-                    true => text + "; there are no arguments here",
-                    false => text + "; valid names are " + &names.join(", "),
+                if names.is_empty() {
+                    text + "; there are no arguments here"
+                } else {
+                    text + "; valid names are " + &names.join(", ")
                 }
             }
             Kind::Enum { options } => {
@@ -413,7 +431,7 @@ impl<'a> Teller<'a> {
                 text
             }
             Kind::Constant { expected_value } => {
-                let expected = cut(&expected_value.to_string(), VALUE);
+                let expected = truncate(&expected_value.to_string(), MAX_VALUE_BYTES);
                 let mut text = format!("expected {expected}; got {}", got());
                 let only = expected_value.as_str().into_iter();
                 self.suggest(at, error.instance(), only, &mut text);
@@ -438,7 +456,11 @@ impl<'a> Teller<'a> {
                 format!("expected a multiple of {multiple_of}; got {}", got())
             }
             Kind::Pattern { pattern } => {
-                format!("expected text matching `{}`; got {}", cut(pattern, VALUE), got())
+                format!(
+                    "expected text matching `{}`; got {}",
+                    truncate(pattern, MAX_VALUE_BYTES),
+                    got()
+                )
             }
             Kind::Format { format } => format!("expected a valid {format}; got {}", got()),
             Kind::MinItems { limit } => format!("expected at least {limit} items; got {}", got()),
@@ -462,12 +484,12 @@ impl<'a> Teller<'a> {
 
     /// The schema node that an error comes from.
     fn node(&self, error: &jsonschema::ValidationError<'_>) -> Option<&'a Value> {
-        node(self.places.root(), error)
+        node(self.lookup.root(), error)
     }
 
     /// The property names that a schema node declares.
     fn names(&self, node: &'a Value) -> Option<Vec<&'a str>> {
-        let names = self.places.names(node);
+        let names = self.lookup.names(node);
         (!names.is_empty()).then_some(names)
     }
 }
@@ -519,7 +541,7 @@ fn characters(count: &Value) -> &'static str {
     if *count == 1 { "character" } else { "characters" }
 }
 
-fn cut(text: &str, most: usize) -> String {
+fn truncate(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }
@@ -528,11 +550,8 @@ fn cut(text: &str, most: usize) -> String {
 
 /// Escapes control characters: a name is text of the model and must not start a new line of the
 /// message (prompt injection).
-fn visible(text: String) -> String {
-    match text.contains(char::is_control) {
-        true => text.escape_debug().to_string(),
-        false => text,
-    }
+fn escape_controls(text: String) -> String {
+    if text.contains(char::is_control) { text.escape_debug().to_string() } else { text }
 }
 
 #[cfg(test)]

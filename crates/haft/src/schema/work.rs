@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::{
-    places::{Places, matches},
+    lookup::{SchemaLookup, matches},
     stop::Stop,
 };
 
@@ -26,9 +26,9 @@ const MAX_DEPTH: usize = 2_000;
 
 /// Returns the work of listing all errors of a value; `None` if it is too much or the counting was
 /// stopped.
-pub(super) fn affordable(places: Places<'_>, value: &Value, stop: &Stop<'_>) -> Option<u64> {
-    let mut counting = Counting { places, stop, known: HashMap::default() };
-    let pairs = counting.pairs(places.root(), value, 0);
+pub(super) fn affordable(lookup: SchemaLookup<'_>, value: &Value, stop: &Stop<'_>) -> Option<u64> {
+    let mut counter = Counter { lookup, stop, known: HashMap::default() };
+    let pairs = counter.pairs(lookup.root(), value, 0);
     let most = MAX_LISTED_PAIRS.max(size(value).saturating_mul(PAIRS_PER_VALUE));
     (pairs <= most && !stop.is_over()).then_some(pairs)
 }
@@ -41,13 +41,13 @@ fn size(value: &Value) -> u64 {
     }
 }
 
-struct Counting<'a> {
-    places: Places<'a>,
+struct Counter<'a> {
+    lookup: SchemaLookup<'a>,
     stop: &'a Stop<'a>,
     known: HashMap<(*const Value, *const Value), u64, ahash::RandomState>,
 }
 
-impl Counting<'_> {
+impl Counter<'_> {
     fn pairs(&mut self, node: &Value, value: &Value, depth: usize) -> u64 {
         let Some(map) = node.as_object() else { return 1 };
         let key = (std::ptr::from_ref(node), std::ptr::from_ref(value));
@@ -65,7 +65,7 @@ impl Counting<'_> {
             sum = sum.saturating_add(this.pairs(node, value, depth + 1));
         };
         if let Some(target) = map.get("$ref").and_then(Value::as_str)
-            && let Some(target) = self.places.target(target)
+            && let Some(target) = self.lookup.target(target)
         {
             add(self, target, value);
         }
@@ -83,12 +83,14 @@ impl Counting<'_> {
         match value {
             Value::Object(members) => {
                 for (name, member) in members {
-                    of_member(map, name).into_iter().for_each(|child| add(self, child, member));
+                    member_schemas(map, name)
+                        .into_iter()
+                        .for_each(|child| add(self, child, member));
                 }
             }
             Value::Array(items) => {
                 for (n, item) in items.iter().enumerate() {
-                    of_item(map, n).into_iter().for_each(|child| add(self, child, item));
+                    item_schemas(map, n).into_iter().for_each(|child| add(self, child, item));
                 }
             }
             _ => {}
@@ -99,7 +101,7 @@ impl Counting<'_> {
 }
 
 /// The schemas of a node that apply to one member of an object.
-pub(super) fn of_member<'a>(map: &'a Map<String, Value>, name: &str) -> Vec<&'a Value> {
+pub(super) fn member_schemas<'a>(map: &'a Map<String, Value>, name: &str) -> Vec<&'a Value> {
     let mut found = Vec::new();
     found.extend(map.get("properties").and_then(|named| named.get(name)));
     for (pattern, child) in
@@ -117,7 +119,7 @@ pub(super) fn of_member<'a>(map: &'a Map<String, Value>, name: &str) -> Vec<&'a 
 }
 
 /// The schemas of a node that apply to one item of an array.
-pub(super) fn of_item(map: &Map<String, Value>, n: usize) -> Vec<&Value> {
+pub(super) fn item_schemas(map: &Map<String, Value>, n: usize) -> Vec<&Value> {
     let mut found = Vec::new();
     let list = map.get("prefixItems").or_else(|| map.get("items")).and_then(Value::as_array);
     match list.map(|list| list.get(n)) {
@@ -151,11 +153,11 @@ mod tests {
     fn work_on_a_recursive_union_is_counted_without_being_done() {
         let counted = |depth: usize| {
             let (schema, value) = nested(depth);
-            let places = Places::new(&schema, false);
+            let lookup = SchemaLookup::new(&schema, false);
             let stop = &Stop::never();
-            let mut counting = Counting { places, stop, known: HashMap::default() };
-            let pairs = counting.pairs(&schema, &value, 0);
-            (pairs, counting.known.len())
+            let mut counter = Counter { lookup, stop, known: HashMap::default() };
+            let pairs = counter.pairs(&schema, &value, 0);
+            (pairs, counter.known.len())
         };
         let ((pairs, looked_up), (more_pairs, more_looked_up)) = (counted(10), counted(20));
         assert!(pairs > 1 << 10 && more_pairs > 1 << 20, "{pairs} and {more_pairs}");
@@ -167,8 +169,8 @@ mod tests {
     fn plain_work_stays_affordable_however_large_the_value_is() {
         let schema = json!({"items": {"type": "object", "properties": {"n": {"type": "integer"}}}});
         let value = Value::from(vec![json!({"n": "x"}); 40_000]);
-        assert!(affordable(Places::new(&schema, false), &value, &Stop::never()).is_some());
+        assert!(affordable(SchemaLookup::new(&schema, false), &value, &Stop::never()).is_some());
         let (schema, value) = nested(40);
-        assert!(affordable(Places::new(&schema, false), &value, &Stop::never()).is_none());
+        assert!(affordable(SchemaLookup::new(&schema, false), &value, &Stop::never()).is_none());
     }
 }

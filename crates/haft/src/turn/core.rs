@@ -34,7 +34,7 @@ use crate::{
     event::{Event, EventSource, Phase},
     lifecycle,
     policy::{Held, too_deep},
-    redact::{self, Washing},
+    redact::{self, SanitizingRedactor},
     registry::ToolSnapshot,
     run::RunCore,
     runtime::Inner,
@@ -375,7 +375,7 @@ impl TurnCore {
         let at = match telling.iter().position(|own| own.is_of(call, key)) {
             Some(at) => at,
             None => {
-                let washing = self.inner.redactor.washing();
+                let washing = self.inner.redactor.sanitizing_stream();
                 telling.push(Telling { call: call.clone(), key: key.map(str::to_owned), washing });
                 telling.len() - 1
             }
@@ -468,7 +468,7 @@ impl TurnCore {
 struct Telling {
     call: CallId,
     key: Option<String>,
-    washing: Washing,
+    washing: SanitizingRedactor,
 }
 
 /// So many keys of one call are held open for their next piece; a body may make up any number.

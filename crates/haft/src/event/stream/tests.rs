@@ -10,7 +10,7 @@ use super::*;
 impl Hub {
     fn say(&self, event: Event) {
         let who = EventSource::of(&haft_core::Scope::default());
-        let _told = self.pass_on(&crate::clock::ManualClock::new(), who, event);
+        let _told = self.emit(&crate::clock::ManualClock::new(), who, event);
     }
 }
 
@@ -76,12 +76,12 @@ fn what_is_missing_at_the_end_is_told_without_waiting_for_more() {
 fn long_notes_are_let_go_of_by_their_size() {
     let hub = Arc::new(Hub::default());
     let mut stream = hub.open(1_000);
-    let long = "x".repeat(MOST_TEXT / 2);
+    let long = "x".repeat(MAX_PROGRESS_BYTES / 2);
     for _ in 0..4 {
         hub.say(note(&long));
     }
     assert_eq!(read(&mut stream), ["1-2 (2 notes, 0 ends)", "3", "4"]);
-    hub.say(note(&"x".repeat(MOST_TEXT + 1)));
+    hub.say(note(&"x".repeat(MAX_PROGRESS_BYTES + 1)));
     assert_eq!(read(&mut stream), ["5-5 (1 notes, 0 ends)"]);
 }
 
@@ -103,7 +103,7 @@ fn a_reader_that_has_gone_costs_nothing_any_more() {
     assert!(hub.is_read());
     drop(two);
     assert!(!hub.is_read());
-    assert!(lock(&hub.line).queues.is_empty());
+    assert!(lock(&hub.state).queues.is_empty());
 }
 
 struct Woken(AtomicBool);

@@ -12,14 +12,15 @@ use haft_core::{BoxFuture, Failure};
 use super::effects::{HookAnswer, HookEffects, PreCallDecision};
 
 /// A future that is ready at once with the default answer.
-struct Silent<T>(PhantomData<fn() -> T>);
+struct DefaultAnswer<T>(PhantomData<fn() -> T>);
 
 /// Makes the default answer of a hook.
-pub(super) fn silent<T: Nothing + Send + 'static>() -> BoxFuture<'static, Result<T, Failure>> {
-    Box::pin(Silent(PhantomData))
+pub(super) fn default_answer<T: DefaultValue + Send + 'static>()
+-> BoxFuture<'static, Result<T, Failure>> {
+    Box::pin(DefaultAnswer(PhantomData))
 }
 
-impl<T: Nothing> Future for Silent<T> {
+impl<T: DefaultValue> Future for DefaultAnswer<T> {
     type Output = Result<T, Failure>;
 
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
@@ -28,24 +29,24 @@ impl<T: Nothing> Future for Silent<T> {
 }
 
 /// The default answer of each hook method.
-pub(super) trait Nothing {
+pub(super) trait DefaultValue {
     /// Makes it.
     fn nothing() -> Self;
 }
 
-impl Nothing for HookEffects {
+impl DefaultValue for HookEffects {
     fn nothing() -> Self {
         HookEffects::nothing()
     }
 }
 
-impl Nothing for PreCallDecision {
+impl DefaultValue for PreCallDecision {
     fn nothing() -> Self {
         PreCallDecision::proceed()
     }
 }
 
-impl Nothing for Vec<HookAnswer> {
+impl DefaultValue for Vec<HookAnswer> {
     fn nothing() -> Self {
         Vec::new()
     }
@@ -57,8 +58,8 @@ mod tests {
 
     #[test]
     fn silence_takes_no_memory() {
-        assert_eq!(size_of::<Silent<HookEffects>>(), 0);
-        assert_eq!(size_of::<Silent<PreCallDecision>>(), 0);
-        assert_eq!(size_of::<Silent<Vec<HookAnswer>>>(), 0);
+        assert_eq!(size_of::<DefaultAnswer<HookEffects>>(), 0);
+        assert_eq!(size_of::<DefaultAnswer<PreCallDecision>>(), 0);
+        assert_eq!(size_of::<DefaultAnswer<Vec<HookAnswer>>>(), 0);
     }
 }

@@ -7,13 +7,13 @@
 use serde_json::{Map, Value};
 
 /// At most this many nodes per location are followed.
-const NODES: usize = 512;
+const MAX_NODES: usize = 512;
 /// Longest chain of references; longer ones are cycles.
-const CHAIN: usize = 32;
+const MAX_REFERENCE_CHAIN: usize = 32;
 
 /// Looks up nodes in a schema.
 #[derive(Clone, Copy)]
-pub(super) struct Places<'a> {
+pub(super) struct SchemaLookup<'a> {
     root: &'a Value,
     has_secrets: bool,
 }
@@ -29,14 +29,11 @@ impl<'a> Found<'a> {
         if self.nodes.iter().any(|known| std::ptr::eq(*known, node)) {
             return;
         }
-        match self.nodes.len() < NODES {
-            true => self.nodes.push(node),
-            false => self.complete = false,
-        }
+        if self.nodes.len() < MAX_NODES { self.nodes.push(node) } else { self.complete = false }
     }
 }
 
-impl<'a> Places<'a> {
+impl<'a> SchemaLookup<'a> {
     pub(super) fn new(root: &'a Value, has_secrets: bool) -> Self {
         Self { root, has_secrets }
     }
@@ -48,9 +45,10 @@ impl<'a> Places<'a> {
     /// Returns the target of a local reference.
     pub(super) fn target(self, reference: &str) -> Option<&'a Value> {
         let pointer = reference.strip_prefix('#')?;
-        match pointer.contains('%') {
-            false => self.root.pointer(pointer),
-            true => self.root.pointer(&unescaped(pointer)?),
+        if pointer.contains('%') {
+            self.root.pointer(&unescaped(pointer)?)
+        } else {
+            self.root.pointer(pointer)
         }
     }
 
@@ -58,12 +56,12 @@ impl<'a> Places<'a> {
     /// parts of its `allOf`.
     pub(super) fn parts(self, node: &'a Value) -> Vec<&'a Value> {
         let mut found = Found { nodes: Vec::new(), complete: true };
-        self.spread(node, false, &mut found);
+        self.expand(node, false, &mut found);
         found.nodes
     }
 
     /// Returns the first value of a keyword among the parts of a node.
-    pub(super) fn says(self, node: &'a Value, keyword: &str) -> Option<&'a Value> {
+    pub(super) fn keyword_of(self, node: &'a Value, keyword: &str) -> Option<&'a Value> {
         self.parts(node).into_iter().find_map(|part| part.get(keyword))
     }
 
@@ -137,7 +135,7 @@ impl<'a> Places<'a> {
     /// Whether something below this node is marked as secret.
     fn holds_secret(self, node: &'a Value) -> bool {
         let mut found = Found { nodes: Vec::new(), complete: true };
-        self.spread(node, true, &mut found);
+        self.expand(node, true, &mut found);
         let mut next = 0;
         while let Some(node) = found.nodes.get(next).copied() {
             if is_marked(node) {
@@ -146,7 +144,7 @@ impl<'a> Places<'a> {
             next += 1;
             let Some(map) = node.as_object() else { continue };
             for child in children(map) {
-                self.spread(child, true, &mut found);
+                self.expand(child, true, &mut found);
             }
         }
         !found.complete
@@ -154,14 +152,14 @@ impl<'a> Places<'a> {
 
     fn find(self, pointer: &str, mut pass: impl FnMut(&Value)) -> Found<'a> {
         let mut here = Found { nodes: Vec::new(), complete: true };
-        self.spread(self.root, true, &mut here);
+        self.expand(self.root, true, &mut here);
         here.nodes.iter().for_each(|node| pass(node));
         for segment in pointer.split('/').skip(1) {
             let name = segment.replace("~1", "/").replace("~0", "~");
             let mut below = Found { nodes: Vec::new(), complete: here.complete };
             for node in here.nodes.iter().filter_map(|node| node.as_object()) {
                 for child in named(node, &name) {
-                    self.spread(child, true, &mut below);
+                    self.expand(child, true, &mut below);
                 }
             }
             below.nodes.iter().for_each(|node| pass(node));
@@ -171,7 +169,7 @@ impl<'a> Places<'a> {
     }
 
     /// Adds a node and the nodes that always apply with it; with `branches` also those that may.
-    fn spread(self, node: &'a Value, branches: bool, found: &mut Found<'a>) {
+    fn expand(self, node: &'a Value, branches: bool, found: &mut Found<'a>) {
         let mut open = vec![(node, 0)];
         while let Some((node, chain)) = open.pop() {
             let before = found.nodes.len();
@@ -185,7 +183,7 @@ impl<'a> Places<'a> {
             }
             if let Some(reference) = map.get("$ref").and_then(Value::as_str) {
                 match self.target(reference) {
-                    Some(target) if chain < CHAIN => open.push((target, chain + 1)),
+                    Some(target) if chain < MAX_REFERENCE_CHAIN => open.push((target, chain + 1)),
                     _ => found.complete = false,
                 }
             }
@@ -294,7 +292,7 @@ mod tests {
                 "loop": {"properties": {"next": {"$ref": "#/$defs/loop"}}},
             },
         });
-        let places = Places::new(&schema, true);
+        let lookup = SchemaLookup::new(&schema, true);
         for secret in [
             "/login/password",
             "/login/password/0",
@@ -304,16 +302,16 @@ mod tests {
             "/list",
             "/extra/a~1b",
         ] {
-            assert!(places.is_secret(secret), "{secret}");
+            assert!(lookup.is_secret(secret), "{secret}");
         }
         for open in ["/login/user", "/name", "/loop", "/loop/next/next", "/nowhere"] {
-            assert!(!places.is_secret(open), "{open}");
+            assert!(!lookup.is_secret(open), "{open}");
         }
     }
 
     #[test]
     fn what_cannot_be_followed_counts_as_secret() {
         let schema = json!({"properties": {"a": {"$ref": "#anchor"}, "b": {"x-secret": true}}});
-        assert!(Places::new(&schema, true).is_secret("/a"));
+        assert!(SchemaLookup::new(&schema, true).is_secret("/a"));
     }
 }

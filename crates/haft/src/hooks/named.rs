@@ -18,25 +18,25 @@ use crate::{
 };
 
 /// A hook from the builder, and the tools it was added for.
-pub(crate) struct HookPlace {
+pub(crate) struct AddedHook {
     pub(crate) hook: Box<dyn Hook>,
     /// A glob over names; `None` means all tools.
     pub(crate) tools: Option<String>,
 }
 
 /// A hook with its name and timeout.
-pub(crate) struct Placed {
+pub(crate) struct NamedHook {
     name: String,
     limit: Duration,
     tools: Option<String>,
     hook: Box<dyn Hook>,
 }
 
-impl Placed {
+impl NamedHook {
     /// Reads the hook's name and timeout.
-    pub(crate) fn new(place: HookPlace, judge_timeout: Duration) -> Result<Self, Error> {
-        let HookPlace { hook, tools } = place;
-        let name = named("hook", || hook.name().to_owned())?;
+    pub(crate) fn new(place: AddedHook, judge_timeout: Duration) -> Result<Self, Error> {
+        let AddedHook { hook, tools } = place;
+        let name = read_name("hook", || hook.name().to_owned())?;
         let own = caught(|| hook.timeout()).map_err(|panic| {
             Error::new(ErrorKind::BadConfig, format!("hook `{name}` panicked: {panic}"))
                 .hint("`timeout` is asked when the runtime is built and must only return a value")
@@ -79,15 +79,15 @@ impl Placed {
 }
 
 /// A guard with its name.
-pub(crate) struct Seated {
+pub(crate) struct NamedGuard {
     name: String,
     guard: Box<dyn Guard>,
 }
 
-impl Seated {
+impl NamedGuard {
     /// Reads the guard's name.
     pub(crate) fn new(guard: Box<dyn Guard>) -> Result<Self, Error> {
-        Ok(Self { name: named("guard", || guard.name().to_owned())?, guard })
+        Ok(Self { name: read_name("guard", || guard.name().to_owned())?, guard })
     }
 
     /// Returns its name.
@@ -104,7 +104,7 @@ impl Seated {
     }
 }
 
-fn named(what: &str, name: impl FnOnce() -> String) -> Result<String, Error> {
+fn read_name(what: &str, name: impl FnOnce() -> String) -> Result<String, Error> {
     caught(name).map_err(|panic| {
         Error::new(ErrorKind::BadConfig, format!("a {what} panicked when asked its name: {panic}"))
             .hint("`name` must only return a text")
@@ -118,14 +118,14 @@ pub(crate) async fn around_turn<'i: 'h, 'h>(
     ask: impl Fn(&'i dyn Hook) -> BoxFuture<'h, Result<HookEffects, Failure>>,
 ) -> (Vec<(&'i str, HookEffects)>, Option<(&'i str, String)>) {
     let mut all = Vec::new();
-    for placed in &inner.hooks {
+    for named_hook in &inner.hooks {
         // Making the future runs the hook's code too, so it happens under supervision.
-        let work = async { ask(placed.hook()).await };
-        match within(&*inner.clock, placed.limit(), work).await {
+        let work = async { ask(named_hook.hook()).await };
+        match within(&*inner.clock, named_hook.limit(), work).await {
             Ok(Ok(said)) if said.is_nothing() => {}
-            Ok(Ok(said)) => all.push((placed.name(), said)),
-            Ok(Err(failure)) => return (all, Some((placed.name(), failure.to_string()))),
-            Err(stopped) => return (all, Some((placed.name(), stopped.to_string()))),
+            Ok(Ok(said)) => all.push((named_hook.name(), said)),
+            Ok(Err(failure)) => return (all, Some((named_hook.name(), failure.to_string()))),
+            Err(stopped) => return (all, Some((named_hook.name(), stopped.to_string()))),
         }
     }
     (all, None)
