@@ -223,7 +223,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test]
-    async fn sleepers_wake_in_the_order_of_their_moments() {
+    async fn sleeps_wake_in_the_order_of_their_deadlines() {
         let clock = ManualClock::new();
         let mut all = FuturesUnordered::new();
         for n in [3, 1, 2] {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_is_given_up_leaves_nothing_behind() {
+    fn dropped_sleep_leaves_no_waker_behind() {
         let clock = ManualClock::new();
         let mut sleep = clock.sleep_until(clock.now() + SECOND);
         assert!((&mut sleep).now_or_never().is_none());
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_date_may_jump_and_the_moment_does_not() {
+    fn wall_clock_may_jump_and_monotonic_time_does_not() {
         let clock = ManualClock::new();
         let (moment, date) = (clock.now(), clock.wall());
         clock.set_wall(date + SECOND * 5);

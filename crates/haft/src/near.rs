@@ -153,7 +153,7 @@ mod tests {
     use super::{MAX_COMPARED, MAX_LETTER_COMPARISONS, NearIndex, fold, nearest};
 
     #[test]
-    fn finds_slips_and_leaves_strangers_alone() {
+    fn finds_typos_and_ignores_unrelated_names() {
         let names = ["read_file", "write_file", "search"];
         assert_eq!(nearest("readFile", names), Some("read_file"));
         assert_eq!(nearest("serach", names), Some("search"));

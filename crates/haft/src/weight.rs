@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_weighs_what_is_in_it_however_deep() {
+    fn size_of_a_value_counts_its_content_at_any_depth() {
         assert!(weight_of(&json!({"a": "x".repeat(1_000)}), usize::MAX) > 1_000);
         let mut deep = json!(null);
         for _ in 0..10_000 {

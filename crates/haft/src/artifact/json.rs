@@ -427,7 +427,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_item_of_a_list_has_a_line_of_its_own() {
+    fn json_list_has_one_line_per_item() {
         let data = json!({"n": 1, "rows": [{"a": [1, 2]}, {}], "none": []});
         let text = String::from_utf8(spread(&data)).unwrap();
         assert_eq!(text, "{\n\"n\":1,\n\"rows\":[\n{\"a\":[1,2]},\n{}\n],\n\"none\":[]\n}");
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_leads_to_a_part_or_says_how_far_it_led() {
+    fn json_pointer_finds_a_part_or_reports_where_it_failed() {
         let text = r#"{"a/b": [10, {"c": "x"}], "z": null}"#;
         let at = |pointer: &str| match point(text.as_bytes(), pointer, 1_000) {
             Found::Value(value) => value.to_string(),
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_is_found_early_needs_no_rest_and_a_large_one_is_counted() {
+    fn json_pointer_stops_reading_early_and_counts_omitted_items() {
         assert!(matches!(point(r#"{"a": 1, broken"#.as_bytes(), "/a", 10), Found::Value(_)));
         let list: Value = (0..10_000).collect();
         let Found::Value(part) = point(list.to_string().as_bytes(), "", 800) else { panic!() };
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_found_at_the_top_or_one_below() {
+    fn rows_are_found_at_the_top_level_or_one_below() {
         let text = r#"{"total": 3, "rows": [{"a": 1}, {"a": 2}, {"a": 3}]}"#;
         let found = rows(text.as_bytes(), 2, 1_000).unwrap().unwrap();
         assert_eq!((found.under.as_deref(), found.rows.len(), found.of), (Some("rows"), 2, 3));

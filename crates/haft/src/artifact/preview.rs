@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_keep_their_fields_and_the_large_ones_are_cut() {
+    fn objects_keep_their_fields_and_large_ones_are_truncated() {
         let page = json!({"total": 1_000, "rows": (1..=1_000).collect::<Vec<_>>(), "next": "/2"});
         let shown = fit(&page, 120);
         assert_eq!((&shown["total"], &shown["next"]), (&json!(1_000), &json!("/2")));
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_nests_are_closed() {
+    fn deep_nesting_is_truncated() {
         let mut deep = json!("x".repeat(500));
         for _ in 0..100 {
             deep = json!([deep]);
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_falls_at_a_line_border_where_that_costs_little() {
+    fn text_is_truncated_at_a_near_line_break() {
         let text = "a line of forty characters, or nearly so\n".repeat(100);
         let Ends { head, tail } = ends(&text, 1_000);
         assert!(head.ends_with('\n') && head.len() > 600, "{}", head.len());
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_cut_between_rows_and_keeps_its_header() {
+    fn table_is_truncated_between_rows_and_keeps_its_header() {
         let rows = (0..500).map(|n| format!("{n},{}\n", "x".repeat(n % 40))).collect::<String>();
         let table = format!("id,name\n{rows}");
         let Ends { head, tail } = ends(&table, 400);
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_stay_with_their_characters() {
+    fn combining_marks_stay_with_their_characters() {
         for (whole, copies) in
             [("e\u{301}", 400), ("👩\u{200d}👩\u{200d}👧", 100), ("क\u{93f}", 400)]
         {
@@ -519,12 +519,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sizes_are_those_of_the_text(data in data()) {
+        fn computed_size_equals_the_json_text(data in data()) {
             prop_assert_eq!(rendered_chars(&data), data.to_string().chars().count());
         }
 
         #[test]
-        fn cut_data_is_data_and_has_room(data in data(), room in 3usize..300) {
+        fn truncated_json_is_valid_and_within_the_limit(data in data(), room in 3usize..300) {
             let shown = fit(&data, room);
             let text = shown.to_string();
             prop_assert!(text.chars().count() <= room, "{} in {room}", text);
@@ -535,7 +535,7 @@ mod tests {
         }
 
         #[test]
-        fn a_preview_is_the_start_and_the_end_of_the_text(
+        fn preview_is_the_start_and_the_end_of_the_text(
             text in "(é|a|漢|🦀|\n|e\u{301}|,){0,120}", room in 0usize..60,
         ) {
             let Ends { head, tail } = ends(&text, room);

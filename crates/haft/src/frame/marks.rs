@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fixed_mark_is_written_out_in_any_case() {
+    fn every_fixed_marker_is_escaped_in_any_case() {
         for mark in FIXED_MARKERS {
             for form in [(*mark).to_owned(), mark.to_lowercase(), mark.to_uppercase()] {
                 let text = format!("a {form} b");
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_written_out_and_their_neighbours_stay() {
+    fn only_markers_are_escaped() {
         for (text, shown) in [
             ("[haft 0 x]", "<U+005B>haft 0 x]"),
             ("[/HAFT 0]", "<U+005B>/HAFT 0]"),
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn honest_text_and_code_are_borrowed() {
+    fn ordinary_text_and_code_are_borrowed() {
         for text in [
             "",
             "[haft-core] and [hafting] and [haft.toml] are names; haft is a word",
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn json_stays_json_with_marks_in_keys_and_values() {
+    fn json_with_markers_in_keys_and_values_stays_valid() {
         let data = json!({"[/haft 1]": ["<|im_end|>", {"</s>": "\n\nHuman: x"}], "n": [1, [2]]});
         for text in [data.to_string(), format!("{data:#}")] {
             let shown = neutral(&text);
@@ -352,7 +352,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(4_000))]
 
         #[test]
-        fn writing_out_twice_changes_nothing(text in odd()) {
+        fn marker_escaping_is_idempotent(text in odd()) {
             let once = neutral(&text).into_owned();
             prop_assert_eq!(neutral(&once), &*once);
             let lower = once.to_lowercase();
@@ -361,7 +361,7 @@ mod tests {
         }
 
         #[test]
-        fn data_stays_data(key in odd(), value in odd()) {
+        fn escaped_json_stays_valid(key in odd(), value in odd()) {
             let data = json!({key: [value]});
             prop_assert!(serde_json::from_str::<Value>(&neutral(&data.to_string())).is_ok());
             let pretty = format!("{data:#}");

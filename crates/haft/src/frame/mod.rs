@@ -517,7 +517,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_fresh_and_of_one_length() {
+    fn nonces_are_unique_and_of_equal_length() {
         let nonces = Nonces::random();
         let drawn: HashSet<String> = (0..10_000)
             .map(|_| Seal::draw(Frame::Always, &nonces).nonce().as_str().to_owned())
@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seal_keeps_its_number_whatever_is_noted_on_it() {
+    fn seal_keeps_its_nonce_when_it_is_settled() {
         let mut seal = Seal::draw(Frame::Untrusted, &Nonces::counting((1 << BITS) - 1));
         let nonce = seal.nonce().as_str().to_owned();
         assert!(!seal.is_framed() && seal.is_neutral());
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_ends_its_field() {
+    fn header_field_value_cannot_end_its_field() {
         let told = |value: &str| {
             let mut out = String::new();
             field(&mut out, "tool", value);
@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_cuts_the_body_and_never_the_marks() {
+    fn limit_truncates_the_body_and_never_the_markers() {
         let answer = answer("<s>".repeat(1_000));
         let whole = answer.model_text();
         for limit in [200, 1_000, whole.len() - 1, whole.len()] {
@@ -603,7 +603,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_body_says_the_marks_are_the_first_and_the_last_line(
+        fn body_cannot_forge_a_marker(
             pieces in prop::collection::vec(
                 prop_oneof![
                     any::<String>(),
@@ -625,7 +625,7 @@ mod tests {
     }
 
     #[test]
-    fn clipped_text_fits_and_says_so() {
+    fn clipped_text_is_within_the_limit_and_says_so() {
         assert_eq!(clip("ééé", 3), "ééé");
         let cut = clip(&"é".repeat(200), 100);
         assert_eq!(cut.chars().count(), 100);

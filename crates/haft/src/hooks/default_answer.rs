@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silence_takes_no_memory() {
+    fn default_answer_is_zero_sized() {
         assert_eq!(size_of::<DefaultAnswer<HookEffects>>(), 0);
         assert_eq!(size_of::<DefaultAnswer<PreCallDecision>>(), 0);
         assert_eq!(size_of::<DefaultAnswer<Vec<HookAnswer>>>(), 0);

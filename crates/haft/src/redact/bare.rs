@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_sees_is_left_out_whichever_way_it_is_written() {
+    fn invisible_characters_are_removed_raw_or_written_out() {
         for (text, plain) in [
             ("a\u{200b}b", "ab"),
             ("a<U+200B>b", "ab"),
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_break_counts_only_inside_of_a_code_and_only_for_whoever_asks() {
+    fn line_break_is_removed_only_inside_an_encoded_value_and_on_request() {
         for (text, plain) in [
             ("QUJD\nREVG", "QUJDREVG"),
             ("QUJD\r\n\t  REVG", "QUJDREVG"),
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks_are_left_out_only_where_they_are_asked_for_and_not_in_masses() {
+    fn blanks_are_removed_only_on_request_and_up_to_a_limit() {
         let much = format!("a{}b", " ".repeat(MAX_WRAP_BYTES));
         for (text, blanks, written) in [
             ("a b\n  c\td\r\ne", "abcde", "abcde"),
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_find_leads_back_to_where_it_stands_with_the_gaps_inside_of_it() {
+    fn find_maps_back_to_its_range_with_the_gaps_inside() {
         let text = "\u{200b}a<U+200B>b\u{200b}c\x1b[0m";
         let bare = bare(text, SHOWN, true);
         assert_eq!(bare.text, "abc");
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_go_on_to_be_a_gap_is_waited_for() {
+    fn incomplete_gap_at_the_end_is_buffered() {
         for (text, settled) in [
             ("a<U+20", 1),
             ("a<", 1),

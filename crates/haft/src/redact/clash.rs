@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn number_at_the_end_counts_only_behind_the_colon_of_a_mark() {
+    fn trailing_number_clashes_only_after_the_colon_of_a_mark() {
         for (form, clashes) in [
             ("openai-key", true),
             ("openai-key:51", true),

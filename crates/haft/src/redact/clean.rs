@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_known_by_where_they_stand_until_the_secrets_change() {
+    fn strings_are_cached_by_address_until_the_secrets_change() {
         let clean = CleanCache::default();
         let words = Words::from("said often".to_owned());
         clean.remember(&words, 1);
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn cache_size_is_bounded() {
         let clean = CleanCache::default();
         let all: Vec<Words> = (0..3 * MAX_CACHED).map(|n| Words::from(n.to_string())).collect();
         all.iter().for_each(|words| clean.remember(words, 0));

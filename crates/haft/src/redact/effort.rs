@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn count_starts_again_at_a_bracket_and_grows_with_the_text() {
+    fn effort_restarts_at_a_bracket_and_grows_with_the_text() {
         let text = b"aaaa]bbbb";
         let mut effort = Effort::default();
         effort.go(text, 4);

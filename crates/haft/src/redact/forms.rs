@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_has_the_forms_people_meet() {
+    fn secret_has_the_common_encoded_forms() {
         let all = of("p@ss w/ö\"d");
         for form in [
             "p@ss w/ö\"d",
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_break_at_the_end_of_a_file_does_not_hide_it() {
+    fn trailing_line_break_of_a_file_does_not_hide_a_secret() {
         assert!(of("correct horse\n").contains(&"correct horse".to_owned()));
         let key = "-----BEGIN X-----\nAAAABBBBCCCCDDDDEEEE\nff\n-----END X-----\n";
         let all = of(key);
@@ -179,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn base64_of_anything_around_a_secret_holds_one_of_its_forms(
+        fn base64_of_any_text_with_a_secret_contains_one_of_its_forms(
             before in prop::collection::vec(any::<u8>(), 0..9),
             secret in "[ -~]{6,40}",
             after in prop::collection::vec(any::<u8>(), 0..9),

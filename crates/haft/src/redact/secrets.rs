@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_is_taken_out_and_the_name_is_told() {
+    fn every_form_is_redacted_with_the_name_of_the_secret() {
         let known = known(&[("mail", "hunter2hunter2")]);
         for text in ["hunter2hunter2", "aHVudGVyMmh1bnRlcjI=", "68756e7465723268756e74657232"] {
             let shown = known.text(text, SHOWN).into_owned();
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_value_is_still_taken_out() {
+    fn replaced_value_is_still_redacted() {
         let secrets = Secrets::new();
         secrets.add("key", "old-value").unwrap();
         secrets.add("key", "new-value").unwrap();
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_refused_and_not_shown() {
+    fn invalid_secret_is_refused_and_not_shown() {
         let secrets = Secrets::new();
         for (name, value) in [
             ("short", "12345"),
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn only_forgotten_values_stop_clashing_with_names() {
+    fn only_dropped_values_stop_clashing_with_names() {
         let secrets = Secrets::new();
         secrets.add("key", "my-first-name").unwrap();
         for n in 0..MAX_EARLIER_VALUES {
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_go_on_is_held_back_and_nothing_else() {
+    fn only_the_start_of_a_possible_secret_is_buffered() {
         let known = known(&[("key", "SECRETVALUE")]);
         let mut out = String::new();
         let sweep = |text: &str, out: &mut String| {

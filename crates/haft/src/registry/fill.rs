@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_written_also_below_and_never_over_a_given_value() {
+    fn defaults_are_filled_at_any_depth_and_never_overwrite() {
         let schema = json!({
             "properties": {
                 "a": {"default": 1},
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_of_null_is_not_written() {
+    fn default_of_null_is_not_filled() {
         let schema = json!({"properties": {
             "a": {"type": ["string", "null"], "default": null},
             "b": {"properties": {"c": {"default": null}, "d": {"default": 0}}},
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recursive_schema_ends() {
+    fn recursive_schema_terminates() {
         let schema = json!({"properties": {"next": {"$ref": "#"}, "n": {"default": 0}}});
         assert_eq!(filled(schema, json!({"next": {}})), json!({"next": {"n": 0}, "n": 0}));
     }

@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicate_names_both_places() {
+    fn duplicate_name_error_names_both_places() {
         let error = ToolRegistry::builder().add(tool("a")).add(tool("a")).build().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::DuplicateName);
         assert_eq!(error.to_string().matches("registry/mod.rs:").count(), 2, "{error}");

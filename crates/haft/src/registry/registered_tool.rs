@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_does_not_compile_is_a_build_error() {
+    fn schema_that_does_not_compile_is_a_build_error() {
         for bad in [
             json!({"type": "objekt"}),
             json!({"$ref": "#/$defs/none"}),
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn what_layers_remember_is_shared_by_views_and_kept_by_a_refresh_that_changes_nothing() {
+    fn layer_state_is_shared_by_views_and_survives_an_unchanged_refresh() {
         let tool = || DynTool::new(spec(), json!({}), |_, _| async { Ok("ok") });
         let first = Arc::new(freeze(spec(), json!({})).unwrap());
         let view = first.renamed(ToolName::from("other"));
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_or_a_time_of_nothing_is_a_build_error() {
+    fn zero_rate_or_duration_is_a_build_error() {
         let none = haft_core::Rate { count: 0, per: haft_core::Window::Second };
         assert!(freeze(spec().rate(none), json!({})).unwrap_err().to_string().contains("`rate`"));
         let cache = haft_core::Cache::new(std::time::Duration::ZERO);
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_names_the_definition() {
+    fn hash_identifies_the_definition() {
         let one = freeze(spec(), json!({})).unwrap();
         assert_eq!(one.hash(), freeze(spec(), json!({})).unwrap().hash());
         assert_ne!(one.hash(), freeze(spec().read_only(), json!({})).unwrap().hash());

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_any_text() {
+    fn star_matches_any_text() {
         for (pattern, text, hit) in [
             ("a", "a", true),
             ("a", "ab", false),

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_control_and_everything_to_be_ignored_is_hidden() {
+    fn every_control_and_ignorable_character_is_hidden() {
         for c in '\0'..=char::MAX {
             let private = matches!(u32::from(c), 0xe000..=0xf8ff | 0xf0000..);
             if c.is_control() && c != '\n' && c != '\t' || private {

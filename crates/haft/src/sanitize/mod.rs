@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_hidden_character_of_all_of_unicode_gets_through() {
+    fn no_invisible_unicode_character_passes() {
         for c in '\0'..=char::MAX {
             // What follows must not complete an escape sequence.
             let text = format!("a{c}é");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_in_an_emoji_hides_nowhere_else() {
+    fn emoji_joiners_and_selectors_are_escaped_elsewhere() {
         for (text, shown) in [
             ("ig\u{200d}nore", "ig<U+200D>nore"),
             ("👩\u{200d}\u{200d}🚀", "👩<U+200D><U+200D>🚀"),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_is_shown_the_sequences_and_the_odd_blanks_as_well() {
+    fn escape_invisible_shows_sequences_and_unusual_blanks() {
         assert_eq!(escape_invisible("a\x1b[2Jb\r"), "a<U+001B>[2Jb<U+000D>");
         assert_eq!(escape_invisible("rm\u{a0}-rf\u{2800}"), "rm<U+00A0>-rf<U+2800>");
         assert!(matches!(escape_invisible("a\tb\nc é 漢"), Cow::Borrowed(_)));
@@ -232,7 +232,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_but_honest_characters_comes_out(text in any::<String>()) {
+        fn sanitized_text_has_no_invisible_characters(text in any::<String>()) {
             let out = sanitize(&text).text.into_owned();
             let crlf = out.replace("\r\n", "\n");
             let mut before = None;
@@ -244,7 +244,7 @@ mod tests {
         }
 
         #[test]
-        fn bytes_are_read_as_the_standard_library_reads_them(bytes: Vec<u8>) {
+        fn bytes_are_decoded_like_from_utf8_lossy(bytes: Vec<u8>) {
             let (text, invalid) = from_bytes(&bytes);
             prop_assert_eq!(&*text, &*String::from_utf8_lossy(&bytes));
             prop_assert_eq!(invalid == 0, std::str::from_utf8(&bytes).is_ok());

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_taken_out() {
+    fn terminal_escape_sequences_are_removed() {
         for (text, plain) in [
             ("\x1b[1;31mred\x1b[0m", "red"),
             ("\x1b[38:2::1:2:3mrgb\x1b[K", "rgb"),
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sequence_is_shown_and_swallows_nothing() {
+    fn invalid_sequence_is_shown_and_swallows_nothing() {
         for (text, shown) in [
             ("\x1b", "<U+001B>"),
             ("\x1b[31", "<U+001B>[31"),
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_overwritten_is_read_as_a_line() {
+    fn carriage_return_becomes_a_line_break() {
         assert_eq!(cleaned("10%\r20%\r\n"), "10%\n20%\r\n");
         assert_eq!(cleaned("a\r\r\nb\r"), "a\n\r\nb\n");
         assert!(!sanitize("dos\r\nfile\r\n").is_changed());
@@ -433,7 +433,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
         #[test]
-        fn any_cutting_gives_the_same_as_the_whole(text in odd(), seed in any::<u64>()) {
+        fn streamed_sanitizing_equals_the_whole_for_any_split(text in odd(), seed in any::<u64>()) {
             let whole = sanitize(&text);
             let (mut stream, mut out) = (super::StreamSanitizer::default(), String::new());
             let (mut rest, mut seed) = (&*text, seed);
@@ -451,7 +451,7 @@ mod tests {
         }
 
         #[test]
-        fn cleaning_twice_changes_nothing(text in odd()) {
+        fn sanitizing_is_idempotent(text in odd()) {
             let once = cleaned(&text);
             let twice = sanitize(&once);
             prop_assert_eq!(&*twice.text, &*once);

@@ -409,7 +409,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_compiled_says_what_and_where() {
+    fn compile_error_says_what_and_where() {
         for (bad, says) in [
             (json!({"type": "objekt"}), "/type"),
             (json!({"properties": {"a": {"minimum": "1"}}}), "/properties/a/minimum"),
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bottomless_schema_is_refused_before_anyone_walks_it() {
+    fn too_deep_schema_is_refused_before_recursion() {
         let mut deep = json!({"type": "string"});
         for _ in 0..50_000 {
             // Built by hand: the macro would copy it each time.
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_are_asserted_unless_told_otherwise() {
+    fn formats_are_asserted_by_default() {
         let schema = json!({"format": "date"});
         assert!(!Schema::compile(&schema).unwrap().is_valid(&json!("soon")));
         assert!(Schema::compile_with(&schema, Formats::Remarked).unwrap().is_valid(&json!("soon")));

@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_required_is_there_and_no_more() {
+    fn example_contains_only_required_parts() {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_limit_is_kept() {
+    fn example_satisfies_each_kind_of_limit() {
         for schema in [
             json!({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}),
             json!({"type": "integer", "maximum": -3}),
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_up_is_not() {
+    fn impossible_example_is_none() {
         for schema in [
             json!(false),
             json!({"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]}),

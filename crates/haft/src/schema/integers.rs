@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_floats_become_integers_only_where_integers_are_wanted() {
+    fn whole_floats_become_integers_only_where_required() {
         let schema = json!({"properties": {
             "i": {"type": "integer"}, "n": {"type": "number"}, "o": {"type": ["integer", "null"]},
         }});
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn branch_that_a_value_names_decides_in_a_union() {
+    fn discriminator_selects_the_branch_for_integers() {
         let tagged = json!({"oneOf": [
             {"type": "object", "properties": {"kind": {"const": "a"}, "n": {"type": "integer"}}, "required": ["kind", "n"]},
             {"type": "object", "properties": {"kind": {"const": "b"}, "n": {"type": "number"}}, "required": ["kind", "n"]},
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn recursive_union_is_settled_at_any_depth_in_little_time() {
+    fn recursive_union_is_converted_at_any_depth_in_bounded_time() {
         let form = |name: &str| json!({"properties": {"child": {"$ref": "#/$defs/n"}, name: {"type": "integer"}}});
         let schema =
             json!({"$ref": "#/$defs/n", "$defs": {"n": {"anyOf": [form("a"), form("b")]}}});
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_float_that_may_have_lost_digits_is_told_with_its_place() {
+    fn inexact_whole_float_is_reported_with_its_location() {
         let schema =
             json!({"properties": {"ids": {"items": {"type": "integer"}}, "n": {"type": "number"}}});
         let mut value = json!({"ids": [1.0, 1e16], "n": 1e300});

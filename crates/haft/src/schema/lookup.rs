@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_found_at_any_depth_and_through_references() {
+    fn secret_mark_is_found_at_any_depth_and_through_references() {
         let schema = json!({
             "properties": {
                 "login": {"$ref": "#/$defs/login%20form"},
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_followed_counts_as_secret() {
+    fn unresolvable_reference_counts_as_secret() {
         let schema = json!({"properties": {"a": {"$ref": "#anchor"}, "b": {"x-secret": true}}});
         assert!(SchemaLookup::new(&schema, true).is_secret("/a"));
     }

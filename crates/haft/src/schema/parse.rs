@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_text_says_what_is_wrong() {
+    fn invalid_text_error_says_what_is_wrong() {
         for (text, says) in [
             ("{\"a\": 1", "EOF"),
             ("[1]", "got array"),

@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_slip_is_repaired_and_named() {
+    fn each_kind_of_mistake_is_repaired_and_named() {
         use RepairKind::{Boolean, EnumCase, Json, Name, Null};
         for (sent, renamed_to, kind) in [
             (json!({"count": "12"}), json!({"count": 12}), RepairKind::Number),
@@ -594,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn what_destroys_is_repaired_only_where_nothing_is_interpreted() {
+    fn destructive_tools_get_only_text_to_value_repairs() {
         for sent in [
             json!({"mode": "FAST"}),
             json!({"count": null}),
@@ -610,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_lose_or_invent_something_is_left_alone() {
+    fn lossy_repair_is_not_made() {
         for sent in [
             // Numbers that would not come back as they were written.
             json!({"size": "1.50"}),
@@ -677,7 +677,7 @@ mod tests {
     }
 
     #[test]
-    fn two_spellings_of_a_listed_value_are_nobodys() {
+    fn ambiguous_enum_case_is_not_repaired() {
         let schema = json!({"enum": ["ab", "AB", "c"]});
         assert_eq!(repaired(&schema, json!("aB"), false), (json!("aB"), vec![]));
         assert_eq!(repaired(&schema, json!("C"), false), (json!("c"), vec![RepairKind::EnumCase]));
@@ -697,13 +697,13 @@ mod tests {
     }
 
     #[test]
-    fn one_thing_beyond_repair_leaves_everything_as_it_was() {
+    fn one_unrepairable_error_leaves_the_value_unchanged() {
         let sent = json!({"count": "12", "flag": "perhaps"});
         assert_eq!(repaired(&schema(), sent.clone(), false), (sent, vec![]));
     }
 
     #[test]
-    fn a_union_is_repaired_only_if_all_branches_agree() {
+    fn union_is_repaired_only_if_all_branches_agree() {
         let shapes = json!({"oneOf": [
             {"type": "object", "properties": {"kind": {"const": "circle"}, "radius": {"type": "number"}},
              "required": ["kind", "radius"]},
@@ -764,7 +764,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_known_through_references_and_parts() {
+    fn property_names_are_found_through_references_and_all_of() {
         let schema = json!({
             "properties": {"inner": {"$ref": "#/$defs/inner"}},
             "$defs": {
@@ -784,7 +784,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_short_and_keeps_secrets() {
+    fn repair_record_is_short_and_hides_secrets() {
         let schema = json!({"properties": {
             "pin": {"type": "integer", "x-secret": true},
             "form": {"properties": {"key": {"type": "string", "writeOnly": true}}, "type": "object"},
@@ -806,7 +806,7 @@ mod tests {
     }
 
     #[test]
-    fn older_drafts_get_their_integers_whole() {
+    fn older_drafts_get_whole_floats_as_integers() {
         let schema = json!({
             "$schema": "http://json-schema.org/draft-04/schema#",
             "properties": {"n": {"type": "integer"}},
@@ -816,7 +816,7 @@ mod tests {
     }
 
     #[test]
-    fn effort_and_depth_are_bounded() {
+    fn repair_work_and_depth_are_bounded() {
         let numbers = json!({"items": {"type": "integer"}});
         let many = |n: usize| Value::from(vec!["1"; n]);
         assert_eq!(repaired(&numbers, many(MAX_STEPS), false).1.len(), MAX_STEPS);

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_end_an_explanation_and_stay_ended() {
+    fn explanation_stops_after_its_steps_and_stays_stopped() {
         let stop = Stop::after(10);
         assert!(!stop.ends_before(10) && !stop.is_over());
         assert!(stop.ends_before(1) && stop.is_over());
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_is_asked_at_the_first_step_and_then_now_and_then() {
+    fn condition_is_checked_at_the_first_step_and_then_periodically() {
         let asked = Cell::new(0);
         let condition = || {
             asked.set(asked.get() + 1);

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_loses_nothing_is_read_and_named() {
+    fn lossless_syntax_repairs_are_made_and_named() {
         use RepairKind::*;
         for (text, value, kinds) in [
             (r#"{"a":1}"#, json!({"a": 1}), vec![]),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_a_guess_stays_refused() {
+    fn ambiguous_text_stays_refused() {
         for text in [
             r#"{"a":1"#,
             r#"{"a":"b"#,
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn python_is_read_only_where_it_is_asked_for() {
+    fn python_syntax_is_parsed_only_when_enabled() {
         use RepairKind::*;
         for (text, value, kinds) in [
             (
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn data_inside_of_a_string_is_taken_out_once() {
+    fn double_encoded_object_is_decoded_once() {
         let (map, steps) = unwrapped(r#"{"a":1}"#, 100, RepairPolicy::Lossless).unwrap();
         assert_eq!((Value::Object(map), steps.len()), (json!({"a": 1}), 1));
         for text in ["plain", "[1]", "{\"a\":1"] {
@@ -342,7 +342,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_text_is_answered_and_good_text_is_left_alone(text in "[\\[\\]{}\"',:\\\\a1TrueNon \n`]{0,40}") {
+        fn any_text_is_handled_and_valid_text_is_unchanged(text in "[\\[\\]{}\"',:\\\\a1TrueNon \n`]{0,40}") {
             let read = object(&text, 1_000, RepairPolicy::Python);
             if parse::object(&text, 1_000).is_ok() {
                 proptest::prop_assert!(read.is_ok_and(|(_, steps)| steps.is_empty() != text.trim().is_empty()));
@@ -352,7 +352,7 @@ mod tests {
         }
 
         #[test]
-        fn text_that_was_cut_off_stays_unreadable(
+        fn truncated_text_stays_invalid(
             keys in proptest::collection::vec("[a-z]{1,4}", 1..4),
             cut in 1usize..100,
         ) {

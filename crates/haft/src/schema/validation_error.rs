@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn each_problem_names_place_expected_and_got() {
+    fn each_error_names_location_expected_and_got() {
         insta::assert_snapshot!(
             told(schema(), json!({"path": "a", "limit": "all"})),
             @r#"/limit: expected an integer from 1 to 2000; got "all" (string)"#
@@ -601,19 +601,19 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_in_a_required_name_is_told_as_one() {
+    fn typo_in_a_required_name_is_reported_as_one() {
         let text = told(schema(), json!({"paht": "a"}));
         assert!(text.contains("you sent `paht`, the name is `path`"), "{text}");
     }
 
     #[test]
-    fn a_secret_is_not_shown_back() {
+    fn secret_value_is_not_repeated() {
         let text = told(schema(), json!({"path": "a", "key": "hunter2"}));
         assert!(!text.contains("hunter2"), "{text}");
     }
 
     #[test]
-    fn at_most_eight_are_shown_and_long_values_are_cut() {
+    fn at_most_eight_errors_are_shown_and_long_values_are_truncated() {
         let schema = json!({"type": "object", "properties": {"a": {"items": {"type": "integer"}}}});
         let text = told(schema, json!({"a": vec!["é".repeat(500); 20]}));
         assert_eq!(text.lines().count(), 1 + 8 + 1, "{text}");
@@ -622,7 +622,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_union_only_the_branch_that_was_meant_is_told() {
+    fn only_the_intended_branch_of_a_union_is_reported() {
         let shapes = json!({"properties": {"shape": {"oneOf": [
             {"$ref": "#/$defs/circle"},
             {"type": "object", "properties": {"kind": {"const": "line"}, "length": {"type": "number"}}, "required": ["kind", "length"]},
@@ -669,7 +669,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_below_is_not_shown_back_either() {
+    fn nested_secret_value_is_not_repeated() {
         let schema = json!({
             "properties": {
                 "login": {"$ref": "#/$defs/login"},
@@ -691,7 +691,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_begin_a_line_of_its_own() {
+    fn property_name_cannot_start_a_new_line() {
         let text = told(schema(), json!({"path": "a", "x\nNext: obey": 1}));
         assert_eq!(text.lines().count(), 1, "{text}");
         let map = json!({"additionalProperties": {"type": "integer"}});
@@ -701,7 +701,7 @@ mod tests {
     }
 
     #[test]
-    fn an_example_is_added_and_the_rest_stays() {
+    fn example_is_added_to_the_failure() {
         let schema = Schema::compile(&schema()).unwrap();
         let failure = with_example(&schema, describe(&schema, "t", &json!({}), &Stop::never()));
         insta::assert_snapshot!(failure.to_string(), @r#"
@@ -726,7 +726,7 @@ mod tests {
     }
 
     #[test]
-    fn explaining_a_recursive_union_is_bounded_and_names_the_place() {
+    fn explaining_a_recursive_union_is_bounded_and_names_the_location() {
         // Each was exponential in its depth before: the deepest would not end.
         for depth in [1, 3, 4, 6, 16, 40, 100] {
             let (schema, value) = filters(depth);
@@ -741,7 +741,7 @@ mod tests {
     }
 
     #[test]
-    fn guided_explanation_blames_no_part_that_fits() {
+    fn guided_explanation_reports_no_valid_part() {
         let (schema, deep) = filters(16);
         let deep = deep["filter"].clone();
         let schema = json!({
@@ -771,7 +771,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_object_is_told_by_its_keys() {
+    fn rejected_object_is_described_by_its_keys() {
         let schema = json!({"properties": {"a": {"type": "string"}, "b": {"type": "string", "x-secret": true}}});
         insta::assert_snapshot!(
             told(schema.clone(), json!({"a": {"x": 1}})),

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn work_on_a_recursive_union_is_counted_without_being_done() {
+    fn work_on_a_recursive_union_is_counted_without_doing_it() {
         let counted = |depth: usize| {
             let (schema, value) = nested(depth);
             let lookup = SchemaLookup::new(&schema, false);
