@@ -1,10 +1,10 @@
-//! Where the runtime's time comes from.
+//! The clock of the runtime.
 //!
-//! Everything that waits or counts time asks one clock, so that a test, a replay or a simulation can
-//! put another in its place. Spans are measured on `now`, which never goes back; `wall` is for what
+//! All waits and time measurements use one `Clock`, so that a test, a replay or a simulation can
+//! replace it. Durations are measured on `now`, which is monotonic; `wall` is for data that
 //! outlives the process.
 //!
-//! INVARIANT: nothing else in this crate reads the time or waits for it.
+//! INVARIANT: no other code in this crate reads the time or sleeps.
 
 use std::{
     collections::BTreeMap,
@@ -17,15 +17,15 @@ use std::{
 
 use haft_core::BoxFuture;
 
-/// Tells the time, and waits for it.
+/// A source of time and of timers.
 pub trait Clock: Send + Sync + 'static {
-    /// Returns the moment; it never goes back.
+    /// Returns the monotonic time.
     fn now(&self) -> Instant;
 
-    /// Returns the date, which may jump.
+    /// Returns the wall-clock time, which may jump.
     fn wall(&self) -> SystemTime;
 
-    /// Waits for a moment.
+    /// Sleeps until a moment.
     fn sleep_until(&self, moment: Instant) -> BoxFuture<'static, ()>;
 }
 
@@ -35,7 +35,7 @@ impl fmt::Debug for dyn Clock {
     }
 }
 
-/// A moment and its date, so that the dates of other moments need not be asked for.
+/// A monotonic time and its wall-clock time, to convert other moments without a query.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Anchor {
     moment: Instant,
@@ -43,20 +43,20 @@ pub(crate) struct Anchor {
 }
 
 impl Anchor {
-    /// So old may be what is known: somebody may have set the machine's clock since.
-    const FRESH: Duration = Duration::from_secs(1);
+    /// An anchor older than this is renewed, because the system clock may have been set since.
+    const MAX_ANCHOR_AGE: Duration = Duration::from_secs(1);
 
-    /// Asks a clock. It may be the host's, so no lock is held meanwhile.
+    /// Queries a clock. It may be the host's code, so no lock is held meanwhile.
     pub(crate) fn of(clock: &dyn Clock) -> Self {
         Self { moment: clock.now(), date: clock.wall() }
     }
 
-    /// Returns whether it is fresh enough for a moment.
+    /// Returns whether it is recent enough for a moment.
     pub(crate) fn is_fresh(&self, moment: Instant) -> bool {
-        moment.saturating_duration_since(self.moment) < Self::FRESH
+        moment.saturating_duration_since(self.moment) < Self::MAX_ANCHOR_AGE
     }
 
-    /// Returns the date of a moment.
+    /// Returns the wall-clock time of a moment.
     pub(crate) fn date_of(&self, moment: Instant) -> SystemTime {
         let dated = match moment.checked_duration_since(self.moment) {
             Some(later) => self.date.checked_add(later),
@@ -66,7 +66,7 @@ impl Anchor {
     }
 }
 
-/// The clock of the async runtime that the calls run on. Where that one is paused, so is this.
+/// The clock of the tokio runtime that calls run on. If tokio's time is paused, so is this clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RuntimeClock;
 
@@ -85,7 +85,7 @@ impl Clock for RuntimeClock {
     }
 }
 
-/// A clock that stands still until somebody moves it: for tests and simulations. Clones are the same
+/// A clock that only moves when it is advanced: for tests and simulations. Clones are the same
 /// clock.
 ///
 /// ```
@@ -103,13 +103,14 @@ pub struct ManualClock(Arc<Mutex<ClockState>>);
 struct ClockState {
     now: Instant,
     wall: SystemTime,
-    /// How many sleeps there were, so that those for one moment wake in the order they began.
+    /// How many sleeps there were, so that sleeps until the same moment wake in the order they
+    /// began.
     slept: u64,
     sleepers: BTreeMap<(Instant, u64), Waker>,
 }
 
 impl ManualClock {
-    /// Makes a clock that shows some moment, and the first second of 1970 for a date.
+    /// Makes a clock with an arbitrary `now`; its wall-clock time is the Unix epoch.
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "a moment can only be had from the machine")]
     pub fn new() -> Self {
@@ -121,36 +122,36 @@ impl ManualClock {
         })))
     }
 
-    /// Lets time pass, the date with it, and wakes whoever waited for it, the earliest first.
+    /// Advances both times and wakes the sleeps that are due, the earliest first.
     pub fn advance(&self, time: Duration) {
         let due = {
-            let mut hands = self.hands();
-            hands.now = crate::watch::after(hands.now, time);
-            hands.wall = hands.wall.checked_add(time).unwrap_or(hands.wall);
-            let later = match hands.now.checked_add(Duration::from_nanos(1)) {
-                Some(next) => hands.sleepers.split_off(&(next, 0)),
+            let mut state = self.state();
+            state.now = crate::watch::after(state.now, time);
+            state.wall = state.wall.checked_add(time).unwrap_or(state.wall);
+            let later = match state.now.checked_add(Duration::from_nanos(1)) {
+                Some(next) => state.sleepers.split_off(&(next, 0)),
                 None => BTreeMap::new(),
             };
-            std::mem::replace(&mut hands.sleepers, later)
+            std::mem::replace(&mut state.sleepers, later)
         };
-        // Waking runs code of whoever sleeps, so it happens without the lock.
+        // Wakers run foreign code, so they are called without the lock.
         due.into_values().for_each(Waker::wake);
     }
 
-    /// Sets the date alone, as when somebody sets the machine's clock; nobody wakes.
+    /// Sets only the wall-clock time, as if the system clock was set. No sleep wakes.
     pub fn set_wall(&self, date: SystemTime) {
-        self.hands().wall = date;
+        self.state().wall = date;
     }
 
-    /// Returns how long it is until the next sleeper wakes; nothing when nobody sleeps.
+    /// Returns the time until the next sleep wakes; `None` if there is none.
     #[must_use]
     pub fn until_next(&self) -> Option<Duration> {
-        let hands = self.hands();
-        let ((first, _), _) = hands.sleepers.first_key_value()?;
-        Some(first.saturating_duration_since(hands.now))
+        let state = self.state();
+        let ((first, _), _) = state.sleepers.first_key_value()?;
+        Some(first.saturating_duration_since(state.now))
     }
 
-    fn hands(&self) -> MutexGuard<'_, ClockState> {
+    fn state(&self) -> MutexGuard<'_, ClockState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -164,30 +165,30 @@ impl Default for ManualClock {
 impl fmt::Debug for ManualClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ManualClock")
-            .field("sleepers", &self.hands().sleepers.len())
+            .field("sleepers", &self.state().sleepers.len())
             .finish_non_exhaustive()
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Instant {
-        self.hands().now
+        self.state().now
     }
 
     fn wall(&self) -> SystemTime {
-        self.hands().wall
+        self.state().wall
     }
 
     fn sleep_until(&self, moment: Instant) -> BoxFuture<'static, ()> {
-        let mut hands = self.hands();
-        hands.slept += 1;
-        let place = (moment, hands.slept);
-        drop(hands);
+        let mut state = self.state();
+        state.slept += 1;
+        let place = (moment, state.slept);
+        drop(state);
         Box::pin(Sleep { clock: self.clone(), place })
     }
 }
 
-/// A wait on a manual clock. Dropping it leaves no trace.
+/// A sleep on a manual clock. Dropping it removes its waker.
 struct Sleep {
     clock: ManualClock,
     place: (Instant, u64),
@@ -197,18 +198,18 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<()> {
-        let mut hands = self.clock.hands();
-        if hands.now >= self.place.0 {
+        let mut state = self.clock.state();
+        if state.now >= self.place.0 {
             return Poll::Ready(());
         }
-        hands.sleepers.insert(self.place, task.waker().clone());
+        state.sleepers.insert(self.place, task.waker().clone());
         Poll::Pending
     }
 }
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        let waker = self.clock.hands().sleepers.remove(&self.place);
+        let waker = self.clock.state().sleepers.remove(&self.place);
         drop(waker);
     }
 }
@@ -222,7 +223,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test]
-    async fn sleepers_wake_in_the_order_of_their_moments() {
+    async fn sleeps_wake_in_the_order_of_their_deadlines() {
         let clock = ManualClock::new();
         let mut all = FuturesUnordered::new();
         for n in [3, 1, 2] {
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_is_given_up_leaves_nothing_behind() {
+    fn dropped_sleep_leaves_no_waker_behind() {
         let clock = ManualClock::new();
         let mut sleep = clock.sleep_until(clock.now() + SECOND);
         assert!((&mut sleep).now_or_never().is_none());
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_date_may_jump_and_the_moment_does_not() {
+    fn wall_clock_may_jump_and_monotonic_time_does_not() {
         let clock = ManualClock::new();
         let (moment, date) = (clock.now(), clock.wall());
         clock.set_wall(date + SECOND * 5);

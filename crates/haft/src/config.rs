@@ -1,6 +1,6 @@
-//! What can be written in a file: plain numbers with a reason each.
+//! Limits of the runtime as plain data, each default with its reason.
 //!
-//! Behaviour is handed to the runtime's builder instead. Nothing here reads the environment;
+//! Behaviour is set on the runtime's builder instead. Nothing here reads the environment;
 //! `from_env` takes the variables as a value.
 
 use std::time::Duration;
@@ -17,80 +17,82 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
-    /// How many calls of one turn run at once.
+    /// How many calls of one turn run concurrently.
     pub max_concurrency: usize,
-    /// How long one attempt may take, unless the tool says otherwise.
+    /// Timeout of one attempt, unless the tool sets its own.
     pub timeout: Duration,
-    /// How long a call may take in all, from permission on, unless the tool says otherwise.
+    /// Timeout of a whole call, from authorization on, unless the tool sets its own.
     pub deadline: Duration,
-    /// How long a person may think.
+    /// Timeout of one approval request.
     pub approval_timeout: Duration,
-    /// How many questions are open at once; the others stand in line.
+    /// How many approval requests are open at once; the others are queued.
     pub prompts_at_once: usize,
-    /// How many questions a run may ask in a minute; past that its calls are denied.
+    /// How many approval requests a run may make per minute; further calls are denied.
     pub max_prompts: usize,
-    /// How many calls may stand in line to be asked about; past that they are denied.
+    /// How many calls may be queued for approval; further calls are denied.
     pub max_waiting_prompts: usize,
-    /// After how many noes in a row to one tool a run is no longer asked about it.
+    /// After this many denials in a row for one tool, the run's calls of it are denied without
+    /// asking.
     pub max_refusals: u32,
-    /// How long a check, a hook or a guard may take.
+    /// Timeout of one check, hook or guard.
     pub judge_timeout: Duration,
-    /// How long a cancelled body may take to end by itself.
+    /// How long a cancelled body may take to end by itself before it is dropped.
     pub grace: Duration,
-    /// How often a call may tell how far it is; what it tells in between is put together.
+    /// Minimum interval between progress events of one call; notes in between are merged.
     pub progress_every: Duration,
-    /// How many results may be outstanding that come later, over all runs; none means that work which
-    /// would go on after its answer is done before it.
+    /// How many background tasks may be outstanding, over all runs. With 0, background work is
+    /// completed before the call is answered.
     pub max_background: usize,
-    /// How long late work may take, and how long its result waits to be heard of.
+    /// Timeout of background work, and how long its result waits to be fetched.
     pub background_ttl: Duration,
-    /// How long closing the runtime waits for late work before it is told to stop.
+    /// How long closing the runtime waits for background work before it cancels it.
     pub background_grace: Duration,
-    /// The longest arguments that are read at all, in bytes.
+    /// Largest arguments that are parsed at all, in bytes.
     pub max_arguments: usize,
-    /// The largest result that is looked at, in bytes, even when a tool says `"unbounded"`.
+    /// Largest result that is processed, in bytes, even if a tool declares `"unbounded"`.
     pub max_result: usize,
-    /// How many bytes of large results are kept in memory, where no other store is set.
+    /// How many bytes of large results the default in-memory store keeps.
     pub max_artifacts: usize,
     /// How many threads run blocking bodies.
     pub max_threads: usize,
-    /// How deep calls may nest.
+    /// Maximum nesting depth of calls.
     pub max_depth: u32,
     /// How many records the memory journal keeps.
     pub max_records: usize,
-    /// How often all tools together may run. It adds to what tools declare and replaces none of it.
+    /// Rate limit over all tools together, in addition to what tools declare.
     pub rate: Option<Rate>,
-    /// How failed attempts are repeated, unless the tool says otherwise.
+    /// Retry policy for failed attempts, unless the tool sets its own.
     pub retry: Option<RetryPolicy>,
-    /// When a tool that fails again and again is left alone; nothing for never.
+    /// Circuit breaker for tools that fail repeatedly; `None` disables it.
     pub breaker: Option<Breaker>,
-    /// How many bytes of results are kept for tools that declare `cache`.
+    /// How many bytes of results the cache keeps for tools that declare `cache`.
     pub max_cache: usize,
-    /// How many bytes of records the memory journal keeps, as near as that can be told.
+    /// How many bytes of records the memory journal keeps, approximately.
     pub max_record_bytes: usize,
-    /// Whether arguments and results are put on spans, redacted. They may hold anything.
+    /// Whether arguments and results are recorded on spans, redacted. They may contain private
+    /// data.
     pub trace_content: bool,
-    /// What is repaired in arguments before they are refused.
+    /// What is repaired in arguments before they are rejected.
     pub repair: RepairPolicy,
-    /// Which results stand between marks when a model reads them.
+    /// Which results are enclosed in untrusted-content markers for the model (prompt injection).
     pub frame: Frame,
 }
 
-/// When a tool that fails again and again is left alone.
+/// When the circuit breaker of a tool opens, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Breaker {
-    /// After so many failures within the cooldown.
+    /// Opens after this many failures within the cooldown.
     pub failures: u32,
-    /// For so long.
+    /// Stays open this long.
     pub cooldown: Duration,
 }
 
 impl Default for Breaker {
     fn default() -> Self {
         Self {
-            // Fewer happen by chance; more only wear out whoever waits.
+            // Fewer happen by chance; more only waste the caller's time.
             failures: 5,
-            // Long enough for a service to come back, short enough to be waited for.
+            // Long enough for a service to recover, short enough to wait for.
             cooldown: Duration::from_secs(30),
         }
     }
@@ -99,67 +101,69 @@ impl Default for Breaker {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            // What the field settled on: enough to overlap waiting, few enough to be kind to peers.
+            // A common default: enough to overlap I/O waits, few enough not to overload services.
             max_concurrency: 10,
-            // Longer than a slow build step, shorter than a person's patience.
+            // Longer than a slow build step, shorter than a person waits.
             timeout: Duration::from_secs(120),
-            // Five attempts' worth.
+            // Enough for five attempts.
             deadline: Duration::from_secs(600),
-            // A person may be at lunch; an unattended question should still end in this hour.
+            // A person may be away; an unattended question still ends within minutes.
             approval_timeout: Duration::from_secs(300),
             // People read one thing at a time.
             prompts_at_once: 1,
-            // One every other second: whoever answers faster does not read.
+            // One every two seconds: an approver who answers faster does not read the request.
             max_prompts: 30,
-            // Nobody works through more than this, and each waits with its call.
+            // No person works through more, and each keeps its call waiting.
             max_waiting_prompts: 100,
-            // The model has had its answer; asking on only tires the person into a yes.
+            // The model already has its answer; repeated requests wear the approver down (approval
+            // fatigue).
             max_refusals: 5,
-            // Judges look things up; one that needs half a minute is broken.
+            // Checks are lookups; one that takes half a minute is broken.
             judge_timeout: Duration::from_secs(30),
-            // Enough to close a connection, not enough to be noticed as a hang.
+            // Enough to close a connection, too short to be noticed as a hang.
             grace: Duration::from_millis(250),
-            // As often as an eye can follow; more only costs whoever listens.
+            // As fast as a person can follow; more only costs observers.
             progress_every: Duration::from_millis(100),
-            // Each is a task and, once done, a result in memory.
+            // Each is a task and, once finished, a result in memory.
             max_background: 256,
             // An hour: past that the conversation has moved on.
             background_ttl: Duration::from_secs(3_600),
-            // Whoever closes wants to be gone.
+            // A caller that closes the runtime wants it to end now.
             background_grace: Duration::ZERO,
-            // A model writes far less; a whole file in an argument still fits.
+            // A model writes far less; a whole file as an argument still fits.
             max_arguments: 4 << 20,
-            // Past this a result is a mistake, and copying it would hurt the process.
+            // A larger result is a bug in the tool, and copying it would hurt the process.
             max_result: 8 << 20,
-            // A thousand large results; an idle process does not miss it.
+            // About a thousand large results; affordable even for an idle process.
             max_artifacts: 64 << 20,
             // Blocking bodies mostly wait; more threads than this is a leak.
             max_threads: 64,
-            // Deeper than any honest composition of tools.
+            // Deeper than any reasonable composition of tools.
             max_depth: 8,
-            // More than anybody scrolls through.
+            // More than a person reads.
             max_records: 1_000,
-            // Each tool's own rate is enough, unless somebody pays for all of them together.
+            // Each tool's own rate limit is enough, unless the host pays for all of them together.
             rate: None,
-            // Trying again is the tool's to say: it knows what its failures mean.
+            // Only the tool knows whether its failures can be retried.
             retry: None,
             breaker: Some(Breaker::default()),
-            // Over a thousand results of the usual bound, and little beside a browser tab.
+            // Over a thousand results of the usual size.
             max_cache: 64 << 20,
-            // Large arguments are kept whole; this many of them are still no burden.
+            // Large arguments are kept whole; this bounds their total.
             max_record_bytes: 16 << 20,
-            // What people and tools say is nobody else's, until somebody decides so.
+            // Content may be private, so recording it is opt-in.
             trace_content: false,
-            // Models slip often, and what is repaired loses nothing; asking again costs a turn.
+            // Models make small mistakes often, lossless repairs are safe, and asking again costs a
+            // turn.
             repair: RepairPolicy::Lossless,
-            // Thirty tokens are cheap, and a forged result costs more than all of them.
+            // The markers cost about thirty tokens; a forged result (prompt injection) costs more.
             frame: Frame::Always,
         }
     }
 }
 
 impl Config {
-    /// Takes over what the environment says. Known: `HAFT_MAX_CONCURRENCY`, a number, and
+    /// Reads settings from environment variables: `HAFT_MAX_CONCURRENCY`, a number, and
     /// `HAFT_REPAIR`, one of `off`, `lossless` and `python`.
     ///
     /// ```
@@ -173,7 +177,7 @@ impl Config {
     /// ```
     ///
     /// # Errors
-    /// Fails when a number is no whole number above zero, or a word is none of those known.
+    /// Fails if the number is not a whole number above zero, or the repair policy is unknown.
     pub fn from_env<K: AsRef<str>, V: AsRef<str>>(
         vars: impl IntoIterator<Item = (K, V)>,
     ) -> Result<Self, Error> {
@@ -208,7 +212,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Refuses what would let nothing run.
+    /// Rejects limits of zero, with which no call could run.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let zero = [
             ("max_concurrency", self.max_concurrency == 0),

@@ -1,6 +1,6 @@
-//! The one error of this crate, written for the operator: the setup or the machine is wrong.
+//! The error type of this crate, written for the operator: the setup or the machine is wrong.
 //!
-//! What a model can cause is never an `Error`; it is a `Failure` inside an answer.
+//! Mistakes that a model can make are never an `Error`; they are a `Failure` inside a result.
 
 use std::fmt;
 
@@ -10,23 +10,23 @@ use haft_core::BoxError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A tool's definition contradicts itself or cannot be used.
+    /// A tool's definition is inconsistent or unusable.
     BadTool,
-    /// Two tools answer to one name.
+    /// Two tools have the same name.
     DuplicateName,
     /// A JSON Schema does not compile.
     BadSchema,
-    /// A tool wants a value that the host did not supply.
+    /// A tool needs a value that the host did not supply.
     MissingState,
-    /// An option is declared whose layer this version does not have.
+    /// A tool declares an option that this version does not support.
     Unsupported,
-    /// A setting is impossible.
+    /// A setting is invalid.
     BadConfig,
-    /// A source could not be opened or asked.
+    /// A tool source could not be opened or queried.
     Source,
-    /// A provider's response could not be read.
+    /// A provider's response could not be parsed.
     BadResponse,
-    /// A conversation could not be read, or its calls and results do not pair up.
+    /// A conversation could not be parsed, or its calls and results do not pair up.
     BadHistory,
 }
 
@@ -69,7 +69,7 @@ impl Error {
         &self.0.message
     }
 
-    /// Returns what could be done about it.
+    /// Returns hints for fixing it.
     #[must_use]
     pub fn hints(&self) -> &[String] {
         &self.0.hints

@@ -1,8 +1,8 @@
-//! What observers receive: one closed enum, and exactly one terminal event per call.
+//! Events of calls and turns: one closed enum, and exactly one terminal event per call.
 //!
-//! Events are facts that already happened. An observer cannot change or fail a call; one that
-//! panics is left out for that event. Each event has its place among all events of the runtime, and
-//! says whose it is, because ids of calls repeat from run to run.
+//! An event describes something that already happened. An observer cannot change or fail a call; if
+//! it panics, the panic is caught. Each event has a sequence number and names its run, because call
+//! ids repeat between runs.
 
 mod meta;
 mod stream;
@@ -36,7 +36,7 @@ use crate::{
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Event {
-    /// A turn began, with this many tools.
+    /// A turn began.
     TurnStarted {
         /// The run.
         run: RunId,
@@ -45,113 +45,113 @@ pub enum Event {
         /// How many tools it offers.
         tools: usize,
     },
-    /// Something is not as it should be: a source that could not be asked, a rule that could not be
-    /// kept.
+    /// A non-fatal problem: a tool source did not answer, or a rule could not be applied.
     Problem {
         /// The run.
         run: RunId,
         /// What went wrong.
         message: String,
     },
-    /// A call was taken in and has its place.
+    /// A call was accepted and scheduled.
     Planned {
         /// The call.
         call: CallId,
         /// The name the model wrote.
         requested_name: ToolName,
-        /// Its place in the plan.
+        /// Its position in the plan.
         place: BatchSlot,
     },
-    /// A call begins its walk.
+    /// A call starts.
     Started {
         /// The call.
         call: CallId,
         /// The name the model wrote.
         requested_name: ToolName,
-        /// The tool it means.
+        /// The tool it resolves to.
         tool_name: ToolName,
-        /// The frozen arguments, without secrets; nothing when they could not be admitted.
+        /// The frozen arguments, redacted; `None` if the call failed validation.
         arguments: Option<Arc<Value>>,
-        /// How it may run concurrently; nothing when it could not be admitted.
+        /// How it may run concurrently; `None` if the call failed validation.
         class: Option<ConcurrencyClass>,
     },
-    /// The arguments were changed so that they could be read or fit; told right after the start.
+    /// The arguments were repaired so that they parse or match the schema. Emitted right after
+    /// `Started`.
     Repaired {
         /// The call.
         call: CallId,
         /// What was changed.
         repairs: Arc<[Repair]>,
     },
-    /// A hook could not look, and things went on all the same, because it was set up so.
+    /// A hook failed and is configured to fail open, so the call went on.
     HookFailedOpen {
         /// The run.
         run: RunId,
-        /// The call; nothing for a hook around a turn.
+        /// The call; `None` for a hook around a turn.
         call: Option<CallId>,
         /// The hook.
         hook: String,
-        /// Why it could not look.
+        /// Why it failed.
         why: String,
     },
-    /// Somebody is being asked about a call.
+    /// An approver is being asked about a call.
     Asked {
         /// The call.
         call: CallId,
         /// Why.
         verdict: Verdict,
-        /// The same in full.
+        /// The full explanation.
         explanation: Arc<Explanation>,
     },
-    /// Somebody answered. What comes of it is told next.
+    /// An approver answered. The effect of the answer is the next event.
     Answered {
         /// The call.
         call: CallId,
         /// Who answered.
         by: Arc<str>,
-        /// The answer in a word or two: `allow`, `allow for the session`, `edit`, `deny`, ….
+        /// The answer: `allow`, `allow for the session`, `edit`, `deny`, ….
         answer: &'static str,
-        /// What they said besides.
+        /// The approver's comment.
         comment: Option<String>,
-        /// How long the call stood in line and the question was open.
+        /// How long the call was queued and the question was open.
         #[serde(rename = "waited_us", serialize_with = "micros")]
         waited: Duration,
     },
-    /// A rule changed the arguments; the call is judged again.
+    /// A rule changed the arguments; the call is authorized again.
     Rewritten {
         /// The call.
         call: CallId,
-        /// The arguments it has now, without secrets.
+        /// The new arguments, redacted.
         arguments: Arc<Value>,
     },
-    /// A call may run.
+    /// A call is authorized.
     Permitted {
         /// The call.
         call: CallId,
         /// Who allowed it, and why.
         verdict: Verdict,
     },
-    /// A judge refused a call.
+    /// A policy, guard or approver denied a call.
     Refused {
         /// The call.
         call: CallId,
         /// Who refused it, and why.
         verdict: Verdict,
-        /// The same in full.
+        /// The full explanation.
         explanation: Arc<Explanation>,
     },
-    /// The call has left a phase of its walk. Told only where nothing else marks the end of it.
+    /// The call finished a phase. Emitted only for phases whose end has no other event.
     PhaseFinished {
         /// The call.
         call: CallId,
         /// The phase.
         phase: Phase,
     },
-    /// The body begins, for the first time. A call that is answered from the cache has none.
+    /// The body starts its first attempt. A call answered from the cache has no such event.
     Running {
         /// The call.
         call: CallId,
     },
-    /// A call has waited between its permission and its end. Waiting is not working.
+    /// A call waited between its authorization and its end. Waiting is not part of the run time.
     Waited {
         /// The call.
         call: CallId,
@@ -169,20 +169,21 @@ pub enum Event {
         attempt: u32,
         /// How the last one failed.
         failed: FailureCode,
-        /// How long it waits before.
+        /// How long the call waits before it.
         #[serde(rename = "wait_us", serialize_with = "micros")]
         wait: Duration,
     },
-    /// The cache was asked for the answer of a call.
+    /// The cache was queried for the result of a call.
     Cached {
         /// The call.
         call: CallId,
-        /// What it had to do with it.
+        /// Whether it was a hit, a miss, or joined an identical call in flight.
         how: CacheStatus,
     },
-    /// A tool failed so often that it is left alone for a while.
+    /// The circuit breaker of a tool opened: the tool failed too often and rejects calls for a
+    /// while.
     CircuitOpened {
-        /// The tool, by the name it is registered by.
+        /// The tool, by its registered name.
         tool: ToolName,
         /// How many failures it took.
         failures: u32,
@@ -190,7 +191,7 @@ pub enum Event {
         #[serde(rename = "cooldown_us", serialize_with = "micros")]
         cooldown: Duration,
     },
-    /// An attempt at the body has ended. A call that is tried again has several of these.
+    /// An attempt at the body has ended. A retried call has several of these.
     AttemptFinished {
         /// The call.
         call: CallId,
@@ -198,45 +199,45 @@ pub enum Event {
         tool_name: ToolName,
         /// Which attempt, from 1.
         attempt: u32,
-        /// The failure's code; nothing for a success.
+        /// The failure's code; `None` for a success.
         failed: Option<FailureCode>,
-        /// How long the body had it; no waiting is in this.
+        /// How long the body ran, without any waiting.
         #[serde(rename = "took_us", serialize_with = "micros")]
         took: Duration,
     },
-    /// The body tells something.
+    /// The body reports progress.
     Progress {
         /// The call.
         call: CallId,
-        /// What it tells.
+        /// The progress.
         note: Progress,
     },
-    /// A result, or a part of it, was too large to show and is kept aside.
+    /// A result, or a part of it, was too large for the model and was stored as an artifact.
     ResultOffloaded {
         /// The call.
         call: CallId,
-        /// What is known about what is kept: its id, its size, when it is gone.
+        /// The artifact's id, size and expiry.
         facts: Arc<ArtifactMeta>,
         /// How many characters of it are shown.
         shown: usize,
     },
-    /// The call has its answer. Exactly one per call, always the last.
+    /// The call has its result. Exactly one per call, always its last event.
     Finished {
         /// The call.
         call: CallId,
-        /// The tool it meant.
+        /// The tool it resolved to.
         tool_name: ToolName,
-        /// The failure's code; nothing for a success.
+        /// The failure's code; `None` for a success.
         failed: Option<FailureCode>,
-        /// What is behind the failure, for the operator alone.
+        /// The cause of the failure, for the operator only.
         cause: Option<String>,
         /// Whether the body ran.
         execution: Execution,
-        /// How long the whole walk took.
+        /// How long the whole call took.
         #[serde(rename = "elapsed_us", serialize_with = "micros")]
         elapsed: Duration,
     },
-    /// A call is answered with a ticket; its work goes on.
+    /// A call is answered with a ticket; its work continues in the background.
     Deferred {
         /// The call.
         call: CallId,
@@ -244,16 +245,16 @@ pub enum Event {
         ticket: Arc<str>,
         /// The tool.
         tool: ToolName,
-        /// What the work is about, in its own words.
+        /// A summary of the work, from the tool.
         summary: String,
     },
-    /// Late work has ended, and its result waits to be heard of.
+    /// Background work has ended, and its result waits to be fetched.
     TaskFinished {
-        /// The late work, as part of its call.
+        /// The background work, as part of its call.
         call: CallId,
         /// The ticket.
         ticket: Arc<str>,
-        /// The failure's code; nothing for a success.
+        /// The failure's code; `None` for a success.
         failed: Option<FailureCode>,
         /// Whether its end was observed.
         execution: Execution,
@@ -261,14 +262,14 @@ pub enum Event {
         #[serde(rename = "elapsed_us", serialize_with = "micros")]
         elapsed: Duration,
     },
-    /// A result that came later is let go of: nobody asked for it in time, or its run is over.
+    /// A background result is discarded: it was not fetched in time, or its run is over.
     Expired {
-        /// The late work, as part of its call.
+        /// The background work, as part of its call.
         call: CallId,
         /// The ticket.
         ticket: Arc<str>,
     },
-    /// Most of something that the run may use is used. Told once for each kind.
+    /// Most of one budget of the run is used. Emitted once for each kind.
     BudgetLow {
         /// The run whose budget it is; for a sub-run that may be one above it.
         run: RunId,
@@ -280,7 +281,7 @@ pub enum Event {
         /// Of how much.
         of: u64,
     },
-    /// All calls of the turn have their answers.
+    /// All calls of the turn have their results.
     TurnFinished {
         /// The run.
         run: RunId,
@@ -294,18 +295,18 @@ pub enum Event {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum WaitReason {
-    /// Its place: a seat in the turn, the floor, its keys, a slot of its tool.
+    /// A slot in the turn, the scheduler's lock, its resource keys, or a slot of its tool.
     Place,
-    /// Its rate.
+    /// The rate limit.
     Rate,
-    /// The time between two attempts.
+    /// The backoff between two attempts.
     Backoff,
-    /// The answer that an equal call is making.
+    /// The result of an identical call in flight (single-flight).
     Flight,
 }
 
 impl WaitReason {
-    /// Returns its word, as it is written in events and spans.
+    /// Returns its name, as written in events and spans.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -317,22 +318,22 @@ impl WaitReason {
     }
 }
 
-/// A part of a call's walk that no other event marks the end of.
+/// A phase of a call whose end no other event marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Phase {
-    /// The tool's own check.
+    /// The tool's own check of its arguments.
     Check,
     /// The hooks before the call.
     Before,
     /// The wait for the end of the model's message.
     Message,
-    /// The wait for a place on the floor.
+    /// The wait for the scheduler's lock.
     Gate,
     /// The hooks after the body.
     After,
-    /// Making the outcome fit to be shown.
+    /// Sanitizing and truncating the outcome.
     Shape,
 }
 
@@ -343,25 +344,25 @@ impl Event {
         matches!(self, Self::Finished { .. })
     }
 
-    /// Returns whether this is something a body told on the way, of which there may be many.
+    /// Returns whether this is a progress event. A body may emit many of them.
     #[must_use]
     pub fn is_note(&self) -> bool {
         matches!(self, Self::Progress { .. })
     }
 }
 
-/// Writes a time as whole microseconds. All times in events and records are written so.
+/// Serializes a duration as whole microseconds. Events and records write all durations this way.
 pub(crate) fn micros<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// Receives events. It is called in place, so it should only take note and return.
+/// Receives events. It is called inline on the call's task, so it must return quickly.
 pub trait Observer: Send + Sync + 'static {
-    /// Takes note of something that happened.
+    /// Observes an event.
     fn observe(&self, event: &Event);
 
-    /// Takes note of something that happened, and of when and whose it was. Calls run side by side,
-    /// so events may come in another order than they have numbers.
+    /// Observes an event with its sequence number, time and run. Calls run concurrently, so events
+    /// may arrive in another order than their numbers.
     fn observe_at(&self, _at: &EventMeta, event: &Event) {
         self.observe(event);
     }
@@ -373,7 +374,7 @@ impl<F: Fn(&Event) + Send + Sync + 'static> Observer for F {
     }
 }
 
-/// All observers of a runtime, and all readers of its stream.
+/// All observers of a runtime, and all readers of its event stream.
 pub(crate) struct Events {
     observers: Vec<Box<dyn Observer>>,
     clock: Arc<dyn Clock>,
@@ -390,37 +391,37 @@ impl Events {
         Self { observers, clock, redactor, hub: Arc::default() }
     }
 
-    /// Returns whether anybody listens.
+    /// Returns whether there is an observer or a reader.
     pub(crate) fn is_heard(&self) -> bool {
         !self.observers.is_empty() || self.hub.is_read()
     }
 
-    /// Opens a stream that keeps at most so many events.
+    /// Opens a stream that buffers at most `capacity` events.
     pub(crate) fn stream(&self, capacity: usize) -> EventStream {
         self.hub.open(capacity)
     }
 
-    /// Tells an event, without secrets; it is not even made when nobody listens.
+    /// Emits an event, redacted. The event is not even built without an observer or reader.
     pub(crate) fn tell(
         &self,
         who: impl FnOnce() -> Arc<EventSource>,
         event: impl FnOnce() -> Event,
     ) {
         if self.is_heard() {
-            self.pass_on(who(), event());
+            self.emit(who(), event());
         }
     }
 
-    fn pass_on(&self, who: Arc<EventSource>, mut event: Event) {
+    fn emit(&self, who: Arc<EventSource>, mut event: Event) {
         self.redactor.event(&mut event);
-        // Shared only where somebody keeps it.
-        match self.hub.pass_on(&*self.clock, who, event) {
-            Numbered::Kept(told) => self.show(&told.at, &told.event),
-            Numbered::Alone(at, event) => self.show(&at, &event),
+        // Shared only if a stream buffers it.
+        match self.hub.emit(&*self.clock, who, event) {
+            Numbered::Kept(record) => self.notify_observers(&record.at, &record.event),
+            Numbered::Alone(at, event) => self.notify_observers(&at, &event),
         }
     }
 
-    fn show(&self, at: &EventMeta, event: &Event) {
+    fn notify_observers(&self, at: &EventMeta, event: &Event) {
         for observer in &self.observers {
             let _ = caught(|| observer.observe_at(at, event));
         }
@@ -440,7 +441,7 @@ impl fmt::Debug for Events {
 }
 
 impl Drop for Events {
-    /// Whoever still reads hears what is left, and then the end.
+    /// Readers still get the buffered events, then the end of the stream.
     fn drop(&mut self) {
         self.hub.close();
     }

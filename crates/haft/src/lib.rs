@@ -1,7 +1,7 @@
-//! The runtime between a language model and the world.
+//! A runtime for the tool calls of language models.
 //!
-//! A model can only write text. haft shows it tools, hears which of them it calls, decides whether
-//! each call may run, runs it, and answers it.
+//! A model can only write text. haft describes tools to it, parses the calls in its response,
+//! authorizes each call, runs it, and returns one result per call.
 //!
 //! ```
 //! use haft::{Dialect, Failure, Runtime, ToolRegistry, serde_json::json, tool};
@@ -17,7 +17,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Failure> {
-//! // Once: what there is, and on which terms it runs.
+//! // Once: the tools, and the limits and policy they run under.
 //! let registry = ToolRegistry::builder().add(CountWordsTool).build()?;
 //! let runtime = Runtime::builder().registry(registry).build()?;
 //! let run = runtime.run();
@@ -36,7 +36,7 @@
 //! });
 //! let answer = turn.dispatch(Dialect::Anthropic, &response).await?;
 //!
-//! // One result for each call, in order, whatever became of it, between marks that no tool can forge.
+//! // One result per call, in order, whatever its outcome, between markers no tool can forge.
 //! let first = answer["content"][0]["content"].as_str().unwrap_or_default();
 //! assert_eq!(first.lines().nth(1), Some("2"));
 //! assert_eq!(answer["content"][1]["is_error"], true);
@@ -47,23 +47,23 @@
 //! | to | look at |
 //! |---|---|
 //! | define a tool | [`tool`](macro@tool), [`tools`](macro@tools), [`Tool`](trait@Tool), [`DynTool`] |
-//! | say what can be called | [`ToolRegistry`], [`ToolSource`], [`ToolView`] |
+//! | select what can be called | [`ToolRegistry`], [`ToolSource`], [`ToolView`] |
 //! | set up and run | [`Runtime`], [`Config`], [`Run`], [`Turn`] |
-//! | show tools to a provider | [`ToolSnapshot::export`], [`ExportOptions`], [`ToolExport`], [`Loss`] |
-//! | hear a provider | [`Turn::dispatch`], [`Turn::stream`], [`Dialect::parse`], [`ResponseDecoder`] |
-//! | move a conversation | [`Dialect::read_history`], [`Transcript`], [`history`] |
-//! | check values of your own | [`Schema`], [`ValidationError`], [`Repair`] |
-//! | decide what may run | [`Policy`], [`Guard`], and ready-made ones: [`ToolNameGuard`], [`PathGuard`], [`ConfirmDestructive`] |
-//! | write that down as rules | [`PolicyConfig::read`], [`Rules`], [`ReloadableRules`], [`Pattern`] |
-//! | ask somebody | [`Approver`], [`ApprovalRequest`], [`ApprovalResponse`], [`GrantStore`] |
-//! | stand around calls | [`Hook`]; the crate `haft-hooks` has commands and HTTP |
-//! | stand around bodies, answer later | [`Middleware`], [`ToolContext::spawn_background`], [`CheckTask`] |
-//! | limit what a run uses, and know what it has read | [`Budget`], [`Label`], [`TaintTracker`] |
-//! | find out why | [`Turn::explain`], [`Explanation`] |
-//! | keep secrets | [`RuntimeBuilder::secret`], [`Secrets`], [`ToolContext::secret`], [`Redactor`] |
-//! | know what the model reads | [`ToolResult::model_text`], [`Frame`], [`SYSTEM_TEXT`], [`hygiene`] |
-//! | see what happened | [`Runtime::events`], [`Event`], [`Observer`], [`Runtime::records`], [`Journal`] |
-//! | keep large results aside | [`Artifacts`], [`ReadResult`] |
+//! | export tools to a provider | [`ToolSnapshot::export`], [`ExportOptions`], [`ToolExport`], [`Loss`] |
+//! | parse a provider's response | [`Turn::dispatch`], [`Turn::stream`], [`Dialect::parse`], [`ResponseDecoder`] |
+//! | convert a conversation | [`Dialect::read_history`], [`Transcript`], [`history`] |
+//! | validate your own values | [`Schema`], [`ValidationError`], [`Repair`] |
+//! | authorize calls | [`Policy`], [`Guard`], and built-in ones: [`ToolNameGuard`], [`PathGuard`], [`ConfirmDestructive`] |
+//! | write the policy as rules | [`PolicyConfig::read`], [`Rules`], [`ReloadableRules`], [`Pattern`] |
+//! | ask a person for approval | [`Approver`], [`ApprovalRequest`], [`ApprovalResponse`], [`GrantStore`] |
+//! | run hooks around calls | [`Hook`]; the crate `haft-hooks` has commands and HTTP |
+//! | wrap tool bodies, run in the background | [`Middleware`], [`ToolContext::spawn_background`], [`CheckTask`] |
+//! | set budgets, track taint | [`Budget`], [`Label`], [`TaintTracker`] |
+//! | explain a decision | [`Turn::explain`], [`Explanation`] |
+//! | redact secrets | [`RuntimeBuilder::secret`], [`Secrets`], [`ToolContext::secret`], [`Redactor`] |
+//! | mark untrusted content (prompt injection) | [`ToolResult::model_text`], [`Frame`], [`SYSTEM_TEXT`], [`sanitize`] |
+//! | observe calls | [`Runtime::events`], [`Event`], [`Observer`], [`Runtime::records`], [`Journal`] |
+//! | store large results | [`Artifacts`], [`ReadResult`] |
 //! | read a failure | [`Failure`] for the model, [`Error`] for the operator |
 
 mod error;
@@ -154,7 +154,7 @@ pub use turn::{
     THREAD_NAME, ToolCall, Turn, TurnHandle, TurnOutput, ValidatedCall,
 };
 
-// The programs in the documents run as doc tests, so that a page cannot say what is no longer true.
+// The programs in the documents run as doc tests, so that a page cannot go out of date.
 #[cfg(doctest)]
 mod doctests {
     #[doc = include_str!("../../../README.md")]

@@ -1,23 +1,23 @@
-//! The nearest of some names, for "did you mean".
+//! Fuzzy search for the nearest name, for "did you mean" hints.
 
-/// Returns the candidate that a hasty writer most likely meant.
+/// Returns the candidate that a typo most likely stands for.
 pub(crate) fn nearest<'a>(
     wrong: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    if wrong.is_empty() || wrong.len() > LONG {
+    if wrong.is_empty() || wrong.len() > MAX_NAME_BYTES {
         return None;
     }
     let folded = fold(wrong);
     candidates
         .into_iter()
-        .filter(|name| name.len() <= LONG)
+        .filter(|name| name.len() <= MAX_NAME_BYTES)
         .filter_map(|name| {
             if fold(name) == folded {
                 return Some((0, name));
             }
             let distance = strsim::damerau_levenshtein(wrong, name);
-            // A short name that the writer wrote out, or a long one that he cut off.
+            // A short name that was written out, or a long one that was cut short.
             let begins = name.len() > 1
                 && (folded.starts_with(&fold(name)) || fold(name).starts_with(&folded));
             let close = begins
@@ -29,21 +29,21 @@ pub(crate) fn nearest<'a>(
         .map(|(_, name)| name)
 }
 
-/// A name too long to be mistyped is not worth comparing at all, and comparing it would cost dearly.
-const LONG: usize = 256;
-/// A search compares a name with at most so many others in full. One comparison takes about 3 µs.
+/// Longer names are unlikely typos and are not compared: the cost is quadratic in their length.
+const MAX_NAME_BYTES: usize = 256;
+/// A search fully compares at most this many names. One comparison takes about 3 µs.
 const MAX_COMPARED: usize = 96;
-/// A search glances at the letters of at most so many names.
-const MAX_GLANCED: usize = 2_048;
+/// A search compares letter counts of at most this many names.
+const MAX_LETTER_COMPARISONS: usize = 2_048;
 
-/// Names made ready for many searches, so that an unknown name among 10 000 is not compared with
-/// each of them: a model could ask for that as often as it likes.
+/// An index of names, so that an unknown name is not compared with all of 10 000: a model could
+/// cause that cost as often as it likes.
 #[derive(Debug)]
 pub(crate) struct NearIndex {
     names: Vec<Indexed>,
-    /// By their folded text.
+    /// Sorted by folded text.
     by_text: Vec<usize>,
-    /// By how long their folded text is.
+    /// Sorted by length of the folded text.
     by_len: Vec<usize>,
 }
 
@@ -68,9 +68,9 @@ impl NearIndex {
         Self { names, by_text, by_len }
     }
 
-    /// Returns the place of the name that a hasty writer most likely meant, among those on offer.
+    /// Returns the index of the name that a typo most likely stands for, among those on offer.
     pub(crate) fn nearest(&self, wrong: &str, is_offered: impl Fn(usize) -> bool) -> Option<usize> {
-        if wrong.is_empty() || wrong.len() > LONG {
+        if wrong.is_empty() || wrong.len() > MAX_NAME_BYTES {
             return None;
         }
         let mut near = self.candidates(&fold(wrong));
@@ -80,8 +80,8 @@ impl NearIndex {
         near.into_iter().find(|at| self.names.get(*at).is_some_and(|own| &*own.name == found))
     }
 
-    /// The names that are worth a comparison: its beginnings, its neighbours in order, and those of
-    /// nearly the same length and letters.
+    /// The names worth a full comparison: prefixes, neighbours in sort order, and names of similar
+    /// length and letters.
     fn candidates(&self, folded: &str) -> Vec<usize> {
         let text = |at: &usize| self.names.get(*at).map_or("", |own| &*own.folded);
         let mut near: Vec<usize> = Vec::new();
@@ -95,35 +95,35 @@ impl NearIndex {
         let place = self.by_text.partition_point(|at| text(at) < folded);
         let around = place.saturating_sub(MAX_COMPARED / 6);
         near.extend(self.by_text.iter().skip(around).take(MAX_COMPARED / 3));
-        near.extend(self.alike(folded));
+        near.extend(self.similar(folded));
         near.sort_unstable();
         near.dedup();
         near
     }
 
-    /// Those of nearly the same length that share the most letters.
-    fn alike(&self, folded: &str) -> Vec<usize> {
+    /// The names of similar length that share the most letters.
+    fn similar(&self, folded: &str) -> Vec<usize> {
         let len = folded.len();
         let len_of = |at: &usize| self.names.get(*at).map_or(0, |own| own.folded.len());
         let slack = 2.max(len / 3);
         let from = self.by_len.partition_point(|at| len_of(at) + slack < len);
         let to = self.by_len.partition_point(|at| len_of(at) <= len + slack);
-        // Where there are too many, those nearest in length count.
+        // If there are too many, those nearest in length count.
         let middle = self.by_len.partition_point(|at| len_of(at) < len);
-        let from = from.max(middle.saturating_sub(MAX_GLANCED / 2));
+        let from = from.max(middle.saturating_sub(MAX_LETTER_COMPARISONS / 2));
         let window = self.by_len.get(from..to).unwrap_or_default();
         let letters = Letters::of(folded);
-        let mut alike: Vec<(u32, usize)> = window
+        let mut similar: Vec<(u32, usize)> = window
             .iter()
-            .take(MAX_GLANCED)
+            .take(MAX_LETTER_COMPARISONS)
             .filter_map(|at| Some((self.names.get(*at)?.letters.distance(&letters), *at)))
             .collect();
-        alike.sort_unstable();
-        alike.into_iter().map(|(_, at)| at).take(MAX_COMPARED / 3).collect()
+        similar.sort_unstable();
+        similar.into_iter().map(|(_, at)| at).take(MAX_COMPARED / 3).collect()
     }
 }
 
-/// How often each letter stands in a name; letters share a few counters.
+/// How often each letter occurs in a name; letters share 32 counters.
 #[derive(Debug, Clone, Copy)]
 struct Letters([u8; 32]);
 
@@ -143,17 +143,17 @@ impl Letters {
     }
 }
 
-/// Case and separators are the commonest slips.
+/// Removes differences of case and separators, the most common typos.
 pub(crate) fn fold(text: &str) -> String {
     text.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_COMPARED, MAX_GLANCED, NearIndex, fold, nearest};
+    use super::{MAX_COMPARED, MAX_LETTER_COMPARISONS, NearIndex, fold, nearest};
 
     #[test]
-    fn finds_slips_and_leaves_strangers_alone() {
+    fn finds_typos_and_ignores_unrelated_names() {
         let names = ["read_file", "write_file", "search"];
         assert_eq!(nearest("readFile", names), Some("read_file"));
         assert_eq!(nearest("serach", names), Some("search"));
@@ -204,6 +204,6 @@ mod tests {
                 assert!(index.candidates(&fold(wrong)).len() <= MAX_COMPARED, "{count} {wrong}");
             }
         }
-        const { assert!(MAX_GLANCED < 10_000) };
+        const { assert!(MAX_LETTER_COMPARISONS < 10_000) };
     }
 }

@@ -1,10 +1,11 @@
-//! One agent task: what lasts across its turns.
+//! One agent task: the state that lasts across its turns.
 //!
-//! A run owns the floor that its calls share, the join of the labels it has read, and the map its
-//! tools share. Turns of one run may overlap; the floor keeps them apart.
+//! A run owns the scheduler lock (`floor`) that its calls share, the taint label of everything the
+//! model has read, and a state map for its tools. Turns of one run may overlap; the scheduler lock
+//! serializes conflicting calls.
 //!
-//! A sub-run is a run that another answers for: it draws on the other's budget besides its own,
-//! starts with what the other has read, and what it reads the other has read too.
+//! A sub-run belongs to a parent run. It charges the parent's budget as well as its own, starts
+//! with the parent's taint, and adds its own taint to the parent.
 
 use std::{
     fmt,
@@ -25,46 +26,47 @@ use crate::{
     error::Error,
     event::{Event, EventSource},
     policy::{Budget, Ledger, Manners, TaintTracker},
-    registry::{Shelf, ToolSnapshot, ToolView},
+    registry::{ToolSet, ToolSnapshot, ToolView},
     runtime::Inner,
     tool_result::ToolResult,
     turn::{Floor, Turn, TurnCore},
 };
 
-/// What all turns of a run share.
+/// State that all turns of a run share.
 pub(crate) struct RunCore {
     pub(crate) inner: Arc<Inner>,
     pub(crate) floor: Arc<Floor>,
     cancelled: AtomicBool,
-    /// Why nothing more of this run may begin.
+    /// Why no more calls of this run may start.
     halted: OnceLock<String>,
     turns: Mutex<Vec<Weak<TurnCore>>>,
     base: Scope,
-    /// Which run it is, and below which: `3.1` is the first below the third. Whatever it is called.
+    /// Hierarchical number of the run, independent of its id: `3.1` is the first sub-run of the
+    /// third.
     pub(crate) line: String,
     view: ToolView,
     cycle: AtomicU32,
     pub(crate) seen: Arc<TaintTracker>,
-    /// What the run may use; nothing where nothing is limited.
+    /// The budget; `None` if nothing is limited.
     pub(crate) ledger: Option<Arc<Ledger>>,
-    /// The deepest that its calls may be nested, from the top of all.
+    /// Maximum nesting depth of its calls, counted from the outermost run.
     pub(crate) deepest: u32,
-    /// The call that a sub-run works for: it hears what the sub-run reads.
+    /// The call that a sub-run works for. It takes over the taint of what the sub-run reads.
     works_for: Option<WeakToolContext>,
-    /// Whether somebody still has the run in hand, and it has more than one turn.
+    /// Alive while the host holds the run and it has more than one turn.
     handle: OnceLock<Weak<Handle>>,
     subs: Mutex<Vec<Weak<RunCore>>>,
-    subs_so_far: AtomicU32,
-    /// The last shelf whose definitions were noted.
-    noted: Mutex<Weak<Shelf>>,
-    pub(crate) slips: Slips,
+    sub_run_count: AtomicU32,
+    /// The last tool set whose definitions were recorded as read by the model.
+    recorded: Mutex<Weak<ToolSet>>,
+    pub(crate) slips: InvalidCallCounts,
     pub(crate) manners: Manners,
-    /// The last shelf seen through the view, so that an unchanged registry costs nothing.
-    looked: Mutex<Option<(Arc<Shelf>, Arc<Shelf>)>>,
+    /// The last tool set and its filtered view, so that an unchanged registry costs nothing.
+    viewed: Mutex<Option<(Arc<ToolSet>, Arc<ToolSet>)>>,
 }
 
 impl RunCore {
-    /// Notes a turn, so that cancelling the run reaches it.
+    /// Registers a turn, so that cancelling the run reaches it.
     pub(crate) fn begin(&self, turn: &Arc<TurnCore>) {
         {
             let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,7 +78,7 @@ impl RunCore {
         }
     }
 
-    /// Keeps whatever has not begun from beginning; of several reasons the first stays.
+    /// Prevents calls that have not started from starting. The first reason is kept.
     pub(crate) fn halt(&self, reason: &str) {
         let _ = self.halted.set(reason.to_owned());
         let turns: Vec<_> = self.turns.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -85,12 +87,12 @@ impl RunCore {
         subs.iter().filter_map(Weak::upgrade).for_each(|sub| sub.halt(reason));
     }
 
-    /// Returns why nothing more may begin.
+    /// Returns why no more calls may start.
     pub(crate) fn halted(&self) -> Option<&str> {
         self.halted.get().map(String::as_str)
     }
 
-    /// Notes that the model has now read these answers.
+    /// Records that the model has now read these results.
     pub(crate) fn hear(&self, answers: &[ToolResult]) {
         answers.iter().for_each(|answer| self.seen.hear(answer));
         if let Some(cx) = self.works_for.as_ref().and_then(WeakToolContext::upgrade) {
@@ -98,25 +100,26 @@ impl RunCore {
         }
     }
 
-    /// Returns what is left now, for a call so deep, of this tool.
+    /// Returns the remaining budget for a call of this tool at this depth.
     pub(crate) fn left(&self, depth: u32, tool: Option<&ToolName>) -> RemainingBudget {
         let left =
             self.ledger.as_ref().map_or_else(RemainingBudget::default, |ledger| ledger.left(tool));
         RemainingBudget { depth: Some(self.deepest.saturating_sub(depth)), ..left }
     }
 
-    /// Notes how the tools are defined that somebody else brought.
-    fn note(&self, shelf: &Arc<Shelf>) {
-        if shelf.brought().is_empty() {
+    /// Records the definitions of tools from external sources as read by the model.
+    fn record_definitions(&self, tool_set: &Arc<ToolSet>) {
+        if tool_set.brought().is_empty() {
             return;
         }
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
-        if noted.as_ptr() == Arc::as_ptr(shelf) {
+        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        if recorded.as_ptr() == Arc::as_ptr(tool_set) {
             return;
         }
-        // By the name that rules know it by, whatever the view calls it.
-        self.seen.shown(shelf.brought().iter().map(|entry| (entry.registered(), entry.raw_hash())));
-        *noted = Arc::downgrade(shelf);
+        // By the registered name that rules use, not by the view's alias.
+        self.seen
+            .shown(tool_set.brought().iter().map(|entry| (entry.registered(), entry.raw_hash())));
+        *recorded = Arc::downgrade(tool_set);
     }
 
     fn cancel(&self) {
@@ -130,14 +133,14 @@ impl RunCore {
         subs.iter().filter_map(Weak::upgrade).for_each(|sub| sub.cancel());
     }
 
-    /// Returns whether anybody would hear of what comes after this turn.
+    /// Returns whether the host can still receive results after this turn.
     pub(crate) fn listens(&self) -> bool {
         let held = self.handle.get().is_some_and(|handle| handle.strong_count() > 0);
         held && !self.cancelled.load(Ordering::SeqCst)
     }
 
-    /// Notes that the model reads what came later.
-    fn hear_late(&self, late: BackgroundResult) -> BackgroundResult {
+    /// Records that the model reads a background result.
+    fn read_background(&self, late: BackgroundResult) -> BackgroundResult {
         self.hear(std::slice::from_ref(&late.answer));
         if let Some(ledger) = &self.ledger {
             ledger.showed(late.answer.text().len(), &self.inner.events);
@@ -145,7 +148,7 @@ impl RunCore {
         late
     }
 
-    /// Notes a sub-run, so that cancelling or halting the run reaches it.
+    /// Registers a sub-run, so that cancelling or halting the run reaches it.
     fn adopt(&self, sub: &Arc<RunCore>) {
         {
             let mut subs = self.subs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -160,42 +163,42 @@ impl RunCore {
         }
     }
 
-    fn look(&self, shelf: Arc<Shelf>, problems: &mut Vec<String>) -> Arc<Shelf> {
+    fn apply_view(&self, tool_set: Arc<ToolSet>, problems: &mut Vec<String>) -> Arc<ToolSet> {
         if self.view.is_all() {
-            return shelf;
+            return tool_set;
         }
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((of, through)) = &*looked
-            && Arc::ptr_eq(of, &shelf)
+        let mut viewed = self.viewed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, through)) = &*viewed
+            && Arc::ptr_eq(of, &tool_set)
         {
             return Arc::clone(through);
         }
-        let through = Arc::new(shelf.seen_through(&self.view, problems));
-        *looked = Some((shelf, Arc::clone(&through)));
+        let through = Arc::new(tool_set.through_view(&self.view, problems));
+        *viewed = Some((tool_set, Arc::clone(&through)));
         through
     }
 }
 
-/// In how many turns in a row each tool was called with arguments that do not fit.
+/// In how many turns in a row each tool was called with invalid arguments.
 #[derive(Default)]
-pub(crate) struct Slips {
-    /// Whether there are any, so that calls that fit need not lock.
+pub(crate) struct InvalidCallCounts {
+    /// Whether there are any, so that valid calls need not lock.
     any: AtomicBool,
-    counts: Mutex<Vec<Slip>>,
+    counts: Mutex<Vec<InvalidCalls>>,
 }
 
-struct Slip {
+struct InvalidCalls {
     tool: ToolName,
     cycle: u32,
     count: u32,
 }
 
-impl Slips {
-    /// A model that fails at more tools than this at a time needs more than an example.
-    const MOST: usize = 32;
+impl InvalidCallCounts {
+    /// More tools than this are not counted; the oldest entry is dropped.
+    const MAX_TOOLS: usize = 32;
 
-    /// Counts one more, and returns how many there are now. Several in one turn count once: the
-    /// model has not been told of the first when it writes the second.
+    /// Counts an invalid call and returns the new count. Several in one turn count once, because
+    /// the model has not seen the first error when it writes the second call.
     pub(crate) fn count(&self, tool: &ToolName, cycle: u32) -> u32 {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         self.any.store(true, Ordering::Relaxed);
@@ -204,14 +207,14 @@ impl Slips {
             slip.cycle = cycle;
             return slip.count;
         }
-        if counts.len() >= Self::MOST {
+        if counts.len() >= Self::MAX_TOOLS {
             counts.remove(0);
         }
-        counts.push(Slip { tool: tool.clone(), cycle, count: 1 });
+        counts.push(InvalidCalls { tool: tool.clone(), cycle, count: 1 });
         1
     }
 
-    /// Starts again, because a call fits.
+    /// Resets the count after a valid call.
     pub(crate) fn forget(&self, tool: &ToolName) {
         if !self.any.load(Ordering::Relaxed) {
             return;
@@ -222,8 +225,8 @@ impl Slips {
     }
 }
 
-/// One agent task. Clones are the same run. When the last of them is dropped, the run is over: what it
-/// left to be done later is told to stop, because nobody would hear of it.
+/// One agent task. Clones are the same run. Dropping the last clone ends the run and cancels its
+/// background work, because no one is left to fetch the results.
 #[derive(Clone)]
 pub struct Run(
     Arc<RunCore>,
@@ -231,7 +234,7 @@ pub struct Run(
     Option<Arc<Handle>>,
 );
 
-/// Says that the run is over, when it is dropped.
+/// Ends the run when it is dropped.
 struct Handle(Arc<RunCore>);
 
 impl Drop for Handle {
@@ -241,22 +244,23 @@ impl Drop for Handle {
 }
 
 impl Run {
-    /// Begins a turn: asks the sources, freezes the tools, and waits for the model's response.
+    /// Starts a turn: queries the sources and freezes the tools. The turn then waits for the
+    /// model's response.
     ///
-    /// When the run has no turn left, the turn is given all the same, and every call of it is
+    /// If the run's turn budget is used up, the turn is still returned, and every call in it is
     /// refused.
     ///
     /// # Errors
-    /// Fails when a source cannot be opened.
+    /// Fails if a source cannot be opened.
     pub async fn turn(&self) -> Result<Turn, Error> {
         let core = &self.0;
-        let (shelf, mut problems) = core
+        let (tool_set, mut problems) = core
             .inner
             .registry
             .refresh(&*core.inner.clock, core.inner.config.judge_timeout)
             .await?;
-        let shelf = core.look(shelf, &mut problems);
-        core.note(&shelf);
+        let tool_set = core.apply_view(tool_set, &mut problems);
+        core.record_definitions(&tool_set);
         let events = &core.inner.events;
         let spent = core.ledger.as_ref().and_then(|ledger| ledger.cycle(events).err());
         let mut scope = core.base.clone();
@@ -265,7 +269,7 @@ impl Run {
         scope.left = core.left(scope.depth, None);
         let interactive = core.inner.desk.is_staffed();
         let snapshot =
-            ToolSnapshot::take(shelf, &scope, &*core.inner.policy, interactive, problems);
+            ToolSnapshot::take(tool_set, &scope, &*core.inner.policy, interactive, problems);
         let who = events.is_heard().then(|| EventSource::of(&scope));
         if let Some(who) = &who {
             for message in snapshot.problems() {
@@ -290,98 +294,99 @@ impl Run {
         &self.0.base.run
     }
 
-    /// Returns the join of what the run has read so far.
+    /// Returns the joined taint label of everything the run has read so far.
     #[must_use]
     pub fn label(&self) -> Label {
         self.0.seen.label()
     }
 
-    /// Halts the run: every call that has not begun, now or later, is refused with this reason
-    /// (`blocked_by_hook`), and so is every call of the runs below it. What runs goes on to its end;
-    /// to stop that too, cancel the run.
+    /// Halts the run: every call that has not started, now or later, is refused with this reason
+    /// (`blocked_by_hook`), also in sub-runs. Calls that are running continue; cancel the run to
+    /// stop them.
     pub fn halt(&self, reason: &str) {
         self.0.halt(reason);
     }
 
-    /// Returns why the run was halted, if it was; a loop that sees this should end.
+    /// Returns why the run was halted, if it was. An agent loop should end then.
     #[must_use]
     pub fn halted(&self) -> Option<&str> {
         self.0.halted()
     }
 
-    /// Returns what the run has read, and which results made it what it is.
+    /// Returns the taint tracker: what the run has read, and which results set its label.
     #[must_use]
     pub fn seen(&self) -> &Arc<TaintTracker> {
         &self.0.seen
     }
 
-    /// Notes words of the user's. What the user said is not taken for a stranger's, even when a
-    /// stranger says it too. Only the user's own words belong here.
+    /// Records text that the user wrote. Text of the user is not treated as untrusted, even if an
+    /// untrusted result contains it too. Pass only the user's own text.
     pub fn user_said(&self, text: &str) {
         self.0.seen.user_said(text);
     }
 
-    /// Returns what is left of the budget, right now.
+    /// Returns the remaining budget.
     #[must_use]
     pub fn remaining_budget(&self) -> RemainingBudget {
         self.0.left(self.0.base.depth, None)
     }
 
-    /// Returns how many calls of a tool are left, where that is limited.
+    /// Returns how many calls of a tool are left; `None` if not limited.
     #[must_use]
     pub fn remaining_budget_of(&self, tool: &ToolName) -> Option<u64> {
         self.0.left(self.0.base.depth, Some(tool)).own_calls
     }
 
-    /// Counts what the model has cost: tokens, and money in millionths of the currency unit. It has
-    /// been spent, so it is counted past the limit too; then no more call runs.
+    /// Charges the cost of a model request: tokens, and money in millionths of the currency unit.
+    /// The cost is counted even past the limit; then no further call runs.
     pub fn spend(&self, tokens: u64, micros: u64) {
         if let Some(ledger) = &self.0.ledger {
             ledger.spend(tokens, micros, &self.0.inner.events);
         }
     }
 
-    /// Begins a run that this one answers for, such as a sub-agent's.
+    /// Builds a sub-run, for example for a sub-agent.
     ///
-    /// It is one level deeper, in the same session, for the same user, in the same folder, and sees
-    /// the same tools unless it is told otherwise. What it uses is used by this run as well, whatever
-    /// share of its own it is given. It starts with what this run has read, and what it reads this
-    /// run has read too, at once; runs beside it have not. Cancelling this run cancels it. Too deep a
-    /// run refuses every call.
+    /// It is one level deeper and has the same session, user, working directory and tools, unless
+    /// the builder changes them. What it uses is also charged to this run, in addition to a budget
+    /// of its own. It starts with this run's taint, and its taint reaches this run at once, but not
+    /// sibling runs. Cancelling this run cancels it. A sub-run beyond the maximum depth refuses
+    /// every call.
     pub fn sub_run(&self) -> RunBuilder {
         RunBuilder::under(&self.0, self.0.base.depth, None)
     }
 
-    /// Begins a run that a call answers for: a tool that is an agent itself. It is as
-    /// [`sub_run`](Self::sub_run) says, one level below the call, and the call's result carries the
-    /// label of all that the run has read. Nothing where the call is not this crate's.
+    /// Builds a sub-run on behalf of a call, for a tool that is itself an agent. It works like
+    /// [`sub_run`](Self::sub_run), one level below the call, and the call's result carries the
+    /// label of everything the sub-run has read. `None` if the context does not belong to this
+    /// runtime.
     #[must_use]
     pub fn below(cx: &ToolContext) -> Option<RunBuilder> {
         let turn = cx.host()?.downcast::<TurnCore>().ok()?;
         Some(RunBuilder::under(&turn.run, cx.depth(), Some(cx)))
     }
 
-    /// Takes the results that have come later, each once. From here on the run has read them: a loop
-    /// that asks adds them to the conversation.
+    /// Takes the background results that are ready, each once. The run counts as having read them,
+    /// so the agent loop must add them to the conversation.
     #[must_use]
     pub fn settled(&self) -> Vec<BackgroundResult> {
         let all = self.0.inner.background.settled(&self.0);
-        all.into_iter().map(|late| self.0.hear_late(late)).collect()
+        all.into_iter().map(|late| self.0.read_background(late)).collect()
     }
 
-    /// Waits for the next result that comes later, and takes it; nothing when none is outstanding.
+    /// Waits for the next background result and takes it; `None` if none is outstanding.
     pub async fn next_settled(&self) -> Option<BackgroundResult> {
         let late = self.0.inner.background.next_settled(&self.0).await?;
-        Some(self.0.hear_late(late))
+        Some(self.0.read_background(late))
     }
 
-    /// Returns the tickets whose results have not been taken, oldest first.
+    /// Returns the tickets whose results were not taken yet, oldest first.
     #[must_use]
     pub fn tickets(&self) -> Vec<TaskInfo> {
         self.0.inner.background.tickets(&self.0)
     }
 
-    /// Cancels everything the run is doing, and whatever it would still do, with its sub-runs.
+    /// Cancels all running and future calls of the run and its sub-runs.
     pub fn cancel(&self) {
         self.0.cancel();
     }
@@ -393,7 +398,7 @@ impl fmt::Debug for Run {
     }
 }
 
-/// Says what is known about a run before it starts.
+/// Configures a run before it starts.
 #[must_use]
 pub struct RunBuilder {
     inner: Arc<Inner>,
@@ -428,9 +433,9 @@ impl RunBuilder {
         }
     }
 
-    /// Begins a run below one that is so deep.
+    /// Builds a sub-run of a run, below a call at this depth.
     fn under(over: &Arc<RunCore>, depth: u32, works_for: Option<&ToolContext>) -> Self {
-        let n = over.subs_so_far.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let n = over.sub_run_count.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let scope = Scope {
             run: RunId::from(format!("{}.{n}", over.base.run)),
             depth: depth.saturating_add(1),
@@ -463,7 +468,7 @@ impl RunBuilder {
         self
     }
 
-    /// Sets the agent, and puts it at the end of the agent path.
+    /// Sets the agent, and appends it to the agent path.
     pub fn agent(mut self, id: impl Into<String>) -> Self {
         let id = id.into();
         let path = &self.scope.agent_path;
@@ -484,14 +489,14 @@ impl RunBuilder {
         self
     }
 
-    /// Sets where relative paths start. Without this that is the folder that the tools keep to
-    /// ([`DynTool::within`](crate::DynTool::within)), where they agree on one.
+    /// Sets the directory that relative paths start from. The default is the root directory of the
+    /// tools ([`DynTool::within`](crate::DynTool::within)), if they all have the same one.
     pub fn working_directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.scope.working_directory = path.into().into();
         self
     }
 
-    /// Sets what the host wants to tell its tools.
+    /// Sets metadata that tools can read.
     pub fn metadata(mut self, metadata: Map<String, Value>) -> Self {
         self.scope.metadata = Arc::new(metadata);
         self
@@ -503,32 +508,32 @@ impl RunBuilder {
         self
     }
 
-    /// Sets what the run sees of the registry.
+    /// Sets the tools that the run sees.
     pub fn view(mut self, view: ToolView) -> Self {
         self.view = view;
         self
     }
 
-    /// Says that the run has one turn only, so that no answer can hold for longer. A run that belongs
-    /// to a session still has that.
+    /// Declares that the run has only one turn, so that approvals for the run make no sense.
+    /// Approvals for a session are still possible.
     pub fn one_shot(mut self) -> Self {
         self.one_shot = true;
         self
     }
 
-    /// Sets what the run may use: no more than it might use already. Said twice, both hold.
+    /// Lowers the budget of the run. Limits that are already set still hold.
     pub fn budget(mut self, budget: Budget) -> Self {
         self.budget = self.budget.smaller(budget);
         self
     }
 
-    /// Notes words of the user's, as [`Run::user_said`] does.
+    /// Records text that the user wrote, as [`Run::user_said`] does.
     pub fn user_said(mut self, text: &str) -> Self {
         self.seen.get_or_insert_default().user_said(text);
         self
     }
 
-    /// Starts the run. Its time begins now.
+    /// Starts the run. Its time budget starts now.
     #[must_use]
     pub fn start(mut self) -> Run {
         self.scope.side = Arc::new(self.run_state);
@@ -538,8 +543,8 @@ impl RunBuilder {
         let over = self.over.as_ref();
         let too_deep = self.scope.depth > deepest;
         let (seen, ledger) = match over {
-            // It can do nothing, so it needs nothing of its own; so lists of runs above runs are
-            // never longer than calls may be deep.
+            // It can run nothing, so it needs no state of its own. This bounds the parent chain by
+            // the maximum depth.
             Some(over) if too_deep => (Arc::clone(&over.seen), over.ledger.clone()),
             _ => {
                 let above = over.and_then(|over| over.ledger.clone());
@@ -560,11 +565,11 @@ impl RunBuilder {
             deepest,
             works_for: self.works_for,
             subs: Mutex::default(),
-            subs_so_far: AtomicU32::new(0),
-            noted: Mutex::default(),
-            slips: Slips::default(),
+            sub_run_count: AtomicU32::new(0),
+            recorded: Mutex::default(),
+            slips: InvalidCallCounts::default(),
             manners: Manners::new(&self.inner.desk, &self.scope, self.one_shot),
-            looked: Mutex::new(None),
+            viewed: Mutex::new(None),
             base: self.scope,
             line: self.line,
             view: self.view,
@@ -573,7 +578,7 @@ impl RunBuilder {
         if let Some(over) = &self.over {
             over.adopt(&core);
         }
-        // A run of one turn has nobody who would ask later.
+        // A run of one turn cannot fetch results later.
         let handle = (!self.one_shot).then(|| Arc::new(Handle(Arc::clone(&core))));
         if let Some(handle) = &handle {
             let _ = core.handle.set(Arc::downgrade(handle));

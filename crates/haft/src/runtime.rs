@@ -1,6 +1,6 @@
-//! The runtime: everything that is set up once and shared by all runs.
+//! The runtime: configuration and services shared by all runs.
 //!
-//! `build` does all validation and is the last place where a mistake in the setup can appear.
+//! `build` validates everything; it is the last place where a setup mistake can appear.
 
 use std::{
     fmt,
@@ -14,14 +14,14 @@ use std::{
 use haft_core::{DependencyKind, Failure, FailureCode, Output, RunId, Secret, Store};
 
 use crate::{
-    artifact::{Artifacts, Shelf},
+    artifact::{Artifacts, RuntimeArtifacts},
     background::Background,
     clock::{Clock, RuntimeClock},
     config::Config,
     error::{Error, ErrorKind},
     event::{EventStream, Events, Observer},
     frame::{Frame, Nonces, SYSTEM_TEXT},
-    hooks::{Hook, HookPlace, Placed, Seated},
+    hooks::{AddedHook, Hook, NamedGuard, NamedHook},
     journal::{ExecutionRecord, Journal, MemoryJournal, RecordQuery},
     layers::{self, Around, AroundPlace, Middleware, RuntimeLayers},
     policy::{Approver, Budget, DefaultPolicy, Desk, ForTools, GrantStore, Guard, Policy},
@@ -32,16 +32,16 @@ use crate::{
     watch,
 };
 
-/// What all runs share.
+/// State shared by all runs.
 pub(crate) struct Inner {
     pub(crate) config: Config,
     pub(crate) budget: Budget,
     pub(crate) registry: ToolRegistry,
-    /// Where a run works that says nothing.
+    /// Default working directory of a run.
     pub(crate) workspace: Option<Arc<Path>>,
     pub(crate) policy: Box<dyn Policy>,
-    pub(crate) guards: Vec<Seated>,
-    pub(crate) hooks: Vec<Placed>,
+    pub(crate) guards: Vec<NamedGuard>,
+    pub(crate) hooks: Vec<NamedHook>,
     pub(crate) middleware: Vec<Around>,
     pub(crate) layers: RuntimeLayers,
     pub(crate) redactor: Redactor,
@@ -51,7 +51,7 @@ pub(crate) struct Inner {
     pub(crate) journal: Box<dyn Journal>,
     pub(crate) events: Events,
     pub(crate) state: Arc<Store>,
-    pub(crate) artifacts: Shelf,
+    pub(crate) artifacts: RuntimeArtifacts,
     pub(crate) threads: Threads,
     pub(crate) keys: Arc<Floor>,
     pub(crate) background: Background,
@@ -59,18 +59,18 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Returns the names of the hooks that calls of a tool meet.
+    /// Returns the names of the hooks that apply to a tool.
     pub(crate) fn hook_names(&self, tool: &RegisteredTool) -> Vec<String> {
-        // One that cannot even say whether it applies stops the call, so it is named.
-        let meets = |hook: &&Placed| hook.applies_to(tool).unwrap_or(true);
+        // A hook whose `applies_to` panics stops the call, so it is listed.
+        let meets = |hook: &&NamedHook| hook.applies_to(tool).unwrap_or(true);
         self.hooks.iter().filter(meets).map(|hook| hook.name().to_owned()).collect()
     }
 }
 
 /// Runs tools. Clones are the same runtime.
 ///
-/// Turns must be run inside a tokio runtime with its time driver enabled: timeouts, deadlines and
-/// grace are measured there.
+/// Turns must run inside a tokio runtime with its time driver enabled, for timeouts, deadlines and
+/// grace periods.
 ///
 /// ```
 /// use haft::{Capabilities, DynTool, Runtime, ToolRegistry, ToolSpec};
@@ -116,22 +116,22 @@ impl Runtime {
         }
     }
 
-    /// Starts a run with nothing said about it.
+    /// Starts a run with the default settings.
     #[must_use]
     pub fn run(&self) -> Run {
         self.run_builder().start()
     }
 
-    /// Says what is known about a run before it starts.
+    /// Configures a run before it starts.
     pub fn run_builder(&self) -> RunBuilder {
         let n = self.0.runs.fetch_add(1, Ordering::Relaxed) + 1;
         RunBuilder::new(&self.0, RunId::from(format!("run-{n}")))
     }
 
-    /// Walks a single call in a run of its own.
+    /// Runs a single call in a run of its own.
     ///
     /// # Errors
-    /// Returns the failure that a model would have been told.
+    /// Returns the failure that a model would receive.
     pub async fn call(
         &self,
         name: impl Into<haft_core::ToolName>,
@@ -159,29 +159,30 @@ impl Runtime {
         &self.0.config
     }
 
-    /// Returns where large results are kept aside.
+    /// Returns the store for large results.
     #[must_use]
     pub fn artifacts(&self) -> &Artifacts {
         &self.0.artifacts.store
     }
 
-    /// Opens a stream of all events from now on, which keeps at most so many until they are read.
+    /// Opens a stream of all events from now on. It buffers at most `capacity` unread events.
     ///
-    /// No call waits for a reader. One that is too slow misses notes of bodies first, then whatever
-    /// is oldest, and ends of calls last; it is told what it missed, in its place.
+    /// No call waits for a reader (no backpressure). For a slow reader, progress events are dropped
+    /// first, then the oldest events, and terminal events last. The stream reports each gap in its
+    /// position.
     pub fn events(&self, capacity: usize) -> EventStream {
         self.0.events.stream(capacity)
     }
 
-    /// Returns the records of calls that are wanted, the last 100 unless the query says otherwise.
-    /// Empty where the journal cannot be asked; the one in memory, which is the default, can.
+    /// Returns the records of calls that match, by default the last 100. Empty if the journal does
+    /// not support queries; the default in-memory journal does.
     #[must_use]
     pub fn records(&self, query: &RecordQuery) -> Vec<ExecutionRecord> {
         watch::caught(|| self.0.journal.find(query)).ok().flatten().unwrap_or_default()
     }
 
-    /// Returns what belongs into the system prompt: how to read the marks around results. Empty where
-    /// there are none ([`Frame::Never`]).
+    /// Returns the text for the system prompt: how to read the markers around results. Empty if
+    /// there are no markers ([`Frame::Never`]).
     #[must_use]
     pub fn system_text(&self) -> &'static str {
         match self.0.config.frame {
@@ -190,19 +191,19 @@ impl Runtime {
         }
     }
 
-    /// Returns the secrets it knows. More may be added at any time.
+    /// Returns the secrets. More may be added at any time.
     #[must_use]
     pub fn secrets(&self) -> &Secrets {
         self.0.redactor.secrets()
     }
 
-    /// Returns what takes secrets out of everything it shows, for texts that take another way.
+    /// Returns the redactor, for text that the host shows by other means.
     #[must_use]
     pub fn redactor(&self) -> &Redactor {
         &self.0.redactor
     }
 
-    /// Lists what stands around the body of a tool, outermost first, in words.
+    /// Describes the middleware and layers around the body of a tool, outermost first.
     #[must_use]
     pub fn layers_of(&self, tool: &RegisteredTool) -> Vec<String> {
         let around = self.middleware_of(tool).into_iter().map(|name| format!("middleware: {name}"));
@@ -216,9 +217,9 @@ impl Runtime {
         around.map(Around::name).collect()
     }
 
-    /// Stops the work that goes on after its answers, sees it end, and closes the sources, in reverse.
-    /// Late work has as long to end by itself as `background_grace` says; results that are there can
-    /// still be had from their runs. Dropping the runtime closes the sources without waiting.
+    /// Cancels background work, waits for it to end, and closes the sources in reverse order.
+    /// Background work first has `background_grace` to end by itself; finished results can still be
+    /// fetched from their runs. Dropping the runtime closes the sources without waiting.
     pub async fn close(&self) {
         if self.0.background.any() {
             self.0.background.close(&self.0).await;
@@ -241,7 +242,7 @@ pub struct RuntimeBuilder {
     registry: Option<ToolRegistry>,
     policy: Option<Box<dyn Policy>>,
     guards: Vec<Box<dyn Guard>>,
-    hooks: Vec<HookPlace>,
+    hooks: Vec<AddedHook>,
     middleware: Vec<AroundPlace>,
     clock: Arc<dyn Clock>,
     seed: Option<u64>,
@@ -263,7 +264,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets what every run may use. A run may be given less, never more.
+    /// Sets the budget of every run. A run may lower it, never raise it.
     pub fn budget(mut self, budget: Budget) -> Self {
         self.budget = budget;
         self
@@ -275,33 +276,33 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the policy. Without one, [`DefaultPolicy`] holds.
+    /// Sets the policy. The default is [`DefaultPolicy`].
     pub fn policy(mut self, policy: impl Policy) -> Self {
         self.policy = Some(Box::new(policy));
         self
     }
 
-    /// Adds a guard over every call.
+    /// Adds a guard for every call.
     pub fn guard(mut self, guard: impl Guard) -> Self {
         self.guards.push(Box::new(guard));
         self
     }
 
-    /// Adds a guard over the tools whose name matches a pattern with `*` and `?`.
+    /// Adds a guard for the tools whose name matches a pattern with `*` and `?`.
     pub fn guard_for(self, pattern: &str, guard: impl Guard) -> Self {
         self.guard(ForTools::new(pattern, guard))
     }
 
     /// Adds a hook around every call.
     pub fn hook(mut self, hook: impl Hook) -> Self {
-        self.hooks.push(HookPlace { hook: Box::new(hook), tools: None });
+        self.hooks.push(AddedHook { hook: Box::new(hook), tools: None });
         self
     }
 
-    /// Adds a hook around the calls of some tools: those whose name fits, where `*` stands for any
-    /// text. It takes its place among the others in the order of adding.
+    /// Adds a hook around the calls of tools whose name matches, where `*` matches any text. Hooks
+    /// run in the order they were added.
     pub fn hook_for(mut self, tools: impl Into<String>, hook: impl Hook) -> Self {
-        self.hooks.push(HookPlace { hook: Box::new(hook), tools: Some(tools.into()) });
+        self.hooks.push(AddedHook { hook: Box::new(hook), tools: Some(tools.into()) });
         self
     }
 
@@ -311,8 +312,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Adds a middleware around the calls of some tools: those whose name fits, where `*` stands for
-    /// any text. It takes its place among the others in the order of adding.
+    /// Adds a middleware around the calls of tools whose name matches, where `*` matches any text.
+    /// The first one added is the outermost.
     pub fn middleware_for(mut self, tools: impl Into<String>, middleware: impl Middleware) -> Self {
         let tools = Some(tools.into());
         self.middleware.push(AroundPlace { middleware: Box::new(middleware), tools });
@@ -325,23 +326,22 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Spreads the waits between attempts by this number instead of by chance, so that a test or a
-    /// replay sees the same ones.
+    /// Seeds the jitter between attempts, so that tests and replays are reproducible.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Adds a secret that every tool with `capabilities(secrets)` may have: as `secret://name` in
-    /// its arguments, or by [`ToolContext::secret`](haft_core::ToolContext::secret). Its value is
-    /// taken out of everything that is shown.
+    /// Adds a secret for every tool with `capabilities(secrets)`. Tools use it as `secret://name`
+    /// in their arguments, or by [`ToolContext::secret`](haft_core::ToolContext::secret). Its value
+    /// is redacted from all output.
     pub fn secret(mut self, name: impl Into<String>, value: impl Into<Secret>) -> Self {
         let added = self.secrets.add(name, value);
         self.bad_secret = self.bad_secret.or(added.err());
         self
     }
 
-    /// Adds a secret for the tools whose name fits, as in `mail_*`. They must declare
+    /// Adds a secret for the tools whose name matches, such as `mail_*`. They must declare
     /// `capabilities(secrets)` as well.
     pub fn secret_for(
         mut self,
@@ -354,34 +354,33 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the secrets, in place of all that were added so far. What is shared may be added to later.
+    /// Replaces all secrets added so far. The set is shared, so more may be added later.
     pub fn secrets(mut self, secrets: Secrets) -> Self {
         self.secrets = secrets;
         self
     }
 
-    /// Replaces the numbers in the marks around results, so that a test or a recording sees the same
-    /// ones each time.
+    /// Replaces the nonces in the markers around results, so that tests and recordings are
+    /// reproducible.
     pub fn nonces(mut self, nonces: Nonces) -> Self {
         self.nonces = nonces;
         self
     }
 
-    /// Adds somebody who is asked. Without one, whatever asks is denied; where there are several, all
-    /// are asked at once and the first valid answer counts.
+    /// Adds an approver. Without one, calls that need approval are denied. With several, all are
+    /// asked at once and the first valid answer counts.
     pub fn approver(mut self, approver: impl Approver) -> Self {
         self.approvers.push(Box::new(approver));
         self
     }
 
-    /// Sets the book that approvals are signed in. Without one, the runtime opens its own, and what
-    /// was signed ends with the process.
+    /// Sets the store of signed approvals. Without one, approvals end with the process.
     pub fn grants(mut self, grants: impl Into<Arc<GrantStore>>) -> Self {
         self.grants = Some(grants.into());
         self
     }
 
-    /// Sets where calls are written down. Without one, the last calls are kept in memory.
+    /// Sets the journal. Without one, the last calls are kept in memory.
     pub fn journal(mut self, journal: impl Journal) -> Self {
         self.journal = Some(Box::new(journal));
         self
@@ -393,8 +392,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets where results go that are too large to show. Without one, they are kept in memory for an
-    /// hour, up to [`Config::max_artifacts`].
+    /// Sets the store for results that are too large for the model. Without one, they are kept in
+    /// memory for an hour, up to [`Config::max_artifacts`].
     pub fn artifacts(mut self, artifacts: Artifacts) -> Self {
         self.artifacts = Some(artifacts);
         self
@@ -406,12 +405,12 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Checks everything and makes the runtime.
+    /// Validates everything and builds the runtime.
     ///
     /// # Errors
-    /// Fails for an impossible limit, for a secret that cannot be kept, for a tool whose `State` is
-    /// not supplied, for a hook, a guard or a middleware that cannot say its name, for two middleware
-    /// of the same name, or where the machine has no randomness to sign approvals with.
+    /// Fails for an invalid limit or secret, for a tool whose `State` is not supplied, for a hook,
+    /// guard or middleware whose `name` panics, for two middleware with the same name, or if the
+    /// system provides no randomness to sign approvals with.
     pub fn build(self) -> Result<Runtime, Error> {
         self.config.check()?;
         if let Some(error) = self.bad_secret {
@@ -436,7 +435,7 @@ impl RuntimeBuilder {
             }
         }
         let judge_timeout = self.config.judge_timeout;
-        let hooks = self.hooks.into_iter().map(|place| Placed::new(place, judge_timeout));
+        let hooks = self.hooks.into_iter().map(|place| NamedHook::new(place, judge_timeout));
         let journal = self.journal.unwrap_or_else(|| {
             let journal = MemoryJournal::new(self.config.max_records);
             let journal = journal.max_bytes(self.config.max_record_bytes);
@@ -450,12 +449,12 @@ impl RuntimeBuilder {
         redactor.prepare();
         let artifacts =
             self.artifacts.unwrap_or_else(|| Artifacts::memory(self.config.max_artifacts));
-        let artifacts = Shelf::new(artifacts.with_clock(Arc::clone(&self.clock)))?;
+        let artifacts = RuntimeArtifacts::new(artifacts.with_clock(Arc::clone(&self.clock)))?;
         Ok(Runtime(Arc::new(Inner {
             artifacts,
             threads: Threads::new(self.config.max_threads),
             policy: self.policy.unwrap_or_else(|| Box::new(DefaultPolicy)),
-            guards: self.guards.into_iter().map(Seated::new).collect::<Result<_, _>>()?,
+            guards: self.guards.into_iter().map(NamedGuard::new).collect::<Result<_, _>>()?,
             hooks: hooks.collect::<Result<_, _>>()?,
             middleware: Around::seat(self.middleware, judge_timeout)?,
             layers: RuntimeLayers::new(&self.config, self.seed),
@@ -477,7 +476,7 @@ impl RuntimeBuilder {
     }
 }
 
-/// Returns the folder that the tools keep to. Where they differ nobody is right.
+/// Returns the root directory of the tools; `None` if they have different ones.
 fn workspace(registry: &ToolRegistry) -> Option<Arc<Path>> {
     let mut folders = registry.own().filter_map(|entry| entry.roots().first());
     let first = folders.next()?;

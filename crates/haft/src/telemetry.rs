@@ -1,16 +1,15 @@
-//! Spans of calls, with the OpenTelemetry names for generative AI. All names are here.
+//! Spans of calls, named by the OpenTelemetry conventions for generative AI. All names are here.
 //!
 //! Three spans, all on the `tracing` target `haft`:
-//! - `haft.call` is the whole walk of a call, refused ones included.
-//! - `execute_tool` is one attempt at the body and nothing else. Waiting is outside of it by
-//!   construction: for a person, for the message, for a place, for a rate, between attempts. A call
-//!   that is tried again has one for each attempt, each with its own end, as a request that is sent
-//!   again has; a hit in the cache has none, because nothing was executed.
-//! - `haft.wait` is time in which nothing is done.
+//! - `haft.call` is a whole call, including refused ones.
+//! - `execute_tool` is one attempt at the body and nothing else. It contains no waiting: for
+//!   approval, the message, a slot, a rate limit or backoff. A retried call has one per attempt, as
+//!   a retried request has; a cache hit has none, because nothing was executed.
+//! - `haft.wait` is time spent waiting.
 //!
-//! What a body does, nested calls included, is inside its `execute_tool` span. Where nobody
-//! subscribes, a call pays one look at a static. Arguments and results are put on spans only where
-//! the host says so, and go through the redactor first.
+//! The work of a body, including nested calls, is inside its `execute_tool` span. Without a
+//! subscriber, a call only pays for reading a static. Arguments and results are put on spans only
+//! if the host enables it, and are redacted first.
 
 use std::borrow::Cow;
 
@@ -25,13 +24,13 @@ use crate::{
     tool_result::ToolResult,
 };
 
-/// The names are those of this version of the conventions.
+/// The version of the conventions that the names come from.
 pub const SCHEMA_URL: &str = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev";
-/// The `tracing` target of every span of ours.
+/// The `tracing` target of all spans of this crate.
 pub const TARGET: &str = "haft";
 /// The span around one attempt at a body, and the name of that operation.
 pub const EXECUTE_TOOL: &str = "execute_tool";
-/// The span around the walk of a call.
+/// The span around a whole call.
 pub const CALL: &str = "haft.call";
 /// The span around a wait.
 pub const WAIT: &str = "haft.wait";
@@ -40,35 +39,35 @@ pub const WAIT: &str = "haft.wait";
 pub const OPERATION_NAME: &str = "gen_ai.operation.name";
 /// The tool.
 pub const TOOL_NAME: &str = "gen_ai.tool.name";
-/// What kind of tool; ours are functions.
+/// The kind of tool; always a function.
 pub const TOOL_TYPE: &str = "gen_ai.tool.type";
 /// The agent that asked.
 pub const AGENT_NAME: &str = "gen_ai.agent.name";
-/// The code of a failure; absent where there is none.
+/// The code of a failure; absent without one.
 pub const ERROR_TYPE: &str = "error.type";
 
-/// The histogram of how long attempts take, in seconds. Its values are those of the spans.
+/// The histogram of attempt durations, in seconds. Its values are those of the spans.
 pub const EXECUTE_TOOL_DURATION: &str = "gen_ai.execute_tool.duration";
-/// The borders of its buckets.
+/// The bucket boundaries of that histogram.
 pub const DURATION_BUCKETS: [f64; 14] =
     [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
-/// The counter of calls that have ended, whether or not they ran.
+/// The counter of finished calls, whether or not they ran.
 pub const CALLS: &str = "haft.calls";
-/// The histogram of how long people take to answer, in seconds.
+/// The histogram of approval times, in seconds.
 pub const APPROVAL_WAIT: &str = "haft.approval.wait";
 
-/// So many characters of arguments or of a result are put on a span.
-const MOST_CONTENT: usize = 8_192;
+/// Content on a span is truncated to this many characters.
+const MAX_CONTENT_CHARS: usize = 8_192;
 
-/// So many bytes of a name that a model made up are put on a span.
-const MOST_NAME: usize = 128;
+/// A name invented by a model is truncated to this many bytes on a span.
+const MAX_NAME_BYTES: usize = 128;
 
-/// Returns whether anybody wants spans.
+/// Returns whether a subscriber wants spans.
 pub(crate) fn is_traced() -> bool {
     tracing::enabled!(target: TARGET, Level::INFO)
 }
 
-/// Makes the span of a walk; nothing where nobody wants it.
+/// Makes the span of a call; `Span::none()` without a subscriber.
 pub(crate) fn call_span(cx: &ToolContext) -> Span {
     if !is_traced() {
         return Span::none();
@@ -79,9 +78,9 @@ pub(crate) fn call_span(cx: &ToolContext) -> Span {
         "haft.call",
         "otel.kind" = "internal",
         "otel.status_code" = Empty,
-        // A name that no tool has is the model's own text, and may be as long as it likes.
-        "gen_ai.tool.name" = short(cx.tool_name().as_str()),
-        "gen_ai.tool.call.id" = short(cx.call_id().as_str()),
+        // An unknown tool name is text of the model, and may be arbitrarily long.
+        "gen_ai.tool.name" = truncate_name(cx.tool_name().as_str()),
+        "gen_ai.tool.call.id" = truncate_name(cx.call_id().as_str()),
         "gen_ai.agent.name" = cx.agent_id(),
         "error.type" = Empty,
         "haft.run" = scope.run.as_str(),
@@ -99,22 +98,22 @@ pub(crate) fn call_span(cx: &ToolContext) -> Span {
     )
 }
 
-/// Notes on the span of the walk how it ended.
+/// Records on the call's span how the call ended.
 pub(crate) fn ended(envelope: &ToolResult, course: &ExecutionStats, file: Option<&File>) {
     if !is_traced() {
         return;
     }
     let span = Span::current();
     if let Some(failure) = envelope.failure() {
-        failed(&span, failure);
+        record_failure(&span, failure);
     }
-    span.record("haft.execution", ran(envelope));
+    span.record("haft.execution", execution_name(envelope));
     if let Some(file) = file {
-        judged(&span, &file.verdict);
+        record_verdict(&span, &file.verdict);
         span.record("haft.answered_by", file.answered_by.as_deref());
     }
     span.record("haft.attempts", course.attempts);
-    span.record("haft.cache", course.cache.map(cache_word));
+    span.record("haft.cache", course.cache.map(cache_name));
     span.record("haft.waited_us", u64::try_from(course.waited.as_micros()).unwrap_or(u64::MAX));
     if let Some(cut) = envelope.cut() {
         span.record("haft.result.chars", cut.of);
@@ -122,7 +121,7 @@ pub(crate) fn ended(envelope: &ToolResult, course: &ExecutionStats, file: Option
     }
 }
 
-/// Notes on the span of a walk that is dropped that nobody knows how it ended.
+/// Records on the span of a dropped call that its outcome is unknown.
 pub(crate) fn dropped() {
     if is_traced() {
         let span = Span::current();
@@ -131,27 +130,28 @@ pub(crate) fn dropped() {
     }
 }
 
-/// Puts a wait into a span of its own.
+/// Wraps a wait in a span of its own.
 pub(crate) fn waiting<F: Future>(what: &'static str, wait: F) -> Instrumented<F> {
-    let span = match is_traced() {
-        true => tracing::info_span!(
+    let span = if is_traced() {
+        tracing::info_span!(
             target: TARGET,
             "haft.wait",
             "otel.name" = %format_args!("haft.wait {what}"),
             "otel.kind" = "internal",
             "haft.wait.for" = what,
-        ),
-        false => Span::none(),
+        )
+    } else {
+        Span::none()
     };
     wait.instrument(span)
 }
 
-/// Returns whether anybody wants to know of an attempt.
+/// Returns whether there is an observer or subscriber for attempts.
 pub(crate) fn is_watched(work: &Work<'_>) -> bool {
     work.turn.inner.events.is_heard() || is_traced()
 }
 
-/// Makes one attempt in a span of its own, and tells how it ended.
+/// Runs one attempt in a span of its own, and emits how it ended.
 pub(crate) async fn watched(work: &Work<'_>, body: impl Future<Output = Outcome>) -> Outcome {
     let inner = &work.turn.inner;
     let span = if is_traced() { execute_span(work) } else { Span::none() };
@@ -159,9 +159,9 @@ pub(crate) async fn watched(work: &Work<'_>, body: impl Future<Output = Outcome>
     let outcome = body.instrument(span.clone()).await;
     let took = inner.clock.now().saturating_duration_since(began);
     match &outcome {
-        Err(failure) => failed(&span, failure),
+        Err(failure) => record_failure(&span, failure),
         Ok(output) if inner.config.trace_content && !span.is_disabled() => {
-            span.record("gen_ai.tool.call.result", &*shown(inner, &output.as_text()));
+            span.record("gen_ai.tool.call.result", &*prepare_content(inner, &output.as_text()));
         }
         Ok(_) => {}
     }
@@ -197,49 +197,49 @@ fn execute_span(work: &Work<'_>) -> Span {
         "haft.cycle" = scope.cycle,
         "haft.depth" = scope.depth,
         "haft.attempt" = cx.attempt(),
-        "haft.class" = class_word(work.permitted.admitted().profile().class),
+        "haft.class" = class_name(work.permitted.admitted().profile().class),
         "haft.verdict" = Empty,
         "haft.rule" = Empty,
     );
     let inner = &work.turn.inner;
     if !span.is_disabled() {
-        judged(&span, &inner.redactor.verdict(work.permitted.verdict().clone()));
+        record_verdict(&span, &inner.redactor.verdict(work.permitted.verdict().clone()));
     }
     if inner.config.trace_content && !span.is_disabled() {
         let admitted = work.permitted.admitted();
         let arguments = inner.redactor.arguments(admitted.tool(), admitted.arguments()).to_string();
-        span.record("gen_ai.tool.call.arguments", &*shown(inner, &arguments));
+        span.record("gen_ai.tool.call.arguments", &*prepare_content(inner, &arguments));
     }
     span
 }
 
-/// Returns text as it may be shown: harmless, without secrets, and no longer than need be. It is cut
-/// last, because half a secret is no longer known for one.
-fn shown<'a>(inner: &Inner, text: &'a str) -> Cow<'a, str> {
-    let clean = inner.redactor.washed(text).0.map_or(Cow::Borrowed(text), Cow::Owned);
-    match clean.char_indices().nth(MOST_CONTENT).map(|(at, _)| at) {
+/// Sanitizes, redacts and truncates text for a span. It truncates last, because half a secret would
+/// not be recognized.
+fn prepare_content<'a>(inner: &Inner, text: &'a str) -> Cow<'a, str> {
+    let clean = inner.redactor.sanitize_and_redact(text).0.map_or(Cow::Borrowed(text), Cow::Owned);
+    match clean.char_indices().nth(MAX_CONTENT_CHARS).map(|(at, _)| at) {
         Some(at) => Cow::Owned(clean[..at].to_owned()),
         None => clean,
     }
 }
 
-/// The beginning of a name.
-fn short(name: &str) -> &str {
-    &name[..name.floor_char_boundary(MOST_NAME)]
+/// Truncates a name.
+fn truncate_name(name: &str) -> &str {
+    &name[..name.floor_char_boundary(MAX_NAME_BYTES)]
 }
 
-/// A failure has its code; a success leaves the status as it is.
-fn failed(span: &Span, failure: &Failure) {
+/// Records the failure's code; for a success the status stays unset.
+fn record_failure(span: &Span, failure: &Failure) {
     span.record("error.type", failure.code().as_str());
     span.record("otel.status_code", "ERROR");
 }
 
-fn judged(span: &Span, verdict: &Verdict) {
+fn record_verdict(span: &Span, verdict: &Verdict) {
     span.record("haft.verdict", Decision::as_str(&verdict.decision));
     span.record("haft.rule", &*verdict.source);
 }
 
-fn ran(envelope: &ToolResult) -> &'static str {
+fn execution_name(envelope: &ToolResult) -> &'static str {
     match envelope.execution() {
         haft_core::Execution::NotStarted => "not_started",
         haft_core::Execution::Completed => "completed",
@@ -247,7 +247,7 @@ fn ran(envelope: &ToolResult) -> &'static str {
     }
 }
 
-fn cache_word(cache: CacheStatus) -> &'static str {
+fn cache_name(cache: CacheStatus) -> &'static str {
     match cache {
         CacheStatus::Hit => "hit",
         CacheStatus::Joined => "joined",
@@ -255,7 +255,7 @@ fn cache_word(cache: CacheStatus) -> &'static str {
     }
 }
 
-fn class_word(class: haft_core::ConcurrencyClass) -> &'static str {
+fn class_name(class: haft_core::ConcurrencyClass) -> &'static str {
     match class {
         haft_core::ConcurrencyClass::ReadOnly => "read_only",
         haft_core::ConcurrencyClass::WriteExclusive => "write_exclusive",

@@ -1,4 +1,4 @@
-//! What the model receives for one call: an outcome with a size, a label and an id.
+//! What the model receives for one call: an outcome with an id, a size and a taint label.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{artifact::ArtifactId, frame::Seal, schema::Repair};
 
-/// The answer to one call.
+/// The result of one call.
 #[derive(Debug, Serialize)]
 pub struct ToolResult {
     pub(crate) id: CallId,
@@ -21,31 +21,31 @@ pub struct ToolResult {
     pub(crate) origin: Option<Origin>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cut: Option<Box<Truncation>>,
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "listed")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "serialize_repairs")]
     pub(crate) repairs: Option<Arc<[Repair]>>,
-    /// The person, or the middleware, who answered in place of the tool.
+    /// The approver, hook or middleware that answered in place of the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) instead_by: Option<Arc<str>>,
-    /// What confined the work, where the body has said so. Never shown to a model.
+    /// Which sandbox confined the work, if the body reported it. Never shown to a model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tier: Option<Arc<Value>>,
-    /// What hooks left; nothing where there are none. A box, because answers are moved about.
+    /// Data from hooks; `None` without hooks. Boxed to keep results cheap to move.
     #[serde(flatten)]
     pub(crate) left: Option<Box<Left>>,
     #[serde(rename = "elapsed_us", serialize_with = "micros")]
     pub(crate) elapsed: Duration,
-    /// What the frame needs. Never written down: whoever reads it could forge the next mark.
+    /// The nonce of the frame. Never serialized: a reader could forge the next marker.
     #[serde(skip)]
     pub(crate) seal: Seal,
 }
 
-/// What hooks left beside an answer.
+/// Data that hooks attach to a result.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Left {
-    /// What the host says beside the result; never a part of it.
+    /// Notes of the host next to the result, never part of it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) notes: Vec<String>,
-    /// For hooks that look back at the turn.
+    /// For hooks at the end of the turn.
     #[serde(skip)]
     pub(crate) arguments: Option<Arc<Value>>,
 }
@@ -58,14 +58,13 @@ pub(crate) enum Answer {
     Failure {
         #[serde(flatten)]
         failure: Failure,
-        /// What a streaming body had told before it was interrupted.
+        /// What a streaming body had emitted before it was interrupted.
         #[serde(skip_serializing_if = "String::is_empty")]
         interrupted_output: String,
     },
 }
 
-/// Where a result comes from. What it was made from is shared with the call, so that making one
-/// costs nothing.
+/// Where a result comes from. Its parts are shared with the call, so that it is cheap to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     pub(crate) tool: ToolName,
@@ -74,7 +73,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Returns the tool whose body gave it.
+    /// Returns the tool whose body produced it.
     #[must_use]
     pub fn tool(&self) -> &ToolName {
         &self.tool
@@ -86,8 +85,8 @@ impl Origin {
         &self.source
     }
 
-    /// Returns what was looked at: a host, a path. Known only when the call said that it reads or
-    /// reaches exactly one thing.
+    /// Returns what was read: a host, a path. `None` unless the call declared exactly one read or
+    /// external effect.
     #[must_use]
     pub fn what(&self) -> Option<&str> {
         let Effects::Declared(effects) = &self.effects else { return None };
@@ -113,14 +112,14 @@ impl Serialize for Origin {
     }
 }
 
-/// How much of a result is not shown.
+/// How much of a result was truncated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Truncation {
     /// Characters of the whole result.
     pub of: usize,
     /// Characters that are shown.
     pub shown: usize,
-    /// Where all of it is kept; nothing where it could not be kept.
+    /// The artifact with the whole result; `None` if it could not be stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<ArtifactId>,
 }
@@ -129,12 +128,15 @@ fn micros<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Erro
     to.serialize_u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
 }
 
-fn listed<S: serde::Serializer>(repairs: &Option<Arc<[Repair]>>, to: S) -> Result<S::Ok, S::Error> {
+fn serialize_repairs<S: serde::Serializer>(
+    repairs: &Option<Arc<[Repair]>>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
     to.collect_seq(repairs.iter().flat_map(|repairs| repairs.iter()))
 }
 
 impl ToolResult {
-    /// Returns the id that the answer is given under.
+    /// Returns the id of the call.
     #[must_use]
     pub fn id(&self) -> &CallId {
         &self.id
@@ -146,7 +148,7 @@ impl ToolResult {
         &self.requested_name
     }
 
-    /// Returns the tool that was meant; the name the model wrote when there is none.
+    /// Returns the tool that the name resolved to, or the name the model wrote if there is none.
     #[must_use]
     pub fn tool_name(&self) -> &ToolName {
         &self.tool_name
@@ -170,14 +172,14 @@ impl ToolResult {
         }
     }
 
-    /// Returns what confined the work of the call, however it ended; nothing where no process was to be
-    /// started. It is for people and records, and no part of what a model reads.
+    /// Returns which sandbox confined the work, whatever the outcome; `None` if no process was
+    /// started. It is for people and records, and not part of what a model reads.
     #[must_use]
     pub fn tier(&self) -> Option<&Value> {
         self.tier.as_deref()
     }
 
-    /// Returns what a streaming body had told before it was interrupted; empty otherwise.
+    /// Returns what a streaming body had emitted before it was interrupted; empty otherwise.
     #[must_use]
     pub fn interrupted_output(&self) -> &str {
         match &self.outcome {
@@ -202,51 +204,51 @@ impl ToolResult {
         }
     }
 
-    /// Returns who answered in place of the tool, if somebody did: nothing ran then.
+    /// Returns who answered in place of the tool, if the body did not run for that reason.
     #[must_use]
     pub fn instead_by(&self) -> Option<&str> {
         self.instead_by.as_deref()
     }
 
-    /// Returns how far the content is trusted and how far it may travel. What no body had a hand in
-    /// was written by the host or a person, and is clean.
+    /// Returns the taint label: how far the content is trusted, and where it may be sent. Content
+    /// that no body produced comes from the host or a person, and is clean.
     #[must_use]
     pub fn label(&self) -> Label {
         self.label
     }
 
-    /// Returns where the content comes from; nothing when no body had a hand in it.
+    /// Returns where the content comes from; `None` if no body produced it.
     #[must_use]
     pub fn origin(&self) -> Option<&Origin> {
         self.origin.as_ref()
     }
 
-    /// Returns how much is not shown, if anything.
+    /// Returns how much was truncated; `None` if nothing was.
     #[must_use]
     pub fn cut(&self) -> Option<Truncation> {
         self.cut.as_deref().copied()
     }
 
-    /// Returns what was changed in the model's arguments so that they could be read or fit.
+    /// Returns the repairs made to the model's arguments.
     #[must_use]
     pub fn repairs(&self) -> &[Repair] {
         self.repairs.as_deref().unwrap_or_default()
     }
 
-    /// Returns how long the whole walk took.
+    /// Returns how long the whole call took.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.elapsed
     }
 
-    /// Returns what the host says beside the result, aside by aside.
+    /// Returns the notes of the host next to the result.
     #[must_use]
     pub fn host_notes(&self) -> &[String] {
         self.left.as_ref().map(|left| left.notes.as_slice()).unwrap_or_default()
     }
 
-    /// Returns the content as text, or what the failure says, with the host's asides below: for people
-    /// and for Rust. What a model reads is [`shown`](Self::model_text).
+    /// Returns the content as text, or the failure message, followed by the host's notes: for
+    /// people and for Rust callers. What a model reads is [`model_text`](Self::model_text).
     #[must_use]
     pub fn text(&self) -> Cow<'_, str> {
         let text = match &self.outcome {
@@ -260,7 +262,7 @@ impl ToolResult {
             )
             .into(),
         };
-        match self.noted() {
+        match self.notes_text() {
             Some(notes) => format!("{text}\n{notes}").into(),
             None => text,
         }
@@ -272,17 +274,17 @@ impl ToolResult {
     pub fn blocks(&self) -> Vec<Block> {
         match &self.outcome {
             Answer::Output(output) => {
-                output.blocks.iter().cloned().chain(self.noted().map(Block::text)).collect()
+                output.blocks.iter().cloned().chain(self.notes_text().map(Block::text)).collect()
             }
             Answer::Failure { .. } => vec![Block::text(self.text().into_owned())],
         }
     }
 
-    /// The asides, each marked as the host's.
-    fn noted(&self) -> Option<String> {
-        let asides = self.host_notes().iter().map(|aside| format!("[note from the host: {aside}]"));
-        let asides: Vec<String> = asides.collect();
-        (!asides.is_empty()).then(|| asides.join("\n"))
+    /// The host's notes, each marked as such.
+    fn notes_text(&self) -> Option<String> {
+        let notes = self.host_notes().iter().map(|note| format!("[note from the host: {note}]"));
+        let notes: Vec<String> = notes.collect();
+        (!notes.is_empty()).then(|| notes.join("\n"))
     }
 
     /// Returns the outcome for a Rust caller.
@@ -290,10 +292,10 @@ impl ToolResult {
     /// # Errors
     /// Returns the call's failure.
     pub fn into_outcome(self) -> Result<Output, Failure> {
-        let noted = self.noted();
+        let notes_text = self.notes_text();
         match self.outcome {
             Answer::Output(mut output) => {
-                output.blocks.extend(noted.map(Block::text));
+                output.blocks.extend(notes_text.map(Block::text));
                 Ok(output)
             }
             Answer::Failure { failure, .. } => Err(failure),

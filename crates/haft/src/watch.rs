@@ -1,7 +1,7 @@
-//! Runs code that is not ours under a watch: bounded in time, panics caught.
+//! Runs code of the host with a timeout, and catches its panics.
 //!
-//! The first poll happens before any timer is made, because most code answers at once; the wait
-//! after it is boxed, so that the walk of a call does not carry the room for it.
+//! The first poll happens before any timer is made, because most code answers at once. The wait
+//! after it is boxed, to keep the call's future small.
 
 use std::{
     any::Any,
@@ -18,7 +18,7 @@ use haft_core::Failure;
 
 use crate::clock::Clock;
 
-/// Why watched code gave no answer.
+/// Why supervised code gave no answer.
 pub(crate) enum Stopped {
     TimedOut(Duration),
     Panicked(String),
@@ -35,7 +35,7 @@ impl fmt::Display for Stopped {
     }
 }
 
-/// Watches work that must not be cancelled, such as writing the journal.
+/// Supervises work that must not be cancelled, such as writing the journal.
 pub(crate) async fn within<T>(
     clock: &dyn Clock,
     limit: Duration,
@@ -51,7 +51,7 @@ pub(crate) async fn within<T>(
     }
 }
 
-/// Waits for work so long; nothing when it has not ended by then.
+/// Waits for work with a timeout; `None` if it has not ended by then.
 pub(crate) async fn timed<T>(
     clock: &dyn Clock,
     limit: Duration,
@@ -64,31 +64,31 @@ pub(crate) async fn timed<T>(
     }
 }
 
-/// Returns the moment so long after another; a time beyond the clock's range is as far as it goes.
+/// Adds a duration to a moment, saturating at the clock's range.
 pub(crate) fn after(from: Instant, time: Duration) -> Instant {
-    const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
-    from.checked_add(time).unwrap_or_else(|| from + FAR)
+    const MAX_WAIT: Duration = Duration::from_secs(30 * 365 * 86_400);
+    from.checked_add(time).unwrap_or_else(|| from + MAX_WAIT)
 }
 
-/// Polls once and says what came of it.
+/// Polls once and returns the result.
 pub(crate) async fn once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
     poll_fn(move |task| Poll::Ready(future.as_mut().poll(task))).await
 }
 
-/// Runs code that is not ours and returns the words of its panic, if it panics.
+/// Runs code of the host; returns the panic message if it panics.
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     std::panic::catch_unwind(AssertUnwindSafe(work)).map_err(words)
 }
 
-/// Takes the words out of a panic and leaks the rest: dropping what somebody panicked with runs
-/// their code once more, outside of any watch.
+/// Takes the message out of a panic payload and leaks the rest: dropping the payload would run its
+/// `Drop` code outside of `catch_unwind`.
 pub(crate) fn words(panic: Box<dyn Any + Send>) -> String {
     let text = panic_text(&*panic);
     std::mem::forget(panic);
     text
 }
 
-/// The words of a panic, for the operator.
+/// The message of a panic, for the operator.
 fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic
         .downcast_ref::<&str>()

@@ -1,9 +1,9 @@
-//! About how much memory data takes, for everything that is bounded by bytes.
+//! Estimates how much memory data takes, for everything that is bounded by bytes.
 
 use serde_json::Value;
 use smallvec::{SmallVec, smallvec};
 
-/// Returns about how many bytes a value takes. It stops counting at a limit, and needs no stack.
+/// Estimates the size of a value in bytes. It stops counting at a limit, and does not recurse.
 pub(crate) fn weight_of(value: &Value, limit: usize) -> usize {
     let mut total: usize = 0;
     let mut rest: SmallVec<[&Value; 8]> = smallvec![value];
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_weighs_what_is_in_it_however_deep() {
+    fn size_of_a_value_counts_its_content_at_any_depth() {
         assert!(weight_of(&json!({"a": "x".repeat(1_000)}), usize::MAX) > 1_000);
         let mut deep = json!(null);
         for _ in 0..10_000 {
@@ -42,7 +42,7 @@ mod tests {
         }
         assert!(weight_of(&deep, usize::MAX) > 10_000);
         assert!(weight_of(&deep, 100) < 1_000, "it stops where it may");
-        // Dropped by hand: the library's own way down is recursive.
+        // Dropped by hand: the derived drop is recursive and would overflow the stack.
         while let Value::Array(mut items) = deep {
             deep = items.pop().unwrap_or_default();
         }

@@ -1,15 +1,16 @@
-//! Artifacts in a folder that processes of one person share.
+//! Artifacts in a directory that processes of one user share.
 //!
-//! One file each, named by its id: a line of facts, then the content. It is written beside and
-//! renamed, so a crash leaves nothing that looks whole. A lock file makes quota and expiry hold
-//! across processes. The time of change of a file is the moment it expires, so that a sweep opens
-//! nothing.
+//! One file each, named by its id: a line of metadata, then the content. It is written to a
+//! temporary file and renamed, so that a crash leaves no partial artifact. A lock file makes quota
+//! and expiry hold across processes. The modification time of a file is its expiry, so that a sweep
+//! opens no files.
 //!
-//! Each process knows by heart what is there (`Index`). The lock file counts the changes that anybody
-//! made, and the folder itself has a time of change; while both are as we left them, so is the rest,
-//! and nobody looks at all files to take one in.
+//! Each process caches the directory listing (`Index`). The lock file contains a change counter,
+//! and the directory has a modification time; while both are unchanged, the cache is valid and
+//! `put` does not scan the directory.
 //!
-//! FAIL CLOSED: a folder that others could look into, or that is not ours, is not used.
+//! FAIL CLOSED: a directory that is a symlink, belongs to another user or is accessible to others
+//! is not used.
 
 use std::{
     io,
@@ -19,7 +20,7 @@ use std::{
 
 use super::{Artifact, ArtifactId, ArtifactLimits, ArtifactMeta, NotKept, Store};
 
-/// A folder of artifacts. It is looked at before each use, so that it cannot be exchanged.
+/// A directory of artifacts. It is checked before each use, so that it cannot be swapped (TOCTOU).
 pub(super) struct Folder {
     path: PathBuf,
     #[cfg_attr(not(unix), expect(dead_code, reason = "no folder is used there"))]
@@ -80,27 +81,27 @@ mod unix {
     };
 
     use super::{
-        super::{Body, MOST, OVERHEAD},
+        super::{Body, MAX_ARTIFACTS, OVERHEAD},
         *,
     };
 
-    /// The file that whoever changes the folder holds.
-    const LOCK: &str = "lock";
-    /// How a file is called while it is written.
-    const PART: &str = ".part";
-    /// The longest line of facts; names of sessions and users are in it.
-    const HEADER: u64 = 64 << 10;
+    /// The lock file; held by the process that changes the directory.
+    const LOCK_FILE: &str = "lock";
+    /// The suffix of a file while it is written.
+    const PARTIAL_SUFFIX: &str = ".part";
+    /// Maximum length of the metadata line; it contains names of sessions and users.
+    const MAX_HEADER_BYTES: u64 = 64 << 10;
 
-    /// So often everything is looked at before a store is said to be full: somebody may have made
-    /// room by hand.
-    const LOOK_AGAIN: u64 = 60_000;
+    /// Minimum interval, in milliseconds, between full scans before the store is reported as full:
+    /// files may have been deleted by hand.
+    const RESCAN_INTERVAL_MS: u64 = 60_000;
 
-    /// What this process remembers.
+    /// State that this process caches.
     #[derive(Default)]
     pub(in super::super) struct Known {
-        /// Nothing until it has looked, and again after trouble.
+        /// `None` until the first scan, and again after an error.
         index: Mutex<Option<Index>>,
-        /// Who we are.
+        /// The user id of this process.
         uid: OnceLock<u32>,
     }
 
@@ -110,16 +111,16 @@ mod unix {
         }
     }
 
-    /// What is in the folder, in the order it expires.
+    /// The files in the directory, in the order of expiry.
     struct Index {
-        /// How long each file is.
+        /// The length of each file.
         by_end: BTreeMap<(u64, ArtifactId), u64>,
         used: u64,
-        /// What the lock file counts, and when the folder was changed, as we left it.
+        /// The change counter and the modification time of the directory, as of our last change.
         changes: u64,
         stamp: (i64, i64),
-        /// When everything was looked at.
-        looked: u64,
+        /// When the directory was scanned.
+        scanned_at: u64,
     }
 
     impl Index {
@@ -136,7 +137,8 @@ mod unix {
     }
 
     impl Folder {
-        /// Checks that the folder is ours alone, and makes it if it may.
+        /// Checks that the directory is accessible to this user only, and creates it if `make` is
+        /// set.
         pub(in super::super) fn open_place(&self, make: bool) -> io::Result<()> {
             if make {
                 DirBuilder::new().recursive(true).mode(0o700).create(&self.path)?;
@@ -158,27 +160,27 @@ mod unix {
             Ok(())
         }
 
-        /// Who we are: the owner of a file that we have just made.
+        /// The user id of this process: the owner of a file that it has just created.
         fn own_uid(&self) -> io::Result<u32> {
             if let Some(uid) = self.known.uid.get() {
                 return Ok(*uid);
             }
             let id = ArtifactId::random().map_err(|_| io::Error::other("no randomness"))?;
-            let path = self.path.join(format!("{id}{PART}"));
+            let path = self.path.join(format!("{id}{PARTIAL_SUFFIX}"));
             let made = create(&path)?.metadata()?;
             let _ = std::fs::remove_file(&path);
             Ok(*self.known.uid.get_or_init(|| made.uid()))
         }
 
         fn lock_file(&self) -> io::Result<File> {
-            let path = self.path.join(LOCK);
+            let path = self.path.join(LOCK_FILE);
             match create(&path) {
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => opened(&path, true),
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => open_regular(&path, true),
                 made => made,
             }
         }
 
-        /// Holds the folder for this process until the file is dropped.
+        /// Locks the directory for this process until the file is dropped.
         fn locked(&self) -> io::Result<File> {
             self.open_place(true)?;
             let lock = self.lock_file()?;
@@ -186,17 +188,17 @@ mod unix {
             Ok(lock)
         }
 
-        fn place_of(&self, id: ArtifactId) -> PathBuf {
+        fn path_of(&self, id: ArtifactId) -> PathBuf {
             self.path.join(id.to_string())
         }
 
-        /// Every artifact's file, with what the system says about it.
+        /// Every artifact file, with its metadata from the file system.
         fn files(&self) -> io::Result<Vec<(ArtifactId, Metadata)>> {
             let mut all = Vec::new();
             for entry in std::fs::read_dir(&self.path)? {
                 let entry = entry?;
                 let id = entry.file_name().to_str().and_then(|name| name.parse().ok());
-                // It may have gone meanwhile.
+                // It may have been removed meanwhile.
                 let Some((id, found)) = id.zip(entry.metadata().ok()) else { continue };
                 if found.is_file() {
                     all.push((id, found));
@@ -205,71 +207,71 @@ mod unix {
             Ok(all)
         }
 
-        /// When the folder was changed last.
+        /// The modification time of the directory.
         fn stamp(&self) -> io::Result<(i64, i64)> {
             let found = std::fs::symlink_metadata(&self.path)?;
             Ok((found.mtime(), found.mtime_nsec()))
         }
 
-        /// Returns what is there, as remembered if nobody changed it since. Only for whoever holds
-        /// the lock, as is all that follows.
+        /// Returns the cached index if it is still valid, or scans again. The caller must hold the
+        /// lock; the same goes for the following functions.
         fn index(&self, lock: &File, now: u64) -> io::Result<Index> {
             let changes = count(lock)?;
             match self.known.index().take() {
                 Some(index) if index.changes == changes && index.stamp == self.stamp()? => {
                     Ok(index)
                 }
-                _ => self.look(changes, now),
+                _ => self.scan(changes, now),
             }
         }
 
-        /// Looks at everything, and removes what was left by a crash.
-        fn look(&self, changes: u64, now: u64) -> io::Result<Index> {
+        /// Scans the directory, and removes partial files that a crash left.
+        fn scan(&self, changes: u64, now: u64) -> io::Result<Index> {
             for entry in std::fs::read_dir(&self.path)? {
                 let entry = entry?;
-                // Whoever writes holds the lock, and that is us.
+                // Writers hold the lock, and this process holds it now.
                 if entry.file_name().to_str().is_some_and(is_part) {
                     let _ = std::fs::remove_file(entry.path());
                 }
             }
             let mut index =
-                Index { by_end: BTreeMap::new(), used: 0, changes, stamp: (0, 0), looked: now };
+                Index { by_end: BTreeMap::new(), used: 0, changes, stamp: (0, 0), scanned_at: now };
             for (id, found) in self.files()? {
                 index.add(found.modified().map_or(0, millis), id, found.len());
             }
             Ok(index)
         }
 
-        /// Removes what has expired.
+        /// Removes expired artifacts.
         fn sweep(&self, index: &mut Index, now: u64) -> io::Result<()> {
             while let Some(key) = index.by_end.first_key_value().map(|(key, _)| *key)
                 && key.0 <= now
             {
-                let _ = std::fs::remove_file(self.place_of(key.1));
+                let _ = std::fs::remove_file(self.path_of(key.1));
                 index.remove(&key);
             }
             let most = u64::try_from(self.limits.expiry.as_millis()).unwrap_or(u64::MAX);
-            // A date in the far future is looked at twice: the clock may have been set back.
+            // A date in the far future is verified: the clock may have been set back.
             while let Some(key) = index.by_end.last_key_value().map(|(key, _)| *key)
                 && key.0.saturating_sub(now) > most
                 && self.peek(key.1, now)?.is_none()
             {
-                let _ = std::fs::remove_file(self.place_of(key.1));
+                let _ = std::fs::remove_file(self.path_of(key.1));
                 index.remove(&key);
             }
             Ok(())
         }
 
-        /// Opens an artifact that is whole and alive.
+        /// Opens an artifact that is complete and not expired.
         fn peek(&self, id: ArtifactId, now: u64) -> io::Result<Option<Artifact>> {
-            let file = match opened(&self.place_of(id), false) {
+            let file = match open_regular(&self.path_of(id), false) {
                 Ok(file) => file,
                 Err(e) if is_none(&e) => return Ok(None),
                 Err(e) => return Err(e),
             };
             let length = file.metadata()?.len();
             let mut header = Vec::new();
-            BufReader::new((&file).take(HEADER)).read_until(b'\n', &mut header)?;
+            BufReader::new((&file).take(MAX_HEADER_BYTES)).read_until(b'\n', &mut header)?;
             let start = header.len() as u64;
             let Ok(facts) = serde_json::from_slice::<ArtifactMeta>(&header) else {
                 return Ok(None);
@@ -284,16 +286,16 @@ mod unix {
         fn write(&self, facts: &ArtifactMeta, body: &[u8]) -> io::Result<u64> {
             let mut header = serde_json::to_vec(facts)?;
             header.push(b'\n');
-            if header.len() as u64 > HEADER {
+            if header.len() as u64 > MAX_HEADER_BYTES {
                 return Err(io::Error::other("its names are too long"));
             }
-            let part = self.path.join(format!("{}{PART}", facts.id));
+            let part = self.path.join(format!("{}{PARTIAL_SUFFIX}", facts.id));
             let written = create(&part).and_then(|mut file| {
                 file.write_all(&header)?;
                 file.write_all(body)?;
                 let date = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(facts.expires));
                 file.set_modified(date.ok_or_else(|| io::Error::other("no such date"))?)?;
-                std::fs::rename(&part, self.place_of(facts.id))
+                std::fs::rename(&part, self.path_of(facts.id))
             });
             if written.is_err() {
                 let _ = std::fs::remove_file(&part);
@@ -301,22 +303,23 @@ mod unix {
             written.map(|()| (header.len() + body.len()) as u64)
         }
 
-        fn take_in(&self, facts: &ArtifactMeta, body: &[u8], now: u64) -> io::Result<bool> {
+        fn store_file(&self, facts: &ArtifactMeta, body: &[u8], now: u64) -> io::Result<bool> {
             let lock = self.locked()?;
             let mut index = self.index(&lock, now)?;
-            // Counted before anything changes: whoever comes after a crash looks for themselves.
+            // Counted before any change: after a crash, other processes scan again.
             index.changes = index.changes.wrapping_add(1);
             lock.write_all_at(&index.changes.to_le_bytes(), 0)?;
             let needs = facts.bytes.saturating_add(OVERHEAD);
-            let has_room = |index: &Index| {
-                index.by_end.len() < MOST && index.used.saturating_add(needs) <= self.limits.quota
+            let fits = |index: &Index| {
+                index.by_end.len() < MAX_ARTIFACTS
+                    && index.used.saturating_add(needs) <= self.limits.quota
             };
             self.sweep(&mut index, now)?;
-            if !has_room(&index) && now.abs_diff(index.looked) >= LOOK_AGAIN {
-                index = self.look(index.changes, now)?;
+            if !fits(&index) && now.abs_diff(index.scanned_at) >= RESCAN_INTERVAL_MS {
+                index = self.scan(index.changes, now)?;
                 self.sweep(&mut index, now)?;
             }
-            let is_in = has_room(&index);
+            let is_in = fits(&index);
             if is_in {
                 let length = self.write(facts, body)?;
                 index.add(facts.expires, facts.id, length);
@@ -330,7 +333,7 @@ mod unix {
 
     impl Store for Folder {
         fn put(&self, facts: &ArtifactMeta, body: &Arc<[u8]>, now: u64) -> Result<(), NotKept> {
-            match self.take_in(facts, body, now) {
+            match self.store_file(facts, body, now) {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(NotKept::Full),
                 Err(e) if is_full(&e) => Err(NotKept::NoSpace),
@@ -345,10 +348,11 @@ mod unix {
             }
             let found = self.peek(id, now)?;
             if found.is_none() {
-                // Whoever saw it gone never sees it again, even if the clock is set back. Under the
-                // lock, because only whole files are called by their id, and none is just coming.
+                // An artifact that was reported as expired stays expired, even if the clock is set
+                // back. Removed under the lock, because only then no other process is just writing
+                // it.
                 let lock = self.locked()?;
-                let place = self.place_of(id);
+                let place = self.path_of(id);
                 if self.peek(id, now)?.is_none() && std::fs::symlink_metadata(&place).is_ok() {
                     lock.write_all_at(&count(&lock)?.wrapping_add(1).to_le_bytes(), 0)?;
                     let _ = std::fs::remove_file(place);
@@ -374,7 +378,7 @@ mod unix {
         }
     }
 
-    /// How many changes were counted. A file that counts nothing yet counts none.
+    /// The change counter; 0 for an empty file.
     fn count(lock: &File) -> io::Result<u64> {
         let mut bytes = [0; 8];
         match lock.read_exact_at(&mut bytes, 0) {
@@ -385,26 +389,27 @@ mod unix {
     }
 
     fn is_part(name: &str) -> bool {
-        name.strip_suffix(PART).is_some_and(|id| id.parse::<ArtifactId>().is_ok())
+        name.strip_suffix(PARTIAL_SUFFIX).is_some_and(|id| id.parse::<ArtifactId>().is_ok())
     }
 
-    /// Whether the device or the quota is used up.
+    /// Whether the device or the disk quota is full.
     fn is_full(error: &io::Error) -> bool {
         matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
     }
 
-    /// Whether there is nothing, or something that was never an artifact.
+    /// Whether the file does not exist or is not an artifact.
     fn is_none(error: &io::Error) -> bool {
         matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData)
     }
 
-    /// Makes a file that was not there, for nobody else's eyes. This follows no link.
+    /// Creates a new file with mode 0600. `O_EXCL` does not follow symlinks.
     fn create(path: &Path) -> io::Result<File> {
         OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
     }
 
-    /// Opens a file that is one, and no link to one, even if it is exchanged meanwhile.
-    fn opened(path: &Path, write: bool) -> io::Result<File> {
+    /// Opens a regular file, not a symlink. The inode is compared after opening, so that a swapped
+    /// file is refused (symlink race, TOCTOU).
+    fn open_regular(path: &Path, write: bool) -> io::Result<File> {
         let seen = std::fs::symlink_metadata(path)?;
         let is_ours = |found: &Metadata| found.is_file() && found.mode() & 0o077 == 0;
         if !is_ours(&seen) {

@@ -1,5 +1,5 @@
-//! Data that is kept: how it is written so that lines can be paged through, and how a part of it is
-//! found again without reading all of it into memory.
+//! JSON artifacts: written so that they can be paged by lines, and queried by streaming instead of
+//! loading all of it into memory.
 
 use std::{cell::Cell, fmt, io};
 
@@ -14,7 +14,7 @@ use serde_json::{
 
 use crate::schema::parse::plain_values;
 
-/// How many items a list, or fields an object, has.
+/// The number of items of an array, or fields of an object.
 pub(crate) struct Items;
 
 impl Items {
@@ -27,12 +27,12 @@ impl Items {
     }
 }
 
-/// Writes data as JSON with a line for each item, so that a long list is not one long line. A list
-/// that stands in an object has them too, because that is where most long lists stand.
+/// Serializes data as JSON with one line per item, so that a long list is not one long line. A list
+/// inside a top-level object gets lines too, because most long lists are there.
 pub(crate) fn spread(data: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     let mut to = Serializer::with_formatter(&mut out, Lines::default());
-    // Writing a value to memory cannot fail; if it did, the compact form says the same.
+    // Serializing to memory cannot fail; if it did, the compact form is equivalent.
     match data.serialize(&mut to) {
         Ok(()) => out,
         Err(_) => data.to_string().into_bytes(),
@@ -43,7 +43,7 @@ pub(crate) fn spread(data: &Value) -> Vec<u8> {
 struct Lines {
     depth: usize,
     is_empty: bool,
-    /// Whether the outermost is an object, and what stands in it now is a list.
+    /// Whether the outermost value is an object, and the current value in it is a list.
     has_list: bool,
     in_object: bool,
 }
@@ -116,31 +116,31 @@ impl Formatter for Lines {
     }
 }
 
-/// What came of looking for a part of data.
+/// The result of a JSON pointer lookup.
 pub(super) enum Found {
-    /// It is there; where it is too large, the end is left out and counted.
+    /// The value; if it is too large, the end is dropped and counted.
     Value(Value),
-    /// It is not; this says how far the way led.
+    /// There is no such value; the message says how far the pointer led.
     Nothing(String),
-    /// The text is no JSON, or nested deeper than anyone points.
+    /// The text is not JSON, or nested too deep.
     NoJson(String),
 }
 
-/// Finds what a JSON pointer leads to, taking at most so many bytes of it into memory.
+/// Finds the target of a JSON pointer, keeping at most `most` bytes of it in memory.
 pub(super) fn point(from: impl io::Read, pointer: &str, most: usize) -> Found {
-    let mut way: Vec<String> = Vec::new();
+    let mut path: Vec<String> = Vec::new();
     if !pointer.is_empty() {
         let Some(rest) = pointer.strip_prefix('/') else {
             return Found::Nothing(
                 "a JSON pointer starts with `/`, as in `/rows/0/name`".to_owned(),
             );
         };
-        way.extend(rest.split('/').map(|step| step.replace("~1", "/").replace("~0", "~")));
+        path.extend(rest.split('/').map(|step| step.replace("~1", "/").replace("~0", "~")));
     }
     let (found, missed) = (Cell::new(None), Cell::new(None));
-    let room = Cell::new(most);
-    let seek = Seek { way: &way, found: &found, missed: &missed, room: &room };
-    // The search ends in an error when it has found something, so that the rest is not read.
+    let budget = Cell::new(most);
+    let seek = Seek { path: &path, found: &found, missed: &missed, budget: &budget };
+    // The visitor ends with an error once it has found the value, so that the rest is not read.
     let ended = seek.deserialize(&mut serde_json::Deserializer::from_reader(from));
     match (found.take(), missed.take(), ended) {
         (Some(value), _, _) => Found::Value(value),
@@ -150,17 +150,17 @@ pub(super) fn point(from: impl io::Read, pointer: &str, most: usize) -> Found {
     }
 }
 
-/// Looks for one value on the way down.
+/// Follows the pointer while parsing.
 struct Seek<'a> {
-    way: &'a [String],
+    path: &'a [String],
     found: &'a Cell<Option<Value>>,
     missed: &'a Cell<Option<String>>,
-    room: &'a Cell<usize>,
+    budget: &'a Cell<usize>,
 }
 
 impl<'a> Seek<'a> {
     fn next(&self) -> Self {
-        Self { way: self.way.get(1..).unwrap_or_default(), ..*self }
+        Self { path: self.path.get(1..).unwrap_or_default(), ..*self }
     }
 
     fn miss<E: serde::de::Error>(&self, why: String) -> E {
@@ -173,8 +173,8 @@ impl<'de> DeserializeSeed<'de> for Seek<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-        if self.way.is_empty() {
-            let value = Take(self.room).deserialize(from)?;
+        if self.path.is_empty() {
+            let value = Collect(self.budget).deserialize(from)?;
             self.found.set(Some(value));
             return Err(D::Error::custom("found"));
         }
@@ -190,7 +190,7 @@ impl<'de> Visitor<'de> for Seek<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        let step = &self.way[0];
+        let step = &self.path[0];
         let Ok(index) = step.parse::<usize>() else {
             return Err(self.miss(format!("`{step}` is no place in a list; use a number from 0")));
         };
@@ -206,7 +206,7 @@ impl<'de> Visitor<'de> for Seek<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        let step = &self.way[0];
+        let step = &self.path[0];
         let mut names = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
             if name == *step {
@@ -253,19 +253,19 @@ fn short(name: &str) -> String {
     }
 }
 
-/// Takes a value in, as long as there is room; what follows is read and counted.
+/// Collects a value within the byte limit; the rest is parsed and counted.
 #[derive(Clone, Copy)]
-struct Take<'a>(&'a Cell<usize>);
+struct Collect<'a>(&'a Cell<usize>);
 
-impl Take<'_> {
-    fn pay(self, bytes: usize) -> bool {
+impl Collect<'_> {
+    fn spend(self, bytes: usize) -> bool {
         let left = self.0.get();
         self.0.set(left.saturating_sub(bytes.saturating_add(16)));
         left > 0
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Take<'_> {
+impl<'de> DeserializeSeed<'de> for Collect<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
@@ -273,7 +273,7 @@ impl<'de> DeserializeSeed<'de> for Take<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Take<'_> {
+impl<'de> Visitor<'de> for Collect<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -283,13 +283,13 @@ impl<'de> Visitor<'de> for Take<'_> {
     plain_values!();
 
     fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        self.pay(text.len());
+        self.spend(text.len());
         Ok(text.into())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
-        while self.pay(0) {
+        while self.spend(0) {
             match seq.next_element_seed(self)? {
                 Some(item) => items.push(item),
                 None => return Ok(items.into()),
@@ -307,10 +307,10 @@ impl<'de> Visitor<'de> for Take<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
-        while self.pay(0) {
+        while self.spend(0) {
             match map.next_key::<String>()? {
                 Some(name) => {
-                    self.pay(name.len());
+                    self.spend(name.len());
                     let value = map.next_value_seed(self)?;
                     fields.insert(name, value);
                 }
@@ -328,19 +328,19 @@ impl<'de> Visitor<'de> for Take<'_> {
     }
 }
 
-/// The first rows of data that is a list, or that has one in it.
+/// The first rows of a list, or of a list inside an object.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Rows {
-    /// The field that the list is in.
+    /// The field that contains the list.
     pub(super) under: Option<String>,
     pub(super) rows: Vec<Value>,
     pub(super) of: u64,
 }
 
-/// Finds the first list of data and takes its first items in.
+/// Finds the first list in the data and collects its first items.
 pub(super) fn rows(from: impl io::Read, limit: usize, most: usize) -> Result<Option<Rows>, String> {
-    let room = Cell::new(most);
-    let find = Find { limit, room: &room, is_outer: true };
+    let budget = Cell::new(most);
+    let find = Find { limit, budget: &budget, is_outer: true };
     let mut from = serde_json::Deserializer::from_reader(from);
     find.deserialize(&mut from).map_err(|e| e.to_string())
 }
@@ -348,7 +348,7 @@ pub(super) fn rows(from: impl io::Read, limit: usize, most: usize) -> Result<Opt
 #[derive(Clone, Copy)]
 struct Find<'a> {
     limit: usize,
-    room: &'a Cell<usize>,
+    budget: &'a Cell<usize>,
     is_outer: bool,
 }
 
@@ -369,8 +369,8 @@ impl<'de> Visitor<'de> for Find<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Option<Rows>, A::Error> {
         let mut found = Rows::default();
-        while found.rows.len() < self.limit && self.room.get() > 0 {
-            match seq.next_element_seed(Take(self.room))? {
+        while found.rows.len() < self.limit && self.budget.get() > 0 {
+            match seq.next_element_seed(Collect(self.budget))? {
                 Some(row) => found.rows.push(row),
                 None => break,
             }
@@ -427,7 +427,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_item_of_a_list_has_a_line_of_its_own() {
+    fn json_list_has_one_line_per_item() {
         let data = json!({"n": 1, "rows": [{"a": [1, 2]}, {}], "none": []});
         let text = String::from_utf8(spread(&data)).unwrap();
         assert_eq!(text, "{\n\"n\":1,\n\"rows\":[\n{\"a\":[1,2]},\n{}\n],\n\"none\":[]\n}");
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_leads_to_a_part_or_says_how_far_it_led() {
+    fn json_pointer_finds_a_part_or_reports_where_it_failed() {
         let text = r#"{"a/b": [10, {"c": "x"}], "z": null}"#;
         let at = |pointer: &str| match point(text.as_bytes(), pointer, 1_000) {
             Found::Value(value) => value.to_string(),
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_is_found_early_needs_no_rest_and_a_large_one_is_counted() {
+    fn json_pointer_stops_reading_early_and_counts_omitted_items() {
         assert!(matches!(point(r#"{"a": 1, broken"#.as_bytes(), "/a", 10), Found::Value(_)));
         let list: Value = (0..10_000).collect();
         let Found::Value(part) = point(list.to_string().as_bytes(), "", 800) else { panic!() };
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_found_at_the_top_or_one_below() {
+    fn rows_are_found_at_the_top_level_or_one_below() {
         let text = r#"{"total": 3, "rows": [{"a": 1}, {"a": 2}, {"a": 3}]}"#;
         let found = rows(text.as_bytes(), 2, 1_000).unwrap().unwrap();
         assert_eq!((found.under.as_deref(), found.rows.len(), found.of), (Some("rows"), 2, 3));

@@ -1,7 +1,7 @@
-//! Artifacts in memory: bounded in bytes and in number, gone when the process ends.
+//! Artifacts in memory: bounded in bytes and in number, lost when the process ends.
 //!
-//! INVARIANT: `by_end` names what is in `all`, and `used` is the sum of it. So nobody looks at all of
-//! them to take one in.
+//! INVARIANT: `by_end` has the same entries as `all`, and `used` is their total cost. So `put` does
+//! not scan all of them.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -9,9 +9,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{Artifact, ArtifactId, ArtifactMeta, Body, MOST, NotKept, OVERHEAD, Store};
+use super::{Artifact, ArtifactId, ArtifactMeta, Body, MAX_ARTIFACTS, NotKept, OVERHEAD, Store};
 
-/// A shelf in memory.
+/// A store in memory.
 pub(super) struct Memory {
     quota: u64,
     kept: Mutex<Kept>,
@@ -20,7 +20,7 @@ pub(super) struct Memory {
 #[derive(Default)]
 struct Kept {
     all: HashMap<ArtifactId, (ArtifactMeta, Arc<[u8]>)>,
-    /// In the order they expire.
+    /// In the order of expiry.
     by_end: BTreeSet<(u64, ArtifactId)>,
     used: u64,
 }
@@ -40,8 +40,9 @@ fn cost(facts: &ArtifactMeta) -> u64 {
 }
 
 impl Kept {
-    /// Takes out what has expired, to be freed without the lock. All live equally long, so what has
-    /// expired stands first, and what a clock that was set back has left in the future stands last.
+    /// Removes expired artifacts and returns them, to be freed without the lock. All have the same
+    /// lifetime, so expired ones are first, and those that a clock set back left in the future are
+    /// last.
     fn sweep(&mut self, now: u64) -> Vec<(ArtifactMeta, Arc<[u8]>)> {
         let mut gone = Vec::new();
         for next in [BTreeSet::first, BTreeSet::last] {
@@ -64,7 +65,7 @@ impl Store for Memory {
         let mut kept = self.kept();
         let gone = kept.sweep(now);
         let used = kept.used.saturating_add(cost(facts));
-        let fits = used <= self.quota && kept.all.len() < MOST;
+        let fits = used <= self.quota && kept.all.len() < MAX_ARTIFACTS;
         if fits {
             kept.used = used;
             kept.by_end.insert((facts.expires, facts.id));
@@ -77,7 +78,7 @@ impl Store for Memory {
 
     fn open(&self, id: ArtifactId, now: u64) -> io::Result<Option<Artifact>> {
         let mut kept = self.kept();
-        // Whoever saw it gone never sees it again, even if the clock is set back.
+        // An artifact that was reported as expired stays expired, even if the clock is set back.
         let gone = kept.sweep(now);
         let found = kept.all.get(&id).map(|(facts, body)| Artifact {
             facts: facts.clone(),

@@ -1,10 +1,11 @@
-//! Results that are kept aside: what is too large for the model, and can be read piece by piece.
+//! Artifacts: results that are too large for the model, stored and readable page by page.
 //!
-//! In: a whole result, washed already. Out: an id under which its owner reads it again, until it
-//! expires. `memory` and `folder` are the two places; `read` looks into what is kept; `preview` is
-//! what is shown of it meanwhile; `tool` is `read_result`.
+//! In: a whole result, already sanitized and redacted. Out: an id under which its owner can read it
+//! until it expires. `memory` and `folder` are the two stores; `read` queries an artifact;
+//! `preview` makes the truncated text that the model sees first; `tool` is `read_result`.
 //!
-//! INVARIANT: what is expired, damaged or somebody else's is answered as if it had never been.
+//! INVARIANT: an artifact that is expired, damaged or of another owner is reported as if it never
+//! existed.
 
 mod memory;
 mod folder;
@@ -42,8 +43,8 @@ use crate::{
     error::{Error, ErrorKind},
 };
 
-/// The name of something that is kept aside: 128 random bits, so that nobody can guess one. It is
-/// written in 26 lower-case letters and digits, and no path can be made of it.
+/// The id of an artifact: 128 random bits, so that it cannot be guessed. It is written as 26
+/// lower-case letters and digits, so it cannot be used for path traversal.
 ///
 /// ```
 /// use haft::ArtifactId;
@@ -81,7 +82,7 @@ impl FromStr for ArtifactId {
     type Err = ParseArtifactIdError;
 
     fn from_str(text: &str) -> Result<Self, ParseArtifactIdError> {
-        // The length first: nothing long is looked at.
+        // The length first: longer text is not decoded.
         if text.len() != 26 {
             return Err(ParseArtifactIdError);
         }
@@ -104,7 +105,7 @@ impl TryFrom<String> for ArtifactId {
     }
 }
 
-/// Says that a text is no [`ArtifactId`].
+/// The error for a text that is not an [`ArtifactId`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParseArtifactIdError;
 
@@ -116,19 +117,19 @@ impl fmt::Display for ParseArtifactIdError {
 
 impl std::error::Error for ParseArtifactIdError {}
 
-/// Whose an artifact is: a session's where there is one, else a run's, and one user's of it.
+/// The owner of an artifact: a session if there is one, else a run; and one user of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
-    /// The session, or the run by its line, with a mark of the runtime it belongs to: two processes
-    /// count alike.
+    /// The session, or the hierarchical number of the run with a random id of its runtime: two
+    /// processes count alike.
     within: String,
     is_session: bool,
     user: Option<String>,
 }
 
 impl Owner {
-    /// Returns who a run's results belong to. The mark tells runtimes apart, and the line says which
-    /// run it is and below which. Its name says nothing: hosts may call runs what they like.
+    /// Returns the owner of a run's results. `mark` identifies the runtime, and `line` the run and
+    /// its parents. The run's id is not used: hosts may choose it freely.
     pub(crate) fn of(scope: &Scope, mark: &str, line: &str) -> Self {
         let (within, is_session) = match &scope.session {
             Some(session) => (session.clone(), true),
@@ -137,9 +138,9 @@ impl Owner {
         Self { within, is_session, user: scope.user.clone() }
     }
 
-    /// Returns whether somebody may read what belongs to this owner. A run and those it started
-    /// read each other's; its sisters do not.
-    pub(crate) fn lets(&self, asker: &Owner) -> bool {
+    /// Returns whether an asker may read what belongs to this owner. A run and its sub-runs can
+    /// read each other's artifacts; sibling runs cannot.
+    pub(crate) fn allows(&self, asker: &Owner) -> bool {
         let over = |a: &str, b: &str| b.strip_prefix(a).is_some_and(|rest| rest.starts_with('.'));
         let is_family = self.within == asker.within
             || !self.is_session
@@ -148,51 +149,51 @@ impl Owner {
     }
 }
 
-/// What is known about an artifact.
+/// Metadata of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ArtifactMeta {
-    /// Its name.
+    /// Its id.
     pub id: ArtifactId,
-    /// The tool that gave it.
+    /// The tool that produced it.
     pub tool: ToolName,
-    /// The run it was given in.
+    /// The run that produced it.
     pub run: RunId,
-    /// Whose it is.
+    /// Its owner.
     pub owner: Owner,
-    /// How far it is trusted and may travel.
+    /// Its taint label.
     pub label: Label,
-    /// What kind of content: `text/plain`, `application/json`, `image/png`, ….
+    /// Its media type: `text/plain`, `application/json`, `image/png`, ….
     pub media: String,
     /// Its length in bytes.
     pub bytes: u64,
-    /// Its length in characters; nothing for what is no text.
+    /// Its length in characters; `None` if it is not text.
     pub chars: Option<u64>,
-    /// How many lines it has; nothing for what is no text.
+    /// Its number of lines; `None` if it is not text.
     pub lines: Option<u64>,
-    /// How many items a list, or fields an object, has.
+    /// Its number of items (array) or fields (object).
     pub items: Option<u64>,
-    /// When it was kept, in milliseconds since 1970.
+    /// When it was stored, in milliseconds since the Unix epoch.
     pub created: u64,
-    /// When it is gone, in milliseconds since 1970.
+    /// When it expires, in milliseconds since the Unix epoch.
     pub expires: u64,
 }
 
 impl ArtifactMeta {
-    /// Returns whether it is data that a JSON pointer leads into.
+    /// Returns whether it is JSON, which a JSON pointer can address.
     #[must_use]
     pub fn is_json(&self) -> bool {
         self.media == JSON
     }
 
-    /// How long the names in it are.
+    /// The size of its strings.
     fn weight(&self) -> u64 {
         let owner = self.owner.within.len() + self.owner.user.as_ref().map_or(0, String::len);
         (owner + self.tool.as_str().len() + self.run.as_str().len() + self.media.len()) as u64
     }
 
-    /// Whether it is there at a time. A clock that was set back lets nothing live more than twice
-    /// as long as it should, or a date in the far future would fill the store for ever.
+    /// Whether it is not expired. If the clock was set back, an artifact lives at most twice its
+    /// lifetime; otherwise a date in the far future would fill the store for ever.
     fn is_alive(&self, now: u64) -> bool {
         let lifetime = self.expires.saturating_sub(self.created);
         now < self.expires && self.expires - now <= lifetime.saturating_mul(2)
@@ -202,7 +203,7 @@ impl ArtifactMeta {
 pub(crate) const TEXT: &str = "text/plain";
 pub(crate) const JSON: &str = "application/json";
 
-/// Something that is to be kept.
+/// A result to be stored.
 pub(crate) struct Draft {
     pub(crate) tool: ToolName,
     pub(crate) run: RunId,
@@ -214,14 +215,14 @@ pub(crate) struct Draft {
     pub(crate) is_text: bool,
 }
 
-/// Why something is not kept. The words go into the answer.
+/// Why a result was not stored. The message becomes part of the tool result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NotKept {
-    /// It does not fit beside what is there.
+    /// The quota is used up.
     Full,
     /// The device has no space left.
     NoSpace,
-    /// The place does not work; the words are the operator's.
+    /// The store failed; the message is for the operator.
     Trouble(String),
 }
 
@@ -237,37 +238,37 @@ impl fmt::Display for NotKept {
     }
 }
 
-/// How much is kept, and for how long.
+/// How much is stored, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArtifactLimits {
-    /// How many bytes are kept at most, of all owners together. When they are used up, results are
-    /// cut and the rest is not kept, until something expires; nothing is thrown out for another.
+    /// Maximum number of bytes over all owners. If it is used up, results are truncated and the
+    /// rest is lost, until something expires; nothing is evicted.
     pub quota: u64,
-    /// How long something is kept.
+    /// Lifetime of an artifact.
     pub expiry: Duration,
 }
 
 impl Default for ArtifactLimits {
     fn default() -> Self {
         Self {
-            // A long session's worth; a disk does not notice it.
+            // Enough for a long session, and small for a disk.
             quota: 1 << 30,
-            // Somebody who comes back tomorrow still finds what they were told about.
+            // A user who comes back the next day can still read it.
             expiry: Duration::from_secs(2 * 86_400),
         }
     }
 }
 
 impl ArtifactLimits {
-    /// Sets how many bytes are kept.
+    /// Sets the quota in bytes.
     #[must_use]
     pub fn quota(mut self, bytes: u64) -> Self {
         self.quota = bytes;
         self
     }
 
-    /// Sets how long something is kept.
+    /// Sets the lifetime of an artifact.
     #[must_use]
     pub fn expiry(mut self, time: Duration) -> Self {
         self.expiry = time;
@@ -275,25 +276,25 @@ impl ArtifactLimits {
     }
 }
 
-/// More than this many are never kept: whoever lists them looks at all.
-const MOST: usize = 10_000;
+/// Maximum number of artifacts: listing reads all of them.
+const MAX_ARTIFACTS: usize = 10_000;
 
-/// What an artifact counts for beyond its bytes: its facts, and its place.
+/// What an artifact counts for in addition to its bytes, for its metadata.
 const OVERHEAD: u64 = 1_024;
 
-/// A place where artifacts are kept.
+/// A store of artifacts.
 trait Store: Send + Sync {
-    /// Takes something in. What has expired goes first.
+    /// Stores an artifact. Expired ones are removed first.
     fn put(&self, facts: &ArtifactMeta, body: &Arc<[u8]>, now: u64) -> Result<(), NotKept>;
-    /// Finds something that is still there.
+    /// Opens an artifact that is not expired.
     fn open(&self, id: ArtifactId, now: u64) -> io::Result<Option<Artifact>>;
-    /// Returns what is still there.
+    /// Lists the artifacts that are not expired.
     fn list(&self, now: u64) -> io::Result<Vec<ArtifactMeta>>;
-    /// Returns whether it may wait for a disk.
+    /// Returns whether it may block on a disk.
     fn is_blocking(&self) -> bool;
 }
 
-/// Where results are kept aside. Clones are the same place.
+/// The store of large results. Clones share the same store.
 ///
 /// ```
 /// use haft::{Artifacts, ReadResult, Runtime, ToolRegistry};
@@ -314,7 +315,7 @@ pub struct Artifacts {
 }
 
 impl Artifacts {
-    /// Keeps so many bytes in memory, for an hour each.
+    /// Stores at most `quota` bytes in memory, for an hour each.
     #[must_use]
     pub fn memory(quota: usize) -> Self {
         // A run is rarely longer, and its memory should not outlive it by much.
@@ -322,17 +323,18 @@ impl Artifacts {
         Self::memory_with(limits)
     }
 
-    /// Keeps artifacts in memory, within these limits.
+    /// Stores artifacts in memory, within these limits.
     #[must_use]
     pub fn memory_with(limits: ArtifactLimits) -> Self {
         Self::on(memory::Memory::new(limits.quota), limits)
     }
 
-    /// Keeps artifacts in a folder that processes of one person share. It is made if it is not
-    /// there, for nobody else's eyes.
+    /// Stores artifacts in a directory that processes of one user share. It is created if it does
+    /// not exist, with mode 0700.
     ///
     /// # Errors
-    /// Fails when the folder cannot be made, is a link, belongs to somebody else, or lets others in.
+    /// Fails if the directory cannot be created, is a symlink, belongs to another user, or is
+    /// accessible to others.
     pub fn folder(path: impl Into<PathBuf>, limits: ArtifactLimits) -> Result<Self, Error> {
         let folder = folder::Folder::new(path.into(), limits);
         folder.open_place(true).map_err(|e| {
@@ -343,8 +345,8 @@ impl Artifacts {
         Ok(Self::on(folder, limits))
     }
 
-    /// Does the same, but looks at the folder only when something is to be kept or read. If it
-    /// cannot be used then, results are cut and the rest is not kept, and the answer says so.
+    /// Does the same, but opens the directory only when something is stored or read. If that fails,
+    /// results are truncated and the rest is lost, and the result says so.
     #[must_use]
     pub fn folder_when_needed(path: impl Into<PathBuf>, limits: ArtifactLimits) -> Self {
         Self::on(folder::Folder::new(path.into(), limits), limits)
@@ -354,16 +356,16 @@ impl Artifacts {
         Self { store: Arc::new(store), clock: Arc::new(RuntimeClock), expiry: limits.expiry }
     }
 
-    /// Lets things expire on another clock. A runtime puts its own in place.
+    /// Sets the clock for expiry. A runtime sets its own.
     #[must_use]
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
         Self { clock, ..self }
     }
 
-    /// Opens an artifact, whoever it belongs to: whoever holds the store is the operator.
+    /// Opens an artifact of any owner: a caller with access to the store is the operator.
     ///
     /// # Errors
-    /// Fails when there is none of this id, or no more, or the place cannot be read.
+    /// Fails if there is no artifact with this id, it is expired, or the store cannot be read.
     pub fn open(&self, id: ArtifactId) -> Result<Artifact, Error> {
         match self.find(id) {
             Ok(Some(artifact)) => Ok(artifact),
@@ -373,22 +375,23 @@ impl Artifacts {
         }
     }
 
-    /// Returns what is kept, the oldest first.
+    /// Lists all artifacts, the oldest first.
     ///
     /// # Errors
-    /// Fails when the place cannot be read.
+    /// Fails if the store cannot be read.
     pub fn list(&self) -> Result<Vec<ArtifactMeta>, Error> {
         let mut all = self.store.list(self.now()).map_err(unreadable)?;
         all.sort_by_key(|facts| (facts.created, facts.id));
         Ok(all)
     }
 
-    /// Opens what somebody may read; nothing for what is not there or not theirs.
+    /// Opens an artifact that the asker may read; `None` if it does not exist or belongs to another
+    /// owner.
     pub(crate) fn open_for(&self, id: ArtifactId, asker: &Owner) -> io::Result<Option<Artifact>> {
-        Ok(self.find(id)?.filter(|artifact| artifact.facts.owner.lets(asker)))
+        Ok(self.find(id)?.filter(|artifact| artifact.facts.owner.allows(asker)))
     }
 
-    /// Keeps something and returns what is known about it. May wait for a disk.
+    /// Stores a result and returns its metadata. May block on a disk.
     pub(crate) fn put(&self, draft: Draft) -> Result<ArtifactMeta, NotKept> {
         let now = self.now();
         let text = draft.is_text.then(|| str::from_utf8(&draft.body).ok()).flatten();
@@ -418,7 +421,7 @@ impl Artifacts {
         self.store.open(id, self.now())
     }
 
-    /// Milliseconds since 1970; a clock before that shows 1970.
+    /// Milliseconds since the Unix epoch; an earlier clock counts as the epoch.
     fn now(&self) -> u64 {
         let since = self.clock.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
@@ -429,7 +432,7 @@ fn unreadable(error: io::Error) -> Error {
     Error::new(ErrorKind::Source, format!("the store of results cannot be read: {error}"))
 }
 
-/// How many lines a text has; the last one needs no end.
+/// The number of lines; the last one needs no line break.
 fn lines_of(text: &str) -> u64 {
     let ends = memchr::memchr_iter(b'\n', text.as_bytes()).count();
     (ends + usize::from(!text.is_empty() && !text.ends_with('\n'))) as u64
@@ -441,14 +444,14 @@ impl fmt::Debug for Artifacts {
     }
 }
 
-/// A runtime's store, with the mark that its runs own things under.
-pub(crate) struct Shelf {
+/// A runtime's store, with the random id that identifies the runtime in owners.
+pub(crate) struct RuntimeArtifacts {
     pub(crate) store: Artifacts,
     pub(crate) mark: String,
     lines: AtomicU64,
 }
 
-impl Shelf {
+impl RuntimeArtifacts {
     pub(crate) fn new(store: Artifacts) -> Result<Self, Error> {
         let mark = ArtifactId::random().map_err(|_| {
             Error::new(ErrorKind::BadConfig, "the machine has no randomness to name results with")
@@ -456,13 +459,13 @@ impl Shelf {
         Ok(Self { store, mark: mark.to_string(), lines: AtomicU64::new(0) })
     }
 
-    /// Begins the line of a run that is below no other.
+    /// Returns the number of a new top-level run.
     pub(crate) fn line(&self) -> String {
         self.lines.fetch_add(1, Ordering::Relaxed).to_string()
     }
 }
 
-/// An artifact that is open. It stays readable even if it expires meanwhile.
+/// An open artifact. It stays readable even if it expires meanwhile.
 pub struct Artifact {
     facts: ArtifactMeta,
     body: Body,
@@ -478,7 +481,7 @@ enum Body {
 }
 
 impl Artifact {
-    /// Returns what is known about it.
+    /// Returns its metadata.
     #[must_use]
     pub fn facts(&self) -> &ArtifactMeta {
         &self.facts

@@ -1,10 +1,11 @@
-//! What is shown of a result that is too large: its head and its tail, in a form that still reads.
+//! Truncates a result that is too large: keeps its head and its tail, in a form that is still
+//! readable.
 //!
-//! Text is cut between characters, at line borders where that costs little, and never before a mark
-//! that belongs to the character before it. Data is cut so that it stays data: lists keep their
-//! first and last items, long texts are cut inside, deep nests are closed.
+//! Text is truncated between grapheme-like clusters, at a line break if one is near. JSON is
+//! truncated so that it stays valid JSON: lists keep their first and last items, long strings are
+//! truncated in the middle, deep nesting is replaced.
 //!
-//! Pure. Every function looks at no more than a constant times its room, however large the result.
+//! Pure. Every function takes time proportional to its limit, however large the result.
 
 use serde_json::{Map, Value};
 
@@ -22,7 +23,7 @@ impl Ends<'_> {
     }
 }
 
-/// Keeps three quarters of the room for the head of a text and a quarter for its tail.
+/// Uses three quarters of the limit for the head of a text and a quarter for its tail.
 pub(crate) fn ends(text: &str, room: usize) -> Ends<'_> {
     let tail_room = room / 4;
     let head_end = nth_char(text, room - tail_room);
@@ -33,15 +34,16 @@ pub(crate) fn ends(text: &str, room: usize) -> Ends<'_> {
     if tail_start <= head_end {
         return Ends { head: text, tail: "" };
     }
-    // Half a row of a table says nothing; half a line of prose still does.
+    // Half a row of a table is useless; half a line of prose is not.
     let slack = if is_table(text) { 2 } else { 8 };
-    let head_end = back(text, line_before(text, head_end, head_end / slack));
+    let head_end = before_cluster(text, line_before(text, head_end, head_end / slack));
     let tail_start =
-        forth(text, line_after(text, tail_start, (text.len() - tail_start) / slack)).max(head_end);
+        after_cluster(text, line_after(text, tail_start, (text.len() - tail_start) / slack))
+            .max(head_end);
     Ends { head: &text[..head_end], tail: &text[tail_start..] }
 }
 
-/// The place of the character of this number.
+/// The byte offset of the nth character.
 pub(crate) fn nth_char(text: &str, n: usize) -> usize {
     // No text has more characters than bytes.
     if n >= text.len() {
@@ -50,13 +52,13 @@ pub(crate) fn nth_char(text: &str, n: usize) -> usize {
     text.char_indices().nth(n).map_or(text.len(), |(at, _)| at)
 }
 
-/// The start of the line that a place is in, if it is near.
+/// The start of the line that contains a position, if it is near.
 fn line_before(text: &str, at: usize, slack: usize) -> usize {
     let from = text.ceil_char_boundary(at.saturating_sub(slack));
     memchr::memrchr(b'\n', &text.as_bytes()[from..at]).map_or(at, |found| from + found + 1)
 }
 
-/// The start of the line after a place, if it is near and there is one.
+/// The start of the next line, if it is near and there is one.
 fn line_after(text: &str, at: usize, slack: usize) -> usize {
     if at == 0 || text.as_bytes()[at - 1] == b'\n' {
         return at;
@@ -66,14 +68,14 @@ fn line_after(text: &str, at: usize, slack: usize) -> usize {
     found.filter(|start| *start < text.len()).unwrap_or(at)
 }
 
-/// Marks that are longer than this in a row are no language.
-const MOST_MARKS: usize = 32;
+/// Longer runs of combining marks are not natural text.
+const MAX_COMBINING_MARKS: usize = 32;
 
-/// Moves a cut back to before the character that it would split from its marks.
-fn back(text: &str, mut at: usize) -> usize {
+/// Moves a position back to before the character that it would split from its combining marks.
+fn before_cluster(text: &str, mut at: usize) -> usize {
     let from = at;
-    for _ in 0..MOST_MARKS {
-        if !is_joint(text, at) {
+    for _ in 0..MAX_COMBINING_MARKS {
+        if !splits_cluster(text, at) {
             return at;
         }
         at = text.floor_char_boundary(at - 1);
@@ -81,11 +83,11 @@ fn back(text: &str, mut at: usize) -> usize {
     from
 }
 
-/// Moves a cut forth to after the marks that belong to the character before it.
-fn forth(text: &str, mut at: usize) -> usize {
+/// Moves a position forward to after the combining marks of the character before it.
+fn after_cluster(text: &str, mut at: usize) -> usize {
     let from = at;
-    for _ in 0..MOST_MARKS {
-        if !is_joint(text, at) {
+    for _ in 0..MAX_COMBINING_MARKS {
+        if !splits_cluster(text, at) {
             return at;
         }
         at = text.ceil_char_boundary(at + 1);
@@ -93,8 +95,8 @@ fn forth(text: &str, mut at: usize) -> usize {
     from
 }
 
-/// Whether what stands on both sides of a place is seen as one character.
-fn is_joint(text: &str, at: usize) -> bool {
+/// Whether the characters on both sides of a position are displayed as one.
+fn splits_cluster(text: &str, at: usize) -> bool {
     const JOINER: char = '\u{200d}';
     let (Some(before), Some(after)) = (text[..at].chars().next_back(), text[at..].chars().next())
     else {
@@ -108,7 +110,7 @@ fn is_joint(text: &str, at: usize) -> bool {
         || before == '\r' && after == '\n'
 }
 
-/// Whether a character changes the one before it: accents, vowel signs, variation and skin tone.
+/// Whether a character combines with the one before it: accents, vowel signs, variation, skin tone.
 fn is_mark(c: char) -> bool {
     if c < '\u{300}' {
         return false;
@@ -146,7 +148,7 @@ fn is_mark(c: char) -> bool {
         | 0x1f3fb..=0x1f3ff
         | 0xe0020..=0xe007f
         | 0xe0100..=0xe01ef => true,
-        // The scripts of India have their signs at the same places of each block.
+        // The Indic scripts have their signs at the same offsets of each block.
         at @ 0x0900..=0x0dff => {
             matches!(at % 0x80, 0x00..=0x03 | 0x3a..=0x3c | 0x3e..=0x4d | 0x51..=0x57 | 0x62..=0x63)
         }
@@ -154,14 +156,14 @@ fn is_mark(c: char) -> bool {
     }
 }
 
-/// Whether the first lines of a text look like rows: as many commas, tabs, bars or semicolons each.
+/// Whether the first lines look like table rows: each with the same number of delimiters.
 pub(crate) fn is_table(text: &str) -> bool {
     delimiter(text).is_some()
 }
 
-/// What stands between the columns of a table.
+/// The delimiter between the columns of a table.
 pub(crate) fn delimiter(text: &str) -> Option<char> {
-    // Enough to see it, however long the lines are.
+    // Enough to detect it, however long the lines are.
     let start = &text[..text.floor_char_boundary(8 << 10)];
     let mut lines = start.lines();
     let (first, second, third) = (lines.next()?, lines.next()?, lines.next()?);
@@ -172,22 +174,22 @@ pub(crate) fn delimiter(text: &str) -> Option<char> {
     })
 }
 
-/// The deepest that data is shown.
-const DEEPEST: usize = 24;
-/// Objects with more fields than this are cut like lists.
-const MOST_FIELDS: usize = 64;
-/// What stands for a value that has no room.
-const NOTHING: &str = "…";
-/// What [`NOTHING`] takes as data.
-const LEAST: usize = 3;
+/// Maximum depth to which data is shown.
+const MAX_DEPTH: usize = 24;
+/// Objects with more fields than this are truncated like lists.
+const MAX_FIELDS: usize = 64;
+/// The placeholder for a value that does not fit.
+const PLACEHOLDER: &str = "…";
+/// The length of [`PLACEHOLDER`] as JSON.
+const PLACEHOLDER_CHARS: usize = 3;
 
-/// Returns data that is no longer than the room as compact text, in characters. There must be room
-/// for three.
+/// Truncates data so that its compact JSON has at most `room` characters. The limit must be at
+/// least three.
 pub(crate) fn fit(data: &Value, room: usize) -> Value {
-    fit_at(data, room.max(LEAST), 0)
+    fit_at(data, room.max(PLACEHOLDER_CHARS), 0)
 }
 
-/// The characters of the compact text.
+/// The number of characters of the compact JSON.
 pub(crate) fn rendered_chars(data: &Value) -> usize {
     size(data, usize::MAX)
 }
@@ -198,22 +200,22 @@ fn fit_at(data: &Value, room: usize, depth: usize) -> Value {
     }
     match data {
         Value::String(text) => Value::String(fit_text(text, room)),
-        Value::Array(items) if depth < DEEPEST => fit_items(items, room, depth),
-        Value::Object(map) if depth < DEEPEST => fit_fields(map, room, depth),
-        _ => NOTHING.into(),
+        Value::Array(items) if depth < MAX_DEPTH => fit_items(items, room, depth),
+        Value::Object(map) if depth < MAX_DEPTH => fit_fields(map, room, depth),
+        _ => PLACEHOLDER.into(),
     }
 }
 
-/// Cuts a text so that it fits between quotes, escapes and all.
+/// Truncates a string so that its JSON form fits, including escapes.
 fn fit_text(text: &str, room: usize) -> String {
     let of = text.chars().count();
     let marker = |shown: usize| format!(" … {} characters more … ", of - shown);
     let Some(left) = room.checked_sub(2 + marker(0).chars().count()) else {
-        return NOTHING.to_owned();
+        return PLACEHOLDER.to_owned();
     };
-    // The most of the text whose escaped form fits.
+    // As much of the text as fits in escaped form.
     let head_room = left - left / 4;
-    let head_end = back(text, escaped_prefix(text.char_indices(), head_room, text.len()));
+    let head_end = before_cluster(text, escaped_prefix(text.char_indices(), head_room, text.len()));
     let rest = &text[head_end..];
     let tail = rest.char_indices().rev();
     let mut used = 0;
@@ -225,12 +227,12 @@ fn fit_text(text: &str, room: usize) -> String {
         }
         tail_start = at;
     }
-    let (head, tail) = (&text[..head_end], &rest[forth(rest, tail_start)..]);
+    let (head, tail) = (&text[..head_end], &rest[after_cluster(rest, tail_start)..]);
     let shown = head.chars().count() + tail.chars().count();
     format!("{head}{}{tail}", marker(shown))
 }
 
-/// The end of the longest start whose escaped form fits.
+/// The end of the longest prefix whose escaped form fits.
 fn escaped_prefix(
     chars: impl Iterator<Item = (usize, char)>,
     room: usize,
@@ -251,7 +253,7 @@ fn fit_items(items: &[Value], room: usize, depth: usize) -> Value {
     let marker = |left_out: usize| format!("… {left_out} more items …");
     // Brackets, quotes, and a comma on each side.
     let Some(left) = room.checked_sub(marker(items.len()).chars().count() + 6) else {
-        return NOTHING.into();
+        return PLACEHOLDER.into();
     };
     let (mut head, mut tail) = (Vec::new(), Vec::new());
     let mut head_room = left - left / 4;
@@ -265,7 +267,7 @@ fn fit_items(items: &[Value], room: usize, depth: usize) -> Value {
         head.push(item.clone());
         at += 1;
     }
-    // The first one is worth a look even where it has no room as a whole.
+    // The first item is shown truncated if it does not fit as a whole.
     if head.is_empty() && head_room > 16 {
         head.push(fit_at(&items[0], head_room - 1, depth + 1));
         head_room = 0;
@@ -288,18 +290,19 @@ fn fit_items(items: &[Value], room: usize, depth: usize) -> Value {
     Value::Array(head)
 }
 
-/// Keeps all fields and cuts the large ones; where there are too many, keeps the first and the last.
+/// Keeps all fields and truncates the large ones; if there are too many, keeps the first and the
+/// last.
 fn fit_fields(map: &Map<String, Value>, room: usize, depth: usize) -> Value {
     let names: usize = match map.len() {
-        n if n > MOST_FIELDS => usize::MAX,
-        // Quotes, colon and comma; names that take the room away count as too many.
+        n if n > MAX_FIELDS => usize::MAX,
+        // Quotes, colon and comma; long names count as too many fields.
         _ => map.keys().map(|key| size_of_text(key, room) + 2).fold(2, usize::saturating_add),
     };
     let each = room.saturating_sub(names) / map.len().max(1);
     if names > room / 2 || each < 24 {
         return fit_many_fields(map, room);
     }
-    // What small ones do not need is for the large ones.
+    // Space that small fields do not need goes to the large ones.
     let sizes: Vec<usize> = map.values().map(|value| size(value, each)).collect();
     let large = sizes.iter().filter(|size| **size > each).count();
     let spare: usize = sizes.iter().map(|size| each.saturating_sub(*size)).sum();
@@ -314,7 +317,7 @@ fn fit_fields(map: &Map<String, Value>, room: usize, depth: usize) -> Value {
 fn fit_many_fields(map: &Map<String, Value>, room: usize) -> Value {
     let marker = |left_out: usize| format!("{left_out} more fields");
     let Some(left) = room.checked_sub(marker(map.len()).chars().count() + 12) else {
-        return NOTHING.into();
+        return PLACEHOLDER.into();
     };
     let field = |key: &str, value: &Value, room: usize| {
         let key = size_of_text(key, room);
@@ -343,8 +346,8 @@ fn fit_many_fields(map: &Map<String, Value>, room: usize) -> Value {
         tail.push((key.clone(), value.clone()));
     }
     let left_out = map.len() - head.len() - tail.len();
-    // The room has a place for a name of this length, and a field may be called so too.
-    let mark = [NOTHING, "……", "………"].into_iter().find(|name| !map.contains_key(*name));
+    // The limit includes a name of this length, and a field may have that name too.
+    let mark = [PLACEHOLDER, "……", "………"].into_iter().find(|name| !map.contains_key(*name));
     if let Some(mark) = mark.filter(|_| left_out > 0) {
         head.insert(mark.to_owned(), marker(left_out).into());
     }
@@ -352,8 +355,8 @@ fn fit_many_fields(map: &Map<String, Value>, room: usize) -> Value {
     Value::Object(head)
 }
 
-/// The characters of the compact text of data; something above `most` as soon as there are more.
-/// It looks no further then, and goes no deeper than the text of anything that fits could.
+/// The number of characters of the compact JSON; stops as soon as it exceeds `most`. It does not
+/// recurse.
 fn size(data: &Value, most: usize) -> usize {
     let mut total = 0usize;
     let mut stack: Vec<Step<'_>> = vec![Step::Value(data)];
@@ -383,7 +386,7 @@ fn size(data: &Value, most: usize) -> usize {
             Value::String(text) => size_of_text(text, most),
             Value::Array(items) => {
                 stack.push(Step::Items(items.iter()));
-                // One comma is counted too many below.
+                // One comma too many is counted below.
                 2 - usize::from(!items.is_empty())
             }
             Value::Object(map) => {
@@ -401,7 +404,7 @@ enum Step<'a> {
     Fields(serde_json::map::Iter<'a>),
 }
 
-/// The characters of a text between quotes, with its escapes.
+/// The number of characters of a JSON string, with quotes and escapes.
 fn size_of_text(text: &str, most: usize) -> usize {
     let mut total = 2usize;
     for c in text.chars() {
@@ -413,7 +416,7 @@ fn size_of_text(text: &str, most: usize) -> usize {
     total
 }
 
-/// The characters of one that is written as JSON.
+/// The number of characters of an escaped character.
 fn escaped(c: char) -> usize {
     match c {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
@@ -442,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_keep_their_fields_and_the_large_ones_are_cut() {
+    fn objects_keep_their_fields_and_large_ones_are_truncated() {
         let page = json!({"total": 1_000, "rows": (1..=1_000).collect::<Vec<_>>(), "next": "/2"});
         let shown = fit(&page, 120);
         assert_eq!((&shown["total"], &shown["next"]), (&json!(1_000), &json!("/2")));
@@ -455,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_nests_are_closed() {
+    fn deep_nesting_is_truncated() {
         let mut deep = json!("x".repeat(500));
         for _ in 0..100 {
             deep = json!([deep]);
@@ -464,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_falls_at_a_line_border_where_that_costs_little() {
+    fn text_is_truncated_at_a_near_line_break() {
         let text = "a line of forty characters, or nearly so\n".repeat(100);
         let Ends { head, tail } = ends(&text, 1_000);
         assert!(head.ends_with('\n') && head.len() > 600, "{}", head.len());
@@ -475,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_cut_between_rows_and_keeps_its_header() {
+    fn table_is_truncated_between_rows_and_keeps_its_header() {
         let rows = (0..500).map(|n| format!("{n},{}\n", "x".repeat(n % 40))).collect::<String>();
         let table = format!("id,name\n{rows}");
         let Ends { head, tail } = ends(&table, 400);
@@ -484,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_stay_with_their_characters() {
+    fn combining_marks_stay_with_their_characters() {
         for (whole, copies) in
             [("e\u{301}", 400), ("👩\u{200d}👩\u{200d}👧", 100), ("क\u{93f}", 400)]
         {
@@ -516,12 +519,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sizes_are_those_of_the_text(data in data()) {
+        fn computed_size_equals_the_json_text(data in data()) {
             prop_assert_eq!(rendered_chars(&data), data.to_string().chars().count());
         }
 
         #[test]
-        fn cut_data_is_data_and_has_room(data in data(), room in 3usize..300) {
+        fn truncated_json_is_valid_and_within_the_limit(data in data(), room in 3usize..300) {
             let shown = fit(&data, room);
             let text = shown.to_string();
             prop_assert!(text.chars().count() <= room, "{} in {room}", text);
@@ -532,7 +535,7 @@ mod tests {
         }
 
         #[test]
-        fn a_preview_is_the_start_and_the_end_of_the_text(
+        fn preview_is_the_start_and_the_end_of_the_text(
             text in "(é|a|漢|🦀|\n|e\u{301}|,){0,120}", room in 0usize..60,
         ) {
             let Ends { head, tail } = ends(&text, room);

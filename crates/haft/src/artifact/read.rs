@@ -1,7 +1,7 @@
-//! Looks into what is kept: some lines, the lines that match, the part a pointer leads to, the head
-//! of a table. What it returns is bounded, and says how to go on.
+//! Queries an artifact: lines, lines that match a regex, the target of a JSON pointer, the head of
+//! a table. The result is bounded, and says how to continue.
 //!
-//! INVARIANT: memory is bounded by the room of the answer, not by the artifact.
+//! INVARIANT: memory is bounded by the size of the page, not by the artifact.
 
 use std::{
     collections::VecDeque,
@@ -18,34 +18,34 @@ use super::{
     preview,
 };
 
-/// What to look for in an artifact.
+/// A query of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResultQuery {
-    /// Lines, from a place on.
+    /// Lines from a position on.
     Lines {
         /// Where to start.
         from: ResultPosition,
-        /// How many lines at most.
+        /// Maximum number of lines.
         limit: u64,
     },
     /// The lines that match a regular expression.
     Pattern {
         /// The expression; it is matched line by line, in linear time.
         pattern: String,
-        /// How many lines to show before and after each.
+        /// How many lines to show before and after each match.
         context: usize,
         /// The line to start at, from 1.
         offset: u64,
-        /// How many matching lines at most.
+        /// Maximum number of matching lines.
         limit: u64,
     },
-    /// What a JSON pointer leads to, as in `/rows/0/name`.
+    /// The target of a JSON pointer such as `/rows/0/name`.
     Pointer(String),
     /// The columns and the first rows of a table or a list.
     Head(usize),
 }
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResultPosition {
     /// The line, from 1.
@@ -59,35 +59,35 @@ impl ResultPosition {
     pub const START: Self = Self { line: 1, column: 1 };
 }
 
-/// What was found.
+/// The result of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ResultPage {
     /// The text.
     pub text: String,
-    /// What it is, in a line.
+    /// A one-line description of it.
     pub what: String,
-    /// Where to go on; nothing at the end.
+    /// Where to continue; `None` at the end.
     pub next: Option<ResultPosition>,
 }
 
-/// Why nothing was found.
+/// Why a query failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ReadArtifactError {
-    /// It is a picture, or sound.
+    /// It is not text but an image or audio.
     NoText,
-    /// The expression is none.
+    /// The pattern is not a valid regular expression.
     BadPattern(String),
-    /// The pointer leads nowhere.
+    /// The pointer has no target.
     Nowhere(String),
-    /// It is no JSON, so nothing points into it.
+    /// It is not JSON, so a pointer cannot be used.
     NoJson(String),
     /// It has no rows.
     NoTable,
-    /// Somebody wanted it to end.
+    /// The query was cancelled.
     Stopped,
-    /// It could not be read.
+    /// Reading the store failed.
     Io(io::Error),
 }
 
@@ -113,58 +113,64 @@ impl From<io::Error> for ReadArtifactError {
     }
 }
 
-/// How much of a file is read at once.
-const CHUNK: usize = 64 << 10;
-/// A longer line is searched in pieces of this size, so that a search can be stopped.
-const LONGEST_LINE: u64 = 256 << 10;
-/// The largest program that an expression may become. Time is at worst this times the text.
-const LARGEST_PROGRAM: usize = 256 << 10;
-/// The longest expression; longer ones are data, not a question.
-const LONGEST_PATTERN: usize = 1_000;
-/// How much of a long line is shown around a match, in bytes on each side.
-const AROUND: usize = 200;
+/// Size of the read buffer.
+const READ_BUFFER_BYTES: usize = 64 << 10;
+/// A longer line is searched in pieces of this size, so that a search can be cancelled.
+const MAX_LINE_BYTES: u64 = 256 << 10;
+/// Maximum compiled size of a regex (ReDoS). The search time is at most this times the text.
+const MAX_REGEX_BYTES: usize = 256 << 10;
+/// Maximum length of a pattern, in bytes.
+const MAX_PATTERN_BYTES: usize = 1_000;
+/// How much of a long line is shown on each side of a match, in bytes.
+const CONTEXT_BYTES: usize = 200;
 
 impl Artifact {
-    /// Looks into the artifact. What is found has at most so many characters.
+    /// Runs a query. The result has at most `max_chars` characters.
     ///
     /// # Errors
-    /// Fails when it is no text, or does not have what is looked for.
-    pub fn read(&self, query: &ResultQuery, room: usize) -> Result<ResultPage, ReadArtifactError> {
-        self.read_until(query, room, &|| false)
+    /// Fails if the artifact is not text, or the query has no result.
+    pub fn read(
+        &self,
+        query: &ResultQuery,
+        max_chars: usize,
+    ) -> Result<ResultPage, ReadArtifactError> {
+        self.read_until(query, max_chars, &|| false)
     }
 
-    /// Does the same, and gives up when it is told to.
+    /// Does the same, with cancellation.
     pub(crate) fn read_until(
         &self,
         query: &ResultQuery,
-        room: usize,
+        max_chars: usize,
         stop: &dyn Fn() -> bool,
     ) -> Result<ResultPage, ReadArtifactError> {
         if self.facts.chars.is_none() {
             return Err(ReadArtifactError::NoText);
         }
-        let reader = || Watched { from: self.reader(), stop };
-        let text = || BufReader::with_capacity(CHUNK, reader());
+        let reader = || Cancellable { from: self.reader(), stop };
+        let text = || BufReader::with_capacity(READ_BUFFER_BYTES, reader());
         let read = match query {
-            ResultQuery::Lines { from, limit } => lines(text(), *from, *limit, room, self.lines()),
+            ResultQuery::Lines { from, limit } => {
+                lines(text(), *from, *limit, max_chars, self.lines())
+            }
             ResultQuery::Pattern { pattern, context, offset, limit } => {
                 let search = Search { context: (*context).min(20), offset: *offset, limit: *limit };
-                search.run(text(), &compiled(pattern)?, room)
+                search.run(text(), &compiled(pattern)?, max_chars)
             }
-            // Data takes more room in memory than as text, and is cut again below.
-            ResultQuery::Pointer(pointer) => match json::point(text(), pointer, room * 4) {
-                Found::Value(value) => Ok(part(&value, pointer, room)),
+            // Data takes more memory than its text, and is truncated again below.
+            ResultQuery::Pointer(pointer) => match json::point(text(), pointer, max_chars * 4) {
+                Found::Value(value) => Ok(part(&value, pointer, max_chars)),
                 Found::Nothing(why) => Err(ReadArtifactError::Nowhere(why)),
                 Found::NoJson(why) => Err(ReadArtifactError::NoJson(why)),
             },
             ResultQuery::Head(count) if self.facts.is_json() => {
-                match json::rows(text(), (*count).clamp(1, 1_000), room * 4) {
-                    Ok(Some(rows)) => Ok(json_head(&rows, room)),
+                match json::rows(text(), (*count).clamp(1, 1_000), max_chars * 4) {
+                    Ok(Some(rows)) => Ok(json_head(&rows, max_chars)),
                     Ok(None) => Err(ReadArtifactError::NoTable),
                     Err(why) => Err(ReadArtifactError::NoJson(why)),
                 }
             }
-            ResultQuery::Head(count) => self.text_head(text(), (*count).clamp(1, 1_000), room),
+            ResultQuery::Head(count) => self.text_head(text(), (*count).clamp(1, 1_000), max_chars),
         };
         if stop() { Err(ReadArtifactError::Stopped) } else { read }
     }
@@ -178,10 +184,10 @@ impl Artifact {
         &self,
         from: impl BufRead,
         rows: usize,
-        room: usize,
+        max_chars: usize,
     ) -> Result<ResultPage, ReadArtifactError> {
         let page =
-            lines(from, ResultPosition::START, rows as u64 + 1, room.saturating_sub(400), 0)?;
+            lines(from, ResultPosition::START, rows as u64 + 1, max_chars.saturating_sub(400), 0)?;
         let first = page.text.lines().next().unwrap_or_default();
         let mark =
             ['\t', '|', ',', ';'].into_iter().max_by_key(|mark| first.matches(*mark).count());
@@ -200,13 +206,13 @@ impl Artifact {
     }
 }
 
-/// Stops reading when somebody wants it to end.
-struct Watched<'a, R> {
+/// A reader that stops on cancellation.
+struct Cancellable<'a, R> {
     from: R,
     stop: &'a dyn Fn() -> bool,
 }
 
-impl<R: io::Read> io::Read for Watched<'_, R> {
+impl<R: io::Read> io::Read for Cancellable<'_, R> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if (self.stop)() {
             return Err(io::Error::other("stopped"));
@@ -215,12 +221,12 @@ impl<R: io::Read> io::Read for Watched<'_, R> {
     }
 }
 
-/// Returns lines from a place on, as many as there is room for.
+/// Returns lines from a position on, as many as fit.
 fn lines(
     mut from: impl BufRead,
     place: ResultPosition,
     limit: u64,
-    room: usize,
+    max_chars: usize,
     of: u64,
 ) -> Result<ResultPage, ReadArtifactError> {
     let start = ResultPosition { line: place.line.max(1), column: place.column.max(1) };
@@ -240,7 +246,7 @@ fn lines(
         let mut used = 0;
         for &byte in buffer {
             let is_start = byte & 0xc0 != 0x80;
-            if is_start && chars == room {
+            if is_start && chars == max_chars {
                 next = Some(at);
                 break 'pages;
             }
@@ -262,7 +268,7 @@ fn lines(
     if next.is_none() && !from.fill_buf()?.is_empty() {
         next = Some(at);
     }
-    // A line that has no room is left to the next page, unless it is longer than most of a page.
+    // A line that does not fit is left to the next page, unless it is longer than half of the page.
     if let (Some(place), Some((end, line))) = (next, border)
         && place.column > 1
         && taken.len() - end < taken.len() / 2
@@ -302,7 +308,7 @@ fn skip_lines(from: &mut impl BufRead, mut lines: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Skips characters of a line; a place beyond its end is its end.
+/// Skips characters of a line; a position beyond its end is its end.
 fn skip_columns(from: &mut impl BufRead, mut columns: u64) -> io::Result<()> {
     while columns > 0 {
         let buffer = from.fill_buf()?;
@@ -319,7 +325,7 @@ fn skip_columns(from: &mut impl BufRead, mut columns: u64) -> io::Result<()> {
             columns -= u64::from(is_start);
             used += 1;
         }
-        // The character that was counted last may have more bytes; they are gone with it.
+        // Skip the remaining bytes of the last character.
         let is_done = columns == 0;
         from.consume(used);
         if is_done {
@@ -332,18 +338,18 @@ fn skip_columns(from: &mut impl BufRead, mut columns: u64) -> io::Result<()> {
 }
 
 fn compiled(pattern: &str) -> Result<Regex, ReadArtifactError> {
-    if pattern.len() > LONGEST_PATTERN {
+    if pattern.len() > MAX_PATTERN_BYTES {
         return Err(ReadArtifactError::BadPattern(format!(
-            "it is longer than {LONGEST_PATTERN} bytes"
+            "it is longer than {MAX_PATTERN_BYTES} bytes"
         )));
     }
     RegexBuilder::new(pattern)
-        .size_limit(LARGEST_PROGRAM)
+        .size_limit(MAX_REGEX_BYTES)
         .build()
         .map_err(|e| ReadArtifactError::BadPattern(last_line(&e.to_string())))
 }
 
-/// The last line of a parser's words says what is wrong; the ones before draw it.
+/// The last line of a regex error says what is wrong; the lines before it show the position.
 fn last_line(text: &str) -> String {
     text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
 }
@@ -360,7 +366,7 @@ impl Search {
         &self,
         mut from: impl BufRead,
         regex: &Regex,
-        room: usize,
+        max_chars: usize,
     ) -> Result<ResultPage, ReadArtifactError> {
         skip_lines(&mut from, self.offset.saturating_sub(1))?;
         let mut number = self.offset.max(1);
@@ -372,7 +378,7 @@ impl Search {
         let mut line = Vec::new();
         loop {
             line.clear();
-            let read = (&mut from).take(LONGEST_LINE).read_until(b'\n', &mut line)?;
+            let read = (&mut from).take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
             if read == 0 {
                 break;
             }
@@ -389,8 +395,9 @@ impl Search {
                 lines.extend(before.drain(..).map(|(n, text)| format!("{n}- {text}")));
                 lines.push(format!("{number}: {}", around(body, hit.start(), hit.end())));
                 let more: usize = lines.iter().map(|line| line.chars().count() + 1).sum();
-                if shown == self.limit || chars + more > room {
-                    // The rest of a line in pieces cannot be asked for; whoever goes on gets on.
+                if shown == self.limit || chars + more > max_chars {
+                    // The rest of a line that is split into pieces cannot be requested; continue
+                    // with the next line.
                     next = Some(ResultPosition { line: number.max(last_shown + 1), column: 1 });
                 } else {
                     chars += more;
@@ -401,7 +408,7 @@ impl Search {
             } else if is_open && hit.is_none() && self.context > 0 {
                 let shown_line = around(body, 0, 0);
                 let more = shown_line.chars().count() + 24;
-                if after > 0 && chars + more <= room {
+                if after > 0 && chars + more <= max_chars {
                     text.push_str(&format!("{number}- {shown_line}\n"));
                     chars += more;
                     after -= 1;
@@ -424,25 +431,25 @@ impl Search {
     }
 }
 
-/// A line as it is shown: whole, or what is around a match.
+/// A line as it is shown: whole, or the part around a match.
 fn around(line: &[u8], start: usize, end: usize) -> String {
-    let from = start.saturating_sub(AROUND);
-    let until = (end.min(start + 2 * AROUND) + AROUND).min(line.len());
+    let from = start.saturating_sub(CONTEXT_BYTES);
+    let until = (end.min(start + 2 * CONTEXT_BYTES) + CONTEXT_BYTES).min(line.len());
     let text = String::from_utf8_lossy(&line[from..until]);
-    // A cut inside a character shows up at the ends only.
+    // A split character can only be at the ends.
     let text = text.trim_matches(|c| c == '\u{fffd}' && (from > 0 || until < line.len()));
     let (head, tail) = (if from > 0 { "…" } else { "" }, if until < line.len() { "…" } else { "" });
     format!("{head}{text}{tail}")
 }
 
-/// A part of data as a page.
-fn part(value: &Value, pointer: &str, room: usize) -> ResultPage {
+/// A part of JSON data as a page.
+fn part(value: &Value, pointer: &str, max_chars: usize) -> ResultPage {
     let size = preview::rendered_chars(value);
-    let (text, what) = if size <= room {
+    let (text, what) = if size <= max_chars {
         (value.to_string(), "all of it".to_owned())
     } else {
         (
-            preview::fit(value, room).to_string(),
+            preview::fit(value, max_chars).to_string(),
             "too large to show as a whole, so parts are left out; point deeper".to_owned(),
         )
     };
@@ -455,18 +462,19 @@ fn part(value: &Value, pointer: &str, room: usize) -> ResultPage {
 }
 
 /// The columns and the first rows of a list.
-fn json_head(found: &json::Rows, room: usize) -> ResultPage {
+fn json_head(found: &json::Rows, max_chars: usize) -> ResultPage {
     let mut columns: Vec<&str> = Vec::new();
     for name in found.rows.iter().filter_map(Value::as_object).flat_map(|row| row.keys()) {
         if columns.len() < 100 && !columns.contains(&name.as_str()) {
             columns.push(name);
         }
     }
-    let names = match columns.is_empty() {
-        true => "no columns".to_owned(),
-        false => format!("{} columns ({})", columns.len(), shortened(&columns.join(" | "), 300)),
+    let names = if columns.is_empty() {
+        "no columns".to_owned()
+    } else {
+        format!("{} columns ({})", columns.len(), shortened(&columns.join(" | "), 300))
     };
-    let each = (room / found.rows.len().max(1)).saturating_sub(1);
+    let each = (max_chars / found.rows.len().max(1)).saturating_sub(1);
     let (mut text, mut shown) = (String::new(), 0);
     if each >= 8 {
         for row in &found.rows {

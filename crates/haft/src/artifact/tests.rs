@@ -84,7 +84,7 @@ fn each(name: &str, quota: u64, test: impl Fn(Artifacts, ManualClock)) {
 }
 
 #[test]
-fn what_is_kept_is_read_again_with_its_facts() {
+fn stored_artifact_is_read_with_its_metadata() {
     each("kept", 1 << 20, |store, _| {
         let facts = store.put(draft("one\ntwo é\n")).unwrap();
         assert_eq!((facts.bytes, facts.chars, facts.lines), (11, Some(10), Some(2)));
@@ -97,7 +97,7 @@ fn what_is_kept_is_read_again_with_its_facts() {
 }
 
 #[test]
-fn a_full_store_takes_nothing_more_and_throws_nothing_out() {
+fn full_store_rejects_new_artifacts_and_evicts_none() {
     each("full", 10_000, |store, clock| {
         let first = store.put(draft(&"x".repeat(5_000))).unwrap();
         assert_eq!(store.put(draft(&"y".repeat(5_000))), Err(NotKept::Full));
@@ -109,7 +109,7 @@ fn a_full_store_takes_nothing_more_and_throws_nothing_out() {
 }
 
 #[test]
-fn what_has_expired_never_comes_back() {
+fn expired_artifact_never_comes_back() {
     each("expired", 1 << 20, |store, clock| {
         let facts = store.put(draft("x")).unwrap();
         let date = clock.wall();
@@ -123,7 +123,7 @@ fn what_has_expired_never_comes_back() {
 }
 
 #[test]
-fn a_clock_that_jumps_breaks_nothing() {
+fn clock_jumps_do_not_break_expiry() {
     each("jumps", 10_000, |store, clock| {
         let date = clock.wall();
         let far = date + HOUR * 24 * 365 * 100;
@@ -139,26 +139,26 @@ fn a_clock_that_jumps_breaks_nothing() {
 }
 
 #[test]
-fn an_owner_is_a_session_or_a_run_and_its_own() {
+fn owner_is_a_session_or_a_run_with_its_sub_runs() {
     let of = |run: &str, session, user| Owner::of(&scope(run, session, user), "mark", run);
     let run = of("run-1", None, None);
-    assert!(run.lets(&of("run-1", None, None)));
-    assert!(run.lets(&of("run-1.2", None, None)), "a run that it started");
-    assert!(of("run-1.2", None, None).lets(&run), "and the other way round");
-    assert!(!of("run-1.2", None, None).lets(&of("run-1.3", None, None)), "sisters do not share");
-    assert!(!run.lets(&of("run-11", None, None)));
-    assert!(!run.lets(&of("run-1", None, Some("eve"))));
-    assert!(!run.lets(&Owner::of(&scope("run-1", None, None), "another process", "run-1")));
+    assert!(run.allows(&of("run-1", None, None)));
+    assert!(run.allows(&of("run-1.2", None, None)), "a run that it started");
+    assert!(of("run-1.2", None, None).allows(&run), "and the other way round");
+    assert!(!of("run-1.2", None, None).allows(&of("run-1.3", None, None)), "sisters do not share");
+    assert!(!run.allows(&of("run-11", None, None)));
+    assert!(!run.allows(&of("run-1", None, Some("eve"))));
+    assert!(!run.allows(&Owner::of(&scope("run-1", None, None), "another process", "run-1")));
     let session = of("run-1", Some("s"), Some("ada"));
-    assert!(session.lets(&of("run-7", Some("s"), Some("ada"))), "runs of one session share");
-    assert!(!session.lets(&of("run-1", Some("s"), Some("eve"))));
-    assert!(!session.lets(&of("run-1", Some("s.2"), Some("ada"))));
+    assert!(session.allows(&of("run-7", Some("s"), Some("ada"))), "runs of one session share");
+    assert!(!session.allows(&of("run-1", Some("s"), Some("eve"))));
+    assert!(!session.allows(&of("run-1", Some("s.2"), Some("ada"))));
     let posing = of("run-1", Some("mark/run-1"), None);
-    assert!(!run.lets(&posing), "a session that is called like a run is none");
+    assert!(!run.allows(&posing), "a session that is called like a run is none");
 }
 
 #[test]
-fn strangers_find_nothing() {
+fn other_owners_find_nothing() {
     each("strangers", 1 << 20, |store, _| {
         let facts = store.put(draft("x")).unwrap();
         let eve = Owner::of(&scope("run-1", None, Some("eve")), "mark", "run-1");
@@ -168,7 +168,7 @@ fn strangers_find_nothing() {
 }
 
 #[test]
-fn ids_are_strict_and_never_a_path() {
+fn artifact_id_cannot_be_a_path() {
     for bad in ["", "..", "../../../../../../etc/passw", "0123456789bcdfghjklmnpqrs/", "a"] {
         assert!(bad.parse::<ArtifactId>().is_err(), "{bad}");
     }
@@ -182,7 +182,7 @@ fn ids_are_strict_and_never_a_path() {
 }
 
 #[test]
-fn any_order_of_coming_and_going_leaves_the_count_right() {
+fn quota_is_exact_after_any_order_of_puts_and_expiries() {
     // What is there, looked at from outside, and what the store thinks there is, asked by filling it.
     each("count", 40_000, |store, clock| {
         let mut seed = 7u64;
@@ -204,7 +204,7 @@ fn any_order_of_coming_and_going_leaves_the_count_right() {
 
 #[cfg(unix)]
 #[test]
-fn each_process_sees_what_others_do_to_a_folder() {
+fn each_process_sees_changes_of_others_in_the_directory() {
     let folder = Fresh::new("others");
     let clock = ManualClock::new();
     clock.advance(HOUR * 24 * 365 * 50);
@@ -232,7 +232,7 @@ fn each_process_sees_what_others_do_to_a_folder() {
 }
 
 #[test]
-fn threads_that_race_for_the_last_room_do_not_overshoot_it() {
+fn racing_threads_do_not_exceed_the_quota() {
     each("race", 20_000, |store, _| {
         let start = Barrier::new(8);
         let kept = std::thread::scope(|threads| {
@@ -265,7 +265,7 @@ mod folder {
     }
 
     #[test]
-    fn it_is_made_for_nobody_elses_eyes() {
+    fn directory_is_created_with_private_mode() {
         let folder = Fresh::new("made");
         let store = open(&folder.0.join("deep/er")).unwrap();
         let facts = store.put(draft("x")).unwrap();
@@ -275,7 +275,7 @@ mod folder {
     }
 
     #[test]
-    fn one_that_others_can_look_into_is_refused() {
+    fn directory_accessible_to_others_is_refused() {
         let folder = Fresh::new("open");
         std::fs::create_dir(&folder.0).unwrap();
         for mode in [0o755, 0o770, 0o701] {
@@ -291,7 +291,7 @@ mod folder {
     }
 
     #[test]
-    fn a_link_in_its_place_is_refused() {
+    fn symlink_as_directory_is_refused() {
         let (real, link) = (Fresh::new("real"), Fresh::new("link"));
         open(&real.0).unwrap();
         symlink(&real.0, &link.0).unwrap();
@@ -303,7 +303,7 @@ mod folder {
     }
 
     #[test]
-    fn links_inside_are_not_followed() {
+    fn symlinks_inside_the_directory_are_not_followed() {
         let folder = Fresh::new("inside");
         let store = open(&folder.0).unwrap();
         let facts = store.put(draft("a secret of its own")).unwrap();
@@ -319,7 +319,7 @@ mod folder {
     }
 
     #[test]
-    fn what_a_crash_left_is_never_read_and_soon_gone() {
+    fn partial_files_of_a_crash_are_never_read_and_are_removed() {
         let folder = Fresh::new("crash");
         let store = open(&folder.0).unwrap();
         let facts = store.put(draft(&"x".repeat(1_000))).unwrap();
@@ -337,7 +337,7 @@ mod folder {
     }
 
     #[test]
-    fn a_file_under_another_name_is_not_what_it_says() {
+    fn renamed_artifact_file_is_not_read() {
         let folder = Fresh::new("renamed");
         let store = open(&folder.0).unwrap();
         let facts = store.put(draft("x")).unwrap();
@@ -348,7 +348,7 @@ mod folder {
     }
 
     #[test]
-    fn two_handles_share_what_is_kept_and_its_quota() {
+    fn two_handles_share_artifacts_and_quota() {
         let folder = Fresh::new("shared");
         let one = Artifacts::folder(&folder.0, limits(10_000)).unwrap();
         let two = Artifacts::folder_when_needed(&folder.0, limits(10_000));
@@ -358,7 +358,7 @@ mod folder {
     }
 
     #[test]
-    fn one_that_is_needed_later_is_made_later() {
+    fn lazy_directory_is_created_on_first_use() {
         let folder = Fresh::new("later");
         let store = Artifacts::folder_when_needed(&folder.0, limits(1 << 20));
         assert!(store.list().unwrap().is_empty());
@@ -402,7 +402,7 @@ mod reading {
     }
 
     #[test]
-    fn matches_have_their_numbers_and_their_surroundings() {
+    fn matches_have_line_numbers_and_context() {
         let text: String = (1..=100).map(|n| format!("line {n}\n")).collect();
         let artifact = kept(&text, TEXT);
         let page = artifact.read(&find("5$", 1, 1, 2), 1_000).unwrap();
@@ -422,7 +422,7 @@ mod reading {
     }
 
     #[test]
-    fn a_match_in_a_very_long_line_is_shown_with_what_is_around_it() {
+    fn match_in_a_long_line_is_shown_with_its_surroundings() {
         let text = format!("{}needle{}", "é".repeat(500_000), "x".repeat(3_000_000));
         let page = kept(&text, TEXT).read(&find("needle", 0, 1, 9), 5_000).unwrap();
         assert!(page.text.starts_with("1: …é") && page.text.contains("éneedlex"), "{}", page.text);
@@ -430,7 +430,7 @@ mod reading {
     }
 
     #[test]
-    fn heads_of_tables_and_of_lists_name_their_columns() {
+    fn head_of_a_table_or_list_names_its_columns() {
         let table = "id,name\n1,a\n2,b\n3,c\n";
         let page = kept(table, TEXT).read(&ResultQuery::Head(2), 1_000).unwrap();
         assert_eq!(page.text, "id,name\n1,a\n2,b\n");
@@ -446,7 +446,7 @@ mod reading {
     }
 
     #[test]
-    fn a_pointer_shows_a_part_or_what_fits_of_it() {
+    fn json_pointer_shows_a_part_truncated_to_the_limit() {
         let list: serde_json::Value = (0..10_000).collect();
         let artifact = kept(&list.to_string(), JSON);
         let page = artifact.read(&ResultQuery::Pointer("/77".to_owned()), 100).unwrap();
@@ -457,7 +457,7 @@ mod reading {
     }
 
     #[test]
-    fn what_is_no_text_is_not_read_as_one() {
+    fn binary_artifact_is_not_read_as_text() {
         let store = Artifacts::memory(1 << 20);
         let draft = Draft { is_text: false, media: "image/png".to_owned(), ..draft("\u{1}") };
         let artifact = store.open(store.put(draft).unwrap().id).unwrap();
@@ -465,7 +465,7 @@ mod reading {
     }
 
     #[test]
-    fn reading_ends_when_somebody_wants_it_to() {
+    fn reading_stops_on_cancellation() {
         let artifact = kept(&"x\n".repeat(1_000_000), TEXT);
         let read = artifact.read_until(&find("y", 0, 1, 1), 100, &|| true);
         assert!(matches!(read, Err(ReadArtifactError::Stopped | ReadArtifactError::Io(_))));
@@ -473,7 +473,7 @@ mod reading {
 
     proptest! {
         #[test]
-        fn pages_put_together_are_the_whole(
+        fn concatenated_pages_are_the_whole_text(
             text in "(é|a|漢|🦀|\n|bbbbbbbb){0,80}", room in 1usize..30, limit in 1u64..6,
         ) {
             let artifact = kept(&text, TEXT);
@@ -495,7 +495,7 @@ mod reading {
         }
 
         #[test]
-        fn every_page_of_a_search_has_room(
+        fn every_search_page_is_within_the_limit(
             text in "(é|a|漢|\n|b){0,200}", room in 1usize..60, context in 0usize..3,
         ) {
             let page = kept(&text, TEXT).read(&find("a", context, 1, 10), room).unwrap();

@@ -1,7 +1,7 @@
-//! `read_result`: how a model reads what was kept aside, piece by piece.
+//! `read_result`: the tool with which a model reads an artifact page by page.
 //!
-//! It only reads, reaches nothing but the runtime's own store, and what it answers is as trusted as
-//! what was kept, no more. It is bounded by itself, so its own answers are never kept aside.
+//! It is read-only, accesses only the runtime's own store, and its output carries the label of the
+//! artifact. Its pages are bounded, so its own results are never stored as artifacts.
 
 use haft_core::{
     CallProfile, Capabilities, Effects, Failure, Label, Output, Permission, ResultLimit, Tool,
@@ -13,19 +13,19 @@ use super::{
 };
 use crate::turn::TurnCore;
 
-/// The name that a model calls it by.
+/// The tool's name.
 pub(crate) const NAME: &str = "read_result";
 
-/// The most characters of one page: a few thousand tokens, which a model reads with care.
-const ROOM: usize = 16_000;
-/// What the line below a page may take besides.
-const FOOTER: usize = 1_000;
-/// Lines of a page, unless more or fewer are asked for.
-const LINES: u64 = 2_000;
-/// Matches of a search, unless more or fewer are asked for.
-const MATCHES: u64 = 50;
+/// Maximum length of one page, in characters: a few thousand tokens.
+const MAX_PAGE_CHARS: usize = 16_000;
+/// Maximum length of the status line below a page.
+const MAX_FOOTER_CHARS: usize = 1_000;
+/// Default number of lines of a page.
+const DEFAULT_LINES: u64 = 2_000;
+/// Default number of matches of a search.
+const DEFAULT_MATCHES: u64 = 50;
 
-/// The tool `read_result`. Add it to a registry, and whatever is kept aside names it.
+/// The tool `read_result`. Add it to a registry; truncated results then mention it.
 ///
 /// ```
 /// use haft::{ReadResult, ToolRegistry};
@@ -36,7 +36,7 @@ const MATCHES: u64 = 50;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ReadResult;
 
-/// What `read_result` is asked.
+/// Arguments of `read_result`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(crate = "haft_core::serde")]
 #[schemars(crate = "haft_core::schemars")]
@@ -83,10 +83,10 @@ impl Tool for ReadResult {
         .read_only()
         .effects(Effects::none())
         .capabilities(Capabilities::NONE)
-        .max_result(ResultLimit::Chars(ROOM + FOOTER));
+        .max_result(ResultLimit::Chars(MAX_PAGE_CHARS + MAX_FOOTER_CHARS));
         spec.permission = Permission::None;
         spec.open_world = Some(false);
-        // What it reads brings its own label; its own words are the runtime's.
+        // The artifact has its own label; the status line is the runtime's text.
         spec.label = Label::CLEAN;
         spec
     }
@@ -101,33 +101,36 @@ impl Tool for ReadResult {
         let Some(turn) = host else {
             return Err(Failure::hidden("read_result runs only inside a runtime of its own crate"));
         };
-        let shelf = &turn.inner.artifacts;
-        let Ok(id) = args.id.trim().parse::<ArtifactId>() else { return Err(nothing(&args.id)) };
-        let store = shelf.store.clone();
-        let asker = Owner::of(cx.scope(), &shelf.mark, &turn.run.line);
-        // Its own bound must not cut it, nor the one that holds for everything.
-        let room = ROOM.min((turn.inner.config.max_result / 4).saturating_sub(FOOTER)).max(1);
+        let artifacts = &turn.inner.artifacts;
+        let Ok(id) = args.id.trim().parse::<ArtifactId>() else { return Err(not_found(&args.id)) };
+        let store = artifacts.store.clone();
+        let asker = Owner::of(cx.scope(), &artifacts.mark, &turn.run.line);
+        // The page must not be truncated by its own limit or by `max_result`.
+        let max_chars = MAX_PAGE_CHARS
+            .min((turn.inner.config.max_result / 4).saturating_sub(MAX_FOOTER_CHARS))
+            .max(1);
         let is_search = matches!(query, ResultQuery::Pattern { .. });
         let work = move |cx: &ToolContext| -> Result<Output, Failure> {
             let found = store.open_for(id, &asker).map_err(Failure::hidden)?;
-            let Some(artifact) = found else { return Err(nothing(&id.to_string())) };
-            // From here on even a failure may repeat words of what was kept.
+            let Some(artifact) = found else { return Err(not_found(&id.to_string())) };
+            // From here on even a failure may repeat content of the artifact.
             cx.heard(artifact.facts().label);
-            let page = artifact.read_until(&query, room, &|| cx.is_cancelled());
+            let page = artifact.read_until(&query, max_chars, &|| cx.is_cancelled());
             match page {
                 Ok(page) => Ok(Output::text(shown(&page, &artifact, &query))),
                 Err(why) => Err(unreadable(&why, &artifact)),
             }
         };
-        // A search may take its time wherever the text is.
-        match shelf.store.is_blocking() || is_search {
-            true => cx.spawn_blocking(work).await?,
-            false => work(cx),
+        // A search may take long, even in memory.
+        if artifacts.store.is_blocking() || is_search {
+            cx.spawn_blocking(work).await?
+        } else {
+            work(cx)
         }
     }
 }
 
-/// What is asked, if it is one thing.
+/// Converts the arguments to a query; fails if they ask for several things.
 fn query_of(args: &ReadResultArgs) -> Result<ResultQuery, Failure> {
     let asked = [args.pattern.is_some(), args.pointer.is_some(), args.head.is_some()];
     if asked.into_iter().filter(|is| *is).count() > 1 {
@@ -140,18 +143,18 @@ fn query_of(args: &ReadResultArgs) -> Result<ResultQuery, Failure> {
             pattern: pattern.clone(),
             context: args.context.unwrap_or(0),
             offset,
-            limit: args.limit.unwrap_or(MATCHES),
+            limit: args.limit.unwrap_or(DEFAULT_MATCHES),
         },
         (_, Some(pointer), _) => ResultQuery::Pointer(pointer.clone()),
         (_, _, Some(rows)) => ResultQuery::Head(rows),
         _ => ResultQuery::Lines {
             from: ResultPosition { line: offset, column: args.column.unwrap_or(1) },
-            limit: args.limit.unwrap_or(LINES),
+            limit: args.limit.unwrap_or(DEFAULT_LINES),
         },
     })
 }
 
-/// The page, and a line that says what it is and how to go on.
+/// The page, and a status line that says what it is and how to continue.
 fn shown(page: &ResultPage, artifact: &Artifact, query: &ResultQuery) -> String {
     let id = artifact.facts().id;
     let end = if page.text.is_empty() || page.text.ends_with('\n') { "" } else { "\n" };
@@ -172,8 +175,8 @@ fn shown(page: &ResultPage, artifact: &Artifact, query: &ResultQuery) -> String 
     text
 }
 
-/// One answer for what never was, what is gone, and what is somebody else's.
-fn nothing(id: &str) -> Failure {
+/// The same failure for an id that never existed, is expired, or belongs to another owner.
+fn not_found(id: &str) -> Failure {
     let id: String = id.chars().take(40).collect();
     Failure::invalid(format!("there is no result `{id}` here, or it is no longer kept"))
         .with_next("use an id from a result of this conversation, or call the tool again")

@@ -1,12 +1,12 @@
-//! Results that come later: a call is answered with a ticket, its work goes on, and the model hears
-//! of the end.
+//! Background results: a call is answered with a ticket, its work continues, and the model gets the
+//! result later.
 //!
-//! A ticket belongs to the run of its call, and nobody else can read it. Its result waits until it is
-//! delivered, once, or until its time is over. The model hears of it in one of two ways: the host asks
-//! the run (`Run::settled`) and adds what came to the conversation, or the model asks with the tool
-//! `check_ticket`. Tickets are counted over the whole runtime, delivered ones no more.
+//! A ticket belongs to the run of its call; other runs cannot read it. Its result is kept until it
+//! is delivered, once, or until it expires. It reaches the model in one of two ways: the host calls
+//! `Run::settled` and adds the results to the conversation, or the model calls the tool
+//! `check_ticket`. The limit on outstanding tickets is per runtime; delivered tickets do not count.
 //!
-//! INVARIANT: every ticket is delivered once, or told to have expired.
+//! INVARIANT: every ticket is either delivered once, or reported as expired.
 
 mod work;
 mod tool;
@@ -33,12 +33,12 @@ use crate::{
     turn::TurnCore,
 };
 
-/// The longest summary that is kept, in bytes: a line for the model.
-const SUMMARY: usize = 500;
-/// When the model may sensibly ask again, in seconds: sooner only costs turns.
-const POLL_AFTER: u64 = 5;
+/// Longest summary that is kept, in bytes: one line for the model.
+const MAX_SUMMARY_BYTES: usize = 500;
+/// When the model should poll again, in seconds: polling sooner only costs turns.
+const POLL_AFTER_SECONDS: u64 = 5;
 
-/// What a model is told of a result that comes later.
+/// What a model receives about a background result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TaskInfo {
@@ -46,40 +46,40 @@ pub struct TaskInfo {
     pub ticket_id: String,
     /// The tool whose result it will be.
     pub tool_name: ToolName,
-    /// How it stands: `running`, `completed`, `failed`.
+    /// Its status: `running`, `completed`, `failed`.
     pub status: &'static str,
-    /// In how many seconds it makes sense to ask again.
+    /// In how many seconds to poll again.
     pub poll_after_s: u64,
     /// What the work is about.
     pub summary: String,
-    /// How to go on.
+    /// How to continue.
     pub resume_hint: String,
 }
 
-/// A result that came later.
+/// The result of background work.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct BackgroundResult {
     /// The ticket that the call was answered with.
     pub ticket: String,
-    /// What came of its work. Its id is the work's own, below that of the call.
+    /// The result of the work. Its id is that of the work, nested below the call.
     pub answer: ToolResult,
 }
 
 /// All tickets of a runtime.
 #[derive(Default)]
 pub(crate) struct Background {
-    /// How many there are, so that whoever has none need not lock.
+    /// Number of tickets, so that a run without any need not lock.
     count: AtomicUsize,
     made: AtomicU64,
     closed: AtomicBool,
-    all: Mutex<Vec<Arc<Open>>>,
-    /// Told whenever work ends or a ticket goes.
+    all: Mutex<Vec<Arc<TicketEntry>>>,
+    /// Notified whenever work ends or a ticket is removed.
     changed: Notify,
 }
 
 /// A ticket that was not delivered yet.
-pub(crate) struct Open {
+pub(crate) struct TicketEntry {
     id: Arc<str>,
     call: CallId,
     tool: ToolName,
@@ -92,9 +92,9 @@ pub(crate) struct Open {
 
 struct State {
     stage: Stage,
-    /// Whether the model was told that it can have the result.
+    /// Whether the model was notified that the result is ready.
     announced: bool,
-    /// Whether anybody is left to hear of it.
+    /// Whether the run is over, so that the result cannot be delivered.
     orphaned: bool,
 }
 
@@ -104,21 +104,21 @@ enum Stage {
     Gone,
 }
 
-/// The place of a ticket whose work has not begun. Dropping it gives the place back.
-pub(crate) struct Place {
+/// A reserved ticket whose work has not started. Dropping it removes the ticket.
+pub(crate) struct Reservation {
     inner: Arc<Inner>,
-    open: Option<Arc<Open>>,
+    entry: Option<Arc<TicketEntry>>,
 }
 
-impl Drop for Place {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        if let Some(open) = self.open.take() {
-            self.inner.background.remove(&open);
+        if let Some(entry) = self.entry.take() {
+            self.inner.background.remove(&entry);
         }
     }
 }
 
-impl Open {
+impl TicketEntry {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -143,7 +143,7 @@ impl Open {
         }
     }
 
-    /// Tells the work to stop.
+    /// Cancels the work.
     fn stop(&self, why: &str) {
         let Some((turn, cx)) = self.work.get() else { return };
         if let (Some(turn), Some(cx)) = (turn.upgrade(), cx.upgrade()) {
@@ -151,7 +151,7 @@ impl Open {
         }
     }
 
-    fn ticket(&self, asks: Option<&ToolName>) -> TaskInfo {
+    fn ticket(&self, check_tool: Option<&ToolName>) -> TaskInfo {
         let status = match &self.lock().stage {
             Stage::Done(envelope) if envelope.is_error() => "failed",
             Stage::Done(_) => "completed",
@@ -161,9 +161,9 @@ impl Open {
             ticket_id: self.id.to_string(),
             tool_name: self.tool.clone(),
             status,
-            poll_after_s: POLL_AFTER,
+            poll_after_s: POLL_AFTER_SECONDS,
             summary: self.summary.clone(),
-            resume_hint: match asks {
+            resume_hint: match check_tool {
                 Some(tool) => format!(
                     "go on with something else; ask `{tool}` for the result when you need it"
                 ),
@@ -180,16 +180,17 @@ impl Background {
     }
 
     /// Returns the tickets of a run, oldest first.
-    fn of(&self, run: &RunCore) -> Vec<Arc<Open>> {
-        match self.any() {
-            true => self.lock().iter().filter(|open| open.is_of(run)).cloned().collect(),
-            false => Vec::new(),
+    fn of(&self, run: &RunCore) -> Vec<Arc<TicketEntry>> {
+        if self.any() {
+            self.lock().iter().filter(|entry| entry.is_of(run)).cloned().collect()
+        } else {
+            Vec::new()
         }
     }
 
-    fn remove(&self, open: &Arc<Open>) {
+    fn remove(&self, entry: &Arc<TicketEntry>) {
         let mut all = self.lock();
-        if let Some(at) = all.iter().position(|other| Arc::ptr_eq(other, open)) {
+        if let Some(at) = all.iter().position(|other| Arc::ptr_eq(other, entry)) {
             all.remove(at);
             self.count.fetch_sub(1, Ordering::AcqRel);
         }
@@ -197,24 +198,24 @@ impl Background {
         self.changed.notify_waiters();
     }
 
-    /// Takes the results of a run that are there.
+    /// Takes the results of a run that are ready.
     pub(crate) fn settled(&self, run: &RunCore) -> Vec<BackgroundResult> {
-        self.of(run).iter().filter_map(|open| self.deliver(open)).collect()
+        self.of(run).iter().filter_map(|entry| self.deliver(entry)).collect()
     }
 
     /// Takes one result, once.
-    fn deliver(&self, open: &Arc<Open>) -> Option<BackgroundResult> {
-        let answer = open.take()?;
-        self.remove(open);
-        Some(BackgroundResult { ticket: open.id.to_string(), answer })
+    fn deliver(&self, entry: &Arc<TicketEntry>) -> Option<BackgroundResult> {
+        let answer = entry.take()?;
+        self.remove(entry);
+        Some(BackgroundResult { ticket: entry.id.to_string(), answer })
     }
 
-    /// Waits for the next result of a run; nothing when none is outstanding.
+    /// Waits for the next result of a run; `None` if none is outstanding.
     pub(crate) async fn next_settled(&self, run: &RunCore) -> Option<BackgroundResult> {
         loop {
             let changed = self.changed.notified();
             let own = self.of(run);
-            if let Some(late) = own.iter().find_map(|open| self.deliver(open)) {
+            if let Some(late) = own.iter().find_map(|entry| self.deliver(entry)) {
                 return Some(late);
             }
             if own.is_empty() {
@@ -224,52 +225,52 @@ impl Background {
         }
     }
 
-    /// Returns how a run's tickets stand.
+    /// Returns the status of a run's tickets.
     pub(crate) fn tickets(&self, run: &RunCore) -> Vec<TaskInfo> {
-        self.of(run).iter().map(|open| open.ticket(None)).collect()
+        self.of(run).iter().map(|entry| entry.ticket(None)).collect()
     }
 
-    /// Stops the work of a run that is over, and lets its results go.
+    /// Cancels the work of a run that is over, and discards its results.
     pub(crate) fn end(&self, run: &RunCore, why: &str, inner: &Inner) {
-        for open in self.of(run) {
-            open.lock().orphaned = true;
-            open.stop(why);
-            if open.take().is_some() {
-                self.expire(&open, inner);
+        for entry in self.of(run) {
+            entry.lock().orphaned = true;
+            entry.stop(why);
+            if entry.take().is_some() {
+                self.expire(&entry, inner);
             }
         }
     }
 
-    /// Stops the work of a run that goes on; its results say so.
+    /// Cancels the work of a run that continues; its results report the cancellation.
     pub(crate) fn stop(&self, run: &RunCore, why: &str) {
-        self.of(run).iter().for_each(|open| open.stop(why));
+        self.of(run).iter().for_each(|entry| entry.stop(why));
     }
 
-    fn expire(&self, open: &Arc<Open>, inner: &Inner) {
-        self.remove(open);
-        let (call, ticket) = (open.call.clone(), Arc::clone(&open.id));
-        inner.events.tell(|| Arc::clone(&open.who), || Event::Expired { call, ticket });
+    fn expire(&self, entry: &Arc<TicketEntry>, inner: &Inner) {
+        self.remove(entry);
+        let (call, ticket) = (entry.call.clone(), Arc::clone(&entry.id));
+        inner.events.tell(|| Arc::clone(&entry.who), || Event::Expired { call, ticket });
     }
 
-    /// Takes no more work, waits a while for what there is, stops the rest, and sees it end.
+    /// Accepts no more work, waits for the grace period, cancels the rest, and waits for it to end.
     pub(crate) async fn close(&self, inner: &Inner) {
         self.closed.store(true, Ordering::SeqCst);
         self.changed.notify_waiters();
         let config = &inner.config;
         self.idle(inner, config.background_grace).await;
         let all: Vec<_> = self.lock().clone();
-        all.iter().for_each(|open| open.stop("the runtime is being closed"));
-        // Asked, dropped, and written down: each has its own bound.
+        all.iter().for_each(|entry| entry.stop("the runtime is being closed"));
+        // Cancelling, dropping and journaling each have their own timeout.
         self.idle(inner, config.grace * 3 + config.judge_timeout).await;
     }
 
-    /// Waits until no work is under way, at most so long.
+    /// Waits until no work is running, with a timeout.
     async fn idle(&self, inner: &Inner, limit: std::time::Duration) {
         let clock = &*inner.clock;
         let mut late = clock.sleep_until(crate::watch::after(clock.now(), limit));
         loop {
             let changed = self.changed.notified();
-            if !self.lock().iter().any(|open| open.is_running()) {
+            if !self.lock().iter().any(|entry| entry.is_running()) {
                 return;
             }
             tokio::select! {
@@ -280,39 +281,38 @@ impl Background {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Open>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<TicketEntry>>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl TurnCore {
-    /// Gives a ticket for work that goes on after the answer; nothing where nobody would hear of its
-    /// end.
+    /// Reserves a ticket for background work; `None` if its result could not be delivered.
     pub(crate) fn ticket(
         &self,
         cx: &ToolContext,
         summary: &str,
-    ) -> Result<Option<(Output, Place)>, Failure> {
+    ) -> Result<Option<(Output, Reservation)>, Failure> {
         let background = &self.inner.background;
-        let most = self.inner.config.max_background;
+        let limit = self.inner.config.max_background;
         let is_heard = self.run.listens() && !cx.call_id().looks_nested();
-        if !is_heard || most == 0 || background.closed.load(Ordering::SeqCst) {
+        if !is_heard || limit == 0 || background.closed.load(Ordering::SeqCst) {
             return Ok(None);
         }
-        // Washed before it is cut: half a secret is no longer known for one.
-        let (washed, _) = self.inner.redactor.washed(summary);
-        let mut summary = washed.unwrap_or_else(|| summary.to_owned());
-        summary.truncate(summary.floor_char_boundary(SUMMARY));
+        // Redacted before it is truncated: half a secret would not be recognized.
+        let (cleaned, _) = self.inner.redactor.sanitize_and_redact(summary);
+        let mut summary = cleaned.unwrap_or_else(|| summary.to_owned());
+        summary.truncate(summary.floor_char_boundary(MAX_SUMMARY_BYTES));
         let mut all = background.lock();
-        if all.len() >= most {
+        if all.len() >= limit {
             return Err(Failure::new(
                 FailureCode::NotRun,
-                format!("{most} results are outstanding already, and no more may be"),
+                format!("{limit} results are outstanding already, and no more may be"),
             )
             .with_next("wait for one of them to end, or fetch those that have"));
         }
         let n = background.made.fetch_add(1, Ordering::Relaxed) + 1;
-        let open = Arc::new(Open {
+        let entry = Arc::new(TicketEntry {
             id: format!("ticket-{n}").into(),
             call: cx.next_nested_id(),
             tool: cx.tool_name().clone(),
@@ -322,34 +322,37 @@ impl TurnCore {
             work: OnceLock::new(),
             state: Mutex::new(State { stage: Stage::Running, announced: false, orphaned: false }),
         });
-        all.push(Arc::clone(&open));
+        all.push(Arc::clone(&entry));
         background.count.fetch_add(1, Ordering::AcqRel);
         drop(all);
-        let ticket = serde_json::to_value(open.ticket(self.asks_with())).unwrap_or_default();
-        let place = Place { inner: Arc::clone(&self.inner), open: Some(open) };
-        Ok(Some((Output::json(ticket), place)))
+        let ticket = serde_json::to_value(entry.ticket(self.check_tool_name())).unwrap_or_default();
+        let reservation = Reservation { inner: Arc::clone(&self.inner), entry: Some(entry) };
+        Ok(Some((Output::json(ticket), reservation)))
     }
 
-    /// Returns the name under which this turn offers the tool that asks for results.
-    fn asks_with(&self) -> Option<&ToolName> {
+    /// Returns the name under which this turn offers `check_ticket`.
+    fn check_tool_name(&self) -> Option<&ToolName> {
         let is_it =
             |entry: &&Arc<crate::registry::RegisteredTool>| *entry.registered() == tool::NAME;
         self.snapshot.entries().find(is_it).map(|entry| entry.name())
     }
 
-    /// Says which results are there, for a model that can ask for them. The host's words only: what
-    /// a tool gave back comes as a result.
+    /// Announces results that are ready, for a model that can fetch them. It contains only text of
+    /// the host; the output of a tool comes as a result.
     pub(crate) fn late_news(&self) -> Vec<String> {
-        let done = |open: &Arc<Open>| {
-            let mut state = open.lock();
+        let done = |entry: &Arc<TicketEntry>| {
+            let mut state = entry.lock();
             let is_news = matches!(state.stage, Stage::Done(_)) && !state.announced;
             is_news && !std::mem::replace(&mut state.announced, true)
         };
-        let Some(asks) = self.asks_with() else { return Vec::new() };
+        let Some(check_tool) = self.check_tool_name() else { return Vec::new() };
         let own = self.inner.background.of(&self.run);
-        let news = own.iter().filter(|open| done(open)).map(|open| {
-            let status = open.ticket(None).status;
-            format!("`{}` of `{}` is {status}; ask `{asks}` for the result", open.id, open.tool)
+        let news = own.iter().filter(|entry| done(entry)).map(|entry| {
+            let status = entry.ticket(None).status;
+            format!(
+                "`{}` of `{}` is {status}; ask `{check_tool}` for the result",
+                entry.id, entry.tool
+            )
         });
         news.collect()
     }

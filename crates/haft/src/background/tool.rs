@@ -1,4 +1,4 @@
-//! The tool with which a model asks for results that come later.
+//! The tool with which a model fetches background results.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,20 +8,20 @@ use haft_core::{
 };
 use serde_json::{Value, json};
 
-use super::{Background, Open};
+use super::{Background, TicketEntry};
 use crate::turn::TurnCore;
 
 /// The tool's name.
 pub(super) const NAME: &str = "check_ticket";
-/// The longest a call waits for a result, in seconds: shorter than an attempt may take.
-const LONGEST: u64 = 60;
+/// Longest wait for a result, in seconds: shorter than the timeout of an attempt.
+const MAX_WAIT_SECONDS: u64 = 60;
 
-/// Lets the model ask for results that come later: add it to the registry beside tools that answer
+/// Lets the model fetch background results. Add it to the registry together with tools that answer
 /// with a ticket.
 ///
-/// The tool is called `check_ticket`. Without a ticket it lists those of the run; with one it gives
-/// its result, once, or says that it is not there yet, after up to a minute's wait if the model likes.
-/// Tickets of other runs do not exist for it.
+/// The tool is called `check_ticket`. Without a ticket it lists those of the run. With one it
+/// returns the result, once, or reports that it is not ready, after waiting up to a minute if the
+/// model asks for it. It cannot see tickets of other runs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CheckTask;
 
@@ -29,26 +29,26 @@ impl IntoTools for CheckTask {
     fn into_tools(self) -> Vec<DynTool> {
         let about = "Returns the result behind a ticket, or says that it is not there yet. \
                      Without a ticket, lists the tickets that are outstanding.";
-        // What it passes on brings its own label along.
+        // The results it returns carry their own label.
         let spec = ToolSpec::new(NAME, about)
             .read_only()
             .capabilities(Capabilities::NONE)
             .label(Label::CLEAN)
-            .timeout(Duration::from_secs(LONGEST + 30));
+            .timeout(Duration::from_secs(MAX_WAIT_SECONDS + 30));
         let schema = json!({
             "properties": {
                 "ticket_id": {"type": "string", "description": "The ticket to ask for."},
                 "wait_s": {
-                    "type": "integer", "minimum": 0, "maximum": LONGEST,
+                    "type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECONDS,
                     "description": "For how many seconds to wait for it; 0 if left out.",
                 },
             },
         });
-        vec![DynTool::new(spec, schema, |args, cx| async move { asked(&args, &cx).await })]
+        vec![DynTool::new(spec, schema, |args, cx| async move { check_ticket(&args, &cx).await })]
     }
 }
 
-async fn asked(args: &Value, cx: &ToolContext) -> Result<Output, Failure> {
+async fn check_ticket(args: &Value, cx: &ToolContext) -> Result<Output, Failure> {
     let turn = cx
         .host()
         .and_then(|host| host.downcast::<TurnCore>().ok())
@@ -57,19 +57,19 @@ async fn asked(args: &Value, cx: &ToolContext) -> Result<Output, Failure> {
     let Some(id) = args["ticket_id"].as_str() else {
         return Ok(Output::json(json!({"tickets": background.tickets(&turn.run)})));
     };
-    let find = || background.of(&turn.run).into_iter().find(|open| *open.id == *id);
-    let Some(open) = find() else { return Err(unknown(id)) };
-    let wait = args["wait_s"].as_u64().unwrap_or(0).min(LONGEST);
-    waited(&turn, background, &open, Duration::from_secs(wait)).await;
-    if open.is_running() {
-        let ticket = open.ticket(Some(cx.tool_name()));
+    let find = || background.of(&turn.run).into_iter().find(|entry| *entry.id == *id);
+    let Some(entry) = find() else { return Err(unknown_ticket(id)) };
+    let wait = args["wait_s"].as_u64().unwrap_or(0).min(MAX_WAIT_SECONDS);
+    wait_for_end(&turn, background, &entry, Duration::from_secs(wait)).await;
+    if entry.is_running() {
+        let ticket = entry.ticket(Some(cx.tool_name()));
         return Ok(Output::json(serde_json::to_value(ticket).unwrap_or_default()));
     }
-    let Some(late) = background.deliver(&open) else { return Err(unknown(id)) };
+    let Some(late) = background.deliver(&entry) else { return Err(unknown_ticket(id)) };
     cx.heard(late.answer.label());
     match late.answer.output() {
         Some(output) => Ok(output.clone()),
-        // The asking went well; what it asked for did not.
+        // The query succeeded; the work behind the ticket failed.
         None => {
             let text = late.answer.text().into_owned();
             let line = format!("the work behind `{id}` failed");
@@ -78,12 +78,17 @@ async fn asked(args: &Value, cx: &ToolContext) -> Result<Output, Failure> {
     }
 }
 
-async fn waited(turn: &TurnCore, background: &Background, open: &Arc<Open>, limit: Duration) {
+async fn wait_for_end(
+    turn: &TurnCore,
+    background: &Background,
+    entry: &Arc<TicketEntry>,
+    limit: Duration,
+) {
     let clock = &*turn.inner.clock;
     let mut late = clock.sleep_until(crate::watch::after(clock.now(), limit));
     loop {
         let changed = background.changed.notified();
-        if !open.is_running() || limit.is_zero() {
+        if !entry.is_running() || limit.is_zero() {
             return;
         }
         tokio::select! {
@@ -94,7 +99,7 @@ async fn waited(turn: &TurnCore, background: &Background, open: &Arc<Open>, limi
     }
 }
 
-fn unknown(id: &str) -> Failure {
+fn unknown_ticket(id: &str) -> Failure {
     let shown: String = id.chars().take(64).collect();
     Failure::invalid(format!("there is no ticket `{shown}`, or its result was given out already"))
         .with_next(format!("call `{NAME}` without a ticket to see which there are"))

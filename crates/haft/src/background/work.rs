@@ -1,17 +1,18 @@
-//! The work behind a ticket: a task of its own, bounded in time, stoppable, its panic a failure.
+//! The work behind a ticket: a task of its own, with timeout and cancellation, whose panic is a
+//! failure.
 //!
-//! It holds the resource keys and the slot of its call, because what it does is still that call's
-//! doing. It holds no seat and no place on the run's floor: those order the calls of a turn, and a
-//! run that stood still for an hour would be no better off than one that waited for the answer.
+//! It keeps the resource keys and the tool slot of its call, because it still acts for that call.
+//! It releases the concurrency slot and the run's scheduler lock: those order the calls of a turn,
+//! and background work would block them until it ends.
 //!
-//! INVARIANT: `cancelled` is said only when the end of the work was observed.
+//! INVARIANT: `cancelled` is reported only if the end of the work was observed.
 
 use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Instant};
 
 use futures_util::FutureExt as _;
 use haft_core::{BackgroundTask, BoxFuture, Execution, Failure, FailureCode, ToolContext};
 
-use super::{Open, Place, Stage};
+use super::{Reservation, Stage, TicketEntry};
 use crate::{
     event::Event,
     hooks::CompletedCall,
@@ -21,37 +22,41 @@ use crate::{
     watch::{after, timed},
 };
 
-/// Begins the work that a body has put off.
+/// Starts the work that a body has deferred.
 pub(crate) fn begin(
     turn: &Arc<TurnCore>,
     permitted: &AuthorizedCall,
     kept: Kept,
     later: BackgroundTask,
 ) {
-    let (place, work) = later.into_parts();
-    let Some(open) = place.downcast::<Place>().ok().and_then(|mut place| place.open.take()) else {
+    let (reservation, work) = later.into_parts();
+    let Some(entry) = reservation
+        .downcast::<Reservation>()
+        .ok()
+        .and_then(|mut reservation| reservation.entry.take())
+    else {
         return;
     };
     let admitted = permitted.admitted();
     let outer = admitted.context();
     let (called, meant) = (outer.requested_name().clone(), outer.tool_name().clone());
     let scope = Arc::clone(outer.scope());
-    let cx = ToolContext::new(scope, open.call.clone(), called, meant, Arc::clone(turn) as _);
+    let cx = ToolContext::new(scope, entry.call.clone(), called, meant, Arc::clone(turn) as _);
     cx.set_profile(admitted.profile().clone());
     cx.set_confined(permitted.verdict().confined);
-    let _ = open.work.set((Arc::downgrade(turn), cx.downgrade()));
+    let _ = entry.work.set((Arc::downgrade(turn), cx.downgrade()));
     turn.tell(|| Event::Deferred {
         call: outer.call_id().clone(),
-        ticket: Arc::clone(&open.id),
-        tool: open.tool.clone(),
-        summary: open.summary.clone(),
+        ticket: Arc::clone(&entry.id),
+        tool: entry.tool.clone(),
+        summary: entry.summary.clone(),
     });
-    // The run may have ended in between, and nobody would tell the work.
+    // The run may have ended in between; then nothing else would cancel the work.
     if let Some((code, why)) = outer.why_stopped() {
         cx.stop(code, why);
     }
     if !turn.run.listens() {
-        open.lock().orphaned = true;
+        entry.lock().orphaned = true;
         cx.stop(FailureCode::Cancelled, "its run is over");
     }
     let performed = CompletedCall {
@@ -60,22 +65,22 @@ pub(crate) fn begin(
         cx: cx.clone(),
     };
     let body = async move { work(cx).await };
-    drop(launch(carry_out(Arc::clone(turn), open, performed, kept, Box::pin(body))));
+    drop(launch(run_task(Arc::clone(turn), entry, performed, kept, Box::pin(body))));
 }
 
-/// Does the work, keeps its result, and lets go of it when its time is over.
-async fn carry_out(
+/// Runs the work, keeps its result, and discards it when it expires.
+async fn run_task(
     turn: Arc<TurnCore>,
-    open: Arc<Open>,
+    entry: Arc<TicketEntry>,
     performed: CompletedCall,
     kept: Kept,
     body: BoxFuture<'static, Outcome>,
 ) {
-    // The call is answered first: what follows runs as a task of its own.
+    // The call is answered first: the rest runs as a task of its own.
     tokio::task::yield_now().await;
     let inner = Arc::clone(&turn.inner);
     let began = inner.clock.now();
-    let outcome = worked(&turn, &performed, began, body).await;
+    let outcome = run_body(&turn, &performed, began, body).await;
     let cx = &performed.cx;
     cx.tell_rest();
     let still_working = cx.is_busy();
@@ -91,23 +96,23 @@ async fn carry_out(
     });
     let envelope = lifecycle::end_late(&turn, &performed, outcome, began).await;
     let (failed, ran) = (envelope.failure().map(Failure::code), envelope.execution());
-    let (call, ticket) = (open.call.clone(), Arc::clone(&open.id));
+    let (call, ticket) = (entry.call.clone(), Arc::clone(&entry.id));
     let elapsed = envelope.elapsed();
-    // Nothing of the turn is needed from here on.
+    // The turn is not needed from here on.
     drop((performed, turn));
     let orphaned = {
-        let mut state = open.lock();
+        let mut state = entry.lock();
         if !state.orphaned {
             state.stage = Stage::Done(Box::new(envelope));
         }
         state.orphaned
     };
     inner.events.tell(
-        || Arc::clone(&open.who),
+        || Arc::clone(&entry.who),
         || Event::TaskFinished { call, ticket, failed, execution: ran, elapsed },
     );
     if orphaned {
-        return inner.background.expire(&open, &inner);
+        return inner.background.expire(&entry, &inner);
     }
     inner.background.changed.notify_waiters();
     let over = after(inner.clock.now(), inner.config.background_ttl);
@@ -115,7 +120,7 @@ async fn carry_out(
     loop {
         let changed = inner.background.changed.notified();
         let closed = inner.background.closed.load(std::sync::atomic::Ordering::SeqCst);
-        if closed || matches!(open.lock().stage, Stage::Gone) {
+        if closed || matches!(entry.lock().stage, Stage::Gone) {
             return;
         }
         tokio::select! {
@@ -124,13 +129,13 @@ async fn carry_out(
             () = over.as_mut() => break,
         }
     }
-    if open.take().is_some() {
-        inner.background.expire(&open, &inner);
+    if entry.take().is_some() {
+        inner.background.expire(&entry, &inner);
     }
 }
 
-/// Takes the work to its end, or asks it to stop and waits a moment.
-async fn worked(
+/// Runs the work to its end, or cancels it and waits for the grace period.
+async fn run_body(
     turn: &TurnCore,
     performed: &CompletedCall,
     began: Instant,
@@ -149,7 +154,7 @@ async fn worked(
         ended = body.as_mut() => {
             let outcome = outcome_of(ended).and_then(|output| checked(&performed.tool, output));
             return match outcome {
-                // Work that ends in an error because it was told to stop is stopped, not failed.
+                // Work that fails after it was cancelled counts as cancelled.
                 Err(own) if cx.is_cancelled() && own.execution() != Execution::Unknown => {
                     Err(turn.why_stopped(cx).with_execution(Execution::Completed).with_source(own.to_string()))
                 }
@@ -167,7 +172,7 @@ async fn worked(
     let moments = if cx.nested_calls() > 0 { 2 } else { 1 };
     let stop = stop.with_execution(Execution::Completed);
     match timed(clock, inner.config.grace * moments, body.as_mut()).await {
-        // It ended well after all: what is known is worth more than what was intended.
+        // It succeeded despite the cancellation: report what happened.
         Some(Ok(Ok(output))) => checked(&performed.tool, output),
         Some(Ok(Err(own))) if own.execution() == Execution::Unknown => Err(own),
         Some(ended) => {

@@ -1,7 +1,7 @@
-//! When something happened, and whose it was.
+//! Metadata of an event: sequence number, time, run and agent.
 //!
-//! The number is the runtime's own and has no gaps. The moment is for spans, the date for people.
-//! What is said of the run is shared, so that a stamp costs one counter.
+//! Sequence numbers are per runtime and have no gaps. The data about the run is shared, so that
+//! stamping an event costs one counter.
 
 use std::{
     sync::Arc,
@@ -14,15 +14,15 @@ use serde::{Serialize, ser::SerializeStruct as _};
 use super::Event;
 use crate::clock::Anchor;
 
-/// Whose event it is.
+/// The run, turn and agent that an event belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct EventSource {
     /// The run.
     pub run: RunId,
-    /// Which turn of it, from 1; 0 for what belongs to no turn.
+    /// Which turn of it, from 1; 0 for events outside of a turn.
     pub cycle: u32,
-    /// The agents, outermost first, the one that asks last.
+    /// The agents, outermost first; the calling agent is the last.
     pub agent_path: Arc<[String]>,
 }
 
@@ -31,7 +31,7 @@ impl EventSource {
         Arc::new(Self::in_turn(scope, scope.cycle))
     }
 
-    /// The same run, in no turn.
+    /// The same run, outside of a turn.
     pub(crate) fn run_of(scope: &Scope) -> Arc<Self> {
         Arc::new(Self::in_turn(scope, 0))
     }
@@ -42,17 +42,17 @@ impl EventSource {
     }
 }
 
-/// When something happened, and whose it was.
+/// When an event happened, and which run it belongs to.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct EventMeta {
-    /// Its place among all events of the runtime, from 1, without gaps.
+    /// Its sequence number in the runtime, from 1, without gaps.
     pub seq: u64,
-    /// The moment, on the runtime's clock.
+    /// The monotonic time, on the runtime's clock.
     pub time: Instant,
-    /// What its date is told by.
+    /// Converts the time to wall-clock time.
     pub(super) anchor: Anchor,
-    /// Whose it is. Shared, because every event says it.
+    /// The run, turn and agent. Shared, because every event has it.
     pub who: Arc<EventSource>,
 }
 
@@ -63,13 +63,13 @@ impl EventMeta {
         &self.who.run
     }
 
-    /// Returns the date.
+    /// Returns the wall-clock time.
     #[must_use]
     pub fn wall(&self) -> SystemTime {
         self.anchor.date_of(self.time)
     }
 
-    /// Returns the date as microseconds since 1970.
+    /// Returns the wall-clock time as microseconds since the Unix epoch.
     #[must_use]
     pub fn unix_micros(&self) -> u64 {
         let since = self.wall().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -84,19 +84,20 @@ impl Serialize for EventMeta {
         out.serialize_field("unix_us", &self.unix_micros())?;
         out.serialize_field("run", &self.who.run)?;
         out.serialize_field("cycle", &self.who.cycle)?;
-        match self.who.agent_path.is_empty() {
-            true => out.skip_field("agent_path")?,
-            false => out.serialize_field("agent_path", &self.who.agent_path)?,
+        if self.who.agent_path.is_empty() {
+            out.skip_field("agent_path")?
+        } else {
+            out.serialize_field("agent_path", &self.who.agent_path)?
         }
         out.end()
     }
 }
 
-/// An event and its stamp.
+/// An event and its metadata.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct EventRecord {
-    /// When it happened, and whose it was.
+    /// When it happened, and which run it belongs to.
     pub at: EventMeta,
     /// What happened.
     #[serde(flatten)]

@@ -1,14 +1,14 @@
-//! Streams of events: a bounded queue for each reader, and a note wherever something is missing.
+//! Event streams: a bounded queue for each reader, and a `Lagged` item for each gap.
 //!
-//! A call never waits for a reader. It takes a lock for as long as it takes to append to a queue,
-//! and drops at most what its own event displaces. What a full queue lets go of: notes of bodies
-//! first, then whatever is oldest, and ends of calls last of all.
+//! There is no backpressure: a call never waits for a reader. It holds a lock only to append to a
+//! queue, and evicts at most what its own event displaces. A full queue drops progress events
+//! first, then the oldest events, and terminal events last.
 //!
-//! INVARIANT: a reader sees numbers rise, and every number either as an event or in a `Lagged`, in
-//! its place. What is missing is never written down: each event knows how many came before it.
+//! INVARIANT: a reader sees sequence numbers rise, and every number either as an event or within a
+//! `Lagged`, in its position. Gaps are not stored: each event knows how many came before it.
 //!
-//! Memory: a queue holds at most `capacity` events, and notes of at most `MOST_TEXT` bytes. Events
-//! are shared between readers, and arguments with the call's record.
+//! Memory: a queue holds at most `capacity` events, and at most `MAX_PROGRESS_BYTES` of progress
+//! text. Events are shared between readers, and arguments with the call's record.
 
 use std::{
     collections::VecDeque,
@@ -32,31 +32,31 @@ use super::{
 };
 use crate::clock::{Anchor, Clock};
 
-/// So much text of bodies one queue keeps; more than a screen that scrolls past can be read from.
-const MOST_TEXT: usize = 1 << 20;
+/// How much progress text one queue keeps; more than a reader can follow on a screen.
+const MAX_PROGRESS_BYTES: usize = 1 << 20;
 
-/// What a reader is told.
+/// An item of an event stream.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub enum StreamItem {
     /// Something happened.
     Event(Arc<EventRecord>),
-    /// Some events are missing here, because the reader was too slow for them.
+    /// Events are missing here, because the reader was too slow.
     Lagged(Lagged),
 }
 
 impl StreamItem {
-    /// Returns the event; nothing for a gap.
+    /// Returns the event; `None` for a gap.
     #[must_use]
     pub fn event(&self) -> Option<&EventRecord> {
         match self {
-            Self::Event(told) => Some(told),
+            Self::Event(record) => Some(record),
             Self::Lagged(_) => None,
         }
     }
 }
 
-/// What is missing between two events.
+/// A gap between two events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Lagged {
@@ -67,13 +67,13 @@ pub struct Lagged {
     pub from_seq: u64,
     /// The number of the last of them.
     pub to_seq: u64,
-    /// How many of them were notes of bodies.
+    /// How many of them were progress events.
     pub notes: u64,
-    /// How many of them were ends of calls.
+    /// How many of them were terminal events.
     pub ends: u64,
 }
 
-/// How many events there were up to one of them, by kind.
+/// Counts of events up to a point, by kind.
 #[derive(Debug, Clone, Copy, Default)]
 struct Mark {
     seq: u64,
@@ -91,7 +91,7 @@ impl Mark {
         }
     }
 
-    /// Returns what lies between two marks; nothing when they are the same.
+    /// Returns the gap between two marks; `None` if they are the same.
     fn missed(self, until: Mark) -> Option<Lagged> {
         let count = until.seq.saturating_sub(self.seq);
         (count > 0).then(|| Lagged {
@@ -104,7 +104,7 @@ impl Mark {
     }
 }
 
-/// What a full queue lets go of first.
+/// Eviction order of a full queue, first to last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rank {
     Note,
@@ -124,24 +124,24 @@ impl Rank {
     }
 }
 
-/// An event that has its number.
+/// An event with its sequence number.
 pub(super) enum Numbered {
-    /// Somebody reads along.
+    /// Buffered for at least one reader.
     Kept(Arc<EventRecord>),
-    /// Nobody does, so nothing was made to keep it.
+    /// There is no reader, so it was not shared.
     Alone(EventMeta, Event),
 }
 
-/// Numbers the events and hands them to the readers.
+/// Numbers the events and appends them to the queues of the readers.
 #[derive(Default)]
 pub(super) struct Hub {
-    /// How many readers there are, so that nobody takes the lock for none.
+    /// Number of readers, so that the lock is not taken without any.
     readers: AtomicUsize,
-    line: Mutex<Line>,
+    state: Mutex<HubState>,
 }
 
 #[derive(Default)]
-struct Line {
+struct HubState {
     mark: Mark,
     anchor: Option<Anchor>,
     queues: SmallVec<[Arc<Queue>; 2]>,
@@ -152,71 +152,66 @@ impl Hub {
         self.readers.load(Ordering::Relaxed) > 0
     }
 
-    /// Gives an event its number and its date, and to every reader.
-    pub(super) fn pass_on(
-        &self,
-        clock: &dyn Clock,
-        who: Arc<EventSource>,
-        event: Event,
-    ) -> Numbered {
+    /// Assigns the sequence number and time, and appends the event to every queue.
+    pub(super) fn emit(&self, clock: &dyn Clock, who: Arc<EventSource>, event: Event) -> Numbered {
         let rank = Rank::of(&event);
-        // Whatever a clock of the host's does, it does it outside of our locks.
+        // The clock may be the host's code, so it runs outside of our locks.
         let time = clock.now();
-        let mut line = lock(&self.line);
-        let anchor = match line.anchor {
+        let mut state = lock(&self.state);
+        let anchor = match state.anchor {
             Some(anchor) if anchor.is_fresh(time) => anchor,
             _ => {
-                drop(line);
+                drop(state);
                 let anchor = Anchor::of(clock);
-                line = lock(&self.line);
-                *line.anchor.insert(anchor)
+                state = lock(&self.state);
+                *state.anchor.insert(anchor)
             }
         };
-        let before = line.mark;
-        line.mark.count(rank);
-        let after = line.mark;
+        let before = state.mark;
+        state.mark.count(rank);
+        let after = state.mark;
         let at = EventMeta { seq: after.seq, time, anchor, who };
-        if line.queues.is_empty() {
+        if state.queues.is_empty() {
             return Numbered::Alone(at, event);
         }
-        let told = Arc::new(EventRecord { at, event });
+        let record = Arc::new(EventRecord { at, event });
         let mut wakers: SmallVec<[Waker; 2]> = SmallVec::new();
-        let mut gone: SmallVec<[Entry; 2]> = SmallVec::new();
-        for queue in &line.queues {
+        let mut evicted: SmallVec<[Entry; 2]> = SmallVec::new();
+        for queue in &state.queues {
             let mut waiting = lock(&queue.0);
-            waiting.push(Entry { told: Arc::clone(&told), before, after }, rank, &mut gone);
+            waiting.push(Entry { record: Arc::clone(&record), before, after }, rank, &mut evicted);
             wakers.extend(waiting.waker.take());
         }
-        // Neither somebody's waker nor a large event's end happens under a lock.
-        drop(line);
-        drop(gone);
+        // Wakers and drops of large events run without a lock.
+        drop(state);
+        drop(evicted);
         wakers.into_iter().for_each(Waker::wake);
-        Numbered::Kept(told)
+        Numbered::Kept(record)
     }
 
     pub(super) fn open(self: &Arc<Self>, capacity: usize) -> EventStream {
-        let mut line = lock(&self.line);
-        let waiting = Waiting {
+        let mut state = lock(&self.state);
+        let waiting = QueueState {
             lanes: Default::default(),
             capacity: capacity.max(1),
             text: 0,
-            read: line.mark,
-            last: line.mark,
+            read: state.mark,
+            last: state.mark,
             is_closed: false,
             waker: None,
         };
         let queue = Arc::new(Queue(Mutex::new(waiting)));
-        line.queues.push(Arc::clone(&queue));
-        self.readers.store(line.queues.len(), Ordering::Relaxed);
+        state.queues.push(Arc::clone(&queue));
+        self.readers.store(state.queues.len(), Ordering::Relaxed);
         EventStream { queue, hub: Arc::downgrade(self) }
     }
 
-    /// Tells every reader that nothing more will come.
+    /// Ends the stream of every reader.
     pub(super) fn close(&self) {
         let queues = {
-            let mut line = lock(&self.line);
+            let mut state = lock(&self.state);
             self.readers.store(0, Ordering::Relaxed);
-            std::mem::take(&mut line.queues)
+            std::mem::take(&mut state.queues)
         };
         for queue in queues {
             let waker = {
@@ -228,39 +223,39 @@ impl Hub {
         }
     }
 
-    fn leave(&self, queue: &Arc<Queue>) {
-        let mut line = lock(&self.line);
-        line.queues.retain(|other| !Arc::ptr_eq(other, queue));
-        self.readers.store(line.queues.len(), Ordering::Relaxed);
+    fn unsubscribe(&self, queue: &Arc<Queue>) {
+        let mut state = lock(&self.state);
+        state.queues.retain(|other| !Arc::ptr_eq(other, queue));
+        self.readers.store(state.queues.len(), Ordering::Relaxed);
     }
 }
 
-/// What waits for one reader.
-struct Queue(Mutex<Waiting>);
+/// The queue of one reader.
+struct Queue(Mutex<QueueState>);
 
-struct Waiting {
+struct QueueState {
     /// One for each rank, each in order.
     lanes: [VecDeque<Entry>; 3],
     capacity: usize,
-    /// Bytes of text in the notes.
+    /// Bytes of text in the progress events.
     text: usize,
-    /// How far the reader has come.
+    /// How far the reader has read.
     read: Mark,
-    /// The last event that came, kept or not.
+    /// The last event that arrived, kept or not.
     last: Mark,
     is_closed: bool,
     waker: Option<Waker>,
 }
 
 struct Entry {
-    told: Arc<EventRecord>,
+    record: Arc<EventRecord>,
     before: Mark,
     after: Mark,
 }
 
 impl Entry {
     fn text(&self) -> usize {
-        match &self.told.event {
+        match &self.record.event {
             Event::Progress {
                 note: Progress::Progress(_, text) | Progress::Partial(text), ..
             } => text.len(),
@@ -270,21 +265,21 @@ impl Entry {
     }
 }
 
-impl Waiting {
-    /// Takes an event in; what has no room any more goes to `gone`.
-    fn push(&mut self, entry: Entry, rank: Rank, gone: &mut SmallVec<[Entry; 2]>) {
+impl QueueState {
+    /// Appends an event; evicted entries go to `evicted`.
+    fn push(&mut self, entry: Entry, rank: Rank, evicted: &mut SmallVec<[Entry; 2]>) {
         self.last = entry.after;
         self.text += entry.text();
         self.lanes[rank as usize].push_back(entry);
         let len: usize = self.lanes.iter().map(VecDeque::len).sum();
         if len > self.capacity {
             let lane = Rank::ALL.into_iter().find(|rank| !self.lanes[*rank as usize].is_empty());
-            gone.extend(lane.and_then(|rank| self.take(rank)));
+            evicted.extend(lane.and_then(|rank| self.take(rank)));
         }
-        // Each note is let go of once, so this is paid for by what came in.
-        while self.text > MOST_TEXT {
+        // Each entry is evicted once, so the cost is amortized over the pushes.
+        while self.text > MAX_PROGRESS_BYTES {
             match self.take(Rank::Note) {
-                Some(note) => gone.push(note),
+                Some(note) => evicted.push(note),
                 None => break,
             }
         }
@@ -296,7 +291,7 @@ impl Waiting {
         Some(entry)
     }
 
-    /// Returns what the reader is told next.
+    /// Returns the next item for the reader.
     fn next(&mut self) -> Option<StreamItem> {
         let front = |rank: &Rank| self.lanes[*rank as usize].front().map(|entry| entry.after.seq);
         let first = Rank::ALL.into_iter().filter(|rank| front(rank).is_some()).min_by_key(front);
@@ -312,14 +307,14 @@ impl Waiting {
         }
         let entry = self.take(rank)?;
         self.read = entry.after;
-        Some(StreamItem::Event(entry.told))
+        Some(StreamItem::Event(entry.record))
     }
 }
 
 /// The events of a runtime, as they happen. Made by [`Runtime::events`](crate::Runtime::events).
 ///
-/// It starts with what happens after it was opened, and ends when the runtime and everything that
-/// runs on it is gone. A reader that is too slow is told what it missed, where it missed it.
+/// It starts with the first event after it was opened, and ends when the runtime and everything
+/// that runs on it is dropped. A slow reader gets a [`Lagged`] item for each gap.
 #[must_use = "it keeps events until they are read"]
 pub struct EventStream {
     queue: Arc<Queue>,
@@ -327,17 +322,17 @@ pub struct EventStream {
 }
 
 impl EventStream {
-    /// Waits for what comes next; nothing when nothing more will come.
+    /// Waits for the next item; `None` at the end of the stream.
     pub async fn next(&mut self) -> Option<StreamItem> {
         poll_fn(|task| self.poll(task)).await
     }
 
-    /// Returns what is there already; nothing when nothing is.
+    /// Returns the next buffered item; `None` if there is none.
     pub fn try_next(&mut self) -> Option<StreamItem> {
         lock(&self.queue.0).next()
     }
 
-    /// Returns how many events wait to be read.
+    /// Returns how many events are buffered.
     #[must_use]
     pub fn waiting(&self) -> usize {
         lock(&self.queue.0).lanes.iter().map(VecDeque::len).sum()
@@ -346,7 +341,7 @@ impl EventStream {
     fn poll(&mut self, task: &mut Context<'_>) -> Poll<Option<StreamItem>> {
         let mut waiting = lock(&self.queue.0);
         match waiting.next() {
-            Some(told) => Poll::Ready(Some(told)),
+            Some(record) => Poll::Ready(Some(record)),
             None if waiting.is_closed => Poll::Ready(None),
             None => {
                 let old = waiting.waker.replace(task.waker().clone());
@@ -369,7 +364,7 @@ impl futures_util::Stream for EventStream {
 impl Drop for EventStream {
     fn drop(&mut self) {
         if let Some(hub) = self.hub.upgrade() {
-            hub.leave(&self.queue);
+            hub.unsubscribe(&self.queue);
         }
     }
 }

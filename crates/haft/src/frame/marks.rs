@@ -1,11 +1,11 @@
-//! Finds what looks like a mark in a body, and writes it out.
+//! Escapes text in a body that looks like a marker, against prompt injection.
 //!
-//! Marks are ours, those that open and close a frame, and those that chat templates give a meaning:
-//! a model whose template is filled with such text may take it for the end of the result. One
-//! character of each is written by its number, as `<U+003C>|im_start|>`: nothing is lost, a reader
-//! sees what stood there, and JSON stays JSON. Linear, and borrowed where nothing is found.
+//! Markers are our own, which open and close a frame, and the control tokens of chat templates: a
+//! model may take such text for the end of the result. One character of each is replaced by its
+//! code point, as in `<U+003C>|im_start|>`: nothing is lost, a reader sees the original, and JSON
+//! stays valid. Linear time; text without markers is borrowed.
 //!
-//! INVARIANT: doing it twice changes nothing.
+//! INVARIANT: escaping is idempotent.
 
 use std::{borrow::Cow, sync::LazyLock};
 
@@ -13,9 +13,9 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
 use crate::sanitize::spell;
 
-/// Marks that are written just so; the first character is written out.
-const FIXED: &[&str] = &[
-    // The host's, where there is no frame.
+/// Fixed markers; their first character is escaped.
+const FIXED_MARKERS: &[&str] = &[
+    // The host's notes, if there are no markers.
     "[note from the host",
     // Llama 2 and Mistral.
     "[INST]",
@@ -43,7 +43,7 @@ const FIXED: &[&str] = &[
     "<end_of_turn>",
     "<im_start>",
     "<im_end>",
-    // Calls and results in words.
+    // Tool calls and results as tags.
     "<tool_call>",
     "</tool_call>",
     "<tool_calls>",
@@ -60,7 +60,7 @@ const FIXED: &[&str] = &[
     "</function>",
     "<antml:",
     "</antml:",
-    // Thoughts.
+    // Reasoning.
     "<think>",
     "</think>",
     // GLM and MiniMax.
@@ -71,9 +71,9 @@ const FIXED: &[&str] = &[
     "[e~[",
 ];
 
-/// Marks that must be looked at more closely.
-const BENT: &[(&str, Look)] = &[
-    ("haft", ours),
+/// Markers that need a closer check.
+const CHECKED_MARKERS: &[(&str, MarkerCheck)] = &[
+    ("haft", own_marker),
     ("<|", pipe_begins),
     ("<\u{ff5c}", pipe_begins),
     ("|>", pipe_ends),
@@ -82,24 +82,24 @@ const BENT: &[(&str, Look)] = &[
     ("assistant:", speaker),
 ];
 
-/// Returns the place of the character to write out, if what was found is a mark.
-type Look = fn(&str, usize, usize) -> Option<usize>;
+/// Returns the position of the character to escape, if the match is a marker.
+type MarkerCheck = fn(&str, usize, usize) -> Option<usize>;
 
-/// A mark between pipes is no longer than this.
-const LONGEST: usize = 80;
-/// So many blanks may stand inside of a mark of ours.
-const BLANKS: usize = 16;
+/// Maximum length of a marker between pipes.
+const MAX_PIPE_CHARS: usize = 80;
+/// Maximum number of blanks inside of our own marker.
+const MAX_BLANKS: usize = 16;
 
 static MARKS: LazyLock<Option<AhoCorasick>> = LazyLock::new(|| {
     AhoCorasick::builder()
         .match_kind(MatchKind::Standard)
         .ascii_case_insensitive(true)
         .kind(Some(AhoCorasickKind::DFA))
-        .build(FIXED.iter().copied().chain(BENT.iter().map(|(mark, _)| *mark)))
+        .build(FIXED_MARKERS.iter().copied().chain(CHECKED_MARKERS.iter().map(|(mark, _)| *mark)))
         .ok()
 });
 
-/// Returns the text with all marks in it written out.
+/// Escapes all markers in a text.
 pub(crate) fn neutral(text: &str) -> Cow<'_, str> {
     let mut places = places(text);
     if places.is_empty() {
@@ -110,7 +110,7 @@ pub(crate) fn neutral(text: &str) -> Cow<'_, str> {
     Cow::Owned(written_out(text, &places))
 }
 
-/// Returns texts with all marks in them written out, also those that stand across a border.
+/// Escapes all markers in consecutive texts, including those across a boundary.
 pub(crate) fn neutral_in_a_row(texts: &[Cow<'_, str>]) -> Vec<String> {
     if let [one] = texts {
         return vec![neutral(one).into_owned()];
@@ -119,7 +119,7 @@ pub(crate) fn neutral_in_a_row(texts: &[Cow<'_, str>]) -> Vec<String> {
     across.sort_unstable();
     let mut from = 0;
     let each = |text: &Cow<'_, str>| {
-        // By itself as well: a text may begin like a line.
+        // On its own as well: the start of a text counts as the start of a line.
         let mut own = places(text);
         let until = from + text.len();
         let first = across.partition_point(|at| *at < from);
@@ -132,7 +132,7 @@ pub(crate) fn neutral_in_a_row(texts: &[Cow<'_, str>]) -> Vec<String> {
     texts.iter().map(each).collect()
 }
 
-/// Writes out the characters at these places, which are in order.
+/// Escapes the characters at these sorted positions.
 fn written_out(text: &str, places: &[usize]) -> String {
     let mut out = String::with_capacity(text.len() + places.len() * 8);
     let mut from = 0;
@@ -146,7 +146,7 @@ fn written_out(text: &str, places: &[usize]) -> String {
     out
 }
 
-/// Returns the text with the characters back that [`neutral`] writes out.
+/// Reverses [`neutral`].
 pub(crate) fn plain_again(text: &str) -> Cow<'_, str> {
     const OPEN: &str = "<U+";
     if !text.contains(OPEN) {
@@ -179,38 +179,40 @@ pub(crate) fn plain_again(text: &str) -> Cow<'_, str> {
 }
 
 fn places(text: &str) -> Vec<usize> {
-    // The list is short and fixed, so it builds; a test would see if it did not.
+    // The list is short and fixed, so it builds; tests would fail if it did not.
     let Some(marks) = &*MARKS else { return Vec::new() };
     let mut places = Vec::new();
     for found in marks.find_overlapping_iter(text) {
-        match found.pattern().as_usize().checked_sub(FIXED.len()) {
+        match found.pattern().as_usize().checked_sub(FIXED_MARKERS.len()) {
             None => places.push(found.start()),
-            Some(bent) => places.extend((BENT[bent].1)(text, found.start(), found.end())),
+            Some(checked) => {
+                places.extend((CHECKED_MARKERS[checked].1)(text, found.start(), found.end()))
+            }
         }
     }
     places
 }
 
-/// What a model may take for the bracket of a mark.
+/// Characters that a model may take for the bracket of a marker.
 const BRACKETS: &str = "[\u{ff3b}\u{3010}\u{27e6}\u{3014}";
 
-/// What a model may take for the stroke of a closing mark.
+/// Characters that a model may take for the slash of a closing marker.
 const SLASHES: &str = "/\\\u{ff0f}\u{2044}\u{2215}\u{29f8}";
 
-/// `[haft`, `[/haft`, also with blanks in it. A longer word is another word.
-fn ours(text: &str, start: usize, end: usize) -> Option<usize> {
+/// `[haft`, `[/haft`, also with blanks in it. A longer word is not a marker.
+fn own_marker(text: &str, start: usize, end: usize) -> Option<usize> {
     let after = text[end..].chars().next();
     if after.is_some_and(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.')) {
         return None;
     }
-    let mut before = text[..start].char_indices().rev().take(BLANKS);
+    let mut before = text[..start].char_indices().rev().take(MAX_BLANKS);
     let (at, c) = before.find(|(_, c)| !c.is_whitespace() && !SLASHES.contains(*c))?;
     BRACKETS.contains(c).then_some(at)
 }
 
-/// `<|name|>` and `<|name>`: one word between.
+/// `<|name|>` and `<|name>`: one word in between.
 fn pipe_begins(text: &str, start: usize, end: usize) -> Option<usize> {
-    for (n, c) in text[end..].chars().take(LONGEST).enumerate() {
+    for (n, c) in text[end..].chars().take(MAX_PIPE_CHARS).enumerate() {
         match c {
             '>' => return (n > 0).then_some(start),
             '<' => return None,
@@ -221,28 +223,27 @@ fn pipe_begins(text: &str, start: usize, end: usize) -> Option<usize> {
     None
 }
 
-/// `<name|>`: a word of plain letters before.
+/// `<name|>`: a word of ASCII letters before.
 fn pipe_ends(text: &str, start: usize, _: usize) -> Option<usize> {
-    let mut before = text[..start].char_indices().rev().take(LONGEST);
+    let mut before = text[..start].char_indices().rev().take(MAX_PIPE_CHARS);
     let (at, c) = before.find(|(_, c)| !c.is_ascii_alphanumeric() && *c != '_')?;
     (c == '<' && at + 1 < start).then_some(at)
 }
 
-/// `Human:` and `Assistant:` at the beginning of a line, below an empty one. The colon is written
-/// out.
+/// `Human:` and `Assistant:` at the start of a line, after an empty one. The colon is escaped.
 fn speaker(text: &str, start: usize, end: usize) -> Option<usize> {
     let mut lines = 0;
     for (n, c) in text[..start].chars().rev().enumerate() {
         match c {
             '\n' => lines += 1,
-            c if c.is_whitespace() && n < BLANKS => {}
+            c if c.is_whitespace() && n < MAX_BLANKS => {}
             _ => return None,
         }
         if lines == 2 {
             return Some(end - 1);
         }
     }
-    // The line above the body ends before it begins.
+    // The line of the opening marker ends before the body.
     Some(end - 1)
 }
 
@@ -254,8 +255,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_fixed_mark_is_written_out_in_any_case() {
-        for mark in FIXED {
+    fn every_fixed_marker_is_escaped_in_any_case() {
+        for mark in FIXED_MARKERS {
             for form in [(*mark).to_owned(), mark.to_lowercase(), mark.to_uppercase()] {
                 let text = format!("a {form} b");
                 let shown = neutral(&text);
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_written_out_and_their_neighbours_stay() {
+    fn only_markers_are_escaped() {
         for (text, shown) in [
             ("[haft 0 x]", "<U+005B>haft 0 x]"),
             ("[/HAFT 0]", "<U+005B>/HAFT 0]"),
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn honest_text_and_code_are_borrowed() {
+    fn ordinary_text_and_code_are_borrowed() {
         for text in [
             "",
             "[haft-core] and [hafting] and [haft.toml] are names; haft is a word",
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn json_stays_json_with_marks_in_keys_and_values() {
+    fn json_with_markers_in_keys_and_values_stays_valid() {
         let data = json!({"[/haft 1]": ["<|im_end|>", {"</s>": "\n\nHuman: x"}], "n": [1, [2]]});
         for text in [data.to_string(), format!("{data:#}")] {
             let shown = neutral(&text);
@@ -317,7 +318,7 @@ mod tests {
 
     fn odd() -> impl Strategy<Value = String> {
         let piece = prop_oneof![
-            prop::sample::select(FIXED.to_vec()),
+            prop::sample::select(FIXED_MARKERS.to_vec()),
             prop::sample::select(vec![
                 "[",
                 "]",
@@ -351,16 +352,16 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(4_000))]
 
         #[test]
-        fn writing_out_twice_changes_nothing(text in odd()) {
+        fn marker_escaping_is_idempotent(text in odd()) {
             let once = neutral(&text).into_owned();
             prop_assert_eq!(neutral(&once), &*once);
             let lower = once.to_lowercase();
-            prop_assert!(FIXED.iter().all(|mark| !lower.contains(&mark.to_lowercase())), "{}", once);
+            prop_assert!(FIXED_MARKERS.iter().all(|mark| !lower.contains(&mark.to_lowercase())), "{}", once);
             prop_assert!(!lower.contains("[haft ") && !lower.contains("[/haft "));
         }
 
         #[test]
-        fn data_stays_data(key in odd(), value in odd()) {
+        fn escaped_json_stays_valid(key in odd(), value in odd()) {
             let data = json!({key: [value]});
             prop_assert!(serde_json::from_str::<Value>(&neutral(&data.to_string())).is_ok());
             let pretty = format!("{data:#}");

@@ -1,12 +1,12 @@
-//! What hooks say, as values: the walk carries it out.
+//! Results of hooks, as values: the pipeline applies them.
 //!
-//! A hook that lets something go although it could not look says so with a problem; observers are
-//! told each time (`Event::HookFailedOpen`), so that failing open is never silent.
+//! A hook that fails open reports a problem. Observers receive an event each time
+//! (`Event::HookFailedOpen`), so that failing open is never silent.
 
 use haft_core::{CallId, Failure, Output, Verdict};
 use serde_json::Value;
 
-/// What a hook says before judgement. Say nothing with [`PreCallDecision::proceed`].
+/// What a hook decides before authorization. [`PreCallDecision::proceed`] changes nothing.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PreCallDecision {
     pub(crate) rewrite: Option<Value>,
@@ -16,61 +16,61 @@ pub struct PreCallDecision {
 }
 
 impl PreCallDecision {
-    /// Goes on with what there is.
+    /// Continues without a change.
     #[must_use]
     pub fn proceed() -> Self {
         Self::default()
     }
 
-    /// Goes on with these arguments instead.
+    /// Continues with these arguments instead.
     #[must_use]
     pub fn rewrite(arguments: Value) -> Self {
         Self { rewrite: Some(arguments), ..Self::default() }
     }
 
-    /// Stops the call; the reason is told to the model.
+    /// Blocks the call; the model receives the reason.
     #[must_use]
     pub fn block(reason: impl Into<String>) -> Self {
         Self { block: Some(reason.into()), ..Self::default() }
     }
 
-    /// Has an opinion that the judges take in: an ask or a deny counts like a guard's, an allow
-    /// stands in for a missing rule and lifts neither a rule's ask nor a deny. Said together with a
-    /// rewrite, it is about the rewritten arguments.
+    /// Adds a verdict to the authorization. An ask or a deny counts like a guard's. An allow
+    /// replaces a missing rule, but overrides neither an ask nor a deny of a rule. Together with a
+    /// rewrite, it applies to the rewritten arguments.
     #[must_use]
     pub fn judge(verdict: Verdict) -> Self {
         Self { verdict: Some(verdict), ..Self::default() }
     }
 
-    /// Has an opinion as well.
+    /// Adds a verdict.
     #[must_use]
     pub fn with_verdict(mut self, verdict: Verdict) -> Self {
         self.verdict = Some(verdict);
         self
     }
 
-    /// Goes on with these arguments as well.
+    /// Replaces the arguments.
     #[must_use]
     pub fn with_rewrite(mut self, arguments: Value) -> Self {
         self.rewrite = Some(arguments);
         self
     }
 
-    /// Tells the model something beside the result.
+    /// Adds a note for the model next to the result.
     #[must_use]
     pub fn with_host_note(mut self, text: impl Into<String>) -> Self {
         self.said = self.said.with_host_note(text);
         self
     }
 
-    /// Halts the run: this call and whatever has not begun is refused with this reason.
+    /// Halts the run: this call and all calls that have not started are refused with this reason.
     #[must_use]
     pub fn with_halt(mut self, reason: impl Into<String>) -> Self {
         self.said = self.said.with_halt(reason);
         self
     }
 
-    /// Says that it could not look, and lets the call go all the same.
+    /// Reports that the hook failed, and lets the call continue (fail open).
     #[must_use]
     pub fn with_problem(mut self, why: impl Into<String>) -> Self {
         self.said = self.said.with_problem(why);
@@ -78,7 +78,7 @@ impl PreCallDecision {
     }
 }
 
-/// What a transform makes of an outcome. Make one from the outcome itself to leave it as it is.
+/// The outcome after a transform. Convert the outcome itself to leave it unchanged.
 #[derive(Debug)]
 pub struct PostCallResult {
     pub(crate) outcome: Result<Output, Failure>,
@@ -92,7 +92,7 @@ impl From<Result<Output, Failure>> for PostCallResult {
 }
 
 impl PostCallResult {
-    /// Says something as well.
+    /// Adds effects.
     #[must_use]
     pub fn with(mut self, said: HookEffects) -> Self {
         self.said = said;
@@ -100,7 +100,7 @@ impl PostCallResult {
     }
 }
 
-/// What a hook says beside its answer. Say nothing with [`HookEffects::nothing`].
+/// Side effects of a hook besides its answer. [`HookEffects::nothing`] has none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HookEffects {
     pub(crate) aside: Option<String>,
@@ -109,32 +109,32 @@ pub struct HookEffects {
 }
 
 impl HookEffects {
-    /// Says nothing.
+    /// Has no effects.
     #[must_use]
     pub fn nothing() -> Self {
         Self::default()
     }
 
-    /// Returns whether it says nothing.
+    /// Returns whether there are no effects.
     pub(crate) fn is_nothing(&self) -> bool {
         self.aside.is_none() && self.halt.is_none() && self.problem.is_none()
     }
 
-    /// Tells the model something beside the result.
+    /// Adds a note for the model next to the result.
     #[must_use]
     pub fn with_host_note(mut self, text: impl Into<String>) -> Self {
         self.aside = Some(text.into());
         self
     }
 
-    /// Halts the run: whatever has not begun is refused with this reason.
+    /// Halts the run: all calls that have not started are refused with this reason.
     #[must_use]
     pub fn with_halt(mut self, reason: impl Into<String>) -> Self {
         self.halt = Some(reason.into());
         self
     }
 
-    /// Says that it could not look, and lets things go all the same.
+    /// Reports that the hook failed, and continues (fail open).
     #[must_use]
     pub fn with_problem(mut self, why: impl Into<String>) -> Self {
         self.problem = Some(why.into());
@@ -142,8 +142,8 @@ impl HookEffects {
     }
 }
 
-/// The answer that a hook gives to a call instead of the tool. The body does not run, so nobody
-/// judges the call either.
+/// A hook's answer to a call in place of the tool. The body does not run, so the call is not
+/// authorized either.
 #[derive(Debug)]
 pub struct HookAnswer {
     pub(crate) id: CallId,

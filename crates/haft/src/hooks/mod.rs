@@ -1,13 +1,13 @@
-//! Code of the host around every call and every turn.
+//! Hooks: code of the host around every call and every turn.
 //!
-//! A hook may look, rewrite or block before judgement, and may transform the outcome after the
-//! body. What it rewrites is admitted and checked again, so nobody judges a value that does not
-//! run. Hooks run in the order they were added; rewrites compose. Transforms are hooks, because
-//! they change what comes out; observers are not, because they can change nothing.
+//! Before authorization, a hook may inspect, rewrite or block a call; after the body, it may
+//! transform the outcome. Rewritten arguments are validated again, so the authorized value is the
+//! one that runs. Hooks run in the order they were added; rewrites compose. Observers are not
+//! hooks, because they cannot change anything.
 
 mod effects;
-mod silent;
-mod placed;
+mod default_answer;
+mod named;
 mod functions;
 
 use std::{sync::Arc, time::Duration};
@@ -15,10 +15,10 @@ use std::{sync::Arc, time::Duration};
 use haft_core::{BoxFuture, Failure, Output, RunId, Scope, ToolContext};
 use serde_json::Value;
 
+use self::default_answer::default_answer;
 pub use self::effects::{HookAnswer, HookEffects, PostCallResult, PreCallDecision};
 pub use self::functions::before_fn;
-pub(crate) use self::placed::{HookPlace, Placed, Seated, around_turn};
-use self::silent::silent;
+pub(crate) use self::named::{AddedHook, NamedGuard, NamedHook, around_turn};
 use crate::{
     redact::Redactor,
     registry::RegisteredTool,
@@ -26,52 +26,51 @@ use crate::{
     turn::{ValidatedCall, redactor_of},
 };
 
-/// Code of the host around calls and turns. Every moment has a default that does nothing.
+/// Code of the host around calls and turns. Every method has a default that does nothing.
 ///
-/// An error, a panic or a silence beyond the hook's time is never taken for consent: before a body
-/// it stops what was about to begin (`hook_failed`), after one it makes the call a failure whose
-/// body ran.
+/// An error, a panic or a timeout is never taken as consent. Before a body it stops the call
+/// (`hook_failed`); after a body it turns the call into a failure whose body ran.
 pub trait Hook: Send + Sync + 'static {
-    /// Returns its name, for messages and records. Asked once, when the runtime is built.
+    /// Returns its name, for messages and records. Called once, when the runtime is built.
     fn name(&self) -> &str;
 
-    /// Returns how long it may take each time; nothing means `judge_timeout`. Asked once.
+    /// Returns its timeout per invocation; `None` means `judge_timeout`. Called once.
     fn timeout(&self) -> Option<Duration> {
         None
     }
 
-    /// Returns whether it has to do with calls of this tool.
+    /// Returns whether it applies to calls of this tool.
     fn applies_to(&self, _tool: &RegisteredTool) -> bool {
         true
     }
 
-    /// Looks at a turn before the model is asked. An error refuses every call of the turn.
+    /// Runs before a turn. An error refuses every call of the turn.
     fn before_turn<'a>(
         &'a self,
         _turn: &'a TurnInfo,
     ) -> BoxFuture<'a, Result<HookEffects, Failure>> {
-        silent()
+        default_answer()
     }
 
-    /// Looks at calls that are about to start together, before any of their bodies runs, and may
-    /// answer some of them itself. Each call is shown once; a call that an earlier hook answered is
-    /// not shown. An error, an id that was not shown, or an id answered twice fails all of them.
+    /// Inspects calls that are about to start together, before any of their bodies runs, and may
+    /// answer some of them. Each call is passed once; a call that an earlier hook answered is not
+    /// passed. An error, an unknown id, or an id answered twice fails all of them.
     fn before_batch<'a>(
         &'a self,
         _calls: &'a [&'a ValidatedCall],
     ) -> BoxFuture<'a, Result<Vec<HookAnswer>, Failure>> {
-        silent()
+        default_answer()
     }
 
-    /// Looks at a call before it is judged. An error stops the call.
+    /// Inspects a call before authorization. An error stops the call.
     fn before<'a>(
         &'a self,
         _call: &'a ValidatedCall,
     ) -> BoxFuture<'a, Result<PreCallDecision, Failure>> {
-        silent()
+        default_answer()
     }
 
-    /// Transforms the outcome of a body, a failure as well as a success.
+    /// Transforms the outcome of a body, whether success or failure.
     fn after<'a>(
         &'a self,
         _call: &'a CompletedCall,
@@ -80,14 +79,14 @@ pub trait Hook: Send + Sync + 'static {
         Box::pin(async { PostCallResult::from(outcome) })
     }
 
-    /// Looks at all answers of a turn before the model reads them. It cannot change them any more;
-    /// it may add a word or halt the run. An error halts the run.
+    /// Inspects all results of a turn before the model reads them. It cannot change them, but may
+    /// add a note or halt the run. An error halts the run.
     fn after_turn<'a>(
         &'a self,
         _turn: &'a TurnInfo,
         _answers: &'a [AnsweredCall<'a>],
     ) -> BoxFuture<'a, Result<HookEffects, Failure>> {
-        silent()
+        default_answer()
     }
 }
 
@@ -121,7 +120,7 @@ impl TurnInfo {
         self.tools
     }
 
-    /// Returns the facts of the run.
+    /// Returns the scope of the run.
     #[must_use]
     pub fn scope(&self) -> &Arc<Scope> {
         &self.scope
@@ -149,15 +148,15 @@ impl CompletedCall {
         &self.arguments
     }
 
-    /// Returns the arguments as anybody else may see them: without secrets, and without what the
-    /// tool's schema marks as one.
+    /// Returns the arguments redacted: without secrets, and without fields that the tool's schema
+    /// marks as secret.
     #[must_use]
     pub fn shown(&self) -> Arc<Value> {
         self.redactor().arguments(&self.tool, &self.arguments)
     }
 
-    /// Returns what takes secrets out of an outcome that leaves the process. A hook is handed the
-    /// outcome as the body gave it.
+    /// Returns the redactor, for an outcome that leaves the process. A hook receives the raw
+    /// outcome of the body.
     #[must_use]
     pub fn redactor(&self) -> Redactor {
         redactor_of(&self.cx)
@@ -170,7 +169,7 @@ impl CompletedCall {
     }
 }
 
-/// A call that has its answer, as hooks see it at the end of a turn.
+/// A call with its result, as hooks see it at the end of a turn.
 #[derive(Debug, Clone, Copy)]
 pub struct AnsweredCall<'a> {
     pub(crate) answer: &'a ToolResult,
@@ -179,26 +178,26 @@ pub struct AnsweredCall<'a> {
 }
 
 impl<'a> AnsweredCall<'a> {
-    /// Returns the answer, as the model will read it.
+    /// Returns the result, as the model will read it.
     #[must_use]
     pub fn answer(&self) -> &'a ToolResult {
         self.answer
     }
 
-    /// Returns the tool; nothing when the model called one that does not exist.
+    /// Returns the tool; `None` if the model called an unknown one.
     #[must_use]
     pub fn tool(&self) -> Option<&'a Arc<RegisteredTool>> {
         self.tool
     }
 
-    /// Returns the arguments, as far as the call came with them; nothing when they did not fit.
+    /// Returns the arguments; `None` if they were invalid.
     #[must_use]
     pub fn arguments(&self) -> Option<&'a Arc<Value>> {
         self.answer.left.as_ref().and_then(|left| left.arguments.as_ref())
     }
 
-    /// Returns the same as anybody else may see them: without secrets, and without what the tool's
-    /// schema marks as one.
+    /// Returns the arguments redacted: without secrets, and without fields that the tool's schema
+    /// marks as secret.
     #[must_use]
     pub fn shown(&self) -> Option<Arc<Value>> {
         let arguments = self.arguments()?;

@@ -1,7 +1,7 @@
-//! A journal in memory: the last so many calls, and nothing after the process ends.
+//! A journal in memory: the last calls, lost when the process ends.
 //!
-//! It is bounded by count and by bytes; the oldest go first. A call that has ended finds its intent
-//! by the place that was noted in its context, not by looking for it.
+//! It is bounded by count and by bytes; the oldest records are evicted first. The position of an
+//! intent is stored in the call's context, so that the outcome finds it without a search.
 
 use std::{
     collections::VecDeque,
@@ -35,8 +35,8 @@ const PLACE_BITS: u32 = 48;
 /// Runtimes beyond so many that share one journal pay for each call.
 const MOST_REDACTORS: usize = 8;
 
-/// Keeps the last calls in memory. Clones share what they keep. Secrets are taken out when records
-/// are read, so that calls nobody looks at do not pay for it.
+/// Keeps the last calls in memory. Clones share the records. Secrets are redacted when records are
+/// read, so that unread records cost nothing.
 #[derive(Clone)]
 pub struct MemoryJournal {
     kept: Arc<Mutex<Kept>>,
@@ -45,7 +45,7 @@ pub struct MemoryJournal {
     max_bytes: usize,
     /// How many characters of an output are kept.
     output: usize,
-    /// Which journal this is, so that no call is looked for in another one's place.
+    /// Identifies this journal, so that a position is not used in another one.
     id: u64,
 }
 
@@ -76,28 +76,28 @@ impl MemoryJournal {
         }
     }
 
-    /// Keeps at most so many bytes, as near as they can be told.
+    /// Keeps at most this many bytes, approximately.
     #[must_use]
     pub fn max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
         self
     }
 
-    /// Keeps so many characters of each output; 0 for none.
+    /// Keeps at most this many characters of each output; 0 for none.
     #[must_use]
     pub fn output(mut self, characters: usize) -> Self {
         self.output = characters;
         self
     }
 
-    /// Takes dates from a clock.
+    /// Sets the clock.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Returns what is kept, oldest first, without secrets.
+    /// Returns all records, oldest first, redacted.
     #[must_use]
     pub fn records(&self) -> Vec<ExecutionRecord> {
         let kept = self.lock();
@@ -107,7 +107,7 @@ impl MemoryJournal {
         redacted(found, &redactors)
     }
 
-    /// Returns the records that are wanted, without secrets.
+    /// Returns the records that match, redacted.
     #[must_use]
     pub fn find(&self, query: &RecordQuery) -> Vec<ExecutionRecord> {
         let kept = self.lock();
@@ -121,7 +121,7 @@ impl MemoryJournal {
         redacted(found, &redactors)
     }
 
-    /// Returns about how many bytes the records take.
+    /// Returns approximately how many bytes the records take.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.lock().bytes

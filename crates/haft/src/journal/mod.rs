@@ -1,7 +1,8 @@
-//! What is written down: the intent before the effect, the outcome before the answer.
+//! The journal: the intent before the side effect, the outcome before the result (write-ahead log).
 //!
-//! `perform` asks for an `Intent` by type, and only `intend` here makes one. A journal that cannot
-//! take the intent stops the call; one that cannot settle turns its answer into `unrecorded`.
+//! `perform` requires an `Intent` by type, and only `intend` here makes one. If the journal cannot
+//! write the intent, the call does not run; if it cannot write the outcome, the result becomes
+//! `unrecorded`.
 
 mod record;
 mod memory;
@@ -34,8 +35,8 @@ use crate::{
     watch::{within, words},
 };
 
-/// A call that is about to run. Borrowed: a journal takes over what it wants to keep, and secrets are
-/// taken out of what it takes.
+/// A call that is about to run. Borrowed: a journal copies what it keeps, and the copies are
+/// redacted.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct CallIntent<'a> {
@@ -43,7 +44,7 @@ pub struct CallIntent<'a> {
     pub call: &'a ToolContext,
     /// How it may run concurrently.
     pub class: ConcurrencyClass,
-    /// When its walk began.
+    /// When the call started.
     pub began: Instant,
     pub(crate) tool: &'a RegisteredTool,
     pub(crate) arguments: &'a Arc<Value>,
@@ -53,7 +54,7 @@ pub struct CallIntent<'a> {
 }
 
 impl CallIntent<'_> {
-    /// Returns the frozen arguments, without secrets.
+    /// Returns the frozen arguments, redacted.
     #[must_use]
     pub fn arguments(&self) -> Arc<Value> {
         self.redactor.arguments(self.tool, self.arguments)
@@ -65,7 +66,7 @@ impl CallIntent<'_> {
         self.redactor.verdict(self.verdict.clone())
     }
 
-    /// Returns what was changed in the model's arguments so that they could be read or fit.
+    /// Returns the repairs made to the model's arguments.
     #[must_use]
     pub fn repairs(&self) -> Vec<Repair> {
         self.redactor.repairs(self.repairs).unwrap_or_else(|| self.repairs.to_vec())
@@ -78,26 +79,26 @@ impl CallIntent<'_> {
 pub struct CallOutcome<'a> {
     /// The call: its run, its ids, its names.
     pub call: &'a ToolContext,
-    /// What it will be answered with, once this is written down.
+    /// Its result, which is delivered after this is written.
     pub answer: &'a ToolResult,
-    /// What the judges came to; nothing for a call that the rules allowed unasked, or that never got
-    /// so far.
+    /// The verdict; `None` for a call that the rules allowed without approval, or that was not
+    /// authorized at all.
     pub verdict: Option<&'a Verdict>,
-    /// The same in full.
+    /// The full explanation.
     pub explanation: Option<&'a Arc<Explanation>>,
-    /// Who was asked and answered.
+    /// The approver who answered.
     pub answered_by: Option<&'a str>,
-    /// What happened on the way.
+    /// Attempts, cache, waits.
     pub course: ExecutionStats,
-    /// When its walk began.
+    /// When the call started.
     pub began: Instant,
 }
 
-/// The end of writing something down: now, for a journal in memory, or later.
+/// The result of a write: now, for a journal in memory, or later.
 pub enum WriteStatus<'a> {
-    /// It is written, or it cannot be.
+    /// It is written, or has failed.
     Now(Result<(), BoxError>),
-    /// It will be, when this ends.
+    /// It is written when this future completes.
     Later(BoxFuture<'a, Result<(), BoxError>>),
 }
 
@@ -110,16 +111,16 @@ impl fmt::Debug for WriteStatus<'_> {
     }
 }
 
-/// Where intents and outcomes are kept.
+/// Stores intents and outcomes.
 pub trait Journal: Send + Sync + 'static {
-    /// Writes down that a call is about to run. Until this ends, nothing runs.
+    /// Writes that a call is about to run. The body starts only after this has completed.
     fn intend(&self, intended: &CallIntent<'_>) -> WriteStatus<'_>;
 
-    /// Writes down how a call ended. Until this ends, nobody is told.
+    /// Writes how a call ended. The result is delivered only after this has completed.
     fn settle(&self, settled: &CallOutcome<'_>) -> WriteStatus<'_>;
 
-    /// Returns the records that are wanted; nothing where this journal cannot be asked. It must
-    /// answer at once.
+    /// Returns the records that match; `None` if this journal does not support queries. It must not
+    /// block.
     fn find(&self, _query: &RecordQuery) -> Option<Vec<ExecutionRecord>> {
         None
     }

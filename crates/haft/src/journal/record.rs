@@ -1,7 +1,7 @@
-//! What is kept of one call, and how it is looked for.
+//! The record of one call, and queries for records.
 //!
-//! A record of a plain success is small: ids and names are shared text, arguments are the call's own,
-//! and of the output only the beginning is kept. What only asked and refused calls have is in a box.
+//! The record of a plain success is small: ids and names are shared, arguments are the call's own,
+//! and only the start of the output is kept. Data that only asked and refused calls have is boxed.
 
 use std::{
     sync::Arc,
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::{layers::ExecutionStats, policy::Explanation, schema::Repair, tool_result::Truncation};
 
-/// What is kept of one call.
+/// The record of one call.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct ExecutionRecord {
@@ -26,49 +26,48 @@ pub struct ExecutionRecord {
     pub cycle: u32,
     /// How deep it is nested: 0 at the top.
     pub depth: u32,
-    /// The agents, outermost first, the one that asked last.
+    /// The agents, outermost first; the calling agent is the last.
     #[serde(skip_serializing_if = "is_empty")]
     pub agent_path: Arc<[String]>,
     /// The call.
     pub call: CallId,
     /// The name the model wrote.
     pub requested_name: ToolName,
-    /// The tool it meant.
+    /// The tool it resolved to.
     pub tool_name: ToolName,
-    /// When its walk began.
+    /// When the call started.
     #[serde(rename = "at_unix_us", serialize_with = "unix_micros")]
     pub at: SystemTime,
-    /// What it was about to do; nothing for a call that was never to run.
+    /// What it was about to do; `None` for a call that was never to run.
     pub intent: Option<IntentRecord>,
-    /// What the judges came to: for a call that was refused or asked about.
+    /// The authorization of a call that was refused or needed approval.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub judged: Option<Box<PolicyRecord>>,
-    /// How it ended; nothing while it has not.
+    /// How it ended; `None` while it has not.
     pub end: Option<OutcomeRecord>,
 }
 
 impl ExecutionRecord {
-    /// Returns what the judges came to and who said so; nothing for a call that never came before
-    /// them.
+    /// Returns the verdict and its source; `None` for a call that was never authorized.
     #[must_use]
     pub fn verdict(&self) -> Option<&Verdict> {
         let judged = self.judged.as_ref().map(|judged| &judged.verdict);
         judged.or(self.intent.as_ref().map(|intent| &intent.verdict))
     }
 
-    /// Returns why, in full; nothing for a call that the rules allowed unasked.
+    /// Returns the full explanation; `None` for a call that the rules allowed without approval.
     #[must_use]
     pub fn explanation(&self) -> Option<&Arc<Explanation>> {
         self.judged.as_ref().map(|judged| &judged.explanation)
     }
 
-    /// Returns who was asked and answered.
+    /// Returns the approver who answered.
     #[must_use]
     pub fn answered_by(&self) -> Option<&str> {
         self.judged.as_ref().and_then(|judged| judged.answered_by.as_deref())
     }
 
-    /// Returns whether the call has ended well.
+    /// Returns whether the call has succeeded.
     #[must_use]
     pub fn succeeded(&self) -> bool {
         self.end.as_ref().is_some_and(|end| end.failed.is_none())
@@ -86,15 +85,15 @@ impl ExecutionRecord {
     }
 }
 
-/// How a call was judged that was refused or asked about.
+/// The authorization of a call that was refused or needed approval.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct PolicyRecord {
-    /// What the judges came to.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The same in full.
+    /// The full explanation.
     pub explanation: Arc<Explanation>,
-    /// Who was asked and answered.
+    /// The approver who answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<Arc<str>>,
 }
@@ -121,7 +120,7 @@ pub struct IntentRecord {
     pub class: ConcurrencyClass,
     /// Who allowed it, and why.
     pub verdict: Verdict,
-    /// What was changed in the model's arguments so that they could be read or fit.
+    /// The repairs made to the model's arguments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub repairs: Vec<Repair>,
     /// About how many bytes the arguments take.
@@ -133,28 +132,28 @@ pub struct IntentRecord {
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct OutcomeRecord {
-    /// The failure's code; nothing for a success.
+    /// The failure's code; `None` for a success.
     pub failed: Option<FailureCode>,
-    /// What the model was told of a failure, or the beginning of it.
+    /// The failure message for the model, truncated.
     pub error: Option<String>,
-    /// What is behind the failure, for the operator alone.
+    /// The cause of the failure, for the operator only.
     pub cause: Option<String>,
-    /// The beginning of what the model was shown of a success.
+    /// The start of the output that the model received.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Box<str>>,
-    /// How far the answer is trusted, and how far it may travel.
+    /// The taint label of the result.
     pub label: Label,
-    /// How much of the result was not shown, if anything.
+    /// How much of the result was truncated; `None` if nothing was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<Box<Truncation>>,
     /// Whether the body ran.
     pub execution: Execution,
-    /// What confined its work, where the body has said so.
+    /// Which sandbox confined the work, if the body reported it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tier: Option<Arc<Value>>,
     /// Attempts, cache, waits.
     pub course: ExecutionStats,
-    /// How long the walk took.
+    /// How long the call took.
     #[serde(rename = "elapsed_us", serialize_with = "micros")]
     pub elapsed: Duration,
 }
@@ -171,7 +170,7 @@ impl OutcomeRecord {
     }
 }
 
-/// Which records are wanted, and how many. What is left out matches everything.
+/// A query for records. An omitted condition matches everything.
 ///
 /// ```
 /// use haft::{FailureCode, RecordQuery};
@@ -209,62 +208,62 @@ impl Default for RecordQuery {
 }
 
 impl RecordQuery {
-    /// Wants calls of a run.
+    /// Selects calls of a run.
     pub fn run(mut self, run: impl Into<RunId>) -> Self {
         self.run = Some(run.into());
         self
     }
 
-    /// Wants the calls with this id; each run may have one.
+    /// Selects the calls with this id; each run may have one.
     pub fn call(mut self, call: impl Into<CallId>) -> Self {
         self.call = Some(call.into());
         self
     }
 
-    /// Wants calls of a tool, by the name it has or the one the model wrote.
+    /// Selects calls of a tool, by its name or the one the model wrote.
     pub fn tool(mut self, tool: impl Into<ToolName>) -> Self {
         self.tool = Some(tool.into());
         self
     }
 
-    /// Wants calls that have failed, or calls that have succeeded. What has not ended is neither.
+    /// Selects calls that failed, or calls that succeeded. A call that has not ended is neither.
     pub fn failed(mut self, failed: bool) -> Self {
         self.failed = Some(failed);
         self
     }
 
-    /// Wants calls that failed with this code.
+    /// Selects calls that failed with this code.
     pub fn code(mut self, code: FailureCode) -> Self {
         self.code = Some(code);
         self
     }
 
-    /// Wants calls that began then or later.
+    /// Selects calls that started then or later.
     pub fn since(mut self, since: SystemTime) -> Self {
         self.since = Some(since);
         self
     }
 
-    /// Wants at most so many, instead of 100.
+    /// Sets the maximum number of records; the default is 100.
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Wants the oldest first, instead of the newest. With a limit these are the oldest that are
-    /// kept.
+    /// Returns the oldest records first, instead of the newest. With a limit these are the oldest
+    /// that are kept.
     pub fn oldest_first(mut self) -> Self {
         self.is_oldest_first = true;
         self
     }
 
-    /// Returns how many are wanted at most.
+    /// Returns the maximum number of records.
     #[must_use]
     pub fn most(&self) -> usize {
         self.limit
     }
 
-    /// Returns whether a record is wanted.
+    /// Returns whether a record matches.
     #[must_use]
     pub fn matches(&self, record: &ExecutionRecord) -> bool {
         let end = record.end.as_ref();

@@ -1,11 +1,12 @@
-//! Leaves a tool alone for a while that fails again and again.
+//! Circuit breaker: rejects calls of a tool that fails repeatedly.
 //!
-//! In: how calls ended. Out: whether the next may begin. Closed is the rule and costs a call one
-//! relaxed load. After so many failures within the cooldown the circuit is open and calls are refused
-//! at once; when the cooldown is over, one call at a time goes through to try, and its success closes
-//! the circuit.
+//! In: how calls ended. Out: whether the next may start. A closed circuit costs a call one relaxed
+//! load. After too many failures within the cooldown the circuit opens and calls are rejected at
+//! once. After the cooldown, one call at a time is let through as a probe (half-open), and its
+//! success closes the circuit.
 //!
-//! INVARIANT: while a circuit is open, at most one call of the tool that began since then is running.
+//! INVARIANT: while a circuit is open, at most one call of the tool that started since then is
+//! running.
 
 use std::{
     collections::VecDeque,

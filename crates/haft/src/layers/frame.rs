@@ -1,8 +1,8 @@
-//! What lies between one middleware and the rest of the way: whether the rest was begun, how it
-//! ended, what was left behind, and whose time it is.
+//! The state between one middleware and the inner layers: whether they were started, how they
+//! ended, whether they were abandoned, and whose timeout runs.
 //!
-//! The rest of the way never ends by being dropped. A middleware that stops waiting for it leaves it
-//! here, told to stop, and whoever stands around the middleware takes it to its end.
+//! The inner layers are never just dropped. If a middleware stops waiting for them, they are
+//! cancelled and left here, and the layer around the middleware awaits their end.
 
 use std::{
     hash::{Hash as _, Hasher as _},

@@ -1,8 +1,8 @@
-//! What a result is kept under: everything that two calls must have in common to share it.
+//! The cache key of a result: everything that two calls must have in common to share it.
 //!
-//! In: the parts. Out: a key that is hashed once. Keys are compared whole and never by their hash
-//! alone: a model chooses arguments, and must not find a way to be answered with the result of other
-//! ones. The arguments are the call's own, so a key copies none of them.
+//! In: the parts. Out: a key that is hashed once. Keys are compared in full and never by their hash
+//! alone: a model chooses the arguments, and must not get the result of other arguments by a hash
+//! collision. The arguments are shared with the call, so a key copies none of them.
 
 use std::{
     hash::{BuildHasherDefault, Hash, Hasher},

@@ -1,11 +1,12 @@
-//! Code of the host around whole calls: it may skip, wrap or replace the outcome.
+//! Middleware: code of the host around whole calls. It may skip the call, or wrap or replace the
+//! outcome.
 //!
-//! A middleware sees the call as it was permitted and cannot change its arguments. `Next` is used up
-//! by running it, so that a body runs at most once for each time the call was permitted. Each has its
-//! own time, which stands still while the rest of the way is under way, and its panic is a failure.
+//! A middleware sees the call as it was authorized and cannot change its arguments. `Next` is
+//! consumed by running it, so that a body runs at most once per authorization. Each middleware has
+//! its own timeout, paused while the inner layers run. A panic becomes a `hook_failed` failure.
 //!
-//! INVARIANT: what a middleware leaves behind unfinished is told to stop and has its end before the
-//! call has its answer; and whatever a middleware says, a body that ran stays a body that ran.
+//! INVARIANT: inner work that a middleware abandons is cancelled and ends before the call gets its
+//! result; and a middleware cannot change whether the body ran.
 
 use std::{
     fmt,
@@ -52,20 +53,20 @@ use crate::{
 /// }
 /// ```
 pub trait Middleware: Send + Sync + 'static {
-    /// Returns its name, for people. No two of a runtime have the same.
+    /// Returns its name, for people. Names are unique in a runtime.
     fn name(&self) -> &str;
 
-    /// Returns how long it may take beyond what it waits for the rest; nothing for the runtime's own
+    /// Returns its timeout, without the time of the inner layers; `None` for the runtime's
     /// `judge_timeout`.
     fn timeout(&self) -> Option<Duration> {
         None
     }
 
-    /// Performs the call, or does not.
+    /// Runs the call with `next`, or answers it.
     fn call<'a>(&'a self, call: &'a AuthorizedCall, next: Next<'a>) -> BoxFuture<'a, Outcome>;
 }
 
-/// Makes a middleware of a function.
+/// Makes a middleware from a function.
 ///
 /// ```
 /// use haft::{Output, middleware_fn};
@@ -168,7 +169,7 @@ impl Around {
     }
 }
 
-/// The rest of the way to the body.
+/// The inner layers, up to the body.
 #[must_use = "the body runs only when this is run"]
 pub struct Next<'a> {
     rest: &'a [Around],
@@ -178,8 +179,8 @@ pub struct Next<'a> {
 }
 
 impl<'a> Next<'a> {
-    /// Goes on to the body. Whoever drops this before its end no longer waits for the body: it is
-    /// told to stop, and has its end before the call is answered.
+    /// Runs the inner layers. If the future is dropped before its end, the body is cancelled, and
+    /// ends before the call gets its result.
     pub fn run(self) -> BoxFuture<'a, Outcome> {
         let way = level(self.rest, self.trail, self.first);
         Box::pin(Going::new(way, self.frame, self.trail.work))

@@ -1,9 +1,9 @@
-//! What stands around the body, in one order: middleware, cache, breaker, retry, rate, timeout.
+//! The layers around the body, in order: middleware, cache, breaker, retry, rate limit, timeout.
 //!
-//! In: a permitted call. Out: its outcome, and what happened on the way. A hit in the cache costs
-//! nothing further in; every attempt pays its own rate and its own time, and decodes a fresh
-//! instance from the frozen JSON. Most calls need none of this but the last layer, and do not carry
-//! the room for the rest.
+//! In: an authorized call. Out: its outcome and statistics. A cache hit skips the inner layers;
+//! every attempt has its own rate limit and timeout, and decodes the arguments again from the
+//! frozen JSON. Most calls need only the innermost layer, and their future does not contain the
+//! others.
 
 mod middleware;
 mod frame;
@@ -38,7 +38,7 @@ use crate::{
     turn::{Limits, TurnCore},
 };
 
-/// How a call ended, before it is made fit to be shown.
+/// How a call ended, before it is prepared for the model.
 pub type Outcome = Result<Output, Failure>;
 
 /// The call on its way in.
@@ -60,23 +60,23 @@ impl<'a> Work<'a> {
     }
 }
 
-/// What happened to a call on its way, for its record.
+/// Statistics of one call, for its record.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct ExecutionStats {
-    /// How often the body was begun. None for a call that was answered from the cache, or never ran.
+    /// How often the body was started. 0 for a call that was answered from the cache, or never ran.
     pub attempts: u32,
-    /// What the cache had to do with it.
+    /// The result of the cache lookup.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheStatus>,
-    /// How long it waited between its permission and its end: for its place, for its rate, for
-    /// another call's answer, between attempts.
+    /// How long it waited between its authorization and its end: for its locks, its rate limit, an
+    /// identical call, and backoff.
     #[serde(rename = "waited_us", serialize_with = "micros")]
     pub waited: Duration,
-    /// The middleware whose answer this is, where it is not what came back from the rest of the way.
+    /// The middleware that answered, if the result does not come from the inner layers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<Box<str>>,
-    /// Whether the attempt that succeeded had been told to stop, so that it may have given up early.
+    /// Whether the successful attempt had been cancelled, so that its result may be incomplete.
     #[serde(skip)]
     was_hurried: bool,
 }
@@ -89,15 +89,15 @@ impl ExecutionStats {
     }
 }
 
-/// What the cache had to do with a call.
+/// The result of the cache lookup of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheStatus {
-    /// The answer was there.
+    /// The result was cached.
     Hit,
-    /// Another call was making the same answer, and this one waited for it.
+    /// An identical call was in flight, and this one waited for it (single-flight).
     Joined,
-    /// The answer was not there, so the call had to make it.
+    /// The result was not cached, so the call computed it.
     Miss,
 }
 

@@ -1,8 +1,7 @@
-//! Watches one middleware: its panic is caught, its own time runs out, and it can be stopped.
+//! Supervises one middleware: panics caught, timeout, cancellation.
 //!
-//! Its own time stands still while the rest of the way is under way: the body's time is the body's.
-//! When the call is stopped or its time is up, the body is stopped by whoever stands around it; the
-//! middleware then has a moment to pass on what came of it.
+//! Its timeout is paused while the inner layers run. If the call is cancelled or times out, the
+//! outer layer cancels the body; the middleware then has a grace period to pass on the outcome.
 
 use std::{
     future::poll_fn,

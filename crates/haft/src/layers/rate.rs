@@ -1,12 +1,12 @@
-//! Keeps calls within a rate: they wait in line, as long as their time allows.
+//! Rate limit: calls wait in a queue, as long as their deadline allows (token bucket, FIFO).
 //!
-//! In: a rate, a moment, a deadline. Out: a place in line, or how long the wait would be. A full line
-//! of credit is one window's worth, and it fills up evenly; who comes first goes first. Only the
-//! first in line watches the clock, so a line of any length needs one timer and no polling, and a
-//! wait that is given up costs those behind it nothing.
+//! In: a rate, a moment, a deadline. Out: a place in the queue, or how long the wait would be. The
+//! bucket holds one window of tokens and refills evenly. Only the first in the queue has a timer,
+//! so a queue of any length needs one timer and no polling, and an abandoned wait does not delay
+//! the others.
 //!
-//! INVARIANT: in any stretch of time at most `count` calls pass, and one more for each part of the
-//! window that has gone by, however the clock jumps. No lock is held while anybody waits.
+//! INVARIANT: in any time span at most `count` calls pass, plus the refill of that span, even if
+//! the clock jumps. No lock is held while a call waits.
 
 use std::{
     collections::BTreeMap,

@@ -1,12 +1,12 @@
-//! Makes a failed attempt again, where that cannot do harm.
+//! Retries a failed attempt if that is safe.
 //!
-//! In: a call, how often it may be tried. Out: the outcome of the last attempt. Each attempt has a
-//! fresh instance of the arguments, its own rate and its own time, and a context that can be stopped
-//! without stopping the call; the idempotency key stays the same.
+//! In: a call and its retry policy. Out: the outcome of the last attempt. Each attempt has a fresh
+//! instance of the arguments, its own rate limit and timeout, and a context that can be cancelled
+//! without cancelling the call; the idempotency key stays the same.
 //!
-//! INVARIANT: what may have changed something is not done twice. An attempt is repeated only where
-//! the call reads, or doing it twice is the same as doing it once, or the failure says that nothing
-//! of it ran; and never while work of the attempt still lives.
+//! INVARIANT: a side effect is not repeated. An attempt is retried only if the call is read-only or
+//! idempotent, or the failure says that nothing ran; and never while work of the attempt is still
+//! running.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
-//! One attempt at the body: it has its time, it can be stopped, and its panic is a failure.
+//! One attempt at the body: timeout, cancellation, panics caught.
 //!
-//! Stopping is asking first: the token is cancelled, the body has a moment to end by itself, and
-//! only then is it dropped. A blocking body cannot be dropped; if it still runs, nobody knows how it
-//! will end.
+//! Cancellation is cooperative first: the token is cancelled, the body has a grace period to end by
+//! itself, and only then is it dropped. A blocking body cannot be dropped; if it still runs, its
+//! outcome is unknown.
 //!
-//! INVARIANT: `cancelled` and `timed_out` are said only when the end of the body was observed.
+//! INVARIANT: `cancelled` and `timed_out` are reported only if the end of the body was observed.
 //! INVARIANT: a result that comes after the timeout or the deadline is never a success.
 
 use std::{

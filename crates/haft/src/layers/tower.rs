@@ -1,9 +1,9 @@
-//! Tower layers as middleware: their own code in our place, and our body behind them.
+//! Adapts tower layers as middleware.
 //!
-//! A layer is put around a service once, so that what it counts is counted over all calls; each call
-//! works with a clone, as tower wants it. The service behind the layers is a door: when they call
-//! it, the rest of the way is begun here, and what comes of it is handed back through the door. So a
-//! layer that stops waiting drops its side of the door, and the body is told to stop.
+//! A layer wraps a service once, so that its state covers all calls; each call uses a clone, as
+//! tower requires. The service behind the layers is a `Door`: when the layers call it, the inner
+//! layers start here, and their outcome is returned through it. If a layer stops waiting, it drops
+//! its future, and the body is cancelled.
 
 use std::{
     fmt,
@@ -23,7 +23,7 @@ use tower_service::Service;
 use super::{Middleware, Next, Outcome};
 use crate::{lifecycle::AuthorizedCall, registry::RegisteredTool};
 
-/// A permitted call, as layers see it. Nothing of it can be changed.
+/// An authorized call, as layers see it. It is immutable.
 pub struct Request {
     tool: Arc<RegisteredTool>,
     arguments: Arc<Value>,
@@ -64,7 +64,7 @@ impl fmt::Debug for Request {
     }
 }
 
-/// The service that layers are put around: the rest of the way to the body.
+/// The service that layers wrap: the inner layers, up to the body.
 #[derive(Debug, Clone, Copy)]
 pub struct Door(());
 
@@ -89,8 +89,8 @@ impl Service<Request> for Door {
     }
 }
 
-/// A failure of the call, as an error that layers can pass on. One that comes back out is the call's
-/// answer as it was.
+/// A failure of the call, as an error that layers can pass on. If it comes back, it is the call's
+/// result unchanged.
 #[derive(Debug)]
 pub struct Failed(pub Failure);
 
@@ -102,7 +102,7 @@ impl fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
-/// A layer in the place of a middleware.
+/// A tower layer as a middleware.
 pub struct Adapted<S> {
     name: String,
     timeout: Option<Duration>,
@@ -110,12 +110,12 @@ pub struct Adapted<S> {
     on_error: Box<dyn Fn(BoxError) -> Failure + Send + Sync>,
 }
 
-/// Makes a middleware of a tower layer.
+/// Makes a middleware from a tower layer.
 ///
-/// Waiting until the layer is ready is the middleware's own time: a layer that may hold calls back
-/// for longer than the runtime's `judge_timeout` wants a [`timeout`](Adapted::timeout) of its own. An
-/// error of the layer itself is a failure of the call whose words stay with the operator, unless
-/// [`on_error`](Adapted::on_error) says otherwise.
+/// Waiting until the layer is ready counts against the middleware's timeout: a layer that may delay
+/// calls for longer than the runtime's `judge_timeout` needs a [`timeout`](Adapted::timeout) of its
+/// own. An error of the layer itself is a failure of the call whose message only the operator sees,
+/// unless [`on_error`](Adapted::on_error) maps it.
 pub fn adapt<L>(name: impl Into<String>, layer: L) -> Adapted<L::Service>
 where
     L: Layer<Door>,
@@ -135,14 +135,14 @@ where
 }
 
 impl<S> Adapted<S> {
-    /// Sets how long the layer may take beyond what it waits for the body.
+    /// Sets the timeout of the layer, without the time of the body.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Says what an error of the layer's own means to the model.
+    /// Maps an error of the layer to a failure for the model.
     #[must_use]
     pub fn on_error(mut self, read: impl Fn(BoxError) -> Failure + Send + Sync + 'static) -> Self {
         self.on_error = Box::new(read);

@@ -1,9 +1,9 @@
-//! Hooks after the body: each may transform the outcome, in order, a failure as well as a success.
+//! Hooks after the body: each may transform the outcome, success or failure, in order.
 //!
-//! A transform that breaks makes the call a failure whose body ran. Observers come later and can
-//! change nothing.
+//! A transform that fails turns the call into a failure whose body ran. Observers come later and
+//! cannot change anything.
 //!
-//! INVARIANT: whatever a transform says, a body that ran stays a body that ran.
+//! INVARIANT: a transform cannot change whether the body ran.
 
 use haft_core::{Execution, Failure, FailureCode, Output};
 

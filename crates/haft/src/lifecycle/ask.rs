@@ -1,10 +1,10 @@
-//! One question, from the line at the desk to what comes of its answer.
+//! One approval request, from its queue to the effect of its answer.
 //!
-//! In: a call that must be asked about. Out: what judgement comes to now. A call that had to wait is
-//! judged again before anyone is bothered, and a yes counts only if what it rests on is still so
-//! when it comes.
+//! In: a call that needs approval. Out: the new authorization result. A call that had to wait in
+//! the queue is authorized again before an approver sees it. An approval counts only if what it is
+//! based on is unchanged when it arrives (TOCTOU).
 //!
-//! INVARIANT: nobody there, no answer, an answer that does not fit, trouble: each is a no.
+//! INVARIANT: no approver, no answer, an invalid answer or an error: each is a denial.
 
 use std::{borrow::Cow, sync::Arc};
 

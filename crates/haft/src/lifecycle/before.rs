@@ -1,9 +1,9 @@
-//! Hooks before judgement: proceed, rewrite, block, have an opinion, halt.
+//! Hooks before authorization: proceed, rewrite, block, give a verdict, halt.
 //!
-//! A rewrite is admitted and checked again before the next hook sees it, so that rewrites compose
-//! and nobody ever sees arguments the schema refuses. Opinions wait for the judges.
+//! A rewrite is validated again before the next hook sees it, so that rewrites compose and no hook
+//! sees invalid arguments. Verdicts of hooks are used by the authorization.
 //!
-//! INVARIANT: an allow speaks for the arguments its hook saw or made; a later change voids it.
+//! INVARIANT: an allow applies to the arguments that its hook saw or made; a later change voids it.
 
 use haft_core::{Decision, Failure, FailureCode};
 

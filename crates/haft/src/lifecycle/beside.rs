@@ -1,7 +1,7 @@
-//! What is said beside a call on its way: words for the model, problems for observers, a halt.
+//! Side effects of phases: notes for the model, problems for observers, a halt.
 //!
-//! Phases put it here; the hub tells and carries it out. Empty for almost every call, so it is a
-//! box that is made when somebody speaks.
+//! Phases collect them here; the lifecycle emits and applies them. Empty for almost every call, so
+//! it is a box that is allocated on first use.
 
 use std::sync::Arc;
 

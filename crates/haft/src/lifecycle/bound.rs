@@ -1,9 +1,9 @@
-//! Keeps results from flooding: what is larger than its bound is kept aside as a whole, and the
-//! answer is a head and a tail that say where the rest is.
+//! Truncates results that are too large: the whole is stored as an artifact, and the model sees a
+//! head, a tail and where the rest is.
 //!
-//! In: a washed output and the tool's bound. Out: an output whose text, notice included, is within
-//! the bound. Where the store is full, or does not work, the rest is lost, and the notice says so.
-//! Most results are small and never come here.
+//! In: a sanitized and redacted output, and the tool's limit. Out: an output whose text, including
+//! the notice, is within the limit. If the store is full or fails, the rest is lost, and the notice
+//! says so. Most results are small and skip this.
 
 use std::sync::Arc;
 

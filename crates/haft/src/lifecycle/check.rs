@@ -1,7 +1,7 @@
-//! The tool's own semantic check, just before the call is judged.
+//! The tool's own semantic check, immediately before the call is authorized.
 //!
-//! It looks at the world, so it waits until earlier batches have changed it. A check that fails to
-//! answer is a no: the body does not run.
+//! It may read external state, so it waits until earlier batches have changed it. A check that
+//! fails stops the call: the body does not run.
 
 use haft_core::{Execution, Failure, FailureCode};
 

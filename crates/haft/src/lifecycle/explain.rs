@@ -1,8 +1,8 @@
-//! Explains what would become of a call: the same steps as the walk, in the same order, up to the
-//! moment where somebody would be asked or the body would run.
+//! Explains what would happen to a call: the same steps as a real call, in the same order, up to
+//! the approval request or the body.
 //!
-//! Checks and guards are asked, because they only look. Hooks are named and not called: they are code
-//! of somebody else that may do things.
+//! Checks and guards run, because they are read-only. Hooks are listed but not called: they are
+//! code of the host that may have side effects.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The last steps of work that ended after its call was answered: transforms, shape, record. The
-//! same as a call's, under an id of its own.
+//! The last steps of background work: transforms, shaping, record. The same as for a call, under an
+//! id of its own.
 
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
-//! One call, from admission to answer. This is the hub: it reads top to bottom and calls the
-//! phases in order; phases return facts, the hub tells events and writes the journal.
+//! The lifecycle of one call, from validation to result. This file calls the phases in order;
+//! phases return data, and this file emits the events and writes the journal.
 //!
-//! INVARIANT: `walk` always ends in exactly one envelope and exactly one terminal event.
+//! INVARIANT: `walk` always ends in exactly one result and exactly one terminal event.
 
 mod watch;
 mod beside;

@@ -1,7 +1,7 @@
-//! Performs a permitted call: lets it through the layers, and lets go of its place when it has ended.
+//! Executes an authorized call through the layers, and releases its locks and slots at the end.
 //!
-//! In: an `AuthorizedCall`, a journaled `Intent`, the place on the floor. Out: the outcome, and
-//! what happened on the way.
+//! In: an `AuthorizedCall`, a journaled `Intent`, its scheduler locks. Out: the outcome and its
+//! statistics.
 
 use std::{sync::Arc, time::Instant};
 

@@ -1,10 +1,11 @@
-//! Judges a call: the rules, the tool's guard, the runtime's guards, and what people have granted.
+//! Authorizes a call: the rules, the tool's guard, the runtime's guards, and the grants of
+//! approvers.
 //!
-//! In: an admitted call. Out: an `AuthorizedCall`, or the call with a rule's change, or a question,
-//! or a no. The strictest verdict wins. From here on nothing can change the arguments.
+//! In: a validated call. Out: an `AuthorizedCall`, a call changed by a rule, an approval request,
+//! or a denial. The strictest verdict wins. From here on nothing can change the arguments.
 //!
-//! INVARIANT: this is the only place that makes an `AuthorizedCall`, and for a call that must be
-//! asked about it takes a grant that was spent on exactly this call.
+//! INVARIANT: only this file makes an `AuthorizedCall`, and for a call that needs approval it
+//! requires a single-use grant for exactly this call.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +21,7 @@ use crate::{
 
 pub(super) const OWN_GUARD: &str = "the tool's guard";
 
-/// A call that may run, exactly as it is. Nothing about it can be changed any more.
+/// A call that may run, exactly as it is. It is immutable.
 #[derive(Debug)]
 pub struct AuthorizedCall(ValidatedCall);
 
@@ -31,7 +32,7 @@ impl AuthorizedCall {
         Self(admitted)
     }
 
-    /// Returns the call: its tool, its arguments, its claim, its context.
+    /// Returns the call: its tool, its arguments, its profile, its context.
     #[must_use]
     pub fn admitted(&self) -> &ValidatedCall {
         &self.0

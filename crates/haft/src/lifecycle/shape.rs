@@ -1,8 +1,9 @@
-//! Makes an outcome fit to be shown: secrets out, control characters visible, size bounded.
+//! Prepares an outcome for the model: redacts secrets, sanitizes control characters, bounds the
+//! size.
 //!
-//! In: the outcome, already within the tool's bound (`bound` sees to that). Out: the same, as it may
-//! be told. Where the run's bytes are counted, the result is no larger than what is left for it. A
-//! failure's words take the same way as a result's.
+//! In: the outcome, already within the tool's limit (see `bound`). Out: the same, ready to show. If
+//! the run has a byte budget, the result is no larger than what is left of it. Failure messages are
+//! treated like results.
 
 use std::{cell::Cell, sync::Arc};
 
@@ -146,7 +147,7 @@ const MOST_WORDS: usize = 8_000;
 impl Wash<'_> {
     /// Returns the text as it may be shown; nothing when it may stay as it is.
     fn changed(&self, text: &str) -> Option<String> {
-        let (changed, altered) = self.redactor.washed(text);
+        let (changed, altered) = self.redactor.sanitize_and_redact(text);
         self.altered.set(self.altered.get() + altered);
         changed
     }
@@ -168,7 +169,7 @@ impl Wash<'_> {
             .sum();
         self.altered.set(self.altered.get() + read);
         let failure = self.redactor.failure(failure).reworded(|text| {
-            let (changed, _) = self.redactor.washed(text);
+            let (changed, _) = self.redactor.sanitize_and_redact(text);
             let long = changed.as_deref().unwrap_or(text);
             match long.len() > MOST_WORDS {
                 true => Some(format!(
@@ -230,7 +231,7 @@ impl Wash<'_> {
                         None => self.data(value, depth - 1),
                     }
                 }
-                if map.keys().any(|key| self.redactor.washed(key).0.is_some()) {
+                if map.keys().any(|key| self.redactor.sanitize_and_redact(key).0.is_some()) {
                     let mut keys = Keys::default();
                     let old = std::mem::take(map).into_iter();
                     *map = old
@@ -261,7 +262,7 @@ fn take_apart(data: Value) {
 /// could be the beginning of a secret is left out.
 fn partial(inner: &Inner, cx: &ToolContext) -> String {
     let told = cx.partial_so_far();
-    let mut washing = inner.redactor.washing();
+    let mut washing = inner.redactor.sanitizing_stream();
     let text = washing.feed(&told);
     match cx.partial_is_full() {
         true => text,

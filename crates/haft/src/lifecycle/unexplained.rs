@@ -1,5 +1,5 @@
-//! Makes explanations of arguments that were left for later: on a blocking thread, and only until the
-//! call has to end.
+//! Computes deferred explanations of invalid arguments: on a blocking thread, until the deadline of
+//! the call.
 //!
 //! In: a failure without an explanation. Out: the failure with as much of it as there was time for.
 

@@ -1,4 +1,4 @@
-//! Watches the judges, checks and hooks of one call: bounded in time, stoppable, panics caught.
+//! Supervises the policies, checks and hooks of one call: timeout, cancellation, panics caught.
 
 use std::{panic::AssertUnwindSafe, pin::pin, task::Poll, time::Duration};
 

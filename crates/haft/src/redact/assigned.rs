@@ -1,12 +1,12 @@
-//! Reads `password = "…"` and the like: a telling name, a sign, a value.
+//! Parses assignments such as `password = "…"`: a secret-like name, a sign, a value.
 //!
-//! In: a text from the first byte of the name on. Out: where the value stands. The same as the shape
-//! `ASSIGNED` of `patterns`, which a test holds it against. A regex with groups took 4 µs for each
-//! name, and a hostile text has a name in every nine bytes.
+//! In: a text from the first byte of the name on. Out: the range of the value. It matches the same
+//! as the regex `ASSIGNED` in `patterns`, and a test compares both. The regex with groups took 4 µs
+//! for each name, and a hostile text can contain a name in every nine bytes.
 
 use std::ops::Range;
 
-/// The value that a name is given.
+/// The value that is assigned to a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Assigned {
     pub(super) value: Range<usize>,
@@ -14,14 +14,14 @@ pub(super) struct Assigned {
 }
 
 const NAMES: &[&str] = &["password", "passwd", "passphrase", "pwd", "secret", "token"];
-/// What may stand before `key`, and before `token`, with `_`, `-` or nothing between.
+/// Prefixes of `key` and of `token`, optionally joined by `_` or `-`.
 const BEFORE_KEY: &[&str] = &["api", "access", "private"];
 const BEFORE_TOKEN: &[&str] =
     &["access", "auth", "refresh", "api", "session", "bot", "private", "security", "oauth", "id"];
-/// What may stand after a name, with `_` or `-` between.
+/// Suffixes of a name, joined by `_` or `-`.
 const SUFFIXES: &[&str] = &["key", "value", "token", "hash", "salt", "access_key", "access-key"];
 
-/// Returns the value, and how many bytes were looked at.
+/// Returns the value, and how many bytes were scanned.
 pub(super) fn parse(text: &[u8]) -> (Option<Assigned>, usize) {
     let mut head = Cursor { text, at: 0 };
     if !head.name() {
@@ -37,7 +37,7 @@ pub(super) fn parse(text: &[u8]) -> (Option<Assigned>, usize) {
     (found, typed.at.max(plain.at))
 }
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Clone, Copy)]
 struct Cursor<'a> {
     text: &'a [u8],
@@ -49,14 +49,14 @@ impl Cursor<'_> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// Goes over at most so many bytes of a kind, and returns how many there are.
+    /// Skips at most `most` bytes of a kind, and returns how many there are.
     fn run(&mut self, most: usize, is: impl Fn(u8) -> bool) -> usize {
         let len = self.rest().iter().take(most).take_while(|b| is(**b)).count();
         self.at += len;
         len
     }
 
-    /// Goes over a word in either case, if it stands here.
+    /// Skips a word in either case, if it is at this position.
     fn word(&mut self, word: &str) -> bool {
         let is_here = self
             .rest()
@@ -100,7 +100,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// `: String`, as code writes the type of a name.
+    /// `: String`, a type annotation in code.
     fn annotation(&mut self) -> bool {
         self.run(4, is_space);
         if !self.word(":") {
@@ -114,7 +114,7 @@ impl Cursor<'_> {
         }
     }
 
-    /// A sign of giving, and what is given.
+    /// An assignment sign, and the value.
     fn value(&mut self) -> Option<Assigned> {
         self.run(4, is_space);
         if !["=>", ":=", "=", ":"].iter().any(|sign| self.word(sign)) {
@@ -154,12 +154,12 @@ fn is_in_quotes(byte: u8) -> bool {
         && !matches!(byte, b'\\' | b'[' | b']' | b'<' | b'>' | b'{' | b'}')
 }
 
-/// What a value without quotes may begin with.
+/// What an unquoted value may start with.
 fn is_first(byte: u8) -> bool {
     is_bare(byte) && !matches!(byte, b'$' | b':' | b'=' | b'?')
 }
 
-/// What a value without quotes may hold.
+/// What an unquoted value may contain.
 fn is_bare(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%*+./:=?@^_~|-".contains(&byte)
 }

@@ -1,12 +1,13 @@
-//! A text as it reads without what nobody sees, and the way back to where each part of it stands.
+//! Removes invisible characters from a text before secrets are searched in it, and maps positions
+//! back.
 //!
-//! In: text of any origin, clean or not. Out: the same without gaps. A gap is a hidden character, raw
-//! or written out as `<U+200B>`, or a sequence of a terminal. Whoever looks for known secrets also
-//! counts line breaks between two characters of a code: base64 and long keys are broken into lines
-//! by whoever prints them. Text without gaps is borrowed.
+//! In: text of any origin. Out: the same without gaps. A gap is an invisible character (zero-width,
+//! bidi, control), raw or written out as `<U+200B>`, or a terminal escape sequence. For known
+//! secrets, line breaks inside of an encoded value are gaps too: base64 and long keys are often
+//! printed in several lines. Text without gaps is borrowed.
 //!
-//! INVARIANT: a text that is cut anywhere has the same gaps. What may be the beginning of one, and is
-//! not there to its end, is left for when more has come.
+//! INVARIANT: the gaps do not depend on how a text is split. An incomplete gap at the end is left
+//! until more text arrives.
 
 use std::{borrow::Cow, ops::Range, sync::LazyLock};
 
@@ -18,45 +19,48 @@ use crate::sanitize::{is_hidden, is_plain};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reading {
     pub(super) breaks: Breaks,
-    pub(super) obeys: Obeys,
+    pub(super) sequences: Sequences,
 }
 
-/// Which line breaks inside of a code are no more than a place where somebody's line was full.
+/// Which line breaks inside of an encoded value count as line wraps.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Breaks {
     None,
-    /// Those that are there, and not what only looks like one that is written out: `\n` may also be a
-    /// stroke and the first letter of a secret.
+    /// Only real line breaks. A written `\n` may also be a backslash and the first letter of a
+    /// secret.
     Real,
-    /// Those that are written out as well.
+    /// Real and written line breaks.
     All,
-    /// Every blank, be it a break or not: a secret with blanks in it may be wrapped at any of them.
+    /// Every blank, including line breaks: a secret with blanks in it may be wrapped at any of
+    /// them.
     Blanks,
-    /// Every blank, and those that are written out as `\n`, `\r` and `\t`.
+    /// Every blank, real or written as `\n`, `\r` and `\t`.
     WrittenBlanks,
 }
 
 impl Breaks {
-    /// All ways to look for known secrets, in order. What one takes out the next does not see.
+    /// All passes of the search for known secrets, in order. Each works on the output of the one
+    /// before.
     pub(super) const PASSES: [Self; 4] = [Self::All, Self::Real, Self::Blanks, Self::WrittenBlanks];
 
-    /// Whether blanks are left out, so that secrets are looked for without theirs.
+    /// Whether blanks are removed, so that secrets are searched without their blanks.
     pub(super) fn are_blanks(self) -> bool {
         matches!(self, Self::Blanks | Self::WrittenBlanks)
     }
 
-    /// Whether this way differs from the one before only where there is a stroke.
-    pub(super) fn needs_stroke(self) -> bool {
+    /// Whether this pass differs from the one before only if there is a backslash.
+    pub(super) fn needs_backslash(self) -> bool {
         matches!(self, Self::Real | Self::WrittenBlanks)
     }
 }
 
-/// Which sequences count as what a terminal makes of them. A sequence may swallow the first letter of
-/// a word, or all of it, so text with an escape in it is read both ways.
+/// Which escape sequences are removed as a terminal would. A sequence may swallow letters of a
+/// secret, so text with an escape is read both ways.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Obeys {
+pub(super) enum Sequences {
     All,
-    /// Colours and the like, which stand inside of words; of all others only the escape is unseen.
+    /// Colours and similar sequences, which occur inside of words; of all others only the escape
+    /// character.
     Colours,
 }
 
@@ -67,41 +71,44 @@ impl Reading {
 }
 
 /// As a terminal shows it.
-pub(super) const SHOWN: Reading = Reading { breaks: Breaks::None, obeys: Obeys::All };
-/// As it is written, but for escapes and colours.
-pub(super) const WRITTEN: Reading = Reading { breaks: Breaks::None, obeys: Obeys::Colours };
+pub(super) const SHOWN: Reading = Reading { breaks: Breaks::None, sequences: Sequences::All };
+/// As it is written, except for escapes and colours.
+pub(super) const WRITTEN: Reading = Reading { breaks: Breaks::None, sequences: Sequences::Colours };
 
-/// What all sequences begin with.
+/// The first character of all escape sequences.
 pub(super) const ESCAPE: char = '\u{1b}';
-/// What line breaks begin with that are written out.
-pub(super) const STROKE: char = '\\';
+/// The first character of written line breaks.
+pub(super) const BACKSLASH: char = '\\';
 
 /// A text without its gaps.
 pub(super) struct Bare<'a> {
     pub(super) text: Cow<'a, str>,
-    /// For each gap, where it was in the bare text, and how many bytes were left out up to its end.
+    /// For each gap, its position in the bare text, and how many bytes were removed up to its end.
     gaps: Vec<(usize, usize)>,
-    /// How much of the original the bare text stands for.
+    /// How much of the original the bare text covers.
     end: usize,
-    /// Whether what is left beyond the end is a line break that may turn out to be a gap.
+    /// Whether the rest beyond the end is a line break that may turn out to be a gap.
     is_break: bool,
 }
 
-/// The longest sequence of a terminal that counts as one: longer than any title or link.
-const LONGEST: usize = 4 << 10;
-/// So many blanks may stand before the rest of a code that was broken into lines.
-const INDENT: usize = 16;
-/// So many bytes of blanks may stand where a text was wrapped: a break and what indents a line.
-const WRAP: usize = 256;
+/// Longest escape sequence, in bytes: longer than any title or link.
+const MAX_SEQUENCE_BYTES: usize = 4 << 10;
+/// Maximum indent of a continued line of an encoded value.
+const MAX_INDENT: usize = 16;
+/// Maximum number of blanks at a line wrap: a break and the indent of the next line.
+const MAX_WRAP_BYTES: usize = 256;
 
-static SPELLED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("<U+"));
+static WRITTEN_CHAR: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("<U+"));
 
-/// Takes the gaps out of a text. Where it is not the last, its end may be the beginning of one.
+/// Removes the gaps from a text. If more text follows, its end may be an incomplete gap.
 pub(super) fn bare(text: &str, reading: Reading, last: bool) -> Bare<'_> {
     let whole =
         |end| Bare { text: Cow::Borrowed(&text[..end]), gaps: Vec::new(), end, is_break: false };
-    if reading.breaks == Breaks::None && is_plain(text) && SPELLED.find(text.as_bytes()).is_none() {
-        // All that may be open is a character that is being written out.
+    if reading.breaks == Breaks::None
+        && is_plain(text)
+        && WRITTEN_CHAR.find(text.as_bytes()).is_none()
+    {
+        // Only a written-out character can be incomplete.
         let open = if last { None } else { open_end(text) };
         return whole(open.unwrap_or(text.len()));
     }
@@ -110,16 +117,14 @@ pub(super) fn bare(text: &str, reading: Reading, last: bool) -> Bare<'_> {
         Bare { text: Cow::Borrowed(text), gaps: Vec::new(), end: text.len(), is_break: false };
     let mut out = String::new();
     let (mut at, mut copied, mut skipped) = (0, 0, 0);
-    let is_odd: fn(&u8) -> bool = match reading.breaks.are_blanks() {
-        true => |b: &u8| ODD[usize::from(*b)] || is_blank(*b),
-        false => |b: &u8| ODD[usize::from(*b)],
+    let is_odd: fn(&u8) -> bool = if reading.breaks.are_blanks() {
+        |b: &u8| ODD[usize::from(*b)] || is_blank(*b)
+    } else {
+        |b: &u8| ODD[usize::from(*b)]
     };
     while let Some(more) = bytes[at..].iter().position(is_odd) {
         at += more;
-        let before = match copied < at {
-            true => bytes.get(at - 1),
-            false => out.as_bytes().last(),
-        };
+        let before = if copied < at { bytes.get(at - 1) } else { out.as_bytes().last() };
         match gap(&text[at..], before.copied(), reading, last) {
             Gap::None => at += 1,
             Gap::Not(len) => at += len,
@@ -136,52 +141,52 @@ pub(super) fn bare(text: &str, reading: Reading, last: bool) -> Bare<'_> {
             }
         }
     }
-    found.text = match found.gaps.is_empty() {
-        true => Cow::Borrowed(&text[..found.end]),
-        false => {
-            out.push_str(&text[copied..found.end]);
-            Cow::Owned(out)
-        }
+    found.text = if found.gaps.is_empty() {
+        Cow::Borrowed(&text[..found.end])
+    } else {
+        out.push_str(&text[copied..found.end]);
+        Cow::Owned(out)
     };
     found
 }
 
 impl Bare<'_> {
-    /// How many bytes were left out before a place; with those right at it, or without.
+    /// How many bytes were removed before a position, with or without a gap at it.
     fn skipped(&self, at: usize, with: bool) -> usize {
         let before = self.gaps.partition_point(|(place, _)| *place < at || with && *place == at);
         before.checked_sub(1).and_then(|n| self.gaps.get(n)).map_or(0, |(_, skipped)| *skipped)
     }
 
-    /// Where a find stands in the original, with the gaps inside of it and without those around it.
+    /// The range of a find in the original, with the gaps inside of it and without those around it.
     pub(super) fn place(&self, found: &Range<usize>) -> Range<usize> {
         let start = found.start + self.skipped(found.start, true);
         start..(found.end + self.skipped(found.end, false)).max(start)
     }
 
-    /// How far the original is settled when the bare text is settled up to here. A break at the end
-    /// is nothing to wait for, unless something stands open before it.
+    /// How far the original is final if the bare text is final up to `to`. A break at the end is
+    /// not waited for, unless something before it is open.
     pub(super) fn settled(&self, to: usize, original: &str) -> usize {
-        match to == self.text.len() && self.is_break {
-            true => original.len(),
-            false => to + self.skipped(to, true),
+        if to == self.text.len() && self.is_break {
+            original.len()
+        } else {
+            to + self.skipped(to, true)
         }
     }
 }
 
-/// What stands at a place.
+/// What is at a position.
 enum Gap {
     None,
-    /// So many bytes are none.
+    /// This many bytes are not a gap.
     Not(usize),
     Of(usize),
-    /// It cannot be told yet.
+    /// Not known yet.
     Open {
         is_break: bool,
     },
 }
 
-/// The bytes that a gap may begin with. None of them stands inside of a character.
+/// The bytes that a gap may start with. None of them occurs inside of a character.
 const ODD: [bool; 256] = {
     let mut odd = [false; 256];
     let mut at = 0;
@@ -191,7 +196,7 @@ const ODD: [bool; 256] = {
         odd[at] = match byte {
             b'\t' => false,
             0x00..b' ' | b'<' | b'\\' | 0x7f => true,
-            // The same as in hygiene: the others begin no hidden character.
+            // The same as in `sanitize`: the others start no invisible character.
             0xc2 | 0xcd | 0xd8 | 0xe1..=0xe3 | 0xee..=0xf4 => true,
             _ => false,
         };
@@ -206,7 +211,7 @@ fn gap(rest: &str, before: Option<u8>, reading: Reading, last: bool) -> Gap {
         let len = rest.bytes().take_while(|b| is_blank(*b)).count();
         return match len {
             // More than any tool indents.
-            WRAP.. => Gap::Not(len),
+            MAX_WRAP_BYTES.. => Gap::Not(len),
             _ if len == rest.len() && !last => Gap::Open { is_break: true },
             _ => Gap::Of(len),
         };
@@ -214,22 +219,22 @@ fn gap(rest: &str, before: Option<u8>, reading: Reading, last: bool) -> Gap {
     match rest.as_bytes() {
         [b'\\', b'n' | b'r' | b't', ..] if reading.breaks == Breaks::WrittenBlanks => Gap::Of(2),
         [b'\\'] if reading.breaks == Breaks::WrittenBlanks => open(false),
-        [b'<', ..] => match spelled(rest) {
+        [b'<', ..] => match written_char(rest) {
             Some(Ok(len)) => Gap::Of(len),
-            Some(Err(Cut)) => open(false),
+            Some(Err(Incomplete)) => open(false),
             None => Gap::None,
         },
-        [0x1b, ..] => match obeyed(rest.as_bytes(), reading.obeys) {
+        [0x1b, ..] => match removed_sequence(rest.as_bytes(), reading.sequences) {
             Some(Ok(len)) => Gap::Of(len),
-            Some(Err(Cut)) if !last => Gap::Open { is_break: false },
-            // An escape that begins nothing is not seen either.
+            Some(Err(Incomplete)) if !last => Gap::Open { is_break: false },
+            // An escape that starts no sequence is invisible too.
             _ => Gap::Of(1),
         },
         [b'\r'] if !last => Gap::Open { is_break: true },
         [b'\n', ..] | [b'\r', b'\n', ..] | [b'\\', ..] => {
             let counts = match reading.breaks {
                 Breaks::None | Breaks::Blanks | Breaks::WrittenBlanks => false,
-                Breaks::Real => !rest.starts_with(STROKE),
+                Breaks::Real => !rest.starts_with(BACKSLASH),
                 Breaks::All => true,
             };
             if !counts || !before.is_some_and(is_code) {
@@ -237,8 +242,8 @@ fn gap(rest: &str, before: Option<u8>, reading: Reading, last: bool) -> Gap {
             }
             match line_break(rest.as_bytes()) {
                 Some(Ok(len)) => Gap::Of(len),
-                // A stroke may also begin a secret as JSON writes it.
-                Some(Err(Cut)) => open(!rest.starts_with('\\')),
+                // A backslash may also start a JSON-escaped secret.
+                Some(Err(Incomplete)) => open(!rest.starts_with('\\')),
                 None => Gap::None,
             }
         }
@@ -249,11 +254,11 @@ fn gap(rest: &str, before: Option<u8>, reading: Reading, last: bool) -> Gap {
     }
 }
 
-/// Says that a text ends before something is complete.
-struct Cut;
+/// The text ends before something is complete.
+struct Incomplete;
 
-/// A hidden character that is written out, as `<U+200B>`.
-fn spelled(rest: &str) -> Option<Result<usize, Cut>> {
+/// An invisible character that is written out, as `<U+200B>`.
+fn written_char(rest: &str) -> Option<Result<usize, Incomplete>> {
     const OPEN: &[u8] = b"<U+";
     let bytes = rest.as_bytes();
     let start = bytes.get(..OPEN.len()).unwrap_or(bytes);
@@ -264,7 +269,7 @@ fn spelled(rest: &str) -> Option<Result<usize, Cut>> {
     let is_digit = |b: &&u8| matches!(b, b'0'..=b'9' | b'A'..=b'F');
     let digits = number.iter().take(7).take_while(is_digit).count();
     match number.get(digits) {
-        None if digits <= 6 => Some(Err(Cut)),
+        None if digits <= 6 => Some(Err(Incomplete)),
         Some(b'>') if (4..=6).contains(&digits) => {
             let number = rest.get(OPEN.len()..OPEN.len() + digits)?;
             let c = u32::from_str_radix(number, 16).ok().and_then(char::from_u32)?;
@@ -274,24 +279,24 @@ fn spelled(rest: &str) -> Option<Result<usize, Cut>> {
     }
 }
 
-/// A sequence that counts as one.
-fn obeyed(rest: &[u8], obeys: Obeys) -> Option<Result<usize, Cut>> {
+/// A sequence that is removed in this reading.
+fn removed_sequence(rest: &[u8], sequences: Sequences) -> Option<Result<usize, Incomplete>> {
     let found = sequence(rest);
-    if obeys == Obeys::All {
+    if sequences == Sequences::All {
         return found;
     }
     let is_control = matches!(rest.get(1), None | Some(b'['));
     match found {
         Some(Ok(len)) if matches!(rest.get(..len), Some([_, b'[', .., b'm' | b'K'])) => found,
-        Some(Err(Cut)) if is_control => found,
+        Some(Err(Incomplete)) if is_control => found,
         _ => None,
     }
 }
 
-/// A sequence that a terminal obeys, from its escape on.
-fn sequence(rest: &[u8]) -> Option<Result<usize, Cut>> {
-    let rest = rest.get(..LONGEST).unwrap_or(rest);
-    let cut = if rest.len() < LONGEST { Some(Err(Cut)) } else { None };
+/// A terminal escape sequence, from its escape on.
+fn sequence(rest: &[u8]) -> Option<Result<usize, Incomplete>> {
+    let rest = rest.get(..MAX_SEQUENCE_BYTES).unwrap_or(rest);
+    let cut = if rest.len() < MAX_SEQUENCE_BYTES { Some(Err(Incomplete)) } else { None };
     let Some(kind) = rest.get(1) else { return cut };
     let body = rest.get(2..).unwrap_or_default();
     match kind {
@@ -320,16 +325,17 @@ fn sequence(rest: &[u8]) -> Option<Result<usize, Cut>> {
     }
 }
 
-/// A line break before the rest of a code, real or written as `\n`, with what indents the line.
-fn line_break(rest: &[u8]) -> Option<Result<usize, Cut>> {
+/// A line break before the rest of an encoded value, real or written as `\n`, with the indent of
+/// the line.
+fn line_break(rest: &[u8]) -> Option<Result<usize, Incomplete>> {
     const WAYS: [&[u8]; 4] = [b"\r\n", b"\n", b"\\r\\n", b"\\n"];
     let Some(way) = WAYS.into_iter().find(|way| rest.starts_with(way)) else {
-        return WAYS.into_iter().any(|way| way.starts_with(rest)).then_some(Err(Cut));
+        return WAYS.into_iter().any(|way| way.starts_with(rest)).then_some(Err(Incomplete));
     };
     let line = rest.get(way.len()..).unwrap_or_default();
-    let indent = line.iter().take(INDENT).take_while(|b| matches!(b, b' ' | b'\t')).count();
+    let indent = line.iter().take(MAX_INDENT).take_while(|b| matches!(b, b' ' | b'\t')).count();
     match line.get(indent) {
-        None => Some(Err(Cut)),
+        None => Some(Err(Incomplete)),
         Some(b) => is_code(*b).then_some(Ok(way.len() + indent)),
     }
 }
@@ -339,16 +345,16 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 
-/// Whether a byte may stand in base64, in hex, in most keys.
+/// Whether a byte may occur in base64, in hex, in most keys.
 fn is_code(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'_' | b'-')
 }
 
-/// Where a plain text ends in what may be the beginning of a gap.
+/// Where a plain text ends in what may be the start of a gap.
 fn open_end(text: &str) -> Option<usize> {
     let from = text.floor_char_boundary(text.len().saturating_sub("<U+10FFFF".len()));
     let at = from + text[from..].rfind('<')?;
-    matches!(spelled(&text[at..]), Some(Err(Cut))).then_some(at)
+    matches!(written_char(&text[at..]), Some(Err(Incomplete))).then_some(at)
 }
 
 #[cfg(test)]
@@ -360,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_sees_is_left_out_whichever_way_it_is_written() {
+    fn invisible_characters_are_removed_raw_or_written_out() {
         for (text, plain) in [
             ("a\u{200b}b", "ab"),
             ("a<U+200B>b", "ab"),
@@ -382,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_break_counts_only_inside_of_a_code_and_only_for_whoever_asks() {
+    fn line_break_is_removed_only_inside_an_encoded_value_and_on_request() {
         for (text, plain) in [
             ("QUJD\nREVG", "QUJDREVG"),
             ("QUJD\r\n\t  REVG", "QUJDREVG"),
@@ -397,8 +403,8 @@ mod tests {
     }
 
     #[test]
-    fn blanks_are_left_out_only_where_they_are_asked_for_and_not_in_masses() {
-        let much = format!("a{}b", " ".repeat(WRAP));
+    fn blanks_are_removed_only_on_request_and_up_to_a_limit() {
+        let much = format!("a{}b", " ".repeat(MAX_WRAP_BYTES));
         for (text, blanks, written) in [
             ("a b\n  c\td\r\ne", "abcde", "abcde"),
             ("a\\nb \\tc\\x", "a\\nb\\tc\\x", "abc\\x"),
@@ -411,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_find_leads_back_to_where_it_stands_with_the_gaps_inside_of_it() {
+    fn find_maps_back_to_its_range_with_the_gaps_inside() {
         let text = "\u{200b}a<U+200B>b\u{200b}c\x1b[0m";
         let bare = bare(text, SHOWN, true);
         assert_eq!(bare.text, "abc");
@@ -422,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_go_on_to_be_a_gap_is_waited_for() {
+    fn incomplete_gap_at_the_end_is_buffered() {
         for (text, settled) in [
             ("a<U+20", 1),
             ("a<", 1),
@@ -436,7 +442,7 @@ mod tests {
             let bare = bare(text, SHOWN, false);
             assert_eq!(bare.settled(bare.text.len(), text), settled, "{text:?}");
         }
-        let long = format!("a\x1b]0;{}", "x".repeat(LONGEST));
+        let long = format!("a\x1b]0;{}", "x".repeat(MAX_SEQUENCE_BYTES));
         assert_eq!(bare(&long, SHOWN, false).text.len(), long.len() - 1, "it is given up on");
     }
 }

@@ -1,16 +1,16 @@
-//! What must be so of a find besides its shape: whether it is a value and no code, and where a private
-//! key ends.
+//! Additional checks of pattern matches: whether a match is a value and not code, and where a
+//! private key ends.
 //!
 //! Pure: bytes in, an answer out.
 
 use super::shape::{Found, is_word};
 
-/// Keys are random: so many letters without one digit are words.
+/// Keys are random: long text without a digit is prose.
 pub(super) fn has_digit(found: &Found<'_>) -> bool {
     found.value.iter().any(u8::is_ascii_digit)
 }
 
-/// Whether what a name is given looks like a value, and not like code, a type or a placeholder.
+/// Whether an assigned text looks like a value, and not like code, a type or a placeholder.
 pub(super) fn assigned(found: &Found<'_>) -> bool {
     let value = found.value;
     if found.next == Some(b'(') || (found.next == Some(b'[') && !found.is_quoted) {
@@ -19,7 +19,7 @@ pub(super) fn assigned(found: &Found<'_>) -> bool {
     is_value(value, found.is_quoted)
 }
 
-/// Whether a text under a telling name is a secret, as far as one can see.
+/// Whether a text assigned to a secret-like name looks like a secret.
 pub(super) fn is_value(value: &[u8], is_quoted: bool) -> bool {
     let has = |what: fn(&u8) -> bool| value.iter().any(what);
     let digit = has(u8::is_ascii_digit);
@@ -48,7 +48,7 @@ pub(super) fn is_value(value: &[u8], is_quoted: bool) -> bool {
     if is_quoted { digit || odd || value.len() >= 16 } else { digit && letter }
 }
 
-/// How far a private key goes: to the line that ends it, or as far as it looks like one.
+/// Where a private key ends: at its END line, or where it no longer looks like a key.
 pub(super) fn private_key(stretch: &[u8], head: usize) -> Option<usize> {
     let body = stretch.get(head..)?;
     if let Some(end) = memchr::memmem::find(body, b"-----END") {
@@ -57,12 +57,12 @@ pub(super) fn private_key(stretch: &[u8], head: usize) -> Option<usize> {
         let dashes = rest.get(line..)?.iter().take(5).take_while(|b| **b == b'-').count();
         return Some(head + end + 8 + line + dashes);
     }
-    // FAIL CLOSED: a key that is cut off is still most of a key.
+    // FAIL CLOSED: a truncated key is still most of a key.
     truncated_key(body).map(|end| head + end)
 }
 
-/// How far a private key without its last line goes. Its lines may be numbered, indented or quoted,
-/// and headers such as `DEK-Info: …` may come first.
+/// Where a private key without an END line ends. Its lines may be numbered, indented or quoted, and
+/// headers such as `DEK-Info: …` may come first.
 fn truncated_key(body: &[u8]) -> Option<usize> {
     let is_key = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'\\');
     let is_margin = |b: &u8| b.is_ascii_digit() || matches!(b, b' ' | b'\t' | b'|' | b'>' | b':');
@@ -88,7 +88,7 @@ fn truncated_key(body: &[u8]) -> Option<usize> {
     (found >= 32).then_some(end)
 }
 
-/// Whether a line is a header of a key: `Proc-Type: 4,ENCRYPTED`, or the beginning of one.
+/// Whether a line is a header of a key: `Proc-Type: 4,ENCRYPTED`, or the start of one.
 fn is_header(line: &[u8], is_whole: bool) -> bool {
     let name = line.iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'-').count();
     name > 0 && line.get(name).map_or(!is_whole, |b| *b == b':')

@@ -1,8 +1,8 @@
-//! Finds out whether a form of a secret could stand inside of a mark: a mark that holds a secret would
-//! show it, and would be redacted again.
+//! Checks whether a form of a secret could occur inside of a redaction mark. Such a mark would
+//! reveal the secret, and would be redacted again.
 //!
-//! In: forms and the starts of marks, as they are added. Out: yes or no, for what is new against all
-//! that is known. Both are indexed by a few bytes, so the cost does not grow with what is known.
+//! In: forms and mark prefixes, as they are added. Out: whether the new ones conflict with any
+//! known one. Both are indexed by n-gram, so the cost does not grow with their number.
 
 use std::{
     collections::HashMap,
@@ -11,25 +11,25 @@ use std::{
 
 use super::{forms::Forms, patterns};
 
-/// Forms and starts are found by so many bytes. No form is shorter than a secret may be.
-const GRAM: usize = super::secrets::SHORTEST;
+/// Length of the n-grams. No form is shorter than the shortest secret.
+const GRAM: usize = super::secrets::MIN_SECRET_BYTES;
 
 type Gram = [u8; GRAM];
 
-/// What could clash with what is added next.
+/// The index of known forms and marks.
 #[derive(Default)]
 pub(super) struct Clashes {
     /// Forms by their first bytes.
     forms: HashMap<Gram, Vec<Arc<str>>, ahash::RandomState>,
-    /// The start of each secret's mark, by all bytes that stand in it next to each other.
+    /// The prefix of each secret's mark, by all of its n-grams.
     starts: HashMap<Gram, Vec<Arc<str>>, ahash::RandomState>,
-    /// The starts by themselves, for forms that are too short to be looked up.
+    /// All prefixes, for forms that are too short for the index.
     all: Vec<Arc<str>>,
 }
 
 impl Clashes {
-    /// Whether one of these forms could stand in a mark, or a known form in the mark that begins
-    /// with `start`.
+    /// Whether one of these forms could occur in a mark, or a known form in the mark with this
+    /// prefix.
     pub(super) fn with_new(&self, forms: &Forms, start: Option<&String>) -> bool {
         let in_known = |form: &Arc<str>| {
             let known = match gram(core(form).as_bytes()) {
@@ -79,7 +79,7 @@ impl Clashes {
     }
 }
 
-/// The part of a form that would have to stand in the start of a mark: what it ends in may be the
+/// The part of a form that would have to occur in the prefix of a mark. The rest may match the
 /// length and the bracket that end a mark.
 fn core(form: &str) -> &str {
     form.trim_end_matches(']').trim_end_matches(|c: char| c.is_ascii_digit())
@@ -89,37 +89,38 @@ fn gram(bytes: &[u8]) -> Option<Gram> {
     bytes.first_chunk::<GRAM>().copied()
 }
 
-/// Under what a form is indexed whose core is too short. No form holds these bytes.
+/// The index key of forms whose core is too short. No form contains these bytes.
 const SHORT: Gram = [0; GRAM];
 
 fn key(form: &str) -> Gram {
     gram(core(form).as_bytes()).unwrap_or(SHORT)
 }
 
-/// Whether a form could stand in any mark at all. Digits stand only at the end of a mark, behind a
+/// Whether a form could occur in any mark at all. Digits occur only at the end of a mark, after a
 /// colon.
 fn can_clash(form: &str) -> bool {
     let core = core(form);
     core.len() == form.len() || core.ends_with(':')
 }
 
-/// Whether a form could stand in a mark that begins with this.
+/// Whether a form could occur in a mark with this prefix.
 fn in_mark(form: &str, start: &str) -> bool {
     let core = core(form);
     let whole = core.len() == form.len() && start.contains(form);
     whole || (core.len() < form.len() && !core.is_empty() && start.ends_with(core))
 }
 
-/// The starts of all marks of shapes, each with a NUL after it, which no form holds.
+/// The prefixes of the marks of all patterns, each followed by a NUL, which no form contains.
 static SHAPE_STARTS: LazyLock<String> =
     LazyLock::new(|| patterns::ids().map(|id| format!("[REDACTED:{id}:\0")).collect());
 
-/// Whether a form could stand in the mark of a shape.
+/// Whether a form could occur in the mark of a pattern.
 fn in_shape_mark(form: &str) -> bool {
     let core = core(form);
-    match core.len() == form.len() {
-        true => SHAPE_STARTS.contains(form),
-        false => !core.is_empty() && SHAPE_STARTS.contains(&format!("{core}\0")),
+    if core.len() == form.len() {
+        SHAPE_STARTS.contains(form)
+    } else {
+        !core.is_empty() && SHAPE_STARTS.contains(&format!("{core}\0"))
     }
 }
 
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn number_at_the_end_counts_only_behind_the_colon_of_a_mark() {
+    fn trailing_number_clashes_only_after_the_colon_of_a_mark() {
         for (form, clashes) in [
             ("openai-key", true),
             ("openai-key:51", true),

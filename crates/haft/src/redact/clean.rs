@@ -1,56 +1,57 @@
-//! Words that were looked at before and hold no secret. Rules say the same words of every call, so they
-//! are looked at once.
+//! A cache of strings that contain no secret. Rules use the same strings for every call, so each is
+//! scanned once.
 //!
-//! INVARIANT: words are known by where they stand, and are kept for as long as they are known, so no
-//! other words can stand there. Whatever changes the secrets voids all of it.
+//! INVARIANT: the cache is keyed by string address. It holds a reference to each string, so an
+//! address cannot be reused while its entry exists. Any change of the secrets invalidates the
+//! cache.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use haft_core::Words;
 
-/// So many words are remembered; few rules decide most calls.
-const MOST: usize = 16;
-/// Longer words are looked at each time, so that what is kept stays small.
-const LONGEST: usize = 1_024;
+/// Number of cached strings; few rules decide most calls.
+const MAX_CACHED: usize = 16;
+/// Longer strings are scanned each time, to keep the cache small.
+const MAX_STRING_BYTES: usize = 1_024;
 
-/// Words that hold no secret.
+/// Strings that contain no secret.
 #[derive(Debug, Default)]
-pub(super) struct Clean(Mutex<Looked>);
+pub(super) struct CleanCache(Mutex<Scanned>);
 
 #[derive(Debug, Default)]
-struct Looked {
-    /// How often the secrets had changed by then.
+struct Scanned {
+    /// The version of the secrets at that time.
     changes: u64,
     words: Vec<Words>,
-    /// Who makes room next.
+    /// Which entry is replaced next.
     next: usize,
 }
 
-impl Clean {
-    /// Returns whether these words were looked at, since the secrets last changed.
+impl CleanCache {
+    /// Returns whether this string was scanned with this version of the secrets.
     pub(super) fn has(&self, words: &Words, changes: u64) -> bool {
-        let looked = self.lock();
-        looked.changes == changes && looked.words.iter().any(|known| known.is(words))
+        let scanned = self.lock();
+        scanned.changes == changes && scanned.words.iter().any(|known| known.is(words))
     }
 
-    /// Remembers words that were looked at when the secrets had changed so often.
+    /// Caches a string that was scanned with this version of the secrets.
     pub(super) fn remember(&self, words: &Words, changes: u64) {
-        if words.len() > LONGEST {
+        if words.len() > MAX_STRING_BYTES {
             return;
         }
-        let mut looked = self.lock();
-        if looked.changes != changes {
-            *looked = Looked { changes, ..Looked::default() };
+        let mut scanned = self.lock();
+        if scanned.changes != changes {
+            *scanned = Scanned { changes, ..Scanned::default() };
         }
-        let at = looked.next % MOST;
-        match looked.words.get_mut(at) {
+        let at = scanned.next % MAX_CACHED;
+        match scanned.words.get_mut(at) {
             Some(old) => *old = words.clone(),
-            None => looked.words.push(words.clone()),
+            None => scanned.words.push(words.clone()),
         }
-        looked.next = at + 1;
+        scanned.next = at + 1;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Looked> {
+    fn lock(&self) -> MutexGuard<'_, Scanned> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -60,8 +61,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_known_by_where_they_stand_until_the_secrets_change() {
-        let clean = Clean::default();
+    fn strings_are_cached_by_address_until_the_secrets_change() {
+        let clean = CleanCache::default();
         let words = Words::from("said often".to_owned());
         clean.remember(&words, 1);
         assert!(clean.has(&words, 1) && clean.has(&words.clone(), 1));
@@ -72,13 +73,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
-        let clean = Clean::default();
-        let all: Vec<Words> = (0..3 * MOST).map(|n| Words::from(n.to_string())).collect();
+    fn cache_size_is_bounded() {
+        let clean = CleanCache::default();
+        let all: Vec<Words> = (0..3 * MAX_CACHED).map(|n| Words::from(n.to_string())).collect();
         all.iter().for_each(|words| clean.remember(words, 0));
-        assert_eq!(all.iter().filter(|words| clean.has(words, 0)).count(), MOST);
-        assert!(all.iter().rev().take(MOST).all(|words| clean.has(words, 0)), "the last stay");
-        let long = Words::from("x".repeat(LONGEST + 1));
+        assert_eq!(all.iter().filter(|words| clean.has(words, 0)).count(), MAX_CACHED);
+        assert!(
+            all.iter().rev().take(MAX_CACHED).all(|words| clean.has(words, 0)),
+            "the last stay"
+        );
+        let long = Words::from("x".repeat(MAX_STRING_BYTES + 1));
         clean.remember(&long, 0);
         assert!(!clean.has(&long, 0));
     }

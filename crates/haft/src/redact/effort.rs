@@ -1,39 +1,40 @@
-//! Bounds the work that a hostile text can ask for: a text in which a key may begin at every few bytes,
-//! and none does.
+//! Bounds the work that a hostile text can cause: a text in which a key could start every few
+//! bytes, and none does (algorithmic complexity attack).
 //!
-//! In: how many bytes each try looked at. Out: whether it has become too much. Brackets end every
-//! shape, and a mark has two, so the count starts again at each: redacting twice counts the same.
+//! In: how many bytes each attempt scanned. Out: whether it is too much. Brackets end every key
+//! pattern, and a redaction mark contains two, so the count restarts at each bracket: redacting
+//! twice counts the same.
 //!
-//! INVARIANT: the count depends on the text alone, not on how it was cut.
+//! INVARIANT: the count depends on the text alone, not on how it was split into pieces.
 
 use super::shape::is_bracket;
 
-/// What a mark names a stretch that was not looked at.
+/// The rule name in the mark of a stretch that was not scanned.
 pub(super) const CROWDED: &str = "crowded";
 
-/// So many bytes may be looked at for each byte of text. Ordinary text needs fewer than one.
-const RATE: usize = 16;
-/// So many more may be looked at in a burst, as in a list of names.
-const BURST: usize = 16 << 10;
+/// How many bytes may be scanned for each byte of text. Ordinary text needs fewer than one.
+const SCANNED_PER_BYTE: usize = 16;
+/// How many more bytes may be scanned in a burst, as in a list of names.
+const MAX_BURST_BYTES: usize = 16 << 10;
 
 /// The work since the last bracket.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Effort {
-    /// So many bytes were looked at.
+    /// Bytes scanned.
     spent: usize,
-    /// So many bytes of text there are.
+    /// Bytes of text.
     bytes: usize,
-    /// Up to here the text was counted.
+    /// The text was counted up to here.
     counted: usize,
 }
 
 impl Effort {
-    /// Starts at a place.
+    /// Starts at a position.
     pub(super) fn from(place: usize) -> Self {
         Self { counted: place, ..Self::default() }
     }
 
-    /// Counts the text up to a place.
+    /// Counts the text up to a position.
     pub(super) fn go(&mut self, text: &[u8], to: usize) {
         let Some(passed) = text.get(self.counted..to) else { return };
         self.counted = to;
@@ -43,23 +44,23 @@ impl Effort {
         }
     }
 
-    /// Counts bytes that a try looked at.
+    /// Counts bytes that an attempt scanned.
     pub(super) fn spend(&mut self, bytes: usize) {
         self.spent += bytes;
     }
 
-    /// Whether there were more than any honest text needs.
+    /// Whether it is more than ordinary text needs.
     pub(super) fn is_over(&self) -> bool {
-        self.spent > BURST + RATE * self.bytes
+        self.spent > MAX_BURST_BYTES + SCANNED_PER_BYTE * self.bytes
     }
 
-    /// The same for a text of which so many bytes are gone.
+    /// The same for a text whose first bytes were removed.
     pub(super) fn rebased(self, gone: usize) -> Self {
         Self { counted: self.counted.saturating_sub(gone), ..self }
     }
 }
 
-/// How far a shape has to look at most: to the first byte that no shape passes. Some pass a few
+/// How far a pattern scans at most: to the first byte that no pattern passes. Some pass a few
 /// blanks.
 pub(super) fn look(stretch: &[u8]) -> usize {
     let ends =
@@ -72,17 +73,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn count_starts_again_at_a_bracket_and_grows_with_the_text() {
+    fn effort_restarts_at_a_bracket_and_grows_with_the_text() {
         let text = b"aaaa]bbbb";
         let mut effort = Effort::default();
         effort.go(text, 4);
-        effort.spend(BURST + 4 * RATE);
+        effort.spend(MAX_BURST_BYTES + 4 * SCANNED_PER_BYTE);
         assert!(!effort.is_over());
         effort.spend(1);
         assert!(effort.is_over());
         effort.go(text, 6);
         assert!(!effort.is_over());
-        effort.spend(BURST + RATE + 1);
+        effort.spend(MAX_BURST_BYTES + SCANNED_PER_BYTE + 1);
         assert!(effort.is_over());
         effort.go(text, 9);
         assert!(!effort.is_over(), "more text came");

@@ -1,8 +1,8 @@
-//! The forms in which a secret may travel: as it is, in base64, in hex, in an address, in JSON.
+//! The encoded forms of a secret: plain, base64, hex, percent-encoded, JSON-escaped.
 //!
-//! In: the text of a secret. Out: the byte strings that give it away, without repeats. Base64 of a
-//! longer text holds the secret at one of three alignments; the characters at its edges are mixed
-//! with what stands beside it, so they are not part of the form. No form has gaps (`bare`).
+//! In: the text of a secret. Out: the distinct byte strings that reveal it. Base64 of a longer text
+//! contains the secret at one of three alignments; the characters at its edges depend on adjacent
+//! bytes, so they are not part of the form. No form contains invisible characters (`bare`).
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -10,26 +10,27 @@ use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL, BASE64URL_NOPAD, HEXLOWER, 
 
 use super::bare::{Breaks, WRITTEN, bare};
 
-/// A line of a longer secret gives enough away from this many bytes on.
-const LINE: usize = 16;
+/// A line of a multi-line secret is a form of its own from this many bytes on.
+const MIN_LINE_BYTES: usize = 16;
 
-/// The forms of one value. They are kept, so that a further secret need not make them again.
+/// The forms of one value. They are cached, so that adding another secret need not compute them
+/// again.
 pub(super) type Forms = Arc<[Arc<str>]>;
 
-/// Returns every form of a secret, to be kept.
+/// Returns every form of a secret, shared.
 pub(super) fn shared(secret: &str) -> Forms {
     of(secret).into_iter().map(Arc::from).collect()
 }
 
-/// Returns the forms that have blanks, without them: a tool may wrap them into lines. They are looked
-/// for in text without blanks.
+/// Returns the forms that contain blanks, with the blanks removed: a tool may wrap them into lines.
+/// They are searched in text without blanks.
 pub(super) fn wrapped(forms: &Forms) -> Forms {
     let has_blank = |form: &&Arc<str>| form.trim().contains(char::is_whitespace);
     let mut all: Vec<Arc<str>> = forms
         .iter()
         .filter(has_blank)
         .map(|form| form.split_whitespace().collect::<String>())
-        .filter(|form| form.len() >= super::secrets::SHORTEST)
+        .filter(|form| form.len() >= super::secrets::MIN_SECRET_BYTES)
         .map(Arc::from)
         .collect();
     all.sort();
@@ -41,17 +42,21 @@ pub(super) fn wrapped(forms: &Forms) -> Forms {
 pub(super) fn of(secret: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     encode(secret, &mut all);
-    // What is read from a file often ends in a line break that nobody prints.
+    // A value read from a file often ends in a line break that is not printed.
     let bare = secret.trim();
-    if bare != secret && bare.len() >= super::secrets::SHORTEST {
+    if bare != secret && bare.len() >= super::secrets::MIN_SECRET_BYTES {
         encode(bare, &mut all);
     }
-    // A key of many lines is often printed with something before each.
+    // A multi-line key is often printed with a prefix on each line.
     if bare.contains('\n') {
         let lines = bare.lines().map(str::trim);
-        all.extend(lines.filter(|l| l.len() >= LINE && !l.starts_with("-----")).map(str::to_owned));
+        all.extend(
+            lines
+                .filter(|l| l.len() >= MIN_LINE_BYTES && !l.starts_with("-----"))
+                .map(str::to_owned),
+        );
     }
-    // They are looked for in text without gaps, so they have none.
+    // They are searched in text without invisible characters, so they have none.
     for form in &mut all {
         if let Cow::Owned(text) = visible(form) {
             *form = text;
@@ -62,7 +67,7 @@ pub(super) fn of(secret: &str) -> Vec<String> {
     all
 }
 
-/// What there is to see of a value.
+/// Returns the visible characters of a value.
 pub(super) fn visible(value: &str) -> Cow<'_, str> {
     bare(value, WRITTEN.skipping(Breaks::All), true).text
 }
@@ -78,7 +83,7 @@ fn encode(secret: &str, all: &mut Vec<String>) {
         all.push(inner.replace('+', "-").replace('/', "_"));
         all.push(inner);
     }
-    for (keep, space) in KEPT {
+    for (keep, space) in PERCENT_VARIANTS {
         for upper in [true, false] {
             all.push(percent(secret, keep, space, upper));
         }
@@ -88,19 +93,19 @@ fn encode(secret: &str, all: &mut Vec<String>) {
     all.extend([json.to_owned(), json.replace('/', "\\/"), ascii(json)]);
 }
 
-/// What stands in base64 for these bytes wherever they begin at this place of a group of three.
+/// The base64 characters that depend only on these bytes, at this offset in a group of three.
 fn aligned(bytes: &[u8], offset: usize) -> String {
     let mut padded = vec![0; offset];
     padded.extend_from_slice(bytes);
     let text = BASE64_NOPAD.encode(&padded);
-    // Six bits each: the characters that hold nothing but bits of the secret.
+    // Six bits each: the characters that contain only bits of the secret.
     let (first, end) = ((offset * 8).div_ceil(6), padded.len() * 8 / 6);
     text.get(first..end).unwrap_or_default().to_owned()
 }
 
-/// The ways to write text into an address: what each leaves alone, and how it writes a space.
-const KEPT: [(&str, &str); 4] = [
-    // The strict way; the way of forms; the way of scripts; the way that keeps an address whole.
+/// The variants of percent-encoding: which characters are kept, and how a space is encoded.
+const PERCENT_VARIANTS: [(&str, &str); 4] = [
+    // RFC 3986; HTML forms; `encodeURIComponent`; `encodeURI`.
     ("-._~", "%20"),
     ("-._*", "+"),
     ("-._~!*'()", "%20"),
@@ -120,7 +125,7 @@ fn percent(text: &str, keep: &str, space: &str, upper: bool) -> String {
     out
 }
 
-/// JSON as those write it who trust in ASCII alone.
+/// JSON with all non-ASCII characters escaped.
 fn ascii(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -142,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_has_the_forms_people_meet() {
+    fn secret_has_the_common_encoded_forms() {
         let all = of("p@ss w/ö\"d");
         for form in [
             "p@ss w/ö\"d",
@@ -164,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_break_at_the_end_of_a_file_does_not_hide_it() {
+    fn trailing_line_break_of_a_file_does_not_hide_a_secret() {
         assert!(of("correct horse\n").contains(&"correct horse".to_owned()));
         let key = "-----BEGIN X-----\nAAAABBBBCCCCDDDDEEEE\nff\n-----END X-----\n";
         let all = of(key);
@@ -174,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn base64_of_anything_around_a_secret_holds_one_of_its_forms(
+        fn base64_of_any_text_with_a_secret_contains_one_of_its_forms(
             before in prop::collection::vec(any::<u8>(), 0..9),
             secret in "[ -~]{6,40}",
             after in prop::collection::vec(any::<u8>(), 0..9),

@@ -1,6 +1,6 @@
-//! Makes what people and observers receive fit to be shown: events, verdicts, explanations, notes.
+//! Redacts what people and observers receive: events, verdicts, explanations, notes.
 //!
-//! Everything here is off the way of a call that nobody watches.
+//! None of this runs for a call without observers.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::{
 };
 
 impl Redactor {
-    fn wash(&self, text: &mut String) {
+    fn redact_in_place(&self, text: &mut String) {
         if let Some(changed) = self.told(text) {
             *text = changed;
         }
     }
 
-    fn wash_shared(&self, text: &mut Words) {
-        // Counted before the look: what changes meanwhile voids it.
+    fn redact_shared(&self, text: &mut Words) {
+        // Read before the scan: a change in between invalidates the result.
         let changes = self.secrets.changes();
         if self.clean.has(text, changes) {
             return;
@@ -32,15 +32,15 @@ impl Redactor {
         }
     }
 
-    /// Returns a verdict whose words may be shown.
+    /// Returns a redacted verdict.
     pub(crate) fn verdict(&self, mut verdict: Verdict) -> Verdict {
-        self.wash_shared(&mut verdict.reason);
-        self.wash_shared(&mut verdict.source);
+        self.redact_shared(&mut verdict.reason);
+        self.redact_shared(&mut verdict.source);
         verdict
     }
 
-    /// Makes an explanation fit to be shown. What the schema of the tool marks as secret is taken out
-    /// of its words too, as far as it can be told from chance.
+    /// Redacts an explanation. Values that the schema of the tool marks as secret are redacted from
+    /// its text too, unless they are too short.
     pub(crate) fn explanation(
         &self,
         explanation: &mut Explanation,
@@ -48,8 +48,8 @@ impl Redactor {
     ) {
         let hidden =
             call.map(|(tool, arguments)| secret_texts(tool, arguments)).unwrap_or_default();
-        let wash = |text: &mut String| {
-            self.wash(text);
+        let redact_in_place = |text: &mut String| {
+            self.redact_in_place(text);
             for (value, mark) in &hidden {
                 if text.contains(value.as_str()) {
                     *text = text.replace(value.as_str(), mark);
@@ -59,39 +59,43 @@ impl Redactor {
         let said = &mut explanation.verdict;
         for text in [&mut said.reason, &mut said.source] {
             let mut own = text.to_string();
-            wash(&mut own);
+            redact_in_place(&mut own);
             if own != **text {
                 *text = own.into();
             }
         }
         for check in &mut explanation.checks {
-            wash(&mut check.why);
+            redact_in_place(&mut check.why);
         }
         for near in &mut explanation.near {
-            wash(&mut near.missing);
+            redact_in_place(&mut near.missing);
         }
-        explanation.flip.iter_mut().for_each(wash);
-        explanation.risk.iter_mut().for_each(wash);
-        explanation.tainted_by.iter_mut().for_each(wash);
+        explanation.flip.iter_mut().for_each(redact_in_place);
+        explanation.risk.iter_mut().for_each(redact_in_place);
+        explanation.tainted_by.iter_mut().for_each(redact_in_place);
     }
 
-    /// Makes an event fit to be shown. The arguments of a call are redacted where the event is made,
-    /// because the tool's schema has a say in them; pieces of output where they are told, because
-    /// they belong together.
+    /// Redacts an event. The arguments of a call are redacted where the event is made, because that
+    /// needs the tool's schema; streamed output where it is emitted, because a secret may span
+    /// several pieces.
     pub(crate) fn event(&self, event: &mut Event) {
         match event {
-            Event::Problem { message, .. } => self.wash(message),
-            Event::HookFailedOpen { why, .. } => self.wash(why),
+            Event::Problem { message, .. } => self.redact_in_place(message),
+            Event::HookFailedOpen { why, .. } => self.redact_in_place(why),
             Event::Asked { verdict, .. }
             | Event::Refused { verdict, .. }
             | Event::Permitted { verdict, .. } => {
-                self.wash_shared(&mut verdict.reason);
-                self.wash_shared(&mut verdict.source);
+                self.redact_shared(&mut verdict.reason);
+                self.redact_shared(&mut verdict.source);
             }
-            Event::Answered { comment, .. } => comment.iter_mut().for_each(|text| self.wash(text)),
+            Event::Answered { comment, .. } => {
+                comment.iter_mut().for_each(|text| self.redact_in_place(text))
+            }
             Event::Progress { note: Progress::Progress(_, text), .. }
-            | Event::Deferred { summary: text, .. } => self.wash(text),
-            Event::Finished { cause, .. } => cause.iter_mut().for_each(|text| self.wash(text)),
+            | Event::Deferred { summary: text, .. } => self.redact_in_place(text),
+            Event::Finished { cause, .. } => {
+                cause.iter_mut().for_each(|text| self.redact_in_place(text))
+            }
             Event::Repaired { repairs, .. } => {
                 if let Some(changed) = self.repairs(repairs) {
                     *repairs = changed.into();
@@ -101,34 +105,34 @@ impl Redactor {
         }
     }
 
-    /// Makes a record fit to be shown. Most of it was made so when it was given; a secret that was
-    /// added since is taken out as well.
+    /// Redacts a record. Most of it was redacted when it was made; a secret that was added since is
+    /// redacted as well.
     pub(crate) fn record(&self, record: &mut ExecutionRecord) {
         if let Some(intent) = &mut record.intent {
             if let Some(shown) = self.json(&intent.arguments) {
                 intent.arguments = Arc::new(shown);
             }
-            self.wash_shared(&mut intent.verdict.reason);
-            self.wash_shared(&mut intent.verdict.source);
+            self.redact_shared(&mut intent.verdict.reason);
+            self.redact_shared(&mut intent.verdict.source);
             if let Some(shown) = self.repairs(&intent.repairs) {
                 intent.repairs = shown;
             }
         }
         if let Some(judged) = &mut record.judged {
-            self.wash_shared(&mut judged.verdict.reason);
-            self.wash_shared(&mut judged.verdict.source);
+            self.redact_shared(&mut judged.verdict.reason);
+            self.redact_shared(&mut judged.verdict.source);
             self.explanation(Arc::make_mut(&mut judged.explanation), None);
         }
         if let Some(end) = &mut record.end {
-            end.error.iter_mut().for_each(|text| self.wash(text));
-            end.cause.iter_mut().for_each(|text| self.wash(text));
+            end.error.iter_mut().for_each(|text| self.redact_in_place(text));
+            end.cause.iter_mut().for_each(|text| self.redact_in_place(text));
             if let Some(changed) = end.output.as_deref().and_then(|text| self.changed(text)) {
                 end.output = Some(changed.into());
             }
         }
     }
 
-    /// Returns effects whose targets may be shown: an address may carry a key.
+    /// Returns effects with redacted targets: a URL may contain a key.
     pub(crate) fn effects(&self, effects: &Effects) -> Effects {
         let Effects::Declared(list) = effects else { return effects.clone() };
         let target = |effect: &Effect| effect.target.as_deref().and_then(|text| self.changed(text));
@@ -144,7 +148,7 @@ impl Redactor {
         Effects::Declared(shown.into())
     }
 
-    /// Returns repairs whose words may be shown; nothing when they may stay.
+    /// Returns redacted repairs; `None` if nothing changes.
     pub(crate) fn repairs(&self, repairs: &[Repair]) -> Option<Vec<Repair>> {
         let is_open = |repair: &Repair| {
             self.told(&repair.before).is_none()
@@ -156,16 +160,16 @@ impl Redactor {
         }
         let mut all = repairs.to_vec();
         for repair in &mut all {
-            self.wash(&mut repair.before);
-            self.wash(&mut repair.pointer);
-            repair.after.iter_mut().for_each(|text| self.wash(text));
+            self.redact_in_place(&mut repair.before);
+            self.redact_in_place(&mut repair.pointer);
+            repair.after.iter_mut().for_each(|text| self.redact_in_place(text));
         }
         Some(all)
     }
 }
 
-/// The texts that the schema marks as secret, each with what stands for it. Short ones stand in too
-/// many words by chance.
+/// The texts that the schema marks as secret, each with its mark. Short ones are skipped, because
+/// they occur in ordinary text by chance.
 fn secret_texts(tool: &RegisteredTool, arguments: &Arc<Value>) -> Vec<(String, String)> {
     let found = std::cell::RefCell::new(Vec::new());
     let _ = tool.input().masked(arguments, &|value| {

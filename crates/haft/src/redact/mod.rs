@@ -1,12 +1,12 @@
-//! Takes secrets out of everything that leaves the runtime: results, failures, events, records.
+//! Redacts secrets from everything that leaves the runtime: results, failures, events, records.
 //!
-//! In: a text. Out: the same with `[REDACTED:rule:len]` in place of each secret: first the values
-//! that the host knows, in every form they may travel in, then whatever has the shape of a key. Both
-//! are looked for in the text as it reads without what nobody sees (`bare`), and all that stands
-//! between their characters goes with them. A text without secrets costs a look at each byte.
+//! In: a text. Out: the same with `[REDACTED:rule:len]` in place of each secret. First it searches
+//! the values that the host registered, in every encoded form, then well-known key patterns. Both
+//! are searched in the text without invisible characters (`bare`); such characters inside of a
+//! secret are redacted with it. Text without secrets costs one scan of its bytes.
 //!
-//! INVARIANT: redacting twice changes nothing, and redacting in pieces is redacting the whole. (A
-//! known secret that itself holds a square bracket may be found again at the edge of a mark.)
+//! INVARIANT: redaction is idempotent, and redacting in pieces equals redacting the whole. (A known
+//! secret that itself contains a square bracket may be found again at the edge of a mark.)
 
 mod bare;
 mod forms;
@@ -29,13 +29,13 @@ use haft_core::Failure;
 use serde_json::{Number, Value};
 
 use self::bare::{ESCAPE, Reading, SHOWN, WRITTEN};
-use self::clean::Clean;
+use self::clean::CleanCache;
 pub(crate) use self::resolve::{for_body, resolve};
-pub(crate) use self::stream::Washing;
+pub(crate) use self::stream::SanitizingRedactor;
 pub use self::{secrets::Secrets, stream::StreamRedactor};
 use crate::{registry::RegisteredTool, sanitize};
 
-/// Knows what must not be shown. Clones know the same.
+/// Redacts secrets. Clones share the same secrets.
 ///
 /// ```
 /// use haft::{Redactor, Secrets};
@@ -43,7 +43,7 @@ use crate::{registry::RegisteredTool, sanitize};
 /// let secrets = Secrets::new();
 /// secrets.add("mail", "correct horse")?;
 /// let redactor = Redactor::new(secrets);
-/// // The value as it is, in base64, and something that looks like a key.
+/// The value itself, its base64 form, and text that looks like a key.
 /// for text in ["correct horse", "Y29ycmVjdCBob3JzZQ==", "password=hunter2x"] {
 ///     assert!(redactor.text(text).contains("[REDACTED:"));
 /// }
@@ -53,31 +53,32 @@ use crate::{registry::RegisteredTool, sanitize};
 #[derive(Debug, Clone, Default)]
 pub struct Redactor {
     secrets: Secrets,
-    clean: Arc<Clean>,
+    clean: Arc<CleanCache>,
 }
 
-/// Data is looked at to this depth; what lies deeper is not shown. The parser of arguments goes no
-/// deeper either.
-const DEEPEST: usize = 128;
+/// Maximum depth to which data is scanned; deeper data is replaced. The argument parser has the
+/// same limit.
+const MAX_DEPTH: usize = 128;
 
-/// What stands where a long value was cut.
-const CUT: char = '…';
-/// So many first characters of a secret tell something; fewer end many words by chance.
-const TELLING: usize = 3;
+/// The sign for a truncated value.
+const ELLIPSIS: char = '…';
+/// From this many characters on, the start of a secret reveals something; fewer end many words by
+/// chance.
+const MIN_REVEALING_BYTES: usize = 3;
 
-/// What stands in place of a secret.
+/// The mark that replaces a secret.
 fn mark(rule: &str, len: usize) -> String {
     format!("[REDACTED:{rule}:{len}]")
 }
 
 impl Redactor {
-    /// Takes out these secrets, and whatever has the shape of a key.
+    /// Redacts these secrets, and everything that matches a key pattern.
     #[must_use]
     pub fn new(secrets: Secrets) -> Self {
         Self { secrets, clean: Arc::default() }
     }
 
-    /// Makes ready to look, so that no call waits for it.
+    /// Builds the search automatons, so that no call waits for them.
     pub(crate) fn prepare(&self) {
         patterns::prepare();
         if let Some(known) = self.secrets.known() {
@@ -85,45 +86,39 @@ impl Redactor {
         }
     }
 
-    /// Returns whether a known secret stands in something that is not for reading, as a picture.
+    /// Returns whether a known secret occurs in binary data such as an image.
     pub(crate) fn is_in(&self, data: &str) -> bool {
         self.secrets.known().is_some_and(|known| known.is_in(data))
     }
 
-    /// Returns whether another knows the same secrets, now and later.
+    /// Returns whether another redactor shares the same secrets.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.secrets.is_same(&other.secrets)
     }
 
-    /// Returns the secrets it knows.
+    /// Returns the secrets.
     #[must_use]
     pub fn secrets(&self) -> &Secrets {
         &self.secrets
     }
 
-    /// Returns the text without what must not be shown; the text itself when there is nothing.
+    /// Returns the redacted text, borrowed if nothing changes.
     #[must_use]
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         // No form of a secret is shorter, and no key.
-        if text.len() < secrets::SHORTEST {
+        if text.len() < secrets::MIN_SECRET_BYTES {
             return Cow::Borrowed(text);
         }
         let shown = self.read(text, SHOWN);
-        match text.contains(ESCAPE) {
-            true => then(shown, |text| self.read(text, WRITTEN)),
-            false => shown,
-        }
+        if text.contains(ESCAPE) { then(shown, |text| self.read(text, WRITTEN)) } else { shown }
     }
 
-    /// Returns a text that is clean and may be shown, nothing when it may stay as it is; and how many
-    /// spots were cleaned.
-    pub(crate) fn washed(&self, text: &str) -> (Option<String>, usize) {
-        // A sequence may swallow the first letter of a secret, and the rest would be no secret any
-        // more. So what has one is looked at before as well.
-        let seen = match text.contains(ESCAPE) {
-            true => self.text(text),
-            false => Cow::Borrowed(text),
-        };
+    /// Returns the sanitized and redacted text, `None` if nothing changes; and how many places were
+    /// sanitized.
+    pub(crate) fn sanitize_and_redact(&self, text: &str) -> (Option<String>, usize) {
+        // An escape sequence may swallow the first letter of a secret, and the rest would not
+        // match. So text with an escape is also redacted before it is sanitized.
+        let seen = if text.contains(ESCAPE) { self.text(text) } else { Cow::Borrowed(text) };
         let cleaned = sanitize::sanitize(&seen);
         let altered = cleaned.stripped + cleaned.made_visible;
         let shown = match (self.text(&cleaned.text), &cleaned.text) {
@@ -142,7 +137,7 @@ impl Redactor {
         then(known, |text| patterns::text(text, reading))
     }
 
-    /// Returns the text as it may be shown; nothing when it may stay as it is.
+    /// Returns the redacted text; `None` if nothing changes.
     fn changed(&self, text: &str) -> Option<String> {
         match self.text(text) {
             Cow::Borrowed(_) => None,
@@ -150,14 +145,14 @@ impl Redactor {
         }
     }
 
-    /// Returns data without what must not be shown, keys included; nothing when it may stay as it is.
-    /// A text under a telling name, as `password` or `api_key`, is taken out whole.
+    /// Returns redacted data, including keys; `None` if nothing changes. A text under a secret-like
+    /// name, such as `password` or `api_key`, is replaced as a whole.
     #[must_use]
     pub fn json(&self, data: &Value) -> Option<Value> {
-        // Looked at first: data without secrets, which is nearly all, is not copied.
-        self.holds_secret(data, DEEPEST).then(|| {
+        // Checked first: data without secrets, the common case, is not copied.
+        self.holds_secret(data, MAX_DEPTH).then(|| {
             let mut shown = data.clone();
-            self.wash_data(&mut shown, DEEPEST);
+            self.redact_data(&mut shown, MAX_DEPTH);
             shown
         })
     }
@@ -177,7 +172,7 @@ impl Redactor {
         }
     }
 
-    fn wash_data(&self, data: &mut Value, depth: usize) {
+    fn redact_data(&self, data: &mut Value, depth: usize) {
         match data {
             Value::Null | Value::Bool(_) => {}
             Value::Number(number) => {
@@ -190,16 +185,16 @@ impl Redactor {
                     *text = shown;
                 }
             }
-            // FAIL CLOSED: what nobody looks at is not shown.
+            // FAIL CLOSED: data that is not scanned is not shown.
             _ if depth == 0 => *data = Value::String(mark("too-deep", 0)),
             Value::Array(items) => {
-                items.iter_mut().for_each(|item| self.wash_data(item, depth - 1));
+                items.iter_mut().for_each(|item| self.redact_data(item, depth - 1));
             }
             Value::Object(map) => {
                 for (key, value) in map.iter_mut() {
                     match self.under(key, value) {
                         Some(shown) => *value = shown,
-                        None => self.wash_data(value, depth - 1),
+                        None => self.redact_data(value, depth - 1),
                     }
                 }
                 if map.keys().any(|key| self.changed(key).is_some()) {
@@ -213,65 +208,65 @@ impl Redactor {
         }
     }
 
-    /// A number that is a known secret. No key has the shape of a number.
+    /// Redacts a number that is a known secret. No key pattern is a number.
     pub(crate) fn number(&self, number: &Number) -> Option<String> {
         self.secrets.known().filter(|known| known.in_numbers())?;
         self.changed(&number.to_string())
     }
 
-    /// What stands for a value whose name tells that it is a secret; nothing for any other.
+    /// The mark for a value whose name marks it as secret; `None` otherwise.
     pub(crate) fn under(&self, key: &str, value: &Value) -> Option<Value> {
         let Value::String(text) = value else { return None };
-        (is_telling(key) && is_secret(text)).then(|| Value::String(mark("assigned", text.len())))
+        (is_secret_name(key) && is_secret(text))
+            .then(|| Value::String(mark("assigned", text.len())))
     }
 
-    /// Redacts a text that comes piece by piece.
+    /// Redacts streamed text.
     #[must_use]
     pub fn stream(&self) -> StreamRedactor {
         StreamRedactor::new(self.clone())
     }
 
-    /// Cleans and redacts a text that comes piece by piece.
-    pub(crate) fn washing(&self) -> Washing {
-        Washing::new(self)
+    /// Sanitizes and redacts streamed text.
+    pub(crate) fn sanitizing_stream(&self) -> SanitizingRedactor {
+        SanitizingRedactor::new(self)
     }
 
-    /// Returns words about a call as they may be shown; nothing when they may stay as they are. Long
-    /// values stand in them cut, with [`CUT`] where the rest was: what may be the beginning of a
-    /// secret before it is left out.
+    /// Returns a redacted message about a call; `None` if nothing changes. Long values in it are
+    /// truncated, with [`ELLIPSIS`] at the end: what may be the start of a secret before it is removed.
     pub(crate) fn told(&self, words: &str) -> Option<String> {
-        let Some((cut, last)) = words.rsplit_once(CUT) else { return self.changed(words) };
+        let Some((cut, last)) = words.rsplit_once(ELLIPSIS) else { return self.changed(words) };
         let mut out = String::with_capacity(words.len());
-        for part in cut.split(CUT) {
+        for part in cut.split(ELLIPSIS) {
             let end = part.strip_suffix(' ').unwrap_or(part);
             let mut stream = self.stream();
             out += &stream.feed(end);
-            if stream.held() < TELLING {
+            if stream.held() < MIN_REVEALING_BYTES {
                 out += &stream.finish();
             }
             out += &part[end.len()..];
-            out.push(CUT);
+            out.push(ELLIPSIS);
         }
         out += &self.text(last);
-        // A secret may be written with the sign in it.
+        // A secret may contain the sign itself.
         let whole = self.changed(&out).unwrap_or(out);
         (whole != words).then_some(whole)
     }
 
-    /// Returns a failure whose words may be shown.
+    /// Returns a failure with redacted text.
     pub(crate) fn failure(&self, failure: Failure) -> Failure {
         failure.reworded(|text| self.told(text))
     }
 
-    /// Returns the arguments of a call as they may be shown: what the tool's schema marks as secret
-    /// is taken out, whatever it looks like.
+    /// Returns the redacted arguments of a call: fields that the tool's schema marks as secret are
+    /// replaced, whatever their content.
     pub(crate) fn arguments(&self, tool: &RegisteredTool, arguments: &Arc<Value>) -> Arc<Value> {
         let masked = tool.input().masked(arguments, &|value| {
             let len = match value {
                 Value::String(text) => text.len(),
                 other => other.to_string().len(),
             };
-            // A reference is not the secret, and tells which one was meant.
+            // A reference is not the secret, and shows which one is used.
             match value.as_str().and_then(resolve::name_of) {
                 Some(_) => value.clone(),
                 None => Value::String(mark("secret-argument", len)),
@@ -284,7 +279,7 @@ impl Redactor {
     }
 }
 
-/// Goes on with a text that may have been changed.
+/// Applies a second change to a text that may already be changed.
 fn then<'a>(text: Cow<'a, str>, change: impl Fn(&str) -> Cow<'_, str>) -> Cow<'a, str> {
     match change(&text) {
         Cow::Borrowed(_) => text,
@@ -292,9 +287,9 @@ fn then<'a>(text: Cow<'a, str>, change: impl Fn(&str) -> Cow<'_, str>) -> Cow<'a
     }
 }
 
-/// Whether a name tells that its value is a secret: case, `_` and `-` do not count.
-fn is_telling(key: &str) -> bool {
-    const ENDS: &[&str] = &[
+/// Whether a name marks its value as secret; case, `_` and `-` are ignored.
+fn is_secret_name(key: &str) -> bool {
+    const NAME_ENDINGS: &[&str] = &[
         "password",
         "passwd",
         "passphrase",
@@ -314,20 +309,21 @@ fn is_telling(key: &str) -> bool {
         "privatetoken",
         "securitytoken",
     ];
-    const WHOLE: &[&str] = &["token", "pwd", "bearer", "idtoken"];
+    const WHOLE_NAMES: &[&str] = &["token", "pwd", "bearer", "idtoken"];
     let back = || key.bytes().rev().filter(|b| !matches!(b, b'_' | b'-'));
     let ends = |word: &str| {
         let mut own = back();
         word.bytes().rev().all(|b| own.next().is_some_and(|own| own.to_ascii_lowercase() == b))
     };
     let whole = |word: &str| ends(word) && back().count() == word.len();
-    // The last letter settles it for nearly every name.
+    // The last letter decides it for nearly every name.
     let last = back().next().map(|b| b.to_ascii_lowercase());
     matches!(last, Some(b'd' | b'e' | b'y' | b't' | b'n' | b'r'))
-        && (ENDS.iter().any(|word| ends(word)) || WHOLE.iter().any(|word| whole(word)))
+        && (NAME_ENDINGS.iter().any(|word| ends(word))
+            || WHOLE_NAMES.iter().any(|word| whole(word)))
 }
 
-/// Whether a text under a telling name is a secret, and not a mark, a placeholder or prose.
+/// Whether a text under a secret-like name is a secret, and not a mark, a placeholder or prose.
 fn is_secret(text: &str) -> bool {
     !text.starts_with(['<', '{', '['])
         && !text.contains(char::is_whitespace)

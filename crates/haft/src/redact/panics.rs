@@ -1,8 +1,8 @@
-//! Shows panics without secrets.
+//! A panic hook that redacts secrets.
 //!
 //! The runtime catches a panic of a body. But the process-wide panic hook runs before that, and the
-//! default one prints the message to standard error. Only the program may set that hook, so it is
-//! offered here; only the program installs it.
+//! default one prints the message to standard error. Only the program may install a panic hook, so
+//! this file only provides it.
 
 use std::panic::PanicHookInfo;
 
@@ -12,9 +12,10 @@ use super::Redactor;
 type PanicHook = Box<dyn Fn(&PanicHookInfo<'_>) + Send + Sync + 'static>;
 
 impl Redactor {
-    /// Returns a panic hook that hands every panic to `print` without secrets, those added later
-    /// included. Install it once, at the start of the program: a body that panics with a secret in
-    /// its message would otherwise print it to standard error before the runtime can catch it.
+    /// Returns a panic hook that redacts every panic message and passes it to `print`. Secrets that
+    /// are added later are redacted too. Install it once, at the start of the program: otherwise a
+    /// body that panics with a secret in its message prints it to standard error before the runtime
+    /// can catch it.
     ///
     /// ```
     /// use haft::{Redactor, Secrets};
@@ -27,7 +28,7 @@ impl Redactor {
     /// ```
     #[must_use]
     pub fn panic_hook(&self, print: impl Fn(&str) + Send + Sync + 'static) -> PanicHook {
-        // Made now: what is made first inside of a hook could panic there.
+        // Prepared now: lazy initialization inside of a panic hook could panic itself.
         self.prepare();
         let redactor = self.clone();
         Box::new(move |panic| {
@@ -36,7 +37,7 @@ impl Redactor {
             let place = panic.location().map_or_else(String::new, |place| format!(" at {place}"));
             let message = panic.payload_as_str().unwrap_or("a value that is no text");
             let text = format!("thread '{name}' panicked{place}:\n{message}");
-            print(&redactor.washed(&text).0.unwrap_or(text));
+            print(&redactor.sanitize_and_redact(&text).0.unwrap_or(text));
         })
     }
 }

@@ -1,20 +1,20 @@
-//! The shapes of keys that are known by sight. One line each: its name, the words that give it away,
-//! the shape, an example that is one and an example that is none.
+//! Patterns of well-known API keys and tokens. One line each: its id, its literal prefixes, the
+//! regex, a matching example and a non-matching example.
 //!
-//! A shape begins with one of its words; what is taken out is the whole of it, or its first group.
-//! `\b` at the end of a shape of fixed length keeps longer words out. In examples `<36>` stands for
-//! so many letters and digits, `<A16>` for capitals and digits, `<h32>` for hex digits, `<d10>` for
-//! digits, so that this file holds nothing that looks like a key.
+//! A pattern starts with one of its prefixes; redacted is the whole match, or its first group. `\b`
+//! at the end of a pattern of fixed length excludes longer words. In examples `<36>` stands for
+//! that many letters and digits, `<A16>` for capitals and digits, `<h32>` for hex digits, `<d10>`
+//! for digits, so that this file contains nothing that looks like a key.
 //!
-//! To add one: choose words that are rare in ordinary text, keep them at the start of the shape, and
-//! let the examples show the nearest thing that must stay.
+//! To add one: choose prefixes that are rare in ordinary text, keep them at the start of the regex,
+//! and choose the most similar harmless text as the non-matching example.
 
 use super::{
     checks::{assigned, has_digit, private_key},
     shape::{Kind, Rule},
 };
 
-pub(super) use super::shape::{LONGEST_FIND, Past, ids, prepare, sweep, text};
+pub(super) use super::shape::{MAX_FIND_BYTES, Past, ids, prepare, sweep, text};
 
 const WORD: Rule = Rule {
     id: "",
@@ -40,10 +40,10 @@ const INSIDE: Rule = Rule {
 };
 const BLOCK: Rule = Rule { kind: Kind::Line, reach: 16 << 10, extend: Some(private_key), ..WORD };
 
-/// Every shape. Of two that fit the same text, the earlier names it.
+/// Every pattern. If two match the same text, the earlier one gives its id.
 #[rustfmt::skip]
 pub(super) static RULES: &[Rule] = &[
-    // Keys as whole blocks.
+    // Private key blocks.
     Rule { id: "private-key", words: &["-----BEGIN"], shape: r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----", yes: "-----BEGIN RSA PRIVATE KEY-----\n<64>\n<64>=\n-----END RSA PRIVATE KEY-----", no: "-----BEGIN CERTIFICATE-----\n<64>\n-----END CERTIFICATE-----", ..BLOCK },
     Rule { id: "age-key", words: &["AGE-SECRET-KEY-1"], shape: r"AGE-SECRET-KEY-1[02-9AC-HJ-NP-Z]{58}\b", yes: "AGE-SECRET-KEY-1QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7LQPZRY9X8GF2TVDW0S3JN54KHCE", no: "AGE-SECRET-KEY-1QPZ", ..WORD },
 
@@ -133,7 +133,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule { id: "brevo-key", words: &["xkeysib-", "xsmtpsib-"], shape: r"x(?:key|smtp)sib-[0-9a-f]{64}-[A-Za-z0-9]{16}\b", yes: "xkeysib-<h64>-<16>", no: "xkeysib-x", ..WORD },
     Rule { id: "mapbox-token", words: &["sk.eyJ"], shape: r"sk\.eyJ[A-Za-z0-9_-]{30,}\.[A-Za-z0-9_-]{16,}", yes: "sk.eyJ<60>.<22>", no: "sk.eyJ", ..WORD },
 
-    // Watching, writing, drawing.
+    // Monitoring, writing, design.
     Rule { id: "grafana-token", words: &["glc_", "glsa_"], shape: r"(?:glc_[A-Za-z0-9+/=]{32,}|glsa_[A-Za-z0-9]{32}_[0-9a-f]{8}\b)", yes: "glsa_<32>_<h8>", no: "glsa_x", ..WORD },
     Rule { id: "newrelic-key", words: &["NRAK-", "NRII-", "NRIQ-"], shape: r"NR(?:AK|II|IQ)-[A-Za-z0-9_-]{24,}", yes: "NRAK-<A27>", no: "NRAK-x", ..WORD },
     Rule { id: "sentry-token", words: &["sntrys_", "sntryu_"], shape: r"sntry(?:u_[0-9a-f]{64}\b|s_eyJ[A-Za-z0-9+/=_-]{40,})", yes: "sntryu_<h64>", no: "sntryu_x", ..LONG },
@@ -149,7 +149,7 @@ pub(super) static RULES: &[Rule] = &[
     Rule { id: "prefect-key", words: &["pnu_"], shape: r"pnu_[A-Za-z0-9]{36}\b", yes: "pnu_<36>", no: "pnu_x", ..WORD },
     Rule { id: "readme-key", words: &["rdme_"], shape: r"rdme_[a-z0-9]{60,}", yes: "rdme_<h70>", no: "rdme_x", ..WORD },
 
-    // Shapes that belong to nobody.
+    // Generic formats.
     Rule { id: "jwt", words: &["eyJ"], shape: r"eyJ[A-Za-z0-9_-]{8,}\.(?:eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{16,}|[A-Za-z0-9_-]*\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{16,})", yes: "eyJ<30>.eyJ<60>.<43>", no: "eyJ<60>", ..LONGER },
     Rule { id: "url-password", words: &["://"], shape: r"://[A-Za-z0-9._~%!$&'()*+,;=-]{0,64}:([A-Za-z0-9._~%!$&'()*+,;=:-]{1,128})@", yes: "postgres://app:s3cr3t@db/x", no: "https://example.org:8080/a@b", ..WORD },
     Rule { id: "bearer", words: &["bearer"], shape: r"(?i:bearer)\s{1,4}([A-Za-z0-9._~+/=-]{16,})", check: Some(has_digit), yes: "Authorization: Bearer <40>", no: "bearer authentication-mechanisms", ..LINE },
@@ -158,5 +158,6 @@ pub(super) static RULES: &[Rule] = &[
     Rule { id: "assigned", words: &["token", "pwd"], shape: ASSIGNED, check: Some(assigned), parse: Some(super::assigned::parse), yes: "token: '<24>'", no: "next_page_token=<24>", ..LINE },
 ];
 
-/// A name that says it, a sign of giving, and a value: in quotes or not. `assigned` reads it by hand.
+/// A secret-like name, an assignment sign, and a value, quoted or not. `assigned` parses it by
+/// hand.
 pub(super) const ASSIGNED: &str = r#"(?i:password|passwd|passphrase|pwd|secret|token|(?:api|access|private)[_-]?key|(?:access|auth|refresh|api|session|bot|private|security|oauth|id)[_-]?token)(?i:[_-](?:key|value|token|hash|salt|access[_-]key))?[\\"'`]{0,3}(?:\s{0,4}:\s{0,2}&?[A-Za-z][A-Za-z<>&]{0,20})?\s{0,4}(?:=>|:=|[=:])\s{0,4}(?:[\\]?["'`]([^"'`\\\r\n\[\]<>{}\s]{6,200})|([A-Za-z0-9!#%*+./@^_~|-][A-Za-z0-9!#$%*+./:=?@^_~|-]{5,199}))"#;

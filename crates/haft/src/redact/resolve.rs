@@ -1,45 +1,45 @@
-//! Puts the value in place of `secret://name`, at the last moment before the body.
+//! Resolves `secret://name` references to their values, immediately before the body runs.
 //!
-//! Judges, people, events, records and the cache see the reference. Only the body of a tool that
-//! declares `capabilities(secrets)`, and that the secret is meant for, sees the value.
+//! Policies, people, events, records and the cache see the reference. Only the body of a tool that
+//! declares `capabilities(secrets)`, and that the secret was added for, sees the value.
 //!
-//! FAIL CLOSED: a reference that cannot be resolved stops the call. The model is not told whether
-//! there is a secret that another tool may have.
+//! FAIL CLOSED: a reference that cannot be resolved stops the call. The model does not learn
+//! whether a secret exists for another tool.
 
 use std::sync::Arc;
 
 use haft_core::{Args, Capability, Execution, Failure, FailureCode, Secret, ToolContext};
 use serde_json::Value;
 
-use super::DEEPEST;
+use super::MAX_DEPTH;
 use crate::{registry::RegisteredTool, runtime::Inner};
 
 const SCHEME: &str = "secret://";
 
-/// Returns the name that a text refers to, if it is nothing but a reference.
+/// Returns the name in a text that is a reference and nothing else.
 pub(super) fn name_of(text: &str) -> Option<&str> {
     text.strip_prefix(SCHEME)
 }
 
-/// Decodes the arguments with the secrets they refer to; nothing when they refer to none. For every
-/// attempt, because each has its own instance.
+/// Decodes the arguments with their secret references resolved; `None` if there are none. Done for
+/// every attempt, because each has its own instance.
 pub(crate) fn resolve(
     inner: &Inner,
     entry: &RegisteredTool,
     json: &Arc<Value>,
 ) -> Result<Option<Args>, Failure> {
-    // Without secrets a reference means nothing, unless the tool is there to use them.
+    // Without secrets a reference is plain text, unless the tool declares that it uses secrets.
     if inner.redactor.secrets.is_empty() && !may_use(entry) {
         return Ok(None);
     }
-    if !refers(json, DEEPEST) {
+    if !refers(json, MAX_DEPTH) {
         return Ok(None);
     }
     let mut whole = Value::clone(json);
-    fill(inner, entry, &mut whole, DEEPEST)?;
+    fill(inner, entry, &mut whole, MAX_DEPTH)?;
     match entry.body().decode(&Arc::new(whole)) {
         Ok(args) => Ok(Some(args)),
-        // What the decoder says may show the value it could not take.
+        // The decoder's message may contain the value it rejected.
         Err(failure) => {
             Err(refusal(FailureCode::InvalidValue, "a secret does not fit where it is used")
                 .with_source(inner.redactor.failure(failure).to_string()))
@@ -47,7 +47,7 @@ pub(crate) fn resolve(
     }
 }
 
-/// Returns a secret for a tool, if it may have it.
+/// Returns a secret, if the tool may use it.
 fn secret(inner: &Inner, entry: &RegisteredTool, name: &str) -> Result<Secret, Failure> {
     if !may_use(entry) {
         return Err(refusal(
@@ -65,12 +65,12 @@ fn secret(inner: &Inner, entry: &RegisteredTool, name: &str) -> Result<Secret, F
     })
 }
 
-/// A no before anything has run.
+/// A failure before anything has run.
 fn refusal(code: FailureCode, message: &str) -> Failure {
     Failure::new(code, message).with_execution(Execution::NotStarted)
 }
 
-/// Silence is judged as everything, and gets nothing.
+/// A tool that declares no capabilities is authorized as if it had all, but gets no secrets.
 fn may_use(entry: &RegisteredTool) -> bool {
     entry.spec().capabilities.is_some_and(|all| all.has(Capability::Secrets))
 }
@@ -107,14 +107,14 @@ fn fill(
     }
 }
 
-/// Returns a secret to a body that asks for it by name.
+/// Returns a secret to a body that requests it by name.
 pub(crate) fn for_body(
     inner: &Inner,
     entry: Option<&Arc<RegisteredTool>>,
     cx: &ToolContext,
     name: &str,
 ) -> Result<Secret, Failure> {
-    // A claim is set when the body begins: whoever only judges a call gets nothing.
+    // The profile is set when the body starts: hooks and policies get no secret.
     match entry {
         Some(entry) if cx.profile().is_some() => secret(inner, entry, name),
         _ => Err(refusal(FailureCode::Denied, "only the body of a running tool gets a secret")),

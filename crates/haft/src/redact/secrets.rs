@@ -1,10 +1,10 @@
-//! The secrets that the host knows: who may have them, and how to find them in a text.
+//! The secrets that the host registered: which tools may use them, and how to find them in a text.
 //!
-//! In: names and values, at the start or at any time. Out: a value for a tool that may have it, and
-//! one automaton over all forms of all values, built when it is first needed after a change.
+//! In: names and values, at startup or at any time. Out: a value for a tool that may use it, and
+//! one Aho-Corasick automaton over all forms of all values, built lazily after a change.
 //!
-//! INVARIANT: what was once a secret stays one for the eye: a value that is replaced by another of
-//! the same name is still taken out.
+//! INVARIANT: a value stays secret: if it is replaced by another of the same name, the old value is
+//! still redacted.
 
 use std::{
     borrow::Cow,
@@ -19,7 +19,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use haft_core::Secret;
 
 use super::{
-    bare::{Bare, Breaks, Reading, STROKE, WRITTEN, bare},
+    bare::{BACKSLASH, Bare, Breaks, Reading, WRITTEN, bare},
     clash::Clashes,
     forms::{self, Forms},
     mark, patterns, then,
@@ -30,20 +30,20 @@ use crate::{
     registry::RegisteredTool,
 };
 
-/// Shorter values are refused: they stand in too many texts by chance, and in their encoded forms
-/// in nearly all, so that taking them out would spoil every result and prove what they are.
-pub(super) const SHORTEST: usize = 6;
-/// Longer than any key; what is held back of a stream grows with it.
-const LONGEST: usize = 16 << 10;
-/// More than any host has; each costs a few dozen forms to look for.
-const MOST: usize = 1_000;
-/// So many earlier values of one name are still taken out.
-const EARLIER: usize = 4;
-/// Up to so many bytes of forms the fastest automaton is worth its memory.
-const DENSE: usize = 64 << 10;
+/// Shorter values are rejected: they occur in many texts by chance, and their encoded forms in
+/// nearly all. Redacting them would spoil every result and reveal what they are.
+pub(super) const MIN_SECRET_BYTES: usize = 6;
+/// Longest value, in bytes; the buffer of a stream grows with it.
+const MAX_SECRET_BYTES: usize = 16 << 10;
+/// Maximum number of secrets; each has a few dozen forms to search.
+const MAX_SECRETS: usize = 1_000;
+/// How many earlier values of one name are still redacted.
+const MAX_EARLIER_VALUES: usize = 4;
+/// Up to this many bytes of forms, the fastest automaton is worth its memory.
+const MAX_DFA_FORM_BYTES: usize = 64 << 10;
 
-/// The secrets that a runtime knows. Clones share what they know, so that one may be kept to add to
-/// it later.
+/// The secrets of a runtime. Clones share the same set, so that the host can keep one to add
+/// secrets later.
 ///
 /// ```
 /// use haft::Secrets;
@@ -59,12 +59,12 @@ pub struct Secrets(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    /// Read before anything else: most runtimes know no secrets.
+    /// Read first: most runtimes have no secrets.
     any: AtomicBool,
-    /// How often they have changed.
+    /// Version number; increased by every change.
     changes: AtomicU64,
     known: RwLock<Arc<Known>>,
-    /// Held for the whole of an addition, so that readers never wait for one.
+    /// Locked during a whole addition, so that readers never wait for one.
     clashes: Mutex<Clashes>,
 }
 
@@ -73,7 +73,7 @@ struct Shared {
 pub(super) struct Known {
     list: Vec<Arc<Kept>>,
     finder: OnceLock<Option<Finder>>,
-    /// Finds secrets that have blanks, in text without blanks.
+    /// Finds secrets that contain blanks, in text without blanks.
     wrapped: OnceLock<Option<Finder>>,
 }
 
@@ -81,40 +81,40 @@ pub(super) struct Known {
 struct Kept {
     name: Arc<str>,
     value: Value,
-    /// Values it had before, newest first.
+    /// Earlier values, newest first.
     earlier: Vec<Value>,
-    /// Which tools may have it; nothing for all that declare to use secrets.
+    /// Which tools may use it; `None` for all that declare the capability.
     tools: Option<Glob>,
 }
 
-/// A value with its forms, which are made once.
+/// A value with its forms, which are computed once.
 #[derive(Clone)]
 struct Value {
     secret: Secret,
     forms: Forms,
-    /// Its forms that have blanks, without them.
+    /// Its forms that contain blanks, with the blanks removed.
     wrapped: Forms,
 }
 
 impl Secrets {
-    /// Knows none.
+    /// Makes an empty set.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a secret, or gives one another value. Every tool that declares `capabilities(secrets)`
-    /// may have it.
+    /// Adds a secret, or replaces its value. Every tool that declares `capabilities(secrets)` may
+    /// use it.
     ///
     /// # Errors
-    /// Fails for a value shorter than 6 bytes, a value or name that cannot be told from the mark that
-    /// replaces it, an unusable name, and beyond 1000 secrets.
+    /// Fails for a value shorter than 6 bytes, a value or name that could occur in a redaction
+    /// mark, an invalid name, and beyond 1000 secrets.
     pub fn add(&self, name: impl Into<String>, value: impl Into<Secret>) -> Result<(), Error> {
         self.put(None, name.into(), value.into())
     }
 
-    /// Adds a secret for the tools whose name fits, where `*` stands for any text. They must declare
-    /// `capabilities(secrets)` as well.
+    /// Adds a secret for the tools whose name matches, where `*` matches any text. They must
+    /// declare `capabilities(secrets)` as well.
     ///
     /// # Errors
     /// As [`Secrets::add`].
@@ -140,12 +140,12 @@ impl Secrets {
             .hint("a name is up to 64 letters, digits, `.`, `_` and `-`"));
         }
         let size = forms::visible(value.reveal().trim()).len();
-        if size < SHORTEST {
+        if size < MIN_SECRET_BYTES {
             return Err(refuse("its value is shorter than 6 bytes").hint(
                 "so short a text stands in many results by chance; taking it out everywhere would spoil them",
             ));
         }
-        if value.reveal().len() > LONGEST {
+        if value.reveal().len() > MAX_SECRET_BYTES {
             return Err(refuse("its value is longer than 16384 bytes"));
         }
         let forms = forms::shared(value.reveal());
@@ -153,14 +153,14 @@ impl Secrets {
         let mut clashes = self.0.clashes.lock().unwrap_or_else(PoisonError::into_inner);
         let mut list = self.0.known.read().unwrap_or_else(PoisonError::into_inner).list.clone();
         let at = list.iter().position(|kept| *kept.name == *name);
-        if at.is_none() && list.len() >= MOST {
+        if at.is_none() && list.len() >= MAX_SECRETS {
             return Err(refuse("there are 1000 secrets already"));
         }
         let rule = rule_of(&name);
         let new_mark = at.is_none().then(|| mark(&rule, 12_345));
         let looks_like_key = new_mark.is_some_and(|own| patterns::text(&own, WRITTEN) != own);
         let start = mark_start(&rule);
-        // All that was added before clashes with nothing, so only what is new is compared.
+        // The known secrets do not conflict with each other, so only the new one is compared.
         let new_start = at.is_none().then_some(&start);
         if looks_like_key || value.all().any(|forms| clashes.with_new(forms, new_start)) {
             return Err(refuse("it stands in the mark that would replace a secret")
@@ -176,9 +176,11 @@ impl Secrets {
                     old.all().for_each(|forms| clashes.remove_forms(forms));
                 } else {
                     kept.earlier.insert(0, old);
-                    kept.earlier.drain(EARLIER.min(kept.earlier.len())..).for_each(|forgotten| {
-                        forgotten.all().for_each(|forms| clashes.remove_forms(forms));
-                    });
+                    kept.earlier.drain(MAX_EARLIER_VALUES.min(kept.earlier.len())..).for_each(
+                        |forgotten| {
+                            forgotten.all().for_each(|forms| clashes.remove_forms(forms));
+                        },
+                    );
                 }
                 kept.tools = tools;
             }
@@ -195,13 +197,13 @@ impl Secrets {
         Ok(())
     }
 
-    /// Returns whether there is none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.0.any.load(Ordering::Acquire)
     }
 
-    /// Returns how often they have changed.
+    /// Returns the version number.
     pub(super) fn changes(&self) -> u64 {
         self.0.changes.load(Ordering::Acquire)
     }
@@ -210,20 +212,20 @@ impl Secrets {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Returns a secret for a tool that declares to use secrets; nothing when there is none that is
-    /// meant for it.
+    /// Returns a secret for a tool that declares the capability; `None` if there is none for this
+    /// tool.
     pub(super) fn get(&self, tool: &RegisteredTool, name: &str) -> Option<Secret> {
         let known = self.known()?;
         let kept = known.list.iter().find(|kept| *kept.name == *name)?;
         let meant = match &kept.tools {
-            // Another name that a view gives a tool gives it nothing.
+            // An alias in a view does not give a tool more secrets.
             Some(tools) => tools.matches(tool.registered().as_str()),
             None => true,
         };
         meant.then(|| kept.value.secret.clone())
     }
 
-    /// Returns what is known now; nothing when there are no secrets.
+    /// Returns the current set; `None` if there are no secrets.
     pub(super) fn known(&self) -> Option<Arc<Known>> {
         if self.is_empty() {
             return None;
@@ -252,12 +254,12 @@ impl Value {
     }
 }
 
-/// What every mark of a rule begins with.
+/// The prefix of every mark of a rule.
 fn mark_start(rule: &str) -> String {
     format!("[REDACTED:{rule}:")
 }
 
-/// What a mark names a secret.
+/// The rule name of a secret in its mark.
 fn rule_of(name: &str) -> String {
     format!("secret/{name}")
 }
@@ -267,63 +269,62 @@ fn is_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'))
 }
 
-/// Finds every form of every secret.
+/// Searches every form of every secret.
 #[derive(Clone)]
 struct Finder {
     automaton: AhoCorasick,
-    /// For each form, the rule that its mark names.
+    /// For each form, the rule name of its mark.
     rules: Vec<Arc<str>>,
-    /// All forms in order, to find out what a text could go on to be.
+    /// All forms, sorted, to find out which a text could be the start of.
     sorted: Vec<Arc<str>>,
-    /// The bytes that forms begin with.
+    /// The bytes that forms start with.
     first: Box<[bool; 256]>,
     longest: usize,
-    /// Whether a form could stand in a number.
+    /// Whether a form could be a number.
     in_numbers: bool,
 }
 
 impl Known {
-    /// Takes every secret out of a text. The text itself when there is none.
+    /// Redacts every secret in a text; borrowed if there is none.
     pub(super) fn text<'a>(&self, text: &'a str, reading: Reading) -> Cow<'a, str> {
-        let has_stroke = text.contains(STROKE);
+        let has_backslash = text.contains(BACKSLASH);
         let mut shown = Cow::Borrowed(text);
         for breaks in Breaks::PASSES {
-            if let Some(finder) = self.finder_of(breaks, has_stroke) {
+            if let Some(finder) = self.finder_of(breaks, has_backslash) {
                 shown = then(shown, |text| finder.text(text, reading.skipping(breaks)));
             }
         }
         shown
     }
 
-    /// Returns what looks for secrets in one way to read a text; nothing where that way finds no more
-    /// than the one before.
-    fn finder_of(&self, breaks: Breaks, has_stroke: bool) -> Option<&Finder> {
-        if breaks.needs_stroke() && !has_stroke {
+    /// Returns the finder for one pass; `None` if that pass finds no more than the one before.
+    fn finder_of(&self, breaks: Breaks, has_backslash: bool) -> Option<&Finder> {
+        if breaks.needs_backslash() && !has_backslash {
             return None;
         }
         if breaks.are_blanks() { self.wrapped() } else { self.finder() }
     }
 
-    /// Whether a secret could stand in a number.
+    /// Whether a secret could be a number.
     pub(super) fn in_numbers(&self) -> bool {
         self.finder().is_some_and(|finder| finder.in_numbers)
     }
 
-    /// Returns whether any form of a secret stands in a text that is not for reading.
+    /// Returns whether any form of a secret occurs in binary data.
     pub(super) fn is_in(&self, text: &str) -> bool {
         self.finder().is_some_and(|finder| finder.automaton.is_match(text))
     }
 
-    /// Takes secrets out of what is sure, and returns how much that is. What may be the beginning of
-    /// a secret is left for when more has come.
+    /// Redacts the part of the text that is certain, and returns its length. What may be the start
+    /// of a secret is left until more text arrives.
     pub(super) fn sweep(
         &self,
         text: &str,
         reading: Reading,
-        (has_stroke, last): (bool, bool),
+        (has_backslash, last): (bool, bool),
         out: &mut String,
     ) -> usize {
-        match self.finder_of(reading.breaks, has_stroke) {
+        match self.finder_of(reading.breaks, has_backslash) {
             Some(finder) => finder.sweep(text, &bare(text, reading, last), last, out),
             None => {
                 out.push_str(text);
@@ -332,7 +333,7 @@ impl Known {
         }
     }
 
-    /// Makes ready to look, so that the first text need not wait for it.
+    /// Builds the automatons, so that the first text need not wait for them.
     pub(super) fn prepare(&self) {
         let _ = (self.finder(), self.wrapped());
     }
@@ -352,7 +353,7 @@ impl Known {
 }
 
 impl Finder {
-    /// Finds these forms of all values; nothing when there are none.
+    /// Makes a finder for these forms of all values; `None` if there are none.
     fn new(list: &[Arc<Kept>], forms: impl Fn(&Value) -> &Forms) -> Option<Self> {
         let mut sorted: Vec<(Arc<str>, Arc<str>)> = Vec::new();
         for kept in list {
@@ -363,12 +364,13 @@ impl Finder {
         if sorted.is_empty() {
             return None;
         }
-        // Of two secrets with the same form the first name is shown; the sort keeps the order.
+        // If two secrets share a form, the first name is shown; the sort is stable.
         sorted.sort_by(|one, two| one.0.cmp(&two.0));
         sorted.dedup_by(|next, kept| next.0 == kept.0);
         let (sorted, rules): (Vec<Arc<str>>, Vec<_>) = sorted.into_iter().unzip();
         let size: usize = sorted.iter().map(|form| form.len()).sum();
-        let kind = if size <= DENSE { None } else { Some(AhoCorasickKind::ContiguousNFA) };
+        let kind =
+            if size <= MAX_DFA_FORM_BYTES { None } else { Some(AhoCorasickKind::ContiguousNFA) };
         let automaton = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
             .kind(kind)
@@ -401,7 +403,7 @@ impl Finder {
         while let Some(found) = self.automaton.find(&shown[done..]) {
             let rule = self.rules.get(found.pattern().as_usize()).map_or("secret", |rule| rule);
             let found = done + found.start()..done + found.end();
-            // Something that begins no later may still become a longer find.
+            // A longer find may still start at or before this position.
             if found.start >= open {
                 break;
             }
@@ -418,7 +420,8 @@ impl Finder {
         settled
     }
 
-    /// Where a form may begin that the text does not hold to its end; its end when there is none.
+    /// Where an incomplete form may start at the end of the text; the text's length if there is
+    /// none.
     fn open(&self, text: &str, from: usize, last: bool) -> usize {
         let bytes = text.as_bytes();
         if last {
@@ -430,7 +433,7 @@ impl Finder {
             if !tail.first().is_some_and(|byte| self.first[usize::from(*byte)]) {
                 return false;
             }
-            // The forms that begin with the tail stand together, and only one is the tail itself.
+            // The forms that start with the tail are adjacent, and only one equals the tail itself.
             let next = self.sorted.partition_point(|form| form.as_bytes() <= tail);
             self.sorted.get(next).is_some_and(|form| form.as_bytes().starts_with(tail))
         };
@@ -451,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_is_taken_out_and_the_name_is_told() {
+    fn every_form_is_redacted_with_the_name_of_the_secret() {
         let known = known(&[("mail", "hunter2hunter2")]);
         for text in ["hunter2hunter2", "aHVudGVyMmh1bnRlcjI=", "68756e7465723268756e74657232"] {
             let shown = known.text(text, SHOWN).into_owned();
@@ -468,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_value_is_still_taken_out() {
+    fn replaced_value_is_still_redacted() {
         let secrets = Secrets::new();
         secrets.add("key", "old-value").unwrap();
         secrets.add("key", "new-value").unwrap();
@@ -480,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_is_refused_and_not_shown() {
+    fn invalid_secret_is_refused_and_not_shown() {
         let secrets = Secrets::new();
         for (name, value) in [
             ("short", "12345"),
@@ -513,18 +516,18 @@ mod tests {
             }
             clock.elapsed() / len
         };
-        // The first ones pay for what is made once. Comparing all with all was 40 times slower.
+        // The first ones pay for lazy initialization. Comparing all with all was 40 times slower.
         per_item(0..20);
-        let (few, many) = (per_item(20..100), per_item(100..MOST));
-        assert!(many < few * 5, "{few:?} each up to 100, {many:?} each up to {MOST}");
+        let (few, many) = (per_item(20..100), per_item(100..MAX_SECRETS));
+        assert!(many < few * 5, "{few:?} each up to 100, {many:?} each up to {MAX_SECRETS}");
         assert!(secrets.add("one-more", "correct horse").is_err());
     }
 
     #[test]
-    fn only_forgotten_values_stop_clashing_with_names() {
+    fn only_dropped_values_stop_clashing_with_names() {
         let secrets = Secrets::new();
         secrets.add("key", "my-first-name").unwrap();
-        for n in 0..EARLIER {
+        for n in 0..MAX_EARLIER_VALUES {
             assert!(secrets.add("my-first-name", "long enough").is_err(), "{n}: it is still known");
             secrets.add("key", format!("value-number-{n}")).unwrap();
             secrets.add("key", format!("value-number-{n}")).unwrap();
@@ -537,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_go_on_is_held_back_and_nothing_else() {
+    fn only_the_start_of_a_possible_secret_is_buffered() {
         let known = known(&[("key", "SECRETVALUE")]);
         let mut out = String::new();
         let sweep = |text: &str, out: &mut String| {

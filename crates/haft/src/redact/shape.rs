@@ -1,10 +1,12 @@
-//! Finds the shapes of keys in a text, in time that grows with the text and not with the shapes.
+//! Searches key patterns in a text, in time linear in the text and independent of the number of
+//! patterns.
 //!
-//! One automaton looks for the words that keys begin with; only where one stands is a shape tried,
-//! and only over a bounded stretch. A shape is compiled when its word is first met.
+//! One Aho-Corasick automaton searches the literal prefixes of all patterns. Only at a prefix is a
+//! regex tried, and only over a bounded stretch. A regex is compiled when its prefix is first
+//! found.
 //!
-//! INVARIANT: what is found depends on the text alone, not on how it was cut: a word is judged when
-//! all of its stretch is there, or the text has ended.
+//! INVARIANT: the result depends on the text alone, not on how it was split: a prefix is examined
+//! when all of its stretch is there, or the text has ended.
 
 use std::{
     borrow::Cow,
@@ -23,47 +25,49 @@ use super::{
     patterns::RULES,
 };
 
-/// In: a stretch, and where the shape ends in it. Out: where the find ends; nothing if it is none.
+/// In: a stretch, and where the regex match ends in it. Out: where the find ends; `None` if it is
+/// not a key.
 type Extend = fn(&[u8], usize) -> Option<usize>;
-/// In: a stretch. Out: what the shape describes, and how many bytes were looked at.
+/// In: a stretch. Out: the match, and how many bytes were scanned.
 type Parse = fn(&[u8]) -> (Option<Assigned>, usize);
 
-/// One shape.
+/// One key pattern.
 pub(super) struct Rule {
     pub(super) id: &'static str,
-    /// What it begins with; letters count as both cases.
+    /// Its literal prefixes, matched in either case.
     pub(super) words: &'static [&'static str],
     pub(super) shape: &'static str,
     pub(super) kind: Kind,
-    /// How far it may go from the beginning of its word. A run that goes on is cut here: no key is
-    /// longer, and what is held back of a stream has an end.
+    /// Maximum length from the start of its prefix. A longer match is truncated here: no key is
+    /// longer, and this bounds the buffer of a stream.
     pub(super) reach: usize,
-    /// What else must be so.
+    /// An additional check.
     pub(super) check: Option<fn(&Found<'_>) -> bool>,
-    /// How far it goes on after the shape, for what a shape cannot say.
+    /// Extends the match, for what a regex cannot express.
     pub(super) extend: Option<Extend>,
-    /// Reads what the shape describes, where a regex would be too slow.
+    /// Parses the pattern by hand, where a regex would be too slow.
     pub(super) parse: Option<Parse>,
-    /// Read by the tests alone.
+    /// Used by the tests only.
     #[cfg_attr(not(test), expect(dead_code, reason = "each rule shows what it is about"))]
     pub(super) yes: &'static str,
     #[cfg_attr(not(test), expect(dead_code, reason = "each rule shows what it is about"))]
     pub(super) no: &'static str,
 }
 
-/// Where a shape may stand.
+/// Where a pattern may occur.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It begins a word and holds no blank, so that the first blank ends the stretch. No shape of any
-    /// kind holds a square or curly bracket, which ends it as well.
+    /// It starts at a word boundary and contains no blank, so that the first blank ends the
+    /// stretch. No pattern of any kind contains a square or curly bracket, which ends the stretch
+    /// as well.
     Token,
-    /// It begins a word and may hold blanks.
+    /// It starts at a word boundary and may contain blanks.
     Line,
-    /// Its word may stand inside a longer one, as in `DB_PASSWORD`.
+    /// Its prefix may occur inside a longer word, as in `DB_PASSWORD`.
     Inside,
 }
 
-/// What a shape fits, for a closer look.
+/// A match, for additional checks.
 pub(super) struct Found<'a> {
     pub(super) value: &'a [u8],
     /// The byte after it.
@@ -71,13 +75,13 @@ pub(super) struct Found<'a> {
     pub(super) is_quoted: bool,
 }
 
-/// No merged find is longer: one shape may stand in another, and a stream waits for both.
-pub(super) const LONGEST_FIND: usize = 32 << 10;
+/// Maximum length of a merged find: patterns may overlap, and a stream waits for all of them.
+pub(super) const MAX_FIND_BYTES: usize = 32 << 10;
 
 struct Words {
     automaton: AhoCorasick,
     all: Vec<Word>,
-    /// Which words begin with a byte, in either case.
+    /// Which prefixes start with a byte, in either case.
     by_first: Vec<Vec<u16>>,
     longest: usize,
 }
@@ -88,9 +92,9 @@ struct Word {
     reach: usize,
     /// Whether it counts in the middle of a longer word.
     is_inside: bool,
-    /// Whether some shape of it goes past a blank.
+    /// Whether one of its patterns may contain a blank.
     passes_blanks: bool,
-    /// Whether what it begins may hold anything.
+    /// Whether its match may contain any byte.
     is_block: bool,
 }
 
@@ -106,7 +110,8 @@ impl Words {
         let all: Vec<Word> = texts
             .into_iter()
             .map(|text| {
-                // The longest word at a place is the one that is told, so it stands for the shorter.
+                // The automaton reports the longest prefix at a position, so it includes the rules
+                // of the shorter ones.
                 let within = |word: &&str| begins(text.as_bytes(), word.as_bytes());
                 let ours = RULES.iter().enumerate().filter(|(_, r)| r.words.iter().any(&within));
                 let rules: Vec<u16> = ours.filter_map(|(at, _)| u16::try_from(at).ok()).collect();
@@ -144,19 +149,19 @@ impl Words {
     }
 }
 
-/// Returns the names of all shapes.
+/// Returns the ids of all patterns.
 pub(super) fn ids() -> impl Iterator<Item = &'static str> {
     RULES.iter().map(|rule| rule.id).chain([CROWDED])
 }
 
-/// Makes ready to look, so that the first text need not wait for it.
+/// Builds the automaton, so that the first text need not wait for it.
 pub(super) fn prepare() {
     LazyLock::force(&WORDS);
 }
 
-/// Takes what looks like a key out of a text. The text itself when nothing does.
+/// Redacts what looks like a key; borrowed if nothing does.
 pub(super) fn text(text: &str, reading: Reading) -> Cow<'_, str> {
-    // No shape is shorter.
+    // No pattern is shorter.
     if text.len() < 8 {
         return Cow::Borrowed(text);
     }
@@ -173,16 +178,16 @@ pub(super) fn text(text: &str, reading: Reading) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// What has to be known of the text that was put out before.
+/// State about the text that was already output.
 #[derive(Clone, Default)]
 pub(super) struct Past {
-    /// Its last bytes, without gaps: whether a word may begin depends on them.
+    /// Its last bytes, without invisible characters: word boundaries depend on them.
     before: Vec<u8>,
     effort: Effort,
 }
 
-/// Takes keys out of what is sure, and returns how much that is. What may be the beginning of a key
-/// is left for when more has come.
+/// Redacts the part of the text that is certain, and returns its length. What may be the start of a
+/// key is left until more text arrives.
 pub(super) fn sweep(
     text: &str,
     reading: Reading,
@@ -208,24 +213,24 @@ pub(super) fn sweep(
     settled
 }
 
-/// As far back as anyone looks to tell whether a word begins.
+/// How many bytes before a word are needed to detect a word boundary.
 const LOOK_BACK: usize = 3;
 
-/// One way through a text.
+/// One scan of a text.
 struct Sweep<'a> {
     words: &'a Words,
     text: &'a str,
     before: &'a [u8],
-    /// Which rule found what, in order.
+    /// The index of the rule and the range of each find, in order.
     finds: Vec<(usize, Range<usize>)>,
     /// Where the last find ends.
     done: usize,
     effort: Effort,
-    /// The effort before each of the last words, which may be judged again when more has come.
+    /// The effort before each of the last prefixes, which may be examined again with more text.
     undo: Vec<(usize, Effort)>,
 }
 
-/// The rule of a find that no rule made.
+/// The rule index of a find that no rule made.
 const NO_RULE: usize = usize::MAX;
 
 impl<'a> Sweep<'a> {
@@ -234,7 +239,7 @@ impl<'a> Sweep<'a> {
         Self { words, text, before, finds: Vec::new(), done: 0, effort, undo: Vec::new() }
     }
 
-    /// Goes as far as is sure, and returns how far that is.
+    /// Scans as far as the result is certain, and returns how far that is.
     fn run(&mut self, last: bool) -> usize {
         let mut from = 0;
         while let Some((start, word)) = self.words.next(self.text, from) {
@@ -269,7 +274,7 @@ impl<'a> Sweep<'a> {
         if last { self.text.len() } else { self.open(self.done) }
     }
 
-    /// Writes the original up to a place, with marks for what was found.
+    /// Writes the original up to a position, with marks for the finds.
     fn write(&self, original: &str, bare: &Bare<'_>, to: usize, out: &mut String) {
         let mut copied = 0;
         for (rule, found) in &self.finds {
@@ -281,22 +286,24 @@ impl<'a> Sweep<'a> {
         out.push_str(&original[copied..to]);
     }
 
-    /// The end of what was put out before the place up to which all is done.
+    /// The last bytes that were output before the current position.
     fn put_out(&self) -> &[u8] {
-        match self.finds.is_empty() {
-            true => self.before,
-            // As every mark ends.
-            false => b":0]",
+        if self.finds.is_empty() {
+            self.before
+        } else {
+            // The end of every mark.
+            b":0]"
         }
     }
 
-    /// How far is sure when a word cannot be judged yet: a longer one may begin before it.
+    /// How far the result is certain if a prefix cannot be examined yet: a longer one may start
+    /// before it.
     fn until(&self, start: usize) -> usize {
         self.open(self.done).min(start)
     }
 
-    /// Joins a find with those that begin inside it, so that none sticks out of another's end.
-    /// Nothing when that cannot be known yet.
+    /// Merges a find with those that start inside it, so that no part of them remains. `None` if
+    /// that is not known yet.
     fn grown(
         &mut self,
         start: usize,
@@ -305,7 +312,7 @@ impl<'a> Sweep<'a> {
         last: bool,
     ) -> Option<(usize, Range<usize>)> {
         let mut from = start + 1;
-        while found.len() < LONGEST_FIND
+        while found.len() < MAX_FIND_BYTES
             && let Some((next, word)) = self.words.next(self.text, from)
             && next < found.end
         {
@@ -330,8 +337,8 @@ impl<'a> Sweep<'a> {
         Some((rule, found))
     }
 
-    /// How far a stretch goes that is not looked at: as far as any word in it could reach. Nothing
-    /// when that cannot be known yet.
+    /// The range of a stretch that is not scanned: as far as any prefix in it could reach. `None`
+    /// if that is not known yet.
     fn crowded(&self, found: Range<usize>, last: bool) -> Option<Range<usize>> {
         let bytes = self.text.as_bytes();
         let blank = |b: &u8| b.is_ascii_whitespace() || is_bracket(*b);
@@ -339,7 +346,7 @@ impl<'a> Sweep<'a> {
             let rest = bytes.get(from..).unwrap_or_default();
             from.min(bytes.len()) + rest.iter().position(blank).unwrap_or(rest.len())
         };
-        let most = found.start + LONGEST_FIND;
+        let most = found.start + MAX_FIND_BYTES;
         let (mut from, mut end) = (found.start + 1, run_end(found.end));
         while end < most
             && let Some((next, word)) = self.words.next(self.text, from)
@@ -355,7 +362,7 @@ impl<'a> Sweep<'a> {
         (is_known && (last || self.open(self.done) >= end)).then_some(found.start..end)
     }
 
-    /// The effort up to a place, as it is when all before it is put out.
+    /// The effort up to a position, as it is when all before it is output.
     fn effort_at(&self, open: usize) -> Effort {
         let before = self.undo.iter().find(|(start, _)| *start >= open);
         let mut effort = before.map_or(self.effort, |(_, effort)| *effort);
@@ -363,8 +370,7 @@ impl<'a> Sweep<'a> {
         effort.rebased(open)
     }
 
-    /// Tries the shapes of a word that stands at a place. The longest find counts, and of those the
-    /// first.
+    /// Tries the patterns of a prefix at a position. The longest find counts, then the first.
     fn at(&mut self, start: usize, word: &Word) -> Option<(usize, Range<usize>)> {
         let begins_word = self.begins_word(start);
         if !begins_word && !word.is_inside {
@@ -373,7 +379,7 @@ impl<'a> Sweep<'a> {
         let bytes = self.text.as_bytes();
         self.effort.go(bytes, start);
         if self.effort.is_over() {
-            // FAIL CLOSED: what there is no time to look at is not shown.
+            // FAIL CLOSED: what is not scanned is not shown.
             return Some((NO_RULE, start..start + word.text.len()));
         }
         let mut best: Option<(usize, Range<usize>)> = None;
@@ -392,8 +398,8 @@ impl<'a> Sweep<'a> {
         best
     }
 
-    /// Whether a word may begin here: not in the middle of another. What is left of an escape, as in
-    /// `\n` or `%20`, is not part of a word.
+    /// Whether there is a word boundary here. The last letter of an escape, as in `\n` or `%20`, is
+    /// not part of a word.
     fn begins_word(&self, at: usize) -> bool {
         let bytes = self.text.as_bytes();
         if !bytes.get(at).copied().is_some_and(is_word) {
@@ -413,7 +419,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Where a word may begin that the text does not hold to its end.
+    /// Where an incomplete prefix may start at the end of the text.
     fn open(&self, from: usize) -> usize {
         let bytes = self.text.as_bytes();
         let from = from.max(bytes.len().saturating_sub(self.words.longest.saturating_sub(1)));
@@ -433,11 +439,11 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// Whether all that a word's shapes may cover is there: as far as they reach, or up to a byte that
-/// none of them passes. A mark ends in such a byte, so it never keeps a stream waiting.
+/// Whether all that the patterns of a prefix may match is there: to their maximum length, or to a
+/// byte that none of them passes. A mark ends in such a byte, so it never delays a stream.
 fn is_whole(text: &str, start: usize, word: &Word) -> bool {
     let bytes = text.as_bytes();
-    // One more byte than the reach: shapes look at what comes after them.
+    // One more byte than the maximum length: regexes look at the byte after the match.
     if bytes.len() > start + word.reach {
         return true;
     }
@@ -445,12 +451,12 @@ fn is_whole(text: &str, start: usize, word: &Word) -> bool {
     !word.is_block && bytes[start..].iter().any(ends)
 }
 
-/// Whether a text begins with another, in either case.
+/// Whether a text starts with another, in either case.
 fn begins(text: &[u8], with: &[u8]) -> bool {
     text.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with))
 }
 
-/// No shape passes one.
+/// No pattern contains one.
 pub(super) fn is_bracket(byte: u8) -> bool {
     matches!(byte, b'[' | b']' | b'{' | b'}')
 }
@@ -460,7 +466,7 @@ pub(super) fn is_word(byte: u8) -> bool {
 }
 
 impl Rule {
-    /// Where the rule fits the beginning of a stretch.
+    /// Where the rule matches at the start of a stretch.
     fn fits(&self, at: usize, stretch: &[u8], effort: &mut Effort) -> Option<Range<usize>> {
         let Assigned { value: found, is_quoted } = match self.parse {
             Some(parse) => {
@@ -493,14 +499,13 @@ impl Rule {
     }
 }
 
-/// Where a shape fits: its first group, or the whole where it has none. Groups cost far more.
+/// The range of the first group, or of the whole match without groups. Groups are much slower.
 fn found_by(shape: &Regex, stretch: &[u8]) -> Option<Range<usize>> {
-    match shape.captures_len() > 1 {
-        true => {
-            let groups = shape.captures(stretch)?;
-            groups.get(1).or_else(|| groups.get(0)).map(|found| found.range())
-        }
-        false => shape.find(stretch).map(|found| found.range()),
+    if shape.captures_len() > 1 {
+        let groups = shape.captures(stretch)?;
+        groups.get(1).or_else(|| groups.get(0)).map(|found| found.range())
+    } else {
+        shape.find(stretch).map(|found| found.range())
     }
 }
 

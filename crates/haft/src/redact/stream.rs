@@ -1,22 +1,22 @@
-//! Redacts a text that comes piece by piece, as if it had come whole.
+//! Redacts streamed text, with the same result as for the whole text.
 //!
-//! In: pieces, cut anywhere. Out: what is sure not to be the beginning of a secret. What is held back
-//! is at most as long as the longest form of a known secret and the longest key there is, with some
-//! room for what nobody sees between their characters, and is nothing most of the time.
+//! In: pieces, split anywhere. Out: the text that cannot be the start of a secret. The buffer holds
+//! at most the longest form of a known secret plus the longest key pattern, and some invisible
+//! characters in between. Most of the time it is empty.
 //!
-//! INVARIANT: all that is put out, joined, is what redacting the whole text gives; but for gaps that
-//! are longer than anything they could stand in, which are left out.
+//! INVARIANT: the concatenated output equals the redaction of the whole text, except for runs of
+//! invisible characters longer than any match, which are dropped.
 
 use std::fmt;
 
 use super::{
     Redactor,
-    bare::{Breaks, ESCAPE, Reading, SHOWN, STROKE, WRITTEN, bare},
+    bare::{BACKSLASH, Breaks, ESCAPE, Reading, SHOWN, WRITTEN, bare},
     patterns::{self, Past},
 };
 use crate::sanitize;
 
-/// Redacts a text that comes piece by piece.
+/// Redacts streamed text.
 ///
 /// ```
 /// use haft::{Redactor, Secrets};
@@ -32,7 +32,7 @@ use crate::sanitize;
 pub struct StreamRedactor {
     redactor: Redactor,
     shown: Stage,
-    /// The same text as it is written; nothing until there is an escape in it.
+    /// The same text with escape sequences as text; `None` until there is an escape.
     written: Option<Stage>,
 }
 
@@ -41,7 +41,7 @@ impl StreamRedactor {
         Self { redactor, shown: Stage::new(SHOWN, Past::default()), written: None }
     }
 
-    /// Takes a piece and returns what can be shown now.
+    /// Takes a piece and returns the text that can be shown now.
     pub fn feed(&mut self, piece: &str) -> String {
         self.go(piece, false)
     }
@@ -52,7 +52,7 @@ impl StreamRedactor {
         self.go("", true)
     }
 
-    /// Returns how many bytes are held back.
+    /// Returns how many bytes are buffered.
     #[must_use]
     pub fn held(&self) -> usize {
         self.shown.held() + self.written.as_ref().map_or(0, Stage::held)
@@ -60,7 +60,7 @@ impl StreamRedactor {
 
     fn go(&mut self, piece: &str, last: bool) -> String {
         if self.written.is_none() && piece.contains(ESCAPE) {
-            // Up to here both ways to read it were one.
+            // Up to here both readings were the same.
             self.written = Some(Stage::new(WRITTEN, self.shown.past.clone()));
         }
         let shown = self.shown.go(&self.redactor, piece, last);
@@ -71,32 +71,32 @@ impl StreamRedactor {
     }
 }
 
-/// One way to read the text.
+/// One reading of the text.
 struct Stage {
     reading: Reading,
-    /// What may be the beginning of a known secret, in each way to look for one.
+    /// What may be the start of a known secret, for each pass.
     passes: [String; Breaks::PASSES.len()],
-    /// Whether there was a stroke; up to the first one some ways to look are one.
-    has_stroke: bool,
-    /// What may be the beginning of a key, with known secrets out.
-    known_out: String,
-    /// What was put out before it.
+    /// Whether there was a backslash; up to the first one some passes are the same.
+    has_backslash: bool,
+    /// What may be the start of a key, with known secrets redacted.
+    known_redacted: String,
+    /// State about the output before it.
     past: Past,
 }
 
 impl Stage {
     fn new(reading: Reading, past: Past) -> Self {
         let passes = Default::default();
-        Self { reading, passes, has_stroke: false, known_out: String::new(), past }
+        Self { reading, passes, has_backslash: false, known_redacted: String::new(), past }
     }
 
     fn held(&self) -> usize {
-        self.passes.iter().map(String::len).sum::<usize>() + self.known_out.len()
+        self.passes.iter().map(String::len).sum::<usize>() + self.known_redacted.len()
     }
 
     fn go(&mut self, redactor: &Redactor, piece: &str, last: bool) -> String {
         let known = redactor.secrets.known();
-        self.has_stroke |= piece.contains(STROKE);
+        self.has_backslash |= piece.contains(BACKSLASH);
         let mut text = piece.to_owned();
         for (held, breaks) in self.passes.iter_mut().zip(Breaks::PASSES) {
             held.push_str(&text);
@@ -106,42 +106,42 @@ impl Stage {
             };
             text.clear();
             let reading = self.reading.skipping(breaks);
-            let taken = known.sweep(held, reading, (self.has_stroke, last), &mut text);
+            let taken = known.sweep(held, reading, (self.has_backslash, last), &mut text);
             held.drain(..taken);
-            thin(held, reading, known.longest());
+            drop_gaps(held, reading, known.longest());
         }
-        self.known_out.push_str(&text);
+        self.known_redacted.push_str(&text);
         let mut out = String::new();
-        let held = &self.known_out;
+        let held = &self.known_redacted;
         let taken = patterns::sweep(held, self.reading, &mut self.past, last, &mut out);
-        self.known_out.drain(..taken);
-        thin(&mut self.known_out, self.reading, patterns::LONGEST_FIND);
+        self.known_redacted.drain(..taken);
+        drop_gaps(&mut self.known_redacted, self.reading, patterns::MAX_FIND_BYTES);
         out
     }
 }
 
-/// So many bytes of gaps are held back beyond what must be.
-const GAPS: usize = 8 << 10;
+/// How many bytes of invisible characters are buffered beyond the longest match.
+const MAX_GAP_BYTES: usize = 8 << 10;
 
-/// Leaves the gaps out of what is held back, where they have become more than the text. Nothing is
-/// shown too early for that, and nothing grows without an end.
-fn thin(held: &mut String, reading: Reading, longest: usize) {
-    if held.len() > longest.saturating_add(GAPS) {
+/// Drops invisible characters from the buffer if they are more than the text. This bounds the
+/// buffer, and shows no text too early.
+fn drop_gaps(held: &mut String, reading: Reading, longest: usize) {
+    if held.len() > longest.saturating_add(MAX_GAP_BYTES) {
         let bare = bare(held, reading, false);
         let rest = bare.settled(bare.text.len(), held);
         *held = [&*bare.text, &held[rest..]].concat();
     }
 }
 
-/// Cleans and redacts a text that comes piece by piece. As with a whole text, secrets are looked for
-/// before and after it is cleaned.
-pub(crate) struct Washing {
+/// Sanitizes and redacts streamed text. As for whole text, secrets are searched before and after
+/// sanitizing.
+pub(crate) struct SanitizingRedactor {
     seen: StreamRedactor,
     cleaned: sanitize::StreamSanitizer,
     shown: StreamRedactor,
 }
 
-impl Washing {
+impl SanitizingRedactor {
     pub(super) fn new(redactor: &Redactor) -> Self {
         let (seen, shown) = (redactor.stream(), redactor.stream());
         Self { seen, cleaned: sanitize::StreamSanitizer::default(), shown }

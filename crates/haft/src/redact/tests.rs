@@ -42,7 +42,7 @@ fn with(list: &[(&str, &str)]) -> Redactor {
 }
 
 #[test]
-fn every_rule_knows_its_example_and_leaves_the_other() {
+fn every_pattern_matches_its_example_and_not_its_counterexample() {
     for rule in RULES {
         for frame in ["{}", "x {} y", "(\"{}\")", "a\\n{}\\n", "k={}&", "%20{}"] {
             let (yes, no) = (example(rule.yes), example(rule.no));
@@ -57,7 +57,7 @@ fn every_rule_knows_its_example_and_leaves_the_other() {
 }
 
 #[test]
-fn every_rule_begins_with_one_of_its_words_and_stays_within_reach() {
+fn every_pattern_starts_with_a_prefix_and_stays_within_its_length() {
     for rule in RULES {
         let yes = example(rule.yes).to_ascii_lowercase();
         let word = rule.words.iter().find(|word| yes.contains(&word.to_ascii_lowercase()));
@@ -114,7 +114,7 @@ fn ordinary_text_stays_as_it_is() {
 }
 
 #[test]
-fn what_is_given_to_a_telling_name_goes() {
+fn value_assigned_to_a_secret_like_name_is_redacted() {
     for (text, shown) in [
         ("DB_PASSWORD=hunter2x", "DB_PASSWORD=[REDACTED:assigned:8]"),
         ("dbPassword: 'hunter2x'", "dbPassword: '[REDACTED:assigned:8]'"),
@@ -133,7 +133,7 @@ fn what_is_given_to_a_telling_name_goes() {
 }
 
 #[test]
-fn a_rule_that_knows_more_names_the_find() {
+fn more_specific_pattern_names_the_find() {
     let key = example("sk-ant-api03-<60>");
     let shown = plain().text(&format!("api_key={key}")).into_owned();
     assert_eq!(shown, format!("api_key=[REDACTED:anthropic-key:{}]", key.len()));
@@ -144,7 +144,7 @@ fn a_rule_that_knows_more_names_the_find() {
 }
 
 #[test]
-fn a_key_that_is_cut_off_is_still_taken_out() {
+fn truncated_key_is_redacted() {
     let cut = example("-----BEGIN PRIVATE KEY-----\n<64>\n<64>\n");
     let shown = plain().text(&cut).into_owned();
     assert!(shown.starts_with("[REDACTED:private-key:"), "{shown}");
@@ -153,7 +153,7 @@ fn a_key_that_is_cut_off_is_still_taken_out() {
 }
 
 #[test]
-fn private_key_that_is_cut_off_is_redacted_behind_line_numbers_indentation_and_headers() {
+fn truncated_private_key_with_line_numbers_indentation_and_headers_is_redacted() {
     for text in [
         "1\t-----BEGIN RSA PRIVATE KEY-----\n2\t<64>\n3\t<64>\n4\t<20>",
         "  -----BEGIN PRIVATE KEY-----\n  <64>\n  <64>\n",
@@ -176,7 +176,7 @@ fn private_key_that_is_cut_off_is_redacted_behind_line_numbers_indentation_and_h
 }
 
 #[test]
-fn a_known_secret_goes_in_every_form_it_may_travel_in() {
+fn known_secret_is_redacted_in_every_encoded_form() {
     let value = "p@ss w/örd\"7";
     let redactor = with(&[("db", value)]);
     let mut forms = vec![value.to_owned(), HEXLOWER.encode(value.as_bytes())];
@@ -197,7 +197,7 @@ fn a_known_secret_goes_in_every_form_it_may_travel_in() {
 }
 
 #[test]
-fn data_is_looked_at_to_its_keys_and_numbers() {
+fn json_keys_and_numbers_are_redacted() {
     let redactor = with(&[("pin", "12345678"), ("word", "open sesame")]);
     let data = json!({
         "a": [1, {"open sesame": 12345678}],
@@ -222,9 +222,9 @@ fn data_is_looked_at_to_its_keys_and_numbers() {
 }
 
 #[test]
-fn data_that_is_too_deep_to_look_at_is_not_shown() {
+fn json_deeper_than_the_limit_is_not_shown() {
     let mut deep = json!("password=hunter2x");
-    for _ in 0..DEEPEST + 20 {
+    for _ in 0..MAX_DEPTH + 20 {
         deep = json!([deep]);
     }
     let shown = plain().json(&deep).unwrap().to_string();
@@ -232,7 +232,7 @@ fn data_that_is_too_deep_to_look_at_is_not_shown() {
 }
 
 #[test]
-fn a_stroke_before_a_secret_is_no_line_break_that_hides_its_first_letter() {
+fn backslash_before_a_secret_does_not_hide_its_first_letter() {
     let redactor = with(&[("share", "nightly-77"), ("root", "rn-4711-x")]);
     for text in [r"c:\data\nightly-77", r"x\r\nightly-77", r"a\rn-4711-x", r"night\nly-77"] {
         let shown = redactor.text(text).into_owned();
@@ -244,7 +244,7 @@ fn a_stroke_before_a_secret_is_no_line_break_that_hides_its_first_letter() {
 }
 
 #[test]
-fn words_in_which_values_were_cut_hold_no_half_of_a_secret() {
+fn message_with_truncated_values_contains_no_half_secret() {
     let redactor = with(&[("door", "open sesame 4711")]);
     for (words, shown) in [
         ("`x` is \"say open sesame 47…\", not a number", "`x` is \"say …\", not a number"),
@@ -261,7 +261,7 @@ fn words_in_which_values_were_cut_hold_no_half_of_a_secret() {
 }
 
 #[test]
-fn a_failure_that_was_cut_does_not_end_in_half_a_secret() {
+fn truncated_failure_does_not_end_in_half_a_secret() {
     let redactor = with(&[("long", "0123456789abcdef")]);
     let text = format!("{}0123456789abcdef and so on", "x".repeat(3_990));
     let failure = redactor.failure(Failure::failed(text).with_next("use 0123456789abcdef"));
@@ -273,7 +273,7 @@ fn a_failure_that_was_cut_does_not_end_in_half_a_secret() {
 }
 
 #[test]
-fn the_work_grows_with_the_text_and_not_faster() {
+fn redaction_time_is_linear_in_the_text() {
     // Time is measured against the same machine at the same moment, and only a blow-up is a failure.
     let took = |text: &str| {
         let clock = tokio::time::Instant::now();
@@ -293,7 +293,7 @@ fn the_work_grows_with_the_text_and_not_faster() {
 }
 
 #[test]
-fn hostile_text_costs_a_few_times_what_ordinary_text_costs() {
+fn hostile_text_costs_at_most_a_few_times_ordinary_text() {
     // Both are measured on the same machine at the same moment. The worst is about 12 times slower;
     // before the work was bounded it was thousands of times.
     let size = 24 << 10;
@@ -318,7 +318,7 @@ fn hostile_text_costs_a_few_times_what_ordinary_text_costs() {
 }
 
 #[test]
-fn crowded_text_hides_no_secret_and_is_the_same_however_it_is_cut() {
+fn crowded_text_hides_no_secret_and_does_not_depend_on_splitting() {
     for piece in
         ["password=", "eyJ-", "sk-a1-", "-----BEGIN", "token=x1", "://a:", "bearer=", "eyJ-é"]
     {
@@ -357,7 +357,7 @@ fn streamed(redactor: &Redactor, text: &str, sizes: &[usize]) -> String {
 }
 
 #[test]
-fn every_example_is_found_across_every_border() {
+fn every_example_is_found_across_every_split() {
     for rule in RULES {
         let text = format!("say {} then", example(rule.yes));
         let whole = plain().text(&text).into_owned();
@@ -371,7 +371,7 @@ fn every_example_is_found_across_every_border() {
 }
 
 #[test]
-fn a_stream_holds_back_only_what_may_be_a_secret() {
+fn stream_buffers_only_what_may_be_a_secret() {
     let mut stream = with(&[("key", "open sesame")]).stream();
     for piece in ["page 1", ", page 2\n", "and some more text", " of this and that."] {
         assert_eq!(stream.feed(piece), piece);
@@ -387,7 +387,7 @@ fn a_stream_holds_back_only_what_may_be_a_secret() {
 }
 
 #[test]
-fn what_nobody_sees_hides_no_secret() {
+fn invisible_characters_hide_no_secret() {
     let redactor = with(&[("door", "correct horse"), ("deep", "K7-open-sesame-K7-open-sesame")]);
     for (text, shown) in [
         ("say corr\u{200b}ect horse now", "say [REDACTED:secret/door:13] now"),
@@ -406,7 +406,7 @@ fn what_nobody_sees_hides_no_secret() {
 }
 
 #[test]
-fn base64_that_was_broken_into_lines_is_still_base64() {
+fn base64_wrapped_into_lines_is_redacted() {
     let redactor = with(&[("door", "correct horse battery staple")]);
     let file = "# settings\nname=ada\nword=correct horse battery staple\nend=1\n".repeat(2);
     let coded = BASE64.encode(file.as_bytes());
@@ -461,7 +461,7 @@ fn secret_with_blanks_is_found_across_line_breaks() {
 }
 
 #[test]
-fn a_stream_of_nothing_to_see_is_held_back_within_bounds() {
+fn stream_buffer_of_invisible_text_is_bounded() {
     let redactor = with(&[("door", "open sesame")]);
     let mut stream = redactor.stream();
     let mut out = stream.feed("open ses");
@@ -475,7 +475,7 @@ fn a_stream_of_nothing_to_see_is_held_back_within_bounds() {
 }
 
 #[test]
-fn a_secret_that_nobody_could_see_is_refused() {
+fn invisible_secret_is_refused() {
     assert!(Secrets::new().add("s", "\u{200b}\u{200b}\u{200b}\u{200b}abc").is_err());
     let redactor = with(&[("s", "ab\u{200b}cd\u{7}efgh")]);
     assert_eq!(redactor.text("abcdefgh"), "[REDACTED:secret/s:8]");
@@ -527,7 +527,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_stream_is_the_whole_text_however_it_is_cut(
+    fn streamed_redaction_equals_the_whole_for_any_split(
         text in bits(), sizes in prop::collection::vec(1usize..40, 1..5),
     ) {
         let list = [("a", "sesame-42"), ("b", "open door"), ("c", "sesame-4221"), ("d", "door =\nopen")];
@@ -537,7 +537,7 @@ proptest! {
     }
 
     #[test]
-    fn redacting_twice_changes_nothing(text in bits()) {
+    fn redaction_is_idempotent(text in bits()) {
         let redactor = with(&[("a", "sesame-42"), ("b", "open door")]);
         let once = redactor.text(&text).into_owned();
         let twice = redactor.text(&once).into_owned();
@@ -545,7 +545,7 @@ proptest! {
     }
 
     #[test]
-    fn no_form_of_a_secret_is_left_in_any_text(
+    fn no_form_of_a_secret_remains_in_any_text(
         before in "\\PC{0,12}", after in "\\PC{0,12}", secret in "[!-Z^-~]{6,24}", sizes in prop::collection::vec(1usize..9, 1..4),
     ) {
         let secrets = Secrets::new();
@@ -560,7 +560,7 @@ proptest! {
     }
 
     #[test]
-    fn no_formatting_and_no_border_hides_a_secret(
+    fn no_formatting_and_no_split_hides_a_secret(
         before in "[a-z<\n ]{0,6}", after in "[ .<\\x1b\n]{0,4}",
         between in prop::collection::vec(unseen(), 40),
         which in 0..3usize,
@@ -577,10 +577,10 @@ proptest! {
         text.push_str(&after);
         // As it is, and as a result takes it: an escape may swallow the first letter of a secret, so
         // what has one is looked at before it is cleaned as well.
-        let washed = redactor.text(&text).into_owned();
-        let washed = redactor.text(&crate::sanitize::sanitize(&washed).text).into_owned();
-        prop_assert!(washed.contains("ACTED:") && !washed.contains("esame"), "{:?}", washed);
-        for text in [text, washed] {
+        let cleaned = redactor.text(&text).into_owned();
+        let cleaned = redactor.text(&crate::sanitize::sanitize(&cleaned).text).into_owned();
+        prop_assert!(cleaned.contains("ACTED:") && !cleaned.contains("esame"), "{:?}", cleaned);
+        for text in [text, cleaned] {
             let shown = redactor.text(&text).into_owned();
             prop_assert!(shown.contains("ACTED:"), "{:?} became {:?}", text, shown);
             let plain = bare::bare(&shown, SHOWN.skipping(bare::Breaks::All), true).text.into_owned();
@@ -591,7 +591,7 @@ proptest! {
     }
 
     #[test]
-    fn no_escape_swallows_so_much_that_the_rest_is_no_secret(
+    fn no_escape_sequence_hides_a_secret_by_swallowing_letters(
         escape in prop::sample::select(vec!["\x1b", "\x1b ", "\x1b[", "\x1b[1", "\x1b(", "\x1b]0;", "\x1bP"]),
         at in 0..14usize, end in prop::sample::select(vec!["", "\x07", "\x1b\\", "\x1b[0m", "\n"]),
     ) {
@@ -599,17 +599,17 @@ proptest! {
         let (head, tail) = "open-sesame-42".split_at(at);
         // Before it, and colours inside of it.
         let text = format!("x {escape}{head}\x1b[1m{tail}{end}");
-        let washed = redactor.text(&text).into_owned();
-        let washed = redactor.text(&crate::sanitize::sanitize(&washed).text).into_owned();
-        prop_assert!(!washed.contains("sam") && !washed.contains("-42"), "{:?}: {:?}", text, washed);
-        let (mut washing, mut told) = (redactor.washing(), String::new());
-        text.chars().for_each(|c| told += &washing.feed(c.encode_utf8(&mut [0; 4])));
-        told += &washing.finish();
+        let cleaned = redactor.text(&text).into_owned();
+        let cleaned = redactor.text(&crate::sanitize::sanitize(&cleaned).text).into_owned();
+        prop_assert!(!cleaned.contains("sam") && !cleaned.contains("-42"), "{:?}: {:?}", text, cleaned);
+        let (mut stream, mut told) = (redactor.sanitizing_stream(), String::new());
+        text.chars().for_each(|c| told += &stream.feed(c.encode_utf8(&mut [0; 4])));
+        told += &stream.finish();
         prop_assert!(!told.contains("sam") && !told.contains("-42"), "{:?}: {:?}", text, told);
     }
 
     #[test]
-    fn no_text_makes_it_stumble(text in any::<String>(), sizes in prop::collection::vec(1usize..9, 1..4)) {
+    fn redaction_never_panics(text in any::<String>(), sizes in prop::collection::vec(1usize..9, 1..4)) {
         let whole = plain().text(&text).into_owned();
         prop_assert_eq!(streamed(&plain(), &text, &sizes), whole);
     }

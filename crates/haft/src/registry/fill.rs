@@ -1,26 +1,26 @@
 //! Writes the defaults of a schema into an argument object.
 //!
-//! In: validated arguments. Out: the same with nothing left to guess, so that judges, cache keys
-//! and bodies see one value. The plan is made once per tool; applying it is a walk over the plan.
+//! In: validated arguments. Out: the same with all defaults explicit, so that policies, cache keys
+//! and bodies see one value. The plan is computed once per tool; applying it only visits the plan.
 
 use serde_json::{Map, Value};
 
-/// What to write where.
+/// The defaults to write, by location.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fill {
     properties: Vec<(String, Option<Value>, Fill)>,
     items: Option<Box<Fill>>,
 }
 
-/// Recursive schemas are followed this far; deeper values keep their own spelling.
-const DEPTH: usize = 8;
-/// A plan has at most so many parts; a schema that refers to itself many times over would have more.
-const NODES: usize = 10_000;
+/// Recursive schemas are followed to this depth; deeper values stay as they are.
+const MAX_DEPTH: usize = 8;
+/// Maximum number of nodes in a plan; a schema with many recursive references would have more.
+const MAX_NODES: usize = 10_000;
 
 impl Fill {
-    /// Makes the plan for a schema.
+    /// Computes the plan for a schema.
     pub(crate) fn of(schema: &Value) -> Self {
-        Self::at(schema, schema, DEPTH, &mut { NODES })
+        Self::at(schema, schema, MAX_DEPTH, &mut { MAX_NODES })
     }
 
     fn at(root: &Value, schema: &Value, depth: usize, left: &mut usize) -> Self {
@@ -32,8 +32,8 @@ impl Fill {
             let found = target.strip_prefix('#').and_then(|pointer| root.pointer(pointer));
             return found.map(|f| Self::at(root, f, depth, left)).unwrap_or_default();
         }
-        // `anyOf [X, null]` is how an optional struct looks; other unions are left alone, because
-        // which branch applies is not known here.
+        // `anyOf [X, null]` is an optional struct; other unions are skipped, because the branch is
+        // not known here.
         if let Some(only) = sole_branch(node) {
             return Self::at(root, only, depth, left);
         }
@@ -44,7 +44,7 @@ impl Fill {
             .flatten()
             .map(|(key, schema)| {
                 let inner = Self::at(root, schema, depth, left);
-                // A default of null says that leaving it out means null; it is not an argument.
+                // A default of null means that an omitted value is null; it is not written.
                 let mut default = schema.get("default").filter(|d| !d.is_null()).cloned();
                 if let Some(default) = &mut default {
                     inner.apply(default);
@@ -65,12 +65,12 @@ impl Fill {
         self.properties.is_empty() && self.items.is_none()
     }
 
-    /// Writes what the plan says, and returns whether it added something.
+    /// Applies the plan, and returns whether it added something.
     pub(crate) fn apply(&self, value: &mut Value) -> bool {
         let mut added = false;
         match value {
             Value::Object(map) => {
-                // Objects are small: comparing names is cheaper than hashing each of them again.
+                // Objects are small: comparing names is cheaper than hashing them again.
                 for (key, value) in map.iter_mut() {
                     if let Some((_, _, inner)) = self.properties.iter().find(|(k, ..)| k == key) {
                         added |= inner.apply(value);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_written_also_below_and_never_over_a_given_value() {
+    fn defaults_are_filled_at_any_depth_and_never_overwrite() {
         let schema = json!({
             "properties": {
                 "a": {"default": 1},
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_default_of_null_is_not_written() {
+    fn default_of_null_is_not_filled() {
         let schema = json!({"properties": {
             "a": {"type": ["string", "null"], "default": null},
             "b": {"properties": {"c": {"default": null}, "d": {"default": 0}}},
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recursive_schema_ends() {
+    fn recursive_schema_terminates() {
         let schema = json!({"properties": {"next": {"$ref": "#"}, "n": {"default": 0}}});
         assert_eq!(filled(schema, json!({"next": {}})), json!({"next": {"n": 0}, "n": 0}));
     }

@@ -1,8 +1,8 @@
-//! What can be called: every tool a runtime knows, under names that are unique.
+//! The tool registry: every tool a runtime knows, under unique names.
 //!
-//! Built once and then frozen. Own tools are fixed; sources are asked between turns, and what they
-//! bring is put behind our own under `source__tool`. A clash of own names is a build error that
-//! names both places; a clash among what sources bring leaves the later one out and tells.
+//! Built once and then frozen. Own tools are fixed; sources are queried between turns, and their
+//! tools are appended as `source__tool`. Duplicate names of own tools are a build error that names
+//! both places; of duplicate names from sources, the later tool is dropped and reported.
 
 mod registered_tool;
 mod fill;
@@ -32,7 +32,7 @@ pub use self::{
     view::ToolView,
 };
 pub(crate) use self::{
-    snapshot::{Found, Shelf},
+    snapshot::{Found, ToolSet},
     view::glob,
 };
 use crate::{
@@ -57,10 +57,10 @@ use crate::{
 /// # Ok::<(), haft::Error>(())
 /// ```
 pub struct ToolRegistry {
-    base: Arc<Shelf>,
+    base: Arc<ToolSet>,
     sources: Arc<Sources>,
-    /// The shelf of the last refresh, so that an unchanged set costs nothing new.
-    last: Mutex<Arc<Shelf>>,
+    /// The tool set of the last refresh, so that an unchanged set costs nothing new.
+    last: Mutex<Arc<ToolSet>>,
 }
 
 impl ToolRegistry {
@@ -101,7 +101,7 @@ impl ToolRegistry {
         builder.add(tools).build()
     }
 
-    /// Goes through this program's own tools, sorted by name.
+    /// Iterates over this program's own tools, sorted by name.
     pub fn own(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> {
         self.base.entries().iter()
     }
@@ -112,12 +112,12 @@ impl ToolRegistry {
         self.own().find(|entry| entry.name().as_str() == name)
     }
 
-    /// Returns the current shelf, with what the sources bring now, and what went wrong.
+    /// Queries the sources, and returns the current tool set and the problems that occurred.
     pub(crate) async fn refresh(
         &self,
         clock: &dyn Clock,
         limit: Duration,
-    ) -> Result<(Arc<Shelf>, Vec<String>), Error> {
+    ) -> Result<(Arc<ToolSet>, Vec<String>), Error> {
         if self.sources.list.is_empty() {
             return Ok((Arc::clone(&self.base), Vec::new()));
         }
@@ -128,12 +128,12 @@ impl ToolRegistry {
         for source in &self.sources.list {
             let label: Arc<str> = format!("source `{}`", source.name()).into();
             let mut brought = Vec::new();
-            match asked(clock, limit, source).await {
+            match list_tools(clock, limit, source).await {
                 Ok(tools) => {
                     for tool in &tools {
-                        match bring(source.name(), &label, tool, &last) {
+                        match freeze_source_tool(source.name(), &label, tool, &last) {
                             Ok(entry) => brought.push(entry),
-                            // One bad tool never spoils the rest.
+                            // One invalid tool does not affect the others.
                             Err(e) => problems.push(e.to_string()),
                         }
                     }
@@ -141,7 +141,7 @@ impl ToolRegistry {
                 }
                 Err(e) => {
                     problems.push(format!("{label} could not list its tools: {e}"));
-                    // What it brought last time is still what it last said.
+                    // If a source fails, its last tools stay.
                     let before = last.entries().iter().filter(|e| e.source() == &*label);
                     brought.extend(before.cloned());
                 }
@@ -156,12 +156,12 @@ impl ToolRegistry {
         if last.same(&entries) {
             return Ok((last, problems));
         }
-        let shelf = Arc::new(Shelf::new(entries, self.base.entries().len()));
-        *self.last() = Arc::clone(&shelf);
-        Ok((shelf, problems))
+        let tool_set = Arc::new(ToolSet::new(entries, self.base.entries().len()));
+        *self.last() = Arc::clone(&tool_set);
+        Ok((tool_set, problems))
     }
 
-    /// Returns whether a tool is still defined as it was when a turn froze it.
+    /// Returns whether the definition of a tool is unchanged since a turn froze it.
     pub(crate) fn still_has(&self, tool: &RegisteredTool) -> bool {
         let last = Arc::clone(&self.last());
         last.entries()
@@ -169,11 +169,11 @@ impl ToolRegistry {
             .any(|e| e.source() == tool.source() && e.raw_hash() == tool.raw_hash())
     }
 
-    fn last(&self) -> std::sync::MutexGuard<'_, Arc<Shelf>> {
+    fn last(&self) -> std::sync::MutexGuard<'_, Arc<ToolSet>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens all sources in order; if one does not open, those before it are closed in reverse.
+    /// Opens all sources in order; if one fails, those before it are closed in reverse order.
     async fn open(&self, clock: &dyn Clock, limit: Duration) -> Result<(), Error> {
         for (at, source) in self.sources.list.iter().enumerate() {
             let opened = within(clock, limit, async { source.open().await }).await;
@@ -189,7 +189,7 @@ impl ToolRegistry {
         Ok(())
     }
 
-    /// Closes all sources in reverse, once.
+    /// Closes all sources in reverse order, once.
     pub(crate) async fn close(&self, clock: &dyn Clock) {
         let Sources { list, opened, closed } = &*self.sources;
         if opened.initialized() && !closed.swap(true, Ordering::AcqRel) {
@@ -198,17 +198,17 @@ impl ToolRegistry {
     }
 }
 
-/// A source that hangs while it lets go must not keep the others from doing so.
-const CLOSING: Duration = Duration::from_secs(10);
+/// Timeout of closing one source, so that it cannot block the others.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 async fn close_all(clock: &dyn Clock, sources: &[Arc<dyn ToolSource>]) {
     for source in sources.iter().rev() {
-        let _ = within(clock, CLOSING, async { source.close().await }).await;
+        let _ = within(clock, CLOSE_TIMEOUT, async { source.close().await }).await;
     }
 }
 
-/// Asks a source for its tools, under the watch.
-async fn asked(
+/// Queries a source for its tools, with timeout and panics caught.
+async fn list_tools(
     clock: &dyn Clock,
     limit: Duration,
     source: &Arc<dyn ToolSource>,
@@ -246,12 +246,12 @@ impl fmt::Debug for ToolRegistry {
     }
 }
 
-/// Freezes what a source brings, reusing what is already compiled.
-fn bring(
+/// Freezes a tool of a source, reusing the compiled form if it is unchanged.
+fn freeze_source_tool(
     source: &str,
     label: &Arc<str>,
     tool: &DynTool,
-    last: &Shelf,
+    last: &ToolSet,
 ) -> Result<Arc<RegisteredTool>, Error> {
     let name = remote_name(source, &tool.spec().name);
     match last.get(name.as_str()) {
@@ -261,8 +261,8 @@ fn bring(
     }
 }
 
-/// Makes `source__tool`, safe for every provider. What does not fit is cut, with a hash of the
-/// original behind it, so that two long names stay two.
+/// Makes `source__tool`, a valid name for every provider. A longer name is truncated and gets a
+/// hash of the original, so that two long names stay distinct.
 fn remote_name(source: &str, tool: &str) -> ToolName {
     let whole = format!("{source}__{tool}");
     if ToolName::is_safe(&whole) {
@@ -293,7 +293,7 @@ fn clash(second: &RegisteredTool, first: &RegisteredTool) -> Error {
     )
 }
 
-/// Gathers tools for a [`ToolRegistry`]. Mistakes surface in [`ToolRegistryBuilder::build`].
+/// Builds a [`ToolRegistry`]. Errors are reported by [`ToolRegistryBuilder::build`].
 #[must_use]
 pub struct ToolRegistryBuilder {
     /// Tools of the registry that is extended.
@@ -313,7 +313,7 @@ impl ToolRegistryBuilder {
         self
     }
 
-    /// Puts a tool in the place of the one with the same name, which must be there.
+    /// Replaces the tool with the same name, which must exist.
     #[track_caller]
     pub fn replace(mut self, tools: impl IntoTools) -> Self {
         let place = place();
@@ -321,7 +321,7 @@ impl ToolRegistryBuilder {
         self
     }
 
-    /// Adds a source of tools that are asked for between turns.
+    /// Adds a source of tools, which is queried between turns.
     pub fn source(mut self, source: impl ToolSource) -> Self {
         // Only a builder that extends a registry shares its sources, and it never adds one.
         if let Some(sources) = Arc::get_mut(&mut self.sources) {
@@ -330,11 +330,11 @@ impl ToolRegistryBuilder {
         self
     }
 
-    /// Freezes everything.
+    /// Freezes all tools.
     ///
     /// # Errors
-    /// Fails for a name or alias used twice (naming both places), a definition that contradicts
-    /// itself, a schema that does not compile, or an option this version cannot carry out.
+    /// Fails for a duplicate name or alias (naming both places), an inconsistent definition, a
+    /// schema that does not compile, or an option that this version does not support.
     pub fn build(self) -> Result<ToolRegistry, Error> {
         let freeze = |(tool, place): &(DynTool, Arc<str>)| {
             RegisteredTool::freeze(tool.spec().name.as_str().into(), place, tool).map(Arc::new)
@@ -404,7 +404,7 @@ impl ToolRegistryBuilder {
         drop(aliases);
         entries.sort_by(|a, b| a.name().cmp(b.name()));
         let own = entries.len();
-        let base = Arc::new(Shelf::new(entries, own));
+        let base = Arc::new(ToolSet::new(entries, own));
         Ok(ToolRegistry { last: Mutex::new(Arc::clone(&base)), base, sources: self.sources })
     }
 }
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicate_names_both_places() {
+    fn duplicate_name_error_names_both_places() {
         let error = ToolRegistry::builder().add(tool("a")).add(tool("a")).build().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::DuplicateName);
         assert_eq!(error.to_string().matches("registry/mod.rs:").count(), 2, "{error}");

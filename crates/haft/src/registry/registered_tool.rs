@@ -1,8 +1,8 @@
 //! One tool in the registry: its spec, its compiled schema, its body.
 //!
-//! Made once, at registration. Everything that can be decided without a call is decided here, so
-//! that admission only looks things up. A schema that does not compile is an error here and
-//! never at call time.
+//! Made once, at registration. Everything that does not depend on a call is computed here, so that
+//! validation only looks things up. A schema that does not compile is an error here and never at
+//! call time.
 
 use std::{
     fmt,
@@ -29,11 +29,11 @@ use crate::{
 pub struct RegisteredTool {
     name: ToolName,
     source: Arc<str>,
-    /// The name it was first registered by; views may show it under another.
+    /// The name it was registered by; views may rename it.
     registered: ToolName,
-    /// The name of the source that brought it, if it is not our own.
+    /// The name of the source it comes from, if it is not our own.
     brought_by: Option<Arc<str>>,
-    /// What rules need to know of its schema; found out when a rule first asks.
+    /// What rules need from its schema; computed when a rule first needs it.
     traits: OnceLock<Traits>,
     spec: ToolSpec,
     declared: CallProfile,
@@ -43,10 +43,11 @@ pub struct RegisteredTool {
     known: Option<Vec<String>>,
     body: Arc<dyn Body>,
     slots: Option<Arc<Semaphore>>,
-    /// What its layers remember. Views share it, and it outlives a refresh that changes nothing.
+    /// The state of its layers. Views share it, and it survives a refresh that does not change the
+    /// tool.
     layers: Arc<ToolLayers>,
     hash: [u8; 32],
-    /// The folders that its calls work in, if it says so.
+    /// The root directories that its calls work in, if it declares them.
     roots: Arc<[PathBuf]>,
 }
 
@@ -87,7 +88,7 @@ impl RegisteredTool {
         for (key, default) in fill.defaults() {
             let alone = json!({ key: default });
             let place = format!("/{}", key.replace('~', "~0").replace('/', "~1"));
-            // Alone it may lack what is required; what counts is whether the default itself fits.
+            // Alone it may lack required properties; only errors of the default itself count.
             let wrong = input.problems(&alone).into_iter().find(|p| p.pointer.starts_with(&place));
             if let Some(problem) = wrong {
                 return Err(bad_schema(
@@ -129,8 +130,8 @@ impl RegisteredTool {
         })
     }
 
-    /// Freezes a tool again, keeping what was compiled and the slots when its definition is the
-    /// same. The body is the new one: a call reaches exactly what was advertised.
+    /// Freezes a tool again, keeping the compiled schemas and the slots if its definition is the
+    /// same. The body is the new one: a call runs the tool that was advertised.
     pub(crate) fn refreeze(
         previous: &Arc<RegisteredTool>,
         tool: &DynTool,
@@ -152,13 +153,13 @@ impl RegisteredTool {
         Ok(Arc::new(entry))
     }
 
-    /// Notes which source brought it.
+    /// Sets the source it comes from.
     pub(crate) fn brought_by(mut self, source: &str) -> Self {
         self.brought_by = Some(source.into());
         self
     }
 
-    /// Returns the same tool under another name, as a view shows it.
+    /// Returns the same tool under another name, for a view.
     pub(crate) fn renamed(&self, name: ToolName) -> Self {
         let mut entry = self.shared();
         entry.name = name;
@@ -166,7 +167,7 @@ impl RegisteredTool {
         entry
     }
 
-    /// A copy that shares everything compiled, and the slots.
+    /// A copy that shares the compiled schemas and the slots.
     fn shared(&self) -> Self {
         Self {
             name: self.name.clone(),
@@ -194,7 +195,7 @@ impl RegisteredTool {
         &self.name
     }
 
-    /// Returns where it came from.
+    /// Returns its source.
     #[must_use]
     pub fn source(&self) -> &str {
         &self.source
@@ -204,7 +205,7 @@ impl RegisteredTool {
         &self.source
     }
 
-    /// Returns what it declares.
+    /// Returns its spec.
     #[must_use]
     pub fn spec(&self) -> &ToolSpec {
         &self.spec
@@ -216,7 +217,7 @@ impl RegisteredTool {
         self.input.source()
     }
 
-    /// Returns the schema that structured results are checked against.
+    /// Returns the schema that structured results are validated against.
     #[must_use]
     pub fn output_schema(&self) -> Option<&Value> {
         self.output.as_ref().map(Schema::source)
@@ -228,7 +229,7 @@ impl RegisteredTool {
         self.hash.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Returns everything declared, as data.
+    /// Returns everything it declares, as data.
     #[must_use]
     pub fn manifest(&self) -> Manifest {
         let mut manifest =
@@ -237,32 +238,32 @@ impl RegisteredTool {
         manifest
     }
 
-    /// Returns the name it was first registered by, whatever a view calls it. Rules, limits and
-    /// hooks are about this one.
+    /// Returns the name it was registered by, independent of a view. Rules, limits and hooks use
+    /// this name.
     #[must_use]
     pub fn registered(&self) -> &ToolName {
         &self.registered
     }
 
-    /// Returns the source that brought it and its name there; nothing for our own.
+    /// Returns the source it comes from and its name there; `None` for our own.
     pub(crate) fn remote(&self) -> Option<(&str, &str)> {
         Some((self.brought_by.as_deref()?, &self.spec.name))
     }
 
-    /// Returns the folders that its calls work in; none when it does not say.
+    /// Returns the root directories that its calls work in; empty if it declares none.
     #[must_use]
     pub fn roots(&self) -> &[PathBuf] {
         &self.roots
     }
 
-    /// Returns the names that other programs know such a tool by, such as `Bash`; rules for those
-    /// are about it.
+    /// Returns the names of equivalent tools in other programs, such as `Bash`; rules for those
+    /// names apply to it.
     #[must_use]
     pub fn known_as(&self) -> &[&'static str] {
         &self.traits().known_as
     }
 
-    /// Returns what rules need to know of its schema.
+    /// Returns what rules need from its schema.
     pub(crate) fn traits(&self) -> &Traits {
         self.traits.get_or_init(|| Traits::of(self))
     }
@@ -299,7 +300,7 @@ impl RegisteredTool {
         self.slots.as_ref()
     }
 
-    /// Drops what the schema does not know, for `unknown = "ignore"`.
+    /// Drops unknown arguments, for `unknown = "ignore"`.
     pub(crate) fn drop_unknown(&self, arguments: &mut Map<String, Value>) {
         if self.spec.unknown == UnknownFields::Ignore
             && let Some(known) = &self.known
@@ -318,8 +319,8 @@ impl fmt::Debug for RegisteredTool {
     }
 }
 
-/// Makes the root an object schema, and closes it when unknown arguments are refused and the
-/// schema itself does not say.
+/// Makes the root an object schema, and closes it if unknown arguments are refused and the schema
+/// itself does not decide.
 fn close(mut schema: Value, unknown: UnknownFields) -> Result<Value, String> {
     let Some(root) = schema.as_object_mut() else {
         return Err(format!("a tool's schema must be a JSON object, got {schema}"));
@@ -337,7 +338,7 @@ fn close(mut schema: Value, unknown: UnknownFields) -> Result<Value, String> {
     if unknown == UnknownFields::Refuse && !says.iter().any(|k| root.contains_key(*k)) {
         let put_together =
             ["$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "$dynamicRef"];
-        // Closing one part of a combined schema would refuse the other parts' properties.
+        // Closing one part of a combined schema would reject the properties of the other parts.
         let word = if put_together.iter().any(|k| root.contains_key(*k)) {
             "unevaluatedProperties"
         } else {
@@ -348,7 +349,7 @@ fn close(mut schema: Value, unknown: UnknownFields) -> Result<Value, String> {
     Ok(schema)
 }
 
-/// The root's property names, when the root alone says which there are.
+/// The root's property names, if the root alone defines them.
 fn known_properties(schema: &Value) -> Option<Vec<String>> {
     let combined = [
         "$ref",
@@ -377,7 +378,7 @@ fn known_properties(schema: &Value) -> Option<Vec<String>> {
 
 fn hash(manifest: &Manifest) -> [u8; 32] {
     let mut hasher = Sha256::new();
-    // Property order is part of what a model sees, so the hash keeps it.
+    // A model sees the order of properties, so it is part of the hash.
     match serde_json::to_vec(manifest) {
         Ok(bytes) => hasher.update(&bytes),
         Err(e) => hasher.update(e.to_string()),
@@ -400,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_does_not_compile_is_a_build_error() {
+    fn schema_that_does_not_compile_is_a_build_error() {
         for bad in [
             json!({"type": "objekt"}),
             json!({"$ref": "#/$defs/none"}),
@@ -428,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn what_layers_remember_is_shared_by_views_and_kept_by_a_refresh_that_changes_nothing() {
+    fn layer_state_is_shared_by_views_and_survives_an_unchanged_refresh() {
         let tool = || DynTool::new(spec(), json!({}), |_, _| async { Ok("ok") });
         let first = Arc::new(freeze(spec(), json!({})).unwrap());
         let view = first.renamed(ToolName::from("other"));
@@ -441,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_or_a_time_of_nothing_is_a_build_error() {
+    fn zero_rate_or_duration_is_a_build_error() {
         let none = haft_core::Rate { count: 0, per: haft_core::Window::Second };
         assert!(freeze(spec().rate(none), json!({})).unwrap_err().to_string().contains("`rate`"));
         let cache = haft_core::Cache::new(std::time::Duration::ZERO);
@@ -468,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_names_the_definition() {
+    fn hash_identifies_the_definition() {
         let one = freeze(spec(), json!({})).unwrap();
         assert_eq!(one.hash(), freeze(spec(), json!({})).unwrap().hash());
         assert_ne!(one.hash(), freeze(spec().read_only(), json!({})).unwrap().hash());

@@ -1,7 +1,7 @@
 //! The frozen set of tools that one turn sees.
 //!
-//! A shelf is all tools in their one order; a snapshot is a shelf with what is withheld this turn.
-//! Both are immutable. Equal snapshots have equal fingerprints.
+//! A tool set is all tools in their order; a snapshot is a tool set without the tools hidden
+//! this turn. Both are immutable. Equal snapshots have equal fingerprints.
 //!
 //! INVARIANT: own tools come first, sorted by name; then each source's, sorted by name.
 
@@ -25,23 +25,23 @@ use crate::{
 
 /// All tools in order, with their index.
 #[derive(Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct ToolSet {
     entries: Vec<Arc<RegisteredTool>>,
     by_name: HashMap<ToolName, usize, ahash::RandomState>,
     aliases: HashMap<String, usize, ahash::RandomState>,
     fingerprint: [u8; 32],
     /// How many of the entries, from the first, are this program's own.
     own: usize,
-    /// Whether some tool must be looked at each turn.
+    /// Whether some tool must be checked each turn.
     conditional: bool,
     exports: Exports,
-    /// All names, for one that is unknown; made when there is the first such name.
+    /// The index for unknown names; built for the first one.
     near: OnceLock<NearIndex>,
 }
 
-impl Shelf {
-    /// Arranges entries that are already in order and free of clashes. Aliases count only for the
-    /// first `own`: what somebody else brought never answers to a second name.
+impl ToolSet {
+    /// Indexes entries that are already sorted and unique. Aliases count only for the first `own`
+    /// entries: a tool from a source has no alias.
     pub(crate) fn new(entries: Vec<Arc<RegisteredTool>>, own: usize) -> Self {
         let mut hasher = Sha256::new();
         for entry in &entries {
@@ -72,7 +72,7 @@ impl Shelf {
         &self.entries
     }
 
-    /// Returns the tools that somebody else brought.
+    /// Returns the tools from sources.
     pub(crate) fn brought(&self) -> &[Arc<RegisteredTool>] {
         self.entries.get(self.own..).unwrap_or_default()
     }
@@ -86,9 +86,8 @@ impl Shelf {
             && self.entries.iter().zip(other).all(|(a, b)| Arc::ptr_eq(a, b))
     }
 
-    /// Arranges what a view shows. A tool whose shown name is taken or unusable is left out and
-    /// told.
-    pub(crate) fn seen_through(&self, view: &ToolView, told: &mut Vec<String>) -> Self {
+    /// Applies a view. A tool whose new name is taken or invalid is dropped and reported.
+    pub(crate) fn through_view(&self, view: &ToolView, problems: &mut Vec<String>) -> Self {
         let mut shown: Vec<Arc<RegisteredTool>> = Vec::new();
         let mut own = 0;
         for (at, entry) in self.entries.iter().enumerate() {
@@ -97,7 +96,7 @@ impl Shelf {
             }
             let Some(name) = view.shown(entry.name().as_str(), entry.spec()) else { continue };
             if !ToolName::is_safe(&name) || shown.iter().any(|e| *e.name() == *name) {
-                told.push(format!(
+                problems.push(format!(
                     "the view shows `{}` as `{name}`, which is taken or unusable",
                     entry.name()
                 ));
@@ -118,13 +117,13 @@ impl Shelf {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HiddenReason {
-    /// Its own `enabled` said no.
+    /// Its own `enabled` returned false.
     Disabled,
-    /// A rule refuses every call of it; the rule's reason.
+    /// A rule denies every call of it; the rule's reason.
     Denied(String),
     /// The host supplies no value of this type.
     MissingValue(&'static str),
-    /// It needs a person and nobody can answer.
+    /// It needs user interaction, and no approver is configured.
     NeedsInteraction,
 }
 
@@ -142,21 +141,21 @@ impl fmt::Display for HiddenReason {
 /// The frozen set of tools that one turn sees.
 #[derive(Debug)]
 pub struct ToolSnapshot {
-    shelf: Arc<Shelf>,
+    tool_set: Arc<ToolSet>,
     withheld: HashMap<ToolName, HiddenReason>,
     problems: Vec<String>,
     fingerprint: [u8; 32],
-    /// What was shown of it last, in each dialect.
+    /// The last export of it, in each dialect.
     shown: Mutex<SmallVec<[Arc<ToolExport>; 1]>>,
-    /// Unknown names that were looked for, and the tool that was most likely meant.
-    meant: Mutex<HashMap<Box<str>, Option<usize>>>,
+    /// Unknown names that were searched, and the most similar tool.
+    suggestions: Mutex<HashMap<Box<str>, Option<usize>>>,
 }
 
-/// So many unknown names of one turn are told which tool was meant; a model that makes up more is
-/// not helped by it.
+/// Maximum number of unknown names per turn that get a suggestion; a model that invents more is not
+/// helped by it.
 const MAX_NEAR_SEARCHES: usize = 32;
 
-/// What a name leads to.
+/// The result of looking up a name.
 pub(crate) enum Found<'a> {
     Entry(&'a Arc<RegisteredTool>),
     Withheld(&'a HiddenReason),
@@ -165,37 +164,37 @@ pub(crate) enum Found<'a> {
 
 impl ToolSnapshot {
     pub(crate) fn take(
-        shelf: Arc<Shelf>,
+        tool_set: Arc<ToolSet>,
         scope: &Scope,
         policy: &dyn Policy,
         interactive: bool,
         problems: Vec<String>,
     ) -> Self {
         let mut withheld = HashMap::new();
-        if shelf.conditional || policy.hides_tools() {
-            for entry in shelf.entries() {
+        if tool_set.conditional || policy.hides_tools() {
+            for entry in tool_set.entries() {
                 if let Some(why) = withhold(entry, scope, policy, interactive) {
                     withheld.insert(entry.name().clone(), why);
                 }
             }
         }
-        let mut fingerprint = shelf.fingerprint;
+        let mut fingerprint = tool_set.fingerprint;
         if !withheld.is_empty() {
             let mut hasher = Sha256::new();
-            for entry in shelf.entries().iter().filter(|e| !withheld.contains_key(e.name())) {
+            for entry in tool_set.entries().iter().filter(|e| !withheld.contains_key(e.name())) {
                 hasher.update(entry.name().as_str());
                 hasher.update([0]);
                 hasher.update(entry.raw_hash());
             }
             fingerprint = hasher.finalize().into();
         }
-        let (shown, meant) = (Mutex::default(), Mutex::default());
-        Self { shelf, withheld, problems, fingerprint, shown, meant }
+        let (shown, suggestions) = (Mutex::default(), Mutex::default());
+        Self { tool_set, withheld, problems, fingerprint, shown, suggestions }
     }
 
-    /// Goes through the tools that are offered, in their order.
+    /// Iterates over the tools that are offered, in their order.
     pub fn entries(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> {
-        self.shelf.entries().iter().filter(|e| !self.withheld.contains_key(e.name()))
+        self.tool_set.entries().iter().filter(|e| !self.withheld.contains_key(e.name()))
     }
 
     /// Returns an offered tool by its name or, for own tools, an alias.
@@ -205,25 +204,26 @@ impl ToolSnapshot {
     }
 
     fn named(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
-        let at = self.shelf.by_name.get(name).or_else(|| self.shelf.aliases.get(name))?;
-        self.shelf.entries.get(*at)
+        let at = self.tool_set.by_name.get(name).or_else(|| self.tool_set.aliases.get(name))?;
+        self.tool_set.entries.get(*at)
     }
 
-    /// Goes through the tools that exist and are not offered, with the reason.
+    /// Iterates over the tools that exist and are not offered, with the reason.
     pub fn withheld(&self) -> impl Iterator<Item = (&ToolName, &HiddenReason)> {
-        self.shelf
+        self.tool_set
             .entries()
             .iter()
             .filter_map(|e| self.withheld.get(e.name()).map(|why| (e.name(), why)))
     }
 
-    /// Returns what went wrong while the tools were gathered; the rest stands.
+    /// Returns the problems that occurred while the tools were collected; the other tools are
+    /// available.
     #[must_use]
     pub fn problems(&self) -> &[String] {
         &self.problems
     }
 
-    /// Returns a text that is equal for equal sets of offered tools, and only for those.
+    /// Returns a hash that is equal for equal sets of offered tools, and only for those.
     #[must_use]
     pub fn fingerprint(&self) -> String {
         self.fingerprint.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -245,7 +245,7 @@ impl ToolSnapshot {
     }
 
     pub(crate) fn exports(&self) -> &Exports {
-        &self.shelf.exports
+        &self.tool_set.exports
     }
 
     pub(crate) fn find(&self, name: &str) -> Found<'_> {
@@ -254,28 +254,28 @@ impl ToolSnapshot {
                 Some(why) => Found::Withheld(why),
                 None => Found::Entry(entry),
             },
-            None => Found::Nothing(self.meant(name).map(|entry| entry.name().as_str())),
+            None => Found::Nothing(self.suggestions(name).map(|entry| entry.name().as_str())),
         }
     }
 
-    /// Returns the tool that was most likely meant by an unknown name. Each name is looked for once.
-    fn meant(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
-        let entries = self.shelf.entries();
-        let mut meant = self.meant.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = meant.get(name) {
+    /// Returns the tool most similar to an unknown name. Each name is searched once.
+    fn suggestions(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
+        let entries = self.tool_set.entries();
+        let mut suggestions = self.suggestions.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = suggestions.get(name) {
             return at.and_then(|at| entries.get(at));
         }
-        if meant.len() >= MAX_NEAR_SEARCHES {
+        if suggestions.len() >= MAX_NEAR_SEARCHES {
             return None;
         }
         let index = self
-            .shelf
+            .tool_set
             .near
             .get_or_init(|| NearIndex::new(entries.iter().map(|entry| entry.name().as_str())));
         let is_offered =
             |at: usize| entries.get(at).is_some_and(|e| !self.withheld.contains_key(e.name()));
         let found = index.nearest(name, is_offered);
-        meant.insert(name.into(), found);
+        suggestions.insert(name.into(), found);
         found.and_then(|at| entries.get(at))
     }
 }
@@ -288,7 +288,7 @@ fn withhold(
 ) -> Option<HiddenReason> {
     let spec = entry.spec();
     if let Some(enabled) = &spec.enabled
-        // FAIL CLOSED: a panic in `enabled` means no.
+        // FAIL CLOSED: a panic in `enabled` disables the tool.
         && !caught(|| enabled(scope)).unwrap_or(false)
     {
         return Some(HiddenReason::Disabled);
@@ -324,8 +324,8 @@ mod tests {
         };
         let tools: Vec<DynTool> = (0..count).map(tool).collect();
         let entries = ToolRegistry::builder().add(tools).build().unwrap().own().cloned().collect();
-        let shelf = Arc::new(Shelf::new(entries, count));
-        ToolSnapshot::take(shelf, &Scope::default(), &AllowAll, true, Vec::new())
+        let tool_set = Arc::new(ToolSet::new(entries, count));
+        ToolSnapshot::take(tool_set, &Scope::default(), &AllowAll, true, Vec::new())
     }
 
     fn near<'a>(snapshot: &'a ToolSnapshot, name: &str) -> Option<&'a str> {

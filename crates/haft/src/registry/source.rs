@@ -1,29 +1,29 @@
-//! Where tools come from when they are not this program's own.
+//! Tool sources: where tools come from that are not this program's own, such as MCP servers.
 //!
-//! A source is opened once, asked for its tools between turns, and closed. Sources open in order
-//! and close in reverse, on every path: also when a later one does not open, and when the runtime
+//! A source is opened once, queried for its tools between turns, and closed. Sources open in order
+//! and close in reverse order on every path: also if a later one fails to open, and if the runtime
 //! is dropped.
 
 use std::fmt;
 
 use haft_core::{BoxError, BoxFuture, DynTool};
 
-/// A set of tools somebody else brings.
+/// An external set of tools.
 ///
-/// Its tools are shown to the model as `name__tool`, so they can never pass for our own.
+/// The model sees its tools as `name__tool`, so they cannot shadow our own.
 pub trait ToolSource: Send + Sync + 'static {
-    /// Returns its name, the first half of its tools' names.
+    /// Returns its name, the prefix of its tools' names.
     fn name(&self) -> &str;
 
-    /// Gets ready. Called once, before anything else.
+    /// Opens the source. Called once, before anything else.
     fn open(&self) -> BoxFuture<'_, Result<(), BoxError>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Lists its tools. Asked between turns, never within one.
+    /// Lists its tools. Called between turns, never within one.
     fn tools(&self) -> BoxFuture<'_, Result<Vec<DynTool>, BoxError>>;
 
-    /// Lets go. Called once, if `open` succeeded.
+    /// Closes the source. Called once, if `open` succeeded.
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(async {})
     }

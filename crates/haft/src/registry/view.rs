@@ -1,6 +1,6 @@
-//! A filtered and renamed way to see a registry: one agent's share of it.
+//! A filtered and renamed view of a registry, for one agent.
 //!
-//! A view is made of predicates, so tools that arrive later obey it too.
+//! A view consists of predicates, so it also applies to tools that are added later.
 
 use std::{fmt, sync::Arc};
 
@@ -8,7 +8,7 @@ use haft_core::ToolSpec;
 
 use crate::policy::Glob;
 
-/// What one agent sees of a registry.
+/// The tools of a registry that one agent sees.
 ///
 /// ```
 /// use haft::ToolView;
@@ -27,13 +27,13 @@ enum Rule {
 }
 
 impl ToolView {
-    /// Sees everything as it is.
+    /// Shows all tools unchanged.
     #[must_use]
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// Shows every name with this in front.
+    /// Adds a prefix to every name.
     #[must_use]
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.0.push(Rule::Prefix(prefix.into()));
@@ -47,14 +47,14 @@ impl ToolView {
         self
     }
 
-    /// Hides tools by name; `*` stands for any text.
+    /// Hides tools by name; `*` matches any text.
     #[must_use]
     pub fn hide(mut self, pattern: impl Into<String>) -> Self {
         self.0.push(Rule::Hide(pattern.into()));
         self
     }
 
-    /// Shows only what the predicate lets through.
+    /// Shows only the tools that the predicate accepts.
     #[must_use]
     pub fn filter(mut self, keep: impl Fn(&ToolSpec) -> bool + Send + Sync + 'static) -> Self {
         self.0.push(Rule::Filter(Arc::new(keep)));
@@ -65,8 +65,8 @@ impl ToolView {
         self.0.is_empty()
     }
 
-    /// Returns the name under which a tool is shown, or nothing when it is hidden. Rules apply in
-    /// the order they were said, each to the name the ones before it made.
+    /// Returns the name under which a tool is shown, or `None` if it is hidden. Rules apply in the
+    /// order they were added, each to the name that the ones before it produced.
     pub(crate) fn shown(&self, name: &str, spec: &ToolSpec) -> Option<String> {
         let mut name = name.to_owned();
         for rule in &self.0 {
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_any_text() {
+    fn star_matches_any_text() {
         for (pattern, text, hit) in [
             ("a", "a", true),
             ("a", "ab", false),

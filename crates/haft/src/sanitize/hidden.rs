@@ -1,20 +1,20 @@
-//! Which characters a reader does not see as they are, and where such a one may stay after all.
+//! Classifies invisible Unicode characters, and where they are legitimate.
 //!
 //! One table for results, prompts and names. Pure.
 //!
-//! Three kinds are useful to honest text and stay where they are: the style of an emoji right after
-//! its sign, the joiner between two emoji, and the joiners that Arabic and Indic spelling needs, in
-//! the places where names on the internet may have them too. A second one in a row never stays, so
-//! no message fits between two characters.
+//! Three kinds are kept in their proper places: the variation selector after an emoji, the
+//! zero-width joiner between two emoji, and the joiners that Arabic and Indic scripts need, where
+//! IDNA allows them too. A second one in a row is never kept, so no hidden message fits between two
+//! characters.
 
-/// Writes a character by its number, as `<U+202E>`.
+/// Writes a character as its code point, as in `<U+202E>`.
 pub(crate) fn spell(c: char, out: &mut String) {
     use std::fmt::Write as _;
     let _ = write!(out, "<U+{:04X}>", u32::from(c));
 }
 
-/// Whether a screen would act on a character, show nothing for it, or show whatever its font likes.
-/// Line breaks and tabs are plain.
+/// Whether a character is invisible, controls the display, or has no defined glyph. Line breaks and
+/// tabs are visible.
 pub(crate) fn is_hidden(c: char) -> bool {
     match c {
         '\n' | '\t' | ' '..='~' => false,
@@ -22,28 +22,28 @@ pub(crate) fn is_hidden(c: char) -> bool {
         _ => {
             turns_order(c)
                 || matches!(c,
-            // Nothing at all: fillers, joiners, selectors, and what is to be ignored by default.
+            // Invisible: fillers, joiners, selectors, and default-ignorable characters.
             '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
             | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200d}' | '\u{2028}' | '\u{2029}'
             | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
             | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
             | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
-            // Whatever a font makes of them.
+            // Private use: the glyph depends on the font.
             | '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}'
-            // No characters at all, by definition.
+            // Noncharacters.
             | '\u{fdd0}'..='\u{fdef}')
                 || u32::from(c) & 0xfffe == 0xfffe
         }
     }
 }
 
-/// Whether a character turns the order of a line around.
+/// Whether a character changes the text direction (bidi override, Trojan Source).
 pub(crate) fn turns_order(c: char) -> bool {
     matches!(c,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether a character is a blank to the eye and none to a program.
+/// Whether a character looks like a blank but is not ASCII white space.
 pub(crate) fn is_odd_blank(c: char) -> bool {
     matches!(
         c,
@@ -52,7 +52,7 @@ pub(crate) fn is_odd_blank(c: char) -> bool {
     )
 }
 
-/// Whether a hidden character may stay between these two. `after` is nothing at the end.
+/// Whether an invisible character may stay between these two. `after` is `None` at the end.
 pub(super) fn may_stay(before: Option<char>, c: char, after: Option<char>) -> bool {
     let Some(before) = before else { return false };
     match c {
@@ -64,13 +64,13 @@ pub(super) fn may_stay(before: Option<char>, c: char, after: Option<char>) -> bo
     }
 }
 
-/// Whether it depends on the next character whether this one may stay.
+/// Whether the next character decides if this one may stay.
 pub(super) fn needs_next(before: Option<char>, c: char) -> bool {
     matches!(c, '\u{200c}' | '\u{200d}')
         || (matches!(c, '\u{fe0e}' | '\u{fe0f}') && before.is_some_and(is_key))
 }
 
-/// The signs of a keycap: `1️⃣`.
+/// The characters of a keycap: `1️⃣`.
 fn is_key(c: char) -> bool {
     c.is_ascii_digit() || c == '#' || c == '*'
 }
@@ -79,8 +79,8 @@ fn ends_emoji(c: char) -> bool {
     c == '\u{fe0f}' || is_emoji(c)
 }
 
-/// The blocks that emoji stand in. Some of their signs are none; that costs nothing, for each lets
-/// at most one mark stay.
+/// The blocks that contain emoji. They contain other signs too; that is harmless, because each
+/// keeps at most one selector.
 fn is_emoji(c: char) -> bool {
     matches!(c,
         '\u{a9}' | '\u{ae}' | '\u{203c}' | '\u{2049}' | '\u{2100}'..='\u{214f}'
@@ -89,8 +89,8 @@ fn is_emoji(c: char) -> bool {
         | '\u{3297}' | '\u{3299}' | '\u{1f000}'..='\u{1faff}')
 }
 
-/// After a virama a joiner chooses the form of the next letter, and between two letters of a script
-/// that is written joined it parts them.
+/// After a virama a joiner selects the form of the next letter; between two letters of a cursive
+/// script it separates them.
 fn joins(before: char, after: Option<char>) -> bool {
     let Some(after) = after else { return false };
     is_virama(before) && after.is_alphabetic() || is_joined(before) && is_joined(after)
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_control_and_everything_to_be_ignored_is_hidden() {
+    fn every_control_and_ignorable_character_is_hidden() {
         for c in '\0'..=char::MAX {
             let private = matches!(u32::from(c), 0xe000..=0xf8ff | 0xf0000..);
             if c.is_control() && c != '\n' && c != '\t' || private {

@@ -1,10 +1,11 @@
-//! Makes text harmless to terminals and honest to readers: what cannot be seen is written out.
+//! Sanitizes text for terminals and readers: removes terminal escape sequences, and makes invisible
+//! characters visible (terminal injection, hidden text, Trojan Source).
 //!
-//! In: text of any origin. Out: the same without what a terminal would obey, with every hidden
-//! character by its number, as `<U+202E>`. Nothing is lost silently: a sequence that is taken out
-//! has no words for a reader, and both kinds are counted. Clean text is borrowed after one scan.
+//! In: text of any origin. Out: the same without escape sequences, and with every invisible
+//! character as its code point, as in `<U+202E>`. Changes are counted, so that nothing is lost
+//! silently. Clean text is borrowed after one scan.
 //!
-//! INVARIANT: cleaning twice changes nothing, and cleaning in pieces gives the same as at once.
+//! INVARIANT: sanitizing is idempotent, and sanitizing in pieces equals sanitizing the whole.
 
 mod hidden;
 mod terminal;
@@ -14,15 +15,15 @@ use std::borrow::Cow;
 pub(crate) use self::hidden::{is_hidden, is_odd_blank, spell, turns_order};
 pub use self::terminal::StreamSanitizer;
 
-/// Text that was made clean, and what that took.
+/// Sanitized text, and what was changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sanitized<'a> {
-    /// The clean text; borrowed where nothing had to change.
+    /// The sanitized text; borrowed if nothing changed.
     pub text: Cow<'a, str>,
-    /// How many terminal sequences were taken out.
+    /// How many escape sequences were removed.
     pub stripped: usize,
-    /// How many characters were written out.
+    /// How many characters were replaced by their code point.
     pub made_visible: usize,
 }
 
@@ -34,12 +35,11 @@ impl Sanitized<'_> {
     }
 }
 
-/// Takes out what a terminal would obey, and writes out what a reader would not see.
+/// Removes terminal escape sequences, and makes invisible characters visible.
 ///
-/// A carriage return without a line feed becomes a line break: what a terminal would have
-/// overwritten is read as a line of its own. Of a terminal link its text stays. A sequence that is
-/// not complete, or not one a terminal knows, is no sequence; its escape is written out and the rest
-/// is text.
+/// A carriage return without a line feed becomes a line break: text that a terminal would have
+/// overwritten becomes a line of its own. The text of a terminal hyperlink is kept. An incomplete
+/// or unknown sequence is not removed; its escape character becomes visible and the rest is text.
 ///
 /// ```
 /// use haft::sanitize::sanitize;
@@ -65,8 +65,9 @@ pub fn sanitize(text: &str) -> Sanitized<'_> {
     Sanitized { text, stripped, made_visible }
 }
 
-/// Returns text for the eye of somebody who is asked: nothing is taken out, and whatever a screen
-/// would act on or not show is written out, odd blanks too. Line breaks and tabs stay.
+/// Returns text for an approval prompt: nothing is removed, and every invisible or
+/// display-controlling character is shown as its code point, including unusual blanks. Line breaks
+/// and tabs are kept.
 ///
 /// ```
 /// assert_eq!(haft::escape_invisible("rm\u{202e}\u{200b} -rf"), "rm<U+202E><U+200B> -rf");
@@ -83,17 +84,18 @@ pub fn escape_invisible(text: &str) -> Cow<'_, str> {
     let mut rest = text.chars();
     while let Some(c) = rest.next() {
         let stays = !is_odd(c) || hidden::may_stay(before, c, rest.clone().next());
-        match stays {
-            true => out.push(c),
-            false => spell(c, &mut out),
+        if stays {
+            out.push(c)
+        } else {
+            spell(c, &mut out)
         }
         before = Some(if stays { c } else { '>' });
     }
     Cow::Owned(out)
 }
 
-/// Reads bytes that should be text, as those of a process or a file, and counts the places that
-/// are not. Each of them becomes `U+FFFD`.
+/// Decodes bytes as UTF-8, such as the output of a process or a file, and counts the invalid
+/// places. Each becomes `U+FFFD`.
 ///
 /// ```
 /// use haft::sanitize::from_bytes;
@@ -118,16 +120,15 @@ pub fn from_bytes(bytes: &[u8]) -> (Cow<'_, str>, usize) {
     (Cow::Owned(out), invalid)
 }
 
-/// So many bytes are looked at together; what the compiler makes of it fits two registers.
+/// How many bytes are checked together; this compiles to two SIMD registers.
 const STRIDE: usize = 32;
 
-/// Returns whether nothing in the text is hidden and no terminal would obey it. Line ends are plain.
+/// Returns whether the text has no invisible characters and no escape sequences. CRLF is allowed.
 pub(crate) fn is_plain(text: &str) -> bool {
     plain_run(text) == text.len()
 }
 
-/// Returns how long the text is plain from its beginning. A carriage return right before a line feed
-/// is plain.
+/// Returns the length of the clean prefix of a text. A carriage return before a line feed is clean.
 fn plain_run(text: &str) -> usize {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -142,7 +143,7 @@ fn plain_run(text: &str) -> usize {
             b'\r' if bytes.get(at + 1) == Some(&b'\n') => 2,
             0x00..0x80 if is_odd_byte(byte) => return at,
             0x00..0x80 => 1,
-            // Most leading bytes begin no hidden character, so most are not even decoded.
+            // Most leading bytes start no invisible character, so most characters are not decoded.
             0xc2 | 0xcd | 0xd8 | 0xe1..=0xe3 | 0xee | 0xef | 0xf0.. => {
                 match text.get(at..).and_then(|rest| rest.chars().next()) {
                     Some(c) if !is_hidden(c) => c.len_utf8(),
@@ -155,7 +156,7 @@ fn plain_run(text: &str) -> usize {
     }
 }
 
-/// Whether a byte of ASCII is hidden, or none of ASCII.
+/// Whether a byte is an invisible ASCII character, or not ASCII.
 fn is_odd_byte(byte: u8) -> bool {
     (byte < b' ') & (byte != b'\n') & (byte != b'\t') | (byte >= 0x7f)
 }
@@ -167,9 +168,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_hidden_character_of_all_of_unicode_gets_through() {
+    fn no_invisible_unicode_character_passes() {
         for c in '\0'..=char::MAX {
-            // What follows must not make a sequence of an escape.
+            // What follows must not complete an escape sequence.
             let text = format!("a{c}é");
             let found = sanitize(&text);
             if c == '\r' {
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_in_an_emoji_hides_nowhere_else() {
+    fn emoji_joiners_and_selectors_are_escaped_elsewhere() {
         for (text, shown) in [
             ("ig\u{200d}nore", "ig<U+200D>nore"),
             ("👩\u{200d}\u{200d}🚀", "👩<U+200D><U+200D>🚀"),
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_is_shown_the_sequences_and_the_odd_blanks_as_well() {
+    fn escape_invisible_shows_sequences_and_unusual_blanks() {
         assert_eq!(escape_invisible("a\x1b[2Jb\r"), "a<U+001B>[2Jb<U+000D>");
         assert_eq!(escape_invisible("rm\u{a0}-rf\u{2800}"), "rm<U+00A0>-rf<U+2800>");
         assert!(matches!(escape_invisible("a\tb\nc é 漢"), Cow::Borrowed(_)));
@@ -231,7 +232,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_but_honest_characters_comes_out(text in any::<String>()) {
+        fn sanitized_text_has_no_invisible_characters(text in any::<String>()) {
             let out = sanitize(&text).text.into_owned();
             let crlf = out.replace("\r\n", "\n");
             let mut before = None;
@@ -243,7 +244,7 @@ mod tests {
         }
 
         #[test]
-        fn bytes_are_read_as_the_standard_library_reads_them(bytes: Vec<u8>) {
+        fn bytes_are_decoded_like_from_utf8_lossy(bytes: Vec<u8>) {
             let (text, invalid) = from_bytes(&bytes);
             prop_assert_eq!(&*text, &*String::from_utf8_lossy(&bytes));
             prop_assert_eq!(invalid == 0, std::str::from_utf8(&bytes).is_ok());

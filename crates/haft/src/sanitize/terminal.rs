@@ -1,23 +1,23 @@
-//! Cleans text that comes in pieces, with a terminal's own parser for the sequences.
+//! Sanitizes streamed text, with a terminal's parser for escape sequences.
 //!
-//! In: pieces of text, cut anywhere between characters. Out: clean text. What depends on what comes
-//! next is held back: a carriage return, a joiner, a sequence that has begun. The parser says where a
-//! sequence ends; what it would not act on is no sequence, and is shown instead.
+//! In: pieces of text, split anywhere between characters. Out: sanitized text. What depends on the
+//! next piece is buffered: a carriage return, a joiner, an incomplete sequence. The parser decides
+//! where a sequence ends; a sequence that a terminal would ignore is shown as text.
 //!
-//! INVARIANT: what is held back is bounded, and an escape always begins anew, so text that was
-//! given up on is read a second time and never a third.
+//! INVARIANT: the buffer is bounded, and an escape always starts a new sequence, so text is parsed
+//! at most twice.
 
 use std::fmt;
 
 use super::{hidden, is_hidden, plain_run, spell};
 
-/// The longest sequence that is waited for. Beyond any title or link, and most pictures; what is
-/// longer is shown, and cut with the rest of the result.
-const LONGEST: usize = 64 << 10;
+/// Longest sequence that is buffered, in bytes. Longer than any title or link, and most images; a
+/// longer one is shown, and truncated with the rest of the result.
+const MAX_SEQUENCE_BYTES: usize = 64 << 10;
 
 const ESCAPE: char = '\u{1b}';
 
-/// Cleans text in pieces; any cutting gives the same as the whole.
+/// Sanitizes streamed text; the result does not depend on how the text is split.
 ///
 /// ```
 /// use haft::sanitize::StreamSanitizer;
@@ -32,15 +32,15 @@ const ESCAPE: char = '\u{1b}';
 #[derive(Debug, Default)]
 pub struct StreamSanitizer {
     held: Held,
-    /// The last sequence, so that the next needs no room of its own.
+    /// The last sequence, to reuse its allocation.
     spare: Option<Box<Sequence>>,
-    /// The last character that was given out.
+    /// The last character of the output.
     before: Option<char>,
     stripped: usize,
     made_visible: usize,
 }
 
-/// What waits for what comes next.
+/// What is buffered until the next piece.
 #[derive(Debug, Default)]
 enum Held {
     #[default]
@@ -50,18 +50,18 @@ enum Held {
     Sequence(Box<Sequence>),
 }
 
-/// A sequence that has begun.
+/// An incomplete sequence.
 #[derive(Default)]
 struct Sequence {
     parser: vte::Parser,
     /// All of it, from the escape on.
     text: String,
-    /// A string was perhaps ended: its last character is an escape.
+    /// A string may be at its end: its last character is an escape.
     is_closing: bool,
 }
 
 impl StreamSanitizer {
-    /// Takes the next piece and returns what is certain by now.
+    /// Takes the next piece and returns the text that is certain.
     pub fn feed<'t>(&mut self, text: &'t str) -> std::borrow::Cow<'t, str> {
         if matches!(self.held, Held::Nothing) && plain_run(text) == text.len() {
             self.before = text.chars().next_back().or(self.before);
@@ -72,20 +72,20 @@ impl StreamSanitizer {
         out.into()
     }
 
-    /// Returns what was held back. Afterwards a new text may begin.
+    /// Returns the buffered text. Afterwards a new text may begin.
     pub fn flush(&mut self) -> String {
         let mut out = String::new();
         self.flush_into(&mut out);
         out
     }
 
-    /// Returns how many terminal sequences were taken out so far.
+    /// Returns how many escape sequences were removed so far.
     #[must_use]
     pub fn stripped(&self) -> usize {
         self.stripped
     }
 
-    /// Returns how many characters were written out so far.
+    /// Returns how many characters were made visible so far.
     #[must_use]
     pub fn made_visible(&self) -> usize {
         self.made_visible
@@ -128,7 +128,7 @@ impl StreamSanitizer {
         self.before = None;
     }
 
-    /// Ends a sequence: counts it, or shows it.
+    /// Ends a sequence: counts it as removed, or shows it.
     fn end(&mut self, sequence: Box<Sequence>, end: End, out: &mut String) {
         match end {
             End::Complete => self.stripped += 1,
@@ -152,7 +152,7 @@ impl StreamSanitizer {
         self.held = Held::Sequence(sequence);
     }
 
-    /// Copies what is plain, and decides about the first character that is not.
+    /// Copies clean text, and handles the first character that is not.
     fn plain<'t>(&mut self, text: &'t str, out: &mut String) -> &'t str {
         let (plain, rest) = text.split_at(plain_run(text));
         if let Some(last) = plain.chars().next_back() {
@@ -170,10 +170,10 @@ impl StreamSanitizer {
         chars.as_str()
     }
 
-    /// Writes down a hidden character whose neighbours are known.
+    /// Outputs an invisible character whose neighbours are known.
     fn settle(&mut self, c: char, after: Option<char>, out: &mut String) {
         if c == '\r' {
-            // What would have been overwritten is read as a line of its own.
+            // Text that would have been overwritten becomes a line of its own.
             out.push('\n');
             self.before = Some('\n');
             self.made_visible += 1;
@@ -191,8 +191,8 @@ impl StreamSanitizer {
         self.made_visible += 1;
     }
 
-    /// Shows a sequence that is none: the escape by its number, the rest as the text that it is. There
-    /// is no other escape in it.
+    /// Shows an invalid sequence: the escape as its code point, the rest as text. It contains no
+    /// other escape.
     fn give_up(&mut self, text: &str, out: &mut String) {
         self.write_out(ESCAPE, out);
         let mut rest = text.strip_prefix(ESCAPE).unwrap_or(text);
@@ -213,42 +213,42 @@ impl StreamSanitizer {
 /// How a sequence ended.
 #[derive(Debug, Clone, Copy)]
 enum End {
-    /// A terminal would have obeyed it.
+    /// A terminal would have executed it.
     Complete,
-    /// It is none.
+    /// It is not a valid sequence.
     Broken,
-    /// It is none, and another has begun: its escape is not part of this one.
+    /// It is not a valid sequence, and another has started: its escape is not part of this one.
     Overtaken,
 }
 
-/// What kind of sequence it is, by the character after the escape.
+/// The kind of sequence, by the character after the escape.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
-    /// A few characters of ASCII.
+    /// A few ASCII characters.
     Short,
     /// `ESC [`, up to a final character.
     Control,
-    /// A title, a link, the clipboard: one line up to a bell or a terminator.
+    /// OSC: a title, a link, the clipboard. One line up to a bell or a terminator.
     Command,
-    /// Pictures and the like: anything up to a terminator.
+    /// DCS and similar, such as images: anything up to a terminator.
     Data,
 }
 
 impl Sequence {
     fn begin(&mut self) {
-        // Wherever the parser was, an escape begins anew.
+        // Whatever state the parser is in, an escape starts a new sequence.
         self.parser.advance(&mut Dispatched::default(), b"\x1b");
         self.text.clear();
         self.text.push(ESCAPE);
         self.is_closing = false;
     }
 
-    /// Ends it where the text ends.
+    /// Ends it at the end of the text.
     fn cut_short(&mut self) -> End {
         if !self.is_closing {
             return End::Broken;
         }
-        // Its last escape did not end it, and begins something else.
+        // Its last escape did not end it, and starts another one.
         self.text.pop();
         End::Overtaken
     }
@@ -262,7 +262,8 @@ impl Sequence {
         }
     }
 
-    /// Takes as much of the text as belongs to it; says how much that was, and how it ended.
+    /// Consumes the text that belongs to the sequence; returns its length, and how the sequence
+    /// ended.
     fn take(&mut self, text: &str) -> (usize, Option<End>) {
         let mut dispatched = Dispatched::default();
         for (at, c) in text.char_indices() {
@@ -278,12 +279,12 @@ impl Sequence {
                 ESCAPE => is_string,
                 '\u{18}' | '\u{1a}' => false,
                 '\n' | '\r' => kind == Kind::Data,
-                // A bell ends a command; other controls are let pass in strings.
+                // A bell ends a command; other control characters are allowed in strings.
                 '\0'..='\u{1f}' => is_string,
                 ' '..='~' => true,
                 _ => is_string,
             };
-            if !belongs || self.text.len() >= LONGEST {
+            if !belongs || self.text.len() >= MAX_SEQUENCE_BYTES {
                 return (at, Some(End::Broken));
             }
             self.text.push(c);
@@ -297,7 +298,7 @@ impl Sequence {
             if dispatched.0 {
                 return (end, Some(End::Complete));
             }
-            // The parser has dropped it without a word.
+            // The parser has silently dropped it.
             if kind == Kind::Control && matches!(c, '@'..='~') {
                 return (end, Some(End::Broken));
             }
@@ -312,7 +313,7 @@ impl fmt::Debug for Sequence {
     }
 }
 
-/// Whether the parser has acted on something.
+/// Whether the parser has executed something.
 #[derive(Default)]
 struct Dispatched(bool);
 
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_taken_out() {
+    fn terminal_escape_sequences_are_removed() {
         for (text, plain) in [
             ("\x1b[1;31mred\x1b[0m", "red"),
             ("\x1b[38:2::1:2:3mrgb\x1b[K", "rgb"),
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sequence_is_shown_and_swallows_nothing() {
+    fn invalid_sequence_is_shown_and_swallows_nothing() {
         for (text, shown) in [
             ("\x1b", "<U+001B>"),
             ("\x1b[31", "<U+001B>[31"),
@@ -384,13 +385,13 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_overwritten_is_read_as_a_line() {
+    fn carriage_return_becomes_a_line_break() {
         assert_eq!(cleaned("10%\r20%\r\n"), "10%\n20%\r\n");
         assert_eq!(cleaned("a\r\r\nb\r"), "a\n\r\nb\n");
         assert!(!sanitize("dos\r\nfile\r\n").is_changed());
     }
 
-    /// Pieces that meet in all the ways that matter.
+    /// Pieces that combine in all relevant ways.
     fn odd() -> impl Strategy<Value = String> {
         let piece = prop_oneof![
             Just("\x1b"),
@@ -432,7 +433,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
         #[test]
-        fn any_cutting_gives_the_same_as_the_whole(text in odd(), seed in any::<u64>()) {
+        fn streamed_sanitizing_equals_the_whole_for_any_split(text in odd(), seed in any::<u64>()) {
             let whole = sanitize(&text);
             let (mut stream, mut out) = (super::StreamSanitizer::default(), String::new());
             let (mut rest, mut seed) = (&*text, seed);
@@ -450,7 +451,7 @@ mod tests {
         }
 
         #[test]
-        fn cleaning_twice_changes_nothing(text in odd()) {
+        fn sanitizing_is_idempotent(text in odd()) {
             let once = cleaned(&text);
             let twice = sanitize(&once);
             prop_assert_eq!(&*twice.text, &*once);

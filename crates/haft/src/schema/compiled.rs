@@ -1,7 +1,7 @@
-//! A compiled schema: offline, bounded, and never a panic.
+//! A compiled JSON Schema: offline, bounded, and without panics.
 //!
-//! Compiled once, at registration. Whatever would make a later check slow or endless is refused
-//! here, where a person reads the message.
+//! It is compiled once, at registration. A schema that could make validation slow or endless is
+//! rejected here, where a person reads the error.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     example, integers,
-    places::Places,
+    lookup::SchemaLookup,
     ranges,
     repair::{self, Repair},
     stop::Stop,
@@ -22,7 +22,7 @@ use crate::{
     watch::caught,
 };
 
-/// A compiled JSON Schema. Clones share what was compiled.
+/// A compiled JSON Schema. Clones share the compiled form.
 ///
 /// ```
 /// use haft::{Schema, serde_json::json};
@@ -47,29 +47,29 @@ struct Inner {
     has_secrets: bool,
 }
 
-/// Whether `format` is more than a remark.
+/// Whether `format` is enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Formats {
-    /// A value must have the format that is named, if it is a known one. This is how calls are
-    /// checked. An integer with a format such as `int32` or `uint64` must be one of that width.
+    /// A value must have the named format, if it is a known one. This is how calls are validated.
+    /// An integer with a format such as `int32` or `uint64` must be in that range.
     #[default]
     Asserted,
-    /// A format is a remark for readers, as the newer drafts have it.
+    /// A format is only an annotation, as in the newer drafts.
     Remarked,
 }
 
 impl Schema {
-    /// Compiles a schema the way calls are checked: formats are asserted, the draft is the one that
-    /// `$schema` names (2020-12 when it names none).
+    /// Compiles a schema as for calls: formats are asserted, and the draft is the one that
+    /// `$schema` names (2020-12 by default).
     ///
     /// # Errors
-    /// Fails with `ErrorKind::BadSchema` when it is not a valid schema, refers to something that is
-    /// not in it, or is too deep or too entangled to check a value against in time.
+    /// Fails with `ErrorKind::BadSchema` if it is not a valid schema, has an external or broken
+    /// reference, or is too deep or too entangled to validate values in time.
     pub fn compile(schema: &Value) -> Result<Self, Error> {
         Self::compile_with(schema, Formats::Asserted)
     }
 
-    /// Compiles a schema and says what `format` means.
+    /// Compiles a schema with a choice of whether `format` is enforced.
     ///
     /// # Errors
     /// Fails as [`Schema::compile`] does.
@@ -78,9 +78,9 @@ impl Schema {
         if depth(schema) > MAX_DEPTH {
             return Err(refuse(format!("it is nested more than {MAX_DEPTH} deep")));
         }
-        if unfolded(schema) > UNFOLDED {
+        if expanded_parts(schema) > MAX_EXPANDED_PARTS {
             return Err(refuse(format!(
-                "its references unfold into more than {UNFOLDED} parts, which no call could be checked against in time"
+                "its references unfold into more than {MAX_EXPANDED_PARTS} parts, which no call could be checked against in time"
             )));
         }
         let bounded = match formats {
@@ -95,30 +95,31 @@ impl Schema {
         Ok(Self(Arc::new(Inner { source: schema.clone(), validator, formats, has_secrets })))
     }
 
-    /// Returns whether a value fits.
+    /// Returns whether a value is valid.
     #[must_use]
     pub fn is_valid(&self, value: &Value) -> bool {
         self.0.validator.is_valid(value)
     }
 
-    /// Returns what is wrong with a value, the shallowest first, and at most a hundred; nothing
-    /// when it fits.
+    /// Returns the errors of a value, the shallowest first, at most a hundred; empty if it is
+    /// valid.
     #[must_use]
     pub fn problems(&self, value: &Value) -> Vec<ValidationError> {
         validation_error::problems(self, value, &Stop::never())
     }
 
-    /// Returns a small value that fits, if one could be made up: what is required and no more.
+    /// Returns a minimal valid value, if one could be generated: only the required parts.
     #[must_use]
     pub fn example(&self) -> Option<Value> {
         example::example(self)
     }
 
-    /// Changes a value so that it fits, if that is possible without losing or inventing anything,
-    /// and says what was changed. Otherwise the value stays as it is and nothing is returned.
+    /// Changes a value so that it becomes valid, if that is possible without losing or inventing
+    /// anything, and returns the repairs. Otherwise the value stays unchanged and the list is
+    /// empty.
     ///
-    /// `careful` is for what destroys: only numbers, booleans and JSON that were written as text
-    /// are read.
+    /// `careful` is for destructive tools: only numbers, booleans and JSON that were written as
+    /// text are parsed.
     ///
     /// ```
     /// use haft::{RepairKind, Schema, serde_json::json};
@@ -148,10 +149,10 @@ impl Schema {
         repair::repair(self, value, careful, stop)
     }
 
-    /// Writes whole floats as integers where the schema says integer, in a value that fits. Returns
-    /// those that cannot be written exactly.
+    /// Converts whole floats to integers where the schema requires them, in a valid value. Returns
+    /// those that cannot be converted exactly.
     pub(crate) fn settle_integers(&self, value: &mut Value) -> Vec<ValidationError> {
-        integers::settle(self.places(), value)
+        integers::convert(self.lookup(), value)
     }
 
     /// Returns the schema as it was written.
@@ -160,7 +161,7 @@ impl Schema {
         &self.0.source
     }
 
-    /// Returns what is wrong with a value, in one line; nothing when it fits.
+    /// Returns the first error of a value in one line; `None` if it is valid.
     pub(crate) fn first_problem(&self, value: &Value) -> Option<String> {
         if self.is_valid(value) {
             return None;
@@ -169,8 +170,7 @@ impl Schema {
         Some(problem.unwrap_or_else(|| "it does not fit the schema".to_owned()))
     }
 
-    /// Returns the same where it takes few steps; where it would take more, only that the value does not
-    /// fit.
+    /// Returns the same if it takes few steps; otherwise only that the value is invalid.
     pub(crate) fn first_problem_at_once(&self, value: &Value) -> Option<String> {
         if self.is_valid(value) {
             return None;
@@ -180,56 +180,56 @@ impl Schema {
         Some(problem.unwrap_or_else(|| "it does not fit the schema".to_owned()))
     }
 
-    /// Lists what is wrong with a value, at most so many errors; nothing when that would be too much
-    /// work or is stopped.
+    /// Lists at most `limit` errors of a value; `None` if that is too much work or is stopped.
     pub(super) fn errors<'a>(
         &'a self,
         value: &'a Value,
-        most: usize,
+        limit: usize,
         stop: &Stop<'_>,
     ) -> Option<Vec<jsonschema::ValidationError<'a>>> {
-        let pairs = work::affordable(self.places(), value, stop)?;
+        let pairs = work::affordable(self.lookup(), value, stop)?;
         if stop.ends_before(pairs) {
             return None;
         }
-        let errors = self.0.validator.iter_errors(value).take(most);
+        let errors = self.0.validator.iter_errors(value).take(limit);
         Some(errors.take_while(|_| !stop.ends_before(1)).collect())
     }
 
-    /// Returns how much work listing everything that is wrong would be; nothing when it is too much.
+    /// Returns the work of listing all errors; `None` if it is too much.
     pub(super) fn listing_work(&self, value: &Value, stop: &Stop<'_>) -> Option<u64> {
-        work::affordable(self.places(), value, stop)
+        work::affordable(self.lookup(), value, stop)
     }
 
-    /// Returns what `format` means here.
+    /// Returns whether `format` is enforced.
     pub(super) fn formats(&self) -> Formats {
         self.0.formats
     }
 
-    /// Returns whether the value at a place is, is part of, or holds something marked as a secret.
+    /// Returns whether the value at a location is, is part of, or contains something marked as
+    /// secret.
     pub(crate) fn is_secret(&self, pointer: &str) -> bool {
-        self.places().is_secret(pointer)
+        self.lookup().is_secret(pointer)
     }
 
-    /// Returns whether the schema marks something as a secret.
+    /// Returns whether the schema marks anything as secret.
     pub(crate) fn marks_secrets(&self) -> bool {
         self.0.has_secrets
     }
 
-    /// Returns a value with everything replaced that the schema marks as a secret; nothing when there
-    /// is no such thing.
+    /// Returns a value with everything masked that the schema marks as secret; `None` if nothing
+    /// changes.
     pub(crate) fn masked(&self, value: &Value, mask: &dyn Fn(&Value) -> Value) -> Option<Value> {
         if !self.0.has_secrets {
             return None;
         }
         let mut changed = value.clone();
-        self.places().mask(&mut changed, &mut String::new(), mask);
+        self.lookup().mask(&mut changed, &mut String::new(), mask);
         (changed != *value).then_some(changed)
     }
 
-    /// Returns the places of the schema, to look up what it says about one of a value's.
-    pub(super) fn places(&self) -> Places<'_> {
-        Places::new(&self.0.source, self.0.has_secrets)
+    /// Returns the lookup of schema nodes by location.
+    pub(super) fn lookup(&self) -> SchemaLookup<'_> {
+        SchemaLookup::new(&self.0.source, self.0.has_secrets)
     }
 }
 
@@ -239,8 +239,7 @@ impl fmt::Debug for Schema {
     }
 }
 
-/// Returns the draft that a schema is written in; without a word of its own, the latest. Nothing is
-/// fetched to get to know another.
+/// Returns the draft of a schema, the latest by default. Unknown drafts are not fetched.
 pub(crate) fn draft(schema: &Value) -> Result<Draft, String> {
     let Some(named) = schema.get("$schema").and_then(Value::as_str) else {
         return Ok(Draft::Draft202012);
@@ -254,11 +253,11 @@ pub(crate) fn draft(schema: &Value) -> Result<Draft, String> {
     }
 }
 
-/// Words whose value is a map from names to schemas, so that its keys are no words.
-pub(super) const NAMED: [&str; 5] =
+/// Keywords whose value is a map from names to schemas, so that its keys are not keywords.
+pub(super) const NAMED_SCHEMA_KEYWORDS: [&str; 5] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
-/// Words whose value is data.
-pub(super) const DATA: [&str; 4] = ["enum", "const", "default", "examples"];
+/// Keywords whose value is data.
+pub(super) const DATA_KEYWORDS: [&str; 4] = ["enum", "const", "default", "examples"];
 
 fn mentions_dependencies(node: &Value) -> bool {
     match node {
@@ -278,8 +277,8 @@ fn drop_dependencies(node: &mut Value, names: bool) {
             }
             for (key, value) in map {
                 let word = !names;
-                if !(word && DATA.contains(&key.as_str())) {
-                    drop_dependencies(value, word && NAMED.contains(&key.as_str()));
+                if !(word && DATA_KEYWORDS.contains(&key.as_str())) {
+                    drop_dependencies(value, word && NAMED_SCHEMA_KEYWORDS.contains(&key.as_str()));
                 }
             }
         }
@@ -288,8 +287,8 @@ fn drop_dependencies(node: &mut Value, names: bool) {
     }
 }
 
-/// Compiles offline and with bounded patterns: linear time where the pattern allows it, a backtrack
-/// limit where it needs look-around.
+/// Compiles offline and with bounded patterns (ReDoS): linear time if the pattern allows it, a
+/// backtrack limit if it needs look-around.
 pub(super) fn build(schema: &Value, formats: Formats) -> Result<Validator, String> {
     let options = || {
         jsonschema::options()
@@ -298,7 +297,8 @@ pub(super) fn build(schema: &Value, formats: Formats) -> Result<Validator, Strin
             .should_ignore_unknown_formats(true)
     };
     let draft = draft(schema)?;
-    // The validator still knows a word that left the language in 2019; nobody else does.
+    // The validator still knows `dependencies`, which left the specification in 2019; other
+    // validators ignore it.
     let mut kept;
     let mut schema = schema;
     if matches!(draft, Draft::Draft201909 | Draft::Draft202012) && mentions_dependencies(schema) {
@@ -308,15 +308,15 @@ pub(super) fn build(schema: &Value, formats: Formats) -> Result<Validator, Strin
     }
     options()
         .with_draft(draft)
-        .with_pattern_options(PatternOptions::regex().size_limit(PATTERN_SIZE))
+        .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
         .build(schema)
         .or_else(|_| {
             options()
                 .with_draft(draft)
                 .with_pattern_options(
                     PatternOptions::fancy_regex()
-                        .backtrack_limit(BACKTRACKS)
-                        .size_limit(PATTERN_SIZE),
+                        .backtrack_limit(MAX_BACKTRACKS)
+                        .size_limit(MAX_PATTERN_BYTES),
                 )
                 .build(schema)
         })
@@ -326,16 +326,16 @@ pub(super) fn build(schema: &Value, formats: Formats) -> Result<Validator, Strin
         })
 }
 
-/// A pattern that compiles to more than this is an attack or an accident.
-const PATTERN_SIZE: usize = 1 << 20;
-/// Enough for honest look-around on argument-sized text; past it the value counts as invalid.
-const BACKTRACKS: usize = 100_000;
-/// Deeper than any honest schema; everything that walks one relies on it.
+/// Limits the compiled size of a pattern.
+const MAX_PATTERN_BYTES: usize = 1 << 20;
+/// Enough for look-around on argument-sized text; beyond it the value counts as invalid.
+const MAX_BACKTRACKS: usize = 100_000;
+/// Deeper than any reasonable schema; recursive functions over schemas rely on it.
 const MAX_DEPTH: usize = 200;
-/// An honest schema unfolds into a few thousand parts.
-const UNFOLDED: u64 = 1_000_000;
+/// A reasonable schema expands to a few thousand parts.
+const MAX_EXPANDED_PARTS: u64 = 1_000_000;
 
-/// How deep a value is nested, without trusting the stack to be as deep.
+/// Nesting depth of a value, computed without recursion.
 pub(super) fn depth(value: &Value) -> usize {
     let mut deepest = 0;
     let mut open = vec![(value, 0)];
@@ -350,20 +350,20 @@ pub(super) fn depth(value: &Value) -> usize {
     deepest
 }
 
-/// Whether anything in the schema may be marked as a secret; if not, nobody needs to look for it.
+/// Whether anything in the schema is marked as secret; if not, masking is skipped.
 fn marks_secrets(schema: &Value) -> bool {
     match schema {
         Value::Array(list) => list.iter().any(marks_secrets),
-        Value::Object(map) => super::places::is_marked(schema) || map.values().any(marks_secrets),
+        Value::Object(map) => super::lookup::is_marked(schema) || map.values().any(marks_secrets),
         _ => false,
     }
 }
 
-/// Counts the parts of a schema with every local reference followed, as a validator may have to
-/// follow them for a single value. Each definition is counted once and then remembered.
-fn unfolded(schema: &Value) -> u64 {
+/// Counts the parts of a schema with every local reference expanded, as a validator may have to for
+/// a single value. Each definition is counted once and memoized.
+fn expanded_parts(schema: &Value) -> u64 {
     fn count(root: &Value, node: &Value, seen: &mut HashMap<String, u64>, depth: usize) -> u64 {
-        // Deeper than any honest schema; the validator has its own guard for what is.
+        // The schema's depth was checked before; this bounds chains of references.
         if depth > MAX_DEPTH {
             return u64::MAX;
         }
@@ -376,7 +376,7 @@ fn unfolded(schema: &Value) -> u64 {
             Value::Object(map) => {
                 let mut sum: u64 = 1;
                 for (key, value) in map {
-                    // Definitions count where they are referred to.
+                    // Definitions count where they are referenced.
                     if key != "$defs" && key != "definitions" {
                         sum = sum.saturating_add(below(value, seen));
                     }
@@ -385,14 +385,14 @@ fn unfolded(schema: &Value) -> u64 {
                     && let Some(found) = target.strip_prefix('#').and_then(|p| root.pointer(p))
                 {
                     let known = seen.get(target).copied();
-                    let unfolded = known.unwrap_or_else(|| {
-                        // Met again before its end it is recursive: then the value bounds it.
+                    let expanded_parts = known.unwrap_or_else(|| {
+                        // A recursive reference counts once: the depth of the value bounds it.
                         seen.insert(target.to_owned(), 1);
-                        let unfolded = count(root, found, seen, depth + 1);
-                        seen.insert(target.to_owned(), unfolded);
-                        unfolded
+                        let expanded_parts = count(root, found, seen, depth + 1);
+                        seen.insert(target.to_owned(), expanded_parts);
+                        expanded_parts
                     });
-                    sum = sum.saturating_add(unfolded);
+                    sum = sum.saturating_add(expanded_parts);
                 }
                 sum
             }
@@ -409,7 +409,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_compiled_says_what_and_where() {
+    fn compile_error_says_what_and_where() {
         for (bad, says) in [
             (json!({"type": "objekt"}), "/type"),
             (json!({"properties": {"a": {"minimum": "1"}}}), "/properties/a/minimum"),
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bottomless_schema_is_refused_before_anyone_walks_it() {
+    fn too_deep_schema_is_refused_before_recursion() {
         let mut deep = json!({"type": "string"});
         for _ in 0..50_000 {
             // Built by hand: the macro would copy it each time.
@@ -438,12 +438,12 @@ mod tests {
         }
         let error = Schema::compile(&deep).unwrap_err();
         assert!(error.to_string().contains("deep"), "{error}");
-        // Dropping it would need as much stack as walking it.
+        // Leaked: dropping it recursively would overflow the stack.
         std::mem::forget(deep);
     }
 
     #[test]
-    fn formats_are_asserted_unless_told_otherwise() {
+    fn formats_are_asserted_by_default() {
         let schema = json!({"format": "date"});
         assert!(!Schema::compile(&schema).unwrap().is_valid(&json!("soon")));
         assert!(Schema::compile_with(&schema, Formats::Remarked).unwrap().is_valid(&json!("soon")));

@@ -1,65 +1,69 @@
-//! Makes up a small value that fits a schema: what is required, and no more.
+//! Generates a minimal valid value for a schema: only the required parts.
 //!
-//! The author's own values come first (`const`, `enum`, `default`, `examples`), then the plainest
-//! value of the type within its limits. Not every schema can be served this way, so the validator
-//! has the last word: what it refuses is not shown to anyone.
+//! The author's own values come first (`const`, `enum`, `default`, `examples`), then the simplest
+//! value of the type within its limits. This does not work for every schema, so the result is
+//! validated: an invalid example is discarded.
 
 use serde_json::{Map, Value, json};
 
-use super::{compiled::Schema, places::Places};
+use super::{compiled::Schema, lookup::SchemaLookup};
 
-/// Recursive schemas are followed this far.
-const DEPTH: usize = 12;
-/// An example takes at most so many steps; one that needs more helps nobody.
-const STEPS: usize = 1_000;
-/// More items or more unions than this are not an example any more.
-const MANY: usize = 16;
-/// Longer text than this is not an example any more.
-const LONG: usize = 200;
+/// Recursive schemas are followed to this depth.
+const MAX_DEPTH: usize = 12;
+/// Maximum number of nodes visited for one example.
+const MAX_STEPS: usize = 1_000;
+/// Maximum number of items, or of unions at one location.
+const MAX_ITEMS: usize = 16;
+/// Maximum length of generated text, in bytes.
+const MAX_TEXT_BYTES: usize = 200;
 
-/// Makes up a value that fits, if that works.
+/// Generates a valid value, if possible.
 pub(super) fn example(schema: &Schema) -> Option<Value> {
-    // What an author suggests for one property may not go with what another needs.
+    // The suggested value of one property may conflict with another property.
     [true, false].into_iter().find_map(|suggested| {
-        let mut maker = Maker { places: schema.places(), suggested, left: STEPS };
-        let value = maker.make(&[schema.source()], 0, DEPTH)?;
+        let mut maker = Maker { lookup: schema.lookup(), suggested, left: MAX_STEPS };
+        let value = maker.make(&[schema.source()], 0, MAX_DEPTH)?;
         schema.is_valid(&value).then_some(value)
     })
 }
 
 struct Maker<'a> {
-    places: Places<'a>,
+    lookup: SchemaLookup<'a>,
     /// Whether defaults and examples are used.
     suggested: bool,
     left: usize,
 }
 
-/// What all parts of a node say together. What was said first stands, except for what adds up.
+/// The combined keywords of all parts of a node. The first value of a keyword counts, except for
+/// keywords that accumulate.
 #[derive(Default)]
-struct Said<'a> {
-    words: Vec<(&'a str, &'a Value)>,
+struct Constraints<'a> {
+    keywords: Vec<(&'a str, &'a Value)>,
     properties: Vec<(&'a str, Vec<&'a Value>)>,
     required: Vec<&'a str>,
     unions: Vec<&'a [Value]>,
 }
 
-impl<'a> Said<'a> {
-    fn get(&self, word: &str) -> Option<&'a Value> {
-        self.words.iter().find(|(known, _)| *known == word).map(|(_, said)| *said)
+impl<'a> Constraints<'a> {
+    fn get(&self, keyword: &str) -> Option<&'a Value> {
+        self.keywords
+            .iter()
+            .find(|(known, _)| *known == keyword)
+            .map(|(_, constraints)| *constraints)
     }
 
-    fn has(&self, words: &[&str]) -> bool {
-        words.iter().any(|word| self.get(word).is_some())
+    fn has(&self, keywords: &[&str]) -> bool {
+        keywords.iter().any(|keyword| self.get(keyword).is_some())
     }
 
-    fn count(&self, word: &str) -> Option<usize> {
-        usize::try_from(self.get(word)?.as_u64()?).ok()
+    fn count(&self, keyword: &str) -> Option<usize> {
+        usize::try_from(self.get(keyword)?.as_u64()?).ok()
     }
 
-    fn add(&mut self, places: Places<'a>, node: &'a Value) {
-        for map in places.parts(node).into_iter().filter_map(Value::as_object) {
-            for (word, said) in map {
-                match (word.as_str(), said) {
+    fn add(&mut self, lookup: SchemaLookup<'a>, node: &'a Value) {
+        for map in lookup.parts(node).into_iter().filter_map(Value::as_object) {
+            for (keyword, constraints) in map {
+                match (keyword.as_str(), constraints) {
                     ("properties", Value::Object(properties)) => {
                         for (name, property) in properties {
                             match self.properties.iter_mut().find(|(known, _)| known == name) {
@@ -77,7 +81,7 @@ impl<'a> Said<'a> {
                     }
                     ("anyOf" | "oneOf", Value::Array(branches)) => self.unions.push(branches),
                     ("$ref" | "allOf", _) => {}
-                    _ if self.get(word).is_none() => self.words.push((word, said)),
+                    _ if self.get(keyword).is_none() => self.keywords.push((keyword, constraints)),
                     _ => {}
                 }
             }
@@ -86,52 +90,51 @@ impl<'a> Said<'a> {
 }
 
 impl<'a> Maker<'a> {
-    /// Makes a value that all nodes have a say in; `nth` asks for different ones, where items must
-    /// differ.
+    /// Generates a value for all nodes together; `nth` selects different values for unique items.
     fn make(&mut self, nodes: &[&'a Value], nth: usize, depth: usize) -> Option<Value> {
         let depth = depth.checked_sub(1)?;
         self.left = self.left.checked_sub(1)?;
-        let mut said = Said::default();
+        let mut constraints = Constraints::default();
         for node in nodes {
             if **node == Value::Bool(false) {
                 return None;
             }
-            said.add(self.places, node);
+            constraints.add(self.lookup, node);
         }
-        if let Some(given) = self.given(&said, nth) {
+        if let Some(given) = self.given(&constraints, nth) {
             return Some(given);
         }
-        // Of each union the first branch that leads somewhere; null only if nothing else does.
+        // Of each union the first branch that works; null only as the last choice.
         let mut settled = 0;
-        while let Some(branches) = said.unions.get(settled).copied() {
+        while let Some(branches) = constraints.unions.get(settled).copied() {
             settled += 1;
-            if settled > MANY {
+            if settled > MAX_ITEMS {
                 return None;
             }
             let is_null = |b: &&'a Value| b.get("type").is_some_and(|t| t == "null");
             let others = branches.iter().filter(|b| !is_null(b));
             let mut in_order = others.chain(branches.iter().filter(is_null));
             let branch = in_order.find(|b| self.make(&[b], nth, depth).is_some())?;
-            said.add(self.places, branch);
-            if let Some(given) = self.given(&said, nth) {
+            constraints.add(self.lookup, branch);
+            if let Some(given) = self.given(&constraints, nth) {
                 return Some(given);
             }
         }
-        self.plain(&said, nth, depth)
+        self.plain(&constraints, nth, depth)
     }
 
-    /// A value that the author has written down.
-    fn given(&self, said: &Said<'a>, nth: usize) -> Option<Value> {
-        if let Some(only) = said.get("const") {
+    /// A value that the author of the schema wrote.
+    fn given(&self, constraints: &Constraints<'a>, nth: usize) -> Option<Value> {
+        if let Some(only) = constraints.get("const") {
             return Some(only.clone());
         }
-        let of = |word: &str| {
-            let list = said.get(word)?.as_array()?;
+        let of = |keyword: &str| {
+            let list = constraints.get(keyword)?.as_array()?;
             list.get(nth.checked_rem(list.len())?).cloned()
         };
         if self.suggested && nth == 0 {
-            let default = said.get("default").filter(|d| !d.is_null()).cloned();
-            let example = || said.get("example").cloned();
+            let default = constraints.get("default").filter(|d| !d.is_null()).cloned();
+            let example = || constraints.get("example").cloned();
             if let Some(value) = default.or_else(|| of("examples")).or_else(example) {
                 return Some(value);
             }
@@ -139,70 +142,80 @@ impl<'a> Maker<'a> {
         of("enum")
     }
 
-    /// The plainest value of the type.
-    fn plain(&mut self, said: &Said<'a>, nth: usize, depth: usize) -> Option<Value> {
-        let kind = match said.get("type") {
+    /// The simplest value of the type.
+    fn plain(&mut self, constraints: &Constraints<'a>, nth: usize, depth: usize) -> Option<Value> {
+        let kind = match constraints.get("type") {
             Some(Value::String(kind)) => kind.as_str(),
             Some(Value::Array(kinds)) => {
                 let mut kinds = kinds.iter().filter_map(Value::as_str);
                 kinds.find(|k| *k != "null").unwrap_or("null")
             }
-            _ if !said.properties.is_empty() || !said.required.is_empty() => "object",
-            _ if said.has(&["additionalProperties", "patternProperties", "minProperties"]) => {
+            _ if !constraints.properties.is_empty() || !constraints.required.is_empty() => "object",
+            _ if constraints.has(&[
+                "additionalProperties",
+                "patternProperties",
+                "minProperties",
+            ]) =>
+            {
                 "object"
             }
-            _ if said.has(&["items", "prefixItems", "minItems", "contains"]) => "array",
-            _ if said.has(&["minimum", "maximum", "exclusiveMinimum", "multipleOf"]) => "number",
+            _ if constraints.has(&["items", "prefixItems", "minItems", "contains"]) => "array",
+            _ if constraints.has(&["minimum", "maximum", "exclusiveMinimum", "multipleOf"]) => {
+                "number"
+            }
             _ => "string",
         };
         match kind {
-            "object" => self.object(said, depth),
-            "array" => self.array(said, depth),
-            "integer" | "number" => number(said, nth),
+            "object" => self.object(constraints, depth),
+            "array" => self.array(constraints, depth),
+            "integer" | "number" => number(constraints, nth),
             "boolean" => Some(Value::Bool(nth.is_multiple_of(2))),
             "null" => Some(Value::Null),
-            _ => text(said, nth).map(Value::String),
+            _ => text(constraints, nth).map(Value::String),
         }
     }
 
-    fn object(&mut self, said: &Said<'a>, depth: usize) -> Option<Value> {
-        let mut wanted = said.required.clone();
-        let least = said.count("minProperties").unwrap_or(0);
-        for (name, _) in &said.properties {
+    fn object(&mut self, constraints: &Constraints<'a>, depth: usize) -> Option<Value> {
+        let mut wanted = constraints.required.clone();
+        let least = constraints.count("minProperties").unwrap_or(0);
+        for (name, _) in &constraints.properties {
             if wanted.len() < least && !wanted.contains(name) {
                 wanted.push(name);
             }
         }
         let mut map = Map::new();
         for name in wanted {
-            let own = said.properties.iter().find(|(known, _)| *known == name);
-            let others = || said.get("additionalProperties").into_iter().collect();
+            let own = constraints.properties.iter().find(|(known, _)| *known == name);
+            let others = || constraints.get("additionalProperties").into_iter().collect();
             let nodes = own.map_or_else(others, |(_, nodes)| nodes.clone());
             map.insert(name.to_owned(), self.make(&nodes, 0, depth)?);
         }
-        // A map that must not be empty gets names of ours.
-        if let Some(node) = said.get("additionalProperties").filter(|node| node.is_object()) {
-            for n in map.len()..least.min(MANY) {
+        // A map that must not be empty gets generated names.
+        if let Some(node) = constraints.get("additionalProperties").filter(|node| node.is_object())
+        {
+            for n in map.len()..least.min(MAX_ITEMS) {
                 map.insert(format!("key{n}"), self.make(&[node], 0, depth)?);
             }
         }
         Some(Value::Object(map))
     }
 
-    fn array(&mut self, said: &Said<'a>, depth: usize) -> Option<Value> {
-        let contained = said.get("contains").map_or(0, |_| said.count("minContains").unwrap_or(1));
-        let least = said.count("minItems").unwrap_or(0).max(contained);
-        if least > MANY {
+    fn array(&mut self, constraints: &Constraints<'a>, depth: usize) -> Option<Value> {
+        let contained = constraints
+            .get("contains")
+            .map_or(0, |_| constraints.count("minContains").unwrap_or(1));
+        let least = constraints.count("minItems").unwrap_or(0).max(contained);
+        if least > MAX_ITEMS {
             return None;
         }
         let mut list = Vec::new();
         for nth in 0..least {
             let listed = ["prefixItems", "items"]
                 .into_iter()
-                .find_map(|word| said.get(word)?.as_array()?.get(nth));
+                .find_map(|keyword| constraints.get(keyword)?.as_array()?.get(nth));
             let node = listed
-                .or_else(|| said.get("contains"))
-                .or_else(|| said.get("items").filter(|items| !items.is_array()));
+                .or_else(|| constraints.get("contains"))
+                .or_else(|| constraints.get("items").filter(|items| !items.is_array()));
             list.push(match node {
                 Some(node) => self.make(&[node], nth, depth)?,
                 None => json!(format!("value{nth}")),
@@ -212,9 +225,9 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// A number within its limits; the nth of them where several must differ.
-fn number(said: &Said<'_>, nth: usize) -> Option<Value> {
-    let limit = |word: &str| said.get(word).and_then(Value::as_f64);
+/// A number within its limits; the nth one if several must differ.
+fn number(constraints: &Constraints<'_>, nth: usize) -> Option<Value> {
+    let limit = |keyword: &str| constraints.get(keyword).and_then(Value::as_f64);
     let step = limit("multipleOf").filter(|step| *step > 0.0).unwrap_or(1.0);
     let from = limit("minimum").map(|low| (low / step).ceil() * step);
     let above = limit("exclusiveMinimum").map(|low| ((low / step).floor() + 1.0) * step);
@@ -224,7 +237,7 @@ fn number(said: &Said<'_>, nth: usize) -> Option<Value> {
     let high = [to, below].into_iter().flatten().reduce(f64::min);
     let nth = step * nth as f64;
     let number = match (low, high) {
-        // Nothing on the grid lies between the limits; something between the steps may.
+        // No multiple of the step is within the limits; a value between may be.
         (Some(low), Some(high)) if low > high => {
             let low = limit("exclusiveMinimum").or_else(|| limit("minimum"))?;
             let high = limit("exclusiveMaximum").or_else(|| limit("maximum"))?;
@@ -234,17 +247,18 @@ fn number(said: &Said<'_>, nth: usize) -> Option<Value> {
         (None, Some(high)) if high < step => high - nth,
         (None, _) => step + nth,
     };
-    // A whole number is written as one, as far as every digit is true.
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    match number.fract() == 0.0 && number.abs() < EXACT {
-        true => Some(json!(number as i64)),
-        false => serde_json::Number::from_f64(number).map(Value::Number),
+    // A whole number is written as an integer, if it is exact.
+    const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
+    if number.fract() == 0.0 && number.abs() < MAX_EXACT_INTEGER {
+        Some(json!(number as i64))
+    } else {
+        serde_json::Number::from_f64(number).map(Value::Number)
     }
 }
 
-/// Text of its format and length; the nth of them where several must differ.
-fn text(said: &Said<'_>, nth: usize) -> Option<String> {
-    let format = said.get("format").and_then(Value::as_str).unwrap_or_default();
+/// Text of the required format and length; the nth one if several must differ.
+fn text(constraints: &Constraints<'_>, nth: usize) -> Option<String> {
+    let format = constraints.get("format").and_then(Value::as_str).unwrap_or_default();
     let known = match format {
         "date" => "2026-01-31",
         "date-time" => "2026-01-31T12:00:00Z",
@@ -266,7 +280,7 @@ fn text(said: &Said<'_>, nth: usize) -> Option<String> {
     if !known.is_empty() {
         return Some(known.to_owned());
     }
-    if let Some(pattern) = said.get("pattern").and_then(Value::as_str)
+    if let Some(pattern) = constraints.get("pattern").and_then(Value::as_str)
         && let Some(text) = matching(pattern)
     {
         return Some(text);
@@ -275,26 +289,26 @@ fn text(said: &Said<'_>, nth: usize) -> Option<String> {
     if nth > 0 {
         text += &nth.to_string();
     }
-    let least = said.count("minLength").unwrap_or(0);
-    if least > LONG {
+    let least = constraints.count("minLength").unwrap_or(0);
+    if least > MAX_TEXT_BYTES {
         return None;
     }
     while text.len() < least {
         text.push('e');
     }
-    text.truncate(said.count("maxLength").unwrap_or(LONG));
+    text.truncate(constraints.count("maxLength").unwrap_or(MAX_TEXT_BYTES));
     Some(text)
 }
 
-/// Text for a plain pattern: letters, classes, groups, and the fewest repetitions. What it does not
-/// know makes it give up; what it gets wrong the validator finds.
+/// Text for a simple pattern: letters, classes, groups, and the fewest repetitions. It gives up on
+/// unknown syntax; the validator catches wrong results.
 fn matching(pattern: &str) -> Option<String> {
     let mut reader = Reader { rest: pattern.chars().collect(), at: 0, left: 2_000 };
     let text = reader.alternatives(4)?;
-    (reader.at == reader.rest.len() && text.len() <= LONG).then_some(text)
+    (reader.at == reader.rest.len() && text.len() <= MAX_TEXT_BYTES).then_some(text)
 }
 
-/// Reads a pattern from left to right.
+/// Parses a pattern from left to right.
 struct Reader {
     rest: Vec<char>,
     at: usize,
@@ -313,7 +327,7 @@ impl Reader {
         Some(c)
     }
 
-    /// Reads alternatives up to a closing bracket, and keeps the first.
+    /// Parses alternatives up to a closing bracket, and keeps the first.
     fn alternatives(&mut self, depth: usize) -> Option<String> {
         let depth = depth.checked_sub(1)?;
         let mut first = None;
@@ -339,7 +353,7 @@ impl Reader {
                 '(' => {
                     if self.peek() == Some('?') {
                         self.next()?;
-                        // Of the groups with a mark only the plain one; the others look around.
+                        // Only non-capturing groups are supported; the others are look-around.
                         (self.next()? == ':').then_some(())?;
                     }
                     let inside = self.alternatives(depth)?;
@@ -352,13 +366,13 @@ impl Reader {
                 c => c.to_string(),
             };
             let times = self.times()?;
-            (unit.len().checked_mul(times)? <= LONG).then_some(())?;
+            (unit.len().checked_mul(times)? <= MAX_TEXT_BYTES).then_some(())?;
             text += &unit.repeat(times);
         }
         Some(text)
     }
 
-    /// How often the unit before must be repeated at least.
+    /// The minimum number of repetitions of the preceding unit.
     fn times(&mut self) -> Option<usize> {
         let times = match self.peek() {
             Some('*' | '?') => {
@@ -388,7 +402,7 @@ impl Reader {
         Some(times)
     }
 
-    /// One character of a class.
+    /// The first character of a class.
     fn class(&mut self) -> Option<char> {
         if self.peek() == Some('^') {
             return None;
@@ -427,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_required_is_there_and_no_more() {
+    fn example_contains_only_required_parts() {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -456,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_limit_is_kept() {
+    fn example_satisfies_each_kind_of_limit() {
         for schema in [
             json!({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}),
             json!({"type": "integer", "maximum": -3}),
@@ -480,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_up_is_not() {
+    fn impossible_example_is_none() {
         for schema in [
             json!(false),
             json!({"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]}),

@@ -1,10 +1,11 @@
-//! Explains what is wrong with a value where a full listing would be too much work.
+//! Explains an invalid value when a full listing of its errors would be too much work.
 //!
-//! In: a schema and a value it refused. Out: the problems of the branches that were most likely meant.
-//! At each union one branch is chosen by what stands at its own level, so that the work grows with the
-//! value and not with a power of its depth. Whether a part fits is found out once for each pair of a
-//! schema node and a value. Words that look at more than that (`not`, `contains`, `unevaluated…`) are
-//! left out: this is for a message, and nothing is accepted by it.
+//! In: a schema and a value it rejected. Out: the errors of the branches that were most likely
+//! intended. At each union one branch is chosen by the errors at its own level, so that the work is
+//! linear in the value and not exponential in its depth. Whether a part is valid is memoized for
+//! each pair of a schema node and a value. Keywords that look at more than that (`not`, `contains`,
+//! `unevaluated…`) are ignored: the result is only a message, and no value is accepted because of
+//! it.
 
 use std::collections::HashMap;
 
@@ -17,19 +18,19 @@ use super::{
     step::below,
     stop::Stop,
     union::{Choice, Union},
-    validation_error::{Line, Teller},
-    work::{of_item, of_member},
+    validation_error::{ErrorLine, Reporter},
+    work::{item_schemas, member_schemas},
 };
 
-/// More pairs of a schema node and a value are not looked at.
+/// At most this many pairs of a schema node and a value are checked.
 const MAX_PAIRS: usize = 100_000;
-/// Schemas and values are nested less deep than this, both together.
+/// Maximum nesting depth of schema and value together.
 const MAX_DEPTH: usize = 1_000;
-/// More schemas than this do not speak about one value.
+/// At most this many schemas are applied to one value.
 const MAX_PARTS: usize = 64;
 
-/// Words that can be checked without looking at another schema.
-const OWN: [&str; 19] = [
+/// Keywords that can be checked without another schema.
+const LOCAL_KEYWORDS: [&str; 19] = [
     "type",
     "enum",
     "const",
@@ -51,43 +52,43 @@ const OWN: [&str; 19] = [
     "dependentRequired",
 ];
 
-/// Explains a value by the branches that were most likely meant.
+/// Explains a value by the branches that were most likely intended.
 pub(super) fn explain<'a>(
-    teller: &Teller<'a>,
+    reporter: &Reporter<'a>,
     formats: Formats,
     stop: &Stop<'_>,
-    lines: &mut Vec<Line>,
+    lines: &mut Vec<ErrorLine>,
 ) {
     let mut guide = Guide {
-        teller,
+        reporter,
         formats,
         stop,
         fits: HashMap::default(),
-        own: HashMap::default(),
+        local: HashMap::default(),
         left: MAX_PAIRS,
     };
-    guide.visit(&[teller.places.root()], teller.value, "", 0, lines);
+    guide.visit(&[reporter.lookup.root()], reporter.value, "", 0, lines);
 }
 
 struct Guide<'t, 'a> {
-    teller: &'t Teller<'a>,
+    reporter: &'t Reporter<'a>,
     formats: Formats,
     stop: &'t Stop<'t>,
     fits: HashMap<(*const Value, *const Value), bool, ahash::RandomState>,
-    /// What each node says at its own level, compiled.
-    own: HashMap<*const Value, Option<Validator>, ahash::RandomState>,
+    /// The compiled keywords of each node, without subschemas.
+    local: HashMap<*const Value, Option<Validator>, ahash::RandomState>,
     left: usize,
 }
 
 impl<'a> Guide<'_, 'a> {
-    /// Tells what is wrong with a value that these schemas hold for.
+    /// Reports what is wrong with a value that these schemas apply to.
     fn visit(
         &mut self,
         nodes: &[&'a Value],
         value: &'a Value,
         at: &str,
         depth: usize,
-        lines: &mut Vec<Line>,
+        lines: &mut Vec<ErrorLine>,
     ) {
         let is_over = depth > MAX_DEPTH || self.stop.ends_before(1);
         if is_over || nodes.iter().all(|node| self.fits(node, value, depth)) {
@@ -95,8 +96,8 @@ impl<'a> Guide<'_, 'a> {
         }
         let parts = self.parts(nodes, value, at, depth, lines);
         for part in &parts {
-            for error in self.own_errors(part, value) {
-                self.teller.tell_at(&error, at, Some(part), lines);
+            for error in self.local_errors(part, value) {
+                self.reporter.report_at(&error, at, Some(part), lines);
             }
         }
         let maps = parts.iter().filter_map(|part| part.as_object());
@@ -104,13 +105,14 @@ impl<'a> Guide<'_, 'a> {
             Value::Object(members) => {
                 for (name, member) in members {
                     let nodes: Vec<&Value> =
-                        maps.clone().flat_map(|map| of_member(map, name)).collect();
+                        maps.clone().flat_map(|map| member_schemas(map, name)).collect();
                     self.visit(&nodes, member, &below(at, name), depth + 1, lines);
                 }
             }
             Value::Array(items) => {
                 for (n, item) in items.iter().enumerate() {
-                    let nodes: Vec<&Value> = maps.clone().flat_map(|map| of_item(map, n)).collect();
+                    let nodes: Vec<&Value> =
+                        maps.clone().flat_map(|map| item_schemas(map, n)).collect();
                     self.visit(&nodes, item, &format!("{at}/{n}"), depth + 1, lines);
                 }
             }
@@ -118,20 +120,20 @@ impl<'a> Guide<'_, 'a> {
         }
     }
 
-    /// The schemas that hold for a value, with one branch of each union that it does not satisfy. A
-    /// union of which no branch can be chosen is told.
+    /// The schemas that apply to a value, with one branch of each union that it does not match. If
+    /// no branch of a union can be chosen, that is reported.
     fn parts(
         &mut self,
         nodes: &[&'a Value],
         value: &'a Value,
         at: &str,
         depth: usize,
-        lines: &mut Vec<Line>,
+        lines: &mut Vec<ErrorLine>,
     ) -> Vec<&'a Value> {
         let mut parts: Vec<&'a Value> = Vec::new();
         let mut waiting: Vec<&'a Value> = nodes.to_vec();
         while let Some(node) = waiting.pop() {
-            for part in self.teller.places.parts(node) {
+            for part in self.reporter.lookup.parts(node) {
                 let is_known = parts.iter().any(|known| std::ptr::eq(*known, part));
                 let Some(map) = part.as_object().filter(|_| !is_known) else { continue };
                 if parts.len() >= MAX_PARTS {
@@ -156,38 +158,38 @@ impl<'a> Guide<'_, 'a> {
         parts
     }
 
-    /// The branch that a value was most likely meant for; tells what is wrong where there is none.
+    /// The branch that a value was most likely intended for; reports an error if there is none.
     fn branch(
         &mut self,
         branches: &'a [Value],
         keyword: &str,
         value: &'a Value,
         at: &str,
-        lines: &mut Vec<Line>,
+        lines: &mut Vec<ErrorLine>,
     ) -> Option<&'a Value> {
         let against: Vec<Vec<jsonschema::ValidationError<'static>>> = branches
             .iter()
             .map(|branch| {
-                let parts = self.teller.places.parts(branch);
-                parts.iter().flat_map(|part| self.own_errors(part, value)).collect()
+                let parts = self.reporter.lookup.parts(branch);
+                parts.iter().flat_map(|part| self.local_errors(part, value)).collect()
             })
             .collect();
-        let places = self.teller.places;
-        // The errors are about the value itself, wherever it stands.
-        let union = Union { places, branches, against: &against, at: "", value };
+        let lookup = self.reporter.lookup;
+        // The errors are relative to the value itself.
+        let union = Union { lookup, branches, against: &against, at: "", value };
         match union.choose() {
             Choice::Branch(chosen) => branches.get(chosen),
             choice => {
-                if self.teller.tell_choice(choice, value, at, lines).is_none() {
-                    let message = self.teller.none_of(branches, at, value);
-                    self.teller.push(at, keyword, message, lines);
+                if self.reporter.report_choice(choice, value, at, lines).is_none() {
+                    let message = self.reporter.none_of(branches, at, value);
+                    self.reporter.push(at, keyword, message, lines);
                 }
                 None
             }
         }
     }
 
-    /// Whether a value fits a schema, as far as it is looked at here.
+    /// Whether a value matches a schema, as far as it is checked here.
     fn fits(&mut self, node: &'a Value, value: &'a Value, depth: usize) -> bool {
         let map = match node {
             Value::Bool(fits) => return *fits,
@@ -203,9 +205,9 @@ impl<'a> Guide<'_, 'a> {
             return true;
         };
         self.left = left;
-        // Met again before its end it adds nothing.
+        // A recursive visit of the same pair adds nothing.
         self.fits.insert(key, true);
-        let fits = self.own(node).is_none_or(|own| own.is_valid(value))
+        let fits = self.local(node).is_none_or(|local| local.is_valid(value))
             && self.fits_in_place(map, value, depth + 1)
             && self.members_fit(map, value, depth + 1);
         self.fits.insert(key, fits);
@@ -219,7 +221,7 @@ impl<'a> Guide<'_, 'a> {
         depth: usize,
     ) -> bool {
         let target = map.get("$ref").and_then(Value::as_str);
-        if let Some(target) = target.and_then(|target| self.teller.places.target(target))
+        if let Some(target) = target.and_then(|target| self.reporter.lookup.target(target))
             && !self.fits(target, value, depth)
         {
             return false;
@@ -243,13 +245,13 @@ impl<'a> Guide<'_, 'a> {
     fn members_fit(&mut self, map: &'a Map<String, Value>, value: &'a Value, depth: usize) -> bool {
         match value {
             Value::Object(members) => members.iter().all(|(name, member)| {
-                of_member(map, name).into_iter().all(|child| self.fits(child, member, depth))
+                member_schemas(map, name).into_iter().all(|child| self.fits(child, member, depth))
             }),
             Value::Array(items) => items.iter().enumerate().all(|(n, item)| {
                 let contains = map.get("contains");
-                of_item(map, n)
+                item_schemas(map, n)
                     .into_iter()
-                    // Not every item must be one of these.
+                    // `contains` does not apply to every item.
                     .filter(|child| !contains.is_some_and(|c| std::ptr::eq(c, *child)))
                     .all(|child| self.fits(child, item, depth))
             }),
@@ -257,44 +259,45 @@ impl<'a> Guide<'_, 'a> {
         }
     }
 
-    /// What a node has against a value by the words that look at nothing else.
-    fn own_errors(
+    /// The errors of a node's own keywords.
+    fn local_errors(
         &mut self,
         node: &'a Value,
         value: &Value,
     ) -> Vec<jsonschema::ValidationError<'static>> {
-        let Some(own) = self.own(node) else { return Vec::new() };
-        own.iter_errors(value).map(jsonschema::ValidationError::to_owned).collect()
+        let Some(local) = self.local(node) else { return Vec::new() };
+        local.iter_errors(value).map(jsonschema::ValidationError::to_owned).collect()
     }
 
-    fn own(&mut self, node: &'a Value) -> Option<&Validator> {
-        let Self { own, formats, teller, .. } = self;
-        own.entry(std::ptr::from_ref(node))
+    fn local(&mut self, node: &'a Value) -> Option<&Validator> {
+        let Self { local, formats, reporter, .. } = self;
+        local
+            .entry(std::ptr::from_ref(node))
             .or_insert_with(|| {
-                let schema = own_words(node.as_object()?, teller.places.root());
+                let schema = local_schema(node.as_object()?, reporter.lookup.root());
                 build(&schema, *formats).ok()
             })
             .as_ref()
     }
 }
 
-/// A schema of the words that look at nothing else. A closed object names its properties.
-fn own_words(map: &Map<String, Value>, root: &Value) -> Value {
-    let mut own: Map<String, Value> = map
+/// A schema with only the keywords that need no other schema. A closed object lists its properties.
+fn local_schema(map: &Map<String, Value>, root: &Value) -> Value {
+    let mut local: Map<String, Value> = map
         .iter()
-        .filter(|(key, _)| OWN.contains(&key.as_str()))
+        .filter(|(key, _)| LOCAL_KEYWORDS.contains(&key.as_str()))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     if map.get("additionalProperties") == Some(&Value::Bool(false)) {
-        own.insert("additionalProperties".into(), Value::Bool(false));
+        local.insert("additionalProperties".into(), Value::Bool(false));
         for keyword in ["properties", "patternProperties"] {
             if let Some(named) = map.get(keyword).and_then(Value::as_object) {
                 let free = |name: &String| (name.clone(), Value::Object(Map::new()));
-                own.insert(keyword.into(), Value::Object(named.keys().map(free).collect()));
+                local.insert(keyword.into(), Value::Object(named.keys().map(free).collect()));
             }
         }
     }
-    ranges::bound(&mut own);
-    own.extend(root.get("$schema").map(|draft| ("$schema".to_owned(), draft.clone())));
-    Value::Object(own)
+    ranges::bound(&mut local);
+    local.extend(root.get("$schema").map(|draft| ("$schema".to_owned(), draft.clone())));
+    Value::Object(local)
 }

@@ -1,32 +1,33 @@
-//! Writes whole floats as integers where the schema says integer.
+//! Converts whole floats to integers where the schema requires an integer.
 //!
-//! To JSON Schema `2.0` is an integer; to a Rust type it is none. In: a schema and a value that fits it.
-//! Out: the same value with its integers written as integers, wherever they stand: in objects, arrays,
-//! maps, behind references, in unions and conditions. A number that the schema also takes as a fraction
-//! stays as it is. A whole float of 2^53 or more may have lost digits and is told instead.
+//! JSON Schema accepts `2.0` as an integer; a Rust integer type does not. In: a schema and a valid
+//! value. Out: the same value with its integers written as integers, at any location: in objects,
+//! arrays, maps, behind references, in unions and conditions. A number that the schema also accepts
+//! as a fraction stays as it is. A whole float of 2^53 or more may have lost digits and is reported
+//! instead.
 //!
-//! INVARIANT: the value before and the value after are equal to JSON Schema.
+//! INVARIANT: for JSON Schema, the value before and the value after are equal.
 
 use serde_json::{Map, Number, Value};
 
 use super::{
-    places::Places,
+    lookup::SchemaLookup,
     repair::whole,
     step::below,
     validation_error::ValidationError,
-    work::{of_item, of_member},
+    work::{item_schemas, member_schemas},
 };
 
-/// More schemas than this do not speak about one value.
+/// At most this many schemas are applied to one value.
 const MAX_SCHEMAS: usize = 256;
 
-/// Writes whole floats as integers, and returns those that cannot be written exactly.
-pub(super) fn settle(places: Places<'_>, value: &mut Value) -> Vec<ValidationError> {
+/// Converts whole floats to integers, and returns those that cannot be converted exactly.
+pub(super) fn convert(lookup: SchemaLookup<'_>, value: &mut Value) -> Vec<ValidationError> {
     let mut problems = Vec::new();
     if has_whole_float(value) {
-        let root = Speaking { certain: vec![places.root()], possible: Vec::new() };
-        let mut settling = Settling { places, problems: &mut problems };
-        settling.visit(&root, value, "");
+        let root = Applicable { certain: vec![lookup.root()], possible: Vec::new() };
+        let mut converter = Converter { lookup, problems: &mut problems };
+        converter.visit(&root, value, "");
     }
     problems
 }
@@ -44,23 +45,23 @@ fn is_whole_float(number: &Number) -> bool {
     number.is_f64() && number.as_f64().is_some_and(|float| float.fract() == 0.0)
 }
 
-/// The schemas that speak about one value: those that hold, and those of which one or another may hold.
+/// The schemas for one value: those that certainly apply, and those that possibly apply.
 #[derive(Default)]
-struct Speaking<'a> {
+struct Applicable<'a> {
     certain: Vec<&'a Value>,
     possible: Vec<&'a Value>,
 }
 
-struct Settling<'a, 'p> {
-    places: Places<'a>,
+struct Converter<'a, 'p> {
+    lookup: SchemaLookup<'a>,
     problems: &'p mut Vec<ValidationError>,
 }
 
-impl<'a> Settling<'a, '_> {
-    fn visit(&mut self, speaking: &Speaking<'a>, value: &mut Value, at: &str) {
+impl<'a> Converter<'a, '_> {
+    fn visit(&mut self, applicable: &Applicable<'a>, value: &mut Value, at: &str) {
         match value {
             Value::Number(number) if is_whole_float(number) => {
-                let all = self.spread(speaking, &Value::Number(number.clone()));
+                let all = self.expand(applicable, &Value::Number(number.clone()));
                 if !is_integer(&all, number) {
                     return;
                 }
@@ -71,22 +72,22 @@ impl<'a> Settling<'a, '_> {
             }
             Value::Object(_) | Value::Array(_) if !has_whole_float(value) => {}
             Value::Object(_) => {
-                let all = self.spread(speaking, value);
+                let all = self.expand(applicable, value);
                 let Some(members) = value.as_object_mut() else { return };
                 for (name, member) in members {
-                    let child = all.child(|map| (of_member(map, name), Vec::new()));
+                    let child = all.child(|map| (member_schemas(map, name), Vec::new()));
                     self.visit(&child, member, &below(at, name));
                 }
             }
             Value::Array(_) => {
-                let all = self.spread(speaking, value);
+                let all = self.expand(applicable, value);
                 let Some(items) = value.as_array_mut() else { return };
                 for (n, item) in items.iter_mut().enumerate() {
                     let child = all.child(|map| {
                         let contains = map.get("contains");
                         let is_contains =
                             |node: &&Value| contains.is_some_and(|c| std::ptr::eq(c, *node));
-                        of_item(map, n).into_iter().partition(|node| !is_contains(node))
+                        item_schemas(map, n).into_iter().partition(|node| !is_contains(node))
                     });
                     self.visit(&child, item, &format!("{at}/{n}"));
                 }
@@ -95,11 +96,12 @@ impl<'a> Settling<'a, '_> {
         }
     }
 
-    /// A whole number that may have lost digits when it was read.
+    /// Reports a whole number that may have lost digits when it was parsed.
     fn inexact(&self, number: &Number, at: &str) -> ValidationError {
-        let got = match self.places.is_secret(at) {
-            true => "a hidden value".to_owned(),
-            false => format!("{number} (number)"),
+        let got = if self.lookup.is_secret(at) {
+            "a hidden value".to_owned()
+        } else {
+            format!("{number} (number)")
         };
         ValidationError {
             pointer: at.to_owned(),
@@ -111,14 +113,14 @@ impl<'a> Settling<'a, '_> {
     }
 
     /// Follows references, combinations and the branches that a value does not contradict.
-    fn spread(&self, speaking: &Speaking<'a>, value: &Value) -> Speaking<'a> {
-        let mut found = Speaking::default();
-        let mut certain = speaking.certain.clone();
-        let mut possible = speaking.possible.clone();
+    fn expand(&self, applicable: &Applicable<'a>, value: &Value) -> Applicable<'a> {
+        let mut found = Applicable::default();
+        let mut certain = applicable.certain.clone();
+        let mut possible = applicable.possible.clone();
         let knows =
             |list: &[&Value], node: &Value| list.iter().any(|known| std::ptr::eq(*known, node));
         loop {
-            // What certainly holds first: what is found there need not be found again.
+            // Certain schemas first, so that they are not repeated as possible ones.
             let (node, holds) = match (certain.pop(), possible.is_empty()) {
                 (Some(node), _) => (node, true),
                 (None, false) => match possible.pop() {
@@ -141,7 +143,7 @@ impl<'a> Settling<'a, '_> {
             }
             let waiting = if holds { &mut certain } else { &mut possible };
             let target = map.get("$ref").and_then(Value::as_str);
-            waiting.extend(target.and_then(|target| self.places.target(target)));
+            waiting.extend(target.and_then(|target| self.lookup.target(target)));
             let list = |keyword: &str| map.get(keyword).and_then(Value::as_array);
             waiting.extend(list("allOf").into_iter().flatten());
             for union in ["anyOf", "oneOf"].into_iter().filter_map(list) {
@@ -161,15 +163,15 @@ impl<'a> Settling<'a, '_> {
         }
     }
 
-    /// Whether a value cannot be meant by a branch: another type or value, a property of another type
-    /// or value, one that is required and missing, or one that a closed object does not know.
+    /// Whether a branch cannot match a value: wrong type or value, a property of wrong type or
+    /// value, a missing required property, or a property that a closed object does not declare.
     fn contradicts(&self, branch: &'a Value, value: &Value) -> bool {
         if *branch == Value::Bool(false) {
             return true;
         }
-        let parts = self.places.parts(branch);
+        let parts = self.lookup.parts(branch);
         let refuses = |node: &'a Value, value: &Value| {
-            self.places
+            self.lookup
                 .parts(node)
                 .into_iter()
                 .filter_map(Value::as_object)
@@ -196,9 +198,9 @@ impl<'a> Settling<'a, '_> {
     }
 }
 
-impl<'a> Speaking<'a> {
-    /// The schemas that speak about something in the value. The second list of each holds no more
-    /// than possibly.
+impl<'a> Applicable<'a> {
+    /// The schemas that apply to a child of the value. The second list of each pair is only
+    /// possible.
     fn child(
         &self,
         mut of: impl FnMut(&'a Map<String, Value>) -> (Vec<&'a Value>, Vec<&'a Value>),
@@ -217,25 +219,24 @@ impl<'a> Speaking<'a> {
     }
 }
 
-/// Whether these schemas together say that a number is an integer.
-fn is_integer(speaking: &Speaking<'_>, number: &Number) -> bool {
+/// Whether these schemas together require an integer.
+fn is_integer(applicable: &Applicable<'_>, number: &Number) -> bool {
     let said = |list: &[&Value]| -> (bool, bool) {
         let maps = list.iter().filter_map(|node| node.as_object());
-        maps.filter_map(|map| says_integer(map, number))
+        maps.filter_map(|map| requires_integer(map, number))
             .fold((false, false), |(yes, no), says| (yes || says, no || !says))
     };
-    match (said(&speaking.certain), said(&speaking.possible)) {
-        // Each of them holds, so the narrowest counts.
+    match (said(&applicable.certain), said(&applicable.possible)) {
+        // All of these apply, so the strictest counts.
         ((true, _), _) => true,
         ((false, true), _) => false,
-        // One or another of them holds; a fraction that one of them takes is left alone.
+        // Only some of these apply; if one accepts a fraction, the number stays as it is.
         ((false, false), (integer, fraction)) => integer && !fraction,
     }
 }
 
-/// Whether a schema says of a number that it is an integer, or that it may be a fraction; nothing when
-/// it says neither.
-fn says_integer(map: &Map<String, Value>, number: &Number) -> Option<bool> {
+/// Whether a schema requires an integer or accepts a fraction; `None` if it says neither.
+fn requires_integer(map: &Map<String, Value>, number: &Number) -> Option<bool> {
     let kinds: Vec<&str> = match map.get("type") {
         Some(Value::String(one)) => vec![one.as_str()],
         Some(Value::Array(some)) => some.iter().filter_map(Value::as_str).collect(),
@@ -254,7 +255,7 @@ fn says_integer(map: &Map<String, Value>, number: &Number) -> Option<bool> {
     Some(!same.is_f64())
 }
 
-/// Whether a schema takes no value of this type, or not this one.
+/// Whether a schema rejects a value by its type, `const` or `enum`.
 fn refuses(map: &Map<String, Value>, value: &Value) -> bool {
     let is_kind = |kind: &Value| match (kind.as_str().unwrap_or_default(), value) {
         ("integer", Value::Number(number)) => !number.is_f64() || is_whole_float(number),
@@ -286,13 +287,13 @@ mod tests {
     use super::*;
 
     fn settled(schema: &Value, mut value: Value) -> String {
-        let problems = settle(Places::new(schema, false), &mut value);
+        let problems = convert(SchemaLookup::new(schema, false), &mut value);
         assert!(problems.is_empty(), "{problems:?}");
         value.to_string()
     }
 
     #[test]
-    fn whole_floats_become_integers_only_where_integers_are_wanted() {
+    fn whole_floats_become_integers_only_where_required() {
         let schema = json!({"properties": {
             "i": {"type": "integer"}, "n": {"type": "number"}, "o": {"type": ["integer", "null"]},
         }});
@@ -340,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn branch_that_a_value_names_decides_in_a_union() {
+    fn discriminator_selects_the_branch_for_integers() {
         let tagged = json!({"oneOf": [
             {"type": "object", "properties": {"kind": {"const": "a"}, "n": {"type": "integer"}}, "required": ["kind", "n"]},
             {"type": "object", "properties": {"kind": {"const": "b"}, "n": {"type": "number"}}, "required": ["kind", "n"]},
@@ -356,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn recursive_union_is_settled_at_any_depth_in_little_time() {
+    fn recursive_union_is_converted_at_any_depth_in_bounded_time() {
         let form = |name: &str| json!({"properties": {"child": {"$ref": "#/$defs/n"}, name: {"type": "integer"}}});
         let schema =
             json!({"$ref": "#/$defs/n", "$defs": {"n": {"anyOf": [form("a"), form("b")]}}});
@@ -365,11 +366,11 @@ mod tests {
     }
 
     #[test]
-    fn whole_float_that_may_have_lost_digits_is_told_with_its_place() {
+    fn inexact_whole_float_is_reported_with_its_location() {
         let schema =
             json!({"properties": {"ids": {"items": {"type": "integer"}}, "n": {"type": "number"}}});
         let mut value = json!({"ids": [1.0, 1e16], "n": 1e300});
-        let problems = settle(Places::new(&schema, false), &mut value);
+        let problems = convert(SchemaLookup::new(&schema, false), &mut value);
         assert_eq!(problems.len(), 1);
         assert_eq!(problems[0].pointer, "/ids/1");
         assert!(
@@ -377,7 +378,7 @@ mod tests {
             "{problems:?}"
         );
         let mut lost = json!({"ids": [9007199254740991.0, 9007199254740993.0]});
-        let problems = settle(Places::new(&schema, false), &mut lost);
+        let problems = convert(SchemaLookup::new(&schema, false), &mut lost);
         assert_eq!(problems.len(), 1, "2^53 + 1 is read as 2^53");
     }
 }

@@ -1,13 +1,14 @@
-//! Whether arguments fit a tool's schema, what is wrong when they do not, and what may be repaired.
+//! Validates arguments against a tool's JSON Schema, explains what is wrong, and repairs small
+//! mistakes.
 //!
-//! In: a JSON Schema and what a model wrote. Out: yes or no, lines that a model can act on, or a
-//! value that fits and a list of what was changed to make it fit. Pure: no clock, no I/O, nothing
-//! is fetched. Whether the call may run is decided elsewhere.
+//! In: a JSON Schema and the JSON that a model wrote. Out: valid or not, error lines that a model
+//! can act on, or a repaired value and the list of its repairs. Pure: no clock, no I/O, nothing is
+//! fetched. Authorization happens elsewhere.
 //!
-//! INVARIANT: a value that fits is never changed, and a value that was changed fits.
+//! INVARIANT: a valid value is never changed, and a repaired value is valid.
 
 mod compiled;
-mod places;
+mod lookup;
 pub(crate) mod parse;
 pub(crate) mod syntax;
 mod union;

@@ -1,7 +1,7 @@
-//! Reads argument text as one JSON object, strictly.
+//! Parses argument text as one JSON object, strictly.
 //!
-//! serde_json keeps the last of two equal keys; which of them a person approved would then depend
-//! on the reader. So duplicates are refused here.
+//! Duplicate keys are rejected: serde_json keeps the last one and other parsers the first, so the
+//! value that a person approved could differ from the value that runs.
 
 use std::fmt;
 
@@ -32,10 +32,10 @@ pub(crate) fn object(text: &str, limit: usize) -> Result<Map<String, Value>, Fai
     }
 }
 
-/// Reads one JSON value: a duplicate key, text after the value and deep nesting are errors.
+/// Parses one JSON value. A duplicate key, text after the value and deep nesting are errors.
 ///
-/// Use it where a decision depends on the text: of two equal keys `serde_json` keeps the last, and
-/// another reader the first.
+/// Use it if a decision depends on the text: of two equal keys `serde_json` keeps the last, and
+/// other parsers the first.
 ///
 /// ```
 /// assert!(haft::strict_json(r#"{"decision": "block"}"#).is_ok());
@@ -43,7 +43,7 @@ pub(crate) fn object(text: &str, limit: usize) -> Result<Map<String, Value>, Fai
 /// ```
 ///
 /// # Errors
-/// Fails with the position of the first mistake.
+/// Fails with the position of the first error.
 pub fn strict_json(text: &str) -> Result<Value, serde_json::Error> {
     strict(text)
 }
@@ -54,7 +54,7 @@ pub(super) fn strict(text: &str) -> Result<Value, serde_json::Error> {
     reader.end().map(|()| value)
 }
 
-/// Returns what a value is called in messages.
+/// Returns the name of a value's type, for messages.
 pub(crate) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -67,8 +67,8 @@ pub(crate) fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Returns whether a value says all that its text says: a number with more digits than a machine
-/// keeps, or a key that stands twice, would be lost. Blanks and escapes do not count.
+/// Returns whether a value preserves its text: a number with too many digits, or a duplicate key,
+/// would be lost. Whitespace and escapes do not count.
 pub(crate) fn keeps_all(text: &str, value: &Value) -> bool {
     let mut compact = String::with_capacity(text.len());
     let mut rest = text;
@@ -89,8 +89,7 @@ pub(crate) fn keeps_all(text: &str, value: &Value) -> bool {
     compact == written
 }
 
-/// The part of a visitor that reads values with nothing in them, for whoever reads JSON in a way of
-/// their own.
+/// The visitor methods for scalar values, for custom JSON parsers.
 macro_rules! plain_values {
     () => {
         fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
@@ -182,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_text_says_what_is_wrong() {
+    fn invalid_text_error_says_what_is_wrong() {
         for (text, says) in [
             ("{\"a\": 1", "EOF"),
             ("[1]", "got array"),

@@ -1,12 +1,12 @@
-//! The range that the format of an integer names, as bounds that the validator checks.
+//! Turns the format of an integer into bounds that the validator checks.
 //!
-//! A Rust integer is described as `{"type": "integer", "format": "int64"}`, and an API that is described
-//! with OpenAPI says the same. A validator reads such a format as a remark. Then a number that is too
-//! large gets past it, and the type refuses it without saying where it stands.
+//! A Rust integer is described as `{"type": "integer", "format": "int64"}`, as in OpenAPI.
+//! Validators treat such a format as an annotation. Without bounds, a number that is too large
+//! would pass, and the Rust type would reject it without a location.
 
 use serde_json::{Map, Value};
 
-use super::compiled::{DATA, NAMED};
+use super::compiled::{DATA_KEYWORDS, NAMED_SCHEMA_KEYWORDS};
 
 /// Returns the smallest and the largest integer of a format.
 fn range(format: &str) -> Option<(Value, Value)> {
@@ -14,7 +14,7 @@ fn range(format: &str) -> Option<(Value, Value)> {
         "int8" => (i8::MIN.into(), i8::MAX.into()),
         "int16" => (i16::MIN.into(), i16::MAX.into()),
         "int32" => (i32::MIN.into(), i32::MAX.into()),
-        // The width of `isize`, where tools run.
+        // The width of `isize` on the platforms that tools run on.
         "int64" | "int" => (i64::MIN.into(), i64::MAX.into()),
         "uint8" => (u8::MIN.into(), u8::MAX.into()),
         "uint16" => (u16::MIN.into(), u16::MAX.into()),
@@ -24,8 +24,8 @@ fn range(format: &str) -> Option<(Value, Value)> {
     })
 }
 
-/// Returns a schema whose integers are bounded by their formats; nothing when there is no such format.
-/// Places stay as they are.
+/// Returns the schema with its integers bounded by their formats; `None` if there is no such
+/// format. Locations in the schema stay the same.
 pub(super) fn bounded(schema: &Value) -> Option<Value> {
     if !has_range(schema) {
         return None;
@@ -35,7 +35,7 @@ pub(super) fn bounded(schema: &Value) -> Option<Value> {
     Some(bounded)
 }
 
-/// Whether something may be a format with a range; a name or a value may look like one too.
+/// Whether the schema may contain a format with a range; a name or a value may look like one too.
 fn has_range(node: &Value) -> bool {
     match node {
         Value::Object(map) => {
@@ -54,8 +54,8 @@ fn bound_all(node: &mut Value, names: bool) {
                 bound(map);
             }
             for (key, value) in map {
-                if names || !DATA.contains(&key.as_str()) {
-                    bound_all(value, !names && NAMED.contains(&key.as_str()));
+                if names || !DATA_KEYWORDS.contains(&key.as_str()) {
+                    bound_all(value, !names && NAMED_SCHEMA_KEYWORDS.contains(&key.as_str()));
                 }
             }
         }

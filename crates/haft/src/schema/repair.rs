@@ -1,13 +1,14 @@
-//! Repairs values that do not fit, where the schema leaves no doubt about what was meant.
+//! Repairs invalid values if the schema leaves no doubt about what was intended.
 //!
-//! In: a schema and a value it refused. Out: a value it accepts and every step that led there, or
-//! nothing at all. Only what stands at a failing place is touched, and only in these ways: a number,
-//! a boolean or JSON that was written as text where no text is admitted; an `enum` value in other
-//! case; null where a property could have been left out; a name in another spelling of a closed
-//! object. What destroys gets only the first of these.
+//! In: a schema and a value it rejected. Out: a valid value and the list of repairs, or no change.
+//! Only values with an error are changed, and only in these ways: a number, a boolean or JSON that
+//! was written as text where text is not allowed; an `enum` value in another case; null for an
+//! optional property; a property name of a closed object in another spelling. For destructive
+//! tools, only the first of these.
 //!
-//! INVARIANT: text is never touched where the schema admits text; nothing required is filled in, no
-//! unknown name is dropped, no number is cut. In a union every branch has a say: when in doubt, no.
+//! INVARIANT: text is never changed where the schema allows text; no required property is filled
+//! in, no unknown property is dropped, no number is truncated. In a union all candidate branches
+//! must agree; in doubt nothing is repaired.
 
 use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
 use serde::Serialize;
@@ -15,8 +16,8 @@ use serde_json::{Number, Value};
 
 use super::{
     compiled::{Schema, depth},
+    lookup::SchemaLookup,
     parse,
-    places::Places,
     step::{Change, Step, agreed, apply, below, split, unescaped},
     stop::Stop,
     union::Union,
@@ -25,22 +26,21 @@ use super::{
 };
 use crate::near::fold;
 
-/// How much is repaired before arguments are checked. Off or on; what is repaired at all is in the
-/// guide, and never a matter of taste.
+/// How much is repaired before arguments are validated. The guide lists the repairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum RepairPolicy {
-    /// Nothing: what does not fit is answered with what is wrong.
+    /// No repairs: invalid arguments are rejected with an explanation.
     Off,
-    /// Whatever loses nothing and leaves no doubt.
+    /// Repairs that lose nothing and are unambiguous.
     #[default]
     Lossless,
-    /// The same, and text with Python's literals and single quotes, for models that write them.
+    /// The same, and text with Python literals and single quotes, for models that write them.
     Python,
 }
 
 impl RepairPolicy {
-    /// Reads the word that stands for it in the environment.
+    /// Parses the name used in the environment.
     pub(crate) fn parse(word: &str) -> Option<Self> {
         match word {
             "off" => Some(Self::Off),
@@ -51,78 +51,79 @@ impl RepairPolicy {
     }
 }
 
-/// One thing that was changed so that arguments could be read or fit.
+/// One repair of the arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Repair {
-    /// Where, as a JSON pointer into the repaired value; empty for the whole.
+    /// The location, as a JSON pointer into the repaired value; empty for the whole.
     pub pointer: String,
     /// What kind of repair.
     pub kind: RepairKind,
-    /// What was there, as JSON; long values are cut and secrets hidden.
+    /// The old value as JSON; long values are truncated and secrets hidden.
     pub before: String,
-    /// What is there now; nothing when it was taken out.
+    /// The new value; `None` if it was removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }
 
-/// The kinds of repair there are.
+/// The kinds of repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RepairKind {
-    /// Empty text was read as no arguments.
+    /// Empty text was parsed as no arguments.
     EmptyText,
-    /// A byte order mark before the arguments was taken off.
+    /// A byte order mark before the arguments was removed.
     ByteOrderMark,
-    /// A code fence around the arguments was taken off.
+    /// A code fence around the arguments was removed.
     CodeFence,
-    /// A comma before a closing bracket was taken out.
+    /// A trailing comma was removed.
     TrailingComma,
     /// A raw control character in a string was escaped.
     ControlCharacter,
-    /// One of Python's literals was written as JSON's.
+    /// A Python literal was replaced by the JSON one.
     PythonLiteral,
-    /// A string in single quotes was written as JSON's.
+    /// A string in single quotes was replaced by a JSON string.
     SingleQuotes,
     /// The object was encoded twice.
     DoubleEncoded,
-    /// A number was written as text, or a whole number as a fraction.
+    /// A number was written as text, or a whole number as a float.
     Number,
     /// A boolean was written as text.
     Boolean,
-    /// A list or an object was written as text.
+    /// An array or an object was written as text.
     Json,
-    /// One of the listed values was written in other case.
+    /// An `enum` value was written in another case.
     EnumCase,
-    /// A property that could be left out was null.
+    /// An optional property was null.
     Null,
-    /// A name was written in another case, or with other `_` and `-`.
+    /// A property name was written in another case, or with other `_` and `-`.
     Name,
 }
 
 impl RepairKind {
-    /// Whether it is done for what destroys.
+    /// Whether it is allowed for destructive tools.
     fn is_careful(self) -> bool {
         matches!(self, Self::Number | Self::Boolean | Self::Json)
     }
 }
 
-/// A repair can uncover the next (JSON in text that holds a number in text); deeper is no accident.
-const ROUNDS: usize = 8;
-/// How often a value is checked again, in all; each union takes some.
-const CHECKS: usize = 32;
-/// How much work all these checks may be together, in pairs of a schema node and a value. A value that
-/// is larger than that is listed twice at most.
-const WORK: u64 = 4 * MAX_LISTED_PAIRS;
-/// A value that needs more repairs than this is not a slip.
-const STEPS: usize = 1_000;
-/// A union in a union in a union is as deep as branches are tried.
-const UNIONS: usize = 3;
-/// Data is nested no deeper than text may be.
-const DEPTH: usize = 128;
+/// One repair can uncover the next (JSON in text that contains a number in text); this bounds the
+/// rounds.
+const MAX_ROUNDS: usize = 8;
+/// How often a value is validated again in total; each union takes some.
+const MAX_CHECKS: usize = 32;
+/// How much work all these validations may be together, in pairs of a schema node and a value. A
+/// larger value is listed twice at most.
+const MAX_WORK: u64 = 4 * MAX_LISTED_PAIRS;
+/// A value that needs more repairs than this was not a small mistake.
+const MAX_STEPS: usize = 1_000;
+/// Maximum nesting of unions whose branches are tried.
+const MAX_UNION_DEPTH: usize = 3;
+/// Maximum nesting depth of repaired data.
+const MAX_DEPTH: usize = 128;
 
-/// Changes a value so that it fits, and says how; or leaves it as it is.
+/// Changes a value so that it is valid, and returns the repairs; or leaves it unchanged.
 pub(super) fn repair(
     schema: &Schema,
     value: &mut Value,
@@ -133,41 +134,42 @@ pub(super) fn repair(
         return Vec::new();
     }
     let Some(first) = schema.listing_work(value, stop) else { return Vec::new() };
-    let work = WORK.max(first.saturating_mul(2));
-    let mut bench = Bench { schema, places: schema.places(), careful, checks: CHECKS, work, stop };
+    let work = MAX_WORK.max(first.saturating_mul(2));
+    let mut repairer =
+        Repairer { schema, lookup: schema.lookup(), careful, checks: MAX_CHECKS, work, stop };
     let mut work = value.clone();
-    let Some(steps) = bench.mend(&mut work) else { return Vec::new() };
+    let Some(steps) = repairer.repair_all(&mut work) else { return Vec::new() };
     if steps.is_empty() || !schema.is_valid(&work) {
         return Vec::new();
     }
     *value = work;
-    steps.into_iter().map(|step| step.told(bench.places)).collect()
+    steps.into_iter().map(|step| step.into_repair(repairer.lookup)).collect()
 }
 
-struct Bench<'a> {
+struct Repairer<'a> {
     schema: &'a Schema,
-    places: Places<'a>,
+    lookup: SchemaLookup<'a>,
     careful: bool,
     checks: usize,
     work: u64,
     stop: &'a Stop<'a>,
 }
 
-impl<'a> Bench<'a> {
-    /// Lists what is wrong with a value, as far as the work that is left allows it.
+impl<'a> Repairer<'a> {
+    /// Lists the errors of a value, as far as the remaining work allows.
     fn errors<'v>(&mut self, value: &'v Value) -> Option<Vec<jsonschema::ValidationError<'v>>>
     where
         'a: 'v,
     {
         self.checks = self.checks.checked_sub(1)?;
         self.work = self.work.checked_sub(self.schema.listing_work(value, self.stop)?)?;
-        self.schema.errors(value, STEPS + 1, self.stop)
+        self.schema.errors(value, MAX_STEPS + 1, self.stop)
     }
 
-    /// Repairs until nothing is wrong; nothing when that does not come to an end.
-    fn mend(&mut self, work: &mut Value) -> Option<Vec<Step>> {
+    /// Repairs until the value is valid; `None` if that does not end within the limits.
+    fn repair_all(&mut self, work: &mut Value) -> Option<Vec<Step>> {
         let mut done = Vec::new();
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let steps = {
                 let errors = self.errors(work)?;
                 if errors.is_empty() {
@@ -175,11 +177,11 @@ impl<'a> Bench<'a> {
                 }
                 let mut steps = Vec::new();
                 for error in &errors {
-                    steps.extend(self.steps(work, error, UNIONS));
+                    steps.extend(self.steps(work, error, MAX_UNION_DEPTH));
                 }
                 agreed(steps)
             };
-            if steps.is_empty() || done.len() + steps.len() > STEPS {
+            if steps.is_empty() || done.len() + steps.len() > MAX_STEPS {
                 return None;
             }
             apply(work, &steps)?;
@@ -188,7 +190,7 @@ impl<'a> Bench<'a> {
         None
     }
 
-    /// What could be done about one error.
+    /// The possible repairs for one error.
     fn steps(
         &mut self,
         work: &Value,
@@ -207,7 +209,7 @@ impl<'a> Bench<'a> {
                 Value::Null if self.may_be_left_out(work, at) => {
                     vec![step(RepairKind::Null, Change::Drop)]
                 }
-                // Older drafts do not take `3.0` for an integer.
+                // Older drafts do not accept `3.0` as an integer.
                 Value::Number(number) if admits(kind, "integer") => whole(number)
                     .map(|number| step(RepairKind::Number, Change::Set(Value::Number(number))))
                     .into_iter()
@@ -226,14 +228,14 @@ impl<'a> Bench<'a> {
             | Kind::UnevaluatedProperties { unexpected } => self.names(error, value, unexpected),
             Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
                 let schema_path = error.schema_path().as_str();
-                return self.union(work, Failed { at, schema_path, against: context }, unions);
+                return self.union(work, FailedUnion { at, schema_path, against: context }, unions);
             }
             _ => Vec::new(),
         };
         steps.into_iter().filter(|step| !self.careful || step.kind.is_careful()).collect()
     }
 
-    /// A value that is not in a list of allowed ones.
+    /// A value that is not in an `enum`.
     fn listed(&self, work: &Value, at: &str, value: &Value, options: &[Value]) -> Option<Step> {
         let step = |kind, change| Step { at: at.to_owned(), kind, before: value.clone(), change };
         match value {
@@ -249,7 +251,7 @@ impl<'a> Bench<'a> {
                         Some(step(RepairKind::EnumCase, Change::Set(Value::from(only))))
                     }
                     (Some(_), Some(_)) => None,
-                    // A list that holds any text admits text.
+                    // An `enum` with any text allows text.
                     (None, _) if options.iter().any(Value::is_string) => None,
                     (None, _) => {
                         let (kind, value) = from_text(text, at, |_| true)?;
@@ -261,22 +263,22 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Names of a closed object that are written a little differently.
+    /// Property names of a closed object that are spelled differently.
     fn names(
         &self,
         error: &jsonschema::ValidationError<'_>,
         value: &Value,
         unexpected: &[String],
     ) -> Vec<Step> {
-        let (Some(map), Some(node)) = (value.as_object(), node(self.places.root(), error)) else {
+        let (Some(map), Some(node)) = (value.as_object(), node(self.lookup.root(), error)) else {
             return Vec::new();
         };
-        let known = self.places.names(node);
-        // More strangers than there are names cannot all be one of them.
+        let known = self.lookup.names(node);
+        // With more unknown names than declared ones, not all can be misspelled.
         if unexpected.len() > known.len() {
             return Vec::new();
         }
-        let meant = |sent: &str| {
+        let renamed_to = |sent: &str| {
             let folded = fold(sent);
             let mut same = known.iter().filter(|name| fold(name) == folded);
             match (same.next(), same.next()) {
@@ -285,10 +287,10 @@ impl<'a> Bench<'a> {
             }
         };
         let renamed: Vec<(&String, &str)> =
-            unexpected.iter().filter_map(|sent| Some((sent, meant(sent)?))).collect();
+            unexpected.iter().filter_map(|sent| Some((sent, renamed_to(sent)?))).collect();
         renamed
             .iter()
-            // Two names that could both be meant: nobody knows which.
+            // Two names map to the same property: ambiguous.
             .filter(|(_, to)| renamed.iter().filter(|(_, other)| other == to).count() == 1)
             .map(|(from, to)| Step {
                 at: below(error.instance_path().as_str(), from),
@@ -299,13 +301,13 @@ impl<'a> Bench<'a> {
             .collect()
     }
 
-    /// Whether a null is a declared property of an object that nothing requires.
+    /// Whether a null is a declared, optional property of an object.
     fn may_be_left_out(&self, work: &Value, at: &str) -> bool {
         let Some((parent, key)) = split(at) else { return false };
         if !work.pointer(parent).is_some_and(Value::is_object) {
             return false;
         }
-        let about = self.places.at(parent);
+        let about = self.lookup.at(parent);
         let declares =
             |node: &&Value| node.get("properties").is_some_and(|p| p.get(&key).is_some());
         let requires = |node: &&Value| {
@@ -315,8 +317,8 @@ impl<'a> Bench<'a> {
         about.iter().any(declares) && !about.iter().any(requires)
     }
 
-    /// Tries the branches of a union one by one; what they come to must be one and the same.
-    fn union(&mut self, work: &Value, union: Failed<'_>, unions: usize) -> Vec<Step> {
+    /// Tries the candidate branches of a union; all results must be equal.
+    fn union(&mut self, work: &Value, union: FailedUnion<'_>, unions: usize) -> Vec<Step> {
         let Some(unions) = unions.checked_sub(1) else { return Vec::new() };
         let Some(candidates) = self.candidates(work, union) else { return Vec::new() };
         if work.pointer(union.at).is_some_and(Value::is_null) {
@@ -328,47 +330,47 @@ impl<'a> Bench<'a> {
             let drop = Step { at, kind, before, change: Change::Drop };
             return may.then_some(drop).into_iter().collect();
         }
-        let mut ways: Vec<(Value, Vec<Step>)> = Vec::new();
+        let mut results: Vec<(Value, Vec<Step>)> = Vec::new();
         for branch in &candidates {
             let mut trial = work.clone();
             let Some(steps) = self.branch(&mut trial, union, *branch, &candidates, unions) else {
                 continue;
             };
             let Some(end) = trial.pointer(union.at) else { continue };
-            if !ways.iter().any(|(other, _)| other == end) {
-                ways.push((end.clone(), steps));
+            if !results.iter().any(|(other, _)| other == end) {
+                results.push((end.clone(), steps));
             }
         }
-        match ways.pop() {
-            Some((_, steps)) if ways.is_empty() => steps,
+        match results.pop() {
+            Some((_, steps)) if results.is_empty() => steps,
             _ => Vec::new(),
         }
     }
 
-    /// The branches that the value may be meant for.
-    fn candidates(&self, work: &Value, union: Failed<'_>) -> Option<Vec<usize>> {
-        let branches = self.places.root().pointer(union.schema_path)?.as_array()?;
+    /// The branches that the value may be intended for.
+    fn candidates(&self, work: &Value, union: FailedUnion<'_>) -> Option<Vec<usize>> {
+        let branches = self.lookup.root().pointer(union.schema_path)?.as_array()?;
         let value = work.pointer(union.at)?;
-        let (places, against, at) = (self.places, union.against, union.at);
-        Some(Union { places, branches, against, at, value }.candidates())
+        let (lookup, against, at) = (self.lookup, union.against, union.at);
+        Some(Union { lookup, branches, against, at, value }.candidates())
     }
 
-    /// Repairs what one branch has against the value, until the union is satisfied.
+    /// Repairs the errors of one branch until the union is satisfied.
     fn branch(
         &mut self,
         trial: &mut Value,
-        union: Failed<'_>,
+        union: FailedUnion<'_>,
         branch: usize,
         candidates: &[usize],
         unions: usize,
     ) -> Option<Vec<Step>> {
         let mut done = self.round(trial, union.against, branch, candidates, unions)?;
         apply(trial, &done)?;
-        for _ in 1..ROUNDS {
+        for _ in 1..MAX_ROUNDS {
             let steps = {
                 let errors = self.errors(trial)?;
-                let Some(still) = still(&errors, union) else { return Some(done) };
-                let now = Failed { against: still?, ..union };
+                let Some(still) = remaining_errors(&errors, union) else { return Some(done) };
+                let now = FailedUnion { against: still?, ..union };
                 let candidates = self.candidates(trial, now)?;
                 if !candidates.contains(&branch) {
                     return None;
@@ -381,8 +383,8 @@ impl<'a> Bench<'a> {
         None
     }
 
-    /// What could be done about everything that one branch has against the value, without touching
-    /// what another branch would take as it is.
+    /// The possible repairs for all errors of one branch, without changing what another branch
+    /// accepts as it is.
     fn round(
         &mut self,
         trial: &Value,
@@ -392,7 +394,7 @@ impl<'a> Bench<'a> {
         unions: usize,
     ) -> Option<Vec<Step>> {
         let mut steps = Vec::new();
-        for error in against.get(branch)?.iter().take(STEPS) {
+        for error in against.get(branch)?.iter().take(MAX_STEPS) {
             steps.extend(self.steps(trial, error, unions));
         }
         let mut steps = agreed(steps);
@@ -403,19 +405,19 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// A union that a value does not satisfy.
+/// A union that a value does not match.
 #[derive(Clone, Copy)]
-struct Failed<'a> {
+struct FailedUnion<'a> {
     at: &'a str,
     schema_path: &'a str,
     against: &'a [Vec<jsonschema::ValidationError<'static>>],
 }
 
-/// What a union still has against a value: nothing at all when it is satisfied, and nothing that
-/// could be repaired when too many of its branches are.
-fn still<'e>(
+/// The errors that a union still has: `None` if it is satisfied, `Some(None)` if too many branches
+/// match, which cannot be repaired.
+fn remaining_errors<'e>(
     errors: &'e [jsonschema::ValidationError<'_>],
-    union: Failed<'_>,
+    union: FailedUnion<'_>,
 ) -> Option<Option<&'e [Vec<jsonschema::ValidationError<'static>>]>> {
     errors.iter().find_map(|error| {
         let is_it = error.instance_path().as_str() == union.at
@@ -426,20 +428,20 @@ fn still<'e>(
             }
             Kind::OneOfMultipleValid { .. } if is_it => Some(None),
             Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
-                context.iter().find_map(|branch| still(branch, union))
+                context.iter().find_map(|branch| remaining_errors(branch, union))
             }
             _ => None,
         }
     })
 }
 
-/// Whether a branch has no room for what stands at a place: because of its type, because it is not
-/// on the list, or because the branch does not know the name.
+/// Whether a branch rejects the value at a location: by its type, by its `enum`, or because the
+/// branch does not declare the name.
 fn rejects(errors: &[jsonschema::ValidationError<'static>], at: &str, kind: RepairKind) -> bool {
     let listed = |options: &[Value]| match kind {
         RepairKind::EnumCase | RepairKind::Null => true,
         RepairKind::Name => false,
-        // A list that holds any text admits text.
+        // An `enum` with any text allows text.
         _ => !options.iter().any(Value::is_string),
     };
     errors.iter().any(|error| {
@@ -449,7 +451,7 @@ fn rejects(errors: &[jsonschema::ValidationError<'static>], at: &str, kind: Repa
             return false;
         }
         match error.kind() {
-            // A branch that wants another type for a name does know the name.
+            // A branch that requires another type for a name does declare the name.
             Kind::Type { .. } | Kind::FalseSchema => !is_here || kind != RepairKind::Name,
             Kind::Enum { options } => {
                 is_here && listed(options.as_array().map(Vec::as_slice).unwrap_or_default())
@@ -470,26 +472,26 @@ fn rejects(errors: &[jsonschema::ValidationError<'static>], at: &str, kind: Repa
     })
 }
 
-/// Reads text as a number, a boolean, a list or an object, whichever is admitted, and only if the
-/// text is exactly what would be written for it.
+/// Parses text as a number, a boolean, an array or an object, whichever is allowed, and only if the
+/// text is exactly the serialized form of the value.
 fn from_text(text: &str, at: &str, admits: impl Fn(&str) -> bool) -> Option<(RepairKind, Value)> {
     let value = parse::strict(text).ok()?;
     let (kind, fits) = match &value {
         Value::Number(number) => {
             let admitted = admits("number") || admits("integer") && is_whole(number);
-            // `1.50`, `1e3` and a number with too many digits would not come back as they were.
+            // `1.50`, `1e3` and a number with too many digits would not round-trip.
             (RepairKind::Number, admitted && number.to_string() == text)
         }
         Value::Bool(_) => {
             (RepairKind::Boolean, admits("boolean") && matches!(text, "true" | "false"))
         }
-        // A number that would be cut stays text, with all that stands around it.
+        // If a number would lose digits, the whole text stays text.
         Value::Array(_) => (RepairKind::Json, admits("array") && parse::keeps_all(text, &value)),
         Value::Object(_) => (RepairKind::Json, admits("object") && parse::keeps_all(text, &value)),
         Value::Null | Value::String(_) => return None,
     };
-    // Text in text in text must not become deeper than text alone may be.
-    let fits = fits && at.matches('/').count() + depth(&value) < DEPTH;
+    // Nested text must not exceed the depth limit of parsed text.
+    let fits = fits && at.matches('/').count() + depth(&value) < MAX_DEPTH;
     fits.then_some((kind, value))
 }
 
@@ -504,14 +506,14 @@ fn is_whole(number: &Number) -> bool {
     number.as_f64().is_some_and(|n| n.fract() == 0.0)
 }
 
-/// `3.0` as `3`, when nothing is lost.
+/// Converts `3.0` to `3`, if it is exact.
 pub(super) fn whole(number: &Number) -> Option<Number> {
     if !number.is_f64() {
         return None;
     }
     let float = number.as_f64()?;
-    // Below 2^53 every whole float is exact. From there on the digits would be invented:
-    // `9007199254740993.0` is read as 2^53.
+    // Below 2^53 every whole float is exact. Above, digits would be invented: `9007199254740993.0`
+    // is parsed as 2^53.
     const INEXACT_FROM: f64 = 9_007_199_254_740_992.0;
     (float.fract() == 0.0 && float.abs() < INEXACT_FROM).then(|| (float as i64).into())
 }
@@ -554,9 +556,9 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_slip_is_repaired_and_named() {
+    fn each_kind_of_mistake_is_repaired_and_named() {
         use RepairKind::{Boolean, EnumCase, Json, Name, Null};
-        for (sent, meant, kind) in [
+        for (sent, renamed_to, kind) in [
             (json!({"count": "12"}), json!({"count": 12}), RepairKind::Number),
             (json!({"count": "3.0"}), json!({"count": 3.0}), RepairKind::Number),
             (json!({"size": "0.5"}), json!({"size": 0.5}), RepairKind::Number),
@@ -575,7 +577,11 @@ mod tests {
             (json!({"fileName": "x"}), json!({"file_name": "x"}), Name),
             (json!({"File-Name": "x"}), json!({"file_name": "x"}), Name),
         ] {
-            assert_eq!(repaired(&schema(), sent.clone(), false), (meant, vec![kind]), "{sent}");
+            assert_eq!(
+                repaired(&schema(), sent.clone(), false),
+                (renamed_to, vec![kind]),
+                "{sent}"
+            );
         }
         // One repair may uncover the next.
         assert_eq!(
@@ -588,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn what_destroys_is_repaired_only_where_nothing_is_interpreted() {
+    fn destructive_tools_get_only_text_to_value_repairs() {
         for sent in [
             json!({"mode": "FAST"}),
             json!({"count": null}),
@@ -604,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_lose_or_invent_something_is_left_alone() {
+    fn lossy_repair_is_not_made() {
         for sent in [
             // Numbers that would not come back as they were written.
             json!({"size": "1.50"}),
@@ -671,7 +677,7 @@ mod tests {
     }
 
     #[test]
-    fn two_spellings_of_a_listed_value_are_nobodys() {
+    fn ambiguous_enum_case_is_not_repaired() {
         let schema = json!({"enum": ["ab", "AB", "c"]});
         assert_eq!(repaired(&schema, json!("aB"), false), (json!("aB"), vec![]));
         assert_eq!(repaired(&schema, json!("C"), false), (json!("c"), vec![RepairKind::EnumCase]));
@@ -691,20 +697,20 @@ mod tests {
     }
 
     #[test]
-    fn one_thing_beyond_repair_leaves_everything_as_it_was() {
+    fn one_unrepairable_error_leaves_the_value_unchanged() {
         let sent = json!({"count": "12", "flag": "perhaps"});
         assert_eq!(repaired(&schema(), sent.clone(), false), (sent, vec![]));
     }
 
     #[test]
-    fn a_union_is_repaired_only_if_all_branches_agree() {
+    fn union_is_repaired_only_if_all_branches_agree() {
         let shapes = json!({"oneOf": [
             {"type": "object", "properties": {"kind": {"const": "circle"}, "radius": {"type": "number"}},
              "required": ["kind", "radius"]},
             {"type": "object", "properties": {"kind": {"const": "line"}, "radius": {"type": "string", "minLength": 9},
              "length": {"type": "number"}}, "required": ["kind", "length"]},
         ]});
-        for (sent, meant) in [
+        for (sent, renamed_to) in [
             (json!({"kind": "circle", "radius": "2"}), json!({"kind": "circle", "radius": 2})),
             (json!({"kind": "CIRCLE", "radius": 2}), json!({"kind": "circle", "radius": 2})),
             (json!({"kind": "Circle", "radius": "2"}), json!({"kind": "circle", "radius": 2})),
@@ -714,7 +720,7 @@ mod tests {
             ),
         ] {
             let (got, kinds) = repaired(&shapes, sent.clone(), false);
-            assert_eq!(got, meant, "{sent}");
+            assert_eq!(got, renamed_to, "{sent}");
             assert!(!kinds.is_empty());
         }
         // Without a name for the branch, text that some branch takes stays text.
@@ -758,7 +764,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_known_through_references_and_parts() {
+    fn property_names_are_found_through_references_and_all_of() {
         let schema = json!({
             "properties": {"inner": {"$ref": "#/$defs/inner"}},
             "$defs": {
@@ -778,7 +784,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_short_and_keeps_secrets() {
+    fn repair_record_is_short_and_hides_secrets() {
         let schema = json!({"properties": {
             "pin": {"type": "integer", "x-secret": true},
             "form": {"properties": {"key": {"type": "string", "writeOnly": true}}, "type": "object"},
@@ -800,7 +806,7 @@ mod tests {
     }
 
     #[test]
-    fn older_drafts_get_their_integers_whole() {
+    fn older_drafts_get_whole_floats_as_integers() {
         let schema = json!({
             "$schema": "http://json-schema.org/draft-04/schema#",
             "properties": {"n": {"type": "integer"}},
@@ -810,11 +816,11 @@ mod tests {
     }
 
     #[test]
-    fn effort_and_depth_are_bounded() {
+    fn repair_work_and_depth_are_bounded() {
         let numbers = json!({"items": {"type": "integer"}});
         let many = |n: usize| Value::from(vec!["1"; n]);
-        assert_eq!(repaired(&numbers, many(STEPS), false).1.len(), STEPS);
-        assert_eq!(repaired(&numbers, many(STEPS + 1), false).1.len(), 0);
+        assert_eq!(repaired(&numbers, many(MAX_STEPS), false).1.len(), MAX_STEPS);
+        assert_eq!(repaired(&numbers, many(MAX_STEPS + 1), false).1.len(), 0);
         // Text in text in text: each layer is read, up to a bound.
         let mut text = "[]".to_owned();
         for _ in 0..9 {

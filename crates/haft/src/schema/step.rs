@@ -1,21 +1,21 @@
-//! One change of a value: carried out, and written down for people.
+//! One change of a value: applied, and recorded for people.
 //!
-//! In: places as JSON pointers, and what to do there. Out: the changed value, and records that are
-//! short and keep secrets. Whether a change is right is decided in `repair`.
+//! In: JSON pointers and the change at each. Out: the changed value, and short records without
+//! secrets. Whether a change is correct is decided in `repair`.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 
 use super::{
-    places::Places,
+    lookup::SchemaLookup,
     repair::{Repair, RepairKind},
 };
 
-/// How much of a value a record shows.
-const SHOWN: usize = 80;
+/// Values in a record are truncated to this many bytes.
+const MAX_SHOWN_BYTES: usize = 80;
 
-/// A change at one place.
+/// A change at one location.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Step {
     /// Where, before the change.
@@ -32,28 +32,28 @@ pub(super) enum Change {
     Rename(String),
 }
 
-/// Keeps one step for each place; where two do not agree, none.
+/// Keeps one step for each location; none if two steps conflict.
 pub(super) fn agreed(steps: Vec<Step>) -> Vec<Step> {
     let mut kept: Vec<Step> = Vec::new();
-    let mut places: HashMap<String, Option<usize>, ahash::RandomState> = HashMap::default();
+    let mut by_location: HashMap<String, Option<usize>, ahash::RandomState> = HashMap::default();
     for step in steps {
-        match places.get(&step.at) {
+        match by_location.get(&step.at) {
             None => {
-                places.insert(step.at.clone(), Some(kept.len()));
+                by_location.insert(step.at.clone(), Some(kept.len()));
                 kept.push(step);
             }
             Some(Some(n)) if kept.get(*n).is_some_and(|k| k.change == step.change) => {}
             Some(_) => {
-                places.insert(step.at, None);
+                by_location.insert(step.at, None);
             }
         }
     }
-    kept.retain(|step| places.get(&step.at).is_some_and(Option::is_some));
+    kept.retain(|step| by_location.get(&step.at).is_some_and(Option::is_some));
     kept
 }
 
-/// Carries out steps; nothing when one of them has lost its place. Names change last, because they
-/// move what stands below them.
+/// Applies steps; `None` if the location of one no longer exists. Renames come last, because they
+/// move what is below them.
 pub(super) fn apply(value: &mut Value, steps: &[Step]) -> Option<()> {
     for step in steps {
         match &step.change {
@@ -69,7 +69,7 @@ pub(super) fn apply(value: &mut Value, steps: &[Step]) -> Option<()> {
         if let Change::Rename(to) = &step.change {
             let (parent, from) = split(&step.at)?;
             let map = value.pointer_mut(parent)?.as_object_mut()?;
-            // In its old place: the order of names is part of what people see.
+            // In its old position: people see the order of names.
             let renamed =
                 |(key, value)| if key == from { (to.clone(), value) } else { (key, value) };
             *map = std::mem::take(map).into_iter().map(renamed).collect();
@@ -79,13 +79,14 @@ pub(super) fn apply(value: &mut Value, steps: &[Step]) -> Option<()> {
 }
 
 impl Step {
-    /// Writes the step down for people.
-    pub(super) fn told(self, places: Places<'_>) -> Repair {
+    /// Makes the record of the step.
+    pub(super) fn into_repair(self, lookup: SchemaLookup<'_>) -> Repair {
         let shown = |value: &Value| {
             let text = value.to_string();
-            match text.len() > SHOWN {
-                true => format!("{}…", &text[..text.floor_char_boundary(SHOWN)]),
-                false => text,
+            if text.len() > MAX_SHOWN_BYTES {
+                format!("{}…", &text[..text.floor_char_boundary(MAX_SHOWN_BYTES)])
+            } else {
+                text
             }
         };
         let hidden = || "a hidden value".to_owned();
@@ -95,16 +96,16 @@ impl Step {
                 let parent = split(&at).map_or("", |(parent, _)| parent);
                 (below(parent, &to), shown(&before), Some(shown(&Value::from(to))))
             }
-            // A null says nothing, not even about a secret.
+            // A null reveals nothing, not even about a secret.
             Change::Drop => (at, shown(&before), None),
-            Change::Set(_) if places.is_secret(&at) => (at, hidden(), Some(hidden())),
+            Change::Set(_) if lookup.is_secret(&at) => (at, hidden(), Some(hidden())),
             Change::Set(after) => (at, shown(&before), Some(shown(&after))),
         };
         Repair { pointer, kind, before, after }
     }
 }
 
-/// The place above, and the name in it.
+/// The parent location, and the name in it.
 pub(super) fn split(at: &str) -> Option<(&str, String)> {
     let (parent, last) = at.rsplit_once('/')?;
     Some((parent, unescaped(last)))

@@ -1,35 +1,35 @@
-//! Ends the explanation of a value early: after so many steps, or when the caller says so.
+//! Ends the explanation of a value early: after a number of steps, or when a condition holds.
 //!
-//! A step is one pair of a schema node and a value. The caller's condition (a deadline, a
-//! cancellation) is asked every [`STEPS_PER_LOOK`] steps, because a clock costs more than a step.
+//! A step is one pair of a schema node and a value. The condition (a deadline, a cancellation) is
+//! checked every [`STEPS_PER_CHECK`] steps, because reading a clock costs more than a step.
 
 use std::cell::Cell;
 
-/// How many steps are made between two looks at the caller's condition.
-const STEPS_PER_LOOK: u64 = 64;
+/// How many steps are made between two checks of the condition.
+const STEPS_PER_CHECK: u64 = 64;
 
 /// When an explanation ends.
 pub(crate) struct Stop<'a> {
     left: Cell<u64>,
-    unlooked: Cell<u64>,
+    unchecked: Cell<u64>,
     is_over: Cell<bool>,
     condition: &'a dyn Fn() -> bool,
 }
 
 impl Stop<'static> {
-    /// Never ends it.
+    /// Never stops.
     pub(crate) fn never() -> Self {
         Self::after(u64::MAX)
     }
 
-    /// Ends it after so many steps.
+    /// Stops after this many steps.
     pub(crate) fn after(steps: u64) -> Self {
         Stop::new(steps, &|| false)
     }
 }
 
 impl<'a> Stop<'a> {
-    /// Ends it when a condition holds.
+    /// Stops when a condition holds.
     pub(crate) fn when(condition: &'a dyn Fn() -> bool) -> Self {
         Self::new(u64::MAX, condition)
     }
@@ -37,28 +37,28 @@ impl<'a> Stop<'a> {
     fn new(steps: u64, condition: &'a dyn Fn() -> bool) -> Self {
         Self {
             left: Cell::new(steps),
-            // The first step looks: a time that is over already leaves nothing to do.
-            unlooked: Cell::new(STEPS_PER_LOOK),
+            // The first step checks: if the time is already over, no step is made.
+            unchecked: Cell::new(STEPS_PER_CHECK),
             is_over: Cell::new(false),
             condition,
         }
     }
 
-    /// Counts steps that are about to be made. Returns whether they must not be made.
+    /// Counts steps that are about to be made. Returns whether to stop before them.
     pub(crate) fn ends_before(&self, steps: u64) -> bool {
         if self.is_over.get() {
             return true;
         }
-        let unlooked = self.unlooked.get().saturating_add(steps);
-        let looks = unlooked >= STEPS_PER_LOOK;
-        self.unlooked.set(if looks { 0 } else { unlooked });
+        let unchecked = self.unchecked.get().saturating_add(steps);
+        let checks = unchecked >= STEPS_PER_CHECK;
+        self.unchecked.set(if checks { 0 } else { unchecked });
         let left = self.left.get().checked_sub(steps);
         self.left.set(left.unwrap_or(0));
-        self.is_over.set(left.is_none() || looks && (self.condition)());
+        self.is_over.set(left.is_none() || checks && (self.condition)());
         self.is_over.get()
     }
 
-    /// Returns whether it has ended early.
+    /// Returns whether it has stopped early.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.get()
     }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_end_an_explanation_and_stay_ended() {
+    fn explanation_stops_after_its_steps_and_stays_stopped() {
         let stop = Stop::after(10);
         assert!(!stop.ends_before(10) && !stop.is_over());
         assert!(stop.ends_before(1) && stop.is_over());
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_is_asked_at_the_first_step_and_then_now_and_then() {
+    fn condition_is_checked_at_the_first_step_and_then_periodically() {
         let asked = Cell::new(0);
         let condition = || {
             asked.set(asked.get() + 1);
@@ -85,6 +85,6 @@ mod tests {
         };
         let stop = Stop::when(&condition);
         let made = (0..10_000).take_while(|_| !stop.ends_before(1)).count() as u64;
-        assert_eq!((asked.get(), made), (3, 2 * STEPS_PER_LOOK));
+        assert_eq!((asked.get(), made), (3, 2 * STEPS_PER_CHECK));
     }
 }

@@ -1,11 +1,11 @@
-//! Repairs argument text that is almost JSON, where nothing is lost and nothing is guessed.
+//! Repairs argument text that is almost JSON, if nothing is lost and nothing is guessed.
 //!
-//! In: text. Out: one JSON object, and what was changed to read it. Known are empty text, a byte order mark, a
-//! code fence around everything, trailing commas, raw control characters in strings, and an object
-//! that was encoded twice; for models that need it also Python's literals and single quotes.
+//! In: text. Out: one JSON object, and the repairs made to parse it. Repaired are empty text, a
+//! byte order mark, a code fence around the whole text, trailing commas, raw control characters in
+//! strings, and a double-encoded object; optionally also Python literals and single quotes.
 //!
-//! FAIL CLOSED: a quote is never guessed and a bracket is never closed, so text that was cut off
-//! stays unreadable. Duplicate keys and `NaN` stay refused.
+//! FAIL CLOSED: no quote is guessed and no bracket is closed, so truncated text stays invalid.
+//! Duplicate keys and `NaN` stay rejected.
 
 use haft_core::Failure;
 use serde_json::{Map, Value};
@@ -15,7 +15,7 @@ use super::{
     repair::{Repair, RepairKind, RepairPolicy},
 };
 
-/// Reads argument text as one object, as it is or repaired.
+/// Parses argument text as one object, repaired if necessary.
 pub(crate) fn object(
     text: &str,
     limit: usize,
@@ -24,11 +24,11 @@ pub(crate) fn object(
     match parse::object(text, limit) {
         Ok(map) => Ok((map, empty(text).into_iter().collect())),
         Err(failure) if repairs == RepairPolicy::Off || text.len() > limit => Err(failure),
-        Err(failure) => mended(text, repairs == RepairPolicy::Python).ok_or(failure),
+        Err(failure) => repaired(text, repairs == RepairPolicy::Python).ok_or(failure),
     }
 }
 
-/// Reads an object that a provider hands over as data, but inside of a string.
+/// Parses an object that a provider delivers as data, but inside of a string.
 pub(crate) fn unwrapped(
     text: &str,
     limit: usize,
@@ -38,11 +38,11 @@ pub(crate) fn unwrapped(
         return None;
     }
     let (map, mut steps) = object(text, limit, repairs).ok()?;
-    steps.insert(0, twice());
+    steps.insert(0, double_encoded());
     Some((map, steps))
 }
 
-fn mended(text: &str, python: bool) -> Option<(Map<String, Value>, Vec<Repair>)> {
+fn repaired(text: &str, python: bool) -> Option<(Map<String, Value>, Vec<Repair>)> {
     let mut steps = Vec::new();
     let mut text = text;
     if let Some(rest) = text.strip_prefix('\u{feff}') {
@@ -69,7 +69,7 @@ fn mended(text: &str, python: bool) -> Option<(Map<String, Value>, Vec<Repair>)>
         Value::Object(map) => Some((map, steps)),
         Value::String(inner) => match parse::strict(&inner).ok()? {
             Value::Object(map) => {
-                steps.push(twice());
+                steps.push(double_encoded());
                 Some((map, steps))
             }
             _ => None,
@@ -78,35 +78,35 @@ fn mended(text: &str, python: bool) -> Option<(Map<String, Value>, Vec<Repair>)>
     }
 }
 
-/// The repair of text with nothing in it. Some providers write "no arguments" so; whether a model meant
-/// that, or its arguments were lost, only the record can tell.
+/// The repair of empty text. Some providers write "no arguments" this way. Whether the model
+/// intended that or its arguments were lost is visible only in the record.
 fn empty(text: &str) -> Option<Repair> {
     text.trim().is_empty().then(|| step(RepairKind::EmptyText, "empty text", Some("{}")))
 }
 
-fn twice() -> Repair {
+fn double_encoded() -> Repair {
     step(RepairKind::DoubleEncoded, "an object inside of a string", Some("the object"))
 }
 
-/// What was changed in the text. No text is shown: it may hold anything.
+/// A repair of the text. The text itself is not recorded: it may contain secrets.
 fn step(kind: RepairKind, before: impl Into<String>, after: Option<&str>) -> Repair {
     Repair { pointer: String::new(), kind, before: before.into(), after: after.map(str::to_owned) }
 }
 
-/// Returns what a code fence encloses, if it encloses everything.
+/// Returns the content of a code fence, if the fence encloses everything.
 fn unfenced(text: &str) -> Option<&str> {
     let inside = text.trim().strip_prefix("```")?.strip_suffix("```")?;
-    // The word behind the fence names a language; anything else there is not a fence of ours.
+    // The word after the fence names a language; with anything else it is not a code fence.
     let rest = inside.trim_start_matches(|c: char| c.is_ascii_alphanumeric());
     (rest.starts_with(|c: char| c.is_whitespace() || c == '{')).then_some(rest)
 }
 
-/// Goes through text once, knowing whether it is inside of a string.
+/// Scans text once, tracking whether it is inside of a string.
 struct Scan<'a> {
     rest: std::iter::Peekable<std::str::Chars<'a>>,
     python: bool,
     out: String,
-    /// The last character outside of strings that is not white space, and the one before it.
+    /// The last two characters outside of strings that are not white space, the last one first.
     last: [char; 2],
     comma_at: usize,
     commas: usize,
@@ -139,7 +139,7 @@ impl<'a> Scan<'a> {
                     self.string('\'')?;
                 }
                 ',' => self.comma_at = self.out.len(),
-                // Only a comma behind a value is one too many; `[,]` and `{,}` are something else.
+                // Only a comma after a value is a trailing comma; `[,]` and `{,}` stay invalid.
                 '}' | ']' if self.last[0] == ',' && !"[{,:\0".contains(self.last[1]) => {
                     self.out.remove(self.comma_at);
                     self.commas += 1;
@@ -169,7 +169,7 @@ impl<'a> Scan<'a> {
         Some((self.out, steps.collect()))
     }
 
-    /// Copies a string up to its closing quote; nothing when it has none.
+    /// Copies a string up to its closing quote; `None` if it has none.
     fn string(&mut self, quote: char) -> Option<()> {
         self.out.push('"');
         loop {
@@ -191,7 +191,7 @@ impl<'a> Scan<'a> {
         Some(())
     }
 
-    /// Copies a word, in JSON's spelling.
+    /// Copies a word, with Python literals replaced by JSON ones.
     fn word(&mut self, first: char) {
         let mut word = String::from(first);
         while let Some(c) = self.rest.next_if(|c| c.is_alphanumeric() || *c == '_') {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_loses_nothing_is_read_and_named() {
+    fn lossless_syntax_repairs_are_made_and_named() {
         use RepairKind::*;
         for (text, value, kinds) in [
             (r#"{"a":1}"#, json!({"a": 1}), vec![]),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_a_guess_stays_refused() {
+    fn ambiguous_text_stays_refused() {
         for text in [
             r#"{"a":1"#,
             r#"{"a":"b"#,
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn python_is_read_only_where_it_is_asked_for() {
+    fn python_syntax_is_parsed_only_when_enabled() {
         use RepairKind::*;
         for (text, value, kinds) in [
             (
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn data_inside_of_a_string_is_taken_out_once() {
+    fn double_encoded_object_is_decoded_once() {
         let (map, steps) = unwrapped(r#"{"a":1}"#, 100, RepairPolicy::Lossless).unwrap();
         assert_eq!((Value::Object(map), steps.len()), (json!({"a": 1}), 1));
         for text in ["plain", "[1]", "{\"a\":1"] {
@@ -342,7 +342,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_text_is_answered_and_good_text_is_left_alone(text in "[\\[\\]{}\"',:\\\\a1TrueNon \n`]{0,40}") {
+        fn any_text_is_handled_and_valid_text_is_unchanged(text in "[\\[\\]{}\"',:\\\\a1TrueNon \n`]{0,40}") {
             let read = object(&text, 1_000, RepairPolicy::Python);
             if parse::object(&text, 1_000).is_ok() {
                 proptest::prop_assert!(read.is_ok_and(|(_, steps)| steps.is_empty() != text.trim().is_empty()));
@@ -352,7 +352,7 @@ mod tests {
         }
 
         #[test]
-        fn text_that_was_cut_off_stays_unreadable(
+        fn truncated_text_stays_invalid(
             keys in proptest::collection::vec("[a-z]{1,4}", 1..4),
             cut in 1usize..100,
         ) {

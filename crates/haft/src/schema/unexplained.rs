@@ -1,8 +1,8 @@
-//! Arguments that do not fit, and whose explanation takes too long for the thread that takes calls in.
+//! Invalid arguments whose explanation takes too long for the thread that accepts calls.
 //!
-//! In: a schema and arguments that it refused. Out: a failure. A short explanation is in it at once. A
-//! long one is left for the runtime, which makes it on a blocking thread and ends it at the deadline
-//! of the call.
+//! In: a schema and arguments that it rejected. Out: a failure. A cheap explanation is part of it
+//! at once. An expensive one is deferred to the runtime, which computes it on a blocking thread
+//! until the deadline of the call.
 
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
@@ -15,14 +15,14 @@ use super::{
     validation_error::{DOES_NOT_FIT, ENDED_EARLY, describe, describe_at_once, refused},
 };
 
-/// An explanation that is not made yet. It is the source of a failure whose message only says that the
-/// arguments do not fit.
+/// A deferred explanation. It is the source of a failure whose message only says that the arguments
+/// do not match the schema.
 #[derive(Debug, Clone)]
 pub(crate) struct Unexplained {
     schema: Schema,
     tool: String,
     arguments: Arc<Value>,
-    /// The timeout and the deadline of the call, where the call or its tool has one.
+    /// The timeout and the deadline of the call, if the call or its tool has one.
     pub(crate) timeout: Option<Duration>,
     pub(crate) deadline: Option<Duration>,
 }
@@ -36,7 +36,7 @@ impl fmt::Display for Unexplained {
 impl Error for Unexplained {}
 
 impl Unexplained {
-    /// Describes why arguments do not fit, or leaves that for later.
+    /// Explains why arguments are invalid, or defers the explanation.
     pub(crate) fn describe(
         schema: &Schema,
         tool: &str,
@@ -52,18 +52,18 @@ impl Unexplained {
         })
     }
 
-    /// Returns what is left to explain of a failure.
+    /// Returns the deferred explanation of a failure.
     pub(crate) fn of(failure: &Failure) -> Option<&Self> {
         failure.source().and_then(|source| source.downcast_ref())
     }
 
-    /// Makes the explanation, until it is stopped.
+    /// Computes the explanation, until it is stopped.
     pub(crate) fn explain(&self, stop: &Stop<'_>) -> Failure {
         describe(&self.schema, &self.tool, &self.arguments, stop)
     }
 
-    /// Puts an explanation into the failure that waited for it. Without one the failure says that the
-    /// time was over.
+    /// Inserts an explanation into the failure that waited for it. Without one, the failure says
+    /// that the time ran out.
     pub(crate) fn complete(failure: &Failure, explained: Option<&Failure>) -> Failure {
         let early = || format!("{DOES_NOT_FIT}\n{ENDED_EARLY}");
         let explained = explained.map_or_else(early, |explained| explained.message().to_owned());
@@ -77,7 +77,7 @@ impl Unexplained {
         }
     }
 
-    /// Makes the explanation of a failure here and now, where there is no call that has a deadline.
+    /// Computes the explanation of a failure at once, if there is no call with a deadline.
     pub(crate) fn complete_now(failure: Failure) -> Failure {
         let explained = Self::of(&failure).map(|own| own.explain(&Stop::never()));
         match explained {

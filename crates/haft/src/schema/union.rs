@@ -1,40 +1,40 @@
-//! Which branch of a union a value was meant for.
+//! Guesses which branch of a union a value was intended for.
 //!
-//! In: the branches, the value, and what each branch has against it. Out: one branch, or the fact
-//! that the value names none. Pure guessing for the sake of a message; nothing is accepted by it.
+//! In: the branches, the value, and the errors of each branch. Out: one branch, or the fact that
+//! the value names none. The guess is only used for messages; no value is accepted because of it.
 
 use jsonschema::error::ValidationErrorKind as Kind;
 use serde_json::Value;
 
-use super::{places::Places, validation_error::expected};
+use super::{lookup::SchemaLookup, validation_error::expected};
 
-/// What each branch has against the value.
-pub(super) type Against = [Vec<jsonschema::ValidationError<'static>>];
+/// The errors of each branch.
+pub(super) type BranchErrors = [Vec<jsonschema::ValidationError<'static>>];
 
-/// A union and the value that fits none of its branches.
+/// A union and the value that matches none of its branches.
 pub(super) struct Union<'a> {
-    pub(super) places: Places<'a>,
+    pub(super) lookup: SchemaLookup<'a>,
     pub(super) branches: &'a [Value],
-    pub(super) against: &'a Against,
-    /// Where the value stands.
+    pub(super) against: &'a BranchErrors,
+    /// The location of the value.
     pub(super) at: &'a str,
     pub(super) value: &'a Value,
 }
 
-/// What can be said about the value.
+/// The result of the guess.
 pub(super) enum Choice<'a> {
-    /// It was meant for this branch.
+    /// It was intended for this branch.
     Branch(usize),
-    /// The property that tells the branches apart says something that no branch has.
+    /// The discriminator property has a value that no branch has.
     NoSuchTag { key: &'a str, tags: Vec<&'a Value> },
-    /// The property that tells the branches apart is missing.
+    /// The discriminator property is missing.
     TagMissing { key: &'a str, tags: Vec<&'a Value> },
-    /// It has none of the types that the branches have.
+    /// It has none of the types of the branches.
     NoSuchType,
 }
 
 impl<'a> Union<'a> {
-    /// Chooses by a property that names the branch, then by type, then by what is nearest.
+    /// Chooses by discriminator property, then by type, then by fewest errors.
     pub(super) fn choose(&self) -> Choice<'a> {
         let typed: Vec<usize> =
             (0..self.branches.len()).filter(|n| !self.has_other_type(*n)).collect();
@@ -56,15 +56,15 @@ impl<'a> Union<'a> {
         nearest.map_or(Choice::NoSuchType, Choice::Branch)
     }
 
-    /// Returns the branches that the value may be meant for: those it names by a property that all
-    /// of them pin down, or all. Unlike a message, a repair rests on nothing less.
+    /// Returns the branches that the value may be intended for: those selected by a discriminator
+    /// that all branches define, or all. Repairs rely only on this, unlike messages.
     pub(super) fn candidates(&self) -> Vec<usize> {
         let typed: Vec<usize> =
             (0..self.branches.len()).filter(|n| !self.has_other_type(*n)).collect();
-        self.told_apart(&typed).unwrap_or_else(|| (0..self.branches.len()).collect())
+        self.by_discriminator(&typed).unwrap_or_else(|| (0..self.branches.len()).collect())
     }
 
-    /// Whether the value is of a type that the branch does not have at all.
+    /// Whether the branch does not allow the type of the value at all.
     fn has_other_type(&self, branch: usize) -> bool {
         self.against.get(branch).is_some_and(|errors| {
             errors.iter().any(|e| {
@@ -73,9 +73,9 @@ impl<'a> Union<'a> {
         })
     }
 
-    /// Keeps the branches that the value names, if there is a property that tells them apart.
+    /// Keeps the branches that the value selects, if there is a discriminator.
     fn named(&self, among: &[usize]) -> Result<Vec<usize>, Choice<'a>> {
-        if let Some(named) = self.told_apart(among).or_else(|| self.agreeing(among)) {
+        if let Some(named) = self.by_discriminator(among).or_else(|| self.by_matching_tags(among)) {
             return Ok(named);
         }
         let Some(map) = self.value.as_object() else { return Ok(among.to_vec()) };
@@ -99,8 +99,8 @@ impl<'a> Union<'a> {
         Ok(among.to_vec())
     }
 
-    /// The branches that the value names by a property that every branch pins down.
-    fn told_apart(&self, among: &[usize]) -> Option<Vec<usize>> {
+    /// The branches that the value selects by a discriminator that every branch defines.
+    fn by_discriminator(&self, among: &[usize]) -> Option<Vec<usize>> {
         let map = self.value.as_object()?;
         self.common_tags(among).into_iter().find_map(|(key, tags)| {
             let sent = map.get(key)?;
@@ -110,10 +110,10 @@ impl<'a> Union<'a> {
         })
     }
 
-    /// The properties that every branch pins down, and what each branch has for them.
+    /// The properties that every branch restricts to listed values, and the values of each branch.
     fn common_tags(&self, among: &[usize]) -> Vec<(&'a str, Vec<Vec<&'a Value>>)> {
         let first = among.first().and_then(|n| self.branches.get(*n));
-        let keys = first.map(|branch| self.places.names(branch)).unwrap_or_default();
+        let keys = first.map(|branch| self.lookup.names(branch)).unwrap_or_default();
         let tags = |key: &str| -> Option<Vec<Vec<&'a Value>>> {
             among.iter().map(|n| self.tags(self.branches.get(*n)?, key)).collect()
         };
@@ -122,29 +122,26 @@ impl<'a> Union<'a> {
 
     fn requires(&self, branch: usize, key: &str) -> bool {
         self.branches.get(branch).is_some_and(|branch| {
-            self.places.parts(branch).iter().any(|part| {
+            self.lookup.parts(branch).iter().any(|part| {
                 let required = part.get("required").and_then(Value::as_array);
                 required.is_some_and(|names| names.iter().any(|name| name == key))
             })
         })
     }
 
-    /// The branches with some pinned property that the value has, and none that it contradicts;
-    /// nothing when there are no such branches.
-    fn agreeing(&self, among: &[usize]) -> Option<Vec<usize>> {
+    /// The branches with a discriminator that the value matches, and none that it contradicts;
+    /// `None` if there are no such branches.
+    fn by_matching_tags(&self, among: &[usize]) -> Option<Vec<usize>> {
         let map = self.value.as_object()?;
         let mut agreeing = Vec::new();
         for n in among {
             let Some(branch) = self.branches.get(*n) else { continue };
             let (mut agrees, mut contradicts) = (false, false);
-            for key in self.places.names(branch) {
+            for key in self.lookup.names(branch) {
                 if let Some(sent) = map.get(key)
                     && let Some(tags) = self.tags(branch, key)
                 {
-                    match tags.contains(&sent) {
-                        true => agrees = true,
-                        false => contradicts = true,
-                    }
+                    if tags.contains(&sent) { agrees = true } else { contradicts = true }
                 }
             }
             if agrees && !contradicts {
@@ -156,20 +153,22 @@ impl<'a> Union<'a> {
 
     /// The values that a branch allows for a property, if it lists them.
     fn tags(&self, branch: &'a Value, key: &str) -> Option<Vec<&'a Value>> {
-        self.places.parts(branch).into_iter().find_map(|part| {
+        self.lookup.parts(branch).into_iter().find_map(|part| {
             let property = part.get("properties")?.get(key)?;
-            match self.places.says(property, "const") {
+            match self.lookup.keyword_of(property, "const") {
                 Some(one) => Some(vec![one]),
-                None => Some(self.places.says(property, "enum")?.as_array()?.iter().collect()),
+                None => {
+                    Some(self.lookup.keyword_of(property, "enum")?.as_array()?.iter().collect())
+                }
             }
         })
     }
 
-    /// Names a branch in a few words.
+    /// Returns a short label for a branch.
     pub(super) fn label(&self, branch: usize) -> String {
         let Some(node) = self.branches.get(branch) else { return "nothing".to_owned() };
         if let Some(map) = self.value.as_object() {
-            let mut names = self.places.names(node).into_iter().filter(|n| map.contains_key(*n));
+            let mut names = self.lookup.names(node).into_iter().filter(|n| map.contains_key(*n));
             let tag = names.find_map(|key| Some((key, self.tags(node, key)?)));
             if let Some((key, tags)) = tag
                 && let [tag] = *tags
@@ -177,7 +176,7 @@ impl<'a> Union<'a> {
                 return format!("`{key}` {tag}");
             }
         }
-        if let Some(title) = self.places.says(node, "title").and_then(Value::as_str) {
+        if let Some(title) = self.lookup.keyword_of(node, "title").and_then(Value::as_str) {
             return format!("`{title}`");
         }
         if let Some(reference) = node.get("$ref").and_then(Value::as_str) {

@@ -1,9 +1,9 @@
-//! Tells a model what is wrong with its arguments: where, what is expected, what came, and the
-//! nearest name.
+//! Explains to a model what is wrong with its arguments: location, expected, got, and the nearest
+//! name.
 //!
-//! In: a schema and a value it refused. Out: one problem per place, sorted by depth then place, and
-//! a failure of at most eight lines. Of a union only the branch that was meant is reported. What the
-//! schema marks as a secret is never shown back.
+//! In: a schema and a value it rejected. Out: one error per location, sorted by depth and location,
+//! and a failure of at most eight lines. Of a union only the intended branch is reported. Values
+//! that the schema marks as secret are not repeated.
 
 use std::fmt::{self, Write};
 
@@ -15,47 +15,48 @@ use serde_json::{Map, Value};
 use super::{
     compiled::Schema,
     guided,
+    lookup::SchemaLookup,
     parse::kind,
-    places::Places,
     step::below,
     stop::Stop,
     union::{Choice, Union},
 };
 use crate::near::nearest;
 
-/// More lines than this are noise: fixing the first few usually fixes the rest.
-const SHOWN: usize = 8;
-/// Past this, problems are not even counted.
-const COUNTED: usize = 100;
-/// So many pairs of a schema node and a value are listed on the thread that takes a call in.
+/// At most this many errors are shown: fixing the first few usually fixes the rest.
+const MAX_SHOWN_ERRORS: usize = 8;
+/// At most this many errors are counted.
+const MAX_ERRORS: usize = 100;
+/// At most this many pairs of a schema node and a value are listed on the thread that accepts a
+/// call.
 const MAX_STEPS_AT_ONCE: u64 = 5_000;
-/// How much of a wrong value is shown.
-const VALUE: usize = 80;
-/// How much of a place is shown; an honest one is far shorter.
-const PLACE: usize = 300;
-/// How many keys of an object are named.
-const KEYS: usize = 5;
-/// Deeper than values are nested; each level may be a union.
-const UNIONS: usize = 256;
-/// How many of the other branches are named.
-const OTHERS: usize = 4;
-/// The whole message where nothing more is known.
+/// An invalid value is truncated to this many bytes.
+const MAX_VALUE_BYTES: usize = 80;
+/// A location is truncated to this many bytes.
+const MAX_POINTER_BYTES: usize = 300;
+/// How many keys of an object are listed.
+const MAX_SHOWN_KEYS: usize = 5;
+/// Maximum nesting of unions; deeper than values can be.
+const MAX_UNION_DEPTH: usize = 256;
+/// How many of the other branches are listed.
+const MAX_OTHER_BRANCHES: usize = 4;
+/// The whole message if there are no details.
 pub(super) const DOES_NOT_FIT: &str = "the arguments do not fit the tool's schema";
-/// What a message says that was not finished.
+/// Added to a message that was cut short by the deadline.
 pub(super) const ENDED_EARLY: &str =
     "there may be more problems: the time of the call was over before all were found";
-/// A longer example costs the model more than it helps.
-const EXAMPLE: usize = 1_000;
+/// A longer example costs the model more tokens than it helps.
+const MAX_EXAMPLE_BYTES: usize = 1_000;
 
-/// One thing that is wrong with a value.
+/// One validation error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ValidationError {
-    /// Where, as a JSON pointer; empty for the whole value.
+    /// The location, as a JSON pointer; empty for the whole value.
     pub pointer: String,
-    /// The keyword of the schema that is not satisfied.
+    /// The keyword of the schema that is violated.
     pub keyword: String,
-    /// What is expected there, what came, and what was probably meant.
+    /// What is expected there, what was sent, and what was probably intended.
     pub message: String,
 }
 
@@ -66,86 +67,84 @@ impl fmt::Display for ValidationError {
     }
 }
 
-/// Returns what is wrong with a value, in the order it is told. If it is stopped, these are the
-/// problems that were found until then.
+/// Returns the errors of a value in the order they are shown. If it is stopped, these are the
+/// errors found so far.
 pub(super) fn problems(schema: &Schema, value: &Value, stop: &Stop<'_>) -> Vec<ValidationError> {
     if let Some(problems) = listed(schema, value, stop) {
         return problems;
     }
-    let teller = Teller { places: schema.places(), value };
+    let reporter = Reporter { lookup: schema.lookup(), value };
     let mut lines = Vec::new();
-    // Nothing is explained that fits; to list what is wrong would be too much work.
+    // A full listing would be too much work. A valid value has nothing to explain.
     if !stop.is_over() && !schema.is_valid(value) {
-        guided::explain(&teller, schema.formats(), stop, &mut lines);
+        guided::explain(&reporter, schema.formats(), stop, &mut lines);
     }
     ordered(lines)
 }
 
-/// Returns what is wrong with a value, where all of it can be listed; nothing where that is too much
-/// work or is stopped before.
+/// Returns all errors of a value; `None` if that is too much work or is stopped.
 fn listed(schema: &Schema, value: &Value, stop: &Stop<'_>) -> Option<Vec<ValidationError>> {
-    let teller = Teller { places: schema.places(), value };
+    let reporter = Reporter { lookup: schema.lookup(), value };
     let mut lines = Vec::new();
-    for error in schema.errors(value, COUNTED, stop)? {
+    for error in schema.errors(value, MAX_ERRORS, stop)? {
         if stop.ends_before(1) {
             break;
         }
-        teller.tell(&error, UNIONS, &mut lines);
+        reporter.report(&error, MAX_UNION_DEPTH, &mut lines);
     }
     Some(ordered(lines))
 }
 
-fn ordered(lines: Vec<Line>) -> Vec<ValidationError> {
-    let mut problems: Vec<ValidationError> = lines.into_iter().map(Line::whole).collect();
+fn ordered(lines: Vec<ErrorLine>) -> Vec<ValidationError> {
+    let mut problems: Vec<ValidationError> = lines.into_iter().map(ErrorLine::whole).collect();
     problems.sort_by(|a, b| {
         let depth = |p: &ValidationError| p.pointer.matches('/').count();
         (depth(a), &a.pointer, &a.message).cmp(&(depth(b), &b.pointer, &b.message))
     });
-    // Two branches, or two parts of one schema, may have the same thing to say.
+    // Two branches, or two parts of one schema, may report the same error.
     problems.dedup();
-    problems.truncate(COUNTED);
+    problems.truncate(MAX_ERRORS);
     problems
 }
 
-/// Describes to a model why the arguments of a call do not fit.
+/// Explains to a model why the arguments of a call are invalid.
 pub(super) fn describe(schema: &Schema, tool: &str, arguments: &Value, stop: &Stop<'_>) -> Failure {
     let problems = problems(schema, arguments, stop);
     let failure = refused(&problems, tool);
-    match stop.is_over() {
-        true => {
-            let message = format!("{}\n{ENDED_EARLY}", failure.message());
-            failure.with_message(message)
-        }
-        false => failure,
+    if stop.is_over() {
+        let message = format!("{}\n{ENDED_EARLY}", failure.message());
+        failure.with_message(message)
+    } else {
+        failure
     }
 }
 
-/// Describes the same where it takes few steps; nothing where it would take more.
+/// Explains the same if it takes few steps; `None` otherwise.
 pub(super) fn describe_at_once(schema: &Schema, tool: &str, arguments: &Value) -> Option<Failure> {
     Some(refused(&listed_at_once(schema, arguments)?, tool))
 }
 
-/// Lists what is wrong with a value where it takes few steps; nothing where it would take more.
+/// Lists the errors of a value if it takes few steps; `None` otherwise.
 pub(super) fn listed_at_once(schema: &Schema, value: &Value) -> Option<Vec<ValidationError>> {
     let stop = Stop::after(MAX_STEPS_AT_ONCE);
     listed(schema, value, &stop).filter(|_| !stop.is_over())
 }
 
-/// Describes these problems to a model.
+/// Formats these errors for a model.
 pub(crate) fn refused(problems: &[ValidationError], tool: &str) -> Failure {
     let all = problems.len();
     let mut message = match all {
-        // A pattern that took too long is a refusal without a reason.
+        // A pattern that exceeded its limit is rejected without a reason.
         0 => DOES_NOT_FIT.to_owned(),
         1 => String::new(),
-        COUNTED.. => format!("{COUNTED} or more problems with the arguments:\n"),
+        MAX_ERRORS.. => format!("{MAX_ERRORS} or more problems with the arguments:\n"),
         n => format!("{n} problems with the arguments:\n"),
     };
-    for problem in problems.iter().take(SHOWN) {
+    for problem in problems.iter().take(MAX_SHOWN_ERRORS) {
         let _ = writeln!(message, "{problem}");
     }
-    if all > SHOWN {
-        let _ = writeln!(message, "… and {} more", all - SHOWN);
+    if all > MAX_SHOWN_ERRORS {
+        let _ = writeln!(message, "… and {} more", all - MAX_SHOWN_ERRORS);
     }
     Failure::new(FailureCode::BadArguments, message.trim_end())
         .with_next(format!("call `{tool}` again with this fixed"))
@@ -154,18 +153,20 @@ pub(crate) fn refused(problems: &[ValidationError], tool: &str) -> Failure {
 /// Adds a minimal valid example to a failure, for a model that failed at the same call before.
 pub(crate) fn with_example(schema: &Schema, failure: Failure) -> Failure {
     let example = schema.example().map(|example| example.to_string());
-    let Some(example) = example.filter(|text| text.len() <= EXAMPLE) else { return failure };
+    let Some(example) = example.filter(|text| text.len() <= MAX_EXAMPLE_BYTES) else {
+        return failure;
+    };
     let message = format!("{}\nArguments that fit: {example}", failure.message());
     failure.with_message(message)
 }
 
-/// A problem, and which branch of a union it is about.
-pub(super) struct Line {
+/// An error, and the branch of a union it is about.
+pub(super) struct ErrorLine {
     problem: ValidationError,
     read_as: Option<String>,
 }
 
-impl Line {
+impl ErrorLine {
     fn whole(self) -> ValidationError {
         let mut problem = self.problem;
         if let Some(read_as) = self.read_as {
@@ -176,97 +177,108 @@ impl Line {
     }
 }
 
-/// What is needed to tell about one value.
-pub(super) struct Teller<'a> {
-    pub(super) places: Places<'a>,
+/// Context for reporting the errors of one value.
+pub(super) struct Reporter<'a> {
+    pub(super) lookup: SchemaLookup<'a>,
     pub(super) value: &'a Value,
 }
 
-impl<'a> Teller<'a> {
-    /// Tells one error, or what is behind it when it is a union's.
-    fn tell(&self, error: &jsonschema::ValidationError<'_>, unions: usize, lines: &mut Vec<Line>) {
+impl<'a> Reporter<'a> {
+    /// Reports one error; for a union, the errors of the intended branch.
+    fn report(
+        &self,
+        error: &jsonschema::ValidationError<'_>,
+        unions: usize,
+        lines: &mut Vec<ErrorLine>,
+    ) {
         if let Kind::AnyOf { context } | Kind::OneOfNotValid { context } = error.kind()
             && let Some(unions) = unions.checked_sub(1)
-            && self.tell_union(error, context, unions, lines).is_some()
+            && self.report_union(error, context, unions, lines).is_some()
         {
             return;
         }
-        let node = node(self.places.root(), error);
-        self.tell_at(error, error.instance_path().as_str(), node, lines);
+        let node = node(self.lookup.root(), error);
+        self.report_at(error, error.instance_path().as_str(), node, lines);
     }
 
-    /// Tells one error about the value at a place, with the schema node that it comes from.
-    pub(super) fn tell_at(
+    /// Reports one error about the value at a location, with the schema node that it comes from.
+    pub(super) fn report_at(
         &self,
         error: &jsonschema::ValidationError<'_>,
         at: &str,
         node: Option<&'a Value>,
-        lines: &mut Vec<Line>,
+        lines: &mut Vec<ErrorLine>,
     ) {
         let message = self.message(error, at, node);
         self.push(at, error.kind().keyword(), message, lines);
     }
 
-    pub(super) fn push(&self, at: &str, keyword: &str, message: String, lines: &mut Vec<Line>) {
-        if lines.len() < COUNTED {
-            let pointer = visible(cut(at, PLACE));
+    pub(super) fn push(
+        &self,
+        at: &str,
+        keyword: &str,
+        message: String,
+        lines: &mut Vec<ErrorLine>,
+    ) {
+        if lines.len() < MAX_ERRORS {
+            let pointer = escape_controls(truncate(at, MAX_POINTER_BYTES));
             let problem = ValidationError { pointer, keyword: keyword.to_owned(), message };
-            lines.push(Line { problem, read_as: None });
+            lines.push(ErrorLine { problem, read_as: None });
         }
     }
 
-    /// Tells what is wrong with the branch that was meant; nothing when no branch can be told.
-    fn tell_union(
+    /// Reports the errors of the intended branch; `None` if no branch can be chosen.
+    fn report_union(
         &self,
         error: &jsonschema::ValidationError<'_>,
         against: &[Vec<jsonschema::ValidationError<'static>>],
         unions: usize,
-        lines: &mut Vec<Line>,
+        lines: &mut Vec<ErrorLine>,
     ) -> Option<()> {
-        let node = node(self.places.root(), error)?;
+        let node = node(self.lookup.root(), error)?;
         let keyword = error.kind().keyword();
         let branches = node.get(keyword)?.as_array()?.as_slice();
         let at = error.instance_path().as_str();
         let value = self.value.pointer(at)?;
-        let union = Union { places: self.places, branches, against, at, value };
+        let union = Union { lookup: self.lookup, branches, against, at, value };
         match union.choose() {
             Choice::Branch(chosen) => {
                 let first = lines.len();
-                for error in against.get(chosen)?.iter().take(COUNTED) {
-                    self.tell(error, unions, lines);
+                for error in against.get(chosen)?.iter().take(MAX_ERRORS) {
+                    self.report(error, unions, lines);
                 }
-                // Of unions in unions the innermost is the nearest to the mistake. That it could
-                // also be null is no news to whoever sent something.
+                // Of nested unions the innermost is nearest to the mistake. That null is also
+                // allowed does not help a model that sent a value.
                 let told = lines.get_mut(first).filter(|line| line.read_as.is_none());
                 let others: Vec<String> = (0..branches.len())
                     .filter(|n| *n != chosen && told.is_some())
                     .map(|n| union.label(n))
                     .filter(|label| label != "null")
-                    .take(OTHERS + 1)
+                    .take(MAX_OTHER_BRANCHES + 1)
                     .collect();
                 if let Some(told) = told
                     && !others.is_empty()
                 {
-                    let more = if others.len() > OTHERS { ", …" } else { "" };
-                    let shown = others.get(..OTHERS).unwrap_or(&others).join(", ");
+                    let more = if others.len() > MAX_OTHER_BRANCHES { ", …" } else { "" };
+                    let shown = others.get(..MAX_OTHER_BRANCHES).unwrap_or(&others).join(", ");
                     let chosen = union.label(chosen);
                     told.read_as =
                         Some(format!("This was read as {chosen}; also possible: {shown}{more}"));
                 }
-                (lines.len() > first || lines.len() >= COUNTED).then_some(())
+                (lines.len() > first || lines.len() >= MAX_ERRORS).then_some(())
             }
-            choice => self.tell_choice(choice, value, at, lines),
+            choice => self.report_choice(choice, value, at, lines),
         }
     }
 
-    /// Tells that the property which names the branch is missing or names none; nothing when there is
-    /// no such property.
-    pub(super) fn tell_choice(
+    /// Reports that the discriminator is missing or has an unknown value; `None` if there is no
+    /// discriminator.
+    pub(super) fn report_choice(
         &self,
         choice: Choice<'_>,
         value: &Value,
         at: &str,
-        lines: &mut Vec<Line>,
+        lines: &mut Vec<ErrorLine>,
     ) -> Option<()> {
         let one_of = |tags: &[&Value]| {
             let shown: Vec<String> = tags.iter().take(10).map(|t| t.to_string()).collect();
@@ -292,47 +304,48 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Says that a value is of none of the kinds that a union has.
+    /// Reports that a value has none of the types of a union.
     pub(super) fn none_of(&self, branches: &'a [Value], at: &str, value: &Value) -> String {
         let mut words: Vec<String> = Vec::new();
         for branch in branches {
-            let word = self.places.parts(branch).into_iter().find_map(expected);
+            let word = self.lookup.parts(branch).into_iter().find_map(expected);
             words.extend(word.filter(|word| !words.contains(word)));
         }
-        let expected = match words.is_empty() {
-            true => "one of the allowed shapes".to_owned(),
-            false => words.join(", or "),
+        let expected = if words.is_empty() {
+            "one of the allowed shapes".to_owned()
+        } else {
+            words.join(", or ")
         };
         format!("expected {expected}; got {}", self.got(at, value))
     }
 
-    /// What came, in a few words.
+    /// Describes the value that was sent.
     fn got(&self, at: &str, value: &Value) -> String {
         match value {
             Value::Object(map) => self.got_object(at, map),
             Value::Array(list) => format!("an array of {}", list.len()),
             Value::Null => "null".to_owned(),
-            _ if self.places.is_secret(at) => "a hidden value".to_owned(),
-            other => format!("{} ({})", cut(&other.to_string(), VALUE), kind(other)),
+            _ if self.lookup.is_secret(at) => "a hidden value".to_owned(),
+            other => format!("{} ({})", truncate(&other.to_string(), MAX_VALUE_BYTES), kind(other)),
         }
     }
 
-    /// An object by its keys. Those of a secret are only counted.
+    /// Describes an object by its keys. The keys of a secret are only counted.
     fn got_object(&self, at: &str, map: &Map<String, Value>) -> String {
         if map.is_empty() {
             return "an empty object".to_owned();
         }
         let word = if map.len() == 1 { "key" } else { "keys" };
-        if self.places.is_secret(at) {
+        if self.lookup.is_secret(at) {
             return format!("an object with {} {word}", map.len());
         }
-        let name = |key: &String| format!("`{}`", visible(cut(key, VALUE)));
-        let names: Vec<String> = map.keys().take(KEYS).map(name).collect();
-        let more = if map.len() > KEYS { ", …" } else { "" };
+        let name = |key: &String| format!("`{}`", escape_controls(truncate(key, MAX_VALUE_BYTES)));
+        let names: Vec<String> = map.keys().take(MAX_SHOWN_KEYS).map(name).collect();
+        let more = if map.len() > MAX_SHOWN_KEYS { ", …" } else { "" };
         format!("an object with the {word} {}{more}", names.join(", "))
     }
 
-    /// Adds what was probably meant. A secret is not even nearly repeated.
+    /// Adds a suggestion. For a secret there is none: it would almost repeat the value.
     fn suggest<'b>(
         &self,
         at: &str,
@@ -342,7 +355,7 @@ impl<'a> Teller<'a> {
     ) {
         if let Some(sent) = sent.as_str()
             && let Some(near) = nearest(sent, options)
-            && !self.places.is_secret(at)
+            && !self.lookup.is_secret(at)
         {
             let _ = write!(text, ". Did you mean \"{near}\"?");
         }
@@ -357,7 +370,7 @@ impl<'a> Teller<'a> {
         let got = || self.got(at, error.instance());
         let bound = |limit: fmt::Arguments<'_>| {
             let own = node.and_then(expected);
-            // A bound that comes from a format does not stand in the schema.
+            // A bound that comes from a format is not written in the schema.
             let is_written = node.is_some_and(|node| node.get(error.kind().keyword()).is_some());
             let expected = match own {
                 Some(own) if is_written => own,
@@ -369,17 +382,17 @@ impl<'a> Teller<'a> {
         match error.kind() {
             Kind::Required { property } => {
                 let name = property.as_str().unwrap_or_default();
-                let slip = self
+                let typo = self
                     .value
                     .pointer(at)
                     .and_then(Value::as_object)
                     .zip(node.and_then(|node| self.names(node)))
                     .and_then(|(sent, known)| {
-                        let strangers =
+                        let unknown_names =
                             sent.keys().map(String::as_str).filter(|k| !known.contains(k));
-                        nearest(name, strangers.take(COUNTED))
+                        nearest(name, unknown_names.take(MAX_ERRORS))
                     });
-                match slip {
+                match typo {
                     Some(sent) => {
                         format!("`{name}` is missing; you sent `{sent}`, the name is `{name}`")
                     }
@@ -390,17 +403,22 @@ impl<'a> Teller<'a> {
             | Kind::UnevaluatedProperties { unexpected } => {
                 let known = node.and_then(|node| self.names(node)).unwrap_or_default();
                 let mut text = "unknown ".to_owned();
-                for (n, name) in unexpected.iter().take(SHOWN).enumerate() {
+                for (n, name) in unexpected.iter().take(MAX_SHOWN_ERRORS).enumerate() {
                     let comma = if n > 0 { ", " } else { "" };
-                    let _ = write!(text, "{comma}`{}`", visible(cut(name, VALUE)));
+                    let _ = write!(
+                        text,
+                        "{comma}`{}`",
+                        escape_controls(truncate(name, MAX_VALUE_BYTES))
+                    );
                     if let Some(near) = nearest(name, known.iter().copied()) {
                         let _ = write!(text, " (did you mean `{near}`?)");
                     }
                 }
                 let names: Vec<String> = known.iter().take(12).map(|k| format!("`{k}`")).collect();
-                match names.is_empty() {
-                    true => text + "; there are no arguments here",
-                    false => text + "; valid names are " + &names.join(", "),
+                if names.is_empty() {
+                    text + "; there are no arguments here"
+                } else {
+                    text + "; valid names are " + &names.join(", ")
                 }
             }
             Kind::Enum { options } => {
@@ -413,7 +431,7 @@ impl<'a> Teller<'a> {
                 text
             }
             Kind::Constant { expected_value } => {
-                let expected = cut(&expected_value.to_string(), VALUE);
+                let expected = truncate(&expected_value.to_string(), MAX_VALUE_BYTES);
                 let mut text = format!("expected {expected}; got {}", got());
                 let only = expected_value.as_str().into_iter();
                 self.suggest(at, error.instance(), only, &mut text);
@@ -438,7 +456,11 @@ impl<'a> Teller<'a> {
                 format!("expected a multiple of {multiple_of}; got {}", got())
             }
             Kind::Pattern { pattern } => {
-                format!("expected text matching `{}`; got {}", cut(pattern, VALUE), got())
+                format!(
+                    "expected text matching `{}`; got {}",
+                    truncate(pattern, MAX_VALUE_BYTES),
+                    got()
+                )
             }
             Kind::Format { format } => format!("expected a valid {format}; got {}", got()),
             Kind::MinItems { limit } => format!("expected at least {limit} items; got {}", got()),
@@ -462,17 +484,17 @@ impl<'a> Teller<'a> {
 
     /// The schema node that an error comes from.
     fn node(&self, error: &jsonschema::ValidationError<'_>) -> Option<&'a Value> {
-        node(self.places.root(), error)
+        node(self.lookup.root(), error)
     }
 
-    /// The property names that are known at a schema node.
+    /// The property names that a schema node declares.
     fn names(&self, node: &'a Value) -> Option<Vec<&'a str>> {
-        let names = self.places.names(node);
+        let names = self.lookup.names(node);
         (!names.is_empty()).then_some(names)
     }
 }
 
-/// The schema node that holds the failing keyword.
+/// The schema node that contains the failing keyword.
 pub(super) fn node<'a>(
     schema: &'a Value,
     error: &jsonschema::ValidationError<'_>,
@@ -481,7 +503,7 @@ pub(super) fn node<'a>(
     schema.pointer(&path[..path.rfind('/')?])
 }
 
-/// A type with its limits, in words.
+/// Describes a type with its limits.
 pub(super) fn expected(node: &Value) -> Option<String> {
     let kinds = match node.get("type")? {
         Value::String(one) => one.clone(),
@@ -519,19 +541,17 @@ fn characters(count: &Value) -> &'static str {
     if *count == 1 { "character" } else { "characters" }
 }
 
-fn cut(text: &str, most: usize) -> String {
+fn truncate(text: &str, most: usize) -> String {
     if text.len() <= most {
         return text.to_owned();
     }
     format!("{}…", &text[..text.floor_char_boundary(most)])
 }
 
-/// A name is the model's own text; what it cannot do is begin a new line of ours.
-fn visible(text: String) -> String {
-    match text.contains(char::is_control) {
-        true => text.escape_debug().to_string(),
-        false => text,
-    }
+/// Escapes control characters: a name is text of the model and must not start a new line of the
+/// message (prompt injection).
+fn escape_controls(text: String) -> String {
+    if text.contains(char::is_control) { text.escape_debug().to_string() } else { text }
 }
 
 #[cfg(test)]
@@ -561,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn each_problem_names_place_expected_and_got() {
+    fn each_error_names_location_expected_and_got() {
         insta::assert_snapshot!(
             told(schema(), json!({"path": "a", "limit": "all"})),
             @r#"/limit: expected an integer from 1 to 2000; got "all" (string)"#
@@ -581,19 +601,19 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_in_a_required_name_is_told_as_one() {
+    fn typo_in_a_required_name_is_reported_as_one() {
         let text = told(schema(), json!({"paht": "a"}));
         assert!(text.contains("you sent `paht`, the name is `path`"), "{text}");
     }
 
     #[test]
-    fn a_secret_is_not_shown_back() {
+    fn secret_value_is_not_repeated() {
         let text = told(schema(), json!({"path": "a", "key": "hunter2"}));
         assert!(!text.contains("hunter2"), "{text}");
     }
 
     #[test]
-    fn at_most_eight_are_shown_and_long_values_are_cut() {
+    fn at_most_eight_errors_are_shown_and_long_values_are_truncated() {
         let schema = json!({"type": "object", "properties": {"a": {"items": {"type": "integer"}}}});
         let text = told(schema, json!({"a": vec!["é".repeat(500); 20]}));
         assert_eq!(text.lines().count(), 1 + 8 + 1, "{text}");
@@ -602,7 +622,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_union_only_the_branch_that_was_meant_is_told() {
+    fn only_the_intended_branch_of_a_union_is_reported() {
         let shapes = json!({"properties": {"shape": {"oneOf": [
             {"$ref": "#/$defs/circle"},
             {"type": "object", "properties": {"kind": {"const": "line"}, "length": {"type": "number"}}, "required": ["kind", "length"]},
@@ -627,7 +647,7 @@ mod tests {
             told(shapes, json!({"shape": 3})),
             @"/shape: expected an object, or a string; got 3 (integer)"
         );
-        // What names the branch counts, even if something else in it is not on its list.
+        // The discriminator counts, even if another property of the branch is invalid.
         let named = json!({"oneOf": [
             {"type": "object", "properties": {"kind": {"const": "a"}, "op": {"enum": ["eq", "ne"]}}},
             {"type": "object", "properties": {"kind": {"const": "b"}, "name": {"type": "string"}}},
@@ -649,7 +669,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_below_is_not_shown_back_either() {
+    fn nested_secret_value_is_not_repeated() {
         let schema = json!({
             "properties": {
                 "login": {"$ref": "#/$defs/login"},
@@ -671,7 +691,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_begin_a_line_of_its_own() {
+    fn property_name_cannot_start_a_new_line() {
         let text = told(schema(), json!({"path": "a", "x\nNext: obey": 1}));
         assert_eq!(text.lines().count(), 1, "{text}");
         let map = json!({"additionalProperties": {"type": "integer"}});
@@ -681,7 +701,7 @@ mod tests {
     }
 
     #[test]
-    fn an_example_is_added_and_the_rest_stays() {
+    fn example_is_added_to_the_failure() {
         let schema = Schema::compile(&schema()).unwrap();
         let failure = with_example(&schema, describe(&schema, "t", &json!({}), &Stop::never()));
         insta::assert_snapshot!(failure.to_string(), @r#"
@@ -691,7 +711,8 @@ mod tests {
         "#);
     }
 
-    /// A filter whose two groups both lead back to it, and a value so deep with a wrong leaf.
+    /// A filter whose two groups are both recursive, and a value of this depth with an invalid
+    /// leaf.
     fn filters(depth: usize) -> (Value, Value) {
         let group = |name: &str| json!({"type": "object", "properties": {name: {"type": "array", "items": {"$ref": "#/$defs/f"}}, "not": {"$ref": "#/$defs/f"}}, "additionalProperties": false});
         let leaf = json!({"type": "object", "properties": {"field": {"type": "string"}, "min": {"type": "integer"}}, "required": ["field"], "additionalProperties": false});
@@ -705,8 +726,8 @@ mod tests {
     }
 
     #[test]
-    fn explaining_a_recursive_union_is_bounded_and_names_the_place() {
-        // Each took a power of its depth before: the deepest would not end.
+    fn explaining_a_recursive_union_is_bounded_and_names_the_location() {
+        // Each was exponential in its depth before: the deepest would not end.
         for depth in [1, 3, 4, 6, 16, 40, 100] {
             let (schema, value) = filters(depth);
             let text = told(schema, value);
@@ -720,7 +741,7 @@ mod tests {
     }
 
     #[test]
-    fn guided_explanation_blames_no_part_that_fits() {
+    fn guided_explanation_reports_no_valid_part() {
         let (schema, deep) = filters(16);
         let deep = deep["filter"].clone();
         let schema = json!({
@@ -750,7 +771,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_object_is_told_by_its_keys() {
+    fn rejected_object_is_described_by_its_keys() {
         let schema = json!({"properties": {"a": {"type": "string"}, "b": {"type": "string", "x-secret": true}}});
         insta::assert_snapshot!(
             told(schema.clone(), json!({"a": {"x": 1}})),

@@ -1,8 +1,8 @@
-//! How much work it would be to list everything that is wrong with a value.
+//! Estimates the work of listing all validation errors of a value.
 //!
-//! For each union the validator lists what every branch has against the value, and so for the unions
-//! below. On a recursive union this grows with a power of the value's depth. Here it is counted without
-//! being done: each pair of a schema node and a value is counted once and remembered.
+//! For each union, the validator lists the errors of every branch, recursively. On a recursive
+//! union this is exponential in the depth of the value. This file computes the cost without doing
+//! the work: each pair of a schema node and a value is counted once and memoized.
 //!
 //! In: a schema and a value. Out: the number of pairs that a listing would visit, saturating.
 
@@ -11,24 +11,24 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::{
-    places::{Places, matches},
+    lookup::{SchemaLookup, matches},
     stop::Stop,
 };
 
-/// A listing of so many pairs takes some milliseconds.
+/// Listing this many pairs takes some milliseconds.
 pub(super) const MAX_LISTED_PAIRS: u64 = 50_000;
-/// A large value may take more, as long as it stays in proportion to its size.
+/// A large value may take more, in proportion to its size.
 const PAIRS_PER_VALUE: u64 = 4;
 /// More pairs than this are not even counted.
 const MAX_COUNTED_PAIRS: usize = 200_000;
-/// Schemas and values are nested less deep than this, both together.
+/// Maximum nesting depth of schema and value together.
 const MAX_DEPTH: usize = 2_000;
 
-/// Returns the work of listing everything that is wrong with a value, or nothing when it is too much
-/// or the counting was stopped.
-pub(super) fn affordable(places: Places<'_>, value: &Value, stop: &Stop<'_>) -> Option<u64> {
-    let mut counting = Counting { places, stop, known: HashMap::default() };
-    let pairs = counting.pairs(places.root(), value, 0);
+/// Returns the work of listing all errors of a value; `None` if it is too much or the counting was
+/// stopped.
+pub(super) fn affordable(lookup: SchemaLookup<'_>, value: &Value, stop: &Stop<'_>) -> Option<u64> {
+    let mut counter = Counter { lookup, stop, known: HashMap::default() };
+    let pairs = counter.pairs(lookup.root(), value, 0);
     let most = MAX_LISTED_PAIRS.max(size(value).saturating_mul(PAIRS_PER_VALUE));
     (pairs <= most && !stop.is_over()).then_some(pairs)
 }
@@ -41,13 +41,13 @@ fn size(value: &Value) -> u64 {
     }
 }
 
-struct Counting<'a> {
-    places: Places<'a>,
+struct Counter<'a> {
+    lookup: SchemaLookup<'a>,
     stop: &'a Stop<'a>,
     known: HashMap<(*const Value, *const Value), u64, ahash::RandomState>,
 }
 
-impl Counting<'_> {
+impl Counter<'_> {
     fn pairs(&mut self, node: &Value, value: &Value, depth: usize) -> u64 {
         let Some(map) = node.as_object() else { return 1 };
         let key = (std::ptr::from_ref(node), std::ptr::from_ref(value));
@@ -58,14 +58,14 @@ impl Counting<'_> {
         if is_too_much || self.stop.ends_before(1) {
             return u64::MAX;
         }
-        // A pair that is met again before its end adds nothing: the validator stops there too.
+        // A pair that recurs inside itself adds nothing: the validator stops there too.
         self.known.insert(key, 1);
         let mut sum: u64 = 1;
         let mut add = |this: &mut Self, node: &Value, value: &Value| {
             sum = sum.saturating_add(this.pairs(node, value, depth + 1));
         };
         if let Some(target) = map.get("$ref").and_then(Value::as_str)
-            && let Some(target) = self.places.target(target)
+            && let Some(target) = self.lookup.target(target)
         {
             add(self, target, value);
         }
@@ -83,12 +83,14 @@ impl Counting<'_> {
         match value {
             Value::Object(members) => {
                 for (name, member) in members {
-                    of_member(map, name).into_iter().for_each(|child| add(self, child, member));
+                    member_schemas(map, name)
+                        .into_iter()
+                        .for_each(|child| add(self, child, member));
                 }
             }
             Value::Array(items) => {
                 for (n, item) in items.iter().enumerate() {
-                    of_item(map, n).into_iter().for_each(|child| add(self, child, item));
+                    item_schemas(map, n).into_iter().for_each(|child| add(self, child, item));
                 }
             }
             _ => {}
@@ -98,8 +100,8 @@ impl Counting<'_> {
     }
 }
 
-/// The schemas that a node has for one member of an object.
-pub(super) fn of_member<'a>(map: &'a Map<String, Value>, name: &str) -> Vec<&'a Value> {
+/// The schemas of a node that apply to one member of an object.
+pub(super) fn member_schemas<'a>(map: &'a Map<String, Value>, name: &str) -> Vec<&'a Value> {
     let mut found = Vec::new();
     found.extend(map.get("properties").and_then(|named| named.get(name)));
     for (pattern, child) in
@@ -116,8 +118,8 @@ pub(super) fn of_member<'a>(map: &'a Map<String, Value>, name: &str) -> Vec<&'a 
     found
 }
 
-/// The schemas that a node has for one item of an array.
-pub(super) fn of_item(map: &Map<String, Value>, n: usize) -> Vec<&Value> {
+/// The schemas of a node that apply to one item of an array.
+pub(super) fn item_schemas(map: &Map<String, Value>, n: usize) -> Vec<&Value> {
     let mut found = Vec::new();
     let list = map.get("prefixItems").or_else(|| map.get("items")).and_then(Value::as_array);
     match list.map(|list| list.get(n)) {
@@ -136,7 +138,7 @@ mod tests {
 
     use super::*;
 
-    /// A value so deep, of a schema whose two forms both lead back to it.
+    /// A value of this depth, and a schema whose two branches are both recursive.
     fn nested(depth: usize) -> (Value, Value) {
         let form = |name: &str| json!({"type": "object", "properties": {"child": {"$ref": "#/$defs/node"}, name: {"type": "integer"}}, "required": ["child"]});
         let schema = json!({
@@ -148,14 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn work_on_a_recursive_union_is_counted_without_being_done() {
+    fn work_on_a_recursive_union_is_counted_without_doing_it() {
         let counted = |depth: usize| {
             let (schema, value) = nested(depth);
-            let places = Places::new(&schema, false);
+            let lookup = SchemaLookup::new(&schema, false);
             let stop = &Stop::never();
-            let mut counting = Counting { places, stop, known: HashMap::default() };
-            let pairs = counting.pairs(&schema, &value, 0);
-            (pairs, counting.known.len())
+            let mut counter = Counter { lookup, stop, known: HashMap::default() };
+            let pairs = counter.pairs(&schema, &value, 0);
+            (pairs, counter.known.len())
         };
         let ((pairs, looked_up), (more_pairs, more_looked_up)) = (counted(10), counted(20));
         assert!(pairs > 1 << 10 && more_pairs > 1 << 20, "{pairs} and {more_pairs}");
@@ -167,8 +169,8 @@ mod tests {
     fn plain_work_stays_affordable_however_large_the_value_is() {
         let schema = json!({"items": {"type": "object", "properties": {"n": {"type": "integer"}}}});
         let value = Value::from(vec![json!({"n": "x"}); 40_000]);
-        assert!(affordable(Places::new(&schema, false), &value, &Stop::never()).is_some());
+        assert!(affordable(SchemaLookup::new(&schema, false), &value, &Stop::never()).is_some());
         let (schema, value) = nested(40);
-        assert!(affordable(Places::new(&schema, false), &value, &Stop::never()).is_none());
+        assert!(affordable(SchemaLookup::new(&schema, false), &value, &Stop::never()).is_none());
     }
 }

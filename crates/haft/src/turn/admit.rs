@@ -1,10 +1,11 @@
-//! Takes a call in: resolve the name, parse, repair, validate, settle defaults, decode, claim.
+//! Validates a call: resolves the name, parses, repairs, validates, fills defaults, decodes,
+//! computes the profile.
 //!
-//! In: what the model wrote. Out: a `ValidatedCall`, or the failure that answers it. No I/O, no
-//! judgement. The clock only ends repairs that take too long. Everything after this room sees one
-//! frozen JSON.
+//! In: what the model wrote. Out: a `ValidatedCall`, or the failure that answers it. No I/O and no
+//! authorization. The clock is only used to stop repairs that take too long. All later phases see
+//! one frozen JSON.
 //!
-//! INVARIANT: a `ValidatedCall` exists only for arguments that its entry's validator accepted.
+//! INVARIANT: a `ValidatedCall` exists only for arguments that the tool's schema accepts.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,8 +30,8 @@ use crate::{
     watch::{after, caught},
 };
 
-/// A call whose arguments are valid, decoded and frozen. Boxed, because it is handed through every
-/// phase and a copy of each field in each of them would cost more than the box.
+/// A call whose arguments are valid, decoded and frozen. Boxed, because it is moved through every
+/// phase.
 pub struct ValidatedCall(Box<Parts>);
 
 /// What an admitted call is made of.
@@ -100,26 +101,26 @@ impl ValidatedCall {
         &self.0.entry
     }
 
-    /// Returns the arguments, with defaults written in: the one value that everybody sees.
+    /// Returns the arguments with defaults filled in: the one value that all phases see.
     #[must_use]
     pub fn arguments(&self) -> &Arc<Value> {
         &self.0.json
     }
 
-    /// Returns the arguments as a person may see them: without secrets, and without what the tool's
-    /// schema marks as one. What runs are the arguments themselves.
+    /// Returns the arguments redacted: without secrets, and without fields that the tool's schema
+    /// marks as secret. The body gets the unredacted ones.
     #[must_use]
     pub fn shown(&self) -> Arc<Value> {
         self.shown_with(&self.0.json)
     }
 
-    /// Returns other arguments of this call in the same way, as those that somebody wants instead.
+    /// Redacts other arguments for this call in the same way, such as a proposed edit.
     #[must_use]
     pub fn shown_with(&self, arguments: &Arc<Value>) -> Arc<Value> {
         self.redactor().arguments(&self.0.entry, arguments)
     }
 
-    /// Returns what takes secrets out of texts about this call.
+    /// Returns the redactor for texts about this call.
     #[must_use]
     pub fn redactor(&self) -> Redactor {
         redactor_of(&self.0.cx)
@@ -137,27 +138,27 @@ impl ValidatedCall {
         &self.0.cx
     }
 
-    /// Returns what was changed in the model's arguments so that they could be read or fit. A
-    /// hook's rewrite and a person's edit are never repaired.
+    /// Returns the repairs made to the model's arguments. A hook's rewrite and an approver's edit
+    /// are never repaired.
     #[must_use]
     pub fn repairs(&self) -> &[Repair] {
         self.0.repairs.as_deref().unwrap_or_default()
     }
 
-    /// Returns what the run has read when this call is judged.
+    /// Returns the taint tracker of the run.
     #[must_use]
     pub fn seen(&self) -> &Arc<TaintTracker> {
         &self.0.seen
     }
 
-    /// Returns the arguments that a person supplied because a judge asked for them.
+    /// Returns the arguments that an approver supplied because a policy required them.
     #[must_use]
     pub fn supplied(&self) -> &[String] {
         self.0.added.as_ref().map_or(&[], |added| &added.supplied)
     }
 
-    /// Returns the allow of a hook, if one spoke for this call. It stands in for a missing rule; it
-    /// lifts no rule's ask and no deny.
+    /// Returns the allow of a hook, if there is one. It replaces a missing rule; it overrides no
+    /// ask and no deny.
     #[must_use]
     pub fn vouched(&self) -> Option<&Verdict> {
         self.0.added.as_ref().and_then(|added| added.vouched.as_ref())

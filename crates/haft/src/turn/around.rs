@@ -1,7 +1,7 @@
-//! Hooks around a turn: before the model is asked, and when all its calls have their answers.
+//! Hooks around a turn: before the model is queried, and when all calls have their results.
 //!
-//! FAIL CLOSED: a hook that cannot answer before a turn keeps its calls from running; one that
-//! cannot answer after a turn halts the run, because what ran has run.
+//! FAIL CLOSED: a hook that fails before a turn refuses all of its calls; one that fails after a
+//! turn halts the run, because the calls have already run.
 
 use haft_core::FailureCode;
 use smallvec::SmallVec;

@@ -1,4 +1,4 @@
-//! What the model asked for, before anyone has looked at it.
+//! A tool call as the model wrote it, before validation.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use crate::export::ToolExport;
 
-/// The arguments of a call, as the provider carries them.
+/// The arguments of a call, as the provider delivers them.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Arguments {
-    /// JSON text that nobody has parsed yet.
+    /// JSON text that is not parsed yet.
     Text(String),
-    /// JSON that the provider's response already held as data.
+    /// JSON that the provider's response contained as data.
     Json(Value),
 }
 
@@ -37,7 +37,7 @@ impl From<&str> for Arguments {
 /// One call of a model's response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolCall {
-    /// The provider's id; empty when it gives none.
+    /// The provider's id; empty if there is none.
     pub id: CallId,
     /// The name the model wrote.
     pub name: ToolName,
@@ -89,30 +89,30 @@ impl ToolCall {
         }
     }
 
-    /// Sets how long one attempt at this call may take, whatever the tool and the runtime say.
+    /// Sets the timeout of one attempt at this call, overriding the tool and the runtime.
     #[must_use]
     pub fn timeout(mut self, time: Duration) -> Self {
         self.limits().timeout = Some(time);
         self
     }
 
-    /// Sets how long this call may take in all, from its permission on: all attempts and waits. A
-    /// nested call and the budget of a run can still end it before.
+    /// Sets the timeout of the whole call, from its authorization on: all attempts and waits. An
+    /// outer call or the budget of a run can still end it earlier.
     #[must_use]
     pub fn deadline(mut self, time: Duration) -> Self {
         self.limits().deadline = Some(time);
         self
     }
 
-    /// Sets how long a person may think about this call.
+    /// Sets the timeout of an approval request for this call.
     #[must_use]
     pub fn approval_timeout(mut self, time: Duration) -> Self {
         self.limits().approval_timeout = Some(time);
         self
     }
 
-    /// Sets how failed attempts at this call are repeated. What may have changed something is still
-    /// not done twice.
+    /// Sets the retry policy of this call. A call that may have had side effects is still not
+    /// repeated.
     #[must_use]
     pub fn retry(mut self, retries: RetryPolicy) -> Self {
         self.limits().retry = Some(retries);
@@ -127,18 +127,18 @@ impl ToolCall {
 /// How the model's message ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StopReason {
-    /// As it should: the calls are complete.
+    /// Normally: the calls are complete.
     Done,
-    /// The message was cut off; its calls may be too.
+    /// The message was truncated; its calls may be too.
     Truncated,
     /// The provider or the model refused.
     Refused,
-    /// It ended for a reason we do not know.
+    /// For an unknown reason.
     Unknown,
 }
 
 impl StopReason {
-    /// Returns why nothing of the message may run, unless it may.
+    /// Returns why no call of the message may run; `None` if they may.
     #[must_use]
     pub fn why_not(self) -> Option<&'static str> {
         match self {

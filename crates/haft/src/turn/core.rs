@@ -1,8 +1,8 @@
-//! What all calls of one turn share: snapshot, scope, seats, and how to stop.
+//! State that all calls of one turn share: snapshot, scope, concurrency slots, cancellation.
 //!
-//! Stopping is always a flag that is told, never a dropped future. Three things can stop a call: it
-//! is stopped itself (alone, by a sibling, with the turn or the run), the turn is interrupted (which
-//! `block` tools sit out once they run), or the call it is nested in is stopped.
+//! Cancellation always sets a flag and never just drops a future. A call can be cancelled directly
+//! (alone, by a sibling, with the turn or the run), by an interrupt of the turn (which `block`
+//! tools ignore once they run), or by cancellation of its outer call.
 
 use std::{
     any::Any,
@@ -34,7 +34,7 @@ use crate::{
     event::{Event, EventSource, Phase},
     lifecycle,
     policy::{Held, too_deep},
-    redact::{self, Washing},
+    redact::{self, SanitizingRedactor},
     registry::ToolSnapshot,
     run::RunCore,
     runtime::Inner,
@@ -375,7 +375,7 @@ impl TurnCore {
         let at = match telling.iter().position(|own| own.is_of(call, key)) {
             Some(at) => at,
             None => {
-                let washing = self.inner.redactor.washing();
+                let washing = self.inner.redactor.sanitizing_stream();
                 telling.push(Telling { call: call.clone(), key: key.map(str::to_owned), washing });
                 telling.len() - 1
             }
@@ -468,7 +468,7 @@ impl TurnCore {
 struct Telling {
     call: CallId,
     key: Option<String>,
-    washing: Washing,
+    washing: SanitizingRedactor,
 }
 
 /// So many keys of one call are held open for their next piece; a body may make up any number.

@@ -1,9 +1,9 @@
-//! Who may be at work at the same time.
+//! The scheduler lock: which calls may run at the same time.
 //!
-//! A floor knows the claims of all that stand on it and lets nobody in who may not share with
-//! them. Those who must wait come in first-come order, except that a waiter who meets nobody before
-//! it need not wait behind them. One floor per run keeps classes apart; one per runtime keeps
-//! resource keys apart.
+//! It knows the profiles of all running calls and blocks calls that conflict with them. Waiters are
+//! served in FIFO order, except that a waiter without a conflict with earlier ones need not wait
+//! for them. One lock per run separates concurrency classes; one per runtime separates resource
+//! keys.
 
 use std::{
     collections::VecDeque,

@@ -1,10 +1,11 @@
-//! The last door before the body: seat, slot, floor, keys.
+//! Acquires what a call needs before its body: concurrency slot, tool slot, scheduler lock,
+//! resource keys.
 //!
-//! In: a permitted call. Out: what it holds while it works, or why it may not start. Waiting here
-//! is not working: it counts against the call's deadline, never against its timeout.
+//! In: an authorized call. Out: the held locks, or why it may not start. Waiting here counts
+//! against the call's deadline, never against its timeout.
 //!
-//! INVARIANT: a nested call takes no place on a floor, and waits for a slot only a while, so holders
-//! never wait for each other for long.
+//! INVARIANT: a nested call takes no scheduler lock, and waits for a slot with a timeout only, so
+//! that calls cannot deadlock.
 
 use std::{sync::Arc, time::Instant};
 

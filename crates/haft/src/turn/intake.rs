@@ -1,9 +1,9 @@
-//! The machine of a turn: takes calls in, starts each as early as its place allows, and gathers
-//! the answers.
+//! The scheduler of a turn: accepts calls, starts each as early as its plan allows, and collects
+//! the results.
 //!
-//! Calls of a batch start together; the gate holds back those that must wait. Before the message
-//! has ended only calls that read are started at all, and of those only the ones that nobody needs
-//! to be asked about get past judgement.
+//! Calls of a batch start together; `gate` blocks those that must wait. Before the end of the
+//! message only read-only calls are started, and of those only calls that need no approval are
+//! authorized.
 
 use std::{collections::HashSet, fmt, sync::Arc};
 
@@ -32,7 +32,7 @@ use crate::{
     tool_result::{Answer, ToolResult},
 };
 
-/// Takes the calls of one response, one by one.
+/// Accepts the calls of one response, one by one.
 pub struct CallScheduler {
     core: Arc<TurnCore>,
     abort_siblings: bool,
@@ -122,9 +122,9 @@ impl CallScheduler {
         self.core.expect(calls);
     }
 
-    /// Takes a call. If it only reads and nobody needs to be asked, it starts as soon as its place
-    /// allows; everything else waits for the end of the message. Must be called inside a tokio
-    /// runtime, because the call may have to become a task.
+    /// Accepts a call. If it is read-only and needs no approval, it starts as soon as its plan
+    /// allows; all others wait for the end of the message. Must be called inside a tokio runtime,
+    /// because the call may become a task.
     pub fn push(&mut self, mut call: ToolCall) {
         let twice = self.name(&mut call);
         let (id, called) = (call.id.clone(), call.name.clone());
@@ -194,7 +194,7 @@ impl CallScheduler {
         self.ids.contains(id)
     }
 
-    /// Says how the message ended, runs what may run, and returns all answers in order.
+    /// Ends the message, runs what may run, and returns all results in order.
     ///
     /// Dropping the future cancels the turn; its calls still end and are still recorded.
     pub async fn finish(mut self, stop: StopReason) -> Vec<ToolResult> {

@@ -1,8 +1,7 @@
-//! Starts futures: where they stand if they are ready at once, as tasks if they are not.
+//! Starts futures: polled in place if they are ready at once, spawned as tasks if not.
 //!
-//! Most calls of a fast tool never wait. Polling once in place saves them a task; what is not ready
-//! moves to a task of its own, so that it goes on (and ends, and is recorded) even when the caller
-//! stops waiting.
+//! Most calls of a fast tool never wait. Polling once in place saves them a task. A future that is
+//! not ready is spawned, so that it completes and is recorded even if the caller stops waiting.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

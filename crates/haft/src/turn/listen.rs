@@ -1,9 +1,10 @@
-//! A turn that hears the model while it writes.
+//! A turn that parses the model's response while it is streamed.
 //!
-//! In: a provider's body or its events. Each call enters the turn when it is complete, so that what
-//! only reads is often done before the message is. Out: the message to echo and the one that answers.
+//! In: a provider's body or its events. Each call enters the turn when it is complete, so that
+//! read-only calls are often done before the message ends. Out: the assistant message and the
+//! message with the results.
 //!
-//! INVARIANT: what was cut off is answered, and is not run.
+//! INVARIANT: a truncated call is answered, and is not run.
 
 use std::{fmt, sync::Arc};
 
@@ -16,27 +17,27 @@ use crate::{
     tool_result::ToolResult,
 };
 
-/// A turn whose response is being written. Made by [`Turn::stream`](super::Turn::stream).
+/// A turn whose response is being streamed. Made by [`Turn::stream`](super::Turn::stream).
 pub struct StreamingTurn {
     export: Arc<ToolExport>,
     stream: ResponseDecoder,
     intake: CallScheduler,
 }
 
-/// What came of a response that was heard.
+/// The result of a response.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct TurnOutput {
-    /// The model's message, to be put into the history. Where the provider pairs by id and gave
-    /// none, or one twice, it holds the ids that the answers are given under.
+    /// The model's message, to append to the history. If the provider pairs by id and gave none, or
+    /// one twice, it contains the ids that the results use.
     pub message: Value,
-    /// The message that answers all its calls, to be put after it.
+    /// The message with the results of all calls, to append after it.
     pub answer: Value,
-    /// The answers, in the model's order.
+    /// The results, in the model's order.
     pub envelopes: Vec<ToolResult>,
     /// How the message ended.
     pub stop: StopReason,
-    /// What spoilt the stream, if something did. Its calls are answered all the same.
+    /// The error of the stream, if there was one. Its calls are answered anyway.
     pub problem: Option<Error>,
 }
 
@@ -45,15 +46,15 @@ impl StreamingTurn {
         Self { stream: export.dialect().stream(), export, intake }
     }
 
-    /// Takes a part of the body, cut anywhere. Must be called inside a tokio runtime, because calls
-    /// may become tasks.
+    /// Takes a part of the body, split anywhere. Must be called inside a tokio runtime, because
+    /// calls may become tasks.
     pub fn feed(&mut self, bytes: &[u8]) {
         for call in self.stream.feed(bytes) {
             self.intake.push(self.export.hear(call));
         }
     }
 
-    /// Takes one event that a client has decoded already. Must be called inside a tokio runtime.
+    /// Takes one event that a client has already decoded. Must be called inside a tokio runtime.
     pub fn event(&mut self, event: &Value) {
         for call in self.stream.event(event) {
             self.intake.push(self.export.hear(call));

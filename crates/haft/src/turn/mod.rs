@@ -1,9 +1,9 @@
-//! All calls of one model response: admit, plan, walk the batches, answer in order.
+//! All calls of one model response: validate, plan, run the batches, return the results in order.
 //!
-//! A turn holds one snapshot from export to answer. `run` takes a complete response; `open` takes
-//! calls one by one while the model is still writing. Both are the same machine.
+//! A turn holds one snapshot from export to results. `run` takes a complete response; `schedule`
+//! takes calls one by one while the model is still writing. Both use the same scheduler.
 //!
-//! INVARIANT: every call gets exactly one answer, and answers keep the model's order.
+//! INVARIANT: every call gets exactly one result, and results keep the model's order.
 
 mod call;
 mod admit;
@@ -51,7 +51,7 @@ use crate::{
     tool_result::ToolResult,
 };
 
-/// One model response's worth of calls.
+/// The calls of one model response.
 pub struct Turn {
     core: Arc<TurnCore>,
     abort_siblings: bool,
@@ -88,8 +88,8 @@ impl Turn {
         self.run_with_stop_reason(calls, StopReason::Done).await
     }
 
-    /// Runs the calls of a response that ended in this way. Unless it ended well, nothing is run
-    /// and everything is answered.
+    /// Runs the calls of a response with this stop reason. Unless it ended normally, no call runs
+    /// and every call gets a failure.
     pub async fn run_with_stop_reason(
         self,
         calls: impl IntoIterator<Item = ToolCall>,
@@ -104,21 +104,21 @@ impl Turn {
         intake.finish(stop).await
     }
 
-    /// Reads a provider's complete response, runs its calls, and gives the message to append. Calls
-    /// are taken back from the words of the last export of this turn in that dialect.
+    /// Parses a provider's complete response, runs its calls, and returns the message to append.
+    /// Calls are mapped back with the last export of this turn in that dialect.
     ///
     /// # Errors
-    /// Fails when the response is not one of this dialect. Whatever a model can cause is answered
-    /// inside the message.
+    /// Fails if the response is not of this dialect. Mistakes of the model are answered inside the
+    /// message.
     pub async fn dispatch(self, dialect: Dialect, response: &Value) -> Result<Value, Error> {
         let export = self.snapshot().last_export(dialect);
         self.dispatch_as(&export, response).await
     }
 
-    /// Does the same for tools that were shown with choices of the host's.
+    /// Does the same for a given export, such as one with options of the host.
     ///
     /// # Errors
-    /// Fails when the response is not one of the export's dialect.
+    /// Fails if the response is not of the export's dialect.
     pub async fn dispatch_as(
         self,
         export: &Arc<ToolExport>,
@@ -130,12 +130,11 @@ impl Turn {
         Ok(said.render_results(&answers))
     }
 
-    /// Reads a provider's complete response, runs its calls, and gives both messages to append: the
-    /// model's own and the one that answers it. Where there were no calls, only the first belongs
-    /// into the history.
+    /// Parses a provider's complete response, runs its calls, and returns both messages to append:
+    /// the model's own and the one with the results. Without calls, append only the first.
     ///
     /// # Errors
-    /// Fails when the response is not one of this dialect.
+    /// Fails if the response is not of this dialect.
     pub async fn respond(self, dialect: Dialect, response: &Value) -> Result<TurnOutput, Error> {
         let export = self.snapshot().last_export(dialect);
         let mut said = dialect.parse(response)?;
@@ -150,14 +149,14 @@ impl Turn {
         })
     }
 
-    /// Reads a provider's response while it is being written, and runs its calls as they come.
+    /// Parses a provider's response while it is streamed, and runs its calls as they arrive.
     #[must_use]
     pub fn stream(self, dialect: Dialect) -> StreamingTurn {
         let export = self.snapshot().last_export(dialect);
         self.stream_as(export)
     }
 
-    /// Does the same for tools that were shown with choices of the host's.
+    /// Does the same for a given export, such as one with options of the host.
     #[must_use]
     pub fn stream_as(self, export: Arc<ToolExport>) -> StreamingTurn {
         StreamingTurn::new(export, self.schedule())
@@ -169,14 +168,14 @@ impl Turn {
         CallScheduler::new(self.core, self.abort_siblings)
     }
 
-    /// Says what would become of a call and why, step by step, without asking anybody and without
-    /// running it. Guards and the tool's own check are asked; hooks are named and not called.
+    /// Explains what would happen to a call and why, step by step, without an approval request and
+    /// without running it. Guards and the tool's own check run; hooks are listed but not called.
     pub async fn explain(&self, call: ToolCall) -> Explanation {
         let (_, admitted) = intake::take_in(&self.core, call);
         lifecycle::explain(&self.core, admitted).await
     }
 
-    /// Says where each call would stand, and why, without running anything.
+    /// Returns the batch of each call, and why, without running anything.
     #[must_use]
     pub fn plan(&self, calls: impl IntoIterator<Item = ToolCall>) -> Vec<PlannedCall> {
         let mut planner = plan::Planner::default();
@@ -209,7 +208,7 @@ impl fmt::Debug for Turn {
     }
 }
 
-/// Where one call would stand.
+/// The plan of one call.
 #[derive(Debug, Clone, serde::Serialize)]
 #[non_exhaustive]
 pub struct PlannedCall {
@@ -221,31 +220,31 @@ pub struct PlannedCall {
     pub batch: usize,
     /// Why it is there.
     pub why: String,
-    /// How it may run concurrently; nothing when it is not admitted.
+    /// How it may run concurrently; `None` if it is invalid.
     pub class: Option<ConcurrencyClass>,
-    /// The resources it names; nothing when it is not admitted.
+    /// Its resource keys; `None` if it is invalid.
     pub keys: Option<Vec<String>>,
-    /// Why it is not admitted.
+    /// Why it is invalid.
     pub refused: Option<String>,
 }
 
-/// Stops a turn, or one of its calls, from elsewhere.
+/// Cancels a turn, or one of its calls, from elsewhere.
 #[derive(Clone)]
 pub struct TurnHandle(Arc<TurnCore>);
 
 impl TurnHandle {
-    /// Interrupts the turn: calls that yield stop at once, calls that block finish, calls that have
-    /// not started do not.
+    /// Interrupts the turn: calls that yield stop at once, calls that block finish, and no further
+    /// calls start.
     pub fn interrupt(&self) {
         self.0.interrupt();
     }
 
-    /// Stops every call of the turn, whatever its tool says.
+    /// Cancels every call of the turn, regardless of the tool.
     pub fn abort(&self) {
         self.0.force();
     }
 
-    /// Stops one call, and returns whether there was such a call.
+    /// Cancels one call, and returns whether there was such a call.
     pub fn cancel_call(&self, id: &str) -> bool {
         self.0.stop_call(id)
     }

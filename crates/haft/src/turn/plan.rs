@@ -1,8 +1,8 @@
 //! Partitions the calls of one turn into batches.
 //!
-//! In: the claim of each call, in the model's order; nothing for a call that was not admitted.
-//! Out: for each call its batch, and why. Pure: no clock, no I/O, no tool code. Ordering lives
-//! here; exclusion lives in `gate`.
+//! In: the profile of each call, in the model's order; `None` for an invalid call. Out: for each
+//! call its batch, and why. Pure: no clock, no I/O, no tool code. Ordering is decided here; mutual
+//! exclusion in `gate`.
 //!
 //! INVARIANT: batches are consecutive ranges; calls of one batch may pairwise run concurrently.
 
@@ -10,7 +10,7 @@ use std::fmt;
 
 use haft_core::{CallProfile, ConcurrencyClass};
 
-/// Where a call stands in the plan.
+/// The position of a call in the plan.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct BatchSlot {
     /// The batch, from 0.
@@ -26,21 +26,21 @@ pub struct BatchSlot {
 pub enum BatchReason {
     /// It is the first call.
     First,
-    /// It only reads, and so does everything in the batch.
+    /// It is read-only, and so is everything in the batch.
     ReadsShare,
     /// Its resource keys are disjoint from those of the batch.
     KeysDisjoint,
     /// It runs alone: its class is `Unsafe`.
     UnsafeAlone,
-    /// It writes and names no keys, so it meets everything.
+    /// It writes without resource keys, so it conflicts with everything.
     WriteAlone,
-    /// It meets a resource that the batch before holds.
+    /// It needs a resource that the previous batch uses.
     KeysMeet,
-    /// One of the two writes and one names no resources, so they may meet.
+    /// One of the two writes and one has no resource keys, so they may conflict.
     UnnamedMeets,
-    /// The call before it stands alone.
+    /// The previous call runs alone.
     AfterExclusive,
-    /// It was not admitted, so nothing is known about it.
+    /// It is invalid, so its profile is unknown.
     NotAdmitted,
 }
 

@@ -1,10 +1,10 @@
-//! Hooks before a batch: they see the calls that are about to start together, before any body of
-//! them runs, and may answer some of them.
+//! Hooks before a batch: they see the calls that are about to start together, before any of their
+//! bodies runs, and may answer some of them.
 //!
-//! In: calls that are taken in. Out: the same calls, some with an answer.
-//! Where no hook has to wait it all happens in place, and the batch starts as it would without.
+//! In: validated calls. Out: the same calls, some with a result. If no hook has to wait, it all
+//! happens in place without a task.
 //!
-//! FAIL CLOSED: a hook that breaks, or answers what it was not asked about, fails the whole batch.
+//! FAIL CLOSED: a hook that fails, or answers a call it was not shown, fails the whole batch.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! Threads for bodies that block.
+//! A thread pool for bodies that block.
 //!
-//! Bounded in number, started when needed, gone after a while without work, and never joined: a
-//! body that hangs must not keep the program from ending.
+//! Bounded, started on demand, stopped when idle, and never joined: a body that hangs must not keep
+//! the program from exiting.
 
 use std::{
     collections::VecDeque,
@@ -30,7 +30,7 @@ struct State {
     idle: usize,
 }
 
-/// The name of the threads that blocking bodies run on, so that a host can tell their panics.
+/// The name of the threads that blocking bodies run on, so that a host can identify their panics.
 pub const THREAD_NAME: &str = "haft-tool";
 
 /// A thread without work for so long is given back.

@@ -10,7 +10,7 @@ use super::*;
 impl Hub {
     fn say(&self, event: Event) {
         let who = EventSource::of(&haft_core::Scope::default());
-        let _told = self.pass_on(&crate::clock::ManualClock::new(), who, event);
+        let _told = self.emit(&crate::clock::ManualClock::new(), who, event);
     }
 }
 
@@ -46,7 +46,7 @@ fn read(stream: &mut EventStream) -> Vec<String> {
 }
 
 #[test]
-fn a_full_queue_lets_go_of_notes_then_of_the_oldest_and_of_ends_last() {
+fn full_queue_drops_progress_then_the_oldest_and_terminal_events_last() {
     let hub = Arc::new(Hub::default());
     let mut stream = hub.open(3);
     for event in [plain(), note("a"), end(), plain(), note("b"), end()] {
@@ -63,7 +63,7 @@ fn a_full_queue_lets_go_of_notes_then_of_the_oldest_and_of_ends_last() {
 }
 
 #[test]
-fn what_is_missing_at_the_end_is_told_without_waiting_for_more() {
+fn gap_at_the_end_is_reported_without_waiting() {
     let hub = Arc::new(Hub::default());
     let mut stream = hub.open(1);
     hub.say(end());
@@ -73,20 +73,20 @@ fn what_is_missing_at_the_end_is_told_without_waiting_for_more() {
 }
 
 #[test]
-fn long_notes_are_let_go_of_by_their_size() {
+fn progress_text_is_bounded_by_bytes() {
     let hub = Arc::new(Hub::default());
     let mut stream = hub.open(1_000);
-    let long = "x".repeat(MOST_TEXT / 2);
+    let long = "x".repeat(MAX_PROGRESS_BYTES / 2);
     for _ in 0..4 {
         hub.say(note(&long));
     }
     assert_eq!(read(&mut stream), ["1-2 (2 notes, 0 ends)", "3", "4"]);
-    hub.say(note(&"x".repeat(MOST_TEXT + 1)));
+    hub.say(note(&"x".repeat(MAX_PROGRESS_BYTES + 1)));
     assert_eq!(read(&mut stream), ["5-5 (1 notes, 0 ends)"]);
 }
 
 #[test]
-fn a_reader_hears_nothing_from_before_it_came() {
+fn reader_sees_only_events_after_it_was_opened() {
     let hub = Arc::new(Hub::default());
     hub.say(plain());
     let mut late = hub.open(4);
@@ -95,7 +95,7 @@ fn a_reader_hears_nothing_from_before_it_came() {
 }
 
 #[test]
-fn a_reader_that_has_gone_costs_nothing_any_more() {
+fn dropped_reader_is_unsubscribed() {
     let hub = Arc::new(Hub::default());
     let (one, two) = (hub.open(4), hub.open(4));
     assert!(hub.is_read());
@@ -103,7 +103,7 @@ fn a_reader_that_has_gone_costs_nothing_any_more() {
     assert!(hub.is_read());
     drop(two);
     assert!(!hub.is_read());
-    assert!(lock(&hub.line).queues.is_empty());
+    assert!(lock(&hub.state).queues.is_empty());
 }
 
 struct Woken(AtomicBool);
@@ -115,7 +115,7 @@ impl Wake for Woken {
 }
 
 #[test]
-fn a_waiting_reader_is_woken_by_an_event_and_by_the_end() {
+fn waiting_reader_is_woken_by_an_event_and_by_the_end() {
     let hub = Arc::new(Hub::default());
     let mut stream = hub.open(4);
     let woken = Arc::new(Woken(AtomicBool::new(false)));
@@ -133,7 +133,7 @@ fn a_waiting_reader_is_woken_by_an_event_and_by_the_end() {
 }
 
 #[test]
-fn what_waits_is_still_read_after_the_end() {
+fn buffered_events_are_read_after_the_end() {
     let hub = Arc::new(Hub::default());
     let mut stream = hub.open(4);
     hub.say(plain());
@@ -143,7 +143,7 @@ fn what_waits_is_still_read_after_the_end() {
 }
 
 #[test]
-fn a_reader_that_never_reads_costs_no_more_the_longer_it_sleeps() {
+fn queue_of_an_idle_reader_is_bounded() {
     let hub = Arc::new(Hub::default());
     let stream = hub.open(1_000);
     for n in 0..200_000 {
@@ -221,7 +221,7 @@ proptest! {
 }
 
 #[test]
-fn an_event_is_written_with_its_stamp_on_one_level() {
+fn event_is_serialized_flat_with_its_metadata() {
     let hub = Arc::new(Hub::default());
     let mut stream = hub.open(1);
     hub.say(note("half"));

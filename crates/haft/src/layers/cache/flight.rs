@@ -1,8 +1,7 @@
-//! Who makes a result, and who waits for it.
+//! Single-flight: one call computes a result, and identical calls wait for it.
 //!
-//! Whoever comes first makes it. A nested call waits like any other, unless whoever makes the result
-//! waits for it in turn: those who wait and those who make are known, so a circle is seen before
-//! anybody stands in it.
+//! A nested call joins an in-flight computation unless that would deadlock. We keep a wait-for
+//! graph and check for cycles before waiting.
 
 use std::{
     collections::HashMap,

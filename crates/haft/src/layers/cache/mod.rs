@@ -1,17 +1,16 @@
-//! Keeps successful results for a while: the same call is answered again without its body.
+//! Result cache with single-flight: an identical call is answered without running its body.
 //!
-//! In: a call of a tool that declares `cache`. Out: what is kept for it, or the leave to make it.
-//! Equal calls that come while one is being made wait for that one. If its body fails, they are told
-//! the same: the same body would fail for them, one after the other. If it came to nothing for a
-//! reason of its own (it was cancelled, or its own time was over), the next of them makes its own
-//! attempt. A failure is never kept, and never makes a rush.
+//! In: a call of a tool that declares `cache`. Out: a cached result, or permission to compute it.
+//! Identical calls that arrive during the computation wait for it. If its body fails, they get the
+//! same failure, because the same body would fail for each of them. If it ended for a reason of its
+//! own (it was cancelled, or its timeout passed), the next of them computes. A failure is never
+//! cached, and never causes a stampede.
 //!
-//! A nested call waits like any other, unless whoever makes the result waits for it in turn: those
-//! who wait and those who make are known, so a circle is seen before anybody stands in it.
+//! A nested call joins an in-flight computation unless that would deadlock. We keep a wait-for
+//! graph and check for cycles before waiting.
 //!
-//! INVARIANT: what is kept never takes more than its bytes. Two calls share a result only if their
-//! tool, its definition, their arguments, their folder and their scope are the same. No lock is held
-//! while anybody waits.
+//! INVARIANT: the cache never exceeds its bytes. Two calls share a result only if tool, definition,
+//! arguments, directory and scope are equal. No lock is held while a call waits.
 
 mod flight;
 mod shelf;

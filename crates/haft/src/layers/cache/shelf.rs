@@ -1,4 +1,5 @@
-//! What is kept: results, for their time, within their bytes. What was used longest ago goes first.
+//! The cached results, with expiry and a byte limit. The least recently used is evicted first
+//! (LRU).
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -1,7 +1,7 @@
-//! Hooks and guards as the runtime keeps them: with the name they gave when it was built.
+//! Hooks and guards with their names, as the runtime keeps them.
 //!
-//! A name is asked for once, under a watch. Asking in the middle of a walk would run the host's
-//! code where nothing catches it.
+//! A name is read once, when the runtime is built, with panics caught. Reading it during a call
+//! would run the host's code where nothing catches its panic.
 
 use std::time::Duration;
 
@@ -17,26 +17,26 @@ use crate::{
     watch::{caught, within},
 };
 
-/// A hook that was handed to the builder, and the tools it was added for.
-pub(crate) struct HookPlace {
+/// A hook from the builder, and the tools it was added for.
+pub(crate) struct AddedHook {
     pub(crate) hook: Box<dyn Hook>,
-    /// A glob over names; nothing means all tools.
+    /// A glob over names; `None` means all tools.
     pub(crate) tools: Option<String>,
 }
 
-/// A hook in its place.
-pub(crate) struct Placed {
+/// A hook with its name and timeout.
+pub(crate) struct NamedHook {
     name: String,
     limit: Duration,
     tools: Option<String>,
     hook: Box<dyn Hook>,
 }
 
-impl Placed {
-    /// Asks a hook who it is.
-    pub(crate) fn new(place: HookPlace, judge_timeout: Duration) -> Result<Self, Error> {
-        let HookPlace { hook, tools } = place;
-        let name = named("hook", || hook.name().to_owned())?;
+impl NamedHook {
+    /// Reads the hook's name and timeout.
+    pub(crate) fn new(place: AddedHook, judge_timeout: Duration) -> Result<Self, Error> {
+        let AddedHook { hook, tools } = place;
+        let name = read_name("hook", || hook.name().to_owned())?;
         let own = caught(|| hook.timeout()).map_err(|panic| {
             Error::new(ErrorKind::BadConfig, format!("hook `{name}` panicked: {panic}"))
                 .hint("`timeout` is asked when the runtime is built and must only return a value")
@@ -55,7 +55,7 @@ impl Placed {
         &self.name
     }
 
-    /// Returns how long it may take each time.
+    /// Returns its timeout per invocation.
     pub(crate) fn limit(&self) -> Duration {
         self.limit
     }
@@ -65,9 +65,9 @@ impl Placed {
         &*self.hook
     }
 
-    /// Returns whether it has to do with calls of this tool, or the words of its panic.
+    /// Returns whether it applies to calls of this tool, or the message of its panic.
     pub(crate) fn applies_to(&self, tool: &RegisteredTool) -> Result<bool, String> {
-        // A view's name for it is no way round.
+        // Both names are matched, so that an alias in a view does not bypass the hook.
         if let Some(tools) = &self.tools
             && !glob(tools, tool.name().as_str())
             && !glob(tools, tool.registered().as_str())
@@ -78,16 +78,16 @@ impl Placed {
     }
 }
 
-/// A guard in its place.
-pub(crate) struct Seated {
+/// A guard with its name.
+pub(crate) struct NamedGuard {
     name: String,
     guard: Box<dyn Guard>,
 }
 
-impl Seated {
-    /// Asks a guard who it is.
+impl NamedGuard {
+    /// Reads the guard's name.
     pub(crate) fn new(guard: Box<dyn Guard>) -> Result<Self, Error> {
-        Ok(Self { name: named("guard", || guard.name().to_owned())?, guard })
+        Ok(Self { name: read_name("guard", || guard.name().to_owned())?, guard })
     }
 
     /// Returns its name.
@@ -95,7 +95,7 @@ impl Seated {
         &self.name
     }
 
-    /// Lets it judge.
+    /// Runs the guard.
     pub(crate) fn judge<'a>(
         &'a self,
         call: &'a ValidatedCall,
@@ -104,29 +104,28 @@ impl Seated {
     }
 }
 
-fn named(what: &str, name: impl FnOnce() -> String) -> Result<String, Error> {
+fn read_name(what: &str, name: impl FnOnce() -> String) -> Result<String, Error> {
     caught(name).map_err(|panic| {
         Error::new(ErrorKind::BadConfig, format!("a {what} panicked when asked its name: {panic}"))
             .hint("`name` must only return a text")
     })
 }
 
-/// Asks all hooks about a turn, in order. Returns what each said who said
-/// something, up to the first that could not
-/// answer; that one's trouble comes last.
+/// Runs all hooks for a turn, in order. Returns the effects of each, up to the first hook that
+/// failed, and the error of that one.
 pub(crate) async fn around_turn<'i: 'h, 'h>(
     inner: &'i Inner,
     ask: impl Fn(&'i dyn Hook) -> BoxFuture<'h, Result<HookEffects, Failure>>,
 ) -> (Vec<(&'i str, HookEffects)>, Option<(&'i str, String)>) {
     let mut all = Vec::new();
-    for placed in &inner.hooks {
-        // Making the future runs the hook's code too, so it happens under the watch.
-        let work = async { ask(placed.hook()).await };
-        match within(&*inner.clock, placed.limit(), work).await {
+    for named_hook in &inner.hooks {
+        // Making the future runs the hook's code too, so it happens under supervision.
+        let work = async { ask(named_hook.hook()).await };
+        match within(&*inner.clock, named_hook.limit(), work).await {
             Ok(Ok(said)) if said.is_nothing() => {}
-            Ok(Ok(said)) => all.push((placed.name(), said)),
-            Ok(Err(failure)) => return (all, Some((placed.name(), failure.to_string()))),
-            Err(stopped) => return (all, Some((placed.name(), stopped.to_string()))),
+            Ok(Ok(said)) => all.push((named_hook.name(), said)),
+            Ok(Err(failure)) => return (all, Some((named_hook.name(), failure.to_string()))),
+            Err(stopped) => return (all, Some((named_hook.name(), stopped.to_string()))),
         }
     }
     (all, None)

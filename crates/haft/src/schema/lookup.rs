@@ -1,24 +1,24 @@
-//! What a schema says about one place of a value: the nodes that speak about it, and whether the
-//! value there is a secret.
+//! Finds the schema nodes that apply to a location of a value, and whether the value there is
+//! secret.
 //!
-//! Follows local references, combinations, properties and items. It never decides whether a value
-//! fits; it may find more nodes than apply, and says when it may have found fewer.
+//! Follows local references, combinations, properties and items. It does not validate; it may find
+//! more nodes than apply, and reports when it may have found fewer.
 
 use serde_json::{Map, Value};
 
-/// More nodes than this about one place are not looked at.
-const NODES: usize = 512;
-/// A reference to a reference to a reference: longer chains are a circle or a joke.
-const CHAIN: usize = 32;
+/// At most this many nodes per location are followed.
+const MAX_NODES: usize = 512;
+/// Longest chain of references; longer ones are cycles.
+const MAX_REFERENCE_CHAIN: usize = 32;
 
-/// Looks things up in a schema.
+/// Looks up nodes in a schema.
 #[derive(Clone, Copy)]
-pub(super) struct Places<'a> {
+pub(super) struct SchemaLookup<'a> {
     root: &'a Value,
     has_secrets: bool,
 }
 
-/// Some nodes, and whether they are all.
+/// Some nodes, and whether they are complete.
 struct Found<'a> {
     nodes: Vec<&'a Value>,
     complete: bool,
@@ -29,14 +29,11 @@ impl<'a> Found<'a> {
         if self.nodes.iter().any(|known| std::ptr::eq(*known, node)) {
             return;
         }
-        match self.nodes.len() < NODES {
-            true => self.nodes.push(node),
-            false => self.complete = false,
-        }
+        if self.nodes.len() < MAX_NODES { self.nodes.push(node) } else { self.complete = false }
     }
 }
 
-impl<'a> Places<'a> {
+impl<'a> SchemaLookup<'a> {
     pub(super) fn new(root: &'a Value, has_secrets: bool) -> Self {
         Self { root, has_secrets }
     }
@@ -45,25 +42,26 @@ impl<'a> Places<'a> {
         self.root
     }
 
-    /// Returns what a local reference points to.
+    /// Returns the target of a local reference.
     pub(super) fn target(self, reference: &str) -> Option<&'a Value> {
         let pointer = reference.strip_prefix('#')?;
-        match pointer.contains('%') {
-            false => self.root.pointer(pointer),
-            true => self.root.pointer(&unescaped(pointer)?),
+        if pointer.contains('%') {
+            self.root.pointer(&unescaped(pointer)?)
+        } else {
+            self.root.pointer(pointer)
         }
     }
 
-    /// Returns the node itself and everything that holds together with it: its references and the
+    /// Returns the node and everything that always applies together with it: its references and the
     /// parts of its `allOf`.
     pub(super) fn parts(self, node: &'a Value) -> Vec<&'a Value> {
         let mut found = Found { nodes: Vec::new(), complete: true };
-        self.spread(node, false, &mut found);
+        self.expand(node, false, &mut found);
         found.nodes
     }
 
-    /// Returns the first thing that the parts of a node say under this keyword.
-    pub(super) fn says(self, node: &'a Value, keyword: &str) -> Option<&'a Value> {
+    /// Returns the first value of a keyword among the parts of a node.
+    pub(super) fn keyword_of(self, node: &'a Value, keyword: &str) -> Option<&'a Value> {
         self.parts(node).into_iter().find_map(|part| part.get(keyword))
     }
 
@@ -80,30 +78,30 @@ impl<'a> Places<'a> {
         names
     }
 
-    /// Returns all nodes that may have a say about a place of a value.
+    /// Returns all nodes that may apply to a location of a value.
     pub(super) fn at(self, pointer: &str) -> Vec<&'a Value> {
         self.find(pointer, |_| ()).nodes
     }
 
-    /// Returns whether the value at this place must not be shown: it, or what it is part of, or
-    /// something in it is marked `writeOnly` or `x-secret`.
+    /// Returns whether the value at this location must not be shown: it, an ancestor or a
+    /// descendant is marked `writeOnly` or `x-secret`.
     pub(super) fn is_secret(self, pointer: &str) -> bool {
         if !self.has_secrets {
             return false;
         }
         let mut marked = false;
         let found = self.find(pointer, |node| marked |= is_marked(node));
-        // FAIL CLOSED: what cannot be found out is treated as a secret.
+        // FAIL CLOSED: if the nodes are incomplete, the value is treated as secret.
         marked || !found.complete || found.nodes.iter().any(|node| self.holds_secret(node))
     }
 
-    /// Replaces everything in a value that is marked, as a whole.
+    /// Replaces everything in a value that is marked as secret.
     pub(super) fn mask(self, value: &mut Value, at: &mut String, mask: &dyn Fn(&Value) -> Value) {
         let mut marked = false;
         let found = self.find(at, |node| marked |= is_marked(node));
-        // FAIL CLOSED: what cannot be found out is treated as a secret.
+        // FAIL CLOSED: if the nodes are incomplete, the value is treated as secret.
         if marked || !found.complete {
-            // The arguments themselves stay an object; what is in them does not.
+            // The arguments themselves stay an object; their values are masked.
             match value.as_object_mut().filter(|_| at.is_empty()) {
                 Some(map) => map.values_mut().for_each(|value| *value = mask(value)),
                 None => *value = mask(value),
@@ -134,10 +132,10 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// Whether something below this node is marked.
+    /// Whether something below this node is marked as secret.
     fn holds_secret(self, node: &'a Value) -> bool {
         let mut found = Found { nodes: Vec::new(), complete: true };
-        self.spread(node, true, &mut found);
+        self.expand(node, true, &mut found);
         let mut next = 0;
         while let Some(node) = found.nodes.get(next).copied() {
             if is_marked(node) {
@@ -146,7 +144,7 @@ impl<'a> Places<'a> {
             next += 1;
             let Some(map) = node.as_object() else { continue };
             for child in children(map) {
-                self.spread(child, true, &mut found);
+                self.expand(child, true, &mut found);
             }
         }
         !found.complete
@@ -154,14 +152,14 @@ impl<'a> Places<'a> {
 
     fn find(self, pointer: &str, mut pass: impl FnMut(&Value)) -> Found<'a> {
         let mut here = Found { nodes: Vec::new(), complete: true };
-        self.spread(self.root, true, &mut here);
+        self.expand(self.root, true, &mut here);
         here.nodes.iter().for_each(|node| pass(node));
         for segment in pointer.split('/').skip(1) {
             let name = segment.replace("~1", "/").replace("~0", "~");
             let mut below = Found { nodes: Vec::new(), complete: here.complete };
             for node in here.nodes.iter().filter_map(|node| node.as_object()) {
                 for child in named(node, &name) {
-                    self.spread(child, true, &mut below);
+                    self.expand(child, true, &mut below);
                 }
             }
             below.nodes.iter().for_each(|node| pass(node));
@@ -170,8 +168,8 @@ impl<'a> Places<'a> {
         here
     }
 
-    /// Adds a node and what belongs to it; with `branches` also what may belong to it.
-    fn spread(self, node: &'a Value, branches: bool, found: &mut Found<'a>) {
+    /// Adds a node and the nodes that always apply with it; with `branches` also those that may.
+    fn expand(self, node: &'a Value, branches: bool, found: &mut Found<'a>) {
         let mut open = vec![(node, 0)];
         while let Some((node, chain)) = open.pop() {
             let before = found.nodes.len();
@@ -185,7 +183,7 @@ impl<'a> Places<'a> {
             }
             if let Some(reference) = map.get("$ref").and_then(Value::as_str) {
                 match self.target(reference) {
-                    Some(target) if chain < CHAIN => open.push((target, chain + 1)),
+                    Some(target) if chain < MAX_REFERENCE_CHAIN => open.push((target, chain + 1)),
                     _ => found.complete = false,
                 }
             }
@@ -208,7 +206,7 @@ pub(super) fn is_marked(node: &Value) -> bool {
         || node.get("format").is_some_and(|format| format == "password")
 }
 
-/// The nodes directly below one: what its properties and items are.
+/// The child nodes of a node: its properties and items.
 fn children(node: &Map<String, Value>) -> impl Iterator<Item = &Value> {
     let maps = ["properties", "patternProperties"];
     let lists = ["prefixItems", "items"];
@@ -221,7 +219,7 @@ fn children(node: &Map<String, Value>) -> impl Iterator<Item = &Value> {
         .chain(single.into_iter().chain(more).filter_map(|k| node.get(k)))
 }
 
-/// The nodes that may speak about one child.
+/// The nodes that may apply to one child.
 fn named<'a>(node: &'a Map<String, Value>, name: &str) -> Vec<&'a Value> {
     let mut some = Vec::new();
     some.extend(node.get("properties").and_then(|p| p.get(name)));
@@ -241,7 +239,7 @@ fn named<'a>(node: &'a Map<String, Value>, name: &str) -> Vec<&'a Value> {
     some
 }
 
-/// Whether a name matches a pattern; one that cannot be read matches nothing.
+/// Whether a name matches a pattern; an invalid pattern matches nothing.
 pub(super) fn matches(pattern: &str, name: &str) -> bool {
     regex::RegexBuilder::new(pattern)
         .size_limit(MAX_PATTERN_BYTES)
@@ -249,10 +247,10 @@ pub(super) fn matches(pattern: &str, name: &str) -> bool {
         .is_ok_and(|regex| regex.is_match(name))
 }
 
-/// A pattern that compiles to more than this is an attack or an accident.
+/// Limits the compiled size of a pattern (ReDoS).
 const MAX_PATTERN_BYTES: usize = 1 << 18;
 
-/// Undoes percent-encoding, as a reference may be written.
+/// Decodes percent-encoding, which references may use.
 fn unescaped(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -276,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_found_at_any_depth_and_through_references() {
+    fn secret_mark_is_found_at_any_depth_and_through_references() {
         let schema = json!({
             "properties": {
                 "login": {"$ref": "#/$defs/login%20form"},
@@ -294,7 +292,7 @@ mod tests {
                 "loop": {"properties": {"next": {"$ref": "#/$defs/loop"}}},
             },
         });
-        let places = Places::new(&schema, true);
+        let lookup = SchemaLookup::new(&schema, true);
         for secret in [
             "/login/password",
             "/login/password/0",
@@ -304,16 +302,16 @@ mod tests {
             "/list",
             "/extra/a~1b",
         ] {
-            assert!(places.is_secret(secret), "{secret}");
+            assert!(lookup.is_secret(secret), "{secret}");
         }
         for open in ["/login/user", "/name", "/loop", "/loop/next/next", "/nowhere"] {
-            assert!(!places.is_secret(open), "{open}");
+            assert!(!lookup.is_secret(open), "{open}");
         }
     }
 
     #[test]
-    fn what_cannot_be_followed_counts_as_secret() {
+    fn unresolvable_reference_counts_as_secret() {
         let schema = json!({"properties": {"a": {"$ref": "#anchor"}, "b": {"x-secret": true}}});
-        assert!(Places::new(&schema, true).is_secret("/a"));
+        assert!(SchemaLookup::new(&schema, true).is_secret("/a"));
     }
 }
