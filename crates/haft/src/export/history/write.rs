@@ -384,7 +384,7 @@ impl Tools {
         if let Some(name) = self.given.get(own) {
             return (name.clone(), false);
         }
-        let name = self.names.give(own.as_str());
+        let name = self.names.assign(own.as_str());
         self.given.insert(own.clone(), name.clone());
         (name, true)
     }

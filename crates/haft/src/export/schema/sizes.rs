@@ -1,4 +1,4 @@
-//! Whether a schema is small enough to be taken.
+//! Checks a schema against the size limits of a dialect.
 
 use serde_json::{Map, Value};
 
@@ -26,7 +26,8 @@ pub(super) fn check(schema: &Map<String, Value>, limits: &Limits) -> Result<(), 
     Ok(())
 }
 
-/// How many optional properties and how many unions a strict tool has, as a request counts them.
+/// Counts the optional properties and the unions of a strict tool, as the request limits count
+/// them.
 pub(crate) fn choices(tool: &Value) -> (usize, usize) {
     fn look(node: &Value, sum: &mut (usize, usize)) {
         let Some(map) = node.as_object() else { return };
@@ -88,7 +89,7 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Levels of objects and arrays, with references followed; a circle ends where it closes.
+/// The levels of objects and arrays, with references followed. A cycle is followed once.
 fn depth<'a>(
     root: &'a Map<String, Value>,
     map: &'a Map<String, Value>,
