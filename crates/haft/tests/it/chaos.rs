@@ -136,9 +136,10 @@ async fn play(scene: Scene, grace: Duration) -> Result<(), TestCaseError> {
         .config(config)
         .journal(journal.clone())
         .observer(transcript.observer());
-    let runtime = match scene.strict {
-        true => builder.build().unwrap(),
-        false => builder.policy(AllowAll).build().unwrap(),
+    let runtime = if scene.strict {
+        builder.build().unwrap()
+    } else {
+        builder.policy(AllowAll).build().unwrap()
     };
     let mut turn = runtime.run().turn().await.unwrap();
     if scene.abort {

@@ -52,9 +52,10 @@ fn tool(says: Says, seen: &Seen) -> DynTool {
     })
     .with_profile(move |claim, _, _| CallProfile { confinable: says.confinable, ..claim })
     .with_check(move |_, cx| {
-        cx.set_confinement(match says.offered {
-            true => Ok(Confinement::default()),
-            false => Err("not here".to_owned()),
+        cx.set_confinement(if says.offered {
+            Ok(Confinement::default())
+        } else {
+            Err("not here".to_owned())
         });
         Box::pin(async { Ok(()) })
     });
@@ -82,9 +83,10 @@ async fn everything_that_confinement_rests_on_must_hold() {
     ] {
         let seen = Seen::default();
         let code = call(runtime(says, &seen)).await;
-        match runs {
-            true => assert_eq!((code, seen.word()), (None, "confined")),
-            false => assert_eq!((code, seen.word()), (Some(FailureCode::Denied), "did not run")),
+        if runs {
+            assert_eq!((code, seen.word()), (None, "confined"))
+        } else {
+            assert_eq!((code, seen.word()), (Some(FailureCode::Denied), "did not run"))
         }
     }
 }

@@ -203,13 +203,19 @@ async fn a_persons_edit_voids_an_allow_and_an_ask_that_was_about_other_arguments
     let asked = Arc::new(AtomicUsize::new(0));
     // It vouches for the first arguments and asks about them; of the edited ones it says nothing.
     let builder = strict(vec![quick(write("t"))])
-        .hook(before("vouches", |call| match call.arguments()["x"] == "a" {
-            true => vouches(call),
-            false => Ok(PreCallDecision::proceed()),
+        .hook(before("vouches", |call| {
+            if call.arguments()["x"] == "a" {
+                vouches(call)
+            } else {
+                Ok(PreCallDecision::proceed())
+            }
         }))
-        .hook(before("asks", |call| match call.arguments()["x"] == "a" {
-            true => Ok(PreCallDecision::judge(Verdict::ask("look at it"))),
-            false => Ok(PreCallDecision::proceed()),
+        .hook(before("asks", |call| {
+            if call.arguments()["x"] == "a" {
+                Ok(PreCallDecision::judge(Verdict::ask("look at it")))
+            } else {
+                Ok(PreCallDecision::proceed())
+            }
         }))
         .approver(Edits(Arc::clone(&asked)));
     assert_eq!(call(builder, "a").await.unwrap_err().code(), FailureCode::Declined);

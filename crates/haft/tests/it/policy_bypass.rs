@@ -240,10 +240,7 @@ struct ButFetch(Rules);
 
 impl Policy for ButFetch {
     fn judge(&self, call: &ValidatedCall) -> Verdict {
-        match is_fetch(call.tool()) {
-            true => Verdict::allow("to begin with"),
-            false => self.0.judge(call),
-        }
+        if is_fetch(call.tool()) { Verdict::allow("to begin with") } else { self.0.judge(call) }
     }
 
     fn hides(&self, tool: &RegisteredTool, scope: &Scope) -> Option<String> {

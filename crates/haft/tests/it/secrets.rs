@@ -167,9 +167,10 @@ async fn a_secret_that_does_not_fit_is_not_shown_by_the_decoder() {
     impl TryFrom<String> for Port {
         type Error = String;
         fn try_from(text: String) -> Result<Self, String> {
-            match text.starts_with("secret://") {
-                true => Ok(Self(text)),
-                false => Err(format!("`{text}` is no port")),
+            if text.starts_with("secret://") {
+                Ok(Self(text))
+            } else {
+                Err(format!("`{text}` is no port"))
             }
         }
     }

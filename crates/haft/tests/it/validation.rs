@@ -489,10 +489,7 @@ proptest! {
         sent.as_object_mut().unwrap().remove("text");
         let mut value = sent.clone();
         let repairs = schema.repair(&mut value, false);
-        match repairs.is_empty() {
-            true => prop_assert_eq!(&value, &sent),
-            false => prop_assert!(schema.is_valid(&value) && !schema.is_valid(&sent)),
-        }
+        if repairs.is_empty() { prop_assert_eq!(&value, &sent) } else { prop_assert!(schema.is_valid(&value) && !schema.is_valid(&sent)) }
         if let Some(undone) = visible(&repairs).and_then(|repairs| undone(value.clone(), repairs)) {
             prop_assert_eq!(undone, sent);
         }

@@ -66,9 +66,12 @@ fn on_cycles(edges: &HashMap<&str, Vec<String>>) -> HashSet<String> {
             let next: HashSet<&str> = left
                 .iter()
                 .copied()
-                .filter(|name| match backwards {
-                    false => edges[name].iter().any(|to| left.contains(to.as_str())),
-                    true => left.iter().any(|from| edges[from].iter().any(|to| to == name)),
+                .filter(|name| {
+                    if backwards {
+                        left.iter().any(|from| edges[from].iter().any(|to| to == name))
+                    } else {
+                        edges[name].iter().any(|to| left.contains(to.as_str()))
+                    }
                 })
                 .collect();
             if next.len() == left.len() {

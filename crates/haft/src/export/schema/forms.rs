@@ -236,9 +236,10 @@ impl<'a> Lowering<'a> {
                 }
                 continue;
             }
-            let lowered = match subset.all_required && !is_required(name) {
-                true => self.optional(child, lowered, &below, precision)?,
-                false => lowered,
+            let lowered = if subset.all_required && !is_required(name) {
+                self.optional(child, lowered, &below, precision)?
+            } else {
+                lowered
             };
             if subset.all_required || is_required(name) {
                 required.push(json!(name));
@@ -276,9 +277,10 @@ impl<'a> Lowering<'a> {
                 let lowered = self.lower_node(rest, &below, precision)?;
                 out.insert("additionalProperties".into(), lowered);
             } else {
-                let note = match *rest == json!(false) {
-                    true => "that no other keys are taken cannot be said",
-                    false => "what other keys must hold cannot be said",
+                let note = if *rest == json!(false) {
+                    "that no other keys are taken cannot be said"
+                } else {
+                    "what other keys must hold cannot be said"
                 };
                 self.lose(place, "additionalProperties", note, precision)?;
                 if *rest != json!(false) || patterns.is_some() {

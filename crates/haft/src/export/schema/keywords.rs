@@ -153,8 +153,9 @@ fn names_schemas(key: &str) -> bool {
 
 /// Escapes a name for a JSON pointer.
 pub(super) fn escape(name: &str) -> Cow<'_, str> {
-    match name.contains(['~', '/']) {
-        true => name.replace('~', "~0").replace('/', "~1").into(),
-        false => name.into(),
+    if name.contains(['~', '/']) {
+        name.replace('~', "~0").replace('/', "~1").into()
+    } else {
+        name.into()
     }
 }

@@ -80,10 +80,13 @@ pub(super) fn merge(
                 }
                 json!(kept)
             }
-            "const" => match equal(ours, theirs) {
-                true => ours.clone(),
-                false => return Some(false_schema()),
-            },
+            "const" => {
+                if equal(ours, theirs) {
+                    ours.clone()
+                } else {
+                    return Some(false_schema());
+                }
+            }
             "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" => {
                 pick(ours, theirs, |a, b| a >= b)?
             }

@@ -77,12 +77,11 @@ impl<'a> Lowering<'a> {
         let place = target.as_deref().unwrap_or(place);
         // Borrowed where there is nothing to flatten. Copying at every level would dominate the
         // cost of an export.
-        let (mut own, rest) = match map.contains_key("$ref") || map.contains_key("allOf") {
-            true => {
-                let (own, rest) = self.flatten(map, place, &mut 0)?;
-                (Cow::Owned(own), rest)
-            }
-            false => (Cow::Borrowed(map), Vec::new()),
+        let (mut own, rest) = if map.contains_key("$ref") || map.contains_key("allOf") {
+            let (own, rest) = self.flatten(map, place, &mut 0)?;
+            (Cow::Owned(own), rest)
+        } else {
+            (Cow::Borrowed(map), Vec::new())
         };
         if own.get("not").is_some_and(|not| *not == json!({}) || *not == json!(true)) {
             return Ok(Value::Bool(false));
@@ -216,12 +215,11 @@ impl<'a> Lowering<'a> {
             let Value::Object(mut out) = self.typed(subset, &own, place, precision, notes)? else {
                 return Ok(Value::Bool(false));
             };
-            return Ok(match lowered_branches.is_empty() {
-                true => Value::Bool(false),
-                false => {
-                    out.insert("anyOf".into(), Value::Array(lowered_branches));
-                    Value::Object(out)
-                }
+            return Ok(if lowered_branches.is_empty() {
+                Value::Bool(false)
+            } else {
+                out.insert("anyOf".into(), Value::Array(lowered_branches));
+                Value::Object(out)
             });
         }
         let mut lowered: Vec<Value> = Vec::new();
@@ -320,9 +318,10 @@ impl<'a> Lowering<'a> {
         match subset.typing {
             Typing::Single => return self.single(subset, own, place, precision, notes),
             Typing::Needed if !own.contains_key("type") && !lists_values => {
-                let why = match restricts {
-                    true => "it does not say its type",
-                    false => "anything is accepted here",
+                let why = if restricts {
+                    "it does not say its type"
+                } else {
+                    "anything is accepted here"
                 };
                 return Err(self.unfit(place, "type", why));
             }

@@ -317,9 +317,10 @@ impl<'a> Copier<'a> {
         let unresolved = || Unresolved {
             pointer: place.to_owned(),
             keyword,
-            why: match reference.starts_with('#') {
-                true => format!("`{reference}` leads nowhere"),
-                false => format!("`{reference}` is not in this schema, and nothing is fetched"),
+            why: if reference.starts_with('#') {
+                format!("`{reference}` leads nowhere")
+            } else {
+                format!("`{reference}` is not in this schema, and nothing is fetched")
             },
         };
         let mut target = self.index.find(base, reference).ok_or_else(unresolved)?;

@@ -39,8 +39,9 @@ pub(super) fn append(schema: &mut Map<String, Value>, notes: &[String]) {
 }
 
 fn truncate(text: &str, max_bytes: usize) -> String {
-    match text.len() > max_bytes {
-        true => format!("{}…", &text[..text.floor_char_boundary(max_bytes)]),
-        false => text.to_owned(),
+    if text.len() > max_bytes {
+        format!("{}…", &text[..text.floor_char_boundary(max_bytes)])
+    } else {
+        text.to_owned()
     }
 }

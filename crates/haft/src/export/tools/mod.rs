@@ -395,9 +395,10 @@ fn any_object(pointer: &str, keyword: &str, why: &str, input: &Value) -> Lowered
     schema.insert("properties".into(), json!({}));
     let whole = input.to_string();
     let max_bytes = 4_000;
-    let notes = match whole.len() > max_bytes {
-        true => format!("{}…", &whole[..whole.floor_char_boundary(max_bytes)]),
-        false => whole,
+    let notes = if whole.len() > max_bytes {
+        format!("{}…", &whole[..whole.floor_char_boundary(max_bytes)])
+    } else {
+        whole
     };
     Lowered {
         schema,

@@ -122,9 +122,10 @@ struct PartialBlock {
 impl PartialBlock {
     /// The call of this block, with its arguments as text if they arrived as text.
     fn decode_call(&self) -> DecodedCall {
-        let arguments = match self.input.is_empty() {
-            true => Arguments::Json(self.block.get("input").cloned().unwrap_or(Value::Null)),
-            false => Arguments::Text(self.input.clone()),
+        let arguments = if self.input.is_empty() {
+            Arguments::Json(self.block.get("input").cloned().unwrap_or(Value::Null))
+        } else {
+            Arguments::Text(self.input.clone())
         };
         decode_call(&self.block, arguments)
     }

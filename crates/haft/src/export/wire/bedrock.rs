@@ -137,9 +137,10 @@ impl PartialBlock {
             // FAIL CLOSED: the call would run without these arguments.
             Some(_) => return Err("a piece of arguments is no text".to_owned()),
         }
-        match self.data.is_some() && !self.input.trim().is_empty() {
-            true => Err("the arguments of a call come in two forms".to_owned()),
-            false => Ok(()),
+        if self.data.is_some() && !self.input.trim().is_empty() {
+            Err("the arguments of a call come in two forms".to_owned())
+        } else {
+            Ok(())
         }
     }
 

@@ -90,9 +90,12 @@ pub(super) fn pieces(
         None => {
             let texts = blocks(answer).iter().filter(|block| !own(block)).map(described);
             let mut texts = framed.bodies(texts.collect()).into_iter();
-            let piece = |block| match own(block) {
-                true => Piece::Own(block),
-                false => Piece::Text(clip(&texts.next().unwrap_or_default(), limit)),
+            let piece = |block| {
+                if own(block) {
+                    Piece::Own(block)
+                } else {
+                    Piece::Text(clip(&texts.next().unwrap_or_default(), limit))
+                }
             };
             blocks(answer).iter().map(piece).collect()
         }

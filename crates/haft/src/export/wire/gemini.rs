@@ -250,9 +250,10 @@ impl Partial {
             (place, value) => *place = value,
         }
         let continues = field(piece, "willContinue", "will_continue").and_then(Value::as_bool);
-        match continues.unwrap_or(false) {
-            true => self.continuing.insert(path.to_owned()),
-            false => self.continuing.remove(path),
+        if continues.unwrap_or(false) {
+            self.continuing.insert(path.to_owned())
+        } else {
+            self.continuing.remove(path)
         };
         Ok(())
     }

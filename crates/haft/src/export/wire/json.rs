@@ -56,10 +56,7 @@ pub(super) fn object_of(arguments: Option<Value>) -> Value {
 /// Returns argument text as the text that a provider requires in the history: unchanged if it is
 /// one JSON object, else the text of a wrapping object.
 pub(super) fn object_text(raw: String) -> String {
-    match is_object(&raw) {
-        true => raw,
-        false => object(&raw).to_string(),
-    }
+    if is_object(&raw) { raw } else { object(&raw).to_string() }
 }
 
 /// Whether text is exactly one JSON object; only whitespace may follow.

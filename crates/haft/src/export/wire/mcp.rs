@@ -87,10 +87,7 @@ fn decode_call(request: &Value) -> Option<DecodedCall> {
 
 pub(super) fn answer(replies: &[Reply<'_>], is_batch: bool) -> Value {
     let mut responses = replies.iter().map(response);
-    match is_batch {
-        true => responses.collect(),
-        false => responses.next().unwrap_or(Value::Null),
-    }
+    if is_batch { responses.collect() } else { responses.next().unwrap_or(Value::Null) }
 }
 
 fn response(reply: &Reply<'_>) -> Value {

@@ -235,9 +235,10 @@ impl PartialCall {
         if !self.name.is_empty() && !self.arguments.is_blank() {
             return;
         }
-        match name.starts_with(&self.name) {
-            true => name.clone_into(&mut self.name),
-            false => self.name.push_str(name),
+        if name.starts_with(&self.name) {
+            name.clone_into(&mut self.name)
+        } else {
+            self.name.push_str(name)
         }
     }
 
@@ -361,9 +362,10 @@ impl Decoder {
         let dialect = self.dialect;
         let call = &mut self.calls[at];
         let is_custom = json::some(piece, "custom").is_some();
-        let (function, field) = match is_custom {
-            true => (piece.get("custom"), "input"),
-            false => (piece.get("function"), "arguments"),
+        let (function, field) = if is_custom {
+            (piece.get("custom"), "input")
+        } else {
+            (piece.get("function"), "arguments")
         };
         let more = function.and_then(|function| json::some(function, field));
         if at < self.given {

@@ -468,9 +468,10 @@ impl EventHandler for Decoder {
             kind @ ("response.output_text.delta" | "response.refusal.delta") => {
                 let partial = self.find(event).and_then(|at| self.items.get_mut(at));
                 if let Some(partial) = partial.filter(|partial| !partial.is_done) {
-                    match kind == "response.refusal.delta" {
-                        true => partial.append_delta(event, "refusal", "refusal"),
-                        false => partial.append_delta(event, "output_text", "text"),
+                    if kind == "response.refusal.delta" {
+                        partial.append_delta(event, "refusal", "refusal")
+                    } else {
+                        partial.append_delta(event, "output_text", "text")
                     }
                 }
             }

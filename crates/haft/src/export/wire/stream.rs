@@ -355,9 +355,10 @@ fn has_json_arguments(dialect: Dialect) -> bool {
 fn has_duplicate_key(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return true };
     let has_duplicate = |text: &str| parse::object(text, usize::MAX).is_err();
-    match text.trim_start().starts_with('{') {
-        true => has_duplicate(text),
-        false => has_duplicate(&format!("{{\"in\":{text}}}")),
+    if text.trim_start().starts_with('{') {
+        has_duplicate(text)
+    } else {
+        has_duplicate(&format!("{{\"in\":{text}}}"))
     }
 }
 
