@@ -99,7 +99,7 @@ impl FromStr for Dialect {
             let names: Vec<_> = Self::ALL.iter().map(|d| d.as_str()).collect();
             let error = Error::new(
                 ErrorKind::BadConfig,
-                format!("there is no dialect `{text}`; there are {}", names.join(", ")),
+                format!("unknown dialect `{text}`; known dialects: {}", names.join(", ")),
             );
             match nearest(text, names) {
                 Some(near) => error.hint(format!("did you mean `{near}`?")),

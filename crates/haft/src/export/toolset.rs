@@ -252,7 +252,7 @@ impl Limits {
                 let name = shown.name.clone();
                 shown = dialect.show_as(definition, &name, &plain);
                 let why =
-                    "a request takes 20 strict tools with 24 optional properties and 16 unions";
+                    "a request allows 20 strict tools with 24 optional properties and 16 unions";
                 shown.not_strict = Some(why.to_owned());
             }
         }
@@ -264,7 +264,7 @@ impl Limits {
             Some(left) => self.tools = left,
             None => {
                 shown.tool = None;
-                let note = "a request takes no more tools; show fewer, or defer some";
+                let note = "the request is at its tool limit; export fewer tools, or defer some";
                 shown.report.push(Loss::new(LossKind::Refused, "", "", note));
             }
         }

@@ -164,7 +164,7 @@ fn a_history_is_moved_and_what_changed_is_told() {
     {"role":"user","content":"How warm is it in Oslo and Rome?"}
     {"role":"assistant","content":"","tool_calls":[{"id":"az0kpLmVo","type":"function","function":{"name":"warmth","arguments":"{\"city\":\"Oslo\"}"}},{"id":"Mql2mKRXY","type":"function","function":{"name":"warmth","arguments":"{\"city\":\"Rome\"}"}}]}
     {"role":"tool","tool_call_id":"az0kpLmVo","name":"warmth","content":"7"}
-    {"role":"tool","tool_call_id":"Mql2mKRXY","name":"warmth","content":"[this call failed]\nunknown_outcome: no result of this call was recorded, and nobody knows whether it ran"}
+    {"role":"tool","tool_call_id":"Mql2mKRXY","name":"warmth","content":"[this call failed]\nunknown_outcome: no result of this call was recorded; it may or may not have run"}
     {"role":"assistant","content":"(the results were read)"}
     {"role":"user","content":"Are you still there?"}
     "#);

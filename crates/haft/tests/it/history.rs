@@ -438,7 +438,7 @@ fn a_broken_history_is_mended_on_the_way_and_the_notes_say_so() {
         carried.body["messages"][2]["content"],
         json!([
             {"type": "tool_result", "tool_use_id": "a", "is_error": true, "content":
-                "unknown_outcome: no result of this call was recorded, and nobody knows whether it ran"},
+                "unknown_outcome: no result of this call was recorded; it may or may not have run"},
             {"type": "tool_result", "tool_use_id": "b", "content": "B"},
             {"type": "text", "text": "quick"},
         ])
@@ -465,9 +465,9 @@ fn blank_text_and_a_model_that_begins_are_made_fit() {
         assert_eq!(
             kinds,
             [
-                "message 3: the system text stands at the front",
+                "message 3: the system text was moved to the front",
                 "message 1: blank text is left out",
-                "before message 0: added `(the conversation goes on from here)`",
+                "before message 0: added `(the conversation continues here)`",
             ]
         );
     }
@@ -642,7 +642,7 @@ fn a_transcript() -> impl Strategy<Value = Transcript> {
 /// Returns what must survive every move: system text, and per speaker the text, the calls with
 /// their arguments, and the answers.
 fn essence(transcript: &Transcript) -> Vec<String> {
-    const ADDED: &[&str] = &["(the conversation goes on from here)", "(the results were read)"];
+    const ADDED: &[&str] = &["(the conversation continues here)", "(the results were read)"];
     let text = |part: &ContentPart| match part {
         ContentPart::Text { text, .. } if !ADDED.contains(&text.as_str()) => text.clone(),
         ContentPart::Json(value) => value.to_string(),

@@ -679,7 +679,7 @@ fn what_is_no_response_is_told_with_a_hint() {
     }
     let failed = json!({"type": "error", "error": {"type": "x", "message": "busy"}});
     let error = Dialect::Anthropic.parse(&failed).unwrap_err();
-    assert_eq!(error.hints(), ["it is an error of the provider: busy"]);
+    assert_eq!(error.hints(), ["the provider returned an error: busy"]);
     let event = json!({"choices": [{"index": 0, "delta": {}}]});
     let error = Dialect::OpenAiChat.parse(&event).unwrap_err();
     assert!(error.hints()[0].starts_with("it is one event of a stream"), "{error}");

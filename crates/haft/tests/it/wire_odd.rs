@@ -160,7 +160,7 @@ async fn arguments_as_data_and_as_text_are_one_or_a_contradiction() {
     ])
     .await;
     assert_eq!(told(&heard), ["get(0)", "not_run"]);
-    assert!(heard.problem.unwrap().message().contains("goes on"));
+    assert!(heard.problem.unwrap().message().contains("continues"));
 }
 
 #[tokio::test]

@@ -337,9 +337,9 @@ fn a_stream_takes_no_more_than_its_limit() {
 fn what_cannot_be_read_spoils_a_stream_with_a_reason() {
     let deep = format!("data: {}\n\n", "[".repeat(100_000));
     let cases: [(&[u8], &str); 4] = [
-        (b"data: {\"a\":\n\n", "an event is no JSON"),
-        (b"data: {\"a\":\"\xff\"}\n\n", "an event is no JSON"),
-        (deep.as_bytes(), "an event is no JSON"),
+        (b"data: {\"a\":\n\n", "an event is not valid JSON"),
+        (b"data: {\"a\":\"\xff\"}\n\n", "an event is not valid JSON"),
+        (deep.as_bytes(), "an event is not valid JSON"),
         (b"{\"a\":1} nonsense", "something that is no JSON"),
     ];
     for (bytes, says) in cases {

@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind};
 
 /// The content of the result that is added for a call without one.
 const NO_RESULT: &str =
-    "unknown_outcome: no result of this call was recorded, and nobody knows whether it ran";
+    "unknown_outcome: no result of this call was recorded; it may or may not have run";
 
 /// How many problems an error names; the rest is only counted.
 const MAX_NAMED_PROBLEMS: usize = 8;
@@ -100,13 +100,15 @@ impl fmt::Display for HistoryFix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "message {}: ", self.message())?;
         match self {
-            Self::Joined { .. } => write!(f, "goes on where a message with calls ended"),
-            Self::Moved { id, .. } => write!(f, "the result of `{id}` is not behind its call"),
-            Self::Orphan { id, .. } => write!(f, "a result of `{id}`, which nobody called"),
+            Self::Joined { .. } => write!(f, "continues a message with calls"),
+            Self::Moved { id, .. } => {
+                write!(f, "the result of `{id}` is not directly after its call")
+            }
+            Self::Orphan { id, .. } => write!(f, "a result of `{id}`, which has no call"),
             Self::Duplicate { id, .. } => write!(f, "a second result of `{id}`"),
             Self::Unanswered { id, .. } => write!(f, "the call `{id}` has no result"),
             Self::Renamed { id, to, .. } => {
-                write!(f, "a second call `{id}`, to be told apart as `{to}`")
+                write!(f, "a second call `{id}`, renamed to `{to}`")
             }
         }
     }
@@ -469,7 +471,7 @@ mod tests {
             messages,
             [calls_message(&["a", "b"]), results_message(&[("a", "1"), ("b", "2")]), user("and?")]
         );
-        assert_eq!(fixes, ["message 3: the result of `a` is not behind its call"]);
+        assert_eq!(fixes, ["message 3: the result of `a` is not directly after its call"]);
     }
 
     #[test]
@@ -483,7 +485,7 @@ mod tests {
             Ending::Closed,
         );
         assert_eq!(messages[1..], [results_message(&[("a", "1"), ("b", "2"), ("c", "3")])]);
-        assert_eq!(fixes, ["message 1: the result of `a` is not behind its call"]);
+        assert_eq!(fixes, ["message 1: the result of `a` is not directly after its call"]);
     }
 
     #[test]
@@ -504,9 +506,9 @@ mod tests {
         assert_eq!(
             fixes,
             [
-                "message 0: a result of `cut`, which nobody called",
+                "message 0: a result of `cut`, which has no call",
                 "message 3: a second result of `a`",
-                "message 3: a result of `x`, which nobody called",
+                "message 3: a result of `x`, which has no call",
             ]
         );
     }
@@ -582,7 +584,7 @@ mod tests {
         let (messages, fixes) =
             mended(vec![results_message(&[("a", "1")]), calls_message(&["a"])], Ending::Closed);
         assert_eq!(messages, [calls_message(&["a"]), results_message(&[("a", "1")])]);
-        assert_eq!(fixes, ["message 0: the result of `a` is not behind its call"]);
+        assert_eq!(fixes, ["message 0: the result of `a` is not directly after its call"]);
         let (messages, fixes) = mended(
             vec![
                 results_message(&[("a", "1")]),
@@ -611,7 +613,7 @@ mod tests {
             messages,
             [calls_message(&["a", "b"]), results_message(&[("a", "1"), ("b", "2")])]
         );
-        assert_eq!(fixes, ["message 2: goes on where a message with calls ended"]);
+        assert_eq!(fixes, ["message 2: continues a message with calls"]);
     }
 
     #[test]

@@ -326,7 +326,7 @@ impl Dialect {
 fn no_conversation(dialect: Dialect) -> Error {
     Error::new(
         ErrorKind::BadHistory,
-        format!("{dialect} has calls and results, and no conversation to read or write"),
+        format!("{dialect} has calls and results, but no message history to read or write"),
     )
-    .hint("name the dialect of the model's provider")
+    .hint("use the dialect of the model's provider")
 }

@@ -129,7 +129,7 @@ impl<'a> Node<'a> {
         Error::new(
             ErrorKind::BadHistory,
             format!(
-                "this is no {} history: at `{place}` stands {found}, expected {wanted}",
+                "not a valid {} history: at `{place}` found {found}, expected {wanted}",
                 self.dialect
             ),
         )
@@ -377,7 +377,7 @@ mod tests {
         let content = root.list("messages").unwrap()[0].need("content").unwrap();
         assert_eq!(
             content.text().unwrap_err().message(),
-            "this is no openai-chat history: at `/messages/0/content` stands a number, expected text"
+            "not a valid openai-chat history: at `/messages/0/content` found a number, expected text"
         );
     }
 

@@ -19,7 +19,7 @@ use super::{
 use crate::{export::tools::Names, turn::Arguments};
 
 /// The first message, where the model began the conversation and the provider requires the user to.
-const OPENING: &str = "(the conversation goes on from here)";
+const OPENING: &str = "(the conversation continues here)";
 
 /// Fields that only number and mark a provider's stored items. Dropping them loses nothing.
 const BOOKKEEPING_FIELDS: &[&str] = &["id", "status", "type", "index", "role", "item"];
@@ -106,21 +106,24 @@ pub enum Change {
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Mended(mend) => write!(f, "mended {mend}"),
+            Self::Mended(mend) => write!(f, "repaired {mend}"),
             Self::Renamed { id, to } => write!(f, "the call `{id}` is `{to}` here"),
             Self::RenamedTool { name, to } => write!(f, "the tool `{name}` is `{to}` here"),
-            Self::Open { id } => write!(f, "the call `{id}` waits for its answer"),
+            Self::Open { id } => write!(f, "the call `{id}` has no result yet"),
             Self::LeftOut { message, from, what } => {
                 write!(f, "message {message}: {what} of {from} is left out")
             }
             Self::Told { message, media_type } => {
-                write!(f, "message {message}: {media_type} is only told of")
+                write!(f, "message {message}: {media_type} is replaced by a description")
             }
             Self::Wrapped { message, id } => {
-                write!(f, "message {message}: the arguments of `{id}` are no object, and wrapped")
+                write!(
+                    f,
+                    "message {message}: the arguments of `{id}` are not an object and were wrapped"
+                )
             }
             Self::Hoisted { message } => {
-                write!(f, "message {message}: the system text stands at the front")
+                write!(f, "message {message}: the system text was moved to the front")
             }
             Self::Blank { message } => write!(f, "message {message}: blank text is left out"),
             Self::Added { message, text } => write!(f, "before message {message}: added `{text}`"),

@@ -55,7 +55,7 @@ impl<'a> Lowering<'a> {
             return Err(self.unfit(
                 place,
                 word,
-                "listed values must be texts, numbers or booleans",
+                "listed values must be strings, numbers or booleans",
             ));
         }
         typed_by(&values, out);
@@ -117,7 +117,12 @@ impl<'a> Lowering<'a> {
             }
         } else {
             if !lowered.is_empty() {
-                self.lose(place, "prefixItems", "items have no places of their own", precision)?;
+                self.lose(
+                    place,
+                    "prefixItems",
+                    "items at fixed positions are not supported",
+                    precision,
+                )?;
                 notes.push(text::describe("prefixItems", &Value::Array(first.to_vec())));
             }
             let open = rest.is_null();
@@ -150,7 +155,7 @@ impl<'a> Lowering<'a> {
                 self.lose(
                     place,
                     "maxItems",
-                    "there is no word for it here; told in the description",
+                    "this keyword is not supported; moved to the description",
                     precision,
                 )?;
                 notes.push(text::describe("maxItems", &json!(most)));
@@ -161,7 +166,7 @@ impl<'a> Lowering<'a> {
             if least.as_u64().is_some_and(|n| n <= limit) {
                 out.insert("minItems".into(), least.clone());
             } else {
-                self.lose(place, "minItems", format!("at most {limit} can be said"), precision)?;
+                self.lose(place, "minItems", format!("at most {limit} is supported"), precision)?;
                 notes.push(text::describe("minItems", least));
                 out.insert("minItems".into(), json!(limit));
             }
@@ -177,7 +182,7 @@ impl<'a> Lowering<'a> {
                 self.lose(
                     place,
                     word,
-                    "there is no word for it here; told in the description",
+                    "this keyword is not supported; moved to the description",
                     precision,
                 )?;
                 let mut whole = Map::new();
@@ -216,7 +221,7 @@ impl<'a> Lowering<'a> {
         if subset.closed && !is_closed {
             let explicitly_open = own.contains_key("additionalProperties");
             if patterns.is_some() || explicitly_open || named.is_none_or(Map::is_empty) {
-                let why = "an object with keys of the model's choice cannot be said";
+                let why = "objects with arbitrary keys are not supported";
                 return Err(self.unfit(place, "additionalProperties", why));
             }
             let note = "keys that the schema does not name can no longer be sent";
@@ -232,7 +237,7 @@ impl<'a> Lowering<'a> {
                     return Ok(false);
                 }
                 if !is_closed && !subset.closed {
-                    self.lose(&below, "", "that it must not be there cannot be said", precision)?;
+                    self.lose(&below, "", "a forbidden property cannot be expressed", precision)?;
                 }
                 continue;
             }
@@ -278,9 +283,9 @@ impl<'a> Lowering<'a> {
                 out.insert("additionalProperties".into(), lowered);
             } else {
                 let note = if *rest == json!(false) {
-                    "that no other keys are taken cannot be said"
+                    "forbidding other keys is not supported"
                 } else {
-                    "what other keys must hold cannot be said"
+                    "a schema for other keys is not supported"
                 };
                 self.lose(place, "additionalProperties", note, precision)?;
                 if *rest != json!(false) || patterns.is_some() {
@@ -308,7 +313,7 @@ impl<'a> Lowering<'a> {
                 self.lose(
                     place,
                     word,
-                    "there is no word for it here; told in the description",
+                    "this keyword is not supported; moved to the description",
                     precision,
                 )?;
                 notes.push(text::describe(word, value));
@@ -328,7 +333,7 @@ impl<'a> Lowering<'a> {
         if takes_null(self.document, source) == Some(true) {
             let left_out_is_null = source.get("default") == Some(&Value::Null);
             if !left_out_is_null {
-                let note = "leaving it out can no longer be told from null";
+                let note = "a missing value can no longer be distinguished from null";
                 if !self.insist {
                     return Err(self.unfit(place, "required", note));
                 }
@@ -353,7 +358,7 @@ impl<'a> Lowering<'a> {
                 self.narrow(
                     place,
                     "items",
-                    "anything is shown as a union of types; lists nested four deep cannot be said",
+                    "any value is shown as a union of types; lists nested four levels deep cannot be expressed",
                     precision,
                 )?;
                 let mut any: Option<Value> = None;
@@ -394,7 +399,7 @@ impl<'a> Lowering<'a> {
             if subset.keywords.contains(&word) && fits {
                 out.insert(word.into(), value.clone());
             } else if !(word == "default" && value.is_null()) {
-                self.exact(place, word, "told in the description");
+                self.exact(place, word, "moved to the description");
                 notes.push(text::describe(word, value));
             }
         }

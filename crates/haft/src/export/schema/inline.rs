@@ -24,13 +24,18 @@ impl Lowering<'_> {
         for (at, part) in rest {
             self.retry_without_unevaluated(&at, "allOf")?;
             if part.as_object().and_then(reference).is_some() {
-                self.lose(&at, "$ref", "it leads back to itself and was cut here", precision)?;
+                self.lose(
+                    &at,
+                    "$ref",
+                    "the reference is recursive and was truncated here",
+                    precision,
+                )?;
                 if kinds(self.document, &part) == OBJECT {
                     own.entry("type").or_insert_with(|| json!("object"));
                 }
                 continue;
             }
-            self.lose(&at, "allOf", "it cannot be put together with the rest", precision)?;
+            self.lose(&at, "allOf", "it cannot be merged with the other keywords", precision)?;
             notes.push(text::describe("allOf", &part));
         }
         text::append(&mut own, &notes);

@@ -187,13 +187,13 @@ impl<'a> Lowering<'a> {
         if self.rules.references == References::KeepAcyclic
             && let Some(name) = super::cycles::first_cyclic(self.document)
         {
-            return Err(self.unfit(&self.place(&name), "$ref", "it leads back to itself"));
+            return Err(self.unfit(&self.place(&name), "$ref", "the reference is recursive"));
         }
         let root = self.root()?;
         let place = std::mem::take(&mut self.root_place);
         let lowered = self.lower_node(&Value::Object(root), &place, Precision::MayWiden)?;
         let Value::Object(mut schema) = lowered else {
-            return Err(self.unfit("", "", "no arguments at all would be accepted"));
+            return Err(self.unfit("", "", "it accepts no arguments"));
         };
         let mut definitions = Map::new();
         let mut done: HashSet<(String, bool)> = HashSet::new();
@@ -234,10 +234,10 @@ impl<'a> Lowering<'a> {
         };
         match (lowered, self.rules.subset()) {
             (Value::Bool(_), Some(subset)) if subset.typing == Typing::Needed => {
-                Err(self.unfit(&place, "", "it accepts nothing"))
+                Err(self.unfit(&place, "", "it accepts no value"))
             }
             (Value::Bool(false), Some(_)) => {
-                self.lose(&place, "", "it accepts nothing, which cannot be said", precision)?;
+                self.lose(&place, "", "it accepts no value, which cannot be expressed", precision)?;
                 Ok(json!({}))
             }
             (lowered, _) => Ok(as_object(lowered)),
@@ -256,7 +256,8 @@ impl<'a> Lowering<'a> {
         let grows =
             self.inline_acyclic || self.rules.subset().is_some() || self.rules.inlines_plainly();
         if grows && self.parts > self.rules.limits.parts {
-            let why = format!("it grows beyond {} parts", self.rules.limits.parts);
+            let why =
+                format!("it has more than {} subschemas after inlining", self.rules.limits.parts);
             return Err(Unfit { large: true, ..self.unfit(place, "$ref", why) });
         }
         match self.rules.subset() {
@@ -302,7 +303,7 @@ impl<'a> Lowering<'a> {
                     out.insert(key.clone(), value.clone());
                 }
                 "unevaluatedItems" | "unevaluatedProperties" if self.drop_unevaluated => {
-                    self.lose(place, key, "it depends on words that were left out", precision)?;
+                    self.lose(place, key, "it depends on keywords that were left out", precision)?;
                 }
                 "oneOf" if !self.rules.one_of => {
                     let branches = value.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -311,7 +312,7 @@ impl<'a> Lowering<'a> {
                     match out.contains_key("anyOf") || map.contains_key("anyOf") {
                         true if self.rules.inlines_plainly() => {
                             self.retry_without_unevaluated(place, "oneOf")?;
-                            self.lose(&below(), "oneOf", "it stands beside `anyOf`", precision)?;
+                            self.lose(&below(), "oneOf", "it is a sibling of `anyOf`", precision)?;
                         }
                         true => push(&mut out, "allOf", json!({"anyOf": lowered})),
                         false => {
@@ -373,7 +374,7 @@ impl<'a> Lowering<'a> {
             && !out.contains_key("prefixItems")
         {
             if self.uses_unevaluated_items {
-                self.lose(place, "unevaluatedItems", "every item counts as looked at", precision)?;
+                self.lose(place, "unevaluatedItems", "every item counts as evaluated", precision)?;
             }
             out.insert("items".into(), json!({}));
         }
@@ -422,7 +423,7 @@ impl<'a> Lowering<'a> {
                 {
                     return Err(Unfit { drop_unevaluated: true, ..self.unfit(place, key, "") });
                 }
-                self.lose(place, key, "what stands below it cannot be said exactly", precision)
+                self.lose(place, key, "its subschema cannot be expressed exactly", precision)
             }
         }
     }
@@ -491,7 +492,7 @@ impl<'a> Lowering<'a> {
                     // Each merge copies what was merged before.
                     self.work += 1 + size(&out) + size(&part);
                     if self.work > MAX_MERGE_WORK {
-                        let unfit = self.unfit(&place, "allOf", "it has too many parts");
+                        let unfit = self.unfit(&place, "allOf", "it has too many subschemas");
                         let large =
                             self.inline_acyclic || self.rules.references == References::Inline;
                         return Err(Unfit { large, ..unfit });
@@ -541,7 +542,7 @@ impl<'a> Lowering<'a> {
     /// References a definition at a place where a wider one would be wrong.
     fn refer_exactly(&mut self, name: &str, place: &str) -> Result<(), Unfit> {
         if self.inexact.contains(name) {
-            return Err(self.unfit(place, "$ref", "its definition cannot be said exactly"));
+            return Err(self.unfit(place, "$ref", "its definition cannot be expressed exactly"));
         }
         if self.exactly.insert(name.to_owned()) {
             // It may have been lowered before, less exactly.
@@ -619,10 +620,10 @@ impl<'a> Lowering<'a> {
         precision: Precision,
     ) -> Result<(), Unfit> {
         if self.all_disjoint(branches) {
-            self.exact(place, "oneOf", "its forms exclude each other, so `anyOf` says the same");
+            self.exact(place, "oneOf", "its branches exclude each other, so `anyOf` is equivalent");
             return Ok(());
         }
-        self.lose(place, "oneOf", "more than one of the forms may hold", precision)
+        self.lose(place, "oneOf", "more than one branch may match", precision)
     }
 
     pub(super) fn all_disjoint(&self, branches: &[Value]) -> bool {

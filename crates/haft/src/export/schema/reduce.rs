@@ -95,7 +95,12 @@ impl<'a> Lowering<'a> {
                     || self.replaced.contains(name)
                     || stays.is_some()
                 {
-                    self.lose(&at, "$ref", "it leads back to itself and was cut here", precision)?;
+                    self.lose(
+                        &at,
+                        "$ref",
+                        "the reference is recursive and was truncated here",
+                        precision,
+                    )?;
                     let only_objects = kinds(self.document, &part) == query::OBJECT;
                     if only_objects && !own.contains_key("type") {
                         own.to_mut().insert("type".into(), json!("object"));
@@ -105,14 +110,14 @@ impl<'a> Lowering<'a> {
                 }
                 continue;
             }
-            self.lose(&at, "allOf", "it cannot be put together with the rest", precision)?;
+            self.lose(&at, "allOf", "it cannot be merged with the other keywords", precision)?;
             notes.push(text::describe("allOf", &part));
         }
         if let Some(lone) = stays {
             // A reference that is kept allows no sibling keywords.
             let other: Vec<&String> = own.keys().filter(|key| keywords::restricts(key)).collect();
             if let Some(first) = other.first() {
-                let note = "it stands beside a reference that leads back to itself";
+                let note = "it is a sibling of a recursive reference";
                 self.lose(place, first, note, precision)?;
             }
             let mut around = own.into_owned();
@@ -152,7 +157,7 @@ impl<'a> Lowering<'a> {
                 self.lose(
                     place,
                     word,
-                    "there is no word for it here; told in the description",
+                    "this keyword is not supported; moved to the description",
                     precision,
                 )?;
                 notes.push(text::describe(word, &value));
@@ -188,7 +193,7 @@ impl<'a> Lowering<'a> {
             let below = format!("{place}/oneOf");
             let branches = one.as_array().map(Vec::as_slice).unwrap_or_default();
             if own.contains_key("anyOf") {
-                self.lose(&below, "oneOf", "it stands beside `anyOf`", precision)?;
+                self.lose(&below, "oneOf", "it is a sibling of `anyOf`", precision)?;
                 notes.push(text::describe("oneOf", &one));
             } else {
                 self.one_of_to_any_of(branches, &below, precision)?;
@@ -234,7 +239,7 @@ impl<'a> Lowering<'a> {
                     {
                         Some(Some(merged)) => merged,
                         _ => {
-                            let note = "it cannot be put together with a branch of the union";
+                            let note = "it cannot be merged into a branch of the union";
                             self.lose(place, "anyOf", note, precision)?;
                             notes.push(text::describe("allOf", &Value::Object(siblings.clone())));
                             let mut alone = map;
@@ -318,11 +323,8 @@ impl<'a> Lowering<'a> {
         match subset.typing {
             Typing::Single => return self.single(subset, own, place, precision, notes),
             Typing::Needed if !own.contains_key("type") && !lists_values => {
-                let why = if restricts {
-                    "it does not say its type"
-                } else {
-                    "anything is accepted here"
-                };
+                let why =
+                    if restricts { "it declares no type" } else { "anything is accepted here" };
                 return Err(self.unfit(place, "type", why));
             }
             _ => {}
@@ -451,7 +453,7 @@ impl<'a> Lowering<'a> {
                 "if" => {
                     let mut whole = own.clone();
                     whole.retain(|key, _| ["if", "then", "else"].contains(&key.as_str()));
-                    self.lose(place, "if", "conditions cannot be said", precision)?;
+                    self.lose(place, "if", "conditions are not supported", precision)?;
                     notes.push(text::describe("allOf", &Value::Object(whole)));
                 }
                 "format" => {
@@ -469,7 +471,7 @@ impl<'a> Lowering<'a> {
                         self.lose(
                             place,
                             key,
-                            format!("the format `{name}` is not taken"),
+                            format!("the format `{name}` is not supported"),
                             precision,
                         )?;
                         notes.push(text::describe(key, value));
@@ -480,7 +482,7 @@ impl<'a> Lowering<'a> {
                     if subset.keywords.contains(&key) && (subset.pattern)(pattern) {
                         out.insert(key.into(), value.clone());
                     } else {
-                        self.lose(place, key, "this pattern is not taken", precision)?;
+                        self.lose(place, key, "this pattern is not supported", precision)?;
                         notes.push(text::describe(key, value));
                     }
                 }
@@ -505,7 +507,7 @@ impl<'a> Lowering<'a> {
                     self.lose(
                         place,
                         key,
-                        "the bound is larger than grammars can count",
+                        "the bound is larger than a grammar can express",
                         precision,
                     )?;
                     notes.push(text::describe(key, value));
@@ -517,7 +519,7 @@ impl<'a> Lowering<'a> {
                         self.lose(
                             place,
                             key,
-                            "there is no word for it here; told in the description",
+                            "this keyword is not supported; moved to the description",
                             precision,
                         )?;
                         notes.push(text::describe(key, value));

@@ -157,7 +157,7 @@ impl<'a> Index<'a> {
                     let address = join(&base, id).ok_or_else(|| Unresolved {
                         pointer: place.clone(),
                         keyword: "$id",
-                        why: format!("`{id}` is no address"),
+                        why: format!("`{id}` is not a valid URI"),
                     })?;
                     base = address.split('#').next().unwrap_or_default().into();
                     self.resources.insert(base.to_string(), node);
@@ -318,7 +318,7 @@ impl<'a> Copier<'a> {
             pointer: place.to_owned(),
             keyword,
             why: if reference.starts_with('#') {
-                format!("`{reference}` leads nowhere")
+                format!("`{reference}` cannot be resolved")
             } else {
                 format!("`{reference}` is not in this schema, and nothing is fetched")
             },
@@ -641,7 +641,12 @@ mod tests {
         let outside = outside.unwrap_err();
         assert_eq!((outside.pointer.as_str(), outside.keyword), ("/properties/a", "$ref"));
         assert!(outside.why.contains("nothing is fetched"));
-        assert!(resolve(&json!({"$ref": "#/$defs/none"})).unwrap_err().why.contains("nowhere"));
+        assert!(
+            resolve(&json!({"$ref": "#/$defs/none"}))
+                .unwrap_err()
+                .why
+                .contains("cannot be resolved")
+        );
         let mut deep = json!({});
         for _ in 0..2_000 {
             deep = json!({"items": deep});

@@ -20,7 +20,7 @@ impl Lowering<'_> {
         let mut own = match &self.document.root {
             Value::Object(map) => map.clone(),
             Value::Bool(true) => Map::new(),
-            _ => return Err(self.unfit("", "", "it accepts nothing")),
+            _ => return Err(self.unfit("", "", "it accepts no value")),
         };
         let all_words = self.rules.subset().is_none();
         let bans = |word: &str| self.rules.banned_at_root.contains(&word) || !all_words;
@@ -50,14 +50,14 @@ impl Lowering<'_> {
                 self.lose(
                     &place,
                     "allOf",
-                    "it cannot be put together with the rest",
+                    "it cannot be merged with the other keywords",
                     Precision::MayWiden,
                 )?;
                 self.notes.push(text::describe("allOf", &part));
             }
         }
         if own.get("not").is_some_and(|not| *not == json!({}) || *not == json!(true)) {
-            return Err(self.unfit("", "", "no arguments at all would be accepted"));
+            return Err(self.unfit("", "", "it accepts no arguments"));
         }
         if own.get("type").is_some_and(|named| !types(named).contains(&"object")) {
             return Err(self.unfit("", "type", "arguments are always an object"));
@@ -74,7 +74,7 @@ impl Lowering<'_> {
             if self.rules.banned_at_root.contains(&word)
                 && let Some(value) = own.shift_remove(word)
             {
-                self.lose("", word, "it may not stand at the root", Precision::MayWiden)?;
+                self.lose("", word, "it is not allowed at the root", Precision::MayWiden)?;
                 self.notes.push(text::describe(word, &value));
             }
         }
@@ -86,7 +86,7 @@ impl Lowering<'_> {
                 self.lose(
                     "",
                     "unevaluatedProperties",
-                    "the forms are one object",
+                    "the branches are merged into one object",
                     Precision::MayWiden,
                 )?;
             } else if alone {
@@ -149,26 +149,26 @@ impl Lowering<'_> {
             }
         }
         if forms.len() > MAX_FORMS {
-            let note = format!("more than {MAX_FORMS} forms are not shown as one object");
+            let note = format!("more than {MAX_FORMS} branches are not merged into one object");
             self.lose(&below, word, note, Precision::MayWiden)?;
             own.shift_remove("unevaluatedProperties");
             return Ok(true);
         }
         if forms.is_empty() {
-            return Err(self.unfit(&below, word, "none of its forms can hold"));
+            return Err(self.unfit(&below, word, "none of its branches can match"));
         }
         if let [only] = &forms[..]
             && only.whole
             && let Some(merged) = merge(own, &only.map)
         {
             if !takes_objects(&merged) {
-                return Err(self.unfit(&below, word, "none of its forms can hold"));
+                return Err(self.unfit(&below, word, "none of its branches can match"));
             }
             *own = merged;
             own.entry("type").or_insert_with(|| json!("object"));
             return Ok(false);
         }
-        self.lose(&below, word, "its forms are shown as one object", Precision::MayWiden)?;
+        self.lose(&below, word, "its branches are merged into one object", Precision::MayWiden)?;
         self.notes.push(describe_forms(&forms));
         let closed = forms.iter().all(|form| form.is_closed(sealed));
         let named = own.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
@@ -244,7 +244,7 @@ impl Lowering<'_> {
         if self.rules.subset().is_some_and(|subset| subset.closed) {
             let odd = properties.keys().find(|name| !(self.rules.key)(name));
             let odd = odd.map(String::as_str).unwrap_or_default();
-            let why = format!("the key `{odd}` would need another name, and an open object");
+            let why = format!("the key `{odd}` must be renamed, which requires an open object");
             return Err(self.unfit("", "properties", why));
         }
         let properties = properties.clone();
@@ -267,7 +267,7 @@ impl Lowering<'_> {
                     list.len() < before
                 });
             if was_required {
-                let note = format!("`{new}` stands for a key of another name");
+                let note = format!("`{new}` replaces a key with another name");
                 self.lose("", "required", note, Precision::MayWiden)?;
                 notes.push(format!("`{new}` is required"));
             }
@@ -296,12 +296,7 @@ impl Lowering<'_> {
                 if value == json!(true) && says_nothing.contains(&word) {
                     continue;
                 }
-                self.lose(
-                    "",
-                    word,
-                    "a key it speaks about has another name here",
-                    Precision::MayWiden,
-                )?;
+                self.lose("", word, "it names a key that is renamed here", Precision::MayWiden)?;
                 if value != json!(false) {
                     notes.push(text::describe(word, &value));
                 }

@@ -14,7 +14,7 @@ pub(super) fn check(schema: &Map<String, Value>, limits: &Limits) -> Result<(), 
         ("characters of names and values", sums.characters, limits.characters),
     ] {
         if sum > most {
-            return Err(format!("{sum} {what}; at most {most} are taken"));
+            return Err(format!("{sum} {what}; the maximum is {most}"));
         }
     }
     let mut fuel = 50_000;
@@ -72,7 +72,9 @@ impl Sums {
             self.values += values.len();
             self.characters += characters;
             if values.len() > 250 && characters > limits.list {
-                return Err(format!("a list of values with {characters} characters"));
+                return Err(format!(
+                    "a list of values has {characters} characters, which is too long"
+                ));
             }
         }
         self.characters += map.get("const").and_then(Value::as_str).map_or(0, length);

@@ -371,7 +371,12 @@ fn accepts_nothing(document: &Document) -> bool {
 fn inlined_output(output: &Value) -> (Option<Value>, Vec<Loss>) {
     let loss = |loss: &Loss| {
         let place = if loss.pointer.is_empty() { "/" } else { &loss.pointer };
-        Loss::new(loss.kind, "", "output", format!("at {place} of the results: {}", loss.note))
+        Loss::new(
+            loss.kind,
+            "",
+            "output",
+            format!("at {place} of the output schema: {}", loss.note),
+        )
     };
     let lowered = schema::resolve(output)
         .ok()
@@ -382,7 +387,7 @@ fn inlined_output(output: &Value) -> (Option<Value>, Vec<Loss>) {
             (Some(Value::Object(lowered.schema)), losses)
         }
         None => {
-            let note = "the schema of results cannot be inlined and is left out";
+            let note = "the output schema cannot be inlined and is left out";
             (None, vec![Loss::new(LossKind::Widened, "", "output", note)])
         }
     }

@@ -141,7 +141,7 @@ impl PartialBlock {
                     self.is_data = true;
                 }
                 // FAIL CLOSED: the call would run without these arguments.
-                Some(_) => return Err("a piece of arguments is no text".to_owned()),
+                Some(_) => return Err("a chunk of arguments is not text".to_owned()),
             },
             "citations_delta" => {
                 let citation = delta.get("citation").cloned().unwrap_or(Value::Null);
@@ -219,7 +219,7 @@ impl Decoder {
         };
         partial.is_closed = true;
         if is_call(&partial.block) && partial.has_conflicting_input() {
-            return Err("the arguments of a call come twice, and not the same".to_owned());
+            return Err("the arguments of a call came twice and differ".to_owned());
         }
         while let Some(partial) = self.blocks.get(self.next) {
             if is_call(&partial.block) {
@@ -262,7 +262,7 @@ impl EventHandler for Decoder {
                 let partial = self.find(event).and_then(|at| self.blocks.get_mut(at));
                 match partial {
                     Some(partial) if !partial.is_closed => partial.delta(delta)?,
-                    _ => return Err("a piece belongs to no open block".to_owned()),
+                    _ => return Err("a chunk belongs to no open block".to_owned()),
                 }
             }
             "content_block_stop" => {

@@ -135,10 +135,10 @@ impl PartialBlock {
             Some(Value::Object(map)) if map.is_empty() => return Ok(()),
             Some(data @ Value::Object(_)) if self.data.is_none() => self.data = Some(data.clone()),
             // FAIL CLOSED: the call would run without these arguments.
-            Some(_) => return Err("a piece of arguments is no text".to_owned()),
+            Some(_) => return Err("a chunk of arguments is not text".to_owned()),
         }
         if self.data.is_some() && !self.input.trim().is_empty() {
-            Err("the arguments of a call come in two forms".to_owned())
+            Err("the arguments of a call came both as text and as JSON".to_owned())
         } else {
             Ok(())
         }
@@ -291,7 +291,7 @@ impl EventHandler for Decoder {
                 Some(at) => at,
                 // A delta of a call needs its start; other blocks may come without one.
                 None if piece.get("toolUse").is_some() => {
-                    return Err("a piece belongs to no open block".to_owned());
+                    return Err("a chunk belongs to no open block".to_owned());
                 }
                 None => self.start(delta, json!({}))?,
             };

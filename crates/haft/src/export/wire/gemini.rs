@@ -174,7 +174,7 @@ impl Decoder {
         let pieces = field(call, "partialArgs", "partial_args");
         let is_named = !json::text(call, "name").is_empty();
         if is_named && self.partial.is_some() {
-            return Err("a call begins before the one before it has ended".to_owned());
+            return Err("a call starts before the previous one ended".to_owned());
         }
         if self.partial.is_none() && (continues || pieces.is_some()) {
             let args = call.get("args").filter(|args| args.is_object()).cloned();
@@ -196,7 +196,7 @@ impl Decoder {
             partial.part["thoughtSignature"] = signature.clone();
         }
         if !continues && !partial.continuing.is_empty() {
-            return Err("a call ended inside one of its texts".to_owned());
+            return Err("a call ended inside a text value".to_owned());
         }
         if !continues && let Some(partial) = self.partial.take() {
             let part = partial.into_history();
@@ -240,7 +240,7 @@ impl Partial {
             .find_map(|(camel, snake)| field(piece, camel, snake).and_then(keep))
             .unwrap_or(Value::Null);
         let place = resolve_path(&mut self.args, path)
-            .ok_or_else(|| format!("the place `{}` makes no sense", path.escape_debug()))?;
+            .ok_or_else(|| format!("the JSON path `{}` is invalid", path.escape_debug()))?;
         match (place, value) {
             (Value::String(text), Value::String(more)) if self.continuing.contains(path) => {
                 text.push_str(&more);
@@ -473,7 +473,7 @@ mod tests {
             let event = json!({"candidates": [{"content": {"parts": [part]}}]});
             assert!(stream.event(&event).is_empty());
             let ended = stream.finish();
-            assert!(ended.problem.unwrap().message().contains("makes no sense"), "{path}");
+            assert!(ended.problem.unwrap().message().contains("is invalid"), "{path}");
             assert_eq!((ended.stop, ended.calls.len()), (StopReason::Unknown, 1));
         }
     }

@@ -31,7 +31,7 @@ const INVALID_PARAMS: i64 = -32602;
 pub(super) fn parse(request: &Value) -> Result<ModelResponse, Error> {
     if let Some(batch) = request.as_array() {
         if batch.is_empty() || batch.iter().any(|one| one.get("jsonrpc").is_none()) {
-            let wanted = "it is no batch of JSON-RPC messages";
+            let wanted = "it is not a batch of JSON-RPC messages";
             return Err(unreadable(Dialect::Mcp, request, wanted));
         }
         let response = ModelResponse::new(
@@ -44,7 +44,7 @@ pub(super) fn parse(request: &Value) -> Result<ModelResponse, Error> {
     match decode_call(request) {
         Some(decoded) => ModelResponse::new(Dialect::Mcp, [decoded], StopReason::Done),
         None => {
-            let wanted = "it is no JSON-RPC request for `tools/call` with an `id`";
+            let wanted = "it is not a JSON-RPC request for `tools/call` with an `id`";
             Err(unreadable(Dialect::Mcp, request, wanted))
         }
     }

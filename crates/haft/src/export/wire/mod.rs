@@ -69,7 +69,7 @@ impl ModelResponse {
         let decoded = decoded.into_iter().take(MAX_CALLS + 1);
         let calls: Vec<ToolCall> = decoded.map(|decoded| asked.note(decoded)).collect();
         if calls.len() > MAX_CALLS {
-            let why = format!("this {dialect} response is not taken: {}", too_many());
+            let why = format!("this {dialect} response is refused: {}", too_many());
             return Err(Error::new(ErrorKind::BadResponse, why));
         }
         Ok(Self { calls, stop, asked })
@@ -226,17 +226,17 @@ fn is_mistral(response: &Value) -> bool {
 /// The error for something that is not a response of a dialect, with a hint about what it is.
 fn unreadable(dialect: Dialect, response: &Value, wanted: &str) -> Error {
     let error =
-        Error::new(ErrorKind::BadResponse, format!("this is no {dialect} response: {wanted}"));
+        Error::new(ErrorKind::BadResponse, format!("not a valid {dialect} response: {wanted}"));
     if let Some(said) = json::some(response, "error") {
         let said = match said {
             Value::String(text) => text.as_str(),
             other => json::text(other, "message"),
         };
         let said: String = said.chars().take(200).collect();
-        return error.hint(format!("it is an error of the provider: {said}"));
+        return error.hint(format!("the provider returned an error: {said}"));
     }
     if is_event(response) {
-        return error.hint("it is one event of a stream; give the events to `Dialect::stream`");
+        return error.hint("it is one event of a stream; pass the events to `Dialect::stream`");
     }
     match Dialect::detect(response) {
         Some(other) if other != dialect => error.hint(format!("it looks like {other}")),

@@ -40,7 +40,7 @@ pub(super) fn read(
         return Err(unreadable(dialect, response, "it has no `choices` array"));
     };
     let Some(choice) = first(choices) else {
-        return Err(unreadable(dialect, response, "its `choices` hold no first choice"));
+        return Err(unreadable(dialect, response, "its `choices` have no first choice"));
     };
     let Some(message) = choice.get("message").filter(|message| message.is_object()) else {
         return Err(unreadable(dialect, response, "its choice has no `message`"));
@@ -194,7 +194,7 @@ impl Pieces {
                 *this = Self::Data(data.clone());
                 Ok(())
             }
-            _ => Err("the arguments of a call come in two forms".to_owned()),
+            _ => Err("the arguments of a call came both as text and as JSON".to_owned()),
         }
     }
 
@@ -373,7 +373,7 @@ impl Decoder {
             // run.
             return match more {
                 Some(more) if has_more(more) => {
-                    Err("a call goes on after it was complete".to_owned())
+                    Err("a call continues after it was complete".to_owned())
                 }
                 _ => Ok(()),
             };
@@ -453,7 +453,7 @@ impl Decoder {
             });
             let more = piece.get("arguments").unwrap_or(&Value::Null);
             if call.is_given && has_more(more) {
-                return Err("a call goes on after it was complete".to_owned());
+                return Err("a call continues after it was complete".to_owned());
             }
             call.named(json::text(piece, "name"));
             call.arguments.add(more)?;
@@ -678,7 +678,7 @@ mod tests {
             piece(Some(0), None, None, "{}"),
         ]);
         assert_eq!(ended.stop, StopReason::Unknown);
-        assert!(ended.problem.unwrap().message().contains("goes on"));
+        assert!(ended.problem.unwrap().message().contains("continues"));
     }
 
     #[test]

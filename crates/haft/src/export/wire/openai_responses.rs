@@ -395,7 +395,7 @@ impl Decoder {
             partial.field().is_some() && !taken.contains(&at)
         };
         if !taken.is_empty() && self.items.iter().enumerate().any(is_lost) {
-            return Err("the whole response leaves out a call that was streamed".to_owned());
+            return Err("the complete response lacks a call that was streamed".to_owned());
         }
         // Calls that were held back for a position that never came.
         for at in self.in_order() {
@@ -455,10 +455,10 @@ impl EventHandler for Decoder {
             }
             "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
                 let Some(partial) = self.find(event).and_then(|at| self.items.get_mut(at)) else {
-                    return Err("a piece belongs to no open item".to_owned());
+                    return Err("a chunk belongs to no open item".to_owned());
                 };
                 if partial.is_given {
-                    return Err("a call goes on after it was complete".to_owned());
+                    return Err("a call continues after it was complete".to_owned());
                 }
                 partial.pieces.push_str(json::text(event, "delta"));
             }

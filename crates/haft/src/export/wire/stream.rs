@@ -122,7 +122,7 @@ impl ResponseDecoder {
     ///
     /// It reads server-sent events and concatenated JSON objects. Invalid input fails the stream:
     /// further input is ignored, and [`finish`](Self::finish) returns the error.
-    #[must_use = "the calls that are complete are in what this returns"]
+    #[must_use = "the completed calls are returned"]
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<ToolCall> {
         let mut ready = Vec::new();
         if !self.accept_bytes(bytes.len()) {
@@ -143,13 +143,13 @@ impl ResponseDecoder {
             FramingError::TooLarge => {
                 return self.reject(format!("one event is longer than {MAX_EVENT_BYTES} bytes"));
             }
-            FramingError::NotJson => return self.reject("it holds something that is no JSON"),
+            FramingError::NotJson => return self.reject("it contains invalid JSON"),
             FramingError::Binary => {
-                ("it is binary", "decode the events and give each to `ResponseDecoder::event`")
+                ("it is binary", "decode the events and pass each to `ResponseDecoder::event`")
             }
             FramingError::Unknown => (
-                "it begins neither like events nor like JSON",
-                "give the body without compression and without the sizes of HTTP chunks",
+                "it starts neither with server-sent events nor with JSON",
+                "pass the body without compression and without HTTP chunk sizes",
             ),
         };
         if self.problem.is_none() {
@@ -159,7 +159,7 @@ impl ResponseDecoder {
     }
 
     /// Takes one decoded event, and returns the calls that it completes.
-    #[must_use = "the calls that are complete are in what this returns"]
+    #[must_use = "the completed calls are returned"]
     pub fn event(&mut self, event: &Value) -> Vec<ToolCall> {
         let mut ready = Vec::new();
         match json::weight(event) {
@@ -235,7 +235,7 @@ impl ResponseDecoder {
             Ok(_) if has_json_arguments(self.asked.dialect()) && has_duplicate_key(&piece.data) => {
                 // FAIL CLOSED: duplicate keys make it ambiguous which value the model sent and
                 // which one was approved.
-                self.reject("a key stands twice in one object");
+                self.reject("an object has a duplicate key");
             }
             Ok(event) => {
                 // The text is counted already; parsed values can take far more memory than their
@@ -246,7 +246,7 @@ impl ResponseDecoder {
                 }
             }
             Err(error) => {
-                self.reject_with("an event is no JSON", error);
+                self.reject_with("an event is not valid JSON", error);
             }
         }
     }
@@ -275,7 +275,7 @@ impl ResponseDecoder {
             return self.fail(event);
         }
         if is_complete(self.asked.dialect(), event) {
-            return self.reject("it is a complete response, which `Dialect::parse` reads");
+            return self.reject("it is a complete response; use `Dialect::parse`");
         }
         // Some proxies batch several events into one.
         if let Value::Array(events) = event
@@ -333,10 +333,7 @@ impl ResponseDecoder {
 }
 
 fn stream_error(dialect: Dialect, why: impl fmt::Display) -> Error {
-    Error::new(
-        ErrorKind::BadResponse,
-        format!("this is no {dialect} stream that can be read: {why}"),
-    )
+    Error::new(ErrorKind::BadResponse, format!("cannot decode this {dialect} stream: {why}"))
 }
 
 /// Whether this is the marker that some servers end their events with. It does not give a stop
