@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_dialect_cannot_say_is_told() {
+    fn unsupported_options_are_reported() {
         let options = ExportOptions::default()
             .choice(ToolChoice::None)
             .cache(PromptCacheTtl::OneHour)

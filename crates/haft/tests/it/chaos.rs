@@ -288,7 +288,7 @@ fn quiet() {
 
 /// The chaos test must be able to fail: a policy that is never asked would let everything run.
 #[tokio::test]
-async fn the_strict_scenes_really_refuse_something() {
+async fn strict_scenes_refuse_some_calls() {
     struct Never;
     impl Policy for Never {
         fn judge(&self, _: &haft::ValidatedCall) -> haft::Verdict {

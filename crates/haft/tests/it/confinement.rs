@@ -73,7 +73,7 @@ async fn call(runtime: RuntimeBuilder) -> Option<FailureCode> {
 }
 
 #[tokio::test]
-async fn everything_that_confinement_rests_on_must_hold() {
+async fn confinement_requires_every_precondition() {
     for (says, runs) in [
         (ALL, true),
         (Says { sandbox: false, ..ALL }, false),
@@ -119,7 +119,7 @@ impl haft::Guard for Opinion {
 }
 
 #[tokio::test]
-async fn only_an_answer_lifts_the_confinement() {
+async fn only_an_approval_lifts_the_confinement() {
     let seen = Seen::default();
     let allowed = runtime(ALL, &seen).guard(Opinion(Verdict::allow("fine")));
     assert_eq!((call(allowed).await, seen.word()), (None, "confined"), "a guard lifts nothing");

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_admitted_id_stays() {
+    fn valid_call_id_is_kept() {
         for (dialect, id) in [
             (Dialect::Anthropic, "toolu_01-A"),
             (Dialect::Bedrock, "tooluse_a.b:c"),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn another_id_is_made_from_it_and_admitted() {
+    fn invalid_call_id_is_replaced_by_a_valid_hash() {
         for dialect in Dialect::ALL.iter().copied() {
             for id in ["", "call_1", "a b", "tooluse_a.b:c", "é", &"x".repeat(65)] {
                 let new = dialect.call_id(id);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_is_taken_is_not_minted_again() {
+    fn generated_call_id_does_not_collide() {
         let first = Dialect::Mistral.call_id("call_1").into_owned();
         let calls = [
             PastCall::new("call_1", "t", json!({})),

@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn results_move_behind_their_call_in_the_order_of_the_calls() {
+    fn results_move_directly_after_their_call_in_call_order() {
         let (messages, fixes) = mended(
             vec![
                 calls_message(&["a", "b"]),
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn orphans_and_second_results_are_dropped() {
+    fn orphan_and_duplicate_results_are_dropped() {
         let (messages, fixes) = mended(
             vec![
                 results_message(&[("cut", "0")]),
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_without_a_result_gets_one_that_says_so() {
+    fn call_without_a_result_gets_an_unknown_outcome() {
         let (messages, fixes) = mended(
             vec![calls_message(&["a", "b"]), results_message(&[("b", "2")]), user("go on")],
             Ending::Open,
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_calls_stay_open_only_when_asked() {
+    fn last_calls_stay_open_only_with_ending_open() {
         let tail = vec![user("go"), calls_message(&["a", "b"]), results_message(&[("a", "1")])];
         let (messages, fixes) = mended(tail.clone(), Ending::Open);
         assert_eq!((messages, fixes.len()), (tail.clone(), 0));
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_two_turns_with_one_id_are_told_apart_with_their_results() {
+    fn duplicate_call_ids_are_renamed_together_with_their_results() {
         let (messages, fixes) = mended(
             vec![
                 calls_message(&["x"]),
@@ -559,13 +559,13 @@ mod tests {
     }
 
     #[test]
-    fn a_new_id_is_one_that_nobody_has() {
+    fn new_call_id_is_unique() {
         let (messages, _) = mended(vec![calls_message(&["x", "x", "x_2"])], Ending::Open);
         assert_eq!(messages, [calls_message(&["x", "x_3", "x_2"])]);
     }
 
     #[test]
-    fn a_result_goes_to_the_latest_call_that_waits() {
+    fn result_is_assigned_to_the_latest_unanswered_call() {
         let (messages, _) = mended(
             vec![
                 calls_message(&["x"]),
@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_before_its_call_is_believed_if_the_id_is_unique() {
+    fn result_before_its_call_is_accepted_if_the_id_is_unique() {
         let (messages, fixes) =
             mended(vec![results_message(&[("a", "1")]), calls_message(&["a"])], Ending::Closed);
         assert_eq!(messages, [calls_message(&["a"]), results_message(&[("a", "1")])]);
@@ -599,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_with_calls_that_goes_on_in_the_next_is_one() {
+    fn continued_assistant_message_is_merged() {
         let (messages, fixes) = mended(
             vec![
                 calls_message(&["a"]),
@@ -617,7 +617,7 @@ mod tests {
     }
 
     #[test]
-    fn the_strict_mode_names_every_pair_and_counts_the_rest() {
+    fn check_names_broken_pairs_and_counts_the_rest() {
         let many: Vec<String> = (0..10).map(|n| format!("c{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         let transcript = Transcript { messages: vec![calls_message(&many), user("next")] };

@@ -345,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_stays_text_when_reading_it_would_lose_something() {
+    fn argument_text_stays_text_when_parsing_would_lose_something() {
         for kept in [
             r#"{"a": 1, "a": 2}"#,
             r#"{"n": 123456789012345678901234567890}"#,
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_data_is_read() {
+    fn argument_text_that_is_json_is_parsed() {
         for (text, value) in [
             (" {\"a\": [1, \"x y\"] } ", json!({"a": [1, "x y"]})),
             (r#"{"city":"Z\u00fcrich \"\\"}"#, json!({"city": "Zürich \"\\"})),
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_names_itself() {
+    fn error_names_the_json_pointer() {
         let value = json!({"messages": [{"content": 3}]});
         let root = Node::root(Dialect::OpenAiChat, &value);
         let content = root.list("messages").unwrap()[0].need("content").unwrap();
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_of_a_failure_comes_off_and_nothing_else_does() {
+    fn only_the_failure_marker_is_stripped() {
         assert_eq!(strip_failure_marker("[this call failed]\nno"), (true, "no"));
         assert_eq!(strip_failure_marker("[this call failed]"), (true, ""));
         assert_eq!(strip_failure_marker("[this call failed] no"), (false, "[this call failed] no"));

@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_and_types_meet() {
+    fn limits_and_types_are_intersected() {
         let one = json!({"type": ["number", "string"], "minimum": 1, "enum": [1, 2, "a"]});
         let other = json!({"type": ["integer", "null"], "minimum": 2, "enum": [2.0, "a"]});
         assert_eq!(
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_one_side_meets_the_rest_of_the_other() {
+    fn property_of_one_schema_merges_with_additional_properties_of_the_other() {
         let one = json!({"properties": {"a": {"minimum": 1}}, "additionalProperties": false});
         let other = json!({"properties": {"a": {"maximum": 2}, "b": {}}, "required": ["b"]});
         assert_eq!(
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_exactly_is_not_merged() {
+    fn keywords_without_an_exact_intersection_are_not_merged() {
         for (one, other) in [
             (json!({"pattern": "a"}), json!({"pattern": "b"})),
             (json!({"anyOf": [true]}), json!({"anyOf": [false]})),
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn tuples_meet_item_by_item() {
+    fn tuples_are_merged_item_by_item() {
         let one = json!({"prefixItems": [{"type": "string"}], "items": {"minimum": 1}});
         let other = json!({"items": {"maximum": 2}});
         assert_eq!(

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn only_nulls_that_were_never_meant_go() {
+    fn only_nulls_added_by_strict_mode_are_removed() {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_union_the_branch_that_is_meant_decides() {
+    fn in_a_union_the_matching_branch_decides_which_nulls_go() {
         let schema = json!({
             "properties": {"shape": {"anyOf": [
                 {"properties": {"kind": {"const": "a"}, "x": {"type": "integer"}}, "required": ["kind", "x"]},
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn at_least_one_of_these_works_with_one() {
+    fn unions_of_required_properties_work_with_one_property() {
         for word in ["anyOf", "oneOf"] {
             let schema = json!({
                 "type": "object",

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_are_apart_by_type_value_or_discriminator() {
+    fn schemas_are_disjoint_by_type_value_or_discriminator() {
         assert!(apart(json!({"type": "string"}), json!({"type": ["null", "number"]})));
         assert!(apart(json!({"const": 1}), json!({"enum": [2, 3]})));
         assert!(!apart(json!({"const": 1}), json!({"enum": [1.0]})));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_taken_or_not() {
+    fn whether_null_is_accepted_is_known() {
         let document = resolve(&json!({"$ref": "#/$defs/a", "$defs": {"a": {"type": "null"}}}));
         let document = document.unwrap();
         for (schema, takes) in [

@@ -586,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn older_drafts_are_told_in_new_words() {
+    fn older_drafts_are_converted_to_2020_12() {
         let source = json!({
             "$schema": "http://json-schema.org/draft-07/schema#",
             "items": [{"type": "string"}], "additionalItems": false,
@@ -612,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_later_drafts_stay_silent() {
+    fn keywords_of_later_drafts_have_no_effect() {
         let seven = json!({
             "$schema": "http://json-schema.org/draft-07/schema#",
             "prefixItems": [{"type": "string"}], "unevaluatedProperties": false,
@@ -636,7 +636,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_nowhere_is_told() {
+    fn unresolvable_references_are_refused() {
         let outside = resolve(&json!({"properties": {"a": {"$ref": "https://example.com/x"}}}));
         let outside = outside.unwrap_err();
         assert_eq!((outside.pointer.as_str(), outside.keyword), ("/properties/a", "$ref"));

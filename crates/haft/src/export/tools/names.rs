@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_good_name_stays_and_a_bad_one_is_changed_once() {
+    fn valid_name_is_kept_and_invalid_name_is_changed_once() {
         let mut names = Names::new(Dialect::Anthropic).reserve(["a_b"]);
         assert_eq!(names.assign("read_file"), "read_file");
         assert_eq!(names.assign("a_b"), "a_b");
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_tools_get_one_name_and_every_name_fits() {
+    fn exported_names_are_unique_and_valid() {
         for dialect in Dialect::ALL {
             let originals: Vec<String> = ["", "é", "è", "a b", "a.b", "a/b", "a", "a"]
                 .iter()

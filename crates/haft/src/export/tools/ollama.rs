@@ -25,7 +25,7 @@ mod tests {
     use crate::export::{Dialect, ExportOptions, ToolDefinition};
 
     #[test]
-    fn a_property_is_always_an_object() {
+    fn schema_of_a_property_is_always_an_object() {
         let input = json!({"type": "object", "properties": {
             "any": true,
             "properties": false,

@@ -312,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_documented_ending_has_its_meaning() {
+    fn every_documented_stop_reason_is_mapped() {
         for (reason, wanted) in [
             ("end_turn", StopReason::Done),
             ("tool_use", StopReason::Done),
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_of_the_provider_are_not_ours() {
+    fn provider_executed_tools_are_not_calls() {
         let response = json!({"stop_reason": "tool_use", "content": [
             {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
             {"type": "mcp_tool_use", "id": "m", "name": "x", "input": {}},

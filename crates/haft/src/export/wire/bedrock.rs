@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_documented_ending_has_its_meaning() {
+    fn every_documented_stop_reason_is_mapped() {
         for (reason, wanted) in [
             ("end_turn", StopReason::Done),
             ("tool_use", StopReason::Done),
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_of_the_provider_are_not_ours() {
+    fn provider_executed_tools_are_not_calls() {
         let response = json!({"stopReason": "tool_use", "output": {"message": {"content": [
             {"toolUse": {"toolUseId": "s", "name": "x", "input": {}, "type": "server_tool_use"}},
             {"toolUse": {"toolUseId": "t", "name": "ours", "input": {"a": 1}}},

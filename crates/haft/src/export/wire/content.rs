@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_shown_is_said_to_be_so() {
+    fn unsupported_content_is_described_in_text() {
         let picture = Block::Image { data: "AAAA".into(), media_type: "image/tiff".into() };
         assert_eq!(
             described(&picture),

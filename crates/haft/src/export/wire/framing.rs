@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_cut_out_wherever_the_bytes_are_cut() {
+    fn events_are_split_independent_of_chunk_boundaries() {
         let body = "\u{feff}: hello\r\nevent: a\r\ndata: {\"x\":\r\ndata:1}\r\n\r\n\
                     retry: 5\n\nid: 1\ndata: é\n\n\rdata\r\revent: b\ndata: last";
         let wanted = [("a", "{\"x\":\n1}"), ("", "é"), ("", ""), ("b", "last")];
@@ -273,14 +273,14 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_cut_out_of_lines_and_of_arrays() {
+    fn objects_are_split_from_lines_and_arrays() {
         let wanted = [("", "{\"a\":\"}\\\"{\"}"), ("", "{\"b\":[{}]}")];
         split_at_every_offset(b"{\"a\":\"}\\\"{\"}\n{\"b\":[{}]}\n", &wanted);
         split_at_every_offset(b" [{\"a\":\"}\\\"{\"}\r\n,\r\n{\"b\":[{}]}]", &wanted);
     }
 
     #[test]
-    fn what_is_left_is_known_to_be_left() {
+    fn partial_event_at_the_end_is_detected() {
         let mut splitter = EventSplitter::default();
         splitter.feed(b"{\"a\":", |_| unreachable!()).unwrap();
         assert_eq!(splitter.end(), Ok((None, true)));
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_and_size_spoil_a_body() {
+    fn invalid_and_oversized_bodies_are_refused() {
         let feed = |bytes: &[u8]| EventSplitter::default().feed(bytes, |_| {});
         assert_eq!(feed(b"{} x"), Err(FramingError::NotJson));
         assert_eq!(feed(b"<html>\n"), Err(FramingError::Unknown));

@@ -399,7 +399,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_documented_ending_has_its_meaning() {
+    fn every_documented_stop_reason_is_mapped() {
         for (reason, wanted) in [
             ("STOP", StopReason::Done),
             ("MAX_TOKENS", StopReason::Truncated),
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_come_value_by_value_are_put_together() {
+    fn arguments_streamed_value_by_value_are_assembled() {
         let mut stream = Dialect::Gemini.stream();
         let mut said = |call: Value, end: Option<&str>| {
             stream.event(&json!({"candidates": [
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_makes_no_sense_spoils_the_stream() {
+    fn invalid_json_path_fails_the_stream() {
         let deep = ".a".repeat(100);
         for path in ["a", "$.", "$[9999999999]", "$[1]", "$['a", "$.x.y", &format!("${deep}")] {
             let mut stream = Dialect::Gemini.stream();

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_object_is_wrapped_and_not_lost() {
+    fn arguments_that_are_not_an_object_are_wrapped() {
         assert_eq!(object(" "), json!({}));
         assert_eq!(object("{\"a\":1}"), json!({"a": 1}));
         assert_eq!(object("{\"a\":"), json!({INVALID: "{\"a\":"}));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_in_pieces_is_whole_when_it_is_closed() {
+    fn chunked_object_is_complete_when_closed() {
         let mut tracker = ObjectTracker::default();
         for piece in [" {\"a\": [", "\"}\\", "\"]\", {}", "]"] {
             tracker.add(piece);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_nested_too_deep_has_no_weight() {
+    fn value_nested_too_deep_has_no_weight() {
         let deep = (0..128).fold(json!(1), |inner, _| json!([inner]));
         assert!(weight(&deep).is_some());
         assert_eq!(weight(&json!([deep])), None);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn many_small_values_weigh_more_than_their_text() {
+    fn small_values_cost_more_than_their_text() {
         assert_eq!(weight(&json!("abc")), Some(MIN_VALUE_COST));
         assert_eq!(weight(&json!(vec![json!({}); 100])), Some(101 * MIN_VALUE_COST));
         assert_eq!(weight(&json!("x".repeat(100))), Some(102));

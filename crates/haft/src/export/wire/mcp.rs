@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_and_a_batch_are_read() {
+    fn single_request_and_batch_are_decoded() {
         let one = parse(&request(json!(7))).unwrap();
         assert_eq!(one.calls, [ToolCall::new("7", "search", json!({"x": "a"}))]);
         assert_eq!(one.stop, StopReason::Done);

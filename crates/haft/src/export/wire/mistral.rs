@@ -43,7 +43,7 @@ mod tests {
     use crate::turn::ToolCall;
 
     #[test]
-    fn every_documented_ending_has_its_meaning() {
+    fn every_documented_stop_reason_is_mapped() {
         for (reason, wanted) in [
             ("stop", StopReason::Done),
             ("tool_calls", StopReason::Done),
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_may_be_text_or_data_and_null_is_no_id() {
+    fn arguments_may_be_text_or_json_and_null_text_is_not_an_id() {
         let response = json!({"choices": [{"finish_reason": "tool_calls", "message": {"tool_calls": [
             {"id": "null", "function": {"name": "a", "arguments": {"x": 1}}},
             {"id": "AbCdEf123", "function": {"name": "b", "arguments": "{\"x\":1}"}},

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_documented_ending_has_its_meaning() {
+    fn every_documented_stop_reason_is_mapped() {
         for (reason, wanted) in [
             ("stop", StopReason::Done),
             ("length", StopReason::Truncated),
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_are_no_object_are_echoed_as_one() {
+    fn arguments_that_are_not_an_object_are_echoed_as_one() {
         let call = |arguments: Value| json!({"function": {"name": "a", "arguments": arguments}});
         for (said, wanted) in [
             (json!({"x": 1}), json!({"x": 1})),

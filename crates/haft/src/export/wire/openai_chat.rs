@@ -569,7 +569,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_documented_ending_has_its_meaning() {
+    fn every_documented_stop_reason_is_mapped() {
         for (reason, wanted) in [
             ("stop", StopReason::Done),
             ("tool_calls", StopReason::Done),
@@ -612,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn every_habit_of_the_copies_gives_the_same_calls() {
+    fn variants_of_compatible_servers_decode_to_the_same_calls() {
         let wanted =
             [ToolCall::new("a", "read", "{\"x\":1}"), ToolCall::new("b", "read", "{\"x\":2}")];
         let as_documented = [
@@ -671,7 +671,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_goes_on_after_it_ran_spoils_the_stream() {
+    fn call_that_continues_after_completion_fails_the_stream() {
         let (_, ended) = heard(&[
             piece(Some(0), Some("a"), Some("read"), "{}"),
             piece(Some(1), Some("b"), Some("read"), "{}"),
@@ -682,7 +682,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_after_the_end_are_open_and_run_nothing() {
+    fn calls_after_the_finish_reason_are_not_run() {
         let mut stream = Dialect::OpenAiChat.stream();
         let late = piece(Some(0), Some("a"), Some("read"), "{}");
         let end = json!({"choices": [{"delta": {}, "finish_reason": "stop"}]});

@@ -519,7 +519,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_documented_ending_has_its_meaning() {
+    fn every_documented_stop_reason_is_mapped() {
         for (status, reason, wanted) in [
             ("completed", None, StopReason::Done),
             ("incomplete", None, StopReason::Truncated),
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn free_text_becomes_one_argument() {
+    fn free_text_input_becomes_one_argument() {
         let response = json!({"status": "completed", "output": [
             {"type": "custom_tool_call", "call_id": "c", "name": "sql", "input": "select 1"},
             {"type": "web_search_call", "id": "w", "status": "completed"},
