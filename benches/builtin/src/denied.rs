@@ -58,9 +58,10 @@ fn find(root: PathBuf) -> Case {
     Case::new("find -name .env", move || {
         let mut find = Command::new("find");
         let status = find.arg(&root).args(["-name", ".env"]).stdout(Stdio::null()).status();
-        match status.map_err(|e| e.to_string())?.success() {
-            true => Ok(()),
-            false => Err("find failed".to_owned()),
+        if status.map_err(|e| e.to_string())?.success() {
+            Ok(())
+        } else {
+            Err("find failed".to_owned())
         }
     })
 }

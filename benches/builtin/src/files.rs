@@ -56,9 +56,10 @@ impl Room {
         self.tokio.block_on(async {
             let turn = self.run.turn().await.map_err(|e| e.to_string())?;
             let answer = turn.run(vec![call]).await.pop().ok_or("no answer")?;
-            match answer.is_error() {
-                true => Err(answer.text().into_owned()),
-                false => Ok(answer.text().into_owned()),
+            if answer.is_error() {
+                Err(answer.text().into_owned())
+            } else {
+                Ok(answer.text().into_owned())
             }
         })
     }
@@ -113,9 +114,10 @@ fn searches() -> Result<Vec<Group>, String> {
 /// Two that find different things do different work.
 fn is_right(pattern: &str, found: usize, told: &str) -> Result<(), String> {
     let wanted = if pattern.starts_with("nowhere") { 0 } else { FOLDERS };
-    match found == wanted {
-        true => Ok(()),
-        false => Err(format!("{found} of {wanted} were found for `{pattern}`: {told:.300}")),
+    if found == wanted {
+        Ok(())
+    } else {
+        Err(format!("{found} of {wanted} were found for `{pattern}`: {told:.300}"))
     }
 }
 
@@ -130,9 +132,12 @@ fn reads() -> Result<Vec<Group>, String> {
     ] {
         let ours = Arc::clone(&room);
         let wanted = format!("{from:09} ");
-        let check = move |told: &str| match told.contains(&wanted) {
-            true => Ok(()),
-            false => Err(format!("the wrong lines: {told:.100}")),
+        let check = move |told: &str| {
+            if told.contains(&wanted) {
+                Ok(())
+            } else {
+                Err(format!("the wrong lines: {told:.100}"))
+            }
         };
         let checks = [check.clone(), check.clone(), check];
         let [check_ours, check_sed, check_tail] = checks;

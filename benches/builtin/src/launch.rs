@@ -102,8 +102,9 @@ fn is_usable(folder: &Path) -> bool {
 fn started(command: &mut Command) -> Result<(), String> {
     let done = command.stdin(Stdio::null()).output().map_err(|e| format!("{command:?}: {e}"))?;
     let said = String::from_utf8_lossy(&done.stderr);
-    match done.status.success() {
-        true => Ok(()),
-        false => Err(format!("{:?} ended with {}: {said}", command.get_program(), done.status)),
+    if done.status.success() {
+        Ok(())
+    } else {
+        Err(format!("{:?} ended with {}: {said}", command.get_program(), done.status))
     }
 }

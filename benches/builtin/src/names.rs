@@ -155,8 +155,9 @@ fn spawned(place: &Place, folder: &Path, load: &str) -> Result<(), String> {
     let mut command = Command::new(&place.program);
     command.args([WORK, load]).current_dir(folder).stdin(Stdio::null());
     let done = command.output().map_err(|e| e.to_string())?;
-    match done.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&done.stderr).into_owned()),
+    if done.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&done.stderr).into_owned())
     }
 }

@@ -131,7 +131,7 @@ fn people_get_the_tools_on_stdout_and_the_losses_on_stderr() {
     --- stdout
     [{"functionDeclarations":[{"name":"set.alarm","description":"Sets an alarm.","parameters":{"type":"object","properties":{"at":{"type":"string","pattern":"^x","description":"(format: time)"}}}}]}]
     --- stderr
-    set.alarm  widened  /properties/at  format  the format `time` is not taken
+    set.alarm  widened  /properties/at  format  the format `time` is not supported
     broken     refused  /                       the JSON Schema cannot be used: 3 is not valid under any of the schemas listed in the 'anyOf' keyword, at `/type`
     1 tool exported for gemini, 0 strict, 1 left out
     "#);

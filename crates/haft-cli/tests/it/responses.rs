@@ -115,7 +115,7 @@ fn a_response_of_another_dialect_is_told() {
     assert_snapshot!(haft_fed("dispatch --dialect anthropic", text.as_bytes()).page(), @r"
     exit 1
     --- stderr
-    error: this is no anthropic response: it has no `content` array
+    error: not a valid anthropic response: it has no `content` array
     hint: it looks like openai-responses
     ");
     assert_snapshot!(haft_fed("dispatch", text.as_bytes()).page(), @r"

@@ -116,14 +116,14 @@ fn what_is_no_stream_is_told() {
     assert_snapshot!(haft_fed("dispatch --stream --dialect anthropic", whole.as_bytes()).page(), @r"
     exit 1
     --- stderr
-    error: this is no anthropic stream that can be read: it is a complete response, which `Dialect::parse` reads
+    error: cannot decode this anthropic stream: it is a complete response; use `Dialect::parse`
     hint: to read a complete response, leave out `--stream`
     ");
     assert_snapshot!(haft_fed("dispatch --stream --dialect gemini", b"garbage").page(), @r"
     exit 1
     --- stderr
-    error: this is no gemini stream that can be read: it begins neither like events nor like JSON
-    hint: give the body without compression and without the sizes of HTTP chunks
+    error: cannot decode this gemini stream: it starts neither with server-sent events nor with JSON
+    hint: pass the body without compression and without HTTP chunk sizes
     hint: to read a complete response, leave out `--stream`
     ");
     assert_snapshot!(haft_fed("dispatch --stream --dialect gemini", b"data: {}\n\n").page(), @r"

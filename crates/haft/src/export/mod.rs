@@ -1,8 +1,10 @@
-//! What a provider is shown, what it says, and what it wants to hear, in its own JSON.
+//! Provider formats (dialects): tool definitions out, model responses in, tool results out, and
+//! message history between providers.
 //!
-//! Three rooms, each with one file per provider; nothing outside this house knows a provider's
-//! shapes. `tools` shows a registry, `wire` reads calls and writes answers, `history` carries a
-//! conversation from one provider to another. `schema` holds the passes that all of them share.
+//! Each directory has one file per provider. `tools` exports the tools of a registry, `wire`
+//! decodes responses (whole and streamed) and encodes results, `history` converts a conversation
+//! from one provider to another. `schema` lowers JSON Schema to the subset a provider supports.
+//! INVARIANT: no module outside `export` knows a provider's JSON.
 
 mod options;
 mod report;
@@ -28,7 +30,7 @@ use crate::{
     near::nearest,
 };
 
-/// A provider's way of speaking.
+/// The JSON format of a provider's API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Dialect {
@@ -36,7 +38,7 @@ pub enum Dialect {
     Anthropic,
     /// OpenAI Responses.
     OpenAiResponses,
-    /// OpenAI Chat Completions, and the many servers that copy it.
+    /// OpenAI Chat Completions, and the many servers compatible with it.
     OpenAiChat,
     /// Gemini, with `parameters` (its own subset of OpenAPI).
     Gemini,
@@ -97,7 +99,7 @@ impl FromStr for Dialect {
             let names: Vec<_> = Self::ALL.iter().map(|d| d.as_str()).collect();
             let error = Error::new(
                 ErrorKind::BadConfig,
-                format!("there is no dialect `{text}`; there are {}", names.join(", ")),
+                format!("unknown dialect `{text}`; known dialects: {}", names.join(", ")),
             );
             match nearest(text, names) {
                 Some(near) => error.hint(format!("did you mean `{near}`?")),

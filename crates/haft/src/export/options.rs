@@ -1,21 +1,22 @@
-//! What a host may choose about an export.
+//! The options of an export.
 
 use super::Dialect;
 
-/// Whether the provider shall hold the model to the schemas.
+/// Whether the provider enforces the schemas while the model generates (constrained decoding).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum StrictMode {
-    /// Where the provider does it well and every meaning is kept. The one thing given up is that a
-    /// model could send keys which an object neither names nor explicitly allows; the report says so.
+    /// On where the provider supports it well and the schema keeps its meaning. The one exception:
+    /// the model can no longer send keys that an object neither names nor explicitly allows. The
+    /// report says so.
     #[default]
     Auto,
-    /// Wherever it can be done.
+    /// On wherever the schema can be expressed.
     On,
-    /// Nowhere.
+    /// Off.
     Off,
 }
 
-/// How long a provider shall keep the tools in its prompt cache.
+/// How long a provider keeps the tools in its prompt cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PromptCacheTtl {
     /// Five minutes after the last use.
@@ -29,47 +30,47 @@ pub enum PromptCacheTtl {
 pub enum ToolSearch {
     /// By the provider, with regular expressions (Anthropic).
     Regex,
-    /// By the provider, with ranked words.
+    /// By the provider, with BM25 ranking.
     Ranked,
     /// By the host.
     Own,
 }
 
-/// Which tool the model shall call.
+/// Which tool the model calls.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ToolChoice {
     /// The model decides.
     Auto,
-    /// Any, but one.
+    /// At least one, of the model's choice.
     Any,
     /// None.
     None,
-    /// This one, by its own name.
+    /// This one, by the tool's own name.
     Tool(String),
 }
 
-/// What a host may choose about an export. The default is what a provider handles best.
+/// The options of an export. The default is what works best with each provider.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ExportOptions {
-    /// Whether the provider shall hold the model to the schemas.
+    /// Whether the provider enforces the schemas.
     pub strict: StrictMode,
-    /// Whether the tools get a mark for the prompt cache (Anthropic, Bedrock).
+    /// Whether the tools get a prompt-cache marker (Anthropic, Bedrock).
     pub cache: Option<PromptCacheTtl>,
     /// Whether deferred tools are left to the provider's tool search (Anthropic, Responses).
     pub search: Option<ToolSearch>,
-    /// Which tool the model shall call.
+    /// Which tool the model calls.
     pub choice: Option<ToolChoice>,
     /// Whether the model may call several tools at once.
     pub parallel: Option<bool>,
-    /// Whether the tools' examples are shown (Anthropic).
+    /// Whether the tools' examples are exported (Anthropic).
     pub examples: bool,
-    /// Whether the schemas of results are shown where that is possible (Responses).
+    /// Whether output schemas are exported where the provider supports them (Responses).
     pub output: bool,
-    /// Whether arguments shall be streamed unchecked as they are written (Anthropic).
+    /// Whether arguments are streamed as they are generated, before validation (Anthropic).
     pub eager: bool,
-    /// Whether schemas are shown without `$ref`, `$defs` and `allOf`, for a server or a model that
-    /// does not follow them.
+    /// Whether schemas are exported without `$ref`, `$defs` and `allOf`, for a server or a model
+    /// that does not resolve them.
     pub inline: bool,
 }
 
@@ -90,7 +91,7 @@ impl Default for ExportOptions {
 }
 
 impl ExportOptions {
-    /// Sets whether the provider shall hold the model to the schemas.
+    /// Sets whether the provider enforces the schemas.
     #[must_use]
     pub fn strict(mut self, strict: StrictMode) -> Self {
         self.strict = strict;
@@ -111,7 +112,7 @@ impl ExportOptions {
         self
     }
 
-    /// Sets which tool the model shall call.
+    /// Sets which tool the model calls.
     #[must_use]
     pub fn choice(mut self, choice: ToolChoice) -> Self {
         self.choice = Some(choice);
@@ -125,7 +126,7 @@ impl ExportOptions {
         self
     }
 
-    /// Shows the schemas of results.
+    /// Exports output schemas.
     #[must_use]
     pub fn output(mut self) -> Self {
         self.output = true;
@@ -139,16 +140,16 @@ impl ExportOptions {
         self
     }
 
-    /// Asks for arguments as they are written.
+    /// Streams arguments as they are generated.
     #[must_use]
     pub fn eager(mut self) -> Self {
         self.eager = true;
         self
     }
 
-    /// Shows schemas without `$ref`, `$defs` and `allOf`: every reference is replaced by what it means,
-    /// and the parts of an `allOf` are put together. A reference that leads back to itself is unfolded a
-    /// few times and then cut, and the report says `widened`.
+    /// Exports schemas without `$ref`, `$defs` and `allOf`: every reference is inlined, and the
+    /// parts of an `allOf` are merged. A recursive reference is inlined a few times and then
+    /// truncated, and the report says `widened`.
     ///
     /// ```
     /// use haft::{ToolDefinition, Dialect, ExportOptions, serde_json::json};
@@ -173,7 +174,7 @@ impl ExportOptions {
 }
 
 impl Dialect {
-    /// Returns the options that are set and that this dialect has no word for.
+    /// Returns the options that are set but that this dialect does not support.
     pub(super) fn unsupported_options(self, options: &ExportOptions) -> Vec<&'static str> {
         let open_ai = matches!(self, Self::OpenAiResponses | Self::OpenAiChat);
         let unable = [
@@ -210,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_dialect_cannot_say_is_told() {
+    fn unsupported_options_are_reported() {
         let options = ExportOptions::default()
             .choice(ToolChoice::None)
             .cache(PromptCacheTtl::OneHour)

@@ -1,24 +1,24 @@
-//! What a provider's schema says more, less or differently than the tool's own.
+//! The loss report: where an exported schema differs from the tool's own.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// How one place of a schema fared on its way into a dialect.
+/// How an exported schema differs from the tool's own at one place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum LossKind {
-    /// Said in another place or in other words; what is accepted is the same.
+    /// Expressed with other keywords or at another place; it accepts the same values.
     Exact,
-    /// The model may say more than the tool accepts. Safe: arguments are always checked against
-    /// the tool's own schema.
+    /// The model may send more than the tool accepts. Safe, because arguments are always validated
+    /// against the tool's own schema.
     Widened,
-    /// The model can no longer say something that the tool accepts.
+    /// The model can no longer send something that the tool accepts.
     Narrowed,
-    /// A name was changed; it is changed back on the way in.
+    /// A name was changed. Calls are mapped back to the own name.
     Renamed,
-    /// The tool cannot be shown.
+    /// The tool cannot be exported.
     Refused,
 }
 
@@ -26,11 +26,11 @@ pub enum LossKind {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[non_exhaustive]
 pub struct Loss {
-    /// What became of it.
+    /// The kind of difference.
     pub kind: LossKind,
     /// The place, as a JSON pointer into the tool's own schema.
     pub pointer: String,
-    /// The word that could not be kept; empty when it is the place as a whole.
+    /// The keyword that was lost; empty when it is the whole subschema.
     pub keyword: String,
     /// What happened, for a person.
     pub note: String,

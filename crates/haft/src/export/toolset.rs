@@ -1,8 +1,10 @@
-//! A whole set of tools as one request shows it.
+//! Exports a set of tools as one provider request. The result is cached per tool set, dialect and
+//! options.
 //!
-//! Made once for a set of tools and a choice of options; equal sets give equal bytes. It also knows
-//! the way back: which tool a shown name means, which nulls only stand there because strict mode
-//! wants every property, and which properties have another name.
+//! It also maps calls back: exported tool name to own name, exported property name to own name, and
+//! it removes the nulls that a model only sends because strict mode requires every property.
+//! INVARIANT: equal tool sets and options give equal bytes, so the provider's prompt cache stays
+//! valid.
 
 use std::{
     collections::HashMap,
@@ -25,23 +27,23 @@ use crate::{
     turn::{Arguments, ToolCall, Wording},
 };
 
-/// A whole set of tools as one request shows it.
+/// A set of tools, exported for one provider request.
 pub struct ToolExport {
     dialect: Dialect,
     shown: Vec<ExportedTool>,
     by_name: HashMap<String, usize>,
-    /// The schemas of strict tools, to tell which nulls were never meant.
+    /// The schemas of strict tools, by index. They decide which nulls strict mode added.
     documents: HashMap<usize, Document>,
     request: Map<String, Value>,
-    /// The tools of the request by themselves, and as text: made when somebody asks, because few
-    /// ask for more than one form.
+    /// The `tools` value alone, and as text. Made on first use, because most hosts use only one
+    /// form.
     tools: OnceLock<Arc<Value>>,
     text: OnceLock<String>,
     unsupported_options: Vec<&'static str>,
 }
 
 impl ToolExport {
-    /// Shows tools together, under one request's limits and with names that differ.
+    /// Exports tools under the limits of one request and with unique names.
     #[must_use]
     pub fn of(
         dialect: Dialect,
@@ -53,7 +55,7 @@ impl ToolExport {
         let mut shown: Vec<ExportedTool> = definitions
             .iter()
             .map(|definition| {
-                let name = names.give(definition.name);
+                let name = names.assign(definition.name);
                 let shown = dialect.show_as(definition, &name, options);
                 limits.admit(dialect, definition, shown, options)
             })
@@ -73,21 +75,12 @@ impl ToolExport {
             by_name.insert(shown.name.clone(), n);
         }
         for (n, shown) in shown.iter().enumerate() {
-            // A model may also use a tool's own name, from an older conversation.
+            // A model may also use a tool's own name, taken from older history.
             by_name.entry(shown.original.clone()).or_insert(n);
         }
         let (tools, text) = (OnceLock::new(), OnceLock::new());
-        let unsaid = dialect.unsupported_options(options);
-        Self {
-            dialect,
-            shown,
-            by_name,
-            documents,
-            request,
-            tools,
-            text,
-            unsupported_options: unsaid,
-        }
+        let unsupported_options = dialect.unsupported_options(options);
+        Self { dialect, shown, by_name, documents, request, tools, text, unsupported_options }
     }
 
     /// Returns the dialect.
@@ -96,7 +89,7 @@ impl ToolExport {
         self.dialect
     }
 
-    /// Returns the tools as they sit in the request.
+    /// Returns the tools as they appear in the request.
     #[must_use]
     pub fn tools(&self) -> &Arc<Value> {
         self.tools.get_or_init(|| Arc::new(self.listed().clone()))
@@ -108,7 +101,7 @@ impl ToolExport {
         self.text.get_or_init(|| self.listed().to_string())
     }
 
-    /// The tools where they stand in the request.
+    /// The tools inside the request.
     fn listed(&self) -> &Value {
         match self.dialect {
             Dialect::Bedrock => &self.request["toolConfig"]["tools"],
@@ -116,26 +109,25 @@ impl ToolExport {
         }
     }
 
-    /// Returns everything that the request says about tools: the tools, which one to call, whether
-    /// several at once.
+    /// Returns the request fields about tools: the tools, the tool choice, parallel calls.
     #[must_use]
     pub fn request(&self) -> &Map<String, Value> {
         &self.request
     }
 
-    /// Returns the options that were set and that this dialect has no word for.
+    /// Returns the options that were set but that this dialect does not support.
     #[must_use]
     pub fn unsupported_options(&self) -> &[&'static str] {
         &self.unsupported_options
     }
 
-    /// Returns each tool with its name and its report.
+    /// Returns each tool with its exported name and its report.
     #[must_use]
     pub fn shown(&self) -> &[ExportedTool] {
         &self.shown
     }
 
-    /// Goes through all losses, with the tool's own name.
+    /// Iterates over all losses, each with the tool's own name.
     pub fn report(&self) -> impl Iterator<Item = (&str, &Loss)> {
         self.shown.iter().flat_map(|s| s.report.iter().map(move |loss| (s.original.as_str(), loss)))
     }
@@ -146,31 +138,31 @@ impl ToolExport {
         self.by_name.get(name).map(|n| self.shown[*n].original.as_str())
     }
 
-    /// Takes a call back into the tool's own words: its name, the names of its properties, and
-    /// without the nulls that strict mode alone asked for. Arguments that are no JSON object stay as
-    /// they are; [`Turn::dispatch`](crate::Turn::dispatch) also handles those that are repaired later.
+    /// Restores the tool's own names in a call (tool and properties) and removes the nulls that
+    /// strict mode added. Arguments that are not a JSON object stay as they are;
+    /// [`Turn::dispatch`](crate::Turn::dispatch) also handles those that are repaired later.
     #[must_use]
     pub fn restore(&self, mut call: ToolCall) -> ToolCall {
-        let Some(tool) = self.rename(&mut call).filter(|tool| self.has_own_words(*tool)) else {
+        let Some(tool) = self.rename(&mut call).filter(|tool| self.needs_restore(*tool)) else {
             return call;
         };
         if let Arguments::Text(text) = &call.arguments
-            && let Ok(map) = parse::object(text, LONGEST)
+            && let Ok(map) = parse::object(text, MAX_ARGUMENT_BYTES)
         {
             call.arguments = Arguments::Json(Value::Object(map));
         }
         if let Arguments::Json(Value::Object(map)) = &mut call.arguments {
-            self.undo(tool, map);
+            self.restore_arguments(tool, map);
         }
         call
     }
 
-    /// Takes a call in as a model wrote it: under the tool's own name, and with a note of the words
-    /// that admission has to undo once it has read the arguments.
+    /// Takes in a call from a model. Restores the tool's own name, and notes whether validation
+    /// must restore the arguments once they are parsed.
     pub(crate) fn hear(self: &Arc<Self>, mut call: ToolCall) -> ToolCall {
         call.shown = self
             .rename(&mut call)
-            .filter(|tool| self.has_own_words(*tool))
+            .filter(|tool| self.needs_restore(*tool))
             .map(|tool| Wording { export: Arc::clone(self), tool });
         call
     }
@@ -184,13 +176,14 @@ impl ToolExport {
         Some(tool)
     }
 
-    /// Whether a tool is shown in words that arguments must be taken back from.
-    fn has_own_words(&self, tool: usize) -> bool {
+    /// Whether arguments for this tool need to be restored: renamed properties or strict-mode
+    /// nulls.
+    fn needs_restore(&self, tool: usize) -> bool {
         !self.shown[tool].renamed.is_empty() || self.documents.contains_key(&tool)
     }
 
-    /// Takes arguments back into the tool's own words.
-    pub(crate) fn undo(&self, tool: usize, arguments: &mut Map<String, Value>) {
+    /// Restores the property names of arguments and removes the nulls that strict mode added.
+    pub(crate) fn restore_arguments(&self, tool: usize, arguments: &mut Map<String, Value>) {
         for (own, here) in &self.shown[tool].renamed {
             if !arguments.contains_key(own)
                 && let Some(value) = arguments.shift_remove(here)
@@ -204,8 +197,8 @@ impl ToolExport {
     }
 }
 
-/// Longer arguments are not read for a host that only wants to look at them.
-const LONGEST: usize = 16 << 20;
+/// `restore` does not parse arguments longer than this.
+const MAX_ARGUMENT_BYTES: usize = 16 << 20;
 
 impl fmt::Debug for ToolExport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -216,7 +209,7 @@ impl fmt::Debug for ToolExport {
     }
 }
 
-/// What one request may hold in all.
+/// What is left of the limits of one request.
 struct Limits {
     tools: usize,
     strict: usize,
@@ -237,8 +230,8 @@ impl Limits {
         Self { tools, strict, optional, unions }
     }
 
-    /// Counts a tool in, plainly if it is one strict tool too many, not at all if it is one tool too
-    /// many. Deferred tools of Responses do not count until they are found.
+    /// Counts a tool. Exports it without strict mode if the strict limits are used up, and leaves
+    /// it out if the tool limit is. Deferred tools of Responses do not count until they are found.
     fn admit(
         &mut self,
         dialect: Dialect,
@@ -259,7 +252,7 @@ impl Limits {
                 let name = shown.name.clone();
                 shown = dialect.show_as(definition, &name, &plain);
                 let why =
-                    "a request takes 20 strict tools with 24 optional properties and 16 unions";
+                    "a request allows 20 strict tools with 24 optional properties and 16 unions";
                 shown.not_strict = Some(why.to_owned());
             }
         }
@@ -271,7 +264,7 @@ impl Limits {
             Some(left) => self.tools = left,
             None => {
                 shown.tool = None;
-                let note = "a request takes no more tools; show fewer, or defer some";
+                let note = "the request is at its tool limit; export fewer tools, or defer some";
                 shown.report.push(Loss::new(LossKind::Refused, "", "", note));
             }
         }
@@ -279,7 +272,7 @@ impl Limits {
     }
 }
 
-/// A request in which everything is deferred would be refused.
+/// Providers refuse a request in which every tool is deferred, so the first one is loaded.
 fn keep_one_loaded(shown: &mut [ExportedTool]) {
     let mut tools = shown.iter_mut().filter_map(|s| s.tool.as_mut()?.as_object_mut()).peekable();
     if tools.peek().is_none() {
@@ -297,14 +290,14 @@ fn keep_one_loaded(shown: &mut [ExportedTool]) {
     }
 }
 
-/// What was exported lately, for one set of tools after another.
+/// Cache of the latest exports.
 #[derive(Default)]
 pub(crate) struct Exports(Mutex<Vec<(Key, Arc<ToolExport>)>>);
 
 type Key = ([u8; 32], Dialect, ExportOptions);
 
-/// More choices than this are not made for one registry at a time.
-const REMEMBERED: usize = 32;
+/// The oldest export is dropped from the cache beyond this.
+const MAX_CACHED_EXPORTS: usize = 32;
 
 impl Exports {
     fn get(&self, key: Key, make: impl FnOnce() -> ToolExport) -> Arc<ToolExport> {
@@ -312,10 +305,10 @@ impl Exports {
         if let Some((_, found)) = lock().iter().find(|(k, _)| *k == key) {
             return Arc::clone(found);
         }
-        // Made outside the lock: another turn may want another dialect meanwhile.
+        // Built outside the lock, so that other turns can export meanwhile.
         let made = Arc::new(make());
         let mut kept = lock();
-        if kept.len() >= REMEMBERED {
+        if kept.len() >= MAX_CACHED_EXPORTS {
             kept.remove(0);
         }
         kept.push((key, Arc::clone(&made)));

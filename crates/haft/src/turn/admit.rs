@@ -352,7 +352,7 @@ pub(crate) fn admit(
         }
     };
     if let Some(shown) = shown {
-        shown.export.undo(shown.tool, &mut map);
+        shown.export.restore_arguments(shown.tool, &mut map);
     }
     let mut admitted = take_in(entry, map, cx, terms, repairs, limits.as_deref())?;
     if limits.is_some() {

@@ -250,7 +250,7 @@ fn code(answer: &ToolResult) -> Option<FailureCode> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_are_asked_at_once_and_the_first_answer_counts() {
+async fn approvers_are_asked_in_parallel_and_the_first_answer_wins() {
     let slow =
         Person::after("the console", Duration::from_secs(9), |_| Ok(ApprovalResponse::Deny(None)));
     let quick =
@@ -265,7 +265,7 @@ async fn all_are_asked_at_once_and_the_first_answer_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_does_not_fit_is_none_while_others_are_open() {
+async fn invalid_answer_is_ignored_while_other_approvers_are_open() {
     let grants = Arc::new(GrantStore::new().unwrap());
     let foreign = Arc::new(GrantStore::new().unwrap());
     let misfits: Vec<(&str, Box<Replies>)> = vec![
@@ -309,7 +309,7 @@ async fn an_answer_that_does_not_fit_is_none_while_others_are_open() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_breaks_is_out_and_when_all_are_out_it_is_a_no() {
+async fn failing_approvers_are_dropped_and_none_left_means_deny() {
     let errs = Person::after("errs", Duration::ZERO, |_| Err(Failure::failed("gone")));
     let panics = Person::new("panics", |_| panic!("on purpose"));
     let late = Person::after("late", Duration::from_secs(60), |_| Ok(ApprovalResponse::allow()));
@@ -325,7 +325,7 @@ async fn who_breaks_is_out_and_when_all_are_out_it_is_a_no() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_yes_that_comes_too_late_is_not_heard() {
+async fn approval_after_the_timeout_is_ignored() {
     let late = Person::after("late", LONG, |_| Ok(ApprovalResponse::allow()));
     let hangs = Person::after("hangs", Duration::MAX, |_| Ok(ApprovalResponse::allow()));
     let scene = Scene::new(&Rules::new(Decision::Ask), &[&late, &hangs]);
@@ -341,7 +341,7 @@ async fn a_yes_that_comes_too_late_is_not_heard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_there_is_a_no_with_its_reason_on_record() {
+async fn no_approver_means_deny_with_a_recorded_reason() {
     let scene = Scene::new(&Rules::new(Decision::Ask), &[]);
     let answer = scene.once().await;
     assert_eq!(code(&answer), Some(FailureCode::Denied));
@@ -353,7 +353,7 @@ async fn nobody_there_is_a_no_with_its_reason_on_record() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_tells_the_model_the_reason_and_the_record_the_rule() {
+async fn denial_gives_the_model_the_reason_and_the_record_the_rule() {
     let scene = Scene::new(&Rules::new(Decision::Deny), &[&Person::yes("somebody")]);
     let answer = scene.once().await;
     insta::assert_snapshot!(answer.text(), @r"
@@ -370,7 +370,7 @@ async fn a_refusal_tells_the_model_the_reason_and_the_record_the_rule() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_cancelled_while_it_is_asked_about_never_runs() {
+async fn call_cancelled_during_approval_never_runs() {
     let slow = Person::after("slow", Duration::from_secs(60), |_| Ok(ApprovalResponse::allow()));
     let scene = Scene::new(&Rules::new(Decision::Ask), &[&slow]);
     for queued in [false, true] {
@@ -396,7 +396,7 @@ async fn a_call_that_is_cancelled_while_it_is_asked_about_never_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_to_other_rules_is_judged_again() {
+async fn approval_given_under_old_rules_is_authorized_again() {
     for (now, wanted, asked) in [
         (Decision::Allow, None, 1),
         (Decision::Deny, Some(FailureCode::Denied), 1),
@@ -419,7 +419,7 @@ async fn an_answer_to_other_rules_is_judged_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_link_that_moves_while_somebody_thinks_is_asked_about_again_and_not_for_ever() {
+async fn symlink_changed_during_approval_is_asked_again_a_bounded_number_of_times() {
     let rules = Rules::new(Decision::Ask);
     let moves = rules.clone();
     let person = Person::new("somebody", move |_| {
@@ -436,7 +436,7 @@ async fn a_link_that_moves_while_somebody_thinks_is_asked_about_again_and_not_fo
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_changes_while_somebody_thinks_does_not_run() {
+async fn tool_redefined_during_approval_does_not_run() {
     struct Shifting(AtomicUsize);
     impl ToolSource for Shifting {
         fn name(&self) -> &str {
@@ -474,7 +474,7 @@ async fn a_tool_that_changes_while_somebody_thinks_does_not_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_is_good_for_its_call_and_only_once() {
+async fn grant_is_valid_for_its_call_and_only_once() {
     let grants = Arc::new(GrantStore::new().unwrap());
     let last: Arc<Mutex<Option<String>>> = Arc::default();
     let signs = (Arc::clone(&grants), Arc::clone(&last));
@@ -501,7 +501,7 @@ async fn a_grant_is_good_for_its_call_and_only_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_yes_for_the_session_covers_this_very_call_and_nothing_else() {
+async fn session_approval_covers_exactly_this_call() {
     let person = Person::new("somebody", |_| ApprovalResponse::Allow {
         lasting: ApprovalScope::Session,
         comment: None,
@@ -530,7 +530,7 @@ async fn a_yes_for_the_session_covers_this_very_call_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn runs_of_one_session_share_its_answers_and_another_folder_does_not() {
+async fn session_approvals_are_shared_between_runs_but_not_directories() {
     let person = Person::new("somebody", |_| ApprovalResponse::Allow {
         lasting: ApprovalScope::Session,
         comment: None,
@@ -548,7 +548,7 @@ async fn runs_of_one_session_share_its_answers_and_another_folder_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_that_asks_something_new_is_not_answered_by_an_old_yes() {
+async fn new_guard_question_is_not_answered_by_an_earlier_approval() {
     struct Wary(Arc<AtomicBool>);
     impl Guard for Wary {
         fn name(&self) -> &str {
@@ -582,7 +582,7 @@ async fn a_guard_that_asks_something_new_is_not_answered_by_an_old_yes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_of_its_own_has_no_session_to_hold_for() {
+async fn one_shot_call_without_a_session_has_no_session_scope() {
     let offered: Arc<Mutex<Vec<bool>>> = Arc::default();
     let sees = Arc::clone(&offered);
     let person = Person::new("somebody", move |q| {
@@ -600,7 +600,7 @@ async fn a_call_of_its_own_has_no_session_to_hold_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_always_answers_everyone_in_line() {
+async fn always_answer_settles_all_queued_questions() {
     let rules = Rules::new(Decision::Ask);
     rules.0.offers.store(true, Ordering::SeqCst);
     let waiting: Arc<Mutex<Vec<usize>>> = Arc::default();
@@ -624,7 +624,7 @@ async fn one_always_answers_everyone_in_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_kept_is_told_and_the_yes_holds_once() {
+async fn approval_that_cannot_be_saved_is_reported_and_holds_once() {
     let rules = Rules::new(Decision::Ask);
     rules.0.offers.store(true, Ordering::SeqCst);
     rules.0.keeps.store(false, Ordering::SeqCst);
@@ -642,7 +642,7 @@ async fn what_cannot_be_kept_is_told_and_the_yes_holds_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn questions_stand_in_line_and_waiting_is_not_thinking() {
+async fn questions_are_queued_and_queue_time_does_not_count_as_answer_time() {
     let open = Arc::new(AtomicUsize::new(0));
     let counts = Arc::clone(&open);
     let person = Person::after("somebody", Duration::from_secs(200), move |_| {
@@ -664,7 +664,7 @@ async fn questions_stand_in_line_and_waiting_is_not_thinking() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_storm_of_questions_ends_in_a_no() {
+async fn too_many_questions_are_denied() {
     let slow = Person::after("slow", Duration::from_secs(1), |_| Ok(ApprovalResponse::allow()));
     let mut config = Config::default();
     config.max_waiting_prompts = 2;
@@ -691,7 +691,7 @@ async fn a_storm_of_questions_ends_in_a_no() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_said_no_so_often_is_left_in_peace() {
+async fn repeated_denials_stop_further_questions() {
     let person = Person::new("somebody", |q| match q.call.arguments()["x"].as_str() {
         Some("fine") => ApprovalResponse::allow(),
         _ => ApprovalResponse::Deny(Some("not this".into())),
@@ -715,7 +715,7 @@ async fn who_said_no_so_often_is_left_in_peace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_person_may_answer_in_place_of_the_tool() {
+async fn approver_may_answer_in_place_of_the_tool() {
     let person = Person::new("somebody", |_| ApprovalResponse::ReplaceResult("it is 42".into()));
     let scene = Scene::new(&Rules::new(Decision::Ask), &[&person]);
     let answer = scene.once().await;
@@ -734,7 +734,7 @@ async fn a_person_may_answer_in_place_of_the_tool() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_input_goes_round_once_and_a_judge_that_insists_says_no() {
+async fn required_input_is_asked_once_and_a_repeated_request_denies() {
     for (insists, wanted) in [(false, None), (true, Some(FailureCode::Denied))] {
         let guarded = quick(read("t")).with_guard(move |args, _| {
             let wants = insists || args.get("key").is_none();
@@ -749,7 +749,7 @@ async fn an_input_goes_round_once_and_a_judge_that_insists_says_no() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_edit_is_judged_as_itself_and_a_hook_that_vouched_did_not_vouch_for_it() {
+async fn edited_arguments_are_authorized_again_without_the_hooks_allow() {
     struct Vouches;
     impl Hook for Vouches {
         fn name(&self) -> &str {
@@ -788,7 +788,7 @@ async fn an_edit_is_judged_as_itself_and_a_hook_that_vouched_did_not_vouch_for_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_that_rewrites_does_so_before_anyone_judges() {
+async fn rule_rewrites_arguments_before_authorization() {
     let rules = Rules::new(Decision::Allow);
     *rules.0.key.lock().unwrap() = Some("safe");
     let scene = Scene::new(&rules, &[]);
@@ -805,7 +805,7 @@ async fn a_rule_that_rewrites_does_so_before_anyone_judges() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_of_no_questions_at_once_is_refused_when_the_runtime_is_built() {
+async fn zero_concurrent_questions_is_a_build_error() {
     let mut config = Config::default();
     config.prompts_at_once = 0;
     let error = Runtime::builder().config(config).build().unwrap_err();
@@ -897,7 +897,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whoever_races_a_body_runs_at_most_once_and_only_as_somebody_allowed(
+    fn racing_approvers_run_a_body_at_most_once_and_only_as_approved(
         people in prop::collection::vec(prop::collection::vec((whim(), 0..4u64), 1..4), 1..4),
         at_once in 1..3usize,
     ) {

@@ -35,7 +35,7 @@ fn thousand_lines() -> String {
 }
 
 #[tokio::test]
-async fn a_large_text_is_cut_in_the_middle_and_read_on_where_it_was_cut() {
+async fn large_text_is_truncated_in_the_middle_and_readable_from_there() {
     let runtime = giving(read("big").max_result(1_000), Output::text(thousand_lines()));
     let run = runtime.build().unwrap().run();
     let answer = first(&run).await;
@@ -72,7 +72,7 @@ async fn a_large_text_is_cut_in_the_middle_and_read_on_where_it_was_cut() {
 }
 
 #[tokio::test]
-async fn large_data_stays_data_and_is_pointed_into() {
+async fn large_json_stays_json_and_is_readable_by_pointer() {
     let rows: Vec<Value> = (0..500).map(|n| json!({"id": n, "name": format!("row {n}")})).collect();
     for output in [Output::json(json!(rows)), Output::text(json!(rows).to_string())] {
         let run = giving(read("big").max_result(800), output).build().unwrap().run();
@@ -107,7 +107,7 @@ async fn without_its_reader_a_result_is_kept_for_the_operator() {
 }
 
 #[tokio::test]
-async fn what_was_read_again_is_as_trusted_as_it_was() {
+async fn artifact_reads_keep_the_taint_label() {
     let runtime = giving(read("big").max_result(500), Output::text(thousand_lines()));
     let run = runtime.build().unwrap().run();
     let answer = first(&run).await;
@@ -120,7 +120,7 @@ async fn what_was_read_again_is_as_trusted_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_called_like_another_or_like_one_below_it_reads_nothing_of_it() {
+async fn run_with_the_name_of_another_cannot_read_its_artifacts() {
     let output = Output::text(thousand_lines());
     let runtime = giving(read("big").max_result(500), output).build().unwrap();
     let named = |id: &str| runtime.run_builder().id(id).start();
@@ -136,7 +136,7 @@ async fn a_run_that_is_called_like_another_or_like_one_below_it_reads_nothing_of
 }
 
 #[tokio::test]
-async fn a_search_in_one_long_line_gets_on() {
+async fn search_in_one_long_line_makes_progress() {
     let output = Output::text(format!("{}\nend x\n", "x ".repeat(400_000)));
     let run = giving(read("big").max_result(500), output).build().unwrap().run();
     let id = first(&run).await.cut().unwrap().kept.unwrap();
@@ -150,7 +150,7 @@ async fn a_search_in_one_long_line_gets_on() {
 }
 
 #[tokio::test]
-async fn wrong_gone_and_foreign_ids_get_one_answer() {
+async fn wrong_expired_and_foreign_artifact_ids_get_the_same_answer() {
     let clock = ManualClock::new();
     let runtime = giving(read("big").max_result(500), Output::text(thousand_lines()))
         .clock(clock.clone())
@@ -174,7 +174,7 @@ async fn wrong_gone_and_foreign_ids_get_one_answer() {
 }
 
 #[tokio::test]
-async fn a_page_is_bounded_and_never_kept_aside_itself() {
+async fn artifact_page_is_bounded_and_never_stored_itself() {
     let seen: Arc<Mutex<Vec<ArtifactMeta>>> = Arc::default();
     let kept = Arc::clone(&seen);
     let mut config = Config::default();
@@ -201,7 +201,7 @@ async fn a_page_is_bounded_and_never_kept_aside_itself() {
 }
 
 #[tokio::test]
-async fn a_full_store_cuts_and_says_so() {
+async fn full_artifact_store_truncates_and_says_so() {
     let runtime = giving(read("big").max_result(500), Output::text(thousand_lines()))
         .artifacts(Artifacts::memory(5_000))
         .build()
@@ -214,7 +214,7 @@ async fn a_full_store_cuts_and_says_so() {
 }
 
 #[tokio::test]
-async fn pictures_that_are_too_large_are_kept_whole_and_named() {
+async fn oversized_images_are_stored_whole_and_named() {
     let small = Block::Image { data: "AAAA".to_owned(), media_type: "image/png".to_owned() };
     let large = Block::Image { data: "AAAA".repeat(5_000), media_type: "image/png".to_owned() };
     let output = Output::text("two pictures").and(small.clone()).and(large);
@@ -228,7 +228,7 @@ async fn pictures_that_are_too_large_are_kept_whole_and_named() {
 }
 
 #[tokio::test]
-async fn data_beside_a_small_text_is_kept_for_itself() {
+async fn large_json_next_to_a_small_text_is_stored_alone() {
     let mut output = Output::text("500 rows");
     output.structured = Some(json!((0..500).collect::<Vec<_>>()));
     let run = giving(read("big").max_result(500), output).build().unwrap().run();
@@ -241,7 +241,7 @@ async fn data_beside_a_small_text_is_kept_for_itself() {
 }
 
 #[tokio::test]
-async fn a_few_words_of_data_stay_beside_a_text_that_is_cut() {
+async fn small_json_stays_next_to_a_truncated_text() {
     for (data, stays) in [(json!({"exit": 3}), true), (json!("x".repeat(200)), false)] {
         let mut output = Output::text(thousand_lines());
         output.structured = Some(data.clone());
@@ -255,7 +255,7 @@ async fn a_few_words_of_data_stay_beside_a_text_that_is_cut() {
 }
 
 #[tokio::test]
-async fn checked_data_is_kept_once_and_left_out_of_the_answer() {
+async fn validated_output_is_stored_once_and_left_out_of_the_result() {
     let spec = read("big").max_result(300);
     let tool = DynTool::new(spec, json!({}), |_, cx| {
         let cx = cx.clone();
@@ -269,7 +269,7 @@ async fn checked_data_is_kept_once_and_left_out_of_the_answer() {
 }
 
 #[tokio::test]
-async fn the_record_and_the_event_say_where_it_is() {
+async fn record_and_event_name_the_artifact() {
     let journal = MemoryJournal::new(10);
     let told = Arc::new(Mutex::new(Vec::new()));
     let tell = Arc::clone(&told);
@@ -293,7 +293,7 @@ async fn the_record_and_the_event_say_where_it_is() {
 }
 
 #[tokio::test]
-async fn a_stream_without_an_end_in_sight_is_held_to_the_cap() {
+async fn endless_stream_is_limited_to_the_cap() {
     struct Endless(usize);
     impl futures_util::Stream for Endless {
         type Item = String;
@@ -316,7 +316,7 @@ async fn a_stream_without_an_end_in_sight_is_held_to_the_cap() {
 }
 
 #[tokio::test]
-async fn every_dialect_carries_every_block() {
+async fn every_dialect_renders_every_block() {
     let output = Output::text("words")
         .and(Block::Json { json: json!({"n": 1}) })
         .and(Block::Image { data: "iVBORw0KGgo=".to_owned(), media_type: "image/png".to_owned() })
@@ -338,7 +338,7 @@ async fn every_dialect_carries_every_block() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_folder_keeps_results_beyond_the_runtime() {
+async fn artifact_directory_outlives_the_runtime() {
     let folder = std::env::temp_dir().join(format!("haft-walk-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     let store = || Artifacts::folder(&folder, haft::ArtifactLimits::default()).unwrap();
@@ -371,7 +371,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn the_bound_holds_for_any_blocks_notice_and_all(
+    fn result_bound_holds_for_any_blocks_including_the_notice(
         blocks in prop::collection::vec(block(), 0..6),
         structured in any::<bool>(),
         limit in 1usize..500,

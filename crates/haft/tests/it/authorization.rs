@@ -52,7 +52,7 @@ async fn without_rules_only_plain_reads_inside_the_workspace_are_allowed() {
 }
 
 #[tokio::test]
-async fn a_denial_tells_the_model_the_reason_and_the_operator_the_rule() {
+async fn denial_gives_the_model_the_reason_and_the_operator_the_rule() {
     let runtime = strict(vec![quick(ToolSpec::new("t", "Does it."))]).build().unwrap();
     let failure = runtime.call("t", json!({})).await.unwrap_err();
     insta::assert_snapshot!(failure, @r"
@@ -94,7 +94,7 @@ impl Guard for Hangs {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_strictest_judge_wins_and_a_broken_one_says_no() {
+async fn strictest_policy_wins_and_a_failing_one_denies() {
     let tool = || vec![quick(read("t"))];
     let cases: Vec<(haft::RuntimeBuilder, Option<FailureCode>)> = vec![
         (permissive(tool()).guard(Says(|_| Ok(None))), None),
@@ -153,7 +153,7 @@ impl Policy for NoTools {
 }
 
 #[tokio::test]
-async fn a_policy_that_panics_says_no_and_one_that_hides_refuses_too() {
+async fn panicking_policy_denies_and_a_hiding_policy_refuses() {
     let tools = vec![quick(read("t"))];
     let panics = strict(tools.clone()).policy(Panics);
     assert_eq!(code(panics).await, Some(FailureCode::GuardFailed));
@@ -192,7 +192,7 @@ async fn asked(person: impl Approver) -> Result<String, Failure> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_person_may_allow_edit_deny_or_stay_silent() {
+async fn approver_may_allow_edit_deny_or_not_answer() {
     assert_eq!(asked(Person(|_| ApprovalResponse::allow())).await.unwrap(), "t(model)");
     let declined =
         asked(Person(|_| ApprovalResponse::Deny(Some("use the other file".into())))).await;
@@ -224,7 +224,7 @@ async fn a_person_may_allow_edit_deny_or_stay_silent() {
 }
 
 #[tokio::test]
-async fn a_needed_input_fills_the_argument_and_goes_round() {
+async fn required_input_fills_the_argument_and_is_authorized_again() {
     let tool = quick(read("t")).with_guard(|args, _| {
         Ok(args.get("key").is_none().then(|| Verdict::need_input("key", "which key?")))
     });
@@ -252,7 +252,7 @@ impl Hook for Rewrites {
 }
 
 #[tokio::test]
-async fn rewrites_compose_are_admitted_again_and_judged_as_they_run() {
+async fn rewrites_compose_and_are_validated_and_authorized_again() {
     let builder = permissive(vec![quick(read("t"))])
         .hook(Rewrites("one", |args| {
             Ok(PreCallDecision::rewrite(
@@ -309,7 +309,7 @@ async fn a_rewrite_into_a_stricter_class_waits_until_it_is_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_semantic_check_has_its_own_code_and_runs_before_judgement() {
+async fn semantic_check_has_its_own_code_and_runs_before_authorization() {
     let check = |text: &'static str| {
         quick(read("t")).with_check(move |_, _| {
             Box::pin(async move {
@@ -359,7 +359,7 @@ impl Journal for Broken {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_intent_no_effect_and_no_outcome_no_answer() {
+async fn no_effect_without_a_journaled_intent_and_no_result_without_an_outcome() {
     let ran = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let tool = || {
         let ran = ran.clone();
@@ -407,7 +407,7 @@ impl Hook for Shouts {
 }
 
 #[tokio::test]
-async fn a_transform_changes_the_output_and_a_broken_one_fails_a_call_that_ran() {
+async fn transform_changes_the_output_and_its_failure_fails_the_call() {
     let runtime = permissive(vec![quick(read("t"))]).hook(Shouts).build().unwrap();
     assert_eq!(runtime.call("t", json!({"x": "a"})).await.unwrap().to_text(), "T(A)");
     let failure = runtime.call("t", json!({"x": "boom"})).await.unwrap_err();
@@ -418,7 +418,7 @@ async fn a_transform_changes_the_output_and_a_broken_one_fails_a_call_that_ran()
 }
 
 #[tokio::test]
-async fn a_limit_of_zero_is_refused_when_the_runtime_is_built() {
+async fn zero_limit_is_a_build_error() {
     let mut config = Config::default();
     config.max_concurrency = 0;
     let error = Runtime::builder().config(config).build().unwrap_err();
@@ -426,7 +426,7 @@ async fn a_limit_of_zero_is_refused_when_the_runtime_is_built() {
 }
 
 #[tokio::test]
-async fn the_operator_finds_what_the_model_is_not_told() {
+async fn operator_record_has_details_hidden_from_the_model() {
     let journal = haft::MemoryJournal::new(10);
     let tool = DynTool::new(read("t"), json!({}), |_, _| async {
         Err::<(), _>(Failure::hidden(std::io::Error::other("password is hunter2")))

@@ -66,7 +66,7 @@ async fn call(run: &Run, words: &str) -> Vec<haft::ToolResult> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ticket_is_a_success_and_its_result_comes_later_once() {
+async fn ticket_is_a_success_and_its_result_is_delivered_once() {
     let (lines, journal) = (Arc::default(), MemoryJournal::new(10));
     let runtime = permissive(vec![later(read("build"), 30)])
         .observer(watch(&lines))
@@ -101,7 +101,7 @@ async fn a_ticket_is_a_success_and_its_result_comes_later_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_came_later_joins_the_run_when_the_model_hears_of_it() {
+async fn late_result_taints_the_run_on_delivery() {
     let outside = quick(read("outside"));
     let mut budget = Budget::default();
     budget.bytes = Some(10_000);
@@ -120,7 +120,7 @@ async fn what_came_later_joins_the_run_when_the_model_hears_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_nobody_would_hear_of_it_the_work_is_done_at_once() {
+async fn background_work_without_a_receiver_runs_inline() {
     let outer = DynTool::new(read("outer"), open_schema(), |_, cx| async move {
         cx.call("build", json!({})).await
     });
@@ -151,7 +151,7 @@ async fn tickets_are_limited_until_they_are_delivered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_is_stopped_when_its_time_is_over_and_a_result_nobody_wants_expires() {
+async fn background_work_times_out_and_undelivered_results_expire() {
     let lines = Arc::default();
     let asked = Arc::new(AtomicBool::new(false));
     let heard = Arc::clone(&asked);
@@ -183,7 +183,7 @@ async fn work_is_stopped_when_its_time_is_over_and_a_result_nobody_wants_expires
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancelling_the_run_stops_late_work_and_the_end_of_a_turn_does_not() {
+async fn cancelling_the_run_stops_background_work_and_the_end_of_a_turn_does_not() {
     let runtime = permissive(vec![later(read("build"), 30)]).build().unwrap();
     let run = runtime.run();
     let turn = run.turn().await.unwrap();
@@ -203,7 +203,7 @@ async fn cancelling_the_run_stops_late_work_and_the_end_of_a_turn_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn late_work_that_cannot_be_stopped_is_not_called_cancelled() {
+async fn uncancellable_background_work_is_not_reported_as_cancelled() {
     let (go, wait) = mpsc::channel::<()>();
     let wait = Arc::new(Mutex::new(wait));
     let began = Arc::new(AtomicBool::new(false));
@@ -234,7 +234,7 @@ async fn late_work_that_cannot_be_stopped_is_not_called_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_is_let_go_of_stops_its_work_and_says_so() {
+async fn dropped_run_stops_its_background_work_and_says_so() {
     let lines = Arc::default();
     let tools = vec![later(read("build"), 30), later(read("quick"), 0)];
     let runtime = permissive(tools).observer(watch(&lines)).build().unwrap();
@@ -257,7 +257,7 @@ async fn a_run_that_is_let_go_of_stops_its_work_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_is_a_failure_and_a_flood_is_bounded() {
+async fn background_panic_is_a_failure_and_output_is_bounded() {
     let panics = defers(|_| async { panic!("on purpose") });
     let runtime = permissive(vec![panics]).build().unwrap();
     let run = runtime.run();
@@ -272,7 +272,7 @@ async fn a_panic_is_a_failure_and_a_flood_is_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn late_work_holds_its_slot_and_lets_the_run_go_on() {
+async fn background_work_keeps_its_permit_while_the_run_continues() {
     let tools = vec![later(write("build").concurrency(1), 30), quick(write("other"))];
     let run = permissive(tools).build().unwrap().run();
     let began = tokio::time::Instant::now();
@@ -284,7 +284,7 @@ async fn late_work_holds_its_slot_and_lets_the_run_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_asks_for_results_and_gets_each_once() {
+async fn model_polls_background_results_and_gets_each_once() {
     let registry =
         ToolRegistry::builder().add(later(read("build"), 30)).add(quick(read("t"))).add(CheckTask);
     let runtime = haft::Runtime::builder().registry(registry.build().unwrap()).build().unwrap();
@@ -321,7 +321,7 @@ async fn a_model_asks_for_results_and_gets_each_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn closing_the_runtime_stops_late_work_and_sees_it_end() {
+async fn closing_the_runtime_stops_background_work_and_awaits_it() {
     let runtime = permissive(vec![later(read("build"), 30)]).build().unwrap();
     let run = runtime.run();
     call(&run, "build").await;
@@ -342,7 +342,7 @@ async fn closing_the_runtime_stops_late_work_and_sees_it_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_declared_form_is_asked_of_the_result_and_not_of_the_ticket() {
+async fn output_schema_applies_to_the_result_and_not_to_the_ticket() {
     let tool = |good: bool| {
         DynTool::new(read("t"), open_schema(), move |_, cx| async move {
             cx.spawn_background("counting", move |_| async move {

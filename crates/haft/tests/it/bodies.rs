@@ -484,7 +484,7 @@ fn keep(bodies: &Bodies) {
 }
 
 #[tokio::test]
-async fn whole_bodies_pair_their_calls_and_are_written_down() {
+async fn recorded_bodies_decode_and_match_their_snapshot() {
     let first = bodies().await;
     keep(&first);
     assert_eq!(

@@ -43,7 +43,7 @@ fn long(spec: ToolSpec) -> DynTool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_calls_in_the_models_order_get_the_last_units() {
+async fn first_calls_in_model_order_get_the_last_budget_units() {
     // The later calls would be quicker; that does not help them.
     let run = run_with(vec![slow(read("slow"), 50), quick(read("quick"))], of(2));
     assert_eq!(
@@ -54,7 +54,7 @@ async fn the_first_calls_in_the_models_order_get_the_last_units() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_says_what_is_left_and_where() {
+async fn budget_refusal_names_the_rest_and_the_scope() {
     let both = budget(|b| {
         b.calls = Some(10);
         b.calls_of.insert("mail_send".to_owned(), 1);
@@ -71,7 +71,7 @@ async fn a_refusal_says_what_is_left_and_where() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_did_not_run_is_given_back_and_what_failed_is_not() {
+async fn budget_is_refunded_for_calls_that_did_not_run_and_not_for_failures() {
     let slow_one = slow(read("late").timeout(Duration::from_millis(5)), 60_000);
     let run = run_with(vec![failing(read("fails")), slow_one, quick(read("look"))], of(4));
     let bad = ToolCall::new("bad", "look", json!({"x": 5.5}));
@@ -86,7 +86,7 @@ async fn what_did_not_run_is_given_back_and_what_failed_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denied_call_gives_its_share_back() {
+async fn budget_of_a_denied_call_is_refunded() {
     let registry = haft::ToolRegistry::builder().add(quick(write("writes"))).build().unwrap();
     let runtime = Runtime::builder().registry(registry).build().unwrap();
     let run = runtime
@@ -104,7 +104,7 @@ async fn a_denied_call_gives_its_share_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_ends_badly_gives_everything_back() {
+async fn budget_of_a_truncated_message_is_refunded() {
     let run = run_with(vec![quick(read("look")), quick(write("change"))], of(5));
     let turn = run.turn().await.unwrap();
     let all = turn.run_with_stop_reason(calls("look change"), haft::StopReason::Truncated).await;
@@ -123,7 +123,7 @@ async fn a_message_that_ends_badly_gives_everything_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn bytes_are_never_overshot_and_the_rest_is_given_back() {
+async fn byte_budget_is_never_exceeded_and_the_rest_is_refunded() {
     let run = run_with(vec![long(read("long"))], budget(|b| b.bytes = Some(1_000)));
     let all = run.turn().await.unwrap().run(calls("long:100 long:5000 long:100")).await;
     let shown: usize = all.iter().map(|a| a.text().len()).sum();
@@ -141,7 +141,7 @@ async fn bytes_are_never_overshot_and_the_rest_is_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_runs_from_the_start_of_the_run_and_cuts_deadlines() {
+async fn time_budget_starts_with_the_run_and_shortens_deadlines() {
     let minute = budget(|b| b.wall = Some(Duration::from_secs(60)));
     let run = run_with(vec![slow(read("slow"), 600_000), quick(read("quick"))], minute);
     tokio::time::advance(Duration::from_secs(50)).await;
@@ -154,7 +154,7 @@ async fn time_runs_from_the_start_of_the_run_and_cuts_deadlines() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_host_spends_counts_even_past_the_limit() {
+async fn host_spending_counts_even_beyond_the_limit() {
     let run = run_with(vec![quick(read("look"))], budget(|b| b.tokens = Some(100)));
     run.spend(99, 7);
     assert_eq!((run.remaining_budget().tokens, run.remaining_budget().micros), (Some(1), None));
@@ -165,7 +165,7 @@ async fn what_the_host_spends_counts_even_past_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_sees_what_is_left_and_is_refused_what_is_not() {
+async fn body_sees_the_rest_of_the_budget_and_cannot_exceed_it() {
     let seen = Arc::new(Mutex::new(Vec::<RemainingBudget>::new()));
     let kept = Arc::clone(&seen);
     let asks = DynTool::new(read("asks"), open_schema(), move |_, cx| {
@@ -220,7 +220,7 @@ fn nesting(spec: ToolSpec, other: &'static str) -> DynTool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nested_calls_count_and_their_answers_are_not_shown() {
+async fn nested_calls_count_but_their_results_use_no_byte_budget() {
     let both = budget(|b| {
         b.calls = Some(3);
         b.bytes = Some(1_000);
@@ -232,7 +232,7 @@ async fn nested_calls_count_and_their_answers_are_not_shown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_smaller_depth_holds() {
+async fn smaller_depth_limit_wins() {
     let flat = budget(|b| b.depth = Some(0));
     let run = run_with(vec![nesting(read("outer"), "look"), quick(read("look"))], flat);
     let all = run.turn().await.unwrap().run(calls("outer:a")).await;
@@ -241,7 +241,7 @@ async fn the_smaller_depth_holds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_is_given_less_than_the_runtime_says_and_never_more() {
+async fn run_budget_can_only_tighten_the_runtime_budget() {
     let runtime = permissive(vec![quick(read("look"))]).budget(of(3)).build().unwrap();
     assert_eq!(runtime.run().remaining_budget().calls, Some(3));
     assert_eq!(runtime.run_builder().budget(of(9)).start().remaining_budget().calls, Some(3));
@@ -249,7 +249,7 @@ async fn a_run_is_given_less_than_the_runtime_says_and_never_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sub_run_draws_on_its_parent_and_on_its_own_share() {
+async fn sub_run_uses_its_parents_budget_and_its_own() {
     let run = run_with(vec![quick(read("look"))], of(4));
     let sub = run.sub_run().agent("helper").budget(of(1)).start();
     assert_eq!(sub.remaining_budget().calls, Some(1));
@@ -262,7 +262,7 @@ async fn a_sub_run_draws_on_its_parent_and_on_its_own_share() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sub_run_too_deep_refuses_every_call() {
+async fn sub_run_beyond_the_depth_limit_refuses_every_call() {
     let config = {
         let mut c = Config::default();
         c.max_depth = 2;
@@ -290,7 +290,7 @@ async fn cancelling_a_run_reaches_its_sub_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn people_are_warned_once_for_each_kind() {
+async fn budget_warning_is_emitted_once_per_kind() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&told);
     let observer = move |event: &Event| {
@@ -458,7 +458,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_overshot_and_nothing_leaks(scene in scene()) {
+    fn budget_is_never_exceeded_and_never_leaks(scene in scene()) {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(4)
             .enable_time()
@@ -469,7 +469,7 @@ proptest! {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_fan_out_of_sub_runs_does_not_overshoot_the_parent() {
+async fn parallel_sub_runs_do_not_exceed_the_parents_budget() {
     let bodies = Arc::new(Bodies::default());
     let runtime = permissive(crowd(&bodies)).build().unwrap();
     let run = runtime.run_builder().budget(of(25)).start();

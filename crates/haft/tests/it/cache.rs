@@ -40,7 +40,7 @@ fn counting(spec: ToolSpec, millis: u64) -> (DynTool, Arc<AtomicUsize>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hit_takes_no_rate_and_no_attempt_and_is_on_record() {
+async fn cache_hit_uses_no_rate_and_no_attempt_and_is_recorded() {
     let (tool, ran) = counting(kept("t").rate(Rate::parse("1/day").unwrap()), 0);
     let courses = Courses::default();
     let runtime = permissive(vec![tool]).journal(courses.clone()).build().unwrap();
@@ -55,7 +55,7 @@ async fn a_hit_takes_no_rate_and_no_attempt_and_is_on_record() {
 }
 
 #[tokio::test]
-async fn results_are_shared_within_their_scope_and_not_beyond() {
+async fn cached_results_are_shared_within_their_scope_only() {
     // For each scope, which of the runs below find what the first has left.
     for (scope, expected) in [
         (None, [true, true, false, false]),
@@ -86,7 +86,7 @@ async fn results_are_shared_within_their_scope_and_not_beyond() {
 }
 
 #[tokio::test]
-async fn where_nobody_is_named_nothing_is_kept() {
+async fn user_scoped_cache_keeps_nothing_without_a_user() {
     let (tool, ran) = counting(read("t").cache(Cache::new(SECOND).within("user")), 0);
     let courses = Courses::default();
     let runtime = permissive(vec![tool]).journal(courses.clone()).build().unwrap();
@@ -98,7 +98,7 @@ async fn where_nobody_is_named_nothing_is_kept() {
 }
 
 #[tokio::test]
-async fn another_folder_and_a_value_of_the_run_are_other_calls() {
+async fn directory_and_run_values_are_part_of_the_cache_key() {
     let (tool, ran) = counting(kept("t"), 0);
     let (own, own_ran) = counting(kept("own").need(Dependency::side::<u8>()), 0);
     let runtime = permissive(vec![tool, own]).build().unwrap();
@@ -122,7 +122,7 @@ fn only_reads(writes: &bool) -> bool {
 }
 
 #[tokio::test]
-async fn a_call_that_writes_happens_each_time() {
+async fn writing_call_is_never_cached() {
     let registry = ToolRegistry::builder().add(EitherTool).build().unwrap();
     let runtime = Runtime::builder().registry(registry).policy(haft::AllowAll).build().unwrap();
     for (writes, expected) in [(false, "0"), (false, "0"), (true, "1"), (true, "2"), (false, "0")] {
@@ -132,7 +132,7 @@ async fn a_call_that_writes_happens_each_time() {
 }
 
 #[tokio::test]
-async fn failures_are_not_kept() {
+async fn failures_are_not_cached() {
     let ran = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&ran);
     let tool = DynTool::new(kept("t"), json!({}), move |_, _| {
@@ -148,7 +148,7 @@ async fn failures_are_not_kept() {
 }
 
 #[tokio::test]
-async fn a_hit_carries_the_label_of_all_that_went_into_it() {
+async fn cache_hit_carries_the_taint_label_of_its_inputs() {
     let secret = Label { trust: Trust::Untrusted, confidentiality: Confidentiality::Secret };
     let inner = quick(read("inner").label(secret));
     let outer = DynTool::new(kept("outer").label(Label::CLEAN), json!({}), |_, cx| async move {
@@ -163,7 +163,7 @@ async fn a_hit_carries_the_label_of_all_that_went_into_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_body_gives_after_it_was_told_to_stop_is_not_kept() {
+async fn output_after_cancellation_is_not_cached() {
     let tool =
         DynTool::new(kept("t").timeout(SECOND), json!({}), |_, cx: ToolContext| async move {
             cx.cancelled().await;
@@ -179,7 +179,7 @@ async fn what_a_body_gives_after_it_was_told_to_stop_is_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_keeps_to_its_own_time_and_hears_how_the_body_failed() {
+async fn single_flight_follower_has_its_own_timeout_and_gets_the_failure() {
     let ran = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&ran);
     let secret = Label { trust: Trust::Untrusted, confidentiality: Confidentiality::Secret };
@@ -217,7 +217,7 @@ async fn a_follower_keeps_to_its_own_time_and_hears_how_the_body_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_who_wait_for_a_body_that_hangs_do_not_wait_one_after_the_other() {
+async fn single_flight_followers_of_a_hanging_body_time_out_in_parallel() {
     let (tool, ran) = counting(kept("t").timeout(SECOND * 30), 1_000_000);
     let runtime = permissive(vec![tool]).build().unwrap();
     let began = tokio::time::Instant::now();
@@ -228,7 +228,7 @@ async fn many_who_wait_for_a_body_that_hangs_do_not_wait_one_after_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_for_a_reason_of_one_s_own_is_not_handed_on() {
+async fn single_flight_leaders_own_failure_is_not_shared() {
     let (tool, ran) = counting(kept("t"), 10_000);
     let runtime = permissive(vec![tool]).build().unwrap();
     let mut list = calls("t t t");
@@ -240,7 +240,7 @@ async fn a_failure_for_a_reason_of_one_s_own_is_not_handed_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_the_one_that_works_is_cancelled_the_next_takes_over() {
+async fn single_flight_follower_takes_over_from_a_cancelled_leader() {
     let (tool, ran) = counting(kept("t"), 10_000);
     let runtime = permissive(vec![tool]).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
@@ -255,7 +255,7 @@ async fn when_the_one_that_works_is_cancelled_the_next_takes_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_calls_itself_does_not_wait_for_itself() {
+async fn recursive_cached_tool_does_not_deadlock() {
     let tool = DynTool::new(kept("t").timeout(SECOND * 5), json!({}), |_, cx| async move {
         if cx.depth() > 0 {
             return Ok("inner".to_owned());
@@ -269,7 +269,7 @@ async fn a_tool_that_calls_itself_does_not_wait_for_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nested_calls_join_what_is_being_made() {
+async fn nested_calls_join_an_in_flight_computation() {
     let (inner, ran) = counting(kept("inner"), 10_000);
     let outer = DynTool::new(read("outer"), open_schema(), |_, cx| async move {
         cx.call("inner", json!({})).await
@@ -296,7 +296,7 @@ fn calling(name: &str, next: &'static str) -> DynTool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_would_wait_for_each_other_do_not() {
+async fn wait_for_cycle_is_detected_before_waiting() {
     // Each makes what the one before it needs: in a circle of one, of two, of three.
     for ring in [vec!["a"], vec!["a", "b"], vec!["a", "b", "c"]] {
         let next = |n: usize| ring[(n + 1) % ring.len()];
@@ -315,7 +315,7 @@ async fn calls_that_would_wait_for_each_other_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_nested_call_waits_only_a_while_for_somebody_who_may_need_its_place() {
+async fn nested_call_waits_a_bounded_time_for_a_call_that_may_need_its_permit() {
     let (inner, ran) = counting(kept("inner").timeout(SECOND * 500), 100_000);
     let outer = DynTool::new(read("outer").timeout(SECOND * 500), json!({}), |_, cx| async move {
         cx.call("inner", json!({})).await
@@ -328,7 +328,7 @@ async fn a_nested_call_waits_only_a_while_for_somebody_who_may_need_its_place() 
 }
 
 #[tokio::test]
-async fn no_bytes_means_nothing_is_kept() {
+async fn zero_cache_bytes_means_nothing_is_cached() {
     let (tool, ran) = counting(kept("t"), 0);
     let mut config = Config::default();
     config.max_cache = 0;
@@ -343,7 +343,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn equal_calls_at_once_run_one_body_and_all_hear_what_came_of_it(
+    fn single_flight_runs_one_body_and_shares_its_result(
         together in 1usize..40,
         fails in any::<bool>(),
         millis in 0u64..50,

@@ -136,9 +136,10 @@ async fn play(scene: Scene, grace: Duration) -> Result<(), TestCaseError> {
         .config(config)
         .journal(journal.clone())
         .observer(transcript.observer());
-    let runtime = match scene.strict {
-        true => builder.build().unwrap(),
-        false => builder.policy(AllowAll).build().unwrap(),
+    let runtime = if scene.strict {
+        builder.build().unwrap()
+    } else {
+        builder.policy(AllowAll).build().unwrap()
     };
     let mut turn = runtime.run().turn().await.unwrap();
     if scene.abort {
@@ -287,7 +288,7 @@ fn quiet() {
 
 /// The chaos test must be able to fail: a policy that is never asked would let everything run.
 #[tokio::test]
-async fn the_strict_scenes_really_refuse_something() {
+async fn strict_scenes_refuse_some_calls() {
     struct Never;
     impl Policy for Never {
         fn judge(&self, _: &haft::ValidatedCall) -> haft::Verdict {

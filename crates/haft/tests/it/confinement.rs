@@ -52,9 +52,10 @@ fn tool(says: Says, seen: &Seen) -> DynTool {
     })
     .with_profile(move |claim, _, _| CallProfile { confinable: says.confinable, ..claim })
     .with_check(move |_, cx| {
-        cx.set_confinement(match says.offered {
-            true => Ok(Confinement::default()),
-            false => Err("not here".to_owned()),
+        cx.set_confinement(if says.offered {
+            Ok(Confinement::default())
+        } else {
+            Err("not here".to_owned())
         });
         Box::pin(async { Ok(()) })
     });
@@ -72,7 +73,7 @@ async fn call(runtime: RuntimeBuilder) -> Option<FailureCode> {
 }
 
 #[tokio::test]
-async fn everything_that_confinement_rests_on_must_hold() {
+async fn confinement_requires_every_precondition() {
     for (says, runs) in [
         (ALL, true),
         (Says { sandbox: false, ..ALL }, false),
@@ -82,9 +83,10 @@ async fn everything_that_confinement_rests_on_must_hold() {
     ] {
         let seen = Seen::default();
         let code = call(runtime(says, &seen)).await;
-        match runs {
-            true => assert_eq!((code, seen.word()), (None, "confined")),
-            false => assert_eq!((code, seen.word()), (Some(FailureCode::Denied), "did not run")),
+        if runs {
+            assert_eq!((code, seen.word()), (None, "confined"))
+        } else {
+            assert_eq!((code, seen.word()), (Some(FailureCode::Denied), "did not run"))
         }
     }
 }
@@ -117,7 +119,7 @@ impl haft::Guard for Opinion {
 }
 
 #[tokio::test]
-async fn only_an_answer_lifts_the_confinement() {
+async fn only_an_approval_lifts_the_confinement() {
     let seen = Seen::default();
     let allowed = runtime(ALL, &seen).guard(Opinion(Verdict::allow("fine")));
     assert_eq!((call(allowed).await, seen.word()), (None, "confined"), "a guard lifts nothing");

@@ -79,7 +79,7 @@ struct i64Args {
 }
 
 #[tokio::test]
-async fn all_ways_end_in_the_same_walk() {
+async fn all_tool_definition_styles_use_the_same_pipeline() {
     let dynamic = DynTool::new(
         ToolSpec::new("echo", "Says it back.").read_only().capabilities(Capabilities::NONE),
         json!({"properties": {"text": {"type": "string"}}, "required": ["text"]}),
@@ -122,7 +122,7 @@ fn sit() {
 }
 
 #[tokio::test]
-async fn a_sync_function_that_outlives_its_timeout_is_an_unknown_outcome() {
+async fn sync_function_that_outlives_its_timeout_is_an_unknown_outcome() {
     let registry = ToolRegistry::builder().add(SitTool).build().unwrap();
     let runtime = Runtime::builder().registry(registry).policy(AllowAll).build().unwrap();
     let failure = runtime.call("sit", json!({})).await.unwrap_err();

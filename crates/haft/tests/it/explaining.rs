@@ -53,7 +53,7 @@ async fn explanation_ends_at_the_timeout_of_its_call() {
 }
 
 #[tokio::test]
-async fn long_explanation_is_whole_and_leaves_the_executor_free() {
+async fn long_explanation_is_complete_and_does_not_block_the_executor() {
     let (schema, value) = long();
     let whole = whole_time(&schema, &value);
     let mut config = Config::default();
@@ -79,7 +79,7 @@ async fn long_explanation_is_whole_and_leaves_the_executor_free() {
 }
 
 #[tokio::test]
-async fn a_plan_has_the_whole_of_a_long_explanation() {
+async fn plan_has_the_complete_long_explanation() {
     let (schema, value) = long();
     let runtime = permissive(vec![echo(&schema)]).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();

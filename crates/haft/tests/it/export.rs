@@ -29,7 +29,7 @@ async fn request(dialect: Dialect, options: ExportOptions) -> Value {
 }
 
 #[tokio::test]
-async fn each_request_says_what_its_provider_has_words_for() {
+async fn each_request_has_the_options_its_provider_supports() {
     let options =
         || ExportOptions::default().choice(ToolChoice::Tool("beta".into())).parallel(false);
     let named = request(Dialect::Anthropic, options()).await;
@@ -60,7 +60,7 @@ async fn each_request_says_what_its_provider_has_words_for() {
 }
 
 #[tokio::test]
-async fn the_cache_mark_stands_on_the_last_tool_that_is_loaded() {
+async fn cache_marker_is_on_the_last_loaded_tool() {
     let options =
         ExportOptions::default().cache(PromptCacheTtl::OneHour).search(ToolSearch::Ranked);
     let body = request(Dialect::Anthropic, options).await;
@@ -77,7 +77,7 @@ async fn the_cache_mark_stands_on_the_last_tool_that_is_loaded() {
 }
 
 #[tokio::test]
-async fn equal_tools_give_equal_bytes_and_the_second_time_costs_nothing() {
+async fn equal_tools_give_equal_bytes_and_the_export_is_cached() {
     let run = permissive(pair()).build().unwrap().run();
     let first = run.turn().await.unwrap();
     let second = run.turn().await.unwrap();
@@ -96,7 +96,7 @@ async fn equal_tools_give_equal_bytes_and_the_second_time_costs_nothing() {
 }
 
 #[test]
-fn one_tool_too_many_is_left_out_and_one_strict_tool_too_many_is_plain() {
+fn tool_beyond_the_limit_is_left_out_and_beyond_the_strict_limit_is_plain() {
     let schema = json!({
         "type": "object",
         "properties": {"a": {"type": "string"}},
@@ -141,7 +141,7 @@ fn remembering() -> (DynTool, Arc<Mutex<Vec<Value>>>) {
 }
 
 #[tokio::test]
-async fn nulls_of_strict_mode_do_not_reach_the_tool() {
+async fn strict_mode_nulls_do_not_reach_the_tool() {
     let arguments = r#"{"a":"x","limit":null,"page size":null}"#;
     let call =
         json!({"type": "function_call", "call_id": "c", "name": "erase", "arguments": arguments});
@@ -168,7 +168,7 @@ async fn nulls_of_strict_mode_do_not_reach_the_tool() {
 }
 
 #[tokio::test]
-async fn a_property_under_another_name_comes_back_under_its_own() {
+async fn renamed_property_is_restored_in_calls() {
     let (tool, seen) = remembering();
     let run = permissive(vec![tool]).build().unwrap().run();
     let turn = run.turn().await.unwrap();
@@ -187,7 +187,7 @@ async fn a_property_under_another_name_comes_back_under_its_own() {
 }
 
 #[tokio::test]
-async fn the_echo_of_a_complete_response_has_the_ids_of_the_answers() {
+async fn echoed_response_has_the_ids_of_the_results() {
     let run = permissive(pair()).build().unwrap().run();
     let block = json!({"type": "tool_use", "id": "t", "name": "alpha", "input": {"a": "x"}});
     let response = json!({"stop_reason": "tool_use", "content": [{"type": "text", "text": "Hm."}, block, block]});
@@ -201,7 +201,7 @@ async fn the_echo_of_a_complete_response_has_the_ids_of_the_answers() {
 }
 
 #[tokio::test]
-async fn words_are_undone_after_a_repair_too() {
+async fn arguments_are_restored_after_a_repair_too() {
     let (tool, seen) = remembering();
     let run = permissive(vec![tool]).build().unwrap().run();
     let mut listening = run.turn().await.unwrap().stream(Dialect::Anthropic);

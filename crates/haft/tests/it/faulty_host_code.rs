@@ -30,7 +30,7 @@ fn twice() -> RetryPolicy {
 }
 
 #[tokio::test]
-async fn a_middleware_that_changes_an_output_where_it_stands_is_named() {
+async fn middleware_that_changes_an_output_in_place_is_named() {
     fn shout(output: &mut Output) {
         for block in &mut output.blocks {
             match block {
@@ -77,7 +77,7 @@ async fn a_middleware_that_changes_an_output_where_it_stands_is_named() {
 }
 
 #[tokio::test]
-async fn names_and_ids_that_a_model_made_up_count_against_the_bytes_of_the_records() {
+async fn model_chosen_names_and_ids_count_against_the_record_byte_limit() {
     let journal = MemoryJournal::new(1_000).max_bytes(1 << 20);
     let runtime = permissive(vec![]).journal(journal.clone()).build().unwrap();
     let long = "x".repeat(100_000);
@@ -93,7 +93,7 @@ async fn names_and_ids_that_a_model_made_up_count_against_the_bytes_of_the_recor
 }
 
 #[tokio::test]
-async fn observers_that_break_or_look_back_hold_nobody_up_and_hide_nothing() {
+async fn panicking_or_reentrant_observers_do_not_block_or_hide_events() {
     let place: Arc<OnceLock<Runtime>> = Arc::default();
     let (looked, told) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (back, counted, after) = (Arc::clone(&place), Arc::clone(&looked), Arc::clone(&told));
@@ -126,7 +126,7 @@ async fn observers_that_break_or_look_back_hold_nobody_up_and_hide_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn tickets_that_are_taken_from_all_sides_are_each_given_out_once() {
+async fn background_tickets_taken_concurrently_are_delivered_once() {
     let tool = DynTool::new(read("t"), open_schema(), |args, cx: ToolContext| async move {
         let text = args["x"].as_str().unwrap_or_default().to_owned();
         cx.spawn_background("working", |_| async move {
@@ -156,7 +156,7 @@ async fn tickets_that_are_taken_from_all_sides_are_each_given_out_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_a_failed_attempt_put_off_is_forgotten_with_it() {
+async fn deferred_work_of_a_failed_attempt_is_dropped() {
     let begun = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&begun);
     let tool = DynTool::new(read("t").retry(twice()), open_schema(), move |_, cx: ToolContext| {
@@ -181,7 +181,7 @@ async fn work_that_a_failed_attempt_put_off_is_forgotten_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_time_at_all_is_a_time_too() {
+async fn zero_timeout_is_a_valid_timeout() {
     let tools = || vec![quick(read("quick")), slow(read("slow"), 1_000)];
     let runtime = permissive(tools()).build().unwrap();
     for name in ["quick", "slow"] {
@@ -203,7 +203,7 @@ async fn no_time_at_all_is_a_time_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_the_whole_turn_of_the_one_that_works_is_dropped_another_run_takes_over() {
+async fn single_flight_follower_takes_over_when_the_leaders_turn_is_dropped() {
     let ran = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&ran);
     let spec = read("t").cache(Cache::new(SECOND * 60));
@@ -234,7 +234,7 @@ async fn when_the_whole_turn_of_the_one_that_works_is_dropped_another_run_takes_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_that_many_wait_for_is_one_panic() {
+async fn single_flight_panic_is_counted_once() {
     let ran = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&ran);
     let spec = read("t").cache(Cache::new(SECOND * 60));
@@ -275,7 +275,7 @@ impl ToolSource for Changing {
 }
 
 #[tokio::test]
-async fn a_tool_that_was_redefined_does_not_answer_with_what_the_old_one_said() {
+async fn redefined_tool_does_not_use_the_old_cache() {
     let says = |description: &str, text: &'static str| {
         let spec = haft::ToolSpec::new("t", description)
             .read_only()
@@ -327,7 +327,7 @@ impl Guard for Door {
 }
 
 #[tokio::test]
-async fn what_is_kept_is_only_for_calls_that_may_run() {
+async fn cached_result_needs_authorization() {
     let spec = haft::ToolSpec::new("t", "Reads far away.")
         .read_only()
         .capabilities([haft::Capability::Network])
@@ -342,7 +342,7 @@ async fn what_is_kept_is_only_for_calls_that_may_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_tries_an_open_circuit_tells_nobody_who_waits_that_it_is_closed() {
+async fn circuit_breaker_probe_does_not_release_waiting_calls() {
     let mut config = Config::default();
     config.breaker = Some(haft::Breaker { failures: 1, cooldown: SECOND * 30 });
     let (ran, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -407,7 +407,7 @@ impl std::error::Error for Bait {
 }
 
 #[tokio::test]
-async fn an_error_that_breaks_whoever_looks_at_it_is_a_failure_like_any_other() {
+async fn error_whose_display_panics_is_an_ordinary_failure() {
     for early in [false, true] {
         let retry = RetryPolicy { initial_delay: Duration::from_millis(1), ..twice() };
         let passed_on =
@@ -442,7 +442,7 @@ impl Drop for Clings {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_breaks_when_it_is_let_go_of_is_answered_once_and_gives_its_place_back() {
+async fn body_that_panics_on_drop_gives_one_result_and_releases_its_permit() {
     let clinging = || {
         DynTool::new(write("clings").timeout(SECOND), open_schema(), |_, _| async move {
             let _clings = Clings;

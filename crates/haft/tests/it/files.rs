@@ -129,7 +129,7 @@ fn documented_permissions_are_read_with_their_lines() {
 }
 
 #[test]
-fn a_documented_hook_is_read_and_says_that_it_fails_open() {
+fn documented_hook_is_read_and_reported_as_fail_open() {
     let setup = trusted(&[settings(ConfigLayer::Project, include_str!("settings/hooks.json"))]);
     insta::assert_snapshot!(shown(&setup), @r#"
     mode Default
@@ -139,7 +139,7 @@ fn a_documented_hook_is_read_and_says_that_it_fails_open() {
 }
 
 #[test]
-fn every_kind_of_handler_is_read_or_noted() {
+fn every_handler_type_is_read_or_reported() {
     let setup = trusted(&[settings(ConfigLayer::Project, include_str!("settings/handlers.json"))]);
     insta::assert_snapshot!(shown(&setup), @r#"
     mode Default
@@ -164,7 +164,7 @@ fn every_kind_of_handler_is_read_or_noted() {
 }
 
 #[test]
-fn rules_that_count_for_nothing_there_count_for_nothing_here_and_are_noted() {
+fn rules_that_claude_code_ignores_are_ignored_and_reported() {
     let setup = trusted(&[settings(ConfigLayer::Project, include_str!("settings/inert.json"))]);
     insta::assert_snapshot!(shown(&setup), @r"
     mode Default
@@ -192,7 +192,7 @@ fn rules_that_count_for_nothing_there_count_for_nothing_here_and_are_noted() {
 }
 
 #[test]
-fn every_documented_mode_is_honoured_or_reported() {
+fn every_documented_mode_is_applied_or_reported() {
     for (word, mode, notes) in [
         ("default", Mode::Default, 0),
         ("manual", Mode::Default, 0),
@@ -210,7 +210,7 @@ fn every_documented_mode_is_honoured_or_reported() {
 }
 
 #[test]
-fn an_organisation_can_keep_allows_and_hooks_to_itself() {
+fn managed_settings_can_reserve_allows_and_hooks() {
     let managed = settings(ConfigLayer::Managed, include_str!("settings/managed.json"));
     let setup = trusted(&[
         settings(ConfigLayer::User, include_str!("settings/permissions.json")),
@@ -228,7 +228,7 @@ fn an_organisation_can_keep_allows_and_hooks_to_itself() {
 }
 
 #[test]
-fn settings_that_cannot_be_read_are_refused_and_never_half_read() {
+fn invalid_settings_are_refused_as_a_whole() {
     for (text, says) in [
         ("{", "settings.json:1:2: this is no JSON"),
         ("[]", "settings.json:1:1: the file must be a table, got a list"),
@@ -259,7 +259,7 @@ fn settings_that_cannot_be_read_are_refused_and_never_half_read() {
 }
 
 #[test]
-fn a_file_of_ours_says_everything_there_is_to_say() {
+fn haft_toml_supports_every_option() {
     let text = r#"
 [defaults]
 mode = "acceptEdits"
@@ -378,7 +378,7 @@ variables = ["TOKEN"]
 }
 
 #[test]
-fn an_unknown_key_is_refused_wherever_it_stands() {
+fn unknown_key_is_refused_at_any_depth() {
     for (text, line, column, key, near) in [
         ("defautls = 1\n", 1, 1, "defautls", "defaults"),
         ("[defaults]\nmdoe = \"plan\"\n", 2, 1, "mdoe", "mode"),
@@ -406,7 +406,7 @@ fn an_unknown_key_is_refused_wherever_it_stands() {
 }
 
 #[test]
-fn a_value_of_the_wrong_kind_is_refused_with_the_right_one() {
+fn wrong_value_type_is_refused_and_the_expected_type_is_named() {
     let rule = |line: &str| format!("[[rule]]\nmatch = \"x\"\ndecision = \"allow\"\n{line}\n");
     for (text, says) in [
         ("rule = 1".to_owned(), "must be a list, got the number 1"),
@@ -483,7 +483,7 @@ fn a_value_of_the_wrong_kind_is_refused_with_the_right_one() {
 }
 
 #[test]
-fn all_mistakes_of_all_files_are_told_at_once() {
+fn all_errors_of_all_files_are_reported_together() {
     let said = mistakes(&[
         project(
             "[defaults]\nmode = \"plna\"\ntimeot = \"5s\"\n\n[[rule]]\nmatch = \"x\"\ndecision = \"ask\"\ntest.allow = [\"x\"]\n",
@@ -505,7 +505,7 @@ fn all_mistakes_of_all_files_are_told_at_once() {
 }
 
 #[test]
-fn every_break_of_a_broken_file_is_told() {
+fn every_syntax_error_of_a_file_is_reported() {
     let said = mistakes(&[project(
         "a = = 1\n[defaults]\nmode = \"x\ntimeout = \"5s\"\ntimeout = \"6s\"\n",
     )]);
@@ -516,14 +516,14 @@ fn every_break_of_a_broken_file_is_told() {
 }
 
 #[test]
-fn mistakes_beyond_measure_are_counted() {
+fn errors_beyond_the_limit_are_counted() {
     let text: String = (0..500).map(|n| format!("k{n} = 1\n")).collect();
     let said = mistakes(&[project(&text)]);
     assert!(said.ends_with("and 400 more"), "{said}");
 }
 
 #[test]
-fn long_line_ends_and_a_byte_order_mark_change_nothing() {
+fn crlf_and_byte_order_mark_change_nothing() {
     let text = "\u{feff}[[rule]]\r\nmatch = \"Bash(a)\"\r\ndecision = \"deny\"\r\n";
     let setup = trusted(&[project(text)]);
     assert_eq!(setup.rules[0].place.to_string(), "haft.toml:2");
@@ -537,7 +537,7 @@ fn long_line_ends_and_a_byte_order_mark_change_nothing() {
 }
 
 #[test]
-fn files_too_long_too_deep_or_with_too_many_rules_are_refused() {
+fn oversized_or_deeply_nested_files_are_refused() {
     let said = mistakes(&[project(&" ".repeat((1 << 20) + 1))]);
     assert!(said.contains("bytes; a file of rules has at most 1048576"), "{said}");
     let said = mistakes(&[project(&format!("a = {}1{}", "[".repeat(9_999), "]".repeat(9_999)))]);
@@ -608,7 +608,7 @@ command = "./evil.sh"
 "#;
 
 #[test]
-fn a_folder_that_nobody_trusts_may_deny_and_ask_and_loosen_nothing() {
+fn untrusted_directory_may_deny_and_ask_but_not_allow() {
     let setup = untrusted(&[project(GREEDY)]);
     insta::assert_snapshot!(shown(&setup), @r"
     mode Default
@@ -634,7 +634,7 @@ fn a_folder_that_nobody_trusts_may_deny_and_ask_and_loosen_nothing() {
 }
 
 #[test]
-fn file_that_trust_does_not_cover_may_deny_and_ask_and_loosen_nothing() {
+fn file_outside_the_trusted_set_may_deny_and_ask_but_not_allow() {
     let read = |why: Uncovered, text: &str| {
         let covered = file(ConfigLayer::Local, FileFormat::Toml, "haft.local.toml", MINE);
         let mut place = place(true);
@@ -671,7 +671,7 @@ fn file_that_trust_does_not_cover_may_deny_and_ask_and_loosen_nothing() {
 const MINE: &str = "[[rule]]\nmatch = \"Bash(ls)\"\ndecision = \"allow\"\n";
 
 #[test]
-fn file_that_trust_does_not_cover_cannot_lift_the_mode_of_another() {
+fn file_outside_the_trusted_set_cannot_loosen_the_mode() {
     let mode = |path: &str, word: &str| {
         file(
             ConfigLayer::Project,
@@ -697,7 +697,7 @@ fn file_that_trust_does_not_cover_cannot_lift_the_mode_of_another() {
 }
 
 #[test]
-fn settings_of_a_folder_that_nobody_trusts_are_held_the_same() {
+fn settings_of_an_untrusted_directory_are_restricted_the_same() {
     for layer in [ConfigLayer::Local, ConfigLayer::Project] {
         let setup = untrusted(&[
             settings(layer, include_str!("settings/permissions.json")),
@@ -712,7 +712,7 @@ fn settings_of_a_folder_that_nobody_trusts_are_held_the_same() {
 }
 
 #[test]
-fn a_folder_that_nobody_trusts_may_tighten_the_mode_only() {
+fn untrusted_directory_may_only_tighten_the_mode() {
     let mode = |word: &str| format!("[defaults]\nmode = \"{word}\"\n");
     for (own, folder, is) in [
         ("default", "plan", Mode::Plan),
@@ -736,7 +736,7 @@ fn a_folder_that_nobody_trusts_may_tighten_the_mode_only() {
 }
 
 #[test]
-fn the_strongest_file_says_what_only_one_can_say_and_rules_add_up() {
+fn strongest_file_sets_single_values_and_rules_accumulate() {
     let text = |mode: &str, time: &str, rule: &str| {
         format!(
             "[defaults]\nmode = \"{mode}\"\ntimeout = \"{time}\"\n[[rule]]\nmatch = \"{rule}\"\ndecision = \"deny\"\n"
@@ -764,7 +764,7 @@ fn the_strongest_file_says_what_only_one_can_say_and_rules_add_up() {
 }
 
 #[test]
-fn a_bypass_that_anybody_switched_off_stays_off() {
+fn bypass_disabled_in_any_file_stays_disabled() {
     let on = "[defaults]\nmode = \"bypassPermissions\"\n";
     let off = "{\"permissions\": {\"disableBypassPermissionsMode\": \"disable\"}}";
     for layer in [ConfigLayer::Managed, ConfigLayer::User, ConfigLayer::Project] {
@@ -780,7 +780,7 @@ fn a_bypass_that_anybody_switched_off_stays_off() {
 }
 
 #[test]
-fn of_two_budgets_the_tighter_one_holds_value_by_value() {
+fn tighter_budget_wins_value_by_value() {
     let a =
         "[budget]\ncalls = 5\ntokens = 9\nmoney = 2\ncalls_of.x = 1\ncost.x = 0.5\nwall = \"5m\"\n";
     let b = "[budget]\ncalls = 9\ntokens = 5\ncalls_of.x = 3\ncalls_of.y = 2\ncost.x = 0.25\nwall = \"2m\"\n";
@@ -797,7 +797,7 @@ fn of_two_budgets_the_tighter_one_holds_value_by_value() {
 }
 
 #[test]
-fn one_line_makes_imported_hooks_fail_closed() {
+fn guard_mode_makes_imported_hooks_fail_closed() {
     let imported = settings(ConfigLayer::User, include_str!("settings/hooks.json"));
     let guard = project("[hooks]\nmode = \"guard\"\n");
     let open = project(
@@ -823,7 +823,7 @@ fn hooks_of_stronger_files_come_first() {
 }
 
 #[test]
-fn a_file_without_a_folder_cannot_name_a_relative_one() {
+fn file_without_a_directory_cannot_use_a_relative_path() {
     let said = mistakes(&[user("[workspace]\nroots = [\"shared\"]\n")]);
     assert!(said.contains("config.toml:2:10: `shared` is no folder"), "{said}");
     let text = "{\"permissions\": {\"additionalDirectories\": [\"../shared\", \"~/x\"]}}";
@@ -877,7 +877,7 @@ fn a_tool_is_declared_as_a_command_with_typed_parameters() {
 }
 
 #[test]
-fn a_folder_that_nobody_trusts_declares_no_tools_and_the_stronger_file_wins() {
+fn untrusted_directory_declares_no_tools_and_the_stronger_file_wins() {
     let setup = untrusted(&[project(DECLARED)]);
     assert!(setup.tools.is_empty());
     let note = &setup.notes[0].message;
@@ -892,7 +892,7 @@ fn a_folder_that_nobody_trusts_declares_no_tools_and_the_stronger_file_wins() {
 }
 
 #[test]
-fn every_slip_in_a_declared_tool_is_told_with_its_place() {
+fn every_error_in_a_declared_tool_is_reported_with_its_position() {
     let slips = [
         ("command = \"wc {f}\"", "3:11: `command` must be a list of words"),
         ("command = []", "3:11: `command` is empty"),

@@ -28,7 +28,7 @@ async fn code(builder: RuntimeBuilder) -> Option<FailureCode> {
 }
 
 #[tokio::test]
-async fn a_guards_yes_lifts_nothing_and_its_no_refuses_everything() {
+async fn guard_allow_lifts_nothing_and_guard_deny_always_refuses() {
     assert_eq!(code(permissive(vec![quick(read("t"))]).guard(NoObjection)).await, None);
     let strict = Runtime::builder()
         .registry(ToolRegistry::builder().add(vec![quick(write("t"))]).build().unwrap())
@@ -79,7 +79,7 @@ async fn guard_after_a_denying_guard_is_not_called_but_explained() {
 }
 
 #[tokio::test]
-async fn names_are_refused_by_pattern_and_the_model_does_not_learn_it() {
+async fn tool_names_are_denied_by_pattern_without_telling_the_model() {
     for (allow, deny, name, wanted) in [
         (&[][..], &[][..], "read_file", true),
         (&[], &["read_*"], "read_file", false),
@@ -103,7 +103,7 @@ async fn names_are_refused_by_pattern_and_the_model_does_not_learn_it() {
 }
 
 #[tokio::test]
-async fn a_guard_for_some_tools_leaves_the_others_alone() {
+async fn guard_with_a_tool_filter_ignores_other_tools() {
     let tools = || vec![quick(read("mail_send")), quick(read("mail_read")), quick(read("search"))];
     let answers = |runtime: Runtime| async move {
         let turn = runtime.run().turn().await.unwrap();
@@ -128,7 +128,7 @@ impl Approver for Yes {
 }
 
 #[tokio::test]
-async fn what_may_destroy_is_asked_about_and_refused_when_nobody_is_there() {
+async fn destructive_call_needs_approval_and_is_denied_without_an_approver() {
     for (spec, asks) in [
         (read("t"), false),
         (write("t"), true),
@@ -176,7 +176,7 @@ impl Guard for Busy {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limited_guard_is_asked_so_many_at_a_time_and_in_order() {
+async fn guard_with_a_concurrency_limit_runs_in_order() {
     for (limit, wanted) in [(1, 1), (3, 3), (0, 1), (usize::MAX, 6)] {
         let busy = Busy::default();
         let guard = ConcurrencyLimit::at_a_time(busy.clone(), limit);
@@ -241,7 +241,7 @@ async fn paths(tool: DynTool, guard: PathGuard, arguments: Value) -> (&'static s
 }
 
 #[tokio::test]
-async fn every_path_of_a_call_is_judged_by_where_it_leads() {
+async fn every_path_of_a_call_is_checked_after_resolving_symlinks() {
     let files = || read("t").capabilities([Capability::Filesystem]);
     for (effects, wanted) in [
         (vec!["a/b"], "ok"),
@@ -270,7 +270,7 @@ async fn every_path_of_a_call_is_judged_by_where_it_leads() {
 }
 
 #[tokio::test]
-async fn named_arguments_are_paths_too_one_or_many() {
+async fn arguments_named_as_paths_are_checked_single_or_list() {
     let schema = json!({"properties": {"path": {}, "deep": {"type": "object"}}});
     let spec = ToolSpec::new("t", "Does it.").read_only().capabilities(Capabilities::NONE);
     let tool = DynTool::new(spec, schema, |_, _| async { Ok("done") });
@@ -293,7 +293,7 @@ async fn named_arguments_are_paths_too_one_or_many() {
 }
 
 #[tokio::test]
-async fn a_path_that_starts_nowhere_is_refused() {
+async fn relative_path_without_a_base_is_refused() {
     let spec = read("t").capabilities([Capability::Filesystem]).effects([Effect::read("a")]);
     let runtime = permissive(vec![quick(spec)]).guard(path_guard()).build().unwrap();
     let failure = runtime.call("t", json!({})).await.unwrap_err();
@@ -347,7 +347,7 @@ async fn reviewed(reviewer: impl Reviewer) -> (usize, bool) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reviewer_advises_and_its_trouble_counts_as_risky() {
+async fn reviewer_only_advises_and_its_failure_counts_as_risky() {
     assert_eq!(reviewed(Opinion(|| Ok(Review::Safe))).await, (0, true));
     assert_eq!(reviewed(Opinion(|| Ok(Review::Risky("odd".into())))).await, (1, true));
     assert_eq!(reviewed(Opinion(|| Ok(Review::Deny("bad".into())))).await, (0, false));
@@ -358,7 +358,7 @@ async fn a_reviewer_advises_and_its_trouble_counts_as_risky() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reviewer_grants_nothing_and_without_a_person_its_doubt_is_a_no() {
+async fn reviewer_grants_nothing_and_its_doubt_denies_without_an_approver() {
     let safe = Runtime::builder()
         .registry(ToolRegistry::builder().add(vec![quick(write("t"))]).build().unwrap())
         .guard(ReviewGuard::new(Opinion(|| Ok(Review::Safe))));

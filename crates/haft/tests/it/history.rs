@@ -133,7 +133,7 @@ fn carry(history: &Value, from: Dialect, to: Dialect) -> Converted {
 }
 
 #[test]
-fn a_conversation_goes_from_every_dialect_to_every_other() {
+fn history_converts_from_every_dialect_to_every_other() {
     for from in SPOKEN.iter().copied() {
         for to in SPOKEN.iter().copied() {
             let carried = carry(&weather(from), from, to);
@@ -158,7 +158,7 @@ fn a_conversation_goes_from_every_dialect_to_every_other() {
 }
 
 #[test]
-fn the_bare_list_is_read_like_the_request() {
+fn message_list_is_read_like_a_whole_request() {
     for (dialect, key) in [
         (Dialect::Anthropic, "messages"),
         (Dialect::OpenAiResponses, "input"),
@@ -177,7 +177,7 @@ fn the_bare_list_is_read_like_the_request() {
 }
 
 #[test]
-fn the_protocol_of_tools_has_no_conversation() {
+fn mcp_has_no_history() {
     let error = Dialect::Mcp.read_history(&json!([])).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BadHistory);
     assert_eq!(
@@ -187,7 +187,7 @@ fn the_protocol_of_tools_has_no_conversation() {
 }
 
 #[test]
-fn what_cannot_be_read_names_its_place() {
+fn invalid_history_error_names_the_json_pointer() {
     for (dialect, history, place) in [
         (
             Dialect::Anthropic,
@@ -268,7 +268,7 @@ fn missing_ids_are_paired_by_name_and_order() {
 }
 
 #[test]
-fn what_only_one_provider_understands_goes_back_to_it_and_to_nobody_else() {
+fn provider_fields_go_back_to_their_provider_only() {
     let signed = json!({"contents": [
         {"role": "user", "parts": [{"text": "go"}]},
         {"role": "model", "parts": [
@@ -339,7 +339,7 @@ fn what_only_one_provider_understands_goes_back_to_it_and_to_nobody_else() {
 }
 
 #[test]
-fn pictures_go_where_they_can_and_are_told_where_not() {
+fn images_are_converted_or_described_in_text() {
     let picture = ContentPart::Media {
         media: Media {
             media_type: "image/png".into(),
@@ -387,7 +387,7 @@ fn pictures_go_where_they_can_and_are_told_where_not() {
 }
 
 #[test]
-fn arguments_that_are_no_object_stand_inside_one() {
+fn arguments_that_are_not_an_object_are_wrapped_in_history() {
     let history = json!([
         {"role": "assistant", "tool_calls": [
             {"id": "c1", "function": {"name": "f", "arguments": "{\"cut\": "}},
@@ -408,7 +408,7 @@ fn arguments_that_are_no_object_stand_inside_one() {
 }
 
 #[test]
-fn a_broken_history_is_mended_on_the_way_and_the_notes_say_so() {
+fn broken_history_is_repaired_and_the_changes_say_so() {
     let history = json!([
         {"role": "user", "content": "go"},
         {"role": "assistant", "content": "", "tool_calls": [
@@ -438,7 +438,7 @@ fn a_broken_history_is_mended_on_the_way_and_the_notes_say_so() {
         carried.body["messages"][2]["content"],
         json!([
             {"type": "tool_result", "tool_use_id": "a", "is_error": true, "content":
-                "unknown_outcome: no result of this call was recorded, and nobody knows whether it ran"},
+                "unknown_outcome: no result of this call was recorded; it may or may not have run"},
             {"type": "tool_result", "tool_use_id": "b", "content": "B"},
             {"type": "text", "text": "quick"},
         ])
@@ -446,7 +446,7 @@ fn a_broken_history_is_mended_on_the_way_and_the_notes_say_so() {
 }
 
 #[test]
-fn blank_text_and_a_model_that_begins_are_made_fit() {
+fn blank_text_is_dropped_and_a_missing_user_message_is_added() {
     let transcript = Transcript {
         messages: vec![
             Message::Assistant(vec![ContentPart::text("Hello!").into()]),
@@ -465,16 +465,16 @@ fn blank_text_and_a_model_that_begins_are_made_fit() {
         assert_eq!(
             kinds,
             [
-                "message 3: the system text stands at the front",
+                "message 3: the system text was moved to the front",
                 "message 1: blank text is left out",
-                "before message 0: added `(the conversation goes on from here)`",
+                "before message 0: added `(the conversation continues here)`",
             ]
         );
     }
 }
 
 #[test]
-fn mistral_gets_a_line_of_the_model_between_results_and_the_user() {
+fn mistral_gets_an_assistant_message_between_results_and_user() {
     let mut history = weather(Dialect::OpenAiChat);
     history["messages"].as_array_mut().unwrap().remove(5);
     let carried = carry(&history, Dialect::OpenAiChat, Dialect::Mistral);
@@ -487,7 +487,7 @@ fn mistral_gets_a_line_of_the_model_between_results_and_the_user() {
 }
 
 #[test]
-fn a_blank_result_is_written_as_each_provider_takes_it() {
+fn blank_result_is_written_in_each_providers_form() {
     let history = json!([
         {"role": "user", "content": "go"},
         {"role": "assistant", "content": null, "tool_calls": [
@@ -508,7 +508,7 @@ fn a_blank_result_is_written_as_each_provider_takes_it() {
 }
 
 #[test]
-fn answers_that_must_come_together_are_not_left_in_halves() {
+fn partial_results_are_completed_where_all_are_required() {
     let history = json!([
         {"role": "user", "content": "go"},
         {"role": "assistant", "content": null, "tool_calls": [
@@ -531,7 +531,7 @@ fn answers_that_must_come_together_are_not_left_in_halves() {
 }
 
 #[test]
-fn calls_without_ids_are_not_left_half_answered() {
+fn calls_paired_by_order_are_not_left_partially_answered() {
     let transcript = Transcript {
         messages: vec![
             Message::User(vec![ContentPart::text("go")]),
@@ -642,7 +642,7 @@ fn a_transcript() -> impl Strategy<Value = Transcript> {
 /// Returns what must survive every move: system text, and per speaker the text, the calls with
 /// their arguments, and the answers.
 fn essence(transcript: &Transcript) -> Vec<String> {
-    const ADDED: &[&str] = &["(the conversation goes on from here)", "(the results were read)"];
+    const ADDED: &[&str] = &["(the conversation continues here)", "(the results were read)"];
     let text = |part: &ContentPart| match part {
         ContentPart::Text { text, .. } if !ADDED.contains(&text.as_str()) => text.clone(),
         ContentPart::Json(value) => value.to_string(),
@@ -733,7 +733,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn mending_leaves_nothing_to_mend(transcript in a_transcript(), is_open in any::<bool>()) {
+    fn repair_is_idempotent(transcript in a_transcript(), is_open in any::<bool>()) {
         let ending = if is_open { Ending::Open } else { Ending::Closed };
         let mut mended = transcript.clone();
         let mends = mended.mend(ending);
@@ -768,7 +768,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read_and_written_the_same(transcript in a_transcript()) {
+    fn written_history_round_trips_in_its_dialect(transcript in a_transcript()) {
         for dialect in SPOKEN.iter().copied() {
             let first = write(&transcript, dialect);
             prop_assert_eq!(first.body.to_string(), write(&transcript, dialect).body.to_string());
@@ -780,7 +780,7 @@ proptest! {
     }
 
     #[test]
-    fn there_and_back_keeps_calls_results_and_texts(transcript in a_transcript()) {
+    fn conversion_there_and_back_keeps_calls_results_and_text(transcript in a_transcript()) {
         let mut transcript = without_media(transcript);
         transcript.mend(Ending::Closed);
         // Bedrock takes no blank result, so a word stands for it.
@@ -798,7 +798,7 @@ proptest! {
     }
 
     #[test]
-    fn written_ids_are_admitted_and_stay_different(transcript in a_transcript()) {
+    fn written_call_ids_are_valid_and_unique(transcript in a_transcript()) {
         for (dialect, calls, results) in [
             (Dialect::Anthropic, ["id"], ["tool_use_id"]),
             (Dialect::Bedrock, ["toolUseId"], ["toolUseId"]),
@@ -899,7 +899,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn nonsense_is_an_error_or_a_history_that_can_be_written(
+    fn arbitrary_json_is_an_error_or_a_writable_history(
         messages in prop::collection::vec(("user|assistant|model|tool", nearly(), nearly()), 0..4),
         other in nearly(),
     ) {
@@ -920,7 +920,7 @@ proptest! {
 }
 
 #[test]
-fn a_long_history_is_mended_in_one_pass() {
+fn long_history_is_repaired_in_one_pass() {
     // Twenty thousand calls under one id, all answers at the end: the worst that ids can do.
     let calls = 20_000;
     let mut messages: Vec<Message> = (0..calls)
@@ -939,7 +939,7 @@ fn a_long_history_is_mended_in_one_pass() {
 }
 
 #[test]
-fn the_name_of_a_tool_fits_the_dialect_and_is_the_one_that_an_export_gives() {
+fn tool_names_in_history_match_the_export() {
     let call = |id: &str, name: &str| AssistantPart::Call(PastCall::new(id, name, json!({})));
     let transcript = Transcript {
         messages: vec![

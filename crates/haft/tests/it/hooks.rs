@@ -117,7 +117,7 @@ async fn call(builder: haft::RuntimeBuilder, x: &str) -> Result<String, Failure>
 }
 
 #[tokio::test]
-async fn a_hooks_opinion_is_joined_with_the_judges() {
+async fn hook_verdict_is_joined_with_the_policies() {
     let allows = || permissive(vec![quick(read("t"))]);
     let denied =
         call(allows().hook(before("h", |_| Ok(PreCallDecision::judge(Verdict::deny("no"))))), "a");
@@ -199,17 +199,23 @@ impl Approver for Edits {
 }
 
 #[tokio::test]
-async fn a_persons_edit_voids_an_allow_and_an_ask_that_was_about_other_arguments() {
+async fn edit_by_an_approver_voids_hook_verdicts_about_other_arguments() {
     let asked = Arc::new(AtomicUsize::new(0));
     // It vouches for the first arguments and asks about them; of the edited ones it says nothing.
     let builder = strict(vec![quick(write("t"))])
-        .hook(before("vouches", |call| match call.arguments()["x"] == "a" {
-            true => vouches(call),
-            false => Ok(PreCallDecision::proceed()),
+        .hook(before("vouches", |call| {
+            if call.arguments()["x"] == "a" {
+                vouches(call)
+            } else {
+                Ok(PreCallDecision::proceed())
+            }
         }))
-        .hook(before("asks", |call| match call.arguments()["x"] == "a" {
-            true => Ok(PreCallDecision::judge(Verdict::ask("look at it"))),
-            false => Ok(PreCallDecision::proceed()),
+        .hook(before("asks", |call| {
+            if call.arguments()["x"] == "a" {
+                Ok(PreCallDecision::judge(Verdict::ask("look at it")))
+            } else {
+                Ok(PreCallDecision::proceed())
+            }
         }))
         .approver(Edits(Arc::clone(&asked)));
     assert_eq!(call(builder, "a").await.unwrap_err().code(), FailureCode::Declined);
@@ -217,7 +223,7 @@ async fn a_persons_edit_voids_an_allow_and_an_ask_that_was_about_other_arguments
 }
 
 #[tokio::test]
-async fn an_aside_stands_beside_the_result_and_below_a_failure() {
+async fn hook_note_is_added_to_a_result_and_below_a_failure() {
     let aside = || before("h", |_| Ok(PreCallDecision::proceed().with_host_note("mind the gap")));
     let run = |builder: haft::RuntimeBuilder| async move {
         let runtime = builder.build().unwrap();
@@ -240,7 +246,7 @@ async fn an_aside_stands_beside_the_result_and_below_a_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_halt_refuses_what_has_not_begun_and_lets_the_rest_end() {
+async fn halt_refuses_calls_not_started_and_lets_the_rest_finish() {
     let builder = permissive(vec![
         slow(read("slow"), 50),
         quick(read("t")),
@@ -283,7 +289,7 @@ async fn a_host_can_halt_a_run_without_any_hook() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_has_its_own_time_and_its_own_tools() {
+async fn hook_has_its_own_timeout_and_tool_filter() {
     let hangs = |timeout| Moments { name: "slow", hangs: true, timeout, ..Moments::default() };
     let began = tokio::time::Instant::now();
     let builder = permissive(vec![quick(read("t"))]).hook(hangs(Some(Duration::from_millis(300))));
@@ -318,7 +324,7 @@ impl Guard for NamelessGuard {
 }
 
 #[test]
-fn who_cannot_say_its_name_is_refused_when_the_runtime_is_built() {
+fn hook_whose_name_panics_is_a_build_error() {
     let hook = Moments { name: "panics", ..Moments::default() };
     let error = permissive(vec![]).hook(hook).build().unwrap_err();
     assert!(error.to_string().contains("a hook panicked when asked its name"), "{error}");
@@ -368,7 +374,7 @@ async fn a_batch_is_seen_before_any_of_its_bodies_runs_and_each_call_once() {
 }
 
 #[tokio::test]
-async fn calls_that_start_while_the_model_still_writes_are_seen_once_each() {
+async fn preflight_sees_calls_of_an_open_stream_once() {
     let shown = Shown::default();
     let runtime = permissive(vec![quick(read("t")), quick(write("w"))])
         .hook(preflight(&shown, |_| None))
@@ -385,7 +391,7 @@ async fn calls_that_start_while_the_model_still_writes_are_seen_once_each() {
 }
 
 #[tokio::test]
-async fn a_preflight_that_breaks_or_answers_what_it_should_not_fails_its_batch() {
+async fn failing_or_invalid_preflight_fails_its_batch() {
     type Says = fn(&[&ValidatedCall]) -> Result<Vec<HookAnswer>, Failure>;
     let cases: [(&str, Says); 4] = [
         ("error", |_| Err(Failure::failed("no disk"))),
@@ -420,7 +426,7 @@ async fn a_preflight_that_breaks_or_answers_what_it_should_not_fails_its_batch()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_preflight_that_waits_holds_its_batch_and_an_interrupt_ends_the_wait() {
+async fn waiting_preflight_holds_its_batch_until_an_interrupt() {
     struct Waits;
     impl Hook for Waits {
         fn name(&self) -> &str {
@@ -481,7 +487,7 @@ async fn a_turn_whose_hook_fails_runs_nothing_and_the_next_one_does() {
 }
 
 #[tokio::test]
-async fn the_answers_of_a_turn_are_seen_with_what_ran_and_a_broken_look_halts() {
+async fn turn_end_hook_sees_all_results_and_its_failure_halts() {
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let write_down = Arc::clone(&seen);
     let looks = Moments {
@@ -514,7 +520,7 @@ async fn the_answers_of_a_turn_are_seen_with_what_ran_and_a_broken_look_halts() 
 }
 
 #[tokio::test]
-async fn transforms_see_failures_and_cannot_unsay_that_a_body_ran() {
+async fn transforms_see_failures_and_cannot_hide_that_a_body_ran() {
     let mends = Moments {
         name: "mends",
         after: Some(|call, outcome| {
@@ -543,7 +549,7 @@ async fn transforms_see_failures_and_cannot_unsay_that_a_body_ran() {
 }
 
 #[tokio::test]
-async fn a_hook_that_fails_open_is_told_each_time() {
+async fn hook_that_fails_open_is_reported_each_time() {
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let write_down = Arc::clone(&told);
     let runtime = permissive(vec![quick(read("t"))])
@@ -561,7 +567,7 @@ async fn a_hook_that_fails_open_is_told_each_time() {
 }
 
 #[tokio::test]
-async fn a_nested_calls_caller_does_not_get_the_hosts_words_in_its_result() {
+async fn nested_call_result_has_no_hook_notes_for_its_caller() {
     let outer = DynTool::new(ToolSpec::new("outer", "Calls."), open_schema(), |_, cx| async move {
         Ok(format!("<{}>", cx.call("t", json!({"x": "in"})).await?.to_text()))
     });

@@ -81,7 +81,7 @@ async fn look() -> &'static str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rate_works_from_the_attribute_alone_and_holds_across_runs() {
+async fn rate_limit_from_the_attribute_holds_across_runs() {
     let registry = ToolRegistry::builder().add(LookTool).build().unwrap();
     let runtime = Runtime::builder().registry(registry).build().unwrap();
     let (ends, took) = timed(&runtime, calls("look look look look")).await;
@@ -100,7 +100,7 @@ async fn look_up(word: String, #[default(1)] page: u32) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_works_from_the_attribute_alone_and_knows_defaults_and_order() {
+async fn cache_from_the_attribute_normalizes_defaults_and_key_order() {
     let registry = ToolRegistry::builder().add(LookUpTool).build().unwrap();
     let runtime = Runtime::builder().registry(registry).build().unwrap();
     let first = runtime.call("look_up", json!({"word": "a"})).await.unwrap();
@@ -128,7 +128,7 @@ async fn ask(cx: &ToolContext) -> Result<String, std::io::Error> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_works_from_the_attribute_alone() {
+async fn retry_from_the_attribute_works() {
     let registry = ToolRegistry::builder().add(AskTool).build().unwrap();
     let runtime = Runtime::builder().registry(registry).build().unwrap();
     let began = tokio::time::Instant::now();
@@ -145,7 +145,7 @@ async fn dawdle() -> &'static str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timeout_works_from_the_attribute_and_the_call_s_own_beats_it() {
+async fn timeout_from_the_attribute_works_and_a_call_timeout_overrides_it() {
     let registry = ToolRegistry::builder().add(DawdleTool).build().unwrap();
     let runtime = Runtime::builder().registry(registry).build().unwrap();
     let call = || ToolCall::new("c1", "dawdle", json!({}));
@@ -157,7 +157,7 @@ async fn a_timeout_works_from_the_attribute_and_the_call_s_own_beats_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn attempt_timeout_call_then_tool_then_runtime() {
+async fn attempt_timeout_precedence_is_call_tool_runtime() {
     let mut config = Config::default();
     config.timeout = SECOND * 30;
     config.grace = Duration::from_millis(1);
@@ -177,7 +177,7 @@ async fn attempt_timeout_call_then_tool_then_runtime() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deadline_call_then_tool_then_runtime_and_the_body_sees_it() {
+async fn deadline_precedence_is_call_tool_runtime_and_the_body_sees_it() {
     let mut config = Config::default();
     config.deadline = SECOND * 30;
     let tell = |spec| {
@@ -214,7 +214,7 @@ async fn asked_about() -> &'static str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn approval_timeout_call_then_tool_then_runtime() {
+async fn approval_timeout_precedence_is_call_tool_runtime() {
     let mut config = Config::default();
     config.approval_timeout = SECOND * 30;
     let registry =
@@ -232,7 +232,7 @@ async fn approval_timeout_call_then_tool_then_runtime() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retry_call_then_tool_then_runtime() {
+async fn retry_precedence_is_call_tool_runtime() {
     let mut config = Config::default();
     (config.retry, config.breaker) = (Some(evenly(2)), None);
     let (own, own_ran) = flaky(read("own").retry(evenly(3)), 99, down);
@@ -247,7 +247,7 @@ async fn retry_call_then_tool_then_runtime() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_have_changed_something_is_not_done_twice() {
+async fn attempt_with_possible_side_effects_is_not_retried() {
     let late = || Failure::new(FailureCode::TimedOut, "too slow");
     let unknown = || down().with_execution(Execution::Unknown);
     let not_begun = || down().with_execution(Execution::NotStarted);
@@ -271,7 +271,7 @@ async fn what_may_have_changed_something_is_not_done_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_timed_out_is_stopped_and_the_next_is_fresh() {
+async fn timed_out_attempt_is_stopped_before_the_next_starts() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let notes = Arc::clone(&seen);
     let spec = read("t").timeout(SECOND).retry(evenly(3));
@@ -296,7 +296,7 @@ async fn an_attempt_that_timed_out_is_stopped_and_the_next_is_fresh() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancelled_call_stops_waiting_at_once_and_stops_the_attempt_it_is_at() {
+async fn cancelled_call_stops_its_backoff_and_its_current_attempt() {
     let (waiting, ran) =
         flaky(read("t").retry(RetryPolicy { initial_delay: SECOND * 50, ..evenly(3) }), 99, down);
     let stuck = DynTool::new(read("stuck").retry(evenly(3)), json!({}), |_, cx| async move {
@@ -319,7 +319,7 @@ async fn a_cancelled_call_stops_waiting_at_once_and_stops_the_attempt_it_is_at()
 }
 
 #[tokio::test(start_paused = true)]
-async fn retry_after_is_heeded_up_to_its_limit_and_not_waited_for_in_vain() {
+async fn retry_after_is_honored_up_to_its_limit_and_the_deadline() {
     let busy = |secs| move || down().with_retry_after(SECOND * secs);
     for (secs, deadline, expected) in [(7, 600, (7, 2)), (9_999, 600, (300, 2)), (50, 40, (0, 1))] {
         let spec = read("t").retry(evenly(2)).deadline(SECOND * deadline);
@@ -335,7 +335,7 @@ async fn retry_after_is_heeded_up_to_its_limit_and_not_waited_for_in_vain() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_between_attempts_are_spread_and_a_seed_repeats_them() {
+async fn backoff_has_jitter_that_a_seed_reproduces() {
     let took = async |seed: u64| {
         let retry = RetryPolicy { max_attempts: 4, ..RetryPolicy::default() };
         let (tool, _) = flaky(read("t").retry(retry), 3, down);
@@ -351,7 +351,7 @@ async fn waits_between_attempts_are_spread_and_a_seed_repeats_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_for_the_rate_that_does_not_fit_is_refused_and_costs_nothing() {
+async fn rate_limit_wait_beyond_the_deadline_is_refused_at_no_cost() {
     let rate = Rate::parse("1/minute").unwrap();
     let tool = quick(read("t").rate(rate).deadline(SECOND * 90));
     let mut config = Config::default();
@@ -376,7 +376,7 @@ async fn a_wait_for_the_rate_that_does_not_fit_is_refused_and_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_in_trouble_is_left_alone_and_then_tried_once() {
+async fn circuit_breaker_opens_and_then_probes_once() {
     let (tool, ran) = flaky(read("t"), 6, down);
     let opened = Arc::new(AtomicUsize::new(0));
     let heard = Arc::clone(&opened);
@@ -405,7 +405,7 @@ async fn a_tool_in_trouble_is_left_alone_and_then_tried_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_model_s_own_mistakes_open_no_circuit_and_a_runtime_may_have_none() {
+async fn invalid_calls_do_not_open_the_circuit_and_the_breaker_can_be_off() {
     let (wrong, _) = flaky(read("wrong"), 99, || Failure::failed("no such file"));
     let (bad, _) = flaky(read("bad"), 99, down);
     let mut config = Config::default();
@@ -485,7 +485,7 @@ fn everything(clock: &ManualClock) -> (RuntimeBuilder, Arc<Mutex<Vec<String>>>) 
 }
 
 #[tokio::test]
-async fn there_is_one_order() {
+async fn layers_run_in_one_fixed_order() {
     let clock = ManualClock::new();
     let (builder, lines) = everything(&clock);
     let runtime = builder.build().unwrap();
@@ -549,7 +549,7 @@ async fn there_is_one_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_that_has_made_a_nested_call_is_not_taken_for_harmless() {
+async fn attempt_with_a_nested_call_is_not_retried_as_harmless() {
     let wrote = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&wrote);
     let inner = DynTool::new(write("inner"), open_schema(), move |_, _| {
@@ -567,7 +567,7 @@ async fn an_attempt_that_has_made_a_nested_call_is_not_taken_for_harmless() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ticket_is_not_kept_for_the_next_one_who_asks() {
+async fn background_ticket_is_not_cached() {
     let spec = read("late").cache(Cache::new(SECOND * 60));
     let late = DynTool::new(spec, open_schema(), |_, cx| async move {
         cx.spawn_background("working", |_| async { Ok("done") }).await
@@ -584,7 +584,7 @@ async fn a_ticket_is_not_kept_for_the_next_one_who_asks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_host_refuses_a_body_in_the_middle_does_not_make_it_harmless() {
+async fn host_refusal_inside_a_body_does_not_make_it_retryable() {
     let wrote = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&wrote);
     let mut config = Config::default();
@@ -610,7 +610,7 @@ async fn what_the_host_refuses_a_body_in_the_middle_does_not_make_it_harmless() 
 }
 
 #[tokio::test]
-async fn a_time_that_runs_out_before_another_attempt_does_not_say_that_nothing_ran() {
+async fn timeout_before_a_retry_still_reports_the_earlier_attempt() {
     let clock = ManualClock::new();
     let spec = read("t")
         .retry(RetryPolicy { initial_delay: SECOND, ..evenly(3) })
@@ -650,7 +650,7 @@ async fn a_time_that_runs_out_before_another_attempt_does_not_say_that_nothing_r
 }
 
 #[tokio::test]
-async fn a_cache_is_listed_with_those_who_share_it() {
+async fn cache_is_listed_with_its_scope() {
     let cache = || Cache::new(SECOND * 60);
     let tools = [
         (read("all").cache(cache()), "for one user"),
@@ -672,8 +672,7 @@ async fn a_cache_is_listed_with_those_who_share_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_is_down_opens_the_circuit_though_the_body_only_says_so_with_a_question_mark()
- {
+async fn io_error_from_the_question_mark_operator_opens_the_circuit() {
     let refused = || Failure::from(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
     let missing = || Failure::from(std::io::Error::from(std::io::ErrorKind::NotFound));
     for (fail, expected) in
@@ -695,7 +694,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn no_attempt_begins_at_or_after_the_deadline(
+    fn no_attempt_starts_at_or_after_the_deadline(
         attempts in 1u32..12,
         kind in 0usize..3,
         first in 1u64..20_000,

@@ -71,7 +71,7 @@ impl Drop for Folder {
 const DENY: &str = "# mine\n[[rule]]\nmatch = \"Bash(rm *)\"\ndecision = \"deny\"\n";
 
 #[test]
-fn an_answer_for_good_is_written_once_and_in_force_at_once() {
+fn permanent_approval_is_written_once_and_applies_at_once() {
     let folder = Folder::new("keep");
     folder.write(DENY);
     let live = folder.live();
@@ -90,7 +90,7 @@ fn an_answer_for_good_is_written_once_and_in_force_at_once() {
 
 #[cfg(unix)]
 #[test]
-fn a_new_file_is_for_its_owner_alone_and_an_old_one_keeps_its_mode() {
+fn new_rule_file_is_owner_only_and_an_existing_one_keeps_its_mode() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new("mode");
     let live = folder.live();
@@ -105,7 +105,7 @@ fn a_new_file_is_for_its_owner_alone_and_an_old_one_keeps_its_mode() {
 
 #[cfg(unix)]
 #[test]
-fn nothing_is_written_through_a_link() {
+fn rules_are_not_written_through_a_symlink() {
     let folder = Folder::new("link");
     let live = folder.live();
     let target = folder.0.join("elsewhere.toml");
@@ -117,7 +117,7 @@ fn nothing_is_written_through_a_link() {
 }
 
 #[test]
-fn a_file_that_is_bad_or_would_become_bad_is_not_written() {
+fn invalid_rule_file_is_not_written() {
     let folder = Folder::new("bad");
     folder.write(DENY);
     let live = folder.live();
@@ -137,7 +137,7 @@ fn a_file_that_is_bad_or_would_become_bad_is_not_written() {
 }
 
 #[test]
-fn a_bad_file_leaves_the_old_rules_in_force_and_says_so() {
+fn invalid_file_keeps_the_old_rules_and_is_reported() {
     let folder = Folder::new("reload");
     folder.write(DENY);
     let live = folder.live();
@@ -184,7 +184,7 @@ fn fifo_in_the_place_of_the_local_file_is_refused_at_once() {
 }
 
 #[test]
-fn rules_from_no_file_can_be_replaced_but_keep_nothing() {
+fn rules_without_a_file_can_be_replaced_but_not_saved() {
     let live =
         ReloadableRules::new(Rules::new(Vec::new(), haft::PolicyContext::default()).unwrap());
     assert!(live.reload().is_err());

@@ -71,7 +71,7 @@ fn code(answer: &ToolResult) -> (FailureCode, Execution) {
 }
 
 #[tokio::test]
-async fn the_first_added_is_the_outermost_and_a_tool_s_own_take_their_place_among_them() {
+async fn first_added_middleware_is_outermost_and_tool_middleware_keeps_its_order() {
     let lines = Lines::default();
     let runtime = permissive(vec![quick(read("mail_send")), quick(read("t"))])
         .middleware(tells("all", &lines))
@@ -93,7 +93,7 @@ async fn the_first_added_is_the_outermost_and_a_tool_s_own_take_their_place_amon
 }
 
 #[tokio::test]
-async fn a_view_s_name_for_a_tool_is_no_way_round_its_middleware() {
+async fn renaming_in_a_view_does_not_bypass_middleware() {
     let lines = Lines::default();
     let runtime = permissive(vec![quick(read("mail_send"))])
         .middleware_for("mail_*", tells("mail", &lines))
@@ -107,7 +107,7 @@ async fn a_view_s_name_for_a_tool_is_no_way_round_its_middleware() {
 }
 
 #[test]
-fn a_middleware_has_a_name_of_its_own() {
+fn middleware_names_are_unique_and_valid() {
     let passes = |name: &'static str| middleware_fn(name, |_, next| next.run());
     for names in [["", "x"], ["x", "x"], ["x", "  "]] {
         let [one, two] = names.map(passes);
@@ -129,7 +129,7 @@ fn a_middleware_has_a_name_of_its_own() {
 }
 
 #[tokio::test]
-async fn who_skips_the_body_is_named_and_nothing_claims_to_have_run() {
+async fn middleware_that_skips_the_body_is_named_and_reported_not_started() {
     let ran = Arc::new(AtomicUsize::new(0));
     let tool = || {
         let ran = Arc::clone(&ran);
@@ -157,7 +157,7 @@ async fn who_skips_the_body_is_named_and_nothing_claims_to_have_run() {
 }
 
 #[tokio::test]
-async fn what_replaces_an_outcome_is_bounded_like_one_and_a_body_that_ran_stays_one() {
+async fn replaced_outcome_is_bounded_and_execution_stays_recorded() {
     let floods = middleware_fn("floods", |_, next| {
         Box::pin(async move {
             next.run().await?;
@@ -178,7 +178,7 @@ async fn what_replaces_an_outcome_is_bounded_like_one_and_a_body_that_ran_stays_
 }
 
 #[tokio::test(start_paused = true)]
-async fn its_own_time_runs_before_and_after_the_body_and_not_meanwhile() {
+async fn middleware_timeout_is_paused_while_the_body_runs() {
     let slow = || permissive(vec![slow(read("t"), 50_000)]);
     let wait = |seconds| tokio::time::sleep(Duration::from_secs(seconds));
     let begun = tokio::time::Instant::now();
@@ -219,7 +219,7 @@ async fn its_own_time_runs_before_and_after_the_body_and_not_meanwhile() {
 }
 
 #[tokio::test]
-async fn a_panic_is_a_failure_that_says_whether_the_body_ran() {
+async fn middleware_panic_is_a_failure_that_says_whether_the_body_ran() {
     let before = middleware_fn("x", |_, _| panic!("before"));
     let answer = one(permissive(vec![quick(read("t"))]).middleware(before)).await;
     assert_eq!(code(&answer), (FailureCode::HookFailed, Execution::NotStarted));
@@ -248,7 +248,7 @@ fn impatient() -> impl Middleware {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_is_no_longer_waited_for_is_told_and_seen_to_its_end() {
+async fn abandoned_body_is_cancelled_and_awaited() {
     let ended = Arc::new(AtomicBool::new(false));
     let saw = Arc::clone(&ended);
     let tool = DynTool::new(read("t"), open_schema(), move |_, cx| {
@@ -268,7 +268,7 @@ async fn a_body_that_is_no_longer_waited_for_is_told_and_seen_to_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_answer_stands_for_a_body_that_still_works() {
+async fn no_result_is_returned_while_the_body_still_runs() {
     let (go, wait) = mpsc::channel::<()>();
     let wait = Arc::new(Mutex::new(wait));
     let began = Arc::new(AtomicBool::new(false));
@@ -303,7 +303,7 @@ async fn no_answer_stands_for_a_body_that_still_works() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancelling_reaches_a_middleware_that_hangs() {
+async fn cancellation_reaches_a_hanging_middleware() {
     let hangs = timed(3_000, |next| {
         Box::pin(async move {
             std::future::pending::<()>().await;
@@ -323,7 +323,7 @@ async fn cancelling_reaches_a_middleware_that_hangs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_middleware_that_begins_the_body_and_forgets_it_ends_with_the_call_s_time() {
+async fn middleware_that_drops_a_started_body_ends_at_the_call_timeout() {
     let forgets = timed(5, |next| {
         Box::pin(async move {
             let mut going = next.run();
@@ -354,7 +354,7 @@ async fn polled_once(going: &mut BoxFuture<'_, Outcome>) -> Option<Outcome> {
 }
 
 #[tokio::test]
-async fn every_call_behind_middleware_has_one_last_event() {
+async fn every_call_through_middleware_has_one_terminal_event() {
     let last = Arc::new(AtomicUsize::new(0));
     let counts = Arc::clone(&last);
     let runtime = permissive(vec![quick(read("t")), failing(read("fails"))])

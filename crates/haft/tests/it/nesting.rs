@@ -16,7 +16,7 @@ fn calling(spec: ToolSpec, other: &'static str) -> DynTool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_nested_call_takes_the_whole_walk() {
+async fn nested_call_goes_through_the_whole_pipeline() {
     let transcript = Transcript::default();
     let tools = vec![calling(read("outer"), "inner"), quick(read("inner"))];
     let runtime = permissive(tools).observer(transcript.observer()).build().unwrap();
@@ -35,7 +35,7 @@ async fn a_reader_may_not_write_through_a_nested_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn exclusive_calls_nest_without_waiting_for_themselves() {
+async fn nested_exclusive_calls_do_not_deadlock() {
     let tools = vec![
         calling(write("outer"), "middle"),
         calling(write("middle"), "inner"),
@@ -49,7 +49,7 @@ async fn exclusive_calls_nest_without_waiting_for_themselves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nesting_has_an_end() {
+async fn nesting_depth_is_limited() {
     let runtime = permissive(vec![calling(read("loops"), "loops")]).build().unwrap();
     let failure = runtime.call("loops", json!({"x": "a"})).await.unwrap_err();
     assert_eq!(failure.code(), FailureCode::BudgetExhausted);
@@ -67,7 +67,7 @@ async fn a_nested_call_ends_with_its_parent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_nested_call_may_be_refused_like_any_other() {
+async fn nested_call_can_be_denied() {
     let registry = haft::ToolRegistry::builder()
         .add(calling(read("outer"), "inner"))
         .add(quick(write("inner")))
@@ -82,7 +82,7 @@ async fn a_nested_call_may_be_refused_like_any_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_calls_itself_works_in_its_own_slot() {
+async fn recursive_tool_uses_its_own_permit() {
     let tool = DynTool::new(read("count").concurrency(1), open_schema(), |args, cx| async move {
         let x = args["x"].as_str().unwrap_or_default().to_owned();
         match x.len() {

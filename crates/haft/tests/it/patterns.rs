@@ -51,7 +51,7 @@ fn copy() -> DynTool {
 }
 
 #[tokio::test]
-async fn a_grant_on_a_folder_does_not_cover_what_climbs_out_of_it() {
+async fn directory_rule_does_not_cover_path_traversal() {
     let runtime = runtime(vec![copy()], rules(&[(Decision::Allow, "Read(./ok/**)")]));
     assert!(ran(&runtime, "/root-of-none", "copy", json!({"path": "ok/a"})).await);
     for out in ["ok/../../other/secret.conf", "ok/../x", "/root-of-none/ok/../../etc/x", "okay/a"] {
@@ -60,7 +60,7 @@ async fn a_grant_on_a_folder_does_not_cover_what_climbs_out_of_it() {
 }
 
 #[tokio::test]
-async fn a_forbidden_path_does_not_pass_beside_an_allowed_one() {
+async fn denied_path_does_not_pass_next_to_an_allowed_one() {
     let allow = (Decision::Allow, "Read(./ok/**)");
     let runtime = runtime(vec![copy()], rules(&[allow, (Decision::Allow, "Edit(./out/**)")]));
     let work = "/root-of-none";
@@ -71,7 +71,7 @@ async fn a_forbidden_path_does_not_pass_beside_an_allowed_one() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_folder_is_compared_by_components_and_by_where_it_leads() {
+async fn directory_is_compared_by_components_and_by_symlink_target() {
     let root = std::env::temp_dir().join(format!("haft-walk-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&root);
     for dir in ["W/src", "Wevil", "secret"] {
@@ -114,7 +114,7 @@ impl ToolSource for Remote {
 }
 
 #[tokio::test]
-async fn a_deny_with_a_glob_hides_a_tool_and_refuses_it_when_called_anyway() {
+async fn glob_deny_hides_a_tool_and_refuses_it_when_called() {
     let runtime = Runtime::builder()
         .registry(ToolRegistry::builder().source(Remote).build().unwrap())
         .policy(rules(&[
@@ -135,7 +135,7 @@ async fn a_deny_with_a_glob_hides_a_tool_and_refuses_it_when_called_anyway() {
 }
 
 #[tokio::test]
-async fn nothing_passes_because_of_what_its_argument_is_called_or_how_it_is_written() {
+async fn argument_name_and_spelling_cannot_bypass_a_rule() {
     let schema = json!({"properties": {
         "cmd": {"x-haft": "command"},
         "target": {"x-haft": "write_path"},
@@ -170,7 +170,7 @@ async fn nothing_passes_because_of_what_its_argument_is_called_or_how_it_is_writ
 }
 
 #[test]
-fn no_provider_is_told_what_arguments_are_about() {
+fn argument_kinds_are_not_exported_to_providers() {
     let schema = json!({"type": "object", "properties": {
         "a": {"type": "string", "x-haft": "read_path"},
         "b": {"allOf": [{"type": "string", "x-haft": "url"}, {"x-haft": "command", "minLength": 1}]},

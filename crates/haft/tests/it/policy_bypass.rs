@@ -62,7 +62,7 @@ impl Guard for Wall {
 // Names.
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_on_a_tool_holds_under_every_name_it_is_called_by() {
+async fn tool_limit_holds_under_every_alias() {
     let mut budget = Budget::default();
     budget.calls_of.insert("mail_send".to_owned(), 1);
     budget.price_of.insert("mail_send".to_owned(), 60);
@@ -82,7 +82,7 @@ async fn a_limit_on_a_tool_holds_under_every_name_it_is_called_by() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_check_for_a_tool_meets_it_under_every_name() {
+async fn guard_for_a_tool_applies_under_every_alias() {
     let tools = || vec![quick(write("mail_send").alias("post"))];
     let view = || ToolView::all().prefix("work_").rename("work_mail_send", "letter");
     for builder in [
@@ -111,7 +111,7 @@ impl ToolSource for Remote {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_that_changes_behind_a_view_is_refused_in_a_tainted_run() {
+async fn definition_changed_behind_a_view_is_refused_in_a_tainted_run() {
     for view in [ToolView::all(), ToolView::all().prefix("w_")] {
         let tools = Arc::new(Mutex::new(vec![quick(read("there"))]));
         let fetch = quick(read("fetch").label(WEB));
@@ -135,7 +135,7 @@ async fn a_definition_that_changes_behind_a_view_is_refused_in_a_tainted_run() {
 // Runs below runs.
 
 #[tokio::test(start_paused = true)]
-async fn a_halt_reaches_the_runs_below() {
+async fn halt_reaches_sub_runs() {
     let runtime = permissive(vec![quick(read("look"))]).build().unwrap();
     let run = runtime.run();
     let below = run.sub_run().start();
@@ -149,7 +149,7 @@ async fn a_halt_reaches_the_runs_below() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_price_holds_wherever_it_was_said() {
+async fn tool_cost_holds_wherever_it_is_declared() {
     let priced = |price: Option<u64>, micros: Option<u64>| {
         let mut budget = Budget::default();
         budget.price_of = price.map(|p| ("look".to_owned(), p)).into_iter().collect();
@@ -200,7 +200,7 @@ fn dangerous(name: &str) -> DynTool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rules_rewrite_is_not_lost_when_the_run_is_tainted() {
+async fn rule_rewrite_is_kept_in_a_tainted_run() {
     let mut safe = rule(Decision::Allow, "drop");
     safe.rewrite = json!({"key": "dry-run"}).as_object().cloned().unwrap();
     let rules =
@@ -240,10 +240,7 @@ struct ButFetch(Rules);
 
 impl Policy for ButFetch {
     fn judge(&self, call: &ValidatedCall) -> Verdict {
-        match is_fetch(call.tool()) {
-            true => Verdict::allow("to begin with"),
-            false => self.0.judge(call),
-        }
+        if is_fetch(call.tool()) { Verdict::allow("to begin with") } else { self.0.judge(call) }
     }
 
     fn hides(&self, tool: &RegisteredTool, scope: &Scope) -> Option<String> {
@@ -358,7 +355,7 @@ async fn play(scene: Scene) -> (Decision, Decision) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
-    fn what_is_explained_is_what_happens(scene in scene()) {
+    fn explanation_matches_the_actual_verdict(scene in scene()) {
         let all = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let (said, is) = all.block_on(play(scene.clone()));
         prop_assert_eq!(said, is, "{:?}", scene);
@@ -369,7 +366,7 @@ proptest! {
 // Provenance.
 
 #[tokio::test(start_paused = true)]
-async fn a_value_is_recognised_however_the_result_spelled_it() {
+async fn tainted_value_is_recognized_in_any_spelling() {
     let data = json!({
         "path": "C:\\Users\\eve\\run.cmd",
         "quoted": "say \"hello\" now",
@@ -397,7 +394,7 @@ async fn a_value_is_recognised_however_the_result_spelled_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_address_inside_an_address_is_looked_for() {
+async fn url_nested_in_a_url_is_checked() {
     let tool = quick(read("fetch").label(WEB));
     let runtime = permissive(vec![tool]).build().unwrap();
     let run = runtime.run_builder().user_said("use https://good.org/mail please").start();

@@ -52,7 +52,7 @@ const HIDDEN: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn what_nobody_sees_hides_no_secret_in_results_failures_events_and_records() {
+async fn invisible_characters_do_not_hide_a_secret() {
     for hidden in HIDDEN {
         for how in ["text", "data", "key", "failure", "cause", "progress", "panic"] {
             let leak = DynTool::new(read("leak"), open_schema(), move |_, cx| async move {
@@ -86,7 +86,7 @@ async fn what_nobody_sees_hides_no_secret_in_results_failures_events_and_records
 }
 
 #[tokio::test]
-async fn a_preview_of_json_shows_nothing_that_its_text_had_escaped() {
+async fn json_preview_is_redacted_after_unescaping() {
     // In the text it is none: `\u0073` is no `s` until somebody reads it.
     let text = format!(
         r#"{{"note": "\u00733sam-open-42 and gpj\u202eexe\u009b2J", "rows": [{}"end"]}}"#,
@@ -103,7 +103,7 @@ async fn a_preview_of_json_shows_nothing_that_its_text_had_escaped() {
 }
 
 #[tokio::test]
-async fn a_picture_with_a_secret_in_it_is_left_out() {
+async fn image_that_contains_a_secret_is_dropped() {
     let picture = |bytes: &[u8]| Block::Image {
         data: data_encoding::BASE64.encode(bytes),
         media_type: "image/png".to_owned(),
@@ -118,7 +118,7 @@ async fn a_picture_with_a_secret_in_it_is_left_out() {
 }
 
 #[tokio::test]
-async fn pieces_under_a_key_hide_no_secret_at_their_borders_and_obey_no_terminal() {
+async fn keyed_chunks_are_redacted_across_borders_and_terminal_safe() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&told);
     let stream = DynTool::new(read("stream"), open_schema(), |_, cx| async move {
@@ -191,7 +191,7 @@ impl Approver for Person {
 }
 
 #[tokio::test]
-async fn a_question_a_ticket_an_origin_and_a_repair_show_no_secret() {
+async fn question_ticket_origin_and_repair_are_redacted() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let schema = json!({"properties": {"pin": {"type": "integer"}}});
     let spec = read("send").effects(vec![Effect::read(format!("https://x.example/?k={VALUE}"))]);
@@ -226,7 +226,7 @@ async fn a_question_a_ticket_an_origin_and_a_repair_show_no_secret() {
 }
 
 #[tokio::test]
-async fn the_words_of_a_failure_are_cleaned_counted_and_stay_bounded() {
+async fn failure_text_is_sanitized_counted_and_bounded() {
     let fail = DynTool::new(read("fail"), open_schema(), |args, _| async move {
         let odd = if args["x"] == "much" { "\0".repeat(3_999) } else { "a\x1b[1mb\u{202e}".into() };
         Err::<(), _>(Failure::failed(odd).with_next("try \u{200b} again"))
@@ -242,7 +242,7 @@ async fn the_words_of_a_failure_are_cleaned_counted_and_stay_bounded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interrupted_answer_says_how_much_was_told() {
+async fn interrupted_result_says_how_much_was_emitted() {
     let chatty = |bound: usize, size: usize| {
         DynTool::new(read("chatty").max_result(bound), open_schema(), move |_, cx| async move {
             (0..size / 10).for_each(|_| cx.partial("123456789\n"));
@@ -265,7 +265,7 @@ async fn an_interrupted_answer_says_how_much_was_told() {
 }
 
 #[tokio::test]
-async fn data_of_any_depth_is_shown_as_deep_as_anyone_looks() {
+async fn deeply_nested_json_is_shown_to_a_fixed_depth() {
     let deep = giving(read("deep"), |_| {
         let mut data = json!(VALUE);
         for _ in 0..50_000 {
@@ -280,7 +280,7 @@ async fn data_of_any_depth_is_shown_as_deep_as_anyone_looks() {
 }
 
 #[tokio::test]
-async fn a_secret_that_is_added_later_is_taken_out_of_records_that_are_there() {
+async fn secret_added_later_is_redacted_from_existing_records() {
     let echo = giving(read("echo"), |text| Output::text(format!("say {text}")));
     let runtime = permissive(vec![echo]).journal(MemoryJournal::new(10).output(100));
     let runtime = runtime.build().unwrap();
@@ -292,7 +292,7 @@ async fn a_secret_that_is_added_later_is_taken_out_of_records_that_are_there() {
 }
 
 #[tokio::test]
-async fn two_keys_that_become_one_keep_both_their_values() {
+async fn keys_that_collide_after_redaction_keep_both_values() {
     let same = giving(read("same"), |_| {
         Output::json(json!({"a\u{200b}": 1, "a<U+200B>": 2, "a<U+200B>'2": 3, "b": 4}))
     });
@@ -302,7 +302,7 @@ async fn two_keys_that_become_one_keep_both_their_values() {
 }
 
 #[tokio::test]
-async fn many_keys_that_become_one_cost_no_more_than_others() {
+async fn many_colliding_keys_cost_linear_time() {
     // Fourteen marks, each as it is or written out: all these keys become the same one.
     let keys = (0..1u32 << 14).map(|n| {
         let mark = |bit: u32| if n >> bit & 1 == 0 { "<s>" } else { "<U+003C>s>" };
@@ -369,7 +369,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn no_body_makes_a_mark_alone_or_together_with_another(
+    fn no_output_can_forge_a_marker_alone_or_combined(
         texts in prop::collection::vec(bits(), 1..4), fails in any::<bool>(),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -396,7 +396,7 @@ proptest! {
     }
 
     #[test]
-    fn a_preview_of_data_is_always_data(
+    fn json_preview_is_always_valid_json(
         rows in prop::collection::vec(("[a-z\"\\\\\u{202e}é<\\[]{0,30}", any::<i64>()), 1..60),
         bound in 1usize..400, as_text in any::<bool>(),
     ) {
@@ -419,7 +419,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn a_value_that_is_cut_in_a_message_shows_no_half_of_a_secret() {
+async fn truncated_value_in_a_message_shows_no_part_of_a_secret() {
     let number = json!({"type": "object", "properties": {"x": {"type": "integer"}}});
     let tool =
         || DynTool::new(read("count"), number.clone(), |_, _| async { Ok(Output::text("never")) });

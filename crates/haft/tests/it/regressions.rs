@@ -57,7 +57,7 @@ impl Approver for Yes {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_ends_badly_while_a_call_is_being_cleared_runs_nothing() {
+async fn message_truncated_during_authorization_runs_nothing() {
     let ran = Arc::default();
     let tool = noting(read("t"), &ran).with_profile(|declared, args, _| match args["x"].as_str() {
         Some("unsafe") => CallProfile::strictest(),
@@ -102,7 +102,7 @@ impl Journal for SlowJournal {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_stopped_while_its_intent_is_written_does_not_start() {
+async fn call_cancelled_while_its_intent_is_journaled_does_not_start() {
     let ran = Arc::default();
     let runtime = permissive(vec![noting(write("t"), &ran)]).journal(SlowJournal).build().unwrap();
     let run = runtime.run();
@@ -124,7 +124,7 @@ async fn a_call_stopped_while_its_intent_is_written_does_not_start() {
 }
 
 #[tokio::test]
-async fn blocking_work_that_its_own_body_leaves_behind_keeps_the_place() {
+async fn abandoned_blocking_work_keeps_its_lock() {
     let alive = Arc::new(AtomicBool::new(false));
     let overlapped = Arc::new(AtomicBool::new(false));
     let working = Arc::clone(&alive);
@@ -164,7 +164,7 @@ async fn blocking_work_that_its_own_body_leaves_behind_keeps_the_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_nested_call_that_is_no_longer_waited_for_is_stopped_and_holds_its_parents_place() {
+async fn dropped_nested_call_is_cancelled_and_keeps_its_parents_lock() {
     let ended = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&ended);
     let inner = DynTool::new(write("inner"), open_schema(), move |_, cx| {
@@ -202,7 +202,7 @@ async fn a_nested_call_that_is_no_longer_waited_for_is_stopped_and_holds_its_par
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_starts_under_a_call_that_has_ended() {
+async fn no_nested_call_starts_after_its_parent_ended() {
     let kept = Arc::new(std::sync::Mutex::new(None));
     let keep = Arc::clone(&kept);
     let leaks = DynTool::new(write("leaks"), open_schema(), move |_, cx| {
@@ -226,7 +226,7 @@ async fn nothing_starts_under_a_call_that_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_passes_on_a_nested_failure_still_ran() {
+async fn body_that_forwards_a_nested_failure_counts_as_executed() {
     let outer = DynTool::new(write("outer"), open_schema(), |_, cx| async move {
         cx.call("nosuch", json!({})).await
     });
@@ -239,7 +239,7 @@ async fn a_body_that_passes_on_a_nested_failure_still_ran() {
 }
 
 #[tokio::test]
-async fn calls_of_a_stream_that_is_given_up_have_their_last_event_and_record() {
+async fn calls_of_a_dropped_stream_have_a_terminal_event_and_record() {
     let journal = MemoryJournal::new(10);
     let transcript = Transcript::default();
     let runtime = permissive(vec![quick(write("t"))])
@@ -261,7 +261,7 @@ async fn calls_of_a_stream_that_is_given_up_have_their_last_event_and_record() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn floor_and_slot_do_not_wait_for_each_other() {
+async fn batch_lock_and_tool_permit_do_not_deadlock() {
     let inner = slow(write("inner").concurrency(1), 100);
     let outer = DynTool::new(write("outer"), open_schema(), |_, cx| async move {
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -277,7 +277,7 @@ async fn floor_and_slot_do_not_wait_for_each_other() {
 }
 
 #[tokio::test]
-async fn an_id_that_looks_nested_is_minted_anew() {
+async fn id_in_nested_form_is_replaced() {
     let runtime = permissive(vec![quick(read("t"))]).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
     let call = |id: &str| ToolCall::new(id, "t", json!({}));
@@ -286,7 +286,7 @@ async fn an_id_that_looks_nested_is_minted_anew() {
 }
 
 #[tokio::test]
-async fn a_default_that_does_not_fit_is_a_build_error_or_a_refusal() {
+async fn invalid_default_is_a_build_error_or_a_refusal() {
     let build = |schema| {
         let tool = DynTool::new(read("t"), schema, |args, _| async move { Ok(args.to_string()) });
         ToolRegistry::builder().add(tool).build()
@@ -304,7 +304,7 @@ async fn a_default_that_does_not_fit_is_a_build_error_or_a_refusal() {
 }
 
 #[tokio::test]
-async fn data_is_bounded_like_text() {
+async fn json_output_is_bounded_like_text() {
     let mut config = Config::default();
     config.max_arguments = 100;
     let runtime = permissive(vec![quick(read("t"))]).config(config).build().unwrap();
@@ -322,7 +322,7 @@ async fn data_is_bounded_like_text() {
 }
 
 #[test]
-fn a_schema_that_unfolds_without_end_is_a_build_error() {
+fn infinitely_recursive_schema_is_a_build_error() {
     let mut defs = serde_json::Map::new();
     for n in 0..60 {
         let next = json!({"$ref": format!("#/$defs/n{}", n + 1)});
@@ -343,7 +343,7 @@ fn a_schema_that_unfolds_without_end_is_a_build_error() {
 }
 
 #[tokio::test]
-async fn a_label_is_not_lost_by_nesting() {
+async fn taint_label_survives_nested_calls() {
     let trusted = Label { trust: Trust::Trusted, ..Label::CLEAN };
     let outer = DynTool::new(read("outer").label(trusted), open_schema(), |_, cx| async move {
         cx.call("inner", json!({})).await
@@ -356,7 +356,7 @@ async fn a_label_is_not_lost_by_nesting() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sibling_that_arrives_after_the_failure_is_cancelled_too() {
+async fn sibling_that_arrives_after_the_abort_is_cancelled() {
     let tools = vec![failing(read("fails").abort_siblings(true)), slow(read("slow"), 1_000)];
     let runtime = permissive(tools).build().unwrap();
     let mut intake = runtime.run().turn().await.unwrap().schedule();
@@ -393,7 +393,7 @@ async fn bounds_hold_for_every_part_of_a_result() {
 }
 
 #[tokio::test]
-async fn large_turns_that_are_cancelled_or_aborted_take_no_more_than_their_share() {
+async fn aborting_a_large_turn_is_bounded_in_time() {
     let finished = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&finished);
     let runtime =
@@ -466,7 +466,7 @@ impl Drop for Twice {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_that_panics_again_when_dropped_is_still_one_answer() {
+async fn panic_payload_that_panics_on_drop_gives_one_result() {
     fn again() -> ! {
         std::panic::panic_any(Twice)
     }

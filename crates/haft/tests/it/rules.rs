@@ -111,7 +111,7 @@ async fn shell(list: Vec<Rule>, command: &str) -> Decision {
 }
 
 #[tokio::test]
-async fn deny_beats_ask_beats_allow_whatever_their_order_priority_and_detail() {
+async fn deny_beats_ask_beats_allow_in_any_order_and_priority() {
     let mut lists = vec![
         vec![deny("mail_send"), ask("mail_send"), allow("mail_send arg.to=bob@x.org")],
         vec![allow("mail_send arg.to=bob@x.org"), ask("mail_send"), deny("mail_send")],
@@ -147,7 +147,7 @@ async fn an_allow_must_cover_every_part_and_a_deny_needs_only_one() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_evaluated_counts_as_the_strict_answer() {
+async fn rule_that_cannot_be_evaluated_gets_the_strict_result() {
     assert_eq!(shell(vec![allow("Bash"), deny("Bash(rm *)")], "$X y").await, Decision::Deny);
     assert_eq!(shell(vec![allow("Bash"), ask("Bash(rm *)")], "$X y").await, Decision::Ask);
     assert_eq!(shell(vec![allow("Bash(ls *)")], "$X y").await, Decision::Ask);
@@ -165,7 +165,7 @@ async fn what_cannot_be_evaluated_counts_as_the_strict_answer() {
 }
 
 #[tokio::test]
-async fn an_exception_takes_out_its_own_part_and_no_other() {
+async fn exception_applies_to_its_own_part_only() {
     let mut push = ask("Bash(git push *)");
     push.except =
         vec![Pattern::parse("Bash(git push origin wip/*)", &PathBase::default()).unwrap()];
@@ -184,7 +184,7 @@ async fn an_exception_takes_out_its_own_part_and_no_other() {
 }
 
 #[tokio::test]
-async fn every_path_of_a_call_counts() {
+async fn every_path_of_a_call_is_checked() {
     let list = || vec![allow("Read(./src/**)"), allow("Edit(./out/**)"), deny("Read(./.env)")];
     let copy = |from: &str, to: &str| json!({"from": from, "to": to});
     assert_eq!(decided(list(), "copy", copy("src/a", "out/a")).await, Decision::Allow);
@@ -196,7 +196,7 @@ async fn every_path_of_a_call_counts() {
 }
 
 #[tokio::test]
-async fn a_deny_of_a_path_holds_for_the_commands_that_read_and_write_files() {
+async fn path_deny_applies_to_commands_that_read_and_write_files() {
     let list = || vec![allow("Bash"), deny("Read(./.env)"), deny("Edit(./lock/**)")];
     for command in [
         "cat .env",
@@ -228,7 +228,7 @@ async fn a_deny_of_a_path_holds_for_the_commands_that_read_and_write_files() {
 }
 
 #[tokio::test]
-async fn a_tool_that_reaches_somewhere_and_does_not_say_where_meets_every_deny_about_it() {
+async fn tool_with_unknown_targets_matches_every_deny() {
     let vague = |capability| {
         let spec = ToolSpec::new("vague", "?").capabilities([capability]).destructive(false);
         DynTool::new(spec, json!({}), |_, _| async { Ok("") })
@@ -256,7 +256,7 @@ async fn a_tool_that_reaches_somewhere_and_does_not_say_where_meets_every_deny_a
 }
 
 #[tokio::test]
-async fn a_deny_of_a_whole_tool_hides_it_and_refuses_it_all_the_same() {
+async fn whole_tool_deny_hides_it_and_refuses_it_when_called() {
     for text in ["mail_send", "mail_*", "mail_send(*)"] {
         let runtime = runtime(rules(vec![allow("mail_send"), deny(text)]));
         let turn = runtime.run().turn().await.unwrap();
@@ -296,7 +296,7 @@ fn with_desk(rules: Rules, answer: ApprovalResponse) -> (Runtime, Arc<Mutex<Vec<
 }
 
 #[tokio::test]
-async fn a_rule_rewrites_arguments_and_what_runs_is_what_was_judged() {
+async fn rewritten_arguments_are_authorized_and_run_unchanged() {
     let mut limited = allow("add");
     limited.rewrite = json!({"limit": 10}).as_object().cloned().unwrap();
     let runtime = runtime(rules(vec![limited.clone(), deny("add arg.limit=99")]));
@@ -315,7 +315,7 @@ async fn a_rule_rewrites_arguments_and_what_runs_is_what_was_judged() {
 }
 
 #[tokio::test]
-async fn a_rule_that_needs_input_is_satisfied_once() {
+async fn rule_input_is_asked_once() {
     let list = rules(vec![allow("mail_send"), rule(Decision::NeedInput("to".into()), "mail_send")]);
     let (runtime, shown) = with_desk(list, ApprovalResponse::Input(json!("bob@x.org")));
     let output = runtime.call("mail_send", json!({"body": "hi"})).await.unwrap();
@@ -324,7 +324,7 @@ async fn a_rule_that_needs_input_is_satisfied_once() {
 }
 
 #[tokio::test]
-async fn modes_say_what_holds_where_no_rule_speaks() {
+async fn mode_decides_where_no_rule_matches() {
     let write = |path: &str| json!({"file_path": path, "text": "x"});
     let said = |mode, list, tool: &'static str, args: Value| async move {
         explain(in_mode(mode, list), tool, args).await.verdict.decision
@@ -358,7 +358,7 @@ async fn modes_say_what_holds_where_no_rule_speaks() {
 }
 
 #[tokio::test]
-async fn a_priority_orders_rules_of_one_decision_and_lifts_nothing() {
+async fn priority_orders_rules_of_one_decision_only() {
     let mut low = ask("mail_send");
     low.reason = Some("low".to_owned());
     let mut high = ask("mail_*");
@@ -393,7 +393,7 @@ async fn after_reading(runtime: &Runtime, tool: &str, arguments: Value) -> ToolR
 }
 
 #[tokio::test]
-async fn a_tainted_run_is_asked_about_even_where_a_rule_allows() {
+async fn tainted_run_needs_approval_even_where_a_rule_allows() {
     let broad = || vec![allow("WebFetch"), allow("mail_send"), allow("shell"), allow("write_file")];
     let (runtime, shown) = with_desk(rules(broad()), ApprovalResponse::Deny(None));
     let answer = after_reading(&runtime, "mail_send", json!({"to": "bob@x.org"})).await;
@@ -412,7 +412,7 @@ async fn a_tainted_run_is_asked_about_even_where_a_rule_allows() {
 }
 
 #[tokio::test]
-async fn a_value_from_untrusted_text_is_asked_about_and_its_origin_is_shown() {
+async fn value_from_untrusted_text_needs_approval_and_its_origin_is_shown() {
     let broad = || vec![allow("WebFetch"), allow("write_file")];
     let (runtime, shown) = with_desk(rules(broad()), ApprovalResponse::Deny(None));
     let text = json!({"file_path": "a", "text": "mallory@evil.example"});
@@ -425,7 +425,7 @@ async fn a_value_from_untrusted_text_is_asked_about_and_its_origin_is_shown() {
 }
 
 #[tokio::test]
-async fn protected_names_ask_unless_the_rule_names_them() {
+async fn protected_paths_need_approval_unless_a_rule_names_them() {
     let write = |path: &str| json!({"file_path": path, "text": "x"});
     let broad = || vec![allow("write_file"), allow("Edit(./**)")];
     for path in ["haft.toml", ".git/hooks/pre-commit", "sub/.claude/settings.json", ".GIT/config"] {
@@ -440,7 +440,7 @@ async fn protected_names_ask_unless_the_rule_names_them() {
 }
 
 #[tokio::test]
-async fn an_explanation_names_the_rule_what_nearly_decided_and_what_would_flip_it() {
+async fn explanation_names_the_rule_near_misses_and_what_would_change_it() {
     let mut push = ask("Bash(git push *)");
     push.place =
         haft::SourceLocation { file: Some(Arc::new("haft.toml".into())), line: 14, column: 1 };
@@ -463,7 +463,7 @@ async fn an_explanation_names_the_rule_what_nearly_decided_and_what_would_flip_i
 }
 
 #[tokio::test]
-async fn what_is_said_to_flip_a_verdict_names_every_rule_in_the_way() {
+async fn explanation_names_every_rule_that_blocks_a_change() {
     let flip = |list: Vec<Rule>, command: &'static str| async move {
         let said = explain(rules(list), "shell", json!({"command": command})).await;
         said.flip.unwrap()
@@ -483,7 +483,7 @@ async fn what_is_said_to_flip_a_verdict_names_every_rule_in_the_way() {
 }
 
 #[tokio::test]
-async fn the_model_hears_the_reason_and_never_the_rule() {
+async fn model_gets_the_reason_and_never_the_rule() {
     let mut no = deny("Bash(git push *)");
     no.reason = Some("shared branches are pushed by people".to_owned());
     let runtime = runtime(rules(vec![allow("Bash"), no]));
@@ -495,7 +495,7 @@ async fn the_model_hears_the_reason_and_never_the_rule() {
 }
 
 #[tokio::test]
-async fn effects_of_a_claim_are_parts_too() {
+async fn effects_of_a_call_profile_are_parts_too() {
     let spec = ToolSpec::new("save", "Saves.")
         .capabilities([Capability::Filesystem])
         .destructive(false)

@@ -82,7 +82,7 @@ fn partial(text: &str) -> Progress {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pieces_are_told_in_order_close_ones_as_one_and_all_are_the_result() {
+async fn output_chunks_are_emitted_in_order_coalesced_and_complete() {
     let tool = streams(|| StreamOutput(pieces(vec!["1 ", "2 ", "3 ", "4 ", "5 "], 40)), read("t"));
     let (answer, notes) = told(permissive(vec![tool])).await;
     assert_eq!(answer.text(), "1 2 3 4 5 ");
@@ -90,7 +90,7 @@ async fn pieces_are_told_in_order_close_ones_as_one_and_all_are_the_result() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_could_begin_a_secret_waits_for_the_next_piece_and_none_is_lost() {
+async fn possible_start_of_a_secret_is_held_back_and_not_lost() {
     let tool = streams(|| StreamOutput(pieces(vec!["x a", "b ", "c a"], 200)), read("t"));
     let (answer, notes) = told(permissive(vec![tool])).await;
     assert_eq!(answer.text(), "x ab c a");
@@ -105,7 +105,7 @@ async fn what_could_begin_a_secret_waits_for_the_next_piece_and_none_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_held_back_is_told_while_the_body_goes_on() {
+async fn held_back_output_is_emitted_while_the_body_runs() {
     let tool = DynTool::new(read("t"), open_schema(), |_, cx| async move {
         cx.progress(0.1, "one");
         cx.progress(0.2, "two");
@@ -127,7 +127,7 @@ async fn what_is_held_back_is_told_while_the_body_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flood_of_progress_is_a_trickle_and_its_last_word_is_told() {
+async fn progress_is_throttled_and_the_last_report_is_emitted() {
     let tool = DynTool::new(read("t"), open_schema(), |_, cx| async move {
         for n in 0..10_000 {
             cx.progress(0.0, n.to_string());
@@ -143,7 +143,7 @@ async fn a_flood_of_progress_is_a_trickle_and_its_last_word_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_pace_every_note_is_told_as_it_comes() {
+async fn unthrottled_progress_emits_every_report() {
     let mut config = Config::default();
     config.progress_every = Duration::ZERO;
     let tool = streams(|| StreamOutput(pieces(vec!["1 ", "2 "], 1)), read("t"));
@@ -152,7 +152,7 @@ async fn without_a_pace_every_note_is_told_as_it_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keyed_pieces_are_told_with_their_key_and_folded() {
+async fn keyed_chunks_are_emitted_with_their_key_and_coalesced() {
     let all = || pieces(vec![("a", "1"), ("b", "2"), ("a", "3")], 200);
     let tool = streams(move || StreamOutput::keyed(all()), read("t"));
     let (answer, notes) = told(permissive(vec![tool])).await;
@@ -168,7 +168,7 @@ async fn keyed_pieces_are_told_with_their_key_and_folded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn blocks_of_a_stream_keep_their_kind_and_texts_become_one() {
+async fn streamed_blocks_keep_their_kind_and_text_is_joined() {
     let image = Block::Image { data: "aGk=".to_owned(), media_type: "image/png".to_owned() };
     let all = vec![Block::text("one "), Block::text("2 "), image.clone(), Block::text("three")];
     let tool = streams(move || StreamOutput::blocks(pieces(all.clone(), 200)), read("t"));
@@ -184,7 +184,7 @@ fn endless(spec: haft::ToolSpec) -> DynTool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn however_a_stream_is_stopped_the_answer_keeps_what_had_come() {
+async fn stopped_stream_keeps_its_partial_output() {
     let secs = Duration::from_secs;
     let (timed, _) = told(permissive(vec![endless(read("t").timeout(secs(5)))])).await;
     let (late, _) = told(permissive(vec![endless(read("t").deadline(secs(5)))])).await;
@@ -221,7 +221,7 @@ async fn however_a_stream_is_stopped_the_answer_keeps_what_had_come() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_fails_or_breaks_in_the_middle_keeps_what_had_come() {
+async fn failed_stream_keeps_its_partial_output() {
     let all = || vec![Ok("so "), Ok("far"), Err(Failure::failed("the line went dead"))];
     let tool = streams(move || StreamOutput(pieces(all(), 10)), read("t"));
     let (answer, _) = told(permissive(vec![tool])).await;
@@ -253,7 +253,7 @@ impl<T: Clone + Unpin> Stream for Flood<T> {
 }
 
 #[tokio::test]
-async fn a_flood_without_end_runs_out_of_time_like_anything_else() {
+async fn endless_output_times_out() {
     let time = Duration::from_millis(50);
     let spec = || read("t").timeout(time);
     let text = streams(|| StreamOutput(Flood("x")), spec());

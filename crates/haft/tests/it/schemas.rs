@@ -261,7 +261,7 @@ proptest! {
 
     /// Nothing that calls itself a schema breaks an export.
     #[test]
-    fn no_json_breaks_an_export(input in value(), schema in schema()) {
+    fn any_json_exports_without_panic(input in value(), schema in schema()) {
         for (dialect, strict) in modes() {
             for source in [&input, &schema] {
                 let definition = ToolDefinition::new("t", "", source);
@@ -273,7 +273,7 @@ proptest! {
 }
 
 #[test]
-fn a_place_without_possible_objects_still_takes_other_values() {
+fn schema_without_valid_objects_still_accepts_other_values() {
     // The key is needed and not allowed, so no object fits. Without a type, a text does.
     let source = json!({
         "type": "object",
@@ -300,7 +300,7 @@ fn a_place_without_possible_objects_still_takes_other_values() {
 }
 
 #[test]
-fn a_form_that_is_no_object_does_not_become_one() {
+fn branch_that_is_not_an_object_does_not_become_one() {
     // No arguments fit: the only form is a number, whatever stands inside it.
     let source = json!({
         "type": "object",
@@ -412,7 +412,7 @@ fn inline_option_keeps_what_a_schema_without_recursion_accepts() {
 }
 
 #[test]
-fn inline_option_never_refuses_what_a_part_that_is_left_out_described() {
+fn inline_option_never_refuses_properties_of_a_dropped_subschema() {
     let both = json!({"allOf": [
         {"properties": {"a": {"type": "string"}}, "if": {"required": ["a"]}, "then": {"required": ["b"]}},
         {"properties": {"b": {"type": "string"}}, "if": {"required": ["b"]}, "then": {"required": ["a"]}},
@@ -437,7 +437,7 @@ fn inline_option_never_refuses_what_a_part_that_is_left_out_described() {
 }
 
 #[test]
-fn inline_option_is_bounded_on_definitions_that_refer_to_many_others() {
+fn inline_option_is_bounded_on_exponential_references() {
     let mut definitions = Map::new();
     for n in 0..40 {
         let next = |key: &str| (key.to_owned(), json!({"$ref": format!("#/$defs/d{}", n + 1)}));
@@ -458,7 +458,7 @@ fn inline_option_is_bounded_on_definitions_that_refer_to_many_others() {
 }
 
 #[test]
-fn openai_objects_have_properties_and_anything_is_an_empty_schema() {
+fn openai_objects_have_properties_and_any_is_an_empty_schema() {
     let source = json!({
         "type": "object",
         "properties": {
@@ -496,7 +496,7 @@ fn openai_objects_have_properties_and_anything_is_an_empty_schema() {
 }
 
 #[test]
-fn strict_schema_has_no_format_that_is_not_documented() {
+fn strict_schema_has_only_documented_formats() {
     let taken =
         ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
     fn formats(node: &Value, found: &mut Vec<String>) {
@@ -540,7 +540,7 @@ fn strict_schema_has_no_format_that_is_not_documented() {
 }
 
 #[test]
-fn open_object_is_closed_only_with_its_own_entry_in_the_report() {
+fn open_object_is_closed_only_with_an_entry_in_the_report() {
     let open = |more: Value| json!({"type": "object", "properties": {"a": {"type": "string"}, "more": more}});
     let source = json!({
         "type": "object",

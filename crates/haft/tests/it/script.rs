@@ -206,9 +206,10 @@ fn spoken(said: &[Said]) -> Option<String> {
 /// Cuts text into pieces; an empty text has one empty piece.
 fn pieces(text: &str, size: usize) -> std::vec::IntoIter<String> {
     let chars: Vec<char> = text.chars().collect();
-    let pieces: Vec<String> = match chars.is_empty() {
-        true => vec![String::new()],
-        false => chars.chunks(size.max(1)).map(|piece| piece.iter().collect()).collect(),
+    let pieces: Vec<String> = if chars.is_empty() {
+        vec![String::new()]
+    } else {
+        chars.chunks(size.max(1)).map(|piece| piece.iter().collect()).collect()
     };
     pieces.into_iter()
 }

@@ -34,7 +34,7 @@ fn echo(spec: ToolSpec) -> DynTool {
 }
 
 #[tokio::test]
-async fn a_reference_is_resolved_for_the_body_and_seen_by_everybody_else() {
+async fn secret_reference_is_resolved_only_for_the_body() {
     let (events, observer) = listener();
     let journal = MemoryJournal::new(10);
     let runtime = permissive(vec![echo(with_secrets("send"))])
@@ -53,7 +53,7 @@ async fn a_reference_is_resolved_for_the_body_and_seen_by_everybody_else() {
 }
 
 #[tokio::test]
-async fn a_body_gets_a_secret_by_name_and_cannot_leak_it_in_any_form() {
+async fn body_gets_a_secret_by_name_and_cannot_leak_it_in_any_encoding() {
     let leak = DynTool::new(with_secrets("leak"), open_schema(), |args, cx| async move {
         let secret = cx.secret("door")?;
         let value = secret.reveal();
@@ -95,7 +95,7 @@ async fn a_body_gets_a_secret_by_name_and_cannot_leak_it_in_any_form() {
 }
 
 #[tokio::test]
-async fn a_tool_gets_only_what_is_meant_for_it_and_is_not_told_of_the_rest() {
+async fn tool_gets_only_its_own_secrets_and_does_not_learn_of_others() {
     let ask = |spec: ToolSpec| {
         DynTool::new(spec, open_schema(), |args, cx: haft::ToolContext| async move {
             let name = args["key"].as_str().unwrap_or("door").to_owned();
@@ -154,7 +154,7 @@ async fn a_tool_gets_only_what_is_meant_for_it_and_is_not_told_of_the_rest() {
 }
 
 #[tokio::test]
-async fn a_secret_that_does_not_fit_is_not_shown_by_the_decoder() {
+async fn decoder_error_does_not_show_a_secret() {
     /// Knocks at a port.
     #[tool(read_only, capabilities(secrets))]
     async fn knock(port: Port) -> String {
@@ -167,9 +167,10 @@ async fn a_secret_that_does_not_fit_is_not_shown_by_the_decoder() {
     impl TryFrom<String> for Port {
         type Error = String;
         fn try_from(text: String) -> Result<Self, String> {
-            match text.starts_with("secret://") {
-                true => Ok(Self(text)),
-                false => Err(format!("`{text}` is no port")),
+            if text.starts_with("secret://") {
+                Ok(Self(text))
+            } else {
+                Err(format!("`{text}` is no port"))
             }
         }
     }
@@ -207,7 +208,7 @@ async fn a_guard_sees_the_reference_and_gets_no_secret() {
 }
 
 #[tokio::test]
-async fn pieces_of_output_do_not_hide_a_secret_at_their_borders() {
+async fn secret_split_across_output_chunks_is_redacted() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&told);
     let stream = DynTool::new(read("stream"), open_schema(), |_, cx| async move {
@@ -246,7 +247,7 @@ async fn pieces_of_output_do_not_hide_a_secret_at_their_borders() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_told_before_an_interruption_is_shown_without_secrets() {
+async fn partial_output_before_an_interrupt_is_redacted() {
     let stuck = DynTool::new(read("stuck"), open_schema(), |_, cx| async move {
         cx.partial(format!("so far {VALUE} and p"));
         cx.cancelled().await;
@@ -286,7 +287,7 @@ impl Approver for Person {
 }
 
 #[tokio::test]
-async fn an_argument_that_is_marked_as_secret_is_shown_to_nobody() {
+async fn argument_marked_as_secret_is_redacted_everywhere() {
     /// Logs in.
     #[tool(capabilities(network))]
     async fn login(
@@ -326,7 +327,7 @@ async fn an_argument_that_is_marked_as_secret_is_shown_to_nobody() {
 }
 
 #[tokio::test]
-async fn a_key_that_the_model_wrote_itself_is_not_written_down() {
+async fn secret_written_by_the_model_is_not_recorded() {
     let key = format!("ghp_{}", "a1B2".repeat(9));
     let journal = MemoryJournal::new(10);
     let (events, observer) = listener();
@@ -355,7 +356,7 @@ async fn secrets_may_be_added_while_the_runtime_runs() {
 }
 
 #[test]
-fn a_secret_that_cannot_be_kept_stops_the_setup() {
+fn secret_that_cannot_be_redacted_is_a_build_error() {
     let error = Runtime::builder().secret("pin", "1234").secret("ok", "long enough").build();
     let error = error.unwrap_err().to_string();
     assert!(error.contains("`pin`") && error.contains("shorter than 6"), "{error}");
@@ -363,7 +364,7 @@ fn a_secret_that_cannot_be_kept_stops_the_setup() {
 }
 
 #[tokio::test]
-async fn results_are_washed_in_every_block_and_key() {
+async fn results_are_redacted_in_every_block_and_key() {
     let tool = DynTool::new(read("data"), open_schema(), |_, _| async {
         let data = json!({"open sesame": [1, "open sesame"], "password": "hunter2x"});
         Ok(haft::Output {
@@ -386,7 +387,7 @@ async fn results_are_washed_in_every_block_and_key() {
 }
 
 #[tokio::test]
-async fn a_secret_that_is_cut_in_two_by_what_nobody_sees_is_found_in_a_failure_too() {
+async fn secret_split_by_invisible_characters_is_redacted_in_a_failure() {
     let (head, tail) = VALUE.split_at(5);
     let words = format!("the door said {head}\x1b[0m{tail}");
     let broken = DynTool::new(read("broken"), open_schema(), move |_, _| {

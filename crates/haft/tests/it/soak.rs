@@ -10,7 +10,7 @@ fn bytes_in(folder: &Path) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_by_chance_through_everything_are_answered_once_and_leave_nothing_behind() {
+async fn random_calls_get_one_result_each_and_leak_nothing() {
     quiet_panics();
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("soak");
     let _ = std::fs::remove_dir_all(&folder);

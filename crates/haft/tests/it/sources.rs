@@ -67,7 +67,7 @@ fn names(turn: &haft::Turn) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn own_tools_come_first_then_each_source_sorted_and_prefixed() {
+async fn own_tools_come_first_then_sorted_and_prefixed_sources() {
     let log = Log::default();
     let b = Remote::new("beta", &log, vec![quick(read("z")), quick(read("a"))]);
     let a = Remote::new("alpha", &log, vec![quick(read("m"))]);
@@ -89,7 +89,7 @@ async fn own_tools_come_first_then_each_source_sorted_and_prefixed() {
 }
 
 #[tokio::test]
-async fn what_opened_is_closed_in_reverse_when_a_later_source_does_not_open() {
+async fn opened_sources_are_closed_in_reverse_when_a_later_one_fails() {
     let log = Log::default();
     let mut third = Remote::new("c", &log, vec![]);
     third.opens = false;
@@ -115,7 +115,7 @@ async fn dropping_the_runtime_closes_its_sources() {
 }
 
 #[tokio::test]
-async fn a_change_takes_effect_between_turns_and_never_within_one() {
+async fn source_change_takes_effect_between_turns_only() {
     let log = Log::default();
     let remote = Remote::new("r", &log, vec![quick(read("t"))]);
     let tools = Arc::clone(&remote.tools);
@@ -134,7 +134,7 @@ async fn a_change_takes_effect_between_turns_and_never_within_one() {
 }
 
 #[tokio::test]
-async fn a_source_in_trouble_keeps_what_it_last_said_and_a_bad_tool_spoils_nothing() {
+async fn failing_source_keeps_its_last_tools_and_an_invalid_tool_is_skipped() {
     let log = Log::default();
     let bad = DynTool::new(read("bad"), json!({"type": "nonsense"}), |_, _| async { Ok(()) });
     let remote = Remote::new("r", &log, vec![quick(read("t")), bad]);
@@ -151,7 +151,7 @@ async fn a_source_in_trouble_keeps_what_it_last_said_and_a_bad_tool_spoils_nothi
 }
 
 #[tokio::test]
-async fn aliases_answer_for_own_tools_only() {
+async fn aliases_resolve_to_own_tools_only() {
     let log = Log::default();
     let remote = Remote::new("r", &log, vec![quick(read("t").alias("theirs"))]);
     let registry = ToolRegistry::builder().add(quick(read("own").alias("ours"))).source(remote);
@@ -161,7 +161,7 @@ async fn aliases_answer_for_own_tools_only() {
 }
 
 #[tokio::test]
-async fn a_view_does_not_let_a_source_take_over_an_alias() {
+async fn source_cannot_take_over_an_alias_through_a_view() {
     let log = Log::default();
     let remote = Remote::new("r", &log, vec![quick(read("t").alias("ours"))]);
     let registry = ToolRegistry::builder().add(quick(read("own").alias("ours"))).source(remote);
@@ -171,7 +171,7 @@ async fn a_view_does_not_let_a_source_take_over_an_alias() {
 }
 
 #[tokio::test]
-async fn a_source_s_tool_without_its_state_is_not_offered() {
+async fn source_tool_without_its_state_is_not_offered() {
     let log = Log::default();
     let remote =
         Remote::new("r", &log, vec![quick(read("t").need(haft::Dependency::state::<User>()))]);
@@ -194,7 +194,7 @@ async fn a_view_filters_renames_and_hides_and_refuses_what_it_hides() {
 struct User(&'static str);
 
 #[tokio::test]
-async fn what_a_tool_needs_decides_whether_it_is_offered() {
+async fn tool_requirements_decide_whether_it_is_offered() {
     let needs = DynTool::new(
         read("who").need(haft::Dependency::side::<User>()),
         json!({}),
@@ -249,7 +249,7 @@ impl ToolSource for Hostile {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_that_hangs_or_panics_keeps_no_turn_from_starting() {
+async fn hanging_or_panicking_source_does_not_block_a_turn() {
     for way in ["panics at once", "panics later", "hangs"] {
         let registry = ToolRegistry::builder().add(quick(read("own"))).source(Hostile(way));
         let turn = runtime(registry).run().turn().await.unwrap();
@@ -266,7 +266,7 @@ async fn a_filter_that_panics_hides_the_tool() {
 }
 
 #[tokio::test]
-async fn what_a_failing_source_brought_before_may_not_clash_either() {
+async fn cached_tools_of_a_failing_source_may_not_collide() {
     let log = Log::default();
     let late = Remote::new("a", &log, vec![]);
     let early = Remote::new("a__b", &log, vec![quick(read("c"))]);

@@ -35,7 +35,7 @@ fn hanging(spec: ToolSpec, dropped: &Arc<AtomicBool>) -> DynTool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timeout_stops_the_body_and_keeps_what_it_had_told() {
+async fn timeout_stops_the_body_and_keeps_its_partial_output() {
     let dropped = Arc::default();
     let tool = hanging(read("t").timeout(Duration::from_secs(5)), &dropped);
     let runtime = permissive(vec![tool]).build().unwrap();
@@ -81,7 +81,7 @@ async fn body_that_completes_in_the_grace_period_after_its_timeout_is_timed_out(
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_about_time_means_the_runtime_s_limits_and_never_none() {
+async fn default_timeouts_come_from_the_runtime_and_are_never_none() {
     let config = Config::default();
     assert_eq!(config.timeout, Duration::from_secs(120));
     assert_eq!(config.deadline, Duration::from_secs(600));
@@ -93,7 +93,7 @@ async fn silence_about_time_means_the_runtime_s_limits_and_never_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_deadline_counts_waiting_and_is_visible_to_the_tool() {
+async fn deadline_includes_waiting_and_is_visible_to_the_tool() {
     let tool = DynTool::new(
         write("t").deadline(Duration::from_secs(30)).timeout(Duration::from_secs(60)),
         open_schema(),
@@ -114,7 +114,7 @@ async fn the_deadline_counts_waiting_and_is_visible_to_the_tool() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_that_passes_while_waiting_means_nothing_ran() {
+async fn deadline_that_expires_while_waiting_runs_nothing() {
     let journal = MemoryJournal::new(10);
     let long = slow(write("long").timeout(Duration::from_secs(300)), 100_000);
     let short = quick(write("short").deadline(Duration::from_secs(1)));
@@ -128,7 +128,7 @@ async fn a_deadline_that_passes_while_waiting_means_nothing_ran() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interrupt_stops_what_yields_and_lets_the_rest_finish() {
+async fn interrupt_stops_cancellable_calls_and_lets_the_rest_finish() {
     let yields = slow(read("yields").interrupt(Interrupt::Cancel), 50_000);
     let blocks = slow(read("blocks"), 50_000);
     let later = quick(write("later"));
@@ -147,7 +147,7 @@ async fn an_interrupt_stops_what_yields_and_lets_the_rest_finish() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn force_stops_everything_and_one_call_can_be_stopped_alone() {
+async fn force_stops_all_calls_and_one_call_can_be_stopped_alone() {
     let tools = || vec![slow(read("a"), 50_000), slow(read("b"), 50_000)];
     let runtime = permissive(tools()).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
@@ -214,7 +214,7 @@ async fn siblings_are_isolated_unless_a_failing_body_may_abort_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_or_invalid_call_aborts_nobody() {
+async fn denied_or_invalid_call_aborts_no_sibling() {
     let tools = vec![slow(read("slow").abort_siblings(true), 100), quick(read("q"))];
     let runtime = permissive(tools).build().unwrap();
     let turn = runtime.run().turn().await.unwrap().abort_siblings();
@@ -223,7 +223,7 @@ async fn a_refused_or_invalid_call_aborts_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn siblings_that_wait_for_a_seat_say_that_they_had_not_started() {
+async fn aborted_siblings_that_wait_for_a_permit_report_not_started() {
     let mut config = Config::default();
     config.max_concurrency = 1;
     let tools = vec![failing(read("fails").abort_siblings(true)), slow(read("slow"), 1_000)];
@@ -234,7 +234,7 @@ async fn siblings_that_wait_for_a_seat_say_that_they_had_not_started() {
 }
 
 #[tokio::test]
-async fn a_panic_is_a_failure_whose_words_stay_with_the_operator() {
+async fn panic_is_a_failure_and_its_text_is_only_for_the_operator() {
     let tool = DynTool::new(read("t"), json!({}), |_, _| async {
         if true {
             panic!("secret words");
@@ -304,7 +304,7 @@ fn blocking(spec: ToolSpec) -> (DynTool, mpsc::Sender<()>, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn a_blocking_body_that_outlives_its_timeout_is_an_unknown_outcome_and_holds_the_floor() {
+async fn blocking_body_that_outlives_its_timeout_is_an_unknown_outcome_and_keeps_its_lock() {
     let (stuck, release, _) = blocking(write("stuck").timeout(Duration::from_millis(30)));
     let mut config = Config::default();
     config.grace = Duration::from_millis(10);
@@ -330,7 +330,7 @@ async fn a_blocking_body_that_outlives_its_timeout_is_an_unknown_outcome_and_hol
 }
 
 #[tokio::test]
-async fn a_blocking_body_that_listens_is_observed_to_end() {
+async fn blocking_body_that_checks_cancellation_is_awaited() {
     let tool = DynTool::new(
         write("t").timeout(Duration::from_millis(20)),
         json!({}),
@@ -353,7 +353,7 @@ async fn a_blocking_body_that_listens_is_observed_to_end() {
 }
 
 #[tokio::test]
-async fn blocking_work_that_never_got_a_thread_is_withdrawn() {
+async fn queued_blocking_work_is_withdrawn_on_cancellation() {
     let (stuck, release, ran) = blocking(read("stuck").timeout(Duration::from_millis(50)));
     let mut config = Config::default();
     config.max_threads = 1;
@@ -367,7 +367,7 @@ async fn blocking_work_that_never_got_a_thread_is_withdrawn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_that_was_planned_can_still_be_stopped() {
+async fn planned_turn_can_be_cancelled() {
     let runtime = permissive(vec![slow(read("a"), 50_000), slow(read("b"), 50)]).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
     assert_eq!(turn.plan(calls("a b")).len(), 2);
@@ -380,7 +380,7 @@ async fn a_turn_that_was_planned_can_still_be_stopped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_ends_because_it_was_told_to_is_cancelled_and_not_failed() {
+async fn body_that_ends_after_cancellation_is_cancelled_and_not_failed() {
     let polite =
         DynTool::new(read("polite").abort_siblings(true), open_schema(), |_, cx| async move {
             cx.cancelled().await;
@@ -398,7 +398,7 @@ async fn a_body_that_ends_because_it_was_told_to_is_cancelled_and_not_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_asked_for_late_is_already_cancelled() {
+async fn token_requested_after_cancellation_is_already_cancelled() {
     let late = DynTool::new(read("late"), open_schema(), |_, cx| async move {
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert!(cx.is_cancelled() && cx.cancellation().is_cancelled());
@@ -416,7 +416,7 @@ async fn a_token_asked_for_late_is_already_cancelled() {
 }
 
 #[tokio::test]
-async fn dropping_an_open_stream_stops_what_it_started() {
+async fn dropping_an_open_stream_cancels_its_calls() {
     let journal = MemoryJournal::new(10);
     let runtime =
         permissive(vec![slow(read("t"), 60_000)]).journal(journal.clone()).build().unwrap();
@@ -435,7 +435,7 @@ async fn dropping_an_open_stream_stops_what_it_started() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_time_beyond_the_clock_is_as_far_as_it_goes() {
+async fn timeout_beyond_the_clock_range_saturates() {
     let spec = read("t").timeout(Duration::MAX).deadline(Duration::MAX);
     let runtime = permissive(vec![slow(spec, 1_000)]).build().unwrap();
     assert!(runtime.call("t", json!({})).await.is_ok());

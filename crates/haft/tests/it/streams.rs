@@ -25,7 +25,7 @@ async fn reads_start_before_the_message_ends_and_writes_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_cut_off_message_reads_already_done_keep_their_answer() {
+async fn completed_reads_keep_their_result_after_a_truncated_message() {
     let tools = vec![quick(read("read")), quick(write("write"))];
     let runtime = permissive(tools).build().unwrap();
     let mut intake = runtime.run().turn().await.unwrap().schedule();
@@ -37,7 +37,7 @@ async fn after_a_cut_off_message_reads_already_done_keep_their_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_that_must_be_asked_about_waits_for_the_end_of_the_message() {
+async fn read_that_needs_approval_waits_for_the_end_of_the_message() {
     let transcript = Transcript::default();
     let asks = read("asks").capabilities([haft::Capability::Network]);
     let registry =
@@ -56,7 +56,7 @@ async fn a_read_that_must_be_asked_about_waits_for_the_end_of_the_message() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_is_answered_like_a_complete_message() {
+async fn stream_gets_the_same_results_as_a_complete_message() {
     let tools = || {
         vec![
             quick(read("read")),
@@ -82,7 +82,7 @@ async fn a_stream_is_answered_like_a_complete_message() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reads_that_still_wait_do_not_begin_once_the_message_is_known_to_be_cut_off() {
+async fn queued_reads_do_not_start_after_a_truncated_message() {
     let tools = vec![slow(read("look").concurrency(1), 50)];
     let transcript = Transcript::default();
     let runtime = permissive(tools).observer(transcript.observer()).build().unwrap();
@@ -98,7 +98,7 @@ async fn reads_that_still_wait_do_not_begin_once_the_message_is_known_to_be_cut_
 }
 
 #[tokio::test]
-async fn many_calls_behind_one_that_waits_are_taken_in_at_once() {
+async fn many_calls_behind_a_waiting_one_are_accepted_at_once() {
     let tools = vec![quick(read("look")), quick(write("put"))];
     let runtime = permissive(tools).build().unwrap();
     let mut intake = runtime.run().turn().await.unwrap().schedule();

@@ -29,7 +29,7 @@ fn counting(most: &Arc<AtomicUsize>) -> DynTool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_layer_counts_over_all_calls_and_holds_them_back() {
+async fn tower_layer_limits_across_all_calls() {
     let most = Arc::default();
     let runtime = permissive(vec![counting(&most)])
         .middleware(adapt("two at once", ConcurrencyLimitLayer::new(2)))
@@ -42,7 +42,7 @@ async fn a_layer_counts_over_all_calls_and_holds_them_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_layer_that_holds_a_call_back_for_longer_than_its_time_stops_it_before_it_ran() {
+async fn tower_layer_that_waits_beyond_the_timeout_runs_nothing() {
     let layer = adapt("one", ConcurrencyLimitLayer::new(1)).timeout(Duration::from_secs(2));
     let runtime = permissive(vec![slow(read("t"), 10_000)]).middleware(layer).build().unwrap();
     let answers = runtime.run().turn().await.unwrap().run(calls("t t")).await;
@@ -51,7 +51,7 @@ async fn a_layer_that_holds_a_call_back_for_longer_than_its_time_stops_it_before
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_layer_that_gives_up_stops_the_body_and_its_error_can_be_read() {
+async fn tower_layer_error_stops_the_body_and_is_readable() {
     let layer = adapt("patience", TimeoutLayer::new(Duration::from_secs(3))).on_error(|e| {
         Failure::new(FailureCode::TimedOut, "nobody waited any longer").with_source(e)
     });
@@ -66,7 +66,7 @@ async fn a_layer_that_gives_up_stops_the_body_and_its_error_can_be_read() {
 }
 
 #[tokio::test]
-async fn a_layer_may_change_what_comes_out_and_a_failure_passes_through_as_it_was() {
+async fn tower_layer_may_change_the_output_and_failures_pass_unchanged() {
     let loud =
         MapResponseLayer::new(|output: Output| Output::text(output.as_text().to_uppercase()));
     let runtime = permissive(vec![quick(read("t")), failing(read("fails"))])

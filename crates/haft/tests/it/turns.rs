@@ -81,7 +81,7 @@ async fn a_tool_may_limit_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn writers_of_different_resources_share_and_of_one_do_not() {
+async fn writers_of_different_resources_run_in_parallel_and_of_one_do_not() {
     let most = Arc::new(AtomicUsize::new(0));
     let tool = counting(write("edit"), &most).with_profile(|declared, args, _| CallProfile {
         keys: vec![ResourceKey::new(format!("file:/{}", args["x"].as_str().unwrap_or_default()))],
@@ -101,7 +101,7 @@ async fn writers_of_different_resources_share_and_of_one_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_panics_is_the_strictest_one() {
+async fn panicking_call_profile_counts_as_the_strictest() {
     let tool = quick(read("t")).with_profile(|_, _, _| panic!("on purpose"));
     let runtime = permissive(vec![tool, quick(read("other"))]).build().unwrap();
     let plan = runtime.run().turn().await.unwrap().plan(calls("t other"));
@@ -144,7 +144,7 @@ async fn bad_input_is_answered_and_siblings_still_run() {
 }
 
 #[tokio::test]
-async fn a_message_that_ended_badly_runs_nothing_and_answers_everything() {
+async fn truncated_message_runs_nothing_and_answers_every_call() {
     for stop in [StopReason::Truncated, StopReason::Refused, StopReason::Unknown] {
         let journal = MemoryJournal::new(10);
         let runtime = permissive(vec![quick(read("t"))]).journal(journal.clone()).build().unwrap();
@@ -157,7 +157,7 @@ async fn a_message_that_ended_badly_runs_nothing_and_answers_everything() {
 }
 
 #[tokio::test]
-async fn defaults_and_whole_floats_are_settled_before_anyone_looks() {
+async fn defaults_and_whole_floats_are_normalized_before_authorization() {
     let schema = json!({"properties": {
         "n": {"type": "integer"}, "mode": {"type": "string", "default": "fast"},
     }});
@@ -168,7 +168,7 @@ async fn defaults_and_whole_floats_are_settled_before_anyone_looks() {
 }
 
 #[tokio::test]
-async fn a_result_is_bounded_as_a_whole_and_says_so() {
+async fn result_is_bounded_as_a_whole_and_says_so() {
     let big = DynTool::new(read("big").max_result(100), json!({}), |_, _| async {
         Ok("é".repeat(10_000))
     });
@@ -214,7 +214,7 @@ async fn output_is_checked_against_its_own_schema() {
 }
 
 #[tokio::test]
-async fn a_run_carries_the_join_of_what_it_has_read() {
+async fn run_carries_the_joined_taint_of_its_results() {
     use haft::{Confidentiality, Label, Trust};
     let label = Label { trust: Trust::Workspace, confidentiality: Confidentiality::Secret };
     let runtime = permissive(vec![quick(read("t").label(label))]).build().unwrap();
@@ -225,7 +225,7 @@ async fn a_run_carries_the_join_of_what_it_has_read() {
 }
 
 #[tokio::test]
-async fn ids_in_the_context_tell_called_from_meant() {
+async fn context_has_the_requested_and_the_resolved_name() {
     let tool = DynTool::new(read("search").alias("find"), json!({}), |_, cx| async move {
         Ok(format!(
             "{} {} {} {}",
@@ -246,7 +246,7 @@ async fn ids_in_the_context_tell_called_from_meant() {
 }
 
 #[tokio::test]
-async fn the_memory_journal_keeps_the_last_calls_and_no_more() {
+async fn memory_journal_keeps_only_the_last_calls() {
     let journal = MemoryJournal::new(2);
     let runtime = permissive(vec![quick(read("t"))]).journal(journal.clone()).build().unwrap();
     runtime.run().turn().await.unwrap().run(calls("t t nosuch t")).await;

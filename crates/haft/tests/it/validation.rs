@@ -60,7 +60,7 @@ impl Guard for Witness {
 }
 
 #[tokio::test]
-async fn a_repaired_call_runs_and_everyone_is_told() {
+async fn repaired_call_runs_and_the_repair_is_reported() {
     let (witness, journal) = (Witness::default(), MemoryJournal::new(10));
     let events: Arc<Mutex<Vec<&'static str>>> = Arc::default();
     let seen = Arc::clone(&events);
@@ -99,7 +99,7 @@ async fn a_repaired_call_runs_and_everyone_is_told() {
 }
 
 #[tokio::test]
-async fn what_fits_is_not_touched_and_says_nothing_of_repairs() {
+async fn valid_arguments_are_not_repaired() {
     let runtime = permissive(vec![echo(read("echo"))])
         .observer(|event: &Event| assert!(!matches!(event, Event::Repaired { .. })))
         .build()
@@ -112,7 +112,7 @@ async fn what_fits_is_not_touched_and_says_nothing_of_repairs() {
 }
 
 #[tokio::test]
-async fn a_tool_that_may_destroy_is_repaired_more_carefully() {
+async fn destructive_tool_has_fewer_repairs() {
     let tell = |spec: ToolSpec, arguments: Value| async move {
         let runtime = permissive(vec![echo(spec)]).build().unwrap();
         runtime.call("echo", arguments).await.map_err(|failure| failure.code())
@@ -130,7 +130,7 @@ async fn a_tool_that_may_destroy_is_repaired_more_carefully() {
 }
 
 #[tokio::test]
-async fn an_object_inside_of_a_string_is_taken_out() {
+async fn object_inside_a_string_is_unwrapped() {
     let runtime = permissive(vec![echo(read("echo"))]).build().unwrap();
     for arguments in [
         Arguments::Json(json!(r#"{"count": 3}"#)),
@@ -148,7 +148,7 @@ async fn an_object_inside_of_a_string_is_taken_out() {
 }
 
 #[tokio::test]
-async fn the_switch_turns_it_off_or_further_on() {
+async fn repair_can_be_off_or_extended() {
     let with = |repair: RepairPolicy| {
         let mut config = Config::default();
         config.repair = repair;
@@ -200,7 +200,7 @@ async fn a_hooks_rewrite_is_not_repaired() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_of_a_cut_off_message_is_repaired() {
+async fn calls_of_a_truncated_message_are_not_repaired() {
     let ran = Arc::new(AtomicUsize::new(0));
     let (count, repaired) = (Arc::clone(&ran), Arc::new(AtomicUsize::new(0)));
     let told = Arc::clone(&repaired);
@@ -247,7 +247,7 @@ async fn nothing_of_a_cut_off_message_is_repaired() {
 }
 
 #[tokio::test]
-async fn a_second_failure_in_a_row_brings_an_example() {
+async fn second_failure_in_a_row_adds_an_example() {
     let runtime = permissive(vec![echo(read("echo")), quick(read("other"))]).build().unwrap();
     let run = runtime.run();
     let ask = |arguments: Value| {
@@ -418,7 +418,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_repair_fits_can_be_undone_and_leaves_alone_what_fits(sent in hasty(), careful in any::<bool>()) {
+    fn repair_is_valid_reversible_and_leaves_valid_arguments_alone(sent in hasty(), careful in any::<bool>()) {
         let schema = Schema::compile(&rich()).unwrap();
         let mut value = sent.clone();
         let repairs = schema.repair(&mut value, careful);
@@ -483,16 +483,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_schema_makes_a_repair_lose_something(schema in schemas(), mut sent in hasty()) {
+    fn repair_loses_nothing_under_any_schema(schema in schemas(), mut sent in hasty()) {
         // A definition that is nothing but itself does not compile; that is an answer too.
         let Ok(schema) = Schema::compile(&schema) else { return Ok(()) };
         sent.as_object_mut().unwrap().remove("text");
         let mut value = sent.clone();
         let repairs = schema.repair(&mut value, false);
-        match repairs.is_empty() {
-            true => prop_assert_eq!(&value, &sent),
-            false => prop_assert!(schema.is_valid(&value) && !schema.is_valid(&sent)),
-        }
+        if repairs.is_empty() { prop_assert_eq!(&value, &sent) } else { prop_assert!(schema.is_valid(&value) && !schema.is_valid(&sent)) }
         if let Some(undone) = visible(&repairs).and_then(|repairs| undone(value.clone(), repairs)) {
             prop_assert_eq!(undone, sent);
         }
@@ -523,7 +520,7 @@ fn corpus(name: &str) -> Option<Vec<Value>> {
 }
 
 #[test]
-fn recorded_tools_and_calls_are_judged_and_repaired_as_they_should() {
+fn recorded_calls_are_validated_and_repaired_as_expected() {
     let (Some(tools), Some(calls)) = (corpus("tools.jsonl"), corpus("calls.jsonl")) else { return };
     let mut schemas: BTreeMap<&str, Schema> = BTreeMap::new();
     let (mut refused, mut examples) = (0, 0);
@@ -737,7 +734,7 @@ async fn words(list: Vec<Short>, one: Option<Short>) -> String {
 }
 
 #[tokio::test]
-async fn value_that_only_the_type_refuses_is_told_with_its_place() {
+async fn value_refused_by_deserialization_is_reported_with_its_pointer() {
     let runtime = permissive(vec![DynTool::of(WordsTool)]).build().unwrap();
     let sent = json!({"list": ["a", "much too long", "b"]});
     let failure = runtime.call("words", sent).await.unwrap_err();

@@ -218,7 +218,7 @@ async fn shown(dialect: Dialect, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn content_of_every_kind_is_shown_or_said_to_be_unseen() {
+async fn every_content_type_is_rendered_or_described() {
     let sound = "[audio audio/wav, 4 base64 bytes; it cannot be shown here]";
     let picture = "[image image/png, 4 base64 bytes; it cannot be shown here]";
     let (data, link) = ("{\"n\":1}", "[link a: file:///a]");
@@ -293,7 +293,7 @@ async fn content_of_every_kind_is_shown_or_said_to_be_unseen() {
 }
 
 #[tokio::test]
-async fn data_and_nothing_are_written_as_each_provider_takes_them() {
+async fn json_and_empty_results_are_rendered_in_each_providers_form() {
     let answer = shown(Dialect::Gemini, "data").await;
     let response = &answer["parts"][0]["functionResponse"]["response"];
     let text = framed(0, "data", "{\"n\":1}");
@@ -311,7 +311,7 @@ async fn data_and_nothing_are_written_as_each_provider_takes_them() {
 }
 
 #[tokio::test]
-async fn without_a_frame_data_stays_data_and_blank_text_is_not_sent_where_it_is_refused() {
+async fn unframed_json_stays_json_and_blank_text_is_not_sent_where_refused() {
     let config = || {
         let mut config = haft::Config::default();
         config.frame = haft::Frame::Never;
@@ -333,7 +333,7 @@ async fn without_a_frame_data_stays_data_and_blank_text_is_not_sent_where_it_is_
 }
 
 #[tokio::test]
-async fn what_was_cut_off_is_answered_and_not_run() {
+async fn truncated_calls_are_answered_and_not_run() {
     let said = [call("a", "write", json!({"x": "1"})), call("b", "write", json!({"x": "2"}))];
     for dialect in Dialect::ALL.iter().copied().filter(|d| *d != Dialect::Mcp) {
         let journal = MemoryJournal::new(100);
@@ -363,7 +363,7 @@ async fn what_was_cut_off_is_answered_and_not_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_is_done_before_the_message_is() {
+async fn read_only_call_runs_before_the_message_ends() {
     let transcript = Transcript::default();
     let tools = vec![slow(read("read"), 10), quick(write("write"))];
     let runtime = permissive(tools).observer(transcript.observer()).build().unwrap();
@@ -383,7 +383,7 @@ async fn a_read_is_done_before_the_message_is() {
 }
 
 #[tokio::test]
-async fn ids_that_are_missing_or_taken_are_the_same_in_echo_and_answer() {
+async fn missing_or_duplicate_ids_are_equal_in_echo_and_result() {
     let said = [
         call("a", "search", json!({})),
         call("a", "search", json!({})),
@@ -420,7 +420,7 @@ async fn ids_that_are_missing_or_taken_are_the_same_in_echo_and_answer() {
 }
 
 #[tokio::test]
-async fn the_shorthand_shows_no_minted_id_where_none_is_needed() {
+async fn render_results_hides_generated_ids_where_none_is_needed() {
     let turn = runtime().run().turn().await.unwrap();
     let calls = [ToolCall::new("", "search", json!({})), ToolCall::new("g", "search", json!({}))];
     let answers: Vec<ToolResult> = turn.run(calls).await;
@@ -432,7 +432,7 @@ async fn the_shorthand_shows_no_minted_id_where_none_is_needed() {
 }
 
 #[tokio::test]
-async fn an_answer_has_the_form_of_its_call() {
+async fn result_has_the_kind_of_its_call() {
     let response = json!({"status": "completed", "output": [
         {"type": "custom_tool_call", "call_id": "c", "name": "search", "input": "free"},
         {"type": "function_call", "call_id": "f", "name": "search", "arguments": "{}",
@@ -557,7 +557,7 @@ fn reasoning_of_chat_servers_is_echoed_as_it_came() {
 }
 
 #[test]
-fn the_last_word_about_arguments_counts() {
+fn final_arguments_replace_the_deltas() {
     let item = |arguments: &str, status: &str| {
         json!({"type": "function_call", "id": "fc", "call_id": "c", "name": "x",
                "arguments": arguments, "status": status})
@@ -613,7 +613,7 @@ fn a_signature_on_an_empty_text_is_echoed() {
 }
 
 #[test]
-fn a_complete_response_is_no_stream() {
+fn complete_response_is_refused_as_a_stream() {
     let distinct =
         [Dialect::Anthropic, Dialect::OpenAiResponses, Dialect::OpenAiChat, Dialect::Bedrock];
     for dialect in distinct {
@@ -630,7 +630,7 @@ fn a_complete_response_is_no_stream() {
 }
 
 #[test]
-fn a_response_is_known_by_its_shape() {
+fn dialect_is_detected_from_the_response() {
     let said = two_calls();
     for dialect in Dialect::ALL.iter().copied() {
         let response = complete(dialect, &said, endings(dialect)[0]);
@@ -658,7 +658,7 @@ fn a_response_is_known_by_its_shape() {
 }
 
 #[test]
-fn what_is_no_response_is_told_with_a_hint() {
+fn invalid_response_is_an_error_with_a_hint() {
     let said = two_calls();
     for dialect in Dialect::ALL.iter().copied() {
         for other in Dialect::ALL.iter().copied() {
@@ -668,19 +668,18 @@ fn what_is_no_response_is_told_with_a_hint() {
                     || matches!((a, b), (Dialect::Gemini, Dialect::GeminiJson))
                     || matches!((a, b), (Dialect::OpenAiChat, Dialect::Mistral))
             };
-            match alike(dialect, other) || alike(other, dialect) {
-                true => assert!(parsed.is_ok(), "{dialect} reads {other}"),
-                false => {
-                    let error = parsed.unwrap_err();
-                    assert_eq!(error.kind(), ErrorKind::BadResponse);
-                    assert!(error.hints()[0].starts_with("it looks like "), "{error}");
-                }
+            if alike(dialect, other) || alike(other, dialect) {
+                assert!(parsed.is_ok(), "{dialect} reads {other}")
+            } else {
+                let error = parsed.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::BadResponse);
+                assert!(error.hints()[0].starts_with("it looks like "), "{error}");
             }
         }
     }
     let failed = json!({"type": "error", "error": {"type": "x", "message": "busy"}});
     let error = Dialect::Anthropic.parse(&failed).unwrap_err();
-    assert_eq!(error.hints(), ["it is an error of the provider: busy"]);
+    assert_eq!(error.hints(), ["the provider returned an error: busy"]);
     let event = json!({"choices": [{"index": 0, "delta": {}}]});
     let error = Dialect::OpenAiChat.parse(&event).unwrap_err();
     assert!(error.hints()[0].starts_with("it is one event of a stream"), "{error}");

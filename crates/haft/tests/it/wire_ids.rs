@@ -144,7 +144,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn echoed_calls_and_answers_always_have_the_same_ids(
+    fn echoed_calls_and_results_always_have_the_same_ids(
         wanted in proptest::collection::vec(id(), 1..5),
         streamed in any::<bool>(),
     ) {
@@ -169,7 +169,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn minted_id_is_echoed_where_the_response_has_no_id_key() {
+async fn generated_id_is_echoed_where_the_response_has_no_id_key() {
     for dialect in Dialect::ALL.iter().copied().filter(|dialect| pairs_by_id(*dialect)) {
         for streamed in [false, true] {
             let wanted = [Id::Absent, Id::Given("aaaaaaaa1"), Id::Absent];
@@ -183,7 +183,7 @@ async fn minted_id_is_echoed_where_the_response_has_no_id_key() {
 }
 
 #[tokio::test]
-async fn call_of_a_provider_tool_does_not_shift_minted_ids() {
+async fn provider_executed_call_does_not_shift_generated_ids() {
     let response = json!({"stopReason": "tool_use", "output": {"message": {"role": "assistant", "content": [
         {"toolUse": {"toolUseId": "s", "name": "x", "input": {}, "type": "server_tool_use"}},
         {"toolUse": {"name": "search", "input": {}}},
@@ -197,7 +197,7 @@ async fn call_of_a_provider_tool_does_not_shift_minted_ids() {
 }
 
 #[tokio::test]
-async fn echo_of_a_whole_response_has_arguments_in_the_form_of_a_request() {
+async fn echoed_response_has_arguments_in_request_form() {
     let runtime = permissive(vec![quick(read("search"))]).build().unwrap();
     for (dialect, response, place, wanted) in [
         (

@@ -60,7 +60,7 @@ async fn chatted(pieces: &[Value]) -> TurnOutput {
 }
 
 #[tokio::test]
-async fn an_id_in_every_piece_does_not_split_a_call() {
+async fn id_in_every_chunk_does_not_split_a_call() {
     for index in [Some(0), None] {
         let heard = chatted(&[
             piece(index, "aaa", "rm", json!("")),
@@ -81,7 +81,7 @@ async fn an_id_in_every_piece_does_not_split_a_call() {
 }
 
 #[tokio::test]
-async fn an_id_goes_on_under_another_index() {
+async fn same_id_under_another_index_is_the_same_call() {
     let heard = chatted(&[
         piece(Some(0), "a", "put", json!("")),
         piece(Some(1), "a", "", json!("{\"x\":\"1\"}")),
@@ -91,7 +91,7 @@ async fn an_id_goes_on_under_another_index() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_repeated_is_no_second_call() {
+async fn repeated_name_is_not_a_second_call() {
     for (index, more) in [(Some(0), json!(null)), (Some(0), json!("")), (None, json!("\n"))] {
         let heard = chatted(&[
             piece(index, "", "put", json!("{\"x\":\"a\"}")),
@@ -107,7 +107,7 @@ async fn a_name_that_is_repeated_is_no_second_call() {
 }
 
 #[tokio::test]
-async fn ids_tell_calls_apart_where_there_is_no_index() {
+async fn ids_separate_calls_without_an_index() {
     let heard = chatted(&[
         piece(None, "A", "put", json!("{\"x\"")),
         piece(None, "B", "put", json!("{\"x\"")),
@@ -120,7 +120,7 @@ async fn ids_tell_calls_apart_where_there_is_no_index() {
 }
 
 #[tokio::test]
-async fn a_name_comes_at_once_repeated_so_far_or_in_pieces() {
+async fn name_arrives_whole_repeated_cumulative_or_in_chunks() {
     let x = json!("{\"x\":\"1\"}");
     for names in [["put", "put"], ["pu", "put"], ["pu", "t"]] {
         for index in [Some(0), None] {
@@ -139,7 +139,7 @@ async fn a_name_comes_at_once_repeated_so_far_or_in_pieces() {
 }
 
 #[tokio::test]
-async fn arguments_as_data_and_as_text_are_one_or_a_contradiction() {
+async fn arguments_as_json_and_text_must_agree() {
     let heard = chatted(&[
         piece(Some(0), "a", "put", json!({})),
         piece(Some(0), "", "", json!("{\"x\":\"1\"}")),
@@ -160,11 +160,11 @@ async fn arguments_as_data_and_as_text_are_one_or_a_contradiction() {
     ])
     .await;
     assert_eq!(told(&heard), ["get(0)", "not_run"]);
-    assert!(heard.problem.unwrap().message().contains("goes on"));
+    assert!(heard.problem.unwrap().message().contains("continues"));
 }
 
 #[tokio::test]
-async fn an_echo_of_chat_has_a_kind_and_arguments_as_text() {
+async fn echoed_chat_call_has_a_type_and_text_arguments() {
     let mut first = piece(Some(0), "a", "put", json!({"x": "1"}));
     first["type"] = json!("function");
     let mut second = piece(Some(0), "", "", json!(null));
@@ -182,7 +182,7 @@ async fn an_echo_of_chat_has_a_kind_and_arguments_as_text() {
 }
 
 #[tokio::test]
-async fn a_reason_in_every_piece_ends_nothing_before_the_last() {
+async fn finish_reason_in_every_chunk_ends_only_at_the_last() {
     let pieces = [
         piece(Some(0), "a", "get", json!("")),
         piece(Some(0), "", "", json!("{\"x\"")),
@@ -203,7 +203,7 @@ async fn a_reason_in_every_piece_ends_nothing_before_the_last() {
 }
 
 #[tokio::test]
-async fn of_several_endings_the_worst_counts() {
+async fn worst_stop_reason_wins() {
     let put = piece(Some(0), "a", "put", json!("{}"));
     for (ends, wanted) in [
         (["tool_calls", "content_filter"], StopReason::Refused),
@@ -287,7 +287,7 @@ fn bedrock_call(index: usize, id: &str, name: &str, input: Value) -> Vec<Value> 
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_inside_an_event_is_cut_off() {
+async fn body_that_ends_inside_an_event_is_truncated() {
     let chunk = |name: &str| {
         json!({"candidates": [{"finishReason": "STOP", "content":
             {"parts": [{"functionCall": {"name": name, "args": {}}}]}}]})
@@ -317,7 +317,7 @@ async fn a_body_that_breaks_off_inside_an_event_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_made_up_id_never_meets_a_given_one() {
+async fn generated_call_id_never_collides_with_a_given_one() {
     for given in ["call-1", "haft-1"] {
         let pieces =
             [piece(Some(0), "", "get", json!("{}")), piece(Some(1), given, "put", json!("{}"))];
@@ -349,7 +349,7 @@ async fn a_made_up_id_never_meets_a_given_one() {
 }
 
 #[tokio::test]
-async fn a_made_up_id_is_one_that_the_provider_takes() {
+async fn generated_call_id_is_valid_for_the_provider() {
     let long = "x".repeat(64);
     for (dialect, limit) in [(Dialect::OpenAiChat, 40), (Dialect::OpenAiResponses, 64)] {
         let response = match dialect {
@@ -406,7 +406,7 @@ async fn a_message_with_too_many_calls_runs_none_of_them() {
 }
 
 #[tokio::test]
-async fn arguments_in_an_odd_place_are_never_lost() {
+async fn arguments_in_unusual_fields_are_not_lost() {
     let end = json!({"messageStop": {"stopReason": "tool_use"}});
     for (input, wanted) in
         [(json!({"x": "a"}), "put(a)"), (json!("{\"x\":\"a\"}"), "put(a)"), (json!([1]), "not_run")]
@@ -436,7 +436,7 @@ async fn arguments_in_an_odd_place_are_never_lost() {
 }
 
 #[tokio::test]
-async fn only_the_first_of_several_messages_is_heard() {
+async fn only_the_first_choice_is_decoded() {
     let call =
         |name: &str| json!({"index": 0, "id": name, "function": {"name": name, "arguments": "{}"}});
     let event = json!({"choices": [
@@ -453,7 +453,7 @@ async fn only_the_first_of_several_messages_is_heard() {
 }
 
 #[tokio::test]
-async fn an_id_that_looks_nested_is_still_not_taken_twice() {
+async fn duplicate_id_in_nested_form_is_replaced() {
     let turn = runtime().run().turn().await.unwrap();
     let calls = ["a>1", "a>1", "a>2"].map(|id| ToolCall::new(id, "put", json!({})));
     let answers = turn.run(calls).await;
@@ -461,7 +461,7 @@ async fn an_id_that_looks_nested_is_still_not_taken_twice() {
 }
 
 #[tokio::test]
-async fn a_number_and_its_text_are_two_requests() {
+async fn json_rpc_number_id_and_text_id_are_different() {
     let request = |id: Value| {
         json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
                                      "params": {"name": "put", "arguments": {}}})
@@ -476,7 +476,7 @@ async fn a_number_and_its_text_are_two_requests() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_taken_back_does_not_run() {
+async fn cancelled_mcp_request_does_not_run() {
     let request = |id: u64, name: &str| {
         json!({"jsonrpc": "2.0", "id": id, "method": "tools/call",
                                                "params": {"name": name, "arguments": {}}})
@@ -519,7 +519,7 @@ fn b() -> Value {
 }
 
 #[tokio::test]
-async fn calls_keep_the_order_of_the_message_however_they_end() {
+async fn calls_keep_message_order_whatever_order_they_complete_in() {
     let wanted = ["put(a)", "rm(b)"];
     let (a_starts, b_starts) =
         (added(0, item("A", "put", "", "")), added(1, item("B", "rm", "", "")));
@@ -579,7 +579,7 @@ async fn calls_keep_the_order_of_the_message_however_they_end() {
 }
 
 #[tokio::test]
-async fn an_item_that_only_the_end_names_stands_in_its_place() {
+async fn item_that_only_the_final_response_has_keeps_its_position() {
     let reasoning = json!({"type": "reasoning", "id": "rs", "summary": []});
     for index in [json!(1), json!(null)] {
         let mut events = vec![added(1, item("A", "put", "", "in_progress")), done(1, a())];
@@ -594,7 +594,7 @@ async fn an_item_that_only_the_end_names_stands_in_its_place() {
 }
 
 #[tokio::test]
-async fn items_of_responses_are_known_by_their_ids_and_by_what_they_say() {
+async fn responses_items_match_by_id_or_content() {
     let args = |id: &str, kind: &str, text: &str| {
         let key = if kind == "done" { "arguments" } else { "delta" };
         json!({"type": format!("response.function_call_arguments.{kind}"),
@@ -639,7 +639,7 @@ async fn items_of_responses_are_known_by_their_ids_and_by_what_they_say() {
 }
 
 #[tokio::test]
-async fn a_text_that_never_ends_makes_no_call_of_gemini() {
+async fn unterminated_gemini_text_value_makes_no_call() {
     let chunk = |call: Value, end: Value| {
         json!({"candidates": [
         {"content": {"parts": [{"functionCall": call}]}, "finishReason": end}]})
@@ -652,7 +652,7 @@ async fn a_text_that_never_ends_makes_no_call_of_gemini() {
 }
 
 #[tokio::test]
-async fn a_key_that_stands_twice_runs_nothing() {
+async fn duplicate_json_key_runs_nothing() {
     let gemini = r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"put","args":{"x":"a","x":"b"}}}]},"finishReason":"STOP"}]}"#;
     let ollama = r#"{"message":{"tool_calls":[{"function":{"name":"put","arguments":{"x":"a","x":"b"}}}]},"done":true,"done_reason":"stop"}"#;
     for (dialect, body) in [
@@ -669,7 +669,7 @@ async fn a_key_that_stands_twice_runs_nothing() {
 }
 
 #[tokio::test]
-async fn what_anthropic_did_not_finish_is_left_out_of_the_echo() {
+async fn unfinished_anthropic_blocks_are_not_echoed() {
     let block = |index: usize, block: Value| {
         json!({"type": "content_block_start", "index": index,
                                                     "content_block": block})
@@ -696,7 +696,7 @@ async fn what_anthropic_did_not_finish_is_left_out_of_the_echo() {
 }
 
 #[tokio::test]
-async fn a_body_of_another_kind_is_told_so() {
+async fn unknown_framing_is_reported() {
     let page = b"<!DOCTYPE html>\n<html><body>502</body></html>".to_vec();
     let gzip = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 0xab, 0x56];
     let chunks = b"1f\r\n{\"message\":{},\"done\":true}\r\n0\r\n\r\n".to_vec();

@@ -68,7 +68,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn a_stream_says_what_the_complete_response_says(
+    fn stream_decodes_like_the_complete_response(
         said in said(),
         ending in 0_usize..4,
         size in 1_usize..12,
@@ -118,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn a_stream_whose_items_are_mixed_says_what_the_complete_response_says(
+    fn interleaved_stream_decodes_like_the_complete_response(
         said in said(),
         ending in 0_usize..4,
         size in 1_usize..12,
@@ -146,7 +146,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_end_without_a_panic_and_without_a_good_end(
+    fn any_bytes_decode_without_panic_and_never_as_done(
         bytes in prop::collection::vec(any::<u8>(), 0..400),
         start in prop::sample::select(vec!["", "data: ", "{", "[{", "event: error\ndata: "]),
     ) {
@@ -161,7 +161,7 @@ proptest! {
     }
 
     #[test]
-    fn events_with_anything_anywhere_do_not_panic(
+    fn arbitrary_events_do_not_panic(
         place in any::<prop::sample::Index>(),
         which in any::<prop::sample::Index>(),
         anything in data(),
@@ -247,7 +247,7 @@ fn pointers(value: &Value, here: String, all: &mut Vec<String>) {
 }
 
 #[test]
-fn a_body_that_stops_anywhere_before_its_end_mark_is_not_done() {
+fn body_truncated_before_its_end_marker_is_not_done() {
     let said = [text("hé"), call("a", "x", json!({"k": "v"})), call("b", "y", json!({}))];
     for dialect in Dialect::ALL.iter().copied().filter(|d| *d != Dialect::Mcp) {
         let events = events(dialect, &said, endings(dialect)[0], 4);
@@ -274,7 +274,7 @@ fn a_body_that_stops_anywhere_before_its_end_mark_is_not_done() {
 }
 
 #[test]
-fn a_reason_to_stop_is_not_the_end_mark() {
+fn stop_reason_is_not_the_end_marker() {
     let said = [call("a", "x", json!({}))];
     let mut events = events(Dialect::Anthropic, &said, "tool_use", 4);
     assert_eq!(events.pop().unwrap()["type"], "message_stop");
@@ -284,7 +284,7 @@ fn a_reason_to_stop_is_not_the_end_mark() {
 }
 
 #[test]
-fn a_call_that_is_never_closed_is_open_and_spoils_a_good_end() {
+fn unclosed_call_makes_a_done_stream_truncated() {
     let said = [call("a", "x", json!({})), call("b", "y", json!({}))];
     for (dialect, mark) in [
         (Dialect::Anthropic, "content_block_stop"),
@@ -308,7 +308,7 @@ fn a_call_that_is_never_closed_is_open_and_spoils_a_good_end() {
 }
 
 #[test]
-fn a_cut_off_request_of_mcp_is_not_done() {
+fn truncated_mcp_request_is_not_done() {
     let bytes = body(Dialect::Mcp, &events(Dialect::Mcp, &[call("a", "x", json!({}))], "", 1));
     let mut stream = Dialect::Mcp.stream();
     assert!(stream.feed(&bytes[..bytes.len() / 2]).is_empty());
@@ -316,7 +316,7 @@ fn a_cut_off_request_of_mcp_is_not_done() {
 }
 
 #[test]
-fn a_stream_takes_no_more_than_its_limit() {
+fn stream_is_limited_in_bytes() {
     let line = format!(": {}\n", "x".repeat(1 << 20));
     let mut stream = Dialect::OpenAiChat.stream();
     for _ in 0..70 {
@@ -334,12 +334,12 @@ fn a_stream_takes_no_more_than_its_limit() {
 }
 
 #[test]
-fn what_cannot_be_read_spoils_a_stream_with_a_reason() {
+fn invalid_input_fails_a_stream_with_a_reason() {
     let deep = format!("data: {}\n\n", "[".repeat(100_000));
     let cases: [(&[u8], &str); 4] = [
-        (b"data: {\"a\":\n\n", "an event is no JSON"),
-        (b"data: {\"a\":\"\xff\"}\n\n", "an event is no JSON"),
-        (deep.as_bytes(), "an event is no JSON"),
+        (b"data: {\"a\":\n\n", "an event is not valid JSON"),
+        (b"data: {\"a\":\"\xff\"}\n\n", "an event is not valid JSON"),
+        (deep.as_bytes(), "an event is not valid JSON"),
         (b"{\"a\":1} nonsense", "something that is no JSON"),
     ];
     for (bytes, says) in cases {
@@ -359,7 +359,7 @@ fn what_cannot_be_read_spoils_a_stream_with_a_reason() {
 }
 
 #[test]
-fn an_error_of_the_provider_ends_the_stream() {
+fn provider_error_ends_the_stream() {
     let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}});
     let said = [call("a", "x", json!({})), call("b", "y", json!({}))];
     for dialect in Dialect::ALL.iter().copied().filter(|d| *d != Dialect::Mcp) {

@@ -1,18 +1,18 @@
 //! Amazon Bedrock Converse: `toolUse` blocks of the model, `toolResult` blocks of the user.
 //!
-//! Like Anthropic, all results of a turn stand first in one user message, and text must say
-//! something. Every block is an object with one key. Bytes are base64 in JSON.
+//! As with Anthropic, all results of a turn come first in one user message, and text must not be
+//! blank. Every block is an object with one key. Bytes are base64 in JSON.
 
 use serde_json::{Value, json};
 
 use super::{
     AssistantPart, ContentPart, Dialect, Media, MediaSource, Message, PastResult, Transcript,
-    read::{Reader, Spot, arguments_json},
-    write::{Desk, Turns},
+    read::{Node, Reader, arguments_json},
+    write::{AlternatingMessages, Writer},
 };
 use crate::error::Error;
 
-/// The kinds of documents that have a short name here.
+/// The document types that have a short name here.
 const DOCUMENTS: &[(&str, &str)] = &[
     ("pdf", "application/pdf"),
     ("csv", "text/csv"),
@@ -25,11 +25,11 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("xlsx", "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"),
 ];
 
-/// The kinds of pictures.
+/// The image types.
 const IMAGES: &[(&str, &str)] =
     &[("png", "image/png"), ("jpeg", "image/jpeg"), ("gif", "image/gif"), ("webp", "image/webp")];
 
-pub(super) fn read(root: &Spot<'_>) -> Result<Transcript, Error> {
+pub(super) fn read(root: &Node<'_>) -> Result<Transcript, Error> {
     let mut reader = Reader::default();
     if let Some(system) = root.get("system") {
         let parts = blocks(&system)?.iter().map(part).collect::<Result<_, _>>()?;
@@ -37,27 +37,27 @@ pub(super) fn read(root: &Spot<'_>) -> Result<Transcript, Error> {
     }
     for message in root.list("messages")? {
         let content = message.need("content")?;
-        match message.word("role") {
+        match message.str_field("role") {
             Some("user") => read_user(&mut reader, &content)?,
             Some("assistant") => read_assistant(&mut reader, &content)?,
-            _ => return Err(message.wrong("a message with a `role` of user or assistant")),
+            _ => return Err(message.unexpected("a message with a `role` of user or assistant")),
         }
     }
     Ok(reader.finish())
 }
 
-fn read_user(reader: &mut Reader, content: &Spot<'_>) -> Result<(), Error> {
-    let mut said = Vec::new();
+fn read_user(reader: &mut Reader, content: &Node<'_>) -> Result<(), Error> {
+    let mut assistant = Vec::new();
     for block in blocks(content)? {
         if block.get("toolUse").is_some() {
-            return Err(block.wrong("a block that a user may send"));
+            return Err(block.unexpected("a block that a user may send"));
         }
         let Some(result) = block.get("toolResult") else {
-            said.push(part(&block)?);
+            assistant.push(part(&block)?);
             continue;
         };
-        if !said.is_empty() {
-            reader.user(std::mem::take(&mut said));
+        if !assistant.is_empty() {
+            reader.user(std::mem::take(&mut assistant));
         }
         let parts = match result.get("content") {
             Some(content) => blocks(&content)?.iter().map(part).collect::<Result<_, _>>()?,
@@ -67,23 +67,23 @@ fn read_user(reader: &mut Reader, content: &Spot<'_>) -> Result<(), Error> {
             result.id("toolUseId"),
             None,
             parts,
-            result.word("status") == Some("error"),
+            result.str_field("status") == Some("error"),
             result.own(&["toolUseId", "content", "status"]),
         );
     }
-    if !said.is_empty() {
-        reader.user(said);
+    if !assistant.is_empty() {
+        reader.user(assistant);
     }
     Ok(())
 }
 
-fn read_assistant(reader: &mut Reader, content: &Spot<'_>) -> Result<(), Error> {
+fn read_assistant(reader: &mut Reader, content: &Node<'_>) -> Result<(), Error> {
     reader.assistant();
     for block in blocks(content)? {
         if block.get("toolResult").is_some() {
-            return Err(block.wrong("a block that a model may send"));
+            return Err(block.unexpected("a block that a model may send"));
         }
-        // A server runs its own tools; their blocks go back as they came.
+        // Blocks of provider-executed tools are written back unchanged.
         match block.get("toolUse").filter(|call| call.get("type").is_none()) {
             Some(call) => reader.call(
                 call.id("toolUseId"),
@@ -91,18 +91,18 @@ fn read_assistant(reader: &mut Reader, content: &Spot<'_>) -> Result<(), Error> 
                 arguments_json(call.get("input").map_or(&json!({}), |input| input.value)),
                 call.own(&["toolUseId", "name", "input"]),
             ),
-            None => reader.say(part(&block)?),
+            None => reader.add_part(part(&block)?),
         }
     }
     Ok(())
 }
 
-/// Returns the blocks; text alone is one.
-fn blocks<'a>(content: &Spot<'a>) -> Result<Vec<Spot<'a>>, Error> {
+/// Returns the blocks; plain text is one block.
+fn blocks<'a>(content: &Node<'a>) -> Result<Vec<Node<'a>>, Error> {
     if content.value.is_string() { Ok(vec![content.clone()]) } else { content.items() }
 }
 
-fn part(block: &Spot<'_>) -> Result<ContentPart, Error> {
+fn part(block: &Node<'_>) -> Result<ContentPart, Error> {
     if let Some(text) = block.value.as_str() {
         return Ok(ContentPart::text(text));
     }
@@ -119,12 +119,12 @@ fn part(block: &Spot<'_>) -> Result<ContentPart, Error> {
         _ => return Ok(block.opaque()),
     };
     let media = || {
-        let format = inner.word("format")?;
+        let format = inner.str_field("format")?;
         let (_, media_type) = kinds.iter().find(|(short, _)| *short == format)?;
         Some(Media {
             media_type: (*media_type).to_owned(),
-            at: MediaSource::Base64(inner.get("source")?.word("bytes")?.to_owned()),
-            name: inner.word("name").map(str::to_owned),
+            at: MediaSource::Base64(inner.get("source")?.str_field("bytes")?.to_owned()),
+            name: inner.str_field("name").map(str::to_owned),
         })
     };
     Ok(match media() {
@@ -133,25 +133,31 @@ fn part(block: &Spot<'_>) -> Result<ContentPart, Error> {
     })
 }
 
-pub(super) fn write(desk: &mut Desk, messages: &[Message]) -> Value {
-    let system = desk.hoisted(messages, block);
-    let mut turns = Turns::default();
+pub(super) fn write(writer: &mut Writer, messages: &[Message]) -> Value {
+    let system = writer.system_first(messages, block);
+    let mut turns = AlternatingMessages::default();
     for (index, message) in messages.iter().enumerate() {
-        desk.at(index);
+        writer.at(index);
         match message {
             Message::System(_) => {}
             Message::User(parts) => {
-                turns.add("user", parts.iter().filter_map(|part| block(desk, part)).collect());
+                turns.add("user", parts.iter().filter_map(|part| block(writer, part)).collect());
             }
-            Message::Assistant(said) => {
-                turns.add("assistant", said.iter().filter_map(|said| spoken(desk, said)).collect());
+            Message::Assistant(assistant) => {
+                turns.add(
+                    "assistant",
+                    assistant
+                        .iter()
+                        .filter_map(|assistant| write_assistant(writer, assistant))
+                        .collect(),
+                );
             }
             Message::Results(results) => {
-                turns.add("user", results.iter().map(|result| answer(desk, result)).collect());
+                turns.add("user", results.iter().map(|result| answer(writer, result)).collect());
             }
         }
     }
-    let messages = turns.finish(desk, "content", text);
+    let messages = turns.finish(writer, "content", text);
     if system.is_empty() {
         json!({"messages": messages})
     } else {
@@ -163,71 +169,75 @@ fn text(text: &str) -> Value {
     json!({"text": text})
 }
 
-fn spoken(desk: &mut Desk, said: &AssistantPart) -> Option<Value> {
-    match said {
-        // A model sends no pictures here.
-        AssistantPart::Part(ContentPart::Media { media, .. }) => Some(text(&desk.told(media))),
-        AssistantPart::Part(part) => block(desk, part),
+fn write_assistant(writer: &mut Writer, assistant: &AssistantPart) -> Option<Value> {
+    match assistant {
+        // A model sends no images here.
+        AssistantPart::Part(ContentPart::Media { media, .. }) => {
+            Some(text(&writer.describe_media(media)))
+        }
+        AssistantPart::Part(part) => block(writer, part),
         AssistantPart::Call(call) => {
             let mut inner = json!({
-                "toolUseId": desk.id(&call.id),
-                "name": desk.called(call),
-                "input": desk.object(call),
+                "toolUseId": writer.id(&call.id),
+                "name": writer.tool_name(call),
+                "input": writer.object(call),
             });
-            desk.add_own(call.own.as_ref(), &mut inner);
+            writer.add_own(call.own.as_ref(), &mut inner);
             Some(json!({"toolUse": inner}))
         }
     }
 }
 
-fn answer(desk: &mut Desk, result: &PastResult) -> Value {
+fn answer(writer: &mut Writer, result: &PastResult) -> Value {
     let mut content: Vec<Value> = result
         .parts
         .iter()
         .filter_map(|part| match part {
-            // Only objects are admitted as data.
+            // Only objects are accepted as JSON content.
             ContentPart::Json(Value::Object(object)) => Some(json!({"json": object})),
             ContentPart::Opaque { dialect: Dialect::Bedrock, .. }
             | ContentPart::Text { .. }
             | ContentPart::Media { .. }
-            | ContentPart::Fields(_) => block(desk, part),
+            | ContentPart::Fields(_) => block(writer, part),
             ContentPart::Json(_) | ContentPart::Opaque { .. } => {
-                Some(text(&desk.plain_result(part)))
+                Some(text(&writer.plain_result(part)))
             }
         })
         .collect();
-    // Blank text is refused, and so is no content at all.
+    // Bedrock refuses blank text and empty content.
     if content.is_empty() {
         content.push(text("(empty)"));
     }
-    let mut inner = json!({"toolUseId": desk.id(&result.id), "content": content});
-    // Not every model family takes a status, so success goes without.
+    let mut inner = json!({"toolUseId": writer.id(&result.id), "content": content});
+    // Some model families do not support a status, so success has none.
     if result.is_error {
         inner["status"] = Value::from("error");
     }
-    desk.add_own(result.own.as_ref(), &mut inner);
+    writer.add_own(result.own.as_ref(), &mut inner);
     json!({"toolResult": inner})
 }
 
-fn block(desk: &mut Desk, part: &ContentPart) -> Option<Value> {
+fn block(writer: &mut Writer, part: &ContentPart) -> Option<Value> {
     match part {
         ContentPart::Text { text: words, own } => {
-            desk.own(own.as_ref());
-            (!desk.is_blank(words)).then(|| text(words))
+            writer.own(own.as_ref());
+            (!writer.is_blank(words)).then(|| text(words))
         }
-        ContentPart::Media { media, own } => Some(match carried(media) {
+        ContentPart::Media { media, own } => Some(match media_block(media) {
             Some((key, mut inner)) => {
-                desk.add_own(own.as_ref(), &mut inner);
+                writer.add_own(own.as_ref(), &mut inner);
                 json!({key: inner})
             }
-            None => text(&desk.told(media)),
+            None => text(&writer.describe_media(media)),
         }),
-        ContentPart::Opaque { dialect, value } => desk.opaque(*dialect, value),
-        ContentPart::Json(_) | ContentPart::Fields(_) => desk.plain(part).map(|words| text(&words)),
+        ContentPart::Opaque { dialect, value } => writer.opaque(*dialect, value),
+        ContentPart::Json(_) | ContentPart::Fields(_) => {
+            writer.plain(part).map(|words| text(&words))
+        }
     }
 }
 
-fn carried(media: &Media) -> Option<(&'static str, Value)> {
+fn media_block(media: &Media) -> Option<(&'static str, Value)> {
     let MediaSource::Base64(data) = &media.at else { return None };
     let short = |kinds: &[(&'static str, &str)]| {
         kinds.iter().find(|(_, long)| *long == media.media_type).map(|(short, _)| *short)
@@ -240,7 +250,7 @@ fn carried(media: &Media) -> Option<(&'static str, Value)> {
     Some(("document", json!({"format": format, "name": name, "source": {"bytes": data}})))
 }
 
-/// Returns a name of the letters that a document's name may have.
+/// Returns a name with only the characters that a document's name may have.
 fn document_name(name: Option<&str>) -> String {
     let admitted = |c: char| c.is_ascii_alphanumeric() || " -()[]".contains(c);
     let name: String = name

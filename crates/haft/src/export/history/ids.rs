@@ -1,7 +1,7 @@
-//! Which call ids a provider takes, and what becomes of the others.
+//! Maps call ids to ids that a provider accepts.
 //!
-//! An id that is admitted stays. Another is replaced by a hash of itself, so that every history
-//! that holds it says the same. Two ids that would meet are told apart by hashing again.
+//! A valid id is kept. Another is replaced by a hash of itself, so that every history that contains
+//! it gives the same id. Colliding ids are hashed again.
 //!
 //! INVARIANT: within one transcript different ids stay different.
 
@@ -15,24 +15,24 @@ use sha2::{Digest, Sha256};
 
 use super::{Dialect, PastCall};
 
-/// How the ids begin that stand for a missing one. Providers that need none are not shown them.
-const PLACED: &str = "haft_";
+/// The prefix of ids that replace a missing one. They are not sent to providers that need none.
+const POSITIONAL_PREFIX: &str = "haft_";
 
 const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 impl Dialect {
-    /// Returns the id that a call has in a history of this dialect: its own where the dialect
-    /// admits it, else one made from it.
+    /// Returns the id of a call in a history of this dialect: its own if the dialect accepts it,
+    /// else one derived from it.
     ///
-    /// [`Transcript::write`](super::Transcript::write) uses it for every call, and tells two apart
-    /// that would become one.
+    /// [`Transcript::write`](super::Transcript::write) uses it for every call, and resolves
+    /// collisions.
     #[must_use]
     pub fn call_id(self, id: &str) -> Cow<'_, str> {
         if admits(self, id) { Cow::Borrowed(id) } else { Cow::Owned(minted(self, id, 0)) }
     }
 }
 
-/// Every id of a transcript, as the target writes it.
+/// Every id of a transcript, with the id in the target dialect.
 #[derive(Debug)]
 pub(super) struct Ids(HashMap<CallId, String>);
 
@@ -63,21 +63,21 @@ impl Ids {
         Self(map)
     }
 
-    /// Returns how the target writes this id.
+    /// Returns the id in the target dialect.
     pub(super) fn get(&self, id: &CallId) -> String {
-        // Every result of a mended transcript has its call, so the map holds it.
+        // Every result of a repaired transcript has its call, so the map has it.
         self.0.get(id).cloned().unwrap_or_else(|| id.as_str().to_owned())
     }
 }
 
-/// Makes the id of a call that has none, from its place.
-pub(super) fn placed(message: usize, nth: usize) -> CallId {
-    CallId::from(format!("{PLACED}{message}_{nth}"))
+/// Derives the id of a call that has none from its position.
+pub(super) fn positional_id(message: usize, nth: usize) -> CallId {
+    CallId::from(format!("{POSITIONAL_PREFIX}{message}_{nth}"))
 }
 
-/// Returns whether an id only stands for a missing one.
-pub(super) fn is_placed(id: &CallId) -> bool {
-    id.as_str().starts_with(PLACED)
+/// Returns whether an id replaces a missing one.
+pub(super) fn is_positional(id: &CallId) -> bool {
+    id.as_str().starts_with(POSITIONAL_PREFIX)
 }
 
 fn admits(dialect: Dialect, id: &str) -> bool {
@@ -88,7 +88,7 @@ fn admits(dialect: Dialect, id: &str) -> bool {
         Dialect::Anthropic => all(b"_-"),
         Dialect::Bedrock => all(b"_.:-") && id.len() <= 64,
         Dialect::Mistral => all(b"") && id.len() == 9,
-        // The specification says nothing here; the service refuses the 41st character.
+        // Undocumented: the service refuses the 41st character.
         Dialect::OpenAiChat => !id.is_empty() && id.chars().count() <= 40,
         Dialect::OpenAiResponses => !id.is_empty() && id.chars().count() <= 64,
         Dialect::Gemini | Dialect::GeminiJson | Dialect::Ollama | Dialect::Mcp => !id.is_empty(),
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_admitted_id_stays() {
+    fn valid_call_id_is_kept() {
         for (dialect, id) in [
             (Dialect::Anthropic, "toolu_01-A"),
             (Dialect::Bedrock, "tooluse_a.b:c"),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn another_id_is_made_from_it_and_admitted() {
+    fn invalid_call_id_is_replaced_by_a_valid_hash() {
         for dialect in Dialect::ALL.iter().copied() {
             for id in ["", "call_1", "a b", "tooluse_a.b:c", "é", &"x".repeat(65)] {
                 let new = dialect.call_id(id);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_is_taken_is_not_minted_again() {
+    fn generated_call_id_does_not_collide() {
         let first = Dialect::Mistral.call_id("call_1").into_owned();
         let calls = [
             PastCall::new("call_1", "t", json!({})),

@@ -1,11 +1,12 @@
-//! Repairs the pairs of a transcript: every call answered once, directly behind its message.
+//! Repairs the call/result pairs of a transcript: every call has one result, directly after its
+//! message.
 //!
-//! `Plan` finds out what is wrong without touching anything; `mend` carries it out and `check`
-//! refuses it. A result belongs to the call before it that has its id and no answer yet, in the
-//! latest message first: some servers number their calls from nothing in every turn.
-//! A result that stands before its call is believed only if the id is the only one of its kind.
+//! `Plan` finds the problems without changing anything; `mend` repairs them and `check` returns
+//! them as an error. A result belongs to the preceding unanswered call with its id, in the latest
+//! message first, because some servers number their calls from zero in every turn. A result before
+//! its call is accepted only if its id is unique.
 //!
-//! INVARIANT: a mended transcript has nothing to mend.
+//! INVARIANT: repairing a repaired transcript changes nothing (idempotent).
 
 use std::{
     borrow::Cow,
@@ -18,66 +19,66 @@ use haft_core::CallId;
 use super::{AssistantPart, Message, PastCall, PastResult, Transcript};
 use crate::error::{Error, ErrorKind};
 
-/// What a call without a result is answered with.
+/// The content of the result that is added for a call without one.
 const NO_RESULT: &str =
-    "unknown_outcome: no result of this call was recorded, and nobody knows whether it ran";
+    "unknown_outcome: no result of this call was recorded; it may or may not have run";
 
-/// How many problems an error names before it only counts.
-const NAMED: usize = 8;
+/// How many problems an error names; the rest is only counted.
+const MAX_NAMED_PROBLEMS: usize = 8;
 
 /// How a conversation may end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ending {
-    /// With every call answered.
+    /// With a result for every call.
     Closed,
-    /// With calls that are still to be answered.
+    /// With open calls.
     Open,
 }
 
-/// One thing that was repaired. Messages are counted from 0, as they stood before.
+/// One repair. Messages are counted from 0, at their positions before the repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HistoryFix {
-    /// A message of the model went on in the next one; they are one now.
+    /// A message of the model continued in the next one; they were merged.
     Joined {
         /// The second message.
         message: usize,
     },
-    /// A result did not stand directly behind its call, in the order of the calls; it does now.
+    /// A result was not directly after its call, in the order of the calls; it was moved.
     Moved {
-        /// Where it stood.
+        /// Its old position.
         message: usize,
         /// The id.
         id: CallId,
     },
-    /// A result had no call; it is gone.
+    /// A result had no call; it was dropped.
     Orphan {
-        /// Where it stood.
+        /// Its old position.
         message: usize,
         /// The id.
         id: CallId,
     },
-    /// A call had a second result; the first one stayed.
+    /// A call had a second result; the first was kept.
     Duplicate {
-        /// Where the second stood.
+        /// The old position of the second.
         message: usize,
         /// The id.
         id: CallId,
     },
-    /// A call had no result; it has one now that says so.
+    /// A call had no result; one was added that says so.
     Unanswered {
-        /// Where the call stands.
+        /// The position of the call.
         message: usize,
         /// The id.
         id: CallId,
     },
-    /// A call had the id of an earlier one; it has its own now.
+    /// A call had the id of an earlier one; it was given a new id.
     Renamed {
-        /// Where the call stands.
+        /// The position of the call.
         message: usize,
-        /// The id it had.
+        /// Its old id.
         id: CallId,
-        /// The id it has.
+        /// Its new id.
         to: CallId,
     },
 }
@@ -99,57 +100,60 @@ impl fmt::Display for HistoryFix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "message {}: ", self.message())?;
         match self {
-            Self::Joined { .. } => write!(f, "goes on where a message with calls ended"),
-            Self::Moved { id, .. } => write!(f, "the result of `{id}` is not behind its call"),
-            Self::Orphan { id, .. } => write!(f, "a result of `{id}`, which nobody called"),
+            Self::Joined { .. } => write!(f, "continues a message with calls"),
+            Self::Moved { id, .. } => {
+                write!(f, "the result of `{id}` is not directly after its call")
+            }
+            Self::Orphan { id, .. } => write!(f, "a result of `{id}`, which has no call"),
             Self::Duplicate { id, .. } => write!(f, "a second result of `{id}`"),
             Self::Unanswered { id, .. } => write!(f, "the call `{id}` has no result"),
             Self::Renamed { id, to, .. } => {
-                write!(f, "a second call `{id}`, to be told apart as `{to}`")
+                write!(f, "a second call `{id}`, renamed to `{to}`")
             }
         }
     }
 }
 
 impl Transcript {
-    /// Repairs the pairs of calls and results, and returns what was done.
+    /// Repairs the pairs of calls and results, and returns the repairs.
     ///
-    /// Results move directly behind their call's message, in the order of the calls. A result
+    /// Results move directly after their call's message, in the order of the calls. A result
     /// without a call is dropped, and so is a second result of one call. A call without a result
-    /// gets one that says that nobody knows what became of it; with [`Ending::Open`], the calls of
-    /// the last message are left alone. Of two calls with one id the second gets its own.
+    /// gets one that says that the outcome is unknown; with [`Ending::Open`], the calls of the last
+    /// message stay open. Of two calls with the same id the second gets a new id.
     pub fn mend(&mut self, ending: Ending) -> Vec<HistoryFix> {
         let plan = Plan::of(self, ending);
-        if plan.is_idle() {
+        if plan.is_empty() {
             return Vec::new();
         }
-        let (messages, mends) = plan.carry_out(std::mem::take(&mut self.messages));
+        let (messages, fixes) = plan.apply(std::mem::take(&mut self.messages));
         self.messages = messages;
-        mends
+        fixes
     }
 
     /// Returns the transcript with its pairs repaired.
     pub(super) fn mended(&self, ending: Ending) -> (Cow<'_, Self>, Vec<HistoryFix>) {
-        if Plan::of(self, ending).is_idle() {
+        if Plan::of(self, ending).is_empty() {
             return (Cow::Borrowed(self), Vec::new());
         }
         let mut whole = self.clone();
-        let mends = whole.mend(ending);
-        (Cow::Owned(whole), mends)
+        let fixes = whole.mend(ending);
+        (Cow::Owned(whole), fixes)
     }
 
     /// Refuses a transcript that [`mend`](Self::mend) would change.
     ///
     /// # Errors
-    /// Fails and names each unresolved pair.
+    /// Fails and names each broken pair.
     pub fn check(&self, ending: Ending) -> Result<(), Error> {
-        let mends = Plan::of(self, ending).mends;
-        if mends.is_empty() {
+        let fixes = Plan::of(self, ending).fixes;
+        if fixes.is_empty() {
             return Ok(());
         }
-        let mut lines: Vec<String> = mends.iter().take(NAMED).map(HistoryFix::to_string).collect();
-        if mends.len() > NAMED {
-            lines.push(format!("and {} more", mends.len() - NAMED));
+        let mut lines: Vec<String> =
+            fixes.iter().take(MAX_NAMED_PROBLEMS).map(HistoryFix::to_string).collect();
+        if fixes.len() > MAX_NAMED_PROBLEMS {
+            lines.push(format!("and {} more", fixes.len() - MAX_NAMED_PROBLEMS));
         }
         Err(Error::new(
             ErrorKind::BadHistory,
@@ -159,27 +163,27 @@ impl Transcript {
     }
 }
 
-/// What is wrong, and where everything belongs. It holds indices only, so that the transcript can
-/// be taken apart while it is carried out.
+/// The problems, and where everything belongs. It holds indices only, so that the transcript can be
+/// taken apart while the plan is applied.
 #[derive(Debug)]
 struct Plan {
-    mends: Vec<HistoryFix>,
-    /// Whether something changes that is worth no word: an empty message, one list in two.
+    fixes: Vec<HistoryFix>,
+    /// Whether there are changes that are not reported: an empty message, one list split in two.
     is_untidy: bool,
     /// For each message of the model, the message it belongs to: itself, or the one it continues.
     heads: Vec<Option<usize>>,
-    calls: Vec<Planned>,
+    calls: Vec<PlannedCall>,
 }
 
 /// One call, in order.
 #[derive(Debug)]
-struct Planned {
+struct PlannedCall {
     head: usize,
     message: usize,
     id: CallId,
-    /// Where its result stands: the message, and the place in it.
+    /// The position of its result: the message, and the index in it.
     answer: Option<(usize, usize)>,
-    /// Whether it is given a result that says that there is none.
+    /// Whether a result with an unknown outcome is added.
     is_closed: bool,
 }
 
@@ -187,30 +191,30 @@ impl Plan {
     fn of(transcript: &Transcript, ending: Ending) -> Self {
         let messages = &transcript.messages;
         let mut plan = Self {
-            mends: Vec::new(),
+            fixes: Vec::new(),
             is_untidy: false,
             heads: vec![None; messages.len()],
             calls: Vec::new(),
         };
-        let owners = plan.lay_out(messages);
+        let owners = plan.group_messages(messages);
         plan.pair(messages);
         plan.find_moved(messages, &owners);
-        plan.tell_apart();
+        plan.deduplicate_ids();
         plan.close(ending, plan.tail(messages));
-        plan.mends.sort_by_key(HistoryFix::message);
+        plan.fixes.sort_by_key(HistoryFix::message);
         plan
     }
 
-    fn is_idle(&self) -> bool {
-        self.mends.is_empty() && !self.is_untidy
+    fn is_empty(&self) -> bool {
+        self.fixes.is_empty() && !self.is_untidy
     }
 
     /// Finds the messages that belong together and all calls. Returns, for each list of results,
-    /// the message of the model that it stands directly behind.
-    fn lay_out(&mut self, messages: &[Message]) -> Vec<Option<usize>> {
+    /// the message of the model directly before it.
+    fn group_messages(&mut self, messages: &[Message]) -> Vec<Option<usize>> {
         let mut owners = vec![None; messages.len()];
-        // The message of the model that the walk stands behind, whether it has calls, and whether
-        // results have come since.
+        // The latest message of the model, whether it has calls, and whether results have come
+        // since.
         let mut behind: Option<(usize, bool, bool)> = None;
         for (index, message) in messages.iter().enumerate() {
             match message {
@@ -223,18 +227,18 @@ impl Plan {
                         *answered = true;
                     }
                 }
-                Message::Assistant(said) => {
+                Message::Assistant(assistant) => {
                     let (head, had_calls) = match behind {
                         Some((head, true, false)) => {
-                            self.mends.push(HistoryFix::Joined { message: index });
+                            self.fixes.push(HistoryFix::Joined { message: index });
                             (head, true)
                         }
                         _ => (index, false),
                     };
                     self.heads[index] = Some(head);
                     let before = self.calls.len();
-                    for call in calls(said) {
-                        self.calls.push(Planned {
+                    for call in calls(assistant) {
+                        self.calls.push(PlannedCall {
                             head,
                             message: index,
                             id: call.id.clone(),
@@ -249,7 +253,7 @@ impl Plan {
         owners
     }
 
-    /// Gives every result to its call.
+    /// Assigns every result to its call.
     fn pair(&mut self, messages: &[Message]) {
         // Per id: the unanswered calls of each message, the latest message last.
         let mut open: HashMap<CallId, Vec<(usize, VecDeque<usize>)>> = HashMap::new();
@@ -279,16 +283,16 @@ impl Plan {
         for (message, nth, id) in left {
             let id = id.clone();
             match only.get(&id) {
-                None => self.mends.push(HistoryFix::Orphan { message, id }),
+                None => self.fixes.push(HistoryFix::Orphan { message, id }),
                 Some(Some(call)) if self.calls[*call].answer.is_none() => {
                     self.calls[*call].answer = Some((message, nth));
                 }
-                Some(_) => self.mends.push(HistoryFix::Duplicate { message, id }),
+                Some(_) => self.fixes.push(HistoryFix::Duplicate { message, id }),
             }
         }
     }
 
-    /// Names the results that stand in the wrong place, or in the wrong order.
+    /// Records the results at the wrong position or in the wrong order.
     fn find_moved(&mut self, messages: &[Message], owners: &[Option<usize>]) {
         let answered: HashMap<(usize, usize), usize> = self
             .calls
@@ -301,18 +305,18 @@ impl Plan {
             let Message::Results(results) = of else { continue };
             for (nth, result) in results.iter().enumerate() {
                 let Some(&at) = answered.get(&(message, nth)) else { continue };
-                // Calls are counted through the whole transcript, so one number serves all lists.
+                // Calls are numbered through the whole transcript, so one number serves all lists.
                 if owners[message] == Some(self.calls[at].head) && latest < Some(at) {
                     latest = Some(at);
                 } else {
-                    self.mends.push(HistoryFix::Moved { message, id: result.id.clone() });
+                    self.fixes.push(HistoryFix::Moved { message, id: result.id.clone() });
                 }
             }
         }
     }
 
-    /// Gives a later call with the id of an earlier one its own.
-    fn tell_apart(&mut self) {
+    /// Gives a new id to a later call with the id of an earlier one.
+    fn deduplicate_ids(&mut self) {
         let mut taken: HashSet<CallId> = self.calls.iter().map(|call| call.id.clone()).collect();
         let mut seen = HashSet::new();
         let mut counts: HashMap<CallId, u64> = HashMap::new();
@@ -329,7 +333,7 @@ impl Plan {
                 }
             };
             let id = std::mem::replace(&mut call.id, to.clone());
-            self.mends.push(HistoryFix::Renamed { message: call.message, id, to });
+            self.fixes.push(HistoryFix::Renamed { message: call.message, id, to });
         }
     }
 
@@ -339,18 +343,18 @@ impl Plan {
         self.heads[last]
     }
 
-    /// Names the calls without a result, but for those that may stay open.
+    /// Records the calls without a result, except those that may stay open.
     fn close(&mut self, ending: Ending, tail: Option<usize>) {
         for call in self.calls.iter_mut().filter(|call| call.answer.is_none()) {
             call.is_closed = ending == Ending::Closed || Some(call.head) != tail;
             if call.is_closed {
                 let (message, id) = (call.message, call.id.clone());
-                self.mends.push(HistoryFix::Unanswered { message, id });
+                self.fixes.push(HistoryFix::Unanswered { message, id });
             }
         }
     }
 
-    fn carry_out(self, messages: Vec<Message>) -> (Vec<Message>, Vec<HistoryFix>) {
+    fn apply(self, messages: Vec<Message>) -> (Vec<Message>, Vec<HistoryFix>) {
         let mut whole: Vec<Message> = Vec::with_capacity(messages.len());
         let mut results: HashMap<(usize, usize), PastResult> = HashMap::new();
         let mut rest = Vec::with_capacity(messages.len());
@@ -367,8 +371,8 @@ impl Plan {
         let mut rest = rest.into_iter().peekable();
         let mut answers = Vec::new();
         while let Some((index, mut message)) = rest.next() {
-            if let Message::Assistant(said) = &mut message {
-                for call in said.iter_mut().filter_map(call_mut) {
+            if let Message::Assistant(assistant) = &mut message {
+                for call in assistant.iter_mut().filter_map(call_mut) {
                     let Some(plan) = planned.next() else { continue };
                     call.id = plan.id.clone();
                     let found = plan.answer.and_then(|at| results.remove(&at));
@@ -394,11 +398,11 @@ impl Plan {
                 whole.push(Message::Results(std::mem::take(&mut answers)));
             }
         }
-        (whole, self.mends)
+        (whole, self.fixes)
     }
 }
 
-/// Takes the oldest call of the latest message that still waits.
+/// Takes the oldest unanswered call of the latest message.
 fn take(waiting: &mut Vec<(usize, VecDeque<usize>)>) -> Option<usize> {
     while let Some((_, queue)) = waiting.last_mut() {
         if let Some(call) = queue.pop_front() {
@@ -409,15 +413,15 @@ fn take(waiting: &mut Vec<(usize, VecDeque<usize>)>) -> Option<usize> {
     None
 }
 
-fn calls(said: &[AssistantPart]) -> impl Iterator<Item = &PastCall> {
-    said.iter().filter_map(|said| match said {
+fn calls(assistant: &[AssistantPart]) -> impl Iterator<Item = &PastCall> {
+    assistant.iter().filter_map(|assistant| match assistant {
         AssistantPart::Call(call) => Some(call),
         AssistantPart::Part(_) => None,
     })
 }
 
-fn call_mut(said: &mut AssistantPart) -> Option<&mut PastCall> {
-    match said {
+fn call_mut(assistant: &mut AssistantPart) -> Option<&mut PastCall> {
+    match assistant {
         AssistantPart::Call(call) => Some(call),
         AssistantPart::Part(_) => None,
     }
@@ -430,13 +434,13 @@ mod tests {
     use super::*;
     use crate::export::history::ContentPart;
 
-    fn ask(ids: &[&str]) -> Message {
+    fn calls_message(ids: &[&str]) -> Message {
         Message::Assistant(
             ids.iter().map(|id| PastCall::new(*id, "look", json!({})).into()).collect(),
         )
     }
 
-    fn tell(results: &[(&str, &str)]) -> Message {
+    fn results_message(results: &[(&str, &str)]) -> Message {
         Message::Results(results.iter().map(|(id, text)| PastResult::new(*id, *text)).collect())
     }
 
@@ -446,144 +450,177 @@ mod tests {
 
     fn mended(messages: Vec<Message>, ending: Ending) -> (Vec<Message>, Vec<String>) {
         let mut transcript = Transcript { messages };
-        let mends = transcript.mend(ending);
+        let fixes = transcript.mend(ending);
         transcript.check(ending).expect("a mended transcript is whole");
         assert_eq!(transcript.mend(ending), []);
-        (transcript.messages, mends.iter().map(HistoryFix::to_string).collect())
+        (transcript.messages, fixes.iter().map(HistoryFix::to_string).collect())
     }
 
     #[test]
-    fn results_move_behind_their_call_in_the_order_of_the_calls() {
-        let (messages, mends) = mended(
-            vec![ask(&["a", "b"]), tell(&[("b", "2")]), user("and?"), tell(&[("a", "1")])],
+    fn results_move_directly_after_their_call_in_call_order() {
+        let (messages, fixes) = mended(
+            vec![
+                calls_message(&["a", "b"]),
+                results_message(&[("b", "2")]),
+                user("and?"),
+                results_message(&[("a", "1")]),
+            ],
             Ending::Closed,
         );
-        assert_eq!(messages, [ask(&["a", "b"]), tell(&[("a", "1"), ("b", "2")]), user("and?")]);
-        assert_eq!(mends, ["message 3: the result of `a` is not behind its call"]);
+        assert_eq!(
+            messages,
+            [calls_message(&["a", "b"]), results_message(&[("a", "1"), ("b", "2")]), user("and?")]
+        );
+        assert_eq!(fixes, ["message 3: the result of `a` is not directly after its call"]);
     }
 
     #[test]
     fn a_result_in_the_wrong_order_is_moved_and_two_lists_become_one() {
-        let (messages, mends) = mended(
-            vec![ask(&["a", "b", "c"]), tell(&[("b", "2"), ("a", "1")]), tell(&[("c", "3")])],
-            Ending::Closed,
-        );
-        assert_eq!(messages[1..], [tell(&[("a", "1"), ("b", "2"), ("c", "3")])]);
-        assert_eq!(mends, ["message 1: the result of `a` is not behind its call"]);
-    }
-
-    #[test]
-    fn orphans_and_second_results_are_dropped() {
-        let (messages, mends) = mended(
+        let (messages, fixes) = mended(
             vec![
-                tell(&[("cut", "0")]),
-                user("go"),
-                ask(&["a"]),
-                tell(&[("a", "first"), ("a", "second"), ("x", "?")]),
+                calls_message(&["a", "b", "c"]),
+                results_message(&[("b", "2"), ("a", "1")]),
+                results_message(&[("c", "3")]),
             ],
             Ending::Closed,
         );
-        assert_eq!(messages, [user("go"), ask(&["a"]), tell(&[("a", "first")])]);
+        assert_eq!(messages[1..], [results_message(&[("a", "1"), ("b", "2"), ("c", "3")])]);
+        assert_eq!(fixes, ["message 1: the result of `a` is not directly after its call"]);
+    }
+
+    #[test]
+    fn orphan_and_duplicate_results_are_dropped() {
+        let (messages, fixes) = mended(
+            vec![
+                results_message(&[("cut", "0")]),
+                user("go"),
+                calls_message(&["a"]),
+                results_message(&[("a", "first"), ("a", "second"), ("x", "?")]),
+            ],
+            Ending::Closed,
+        );
         assert_eq!(
-            mends,
+            messages,
+            [user("go"), calls_message(&["a"]), results_message(&[("a", "first")])]
+        );
+        assert_eq!(
+            fixes,
             [
-                "message 0: a result of `cut`, which nobody called",
+                "message 0: a result of `cut`, which has no call",
                 "message 3: a second result of `a`",
-                "message 3: a result of `x`, which nobody called",
+                "message 3: a result of `x`, which has no call",
             ]
         );
     }
 
     #[test]
-    fn a_call_without_a_result_gets_one_that_says_so() {
-        let (messages, mends) =
-            mended(vec![ask(&["a", "b"]), tell(&[("b", "2")]), user("go on")], Ending::Open);
+    fn call_without_a_result_gets_an_unknown_outcome() {
+        let (messages, fixes) = mended(
+            vec![calls_message(&["a", "b"]), results_message(&[("b", "2")]), user("go on")],
+            Ending::Open,
+        );
         let Message::Results(results) = &messages[1] else { panic!("results stand second") };
         assert_eq!(results[0], PastResult::error("a", NO_RESULT));
         assert_eq!(results[1], PastResult::new("b", "2"));
-        assert_eq!(mends, ["message 0: the call `a` has no result"]);
+        assert_eq!(fixes, ["message 0: the call `a` has no result"]);
     }
 
     #[test]
-    fn the_last_calls_stay_open_only_when_asked() {
-        let tail = vec![user("go"), ask(&["a", "b"]), tell(&[("a", "1")])];
-        let (messages, mends) = mended(tail.clone(), Ending::Open);
-        assert_eq!((messages, mends.len()), (tail.clone(), 0));
-        let (messages, mends) = mended(tail, Ending::Closed);
-        assert_eq!(mends, ["message 1: the call `b` has no result"]);
+    fn last_calls_stay_open_only_with_ending_open() {
+        let tail = vec![user("go"), calls_message(&["a", "b"]), results_message(&[("a", "1")])];
+        let (messages, fixes) = mended(tail.clone(), Ending::Open);
+        assert_eq!((messages, fixes.len()), (tail.clone(), 0));
+        let (messages, fixes) = mended(tail, Ending::Closed);
+        assert_eq!(fixes, ["message 1: the call `b` has no result"]);
         assert!(matches!(&messages[2], Message::Results(both) if both.len() == 2));
     }
 
     #[test]
-    fn calls_of_two_turns_with_one_id_are_told_apart_with_their_results() {
-        let (messages, mends) = mended(
+    fn duplicate_call_ids_are_renamed_together_with_their_results() {
+        let (messages, fixes) = mended(
             vec![
-                ask(&["x"]),
-                tell(&[("x", "1")]),
-                ask(&["x", "x"]),
-                tell(&[("x", "2"), ("x", "3")]),
+                calls_message(&["x"]),
+                results_message(&[("x", "1")]),
+                calls_message(&["x", "x"]),
+                results_message(&[("x", "2"), ("x", "3")]),
             ],
             Ending::Closed,
         );
         assert_eq!(
             messages,
             [
-                ask(&["x"]),
-                tell(&[("x", "1")]),
-                ask(&["x_2", "x_3"]),
-                tell(&[("x_2", "2"), ("x_3", "3")]),
+                calls_message(&["x"]),
+                results_message(&[("x", "1")]),
+                calls_message(&["x_2", "x_3"]),
+                results_message(&[("x_2", "2"), ("x_3", "3")]),
             ]
         );
-        assert_eq!(mends.len(), 2);
+        assert_eq!(fixes.len(), 2);
     }
 
     #[test]
-    fn a_new_id_is_one_that_nobody_has() {
-        let (messages, _) = mended(vec![ask(&["x", "x", "x_2"])], Ending::Open);
-        assert_eq!(messages, [ask(&["x", "x_3", "x_2"])]);
+    fn new_call_id_is_unique() {
+        let (messages, _) = mended(vec![calls_message(&["x", "x", "x_2"])], Ending::Open);
+        assert_eq!(messages, [calls_message(&["x", "x_3", "x_2"])]);
     }
 
     #[test]
-    fn a_result_goes_to_the_latest_call_that_waits() {
+    fn result_is_assigned_to_the_latest_unanswered_call() {
         let (messages, _) = mended(
-            vec![ask(&["x"]), user("again"), ask(&["x"]), tell(&[("x", "1")])],
+            vec![
+                calls_message(&["x"]),
+                user("again"),
+                calls_message(&["x"]),
+                results_message(&[("x", "1")]),
+            ],
             Ending::Closed,
         );
-        assert_eq!(messages[4], tell(&[("x_2", "1")]));
+        assert_eq!(messages[4], results_message(&[("x_2", "1")]));
         assert!(matches!(&messages[1], Message::Results(made_up) if made_up[0].is_error));
     }
 
     #[test]
-    fn a_result_before_its_call_is_believed_if_the_id_is_unique() {
-        let (messages, mends) = mended(vec![tell(&[("a", "1")]), ask(&["a"])], Ending::Closed);
-        assert_eq!(messages, [ask(&["a"]), tell(&[("a", "1")])]);
-        assert_eq!(mends, ["message 0: the result of `a` is not behind its call"]);
-        let (messages, mends) =
-            mended(vec![tell(&[("a", "1")]), ask(&["a"]), user("?"), ask(&["a"])], Ending::Open);
+    fn result_before_its_call_is_accepted_if_the_id_is_unique() {
+        let (messages, fixes) =
+            mended(vec![results_message(&[("a", "1")]), calls_message(&["a"])], Ending::Closed);
+        assert_eq!(messages, [calls_message(&["a"]), results_message(&[("a", "1")])]);
+        assert_eq!(fixes, ["message 0: the result of `a` is not directly after its call"]);
+        let (messages, fixes) = mended(
+            vec![
+                results_message(&[("a", "1")]),
+                calls_message(&["a"]),
+                user("?"),
+                calls_message(&["a"]),
+            ],
+            Ending::Open,
+        );
         assert_eq!(messages.len(), 4);
-        assert_eq!(mends[0], "message 0: a second result of `a`");
+        assert_eq!(fixes[0], "message 0: a second result of `a`");
     }
 
     #[test]
-    fn a_message_with_calls_that_goes_on_in_the_next_is_one() {
-        let (messages, mends) = mended(
+    fn continued_assistant_message_is_merged() {
+        let (messages, fixes) = mended(
             vec![
-                ask(&["a"]),
+                calls_message(&["a"]),
                 Message::Results(vec![]),
-                ask(&["b"]),
-                tell(&[("a", "1"), ("b", "2")]),
+                calls_message(&["b"]),
+                results_message(&[("a", "1"), ("b", "2")]),
             ],
             Ending::Closed,
         );
-        assert_eq!(messages, [ask(&["a", "b"]), tell(&[("a", "1"), ("b", "2")])]);
-        assert_eq!(mends, ["message 2: goes on where a message with calls ended"]);
+        assert_eq!(
+            messages,
+            [calls_message(&["a", "b"]), results_message(&[("a", "1"), ("b", "2")])]
+        );
+        assert_eq!(fixes, ["message 2: continues a message with calls"]);
     }
 
     #[test]
-    fn the_strict_mode_names_every_pair_and_counts_the_rest() {
+    fn check_names_broken_pairs_and_counts_the_rest() {
         let many: Vec<String> = (0..10).map(|n| format!("c{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let transcript = Transcript { messages: vec![ask(&many), user("next")] };
+        let transcript = Transcript { messages: vec![calls_message(&many), user("next")] };
         let error = transcript.check(Ending::Open).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::BadHistory);
         assert!(error.message().contains("message 0: the call `c7` has no result; and 2 more"));

@@ -1,12 +1,12 @@
-//! Carries a conversation from one provider's JSON to another's, and repairs one that is broken.
+//! Converts message history from one provider's JSON to another's, and repairs a broken history.
 //!
-//! In: the list of messages of a request, or the whole request. Between: a `Transcript` that no
-//! provider owns. Out: the keys of a request as the target wants them, and what changed.
-//! Each provider has one file that reads and writes; `read` and `write` hold what they share,
-//! `ids` the rules for call ids, `mend` the rules for pairs. Pure: no clock, no I/O.
+//! In: the list of messages of a request, or the whole request. Between: a provider-neutral
+//! `Transcript`. Out: the request fields of the target dialect, and a list of changes. Each
+//! provider has one file that reads and writes; `read` and `write` hold what they share, `ids` the
+//! rules for call ids, `mend` the repair of call/result pairs. Pure: no clock, no I/O.
 //!
-//! INVARIANT: what is written answers every call exactly once, directly behind its message; only
-//! the calls that end the conversation may still be open. Equal transcripts give equal bytes.
+//! INVARIANT: in a written history every call has exactly one result, directly after its message;
+//! only the calls that end the conversation may be open. Equal transcripts give equal bytes.
 
 mod read;
 mod anthropic;
@@ -25,7 +25,7 @@ use std::borrow::Cow;
 use haft_core::{CallId, ToolName};
 use serde_json::{Map, Value};
 
-use self::{ids::Ids, read::Spot, write::Desk};
+use self::{ids::Ids, read::Node, write::Writer};
 pub use self::{
     mend::{Ending, HistoryFix},
     write::{Change, Converted},
@@ -36,125 +36,125 @@ use crate::{
     turn::Arguments,
 };
 
-/// A conversation that belongs to no provider.
+/// A provider-neutral conversation.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Transcript {
-    /// What was said, oldest first.
+    /// The messages, oldest first.
     pub messages: Vec<Message>,
 }
 
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
-    /// What the model was told to be.
+    /// The system prompt.
     System(Vec<ContentPart>),
-    /// What the user said.
+    /// A message of the user.
     User(Vec<ContentPart>),
-    /// What the model said.
+    /// A message of the model.
     Assistant(Vec<AssistantPart>),
-    /// What the tools answered.
+    /// The results of tools.
     Results(Vec<PastResult>),
 }
 
-/// A piece of a message of the model.
+/// A part of a message of the model.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AssistantPart {
-    /// Something that is not a call.
+    /// Content that is not a call.
     Part(ContentPart),
-    /// A call of a tool.
+    /// A tool call.
     Call(PastCall),
 }
 
-/// A piece of a message.
+/// A part of a message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ContentPart {
     /// Text.
     Text {
         /// The text.
         text: String,
-        /// What only its provider understands of it.
+        /// Fields that only its provider understands.
         own: Option<ProviderFields>,
     },
-    /// Data; tools answer with it.
+    /// A JSON value; tools return it.
     Json(Value),
-    /// A picture, a sound, a document.
+    /// An image, audio or a document.
     Media {
-        /// What it is and where.
+        /// Its type and location.
         media: Media,
-        /// What only its provider understands of it.
+        /// Fields that only its provider understands.
         own: Option<ProviderFields>,
     },
-    /// A whole block that only its provider understands: thinking, reasoning, a server's tool.
+    /// A block that only its provider understands: thinking, reasoning, a server-side tool.
     Opaque {
-        /// Whose it is.
+        /// Its provider.
         dialect: Dialect,
         /// The block, unchanged.
         value: Value,
     },
-    /// Fields that stand beside the content of the whole message, and that only its provider
-    /// understands.
+    /// Fields of the whole message that only its provider understands.
     Fields(ProviderFields),
 }
 
-/// Fields that only one provider understands. They go back to it unchanged, and to nobody else.
+/// Fields that only one provider understands. They are sent back to it unchanged, and never to
+/// another provider.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProviderFields {
-    /// Whose they are.
+    /// Their provider.
     pub dialect: Dialect,
     /// The fields.
     pub fields: Map<String, Value>,
 }
 
-/// A picture, a sound or a document.
+/// An image, audio or a document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Media {
-    /// What kind of thing it is, such as `image/png`. A star says that nobody knows: `image/*`.
+    /// The media type, such as `image/png`. A star means unknown: `image/*`.
     pub media_type: String,
-    /// Where it is.
+    /// Its location.
     pub at: MediaSource,
-    /// What it is called.
+    /// Its name.
     pub name: Option<String>,
 }
 
-/// Where a picture, a sound or a document is.
+/// Where an image, audio or a document is.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MediaSource {
-    /// Here, in base64.
+    /// Inline, as base64.
     Base64(String),
-    /// Elsewhere.
+    /// At a URL.
     Url(String),
 }
 
 /// A call that the model made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PastCall {
-    /// Its id. A provider without ids gets one from its place.
+    /// Its id. Where the provider has no ids, one is derived from its position.
     pub id: CallId,
-    /// Which tool was called.
+    /// The tool.
     pub name: ToolName,
-    /// With what. Text stays text when reading it as JSON would lose something, or fails.
+    /// The arguments. They stay text where parsing them as JSON fails or loses something.
     pub arguments: Arguments,
-    /// What only its provider understands of it.
+    /// Fields that only its provider understands.
     pub own: Option<ProviderFields>,
 }
 
-/// What a tool answered.
+/// The result of a past call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PastResult {
-    /// The id of the call that this answers.
+    /// The id of its call.
     pub id: CallId,
-    /// Which tool answered, where the provider says so.
+    /// The tool, where the provider names it.
     pub name: Option<ToolName>,
-    /// The answer.
+    /// The content.
     pub parts: Vec<ContentPart>,
     /// Whether the call failed.
     pub is_error: bool,
-    /// What only its provider understands of it.
+    /// Fields that only its provider understands.
     pub own: Option<ProviderFields>,
 }
 
 impl ContentPart {
-    /// Makes a piece of text.
+    /// Makes a text part.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text { text: text.into(), own: None }
     }
@@ -182,7 +182,7 @@ impl PastCall {
         Self { id: id.into(), name: name.into(), arguments: arguments.into(), own: None }
     }
 
-    /// Returns the arguments as an object, if that is what they are.
+    /// Returns the arguments as an object, if they are one.
     #[must_use]
     pub fn object(&self) -> Option<Cow<'_, Map<String, Value>>> {
         match &self.arguments {
@@ -194,7 +194,7 @@ impl PastCall {
 }
 
 impl PastResult {
-    /// Makes the answer of a call that went well.
+    /// Makes the result of a successful call.
     pub fn new(id: impl Into<CallId>, text: impl Into<String>) -> Self {
         Self {
             id: id.into(),
@@ -205,7 +205,7 @@ impl PastResult {
         }
     }
 
-    /// Makes the answer of a call that failed.
+    /// Makes the result of a failed call.
     pub fn error(id: impl Into<CallId>, text: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::new(id, text) }
     }
@@ -217,24 +217,23 @@ impl Transcript {
         self.messages
             .iter()
             .filter_map(|message| match message {
-                Message::Assistant(said) => Some(said),
+                Message::Assistant(assistant) => Some(assistant),
                 _ => None,
             })
             .flatten()
-            .filter_map(|said| match said {
+            .filter_map(|assistant| match assistant {
                 AssistantPart::Call(call) => Some(call),
                 AssistantPart::Part(_) => None,
             })
     }
 
-    /// Writes the conversation as this dialect's requests hold it.
+    /// Writes the conversation as request fields of this dialect.
     ///
-    /// What is broken is mended on the way, in a copy, and the changes say what was done; the calls
-    /// that end the conversation stay open, so that their answers can be appended. Where some of
-    /// them are answered and some not, all are closed for a provider that takes the answers of a
-    /// message only together (Anthropic, Bedrock, Gemini), or that pairs without ids: by its order
-    /// alone an answer would belong to the wrong one. For a history that must be whole, call
-    /// [`check`](Self::check) first.
+    /// A broken history is repaired in a copy, and the changes say what was done. The calls that
+    /// end the conversation stay open, so that their results can be appended. If only some of them
+    /// have a result, all are closed for a provider that requires the results of a message together
+    /// (Anthropic, Bedrock, Gemini), or that pairs without ids, because order alone would assign a
+    /// result to the wrong call. To require a complete history, call [`check`](Self::check) first.
     ///
     /// ```
     /// use haft::{Dialect, serde_json::json};
@@ -260,32 +259,32 @@ impl Transcript {
     /// # Errors
     /// Fails for a dialect that has no conversation.
     pub fn write(&self, dialect: Dialect) -> Result<Converted, Error> {
-        let (mut whole, mut mends) = self.mended(Ending::Open);
+        let (mut whole, mut fixes) = self.mended(Ending::Open);
         let is_one =
             matches!(dialect.family(), Dialect::Anthropic | Dialect::Bedrock | Dialect::Gemini);
         if (is_one || whole.pairs_by_order(dialect)) && whole.ends_with_results() {
-            (whole, mends) = self.mended(Ending::Closed);
+            (whole, fixes) = self.mended(Ending::Closed);
         }
-        let mut desk = Desk::new(dialect, &whole, Ids::new(dialect, whole.calls()), mends);
+        let mut writer = Writer::new(dialect, &whole, Ids::new(dialect, whole.calls()), fixes);
         let messages = whole.messages.as_slice();
         let body = match dialect {
-            Dialect::Anthropic => anthropic::write(&mut desk, messages),
-            Dialect::OpenAiResponses => openai_responses::write(&mut desk, messages),
-            Dialect::OpenAiChat => openai_chat::write(&mut desk, messages),
-            Dialect::Gemini | Dialect::GeminiJson => gemini::write(&mut desk, messages),
-            Dialect::Bedrock => bedrock::write(&mut desk, messages),
-            Dialect::Mistral => mistral::write(&mut desk, messages),
-            Dialect::Ollama => ollama::write(&mut desk, messages),
+            Dialect::Anthropic => anthropic::write(&mut writer, messages),
+            Dialect::OpenAiResponses => openai_responses::write(&mut writer, messages),
+            Dialect::OpenAiChat => openai_chat::write(&mut writer, messages),
+            Dialect::Gemini | Dialect::GeminiJson => gemini::write(&mut writer, messages),
+            Dialect::Bedrock => bedrock::write(&mut writer, messages),
+            Dialect::Mistral => mistral::write(&mut writer, messages),
+            Dialect::Ollama => ollama::write(&mut writer, messages),
             Dialect::Mcp => return Err(no_conversation(dialect)),
         };
-        Ok(Converted { body, changes: desk.into_changes() })
+        Ok(Converted { body, changes: writer.into_changes() })
     }
 
-    /// Returns whether a history of this dialect has calls that only their order pairs.
+    /// Returns whether a history of this dialect has calls that are paired by order only.
     fn pairs_by_order(&self, dialect: Dialect) -> bool {
         match dialect.family() {
             Dialect::Ollama => true,
-            Dialect::Gemini => self.calls().any(|call| ids::is_placed(&call.id)),
+            Dialect::Gemini => self.calls().any(|call| ids::is_positional(&call.id)),
             _ => false,
         }
     }
@@ -296,14 +295,14 @@ impl Transcript {
 }
 
 impl Dialect {
-    /// Reads the conversation of a request: the bare list of messages, or the whole request with
-    /// its system text.
+    /// Reads the conversation of a request: the list of messages, or the whole request with its
+    /// system prompt.
     ///
     /// # Errors
-    /// Fails for a dialect that has no conversation, and at the first place that cannot be read,
-    /// which it names. Broken pairs are no error here; see [`Transcript::mend`].
+    /// Fails for a dialect that has no conversation, and at the first invalid place, which it
+    /// names. Broken pairs are no error here; see [`Transcript::mend`].
     pub fn read_history(self, history: &Value) -> Result<Transcript, Error> {
-        let root = Spot::root(self, history);
+        let root = Node::root(self, history);
         match self {
             Self::Anthropic => anthropic::read(&root),
             Self::OpenAiResponses => openai_responses::read(&root),
@@ -314,7 +313,8 @@ impl Dialect {
         }
     }
 
-    /// Returns whose blocks these are: both forms of Gemini speak of the past in one way.
+    /// Returns the dialect that owns provider-specific blocks: both forms of Gemini share one
+    /// history format.
     pub(self) const fn family(self) -> Self {
         match self {
             Self::GeminiJson => Self::Gemini,
@@ -326,7 +326,7 @@ impl Dialect {
 fn no_conversation(dialect: Dialect) -> Error {
     Error::new(
         ErrorKind::BadHistory,
-        format!("{dialect} has calls and results, and no conversation to read or write"),
+        format!("{dialect} has calls and results, but no message history to read or write"),
     )
-    .hint("name the dialect of the model's provider")
+    .hint("use the dialect of the model's provider")
 }

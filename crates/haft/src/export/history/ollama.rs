@@ -1,53 +1,53 @@
-//! Ollama's own chat: calls without ids, results that name their tool, pictures in a list.
+//! Ollama's own chat: calls without ids, results that name their tool, images in a list.
 //!
-//! Calls and results pair by their order, which a mended transcript has. It is read by
+//! Calls and results pair by order, which a repaired transcript guarantees. It is read by
 //! `openai_chat`.
 
 use serde_json::{Map, Value, json};
 
 use super::{
     AssistantPart, ContentPart, MediaSource, Message, PastCall, PastResult,
-    write::{Desk, joined, marked},
+    write::{Writer, joined, mark_failure},
 };
 
-pub(super) fn write(desk: &mut Desk, messages: &[Message]) -> Value {
+pub(super) fn write(writer: &mut Writer, messages: &[Message]) -> Value {
     let mut written = Vec::with_capacity(messages.len());
     for (index, message) in messages.iter().enumerate() {
-        desk.at(index);
+        writer.at(index);
         match message {
-            Message::System(parts) => written.extend(plain(desk, "system", parts.iter(), &[])),
-            Message::User(parts) => written.extend(plain(desk, "user", parts.iter(), &[])),
-            Message::Assistant(said) => written.extend(spoken(desk, said)),
+            Message::System(parts) => written.extend(plain(writer, "system", parts.iter(), &[])),
+            Message::User(parts) => written.extend(plain(writer, "user", parts.iter(), &[])),
+            Message::Assistant(assistant) => written.extend(write_assistant(writer, assistant)),
             Message::Results(results) => {
-                written.extend(results.iter().map(|result| answer(desk, result)));
+                written.extend(results.iter().map(|result| answer(writer, result)));
             }
         }
     }
     json!({"messages": written})
 }
 
-fn spoken(desk: &mut Desk, said: &[AssistantPart]) -> Option<Value> {
+fn write_assistant(writer: &mut Writer, assistant: &[AssistantPart]) -> Option<Value> {
     let mut parts = Vec::new();
     let mut calls = Vec::new();
-    for said in said {
-        match said {
+    for assistant in assistant {
+        match assistant {
             AssistantPart::Part(part) => parts.push(part),
-            AssistantPart::Call(call) => calls.push(written_call(desk, call)),
+            AssistantPart::Call(call) => calls.push(written_call(writer, call)),
         }
     }
-    plain(desk, "assistant", parts.into_iter(), &calls)
+    plain(writer, "assistant", parts.into_iter(), &calls)
 }
 
-fn written_call(desk: &mut Desk, call: &PastCall) -> Value {
+fn written_call(writer: &mut Writer, call: &PastCall) -> Value {
     let mut written =
-        json!({"function": {"name": desk.called(call), "arguments": desk.object(call)}});
-    desk.add_own(call.own.as_ref(), &mut written);
+        json!({"function": {"name": writer.tool_name(call), "arguments": writer.object(call)}});
+    writer.add_own(call.own.as_ref(), &mut written);
     written
 }
 
-/// Writes a message, unless nothing is left of it.
+/// Writes a message; `None` if it is empty.
 fn plain<'a>(
-    desk: &mut Desk,
+    writer: &mut Writer,
     role: &str,
     parts: impl Iterator<Item = &'a ContentPart>,
     calls: &[Value],
@@ -56,14 +56,14 @@ fn plain<'a>(
     let mut images = Vec::new();
     let mut fields = Map::new();
     for part in parts {
-        match (part, picture(part)) {
+        match (part, image(part)) {
             (_, Some(data)) => images.push(data),
             (ContentPart::Fields(own), _) => {
-                for (key, value) in desk.own(Some(own)).into_iter().flatten() {
+                for (key, value) in writer.own(Some(own)).into_iter().flatten() {
                     fields.entry(key.clone()).or_insert_with(|| value.clone());
                 }
             }
-            (other, _) => texts.extend(desk.plain(other)),
+            (other, _) => texts.extend(writer.plain(other)),
         }
     }
     let content = joined(texts);
@@ -86,26 +86,26 @@ fn plain<'a>(
     Some(Value::Object(message))
 }
 
-fn answer(desk: &mut Desk, result: &PastResult) -> Value {
+fn answer(writer: &mut Writer, result: &PastResult) -> Value {
     let mut texts = Vec::new();
     let mut images = Vec::new();
     for part in &result.parts {
-        match picture(part) {
+        match image(part) {
             Some(data) => images.push(data),
-            None => texts.push(desk.plain_result(part)),
+            None => texts.push(writer.plain_result(part)),
         }
     }
-    let content = marked(result.is_error, joined(texts));
-    let mut message = json!({"role": "tool", "tool_name": desk.name(result), "content": content});
+    let content = mark_failure(result.is_error, joined(texts));
+    let mut message = json!({"role": "tool", "tool_name": writer.name(result), "content": content});
     if !images.is_empty() {
         message["images"] = images.into();
     }
-    desk.add_own(result.own.as_ref(), &mut message);
+    writer.add_own(result.own.as_ref(), &mut message);
     message
 }
 
-/// Returns the bytes of a picture.
-fn picture(part: &ContentPart) -> Option<&str> {
+/// Returns the bytes of an image.
+fn image(part: &ContentPart) -> Option<&str> {
     match part {
         ContentPart::Media { media, .. } if media.media_type.starts_with("image/") => {
             match &media.at {

@@ -1,50 +1,49 @@
-//! OpenAI Chat Completions: `tool_calls` beside the content, one `tool` message per call.
+//! OpenAI Chat Completions: `tool_calls` next to the content, one `tool` message per call.
 //!
-//! Many servers copy this form and bend it, so one reader serves them all, Mistral and Ollama too:
-//! arguments may be text or data, ids may be missing, pictures may stand in a list of their own,
-//! and the older `function_call` is read as well. The results stand directly behind their message
-//! and hold text only. There is no flag for failure.
+//! Many compatible servers vary this form, so one reader accepts them all, Mistral and Ollama too:
+//! arguments may be text or JSON values, ids may be missing, images may be in a list of their own,
+//! and the legacy `function_call` is read as well. Results come directly after their message and
+//! hold text only. There is no error flag.
 
 use serde_json::{Map, Value, json};
 
 use super::{
     AssistantPart, ContentPart, Dialect, Media, MediaSource, Message, PastCall, PastResult,
     ProviderFields, Transcript,
-    read::{Reader, Spot, arguments, media, sniffed, unmarked},
-    write::{Desk, joined, url},
+    read::{Node, Reader, arguments, media, sniff_media_type, strip_failure_marker},
+    write::{Writer, joined, url},
 };
 use crate::{error::Error, turn::Arguments};
 
-pub(super) fn read(root: &Spot<'_>) -> Result<Transcript, Error> {
+pub(super) fn read(root: &Node<'_>) -> Result<Transcript, Error> {
     let mut reader = Reader::default();
     for message in root.list("messages")? {
-        match message.word("role") {
+        match message.str_field("role") {
             Some("system") => reader.system(parts(&message, &["role"])?),
-            // The role stays with it.
+            // The role is kept as a field.
             Some("developer") => reader.system(parts(&message, &[])?),
             Some("user") => reader.user(parts(&message, &["role"])?),
             Some("assistant") => read_assistant(&mut reader, &message)?,
             Some("tool" | "function") => read_result(&mut reader, &message)?,
             _ => {
-                return Err(
-                    message.wrong("a message with a `role` of system, user, assistant or tool")
-                );
+                return Err(message
+                    .unexpected("a message with a `role` of system, user, assistant or tool"));
             }
         }
     }
     Ok(reader.finish())
 }
 
-fn read_assistant(reader: &mut Reader, message: &Spot<'_>) -> Result<(), Error> {
+fn read_assistant(reader: &mut Reader, message: &Node<'_>) -> Result<(), Error> {
     reader.assistant();
     let named = ["role", "tool_calls", "function_call", "refusal"];
     for part in parts(message, &named)? {
-        reader.say(part);
+        reader.add_part(part);
     }
-    if let Some(refusal) = message.word("refusal") {
+    if let Some(refusal) = message.str_field("refusal") {
         let fields = Map::from_iter([("type".to_owned(), Value::from("refusal"))]);
         let own = ProviderFields { dialect: message.dialect, fields };
-        reader.say(ContentPart::Text { text: refusal.to_owned(), own: Some(own) });
+        reader.add_part(ContentPart::Text { text: refusal.to_owned(), own: Some(own) });
     }
     if let Some(calls) = message.get("tool_calls") {
         for call in calls.items()? {
@@ -58,14 +57,14 @@ fn read_assistant(reader: &mut Reader, message: &Spot<'_>) -> Result<(), Error> 
     Ok(())
 }
 
-fn read_call(reader: &mut Reader, call: &Spot<'_>) -> Result<(), Error> {
+fn read_call(reader: &mut Reader, call: &Node<'_>) -> Result<(), Error> {
     if let Some(custom) = call.get("custom") {
-        let input = custom.word("input").unwrap_or_default();
+        let input = custom.str_field("input").unwrap_or_default();
         reader.call(
             call.id("id"),
             custom.need("name")?.text()?,
             Arguments::Text(input.to_owned()),
-            // The type stays with it: this call is free text, and goes back as such.
+            // The type is kept as a field: this call is free text, and is written as such.
             call.own(&["id", "custom", "index"]),
         );
         return Ok(());
@@ -77,7 +76,7 @@ fn read_call(reader: &mut Reader, call: &Spot<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-fn read_result(reader: &mut Reader, message: &Spot<'_>) -> Result<(), Error> {
+fn read_result(reader: &mut Reader, message: &Node<'_>) -> Result<(), Error> {
     let named = ["role", "tool_call_id", "name", "tool_name"];
     let mut own = None;
     let mut answer = Vec::new();
@@ -89,27 +88,27 @@ fn read_result(reader: &mut Reader, message: &Spot<'_>) -> Result<(), Error> {
     }
     let mut is_error = false;
     if let Some(ContentPart::Text { text, .. }) = answer.first_mut() {
-        let (failed, rest) = unmarked(text);
+        let (failed, rest) = strip_failure_marker(text);
         is_error = failed;
         *text = rest.to_owned();
     }
-    let name = message.word("name").or_else(|| message.word("tool_name"));
+    let name = message.str_field("name").or_else(|| message.str_field("tool_name"));
     reader.result(message.id("tool_call_id"), name, answer, is_error, own);
     Ok(())
 }
 
-/// Reads the content of a message, its pictures, and the fields that nobody named.
-fn parts(message: &Spot<'_>, named: &[&str]) -> Result<Vec<ContentPart>, Error> {
+/// Reads the content of a message, its images, and its other fields.
+fn parts(message: &Node<'_>, named: &[&str]) -> Result<Vec<ContentPart>, Error> {
     let mut parts = Vec::new();
     let named: Vec<&str> = named.iter().copied().chain(["content", "images"]).collect();
     parts.extend(message.own(&named).map(ContentPart::Fields));
     match message.get("content") {
-        Some(Spot { value: Value::String(text), .. }) => {
+        Some(Node { value: Value::String(text), .. }) => {
             parts.push(ContentPart::text(text.as_str()))
         }
         Some(content) => {
-            for spot in content.items()? {
-                parts.push(part(&spot)?);
+            for node in content.items()? {
+                parts.push(part(&node)?);
             }
         }
         None => {}
@@ -117,7 +116,7 @@ fn parts(message: &Spot<'_>, named: &[&str]) -> Result<Vec<ContentPart>, Error> 
     if let Some(images) = message.get("images") {
         for image in images.items()? {
             let data = image.text()?;
-            let media_type = sniffed(data).to_owned();
+            let media_type = sniff_media_type(data).to_owned();
             let media = Media { media_type, at: MediaSource::Base64(data.to_owned()), name: None };
             parts.push(ContentPart::Media { media, own: None });
         }
@@ -125,91 +124,91 @@ fn parts(message: &Spot<'_>, named: &[&str]) -> Result<Vec<ContentPart>, Error> 
     Ok(parts)
 }
 
-fn part(spot: &Spot<'_>) -> Result<ContentPart, Error> {
-    if let Some(text) = spot.value.as_str() {
+fn part(node: &Node<'_>) -> Result<ContentPart, Error> {
+    if let Some(text) = node.value.as_str() {
         return Ok(ContentPart::text(text));
     }
-    let found = match spot.word("type") {
+    let found = match node.str_field("type") {
         Some("text") => {
-            let text = spot.need("text")?.text()?.to_owned();
-            return Ok(ContentPart::Text { text, own: spot.own(&["type", "text"]) });
+            let text = node.need("text")?.text()?.to_owned();
+            return Ok(ContentPart::Text { text, own: node.own(&["type", "text"]) });
         }
         Some("refusal") => {
-            let text = spot.need("refusal")?.text()?.to_owned();
-            return Ok(ContentPart::Text { text, own: spot.own(&["refusal"]) });
+            let text = node.need("refusal")?.text()?.to_owned();
+            return Ok(ContentPart::Text { text, own: node.own(&["refusal"]) });
         }
-        Some("image_url") => spot.get("image_url").and_then(|image| {
-            let url = image.value.as_str().or_else(|| image.word("url"))?;
+        Some("image_url") => node.get("image_url").and_then(|image| {
+            let url = image.value.as_str().or_else(|| image.str_field("url"))?;
             Some((media(url, "image/*", None), image.own(&["url"])))
         }),
-        Some("document_url") => spot
-            .word("document_url")
-            .map(|url| (media(url, "application/pdf", spot.word("document_name")), None)),
-        Some("file") => spot.get("file").and_then(|file| {
-            let url = file.word("file_data")?;
-            Some((media(url, "application/pdf", file.word("filename")), None))
+        Some("document_url") => node
+            .str_field("document_url")
+            .map(|url| (media(url, "application/pdf", node.str_field("document_name")), None)),
+        Some("file") => node.get("file").and_then(|file| {
+            let url = file.str_field("file_data")?;
+            Some((media(url, "application/pdf", file.str_field("filename")), None))
         }),
-        Some("input_audio") => spot.get("input_audio").and_then(|audio| {
-            let media_type = format!("audio/{}", audio.word("format")?);
-            let at = MediaSource::Base64(audio.word("data")?.to_owned());
+        Some("input_audio") => node.get("input_audio").and_then(|audio| {
+            let media_type = format!("audio/{}", audio.str_field("format")?);
+            let at = MediaSource::Base64(audio.str_field("data")?.to_owned());
             Some((Media { media_type, at, name: None }, None))
         }),
         Some(_) => None,
-        None => return Err(spot.wrong("a part with a `type`")),
+        None => return Err(node.unexpected("a part with a `type`")),
     };
     Ok(match found {
         Some((media, own)) => ContentPart::Media { media, own },
-        None => spot.opaque(),
+        None => node.opaque(),
     })
 }
 
-pub(super) fn write(desk: &mut Desk, messages: &[Message]) -> Value {
+pub(super) fn write(writer: &mut Writer, messages: &[Message]) -> Value {
     let mut written = Vec::with_capacity(messages.len());
     for (index, message) in messages.iter().enumerate() {
-        desk.at(index);
+        writer.at(index);
         match message {
-            Message::System(parts) => written.extend(plain(desk, "system", parts, carried)),
-            Message::User(parts) => written.extend(plain(desk, "user", parts, carried)),
-            Message::Assistant(said) => {
-                written.extend(spoken(desk, said, Value::Null, written_call));
+            Message::System(parts) => written.extend(plain(writer, "system", parts, media_block)),
+            Message::User(parts) => written.extend(plain(writer, "user", parts, media_block)),
+            Message::Assistant(assistant) => {
+                written.extend(write_assistant(writer, assistant, Value::Null, written_call));
             }
             Message::Results(results) => {
-                written.extend(results.iter().map(|result| answer(desk, result)));
+                written.extend(results.iter().map(|result| answer(writer, result)));
             }
         }
     }
     json!({"messages": written})
 }
 
-/// Writes a message without calls, unless nothing is left of it.
+/// Writes a message without calls; `None` if it is empty.
 pub(super) fn plain(
-    desk: &mut Desk,
+    writer: &mut Writer,
     role: &str,
     parts: &[ContentPart],
     media: fn(&Media) -> Option<Value>,
 ) -> Option<Value> {
-    let draft = Draft::of(desk, parts.iter(), media);
+    let draft = Draft::of(writer, parts.iter(), media);
     if draft.blocks.is_empty() { None } else { Some(draft.message(role, Value::Null, Vec::new())) }
 }
 
-/// Writes a message of the model, unless nothing is left of it. Without text, its content is what
-/// the server wants there.
-pub(super) fn spoken(
-    desk: &mut Desk,
-    said: &[AssistantPart],
+/// Writes a message of the model; `None` if it is empty. Without text, its content is what the
+/// server expects there.
+pub(super) fn write_assistant(
+    writer: &mut Writer,
+    assistant: &[AssistantPart],
     nothing: Value,
-    call: fn(&mut Desk, &PastCall) -> Value,
+    call: fn(&mut Writer, &PastCall) -> Value,
 ) -> Option<Value> {
-    let parts = said.iter().filter_map(|said| match said {
+    let parts = assistant.iter().filter_map(|assistant| match assistant {
         AssistantPart::Part(part) => Some(part),
         AssistantPart::Call(_) => None,
     });
-    // A model sends no pictures here.
-    let draft = Draft::of(desk, parts, |_| None);
-    let calls: Vec<Value> = said
+    // A model sends no images here.
+    let draft = Draft::of(writer, parts, |_| None);
+    let calls: Vec<Value> = assistant
         .iter()
-        .filter_map(|said| match said {
-            AssistantPart::Call(of) => Some(call(desk, of)),
+        .filter_map(|assistant| match assistant {
+            AssistantPart::Call(of) => Some(call(writer, of)),
             AssistantPart::Part(_) => None,
         })
         .collect();
@@ -219,7 +218,7 @@ pub(super) fn spoken(
     Some(draft.message("assistant", nothing, calls))
 }
 
-/// The content of a message, and what stands beside it.
+/// The content of a message, and its other fields.
 struct Draft {
     blocks: Vec<Value>,
     fields: Map<String, Value>,
@@ -227,7 +226,7 @@ struct Draft {
 
 impl Draft {
     fn of<'a>(
-        desk: &mut Desk,
+        writer: &mut Writer,
         parts: impl Iterator<Item = &'a ContentPart>,
         media: fn(&Media) -> Option<Value>,
     ) -> Self {
@@ -235,11 +234,11 @@ impl Draft {
         for part in parts {
             match part {
                 ContentPart::Fields(own) => {
-                    for (key, value) in desk.own(Some(own)).into_iter().flatten() {
+                    for (key, value) in writer.own(Some(own)).into_iter().flatten() {
                         draft.fields.entry(key.clone()).or_insert_with(|| value.clone());
                     }
                 }
-                other => draft.blocks.extend(block(desk, other, media)),
+                other => draft.blocks.extend(block(writer, other, media)),
             }
         }
         draft
@@ -274,11 +273,15 @@ impl Draft {
     }
 }
 
-fn block(desk: &mut Desk, part: &ContentPart, media: fn(&Media) -> Option<Value>) -> Option<Value> {
+fn block(
+    writer: &mut Writer,
+    part: &ContentPart,
+    media: fn(&Media) -> Option<Value>,
+) -> Option<Value> {
     let text = |text: String| json!({"type": "text", "text": text});
     match part {
         ContentPart::Text { text: words, own } => {
-            let fields = desk.own(own.as_ref());
+            let fields = writer.own(own.as_ref());
             let is_refusal = fields.is_some_and(|fields| fields.contains_key("type"));
             let mut block = if is_refusal {
                 json!({"type": "refusal", "refusal": words})
@@ -291,20 +294,20 @@ fn block(desk: &mut Desk, part: &ContentPart, media: fn(&Media) -> Option<Value>
             (!words.is_empty()).then_some(block)
         }
         ContentPart::Media { media: of, own } => {
-            let Some(mut block) = media(of) else { return desk.plain(part).map(text) };
+            let Some(mut block) = media(of) else { return writer.plain(part).map(text) };
             if let Some(Value::Object(image)) = block.get_mut("image_url") {
-                for (key, value) in desk.own(own.as_ref()).into_iter().flatten() {
+                for (key, value) in writer.own(own.as_ref()).into_iter().flatten() {
                     image.insert(key.clone(), value.clone());
                 }
             }
             Some(block)
         }
-        ContentPart::Opaque { dialect, value } => desk.opaque(*dialect, value),
-        ContentPart::Json(_) | ContentPart::Fields(_) => desk.plain(part).map(text),
+        ContentPart::Opaque { dialect, value } => writer.opaque(*dialect, value),
+        ContentPart::Json(_) | ContentPart::Fields(_) => writer.plain(part).map(text),
     }
 }
 
-fn carried(media: &Media) -> Option<Value> {
+fn media_block(media: &Media) -> Option<Value> {
     let is_held = matches!(media.at, MediaSource::Base64(_));
     match (media.media_type.as_str(), &media.at) {
         (kind, _) if kind.starts_with("image/") && (!is_held || !kind.contains('*')) => {
@@ -322,13 +325,13 @@ fn carried(media: &Media) -> Option<Value> {
     }
 }
 
-fn written_call(desk: &mut Desk, call: &PastCall) -> Value {
+fn written_call(writer: &mut Writer, call: &PastCall) -> Value {
     let is_custom = call.own.as_ref().is_some_and(|own| {
         own.dialect == Dialect::OpenAiChat
             && own.fields.get("type").and_then(Value::as_str) == Some("custom")
     });
-    let id = desk.id(&call.id);
-    let name = desk.called(call);
+    let id = writer.id(&call.id);
+    let name = writer.tool_name(call);
     let mut written = match &call.arguments {
         Arguments::Text(input) if is_custom => {
             json!({"id": id, "type": "custom", "custom": {"name": name, "input": input}})
@@ -336,19 +339,19 @@ fn written_call(desk: &mut Desk, call: &PastCall) -> Value {
         _ => json!({
             "id": id,
             "type": "function",
-            "function": {"name": name, "arguments": desk.object_text(call)},
+            "function": {"name": name, "arguments": writer.object_text(call)},
         }),
     };
-    desk.add_own(call.own.as_ref(), &mut written);
+    writer.add_own(call.own.as_ref(), &mut written);
     written
 }
 
-fn answer(desk: &mut Desk, result: &PastResult) -> Value {
+fn answer(writer: &mut Writer, result: &PastResult) -> Value {
     let mut message = json!({
         "role": "tool",
-        "tool_call_id": desk.id(&result.id),
-        "content": desk.result_text(result),
+        "tool_call_id": writer.id(&result.id),
+        "content": writer.result_text(result),
     });
-    desk.add_own(result.own.as_ref(), &mut message);
+    writer.add_own(result.own.as_ref(), &mut message);
     message
 }

@@ -1,33 +1,33 @@
 //! OpenAI Responses: a flat list of items.
 //!
-//! Items of the model that follow each other are one message here: its reasoning, its text and its
-//! calls. They are written as separate items again, each with the fields it came with, because the
-//! service wants reasoning back beside what it led to. There is no flag for failure.
+//! Consecutive items of the model are read as one message: its reasoning, its text and its calls.
+//! They are written as separate items again, each with its own fields, because the service requires
+//! reasoning next to the item it produced. There is no error flag.
 
 use serde_json::{Map, Value, json};
 
 use super::{
     AssistantPart, ContentPart, Dialect, Media, MediaSource, Message, PastCall, PastResult,
     ProviderFields, Transcript,
-    read::{Reader, Spot, arguments, media, unmarked},
-    write::{Desk, joined, marked, url},
+    read::{Node, Reader, arguments, media, strip_failure_marker},
+    write::{Writer, joined, mark_failure, url},
 };
 use crate::{error::Error, turn::Arguments};
 
-/// Under this key a part keeps the fields of the item that it stood in.
+/// The key under which a part keeps the fields of its item.
 const ITEM: &str = "item";
 
-pub(super) fn read(root: &Spot<'_>) -> Result<Transcript, Error> {
+pub(super) fn read(root: &Node<'_>) -> Result<Transcript, Error> {
     let mut reader = Reader::default();
     if let Some(instructions) = root.get("instructions") {
         match instructions.value {
             Value::String(text) => reader.system(vec![ContentPart::text(text.as_str())]),
-            // A stored prompt gives its items.
+            // A stored prompt contains items.
             _ => read_items(&mut reader, instructions.items()?)?,
         }
     }
     match root.get("input") {
-        Some(Spot { value: Value::String(text), .. }) => {
+        Some(Node { value: Value::String(text), .. }) => {
             reader.user(vec![ContentPart::text(text.as_str())]);
         }
         _ => read_items(&mut reader, root.list("input")?)?,
@@ -35,11 +35,11 @@ pub(super) fn read(root: &Spot<'_>) -> Result<Transcript, Error> {
     Ok(reader.finish())
 }
 
-fn read_items(reader: &mut Reader, items: Vec<Spot<'_>>) -> Result<(), Error> {
+fn read_items(reader: &mut Reader, items: Vec<Node<'_>>) -> Result<(), Error> {
     for item in items {
         item.object()?;
-        let is_message = item.word("type").is_none() && item.word("role").is_some();
-        match item.word("type") {
+        let is_message = item.str_field("type").is_none() && item.str_field("role").is_some();
+        match item.str_field("type") {
             _ if is_message => read_message(reader, &item)?,
             Some("message") => read_message(reader, &item)?,
             Some("function_call") => reader.call(
@@ -51,27 +51,27 @@ fn read_items(reader: &mut Reader, items: Vec<Spot<'_>>) -> Result<(), Error> {
             Some("custom_tool_call") => reader.call(
                 item.id("call_id"),
                 item.need("name")?.text()?,
-                Arguments::Text(item.word("input").unwrap_or_default().to_owned()),
-                // The type stays with it: this call is free text, and goes back as such.
+                Arguments::Text(item.str_field("input").unwrap_or_default().to_owned()),
+                // The type is kept as a field: this call is free text, and is written as such.
                 item.own(&["call_id", "name", "input"]),
             ),
             Some("function_call_output" | "custom_tool_call_output") => {
                 read_output(reader, &item)?;
             }
-            Some(other) if is_part(other) => return Err(item.wrong("an item")),
+            Some(other) if is_part(other) => return Err(item.unexpected("an item")),
             Some(other) if other.ends_with("_output") || other.ends_with("_response") => {
                 reader.user(vec![item.opaque()]);
             }
-            Some(_) => reader.say(item.opaque()),
-            None => return Err(item.wrong("an item with a `type` or a `role`")),
+            Some(_) => reader.add_part(item.opaque()),
+            None => return Err(item.unexpected("an item with a `type` or a `role`")),
         }
     }
     Ok(())
 }
 
-fn read_message(reader: &mut Reader, item: &Spot<'_>) -> Result<(), Error> {
+fn read_message(reader: &mut Reader, item: &Node<'_>) -> Result<(), Error> {
     let content = item.need("content")?;
-    let role = item.word("role");
+    let role = item.str_field("role");
     let named: &[&str] = match role {
         Some("developer") => &["type", "content"],
         _ => &["type", "role", "content"],
@@ -79,27 +79,27 @@ fn read_message(reader: &mut Reader, item: &Spot<'_>) -> Result<(), Error> {
     let own = item.own(named).map(|own| own.fields);
     let parts = contents(&content)?
         .iter()
-        .map(|spot| part(spot, own.as_ref()))
+        .map(|node| part(node, own.as_ref()))
         .collect::<Result<Vec<_>, _>>()?;
     match role {
         Some("user") => reader.user(parts),
         Some("system" | "developer") => reader.system(parts),
-        Some("assistant") => parts.into_iter().for_each(|part| reader.say(part)),
-        _ => return Err(item.wrong("a message with a `role` of user, assistant or system")),
+        Some("assistant") => parts.into_iter().for_each(|part| reader.add_part(part)),
+        _ => return Err(item.unexpected("a message with a `role` of user, assistant or system")),
     }
     Ok(())
 }
 
-fn read_output(reader: &mut Reader, item: &Spot<'_>) -> Result<(), Error> {
+fn read_output(reader: &mut Reader, item: &Node<'_>) -> Result<(), Error> {
     let mut parts = match item.get("output") {
         Some(output) => {
-            contents(&output)?.iter().map(|spot| part(spot, None)).collect::<Result<Vec<_>, _>>()?
+            contents(&output)?.iter().map(|node| part(node, None)).collect::<Result<Vec<_>, _>>()?
         }
         None => Vec::new(),
     };
     let mut is_error = false;
     if let Some(ContentPart::Text { text, .. }) = parts.first_mut() {
-        let (failed, rest) = unmarked(text);
+        let (failed, rest) = strip_failure_marker(text);
         is_error = failed;
         *text = rest.to_owned();
         if failed && text.is_empty() {
@@ -111,59 +111,59 @@ fn read_output(reader: &mut Reader, item: &Spot<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-fn contents<'a>(content: &Spot<'a>) -> Result<Vec<Spot<'a>>, Error> {
+fn contents<'a>(content: &Node<'a>) -> Result<Vec<Node<'a>>, Error> {
     if content.value.is_string() { Ok(vec![content.clone()]) } else { content.items() }
 }
 
-fn part(spot: &Spot<'_>, item: Option<&Map<String, Value>>) -> Result<ContentPart, Error> {
+fn part(node: &Node<'_>, item: Option<&Map<String, Value>>) -> Result<ContentPart, Error> {
     let own = |named: &[&str]| {
-        let mut fields = spot.own(named).map(|own| own.fields).unwrap_or_default();
+        let mut fields = node.own(named).map(|own| own.fields).unwrap_or_default();
         if let Some(item) = item {
             fields.insert(ITEM.to_owned(), Value::Object(item.clone()));
         }
         (!fields.is_empty()).then_some(ProviderFields { dialect: Dialect::OpenAiResponses, fields })
     };
-    if let Some(text) = spot.value.as_str() {
+    if let Some(text) = node.value.as_str() {
         return Ok(ContentPart::Text { text: text.to_owned(), own: own(&[]) });
     }
-    match spot.word("type") {
+    match node.str_field("type") {
         Some("input_text" | "output_text" | "text") => {
-            let text = spot.need("text")?.text()?.to_owned();
+            let text = node.need("text")?.text()?.to_owned();
             Ok(ContentPart::Text { text, own: own(&["type", "text"]) })
         }
-        // A refusal is text with a name; the name goes back with it.
+        // A refusal is text with a type; the type is kept.
         Some("refusal") => {
-            let text = spot.need("refusal")?.text()?.to_owned();
+            let text = node.need("refusal")?.text()?.to_owned();
             Ok(ContentPart::Text { text, own: own(&["refusal"]) })
         }
-        Some("input_image") if spot.word("image_url").is_some() => {
-            let url = spot.word("image_url").unwrap_or_default();
+        Some("input_image") if node.str_field("image_url").is_some() => {
+            let url = node.str_field("image_url").unwrap_or_default();
             let media = media(url, "image/*", None);
-            let named: &[&str] = match spot.word("detail") {
-                // What is written where nobody said anything.
+            let named: &[&str] = match node.str_field("detail") {
+                // `auto` is the default that is written.
                 Some("auto") => &["type", "image_url", "detail"],
                 _ => &["type", "image_url"],
             };
             Ok(ContentPart::Media { media, own: own(named) })
         }
         Some("input_file") => {
-            let name = spot.word("filename");
-            let address = spot.word("file_data").or_else(|| spot.word("file_url"));
+            let name = node.str_field("filename");
+            let address = node.str_field("file_data").or_else(|| node.str_field("file_url"));
             Ok(match address {
                 Some(url) => ContentPart::Media {
                     media: media(url, "application/pdf", name),
                     own: own(&["type", "file_data", "file_url", "filename"]),
                 },
-                None => spot.opaque(),
+                None => node.opaque(),
             })
         }
-        Some(other) if is_part(other) => Ok(spot.opaque()),
-        _ => Err(spot.wrong("a part with a `type` for parts")),
+        Some(other) if is_part(other) => Ok(node.opaque()),
+        _ => Err(node.unexpected("a part with a `type` for parts")),
     }
 }
 
-/// Returns whether this is the type of a part of a message. Everything else is a whole item, so
-/// that an opaque value says itself where it belongs.
+/// Returns whether this is the type of a part of a message. Every other type is a whole item, so an
+/// opaque value shows by itself where it belongs.
 fn is_part(kind: &str) -> bool {
     kind.starts_with("input_") || kind.starts_with("output_")
 }
@@ -172,31 +172,31 @@ fn holds_part(value: &Value) -> bool {
     value.get("type").and_then(Value::as_str).is_some_and(is_part)
 }
 
-pub(super) fn write(desk: &mut Desk, messages: &[Message]) -> Value {
+pub(super) fn write(writer: &mut Writer, messages: &[Message]) -> Value {
     let mut instructions = Vec::new();
     let mut items = Vec::new();
     let mut custom = std::collections::HashSet::new();
     for (index, message) in messages.iter().enumerate() {
-        desk.at(index);
+        writer.at(index);
         match message {
             Message::System(parts) if items.is_empty() => {
-                instructions.extend(parts.iter().filter_map(|part| desk.plain(part)));
+                instructions.extend(parts.iter().filter_map(|part| writer.plain(part)));
             }
-            Message::System(parts) => write_message(desk, "system", parts, &mut items),
-            Message::User(parts) => write_message(desk, "user", parts, &mut items),
-            Message::Assistant(said) => {
-                for said in said {
-                    if let AssistantPart::Call(call) = said
+            Message::System(parts) => write_message(writer, "system", parts, &mut items),
+            Message::User(parts) => write_message(writer, "user", parts, &mut items),
+            Message::Assistant(assistant) => {
+                for assistant in assistant {
+                    if let AssistantPart::Call(call) = assistant
                         && is_custom(call)
                     {
                         custom.insert(&call.id);
                     }
                 }
-                write_said(desk, said, &mut items);
+                write_assistant_items(writer, assistant, &mut items);
             }
             Message::Results(results) => {
                 for result in results {
-                    items.push(output(desk, result, custom.contains(&result.id)));
+                    items.push(output(writer, result, custom.contains(&result.id)));
                 }
             }
         }
@@ -219,8 +219,8 @@ struct Draft {
 impl Draft {
     fn add(&mut self, role: &str, item: Option<&Value>, part: Value, items: &mut Vec<Value>) {
         let item = item.and_then(Value::as_object);
-        // Items of the model are read as one message, so only equal fields say that two parts
-        // stood in one.
+        // Items of the model are read as one message, so two parts belong to one item only if its
+        // fields are equal.
         if self.item.as_ref() != item || (item.is_none() && role == "assistant") {
             self.flush(role, items);
             self.item = item.cloned();
@@ -246,32 +246,32 @@ impl Draft {
     }
 }
 
-fn write_message(desk: &mut Desk, role: &str, parts: &[ContentPart], items: &mut Vec<Value>) {
+fn write_message(writer: &mut Writer, role: &str, parts: &[ContentPart], items: &mut Vec<Value>) {
     let mut draft = Draft::default();
     for part in parts {
-        // A whole item stands for itself; a part of a message stands in one.
+        // A whole item is written as is; a part of a message goes into one.
         if let ContentPart::Opaque { dialect: Dialect::OpenAiResponses, value } = part
             && !holds_part(value)
         {
             draft.flush(role, items);
             items.push(value.clone());
-        } else if let Some((part, item)) = input(desk, part) {
+        } else if let Some((part, item)) = input(writer, part) {
             draft.add(role, item, part, items);
         }
     }
     draft.flush(role, items);
 }
 
-fn write_said(desk: &mut Desk, said: &[AssistantPart], items: &mut Vec<Value>) {
+fn write_assistant_items(writer: &mut Writer, assistant: &[AssistantPart], items: &mut Vec<Value>) {
     let mut draft = Draft::default();
-    for said in said {
-        match said {
+    for assistant in assistant {
+        match assistant {
             AssistantPart::Call(call) => {
                 draft.flush("assistant", items);
-                items.push(written_call(desk, call));
+                items.push(written_call(writer, call));
             }
             AssistantPart::Part(ContentPart::Opaque { dialect, value }) => {
-                if let Some(value) = desk.opaque(*dialect, value) {
+                if let Some(value) = writer.opaque(*dialect, value) {
                     if holds_part(&value) {
                         draft.add("assistant", None, value, items);
                     } else {
@@ -281,20 +281,22 @@ fn write_said(desk: &mut Desk, said: &[AssistantPart], items: &mut Vec<Value>) {
                 }
             }
             AssistantPart::Part(ContentPart::Text { text, .. }) if text.is_empty() => {}
-            AssistantPart::Part(ContentPart::Text { text, own }) => match desk.own(own.as_ref()) {
-                Some(fields) => {
-                    let part = output_text(text, fields);
-                    draft.add("assistant", fields.get(ITEM), part, items);
+            AssistantPart::Part(ContentPart::Text { text, own }) => {
+                match writer.own(own.as_ref()) {
+                    Some(fields) => {
+                        let part = output_text(text, fields);
+                        draft.add("assistant", fields.get(ITEM), part, items);
+                    }
+                    None => {
+                        draft.flush("assistant", items);
+                        items.push(short_text(text));
+                    }
                 }
-                None => {
-                    draft.flush("assistant", items);
-                    items.push(easy(text));
-                }
-            },
+            }
             AssistantPart::Part(part) => {
-                if let Some(text) = desk.plain(part) {
+                if let Some(text) = writer.plain(part) {
                     draft.flush("assistant", items);
-                    items.push(easy(&text));
+                    items.push(short_text(&text));
                 }
             }
         }
@@ -302,8 +304,8 @@ fn write_said(desk: &mut Desk, said: &[AssistantPart], items: &mut Vec<Value>) {
     draft.flush("assistant", items);
 }
 
-/// Text that the service has not numbered stands in the short form; the long one wants an id.
-fn easy(text: &str) -> Value {
+/// Text without an id is written in the short form; the long form requires an id.
+fn short_text(text: &str) -> Value {
     json!({"type": "message", "role": "assistant", "content": text})
 }
 
@@ -329,75 +331,75 @@ fn is_custom(call: &PastCall) -> bool {
         })
 }
 
-fn written_call(desk: &mut Desk, call: &PastCall) -> Value {
+fn written_call(writer: &mut Writer, call: &PastCall) -> Value {
     let mut item = match &call.arguments {
         Arguments::Text(text) if is_custom(call) => json!({
             "type": "custom_tool_call",
-            "call_id": desk.id(&call.id),
-            "name": desk.called(call),
+            "call_id": writer.id(&call.id),
+            "name": writer.tool_name(call),
             "input": text,
         }),
         _ => json!({
             "type": "function_call",
-            "call_id": desk.id(&call.id),
-            "name": desk.called(call),
-            "arguments": desk.object_text(call),
+            "call_id": writer.id(&call.id),
+            "name": writer.tool_name(call),
+            "arguments": writer.object_text(call),
         }),
     };
-    desk.add_own(call.own.as_ref(), &mut item);
+    writer.add_own(call.own.as_ref(), &mut item);
     item
 }
 
-fn output(desk: &mut Desk, result: &PastResult, is_custom: bool) -> Value {
+fn output(writer: &mut Writer, result: &PastResult, is_custom: bool) -> Value {
     let has_media = result.parts.iter().any(|part| match part {
-        ContentPart::Media { media, .. } => carried(media).is_some(),
+        ContentPart::Media { media, .. } => media_block(media).is_some(),
         ContentPart::Opaque { dialect, .. } => *dialect == Dialect::OpenAiResponses,
         _ => false,
     });
     let output = if has_media {
         let mut parts = Vec::new();
         if result.is_error {
-            parts.push(json!({"type": "input_text", "text": marked(true, String::new())}));
+            parts.push(json!({"type": "input_text", "text": mark_failure(true, String::new())}));
         }
         for part in &result.parts {
             let is_foreign = matches!(part, ContentPart::Opaque { dialect, .. }
                 if *dialect != Dialect::OpenAiResponses);
             if is_foreign {
-                let text = desk.plain_result(part);
+                let text = writer.plain_result(part);
                 parts.push(json!({"type": "input_text", "text": text}));
             } else {
-                parts.extend(input(desk, part).map(|(part, _)| part));
+                parts.extend(input(writer, part).map(|(part, _)| part));
             }
         }
         Value::Array(parts)
     } else {
-        Value::String(desk.result_text(result))
+        Value::String(writer.result_text(result))
     };
     let kind = if is_custom { "custom_tool_call_output" } else { "function_call_output" };
-    let mut item = json!({"type": kind, "call_id": desk.id(&result.id), "output": output});
-    desk.add_own(result.own.as_ref(), &mut item);
+    let mut item = json!({"type": kind, "call_id": writer.id(&result.id), "output": output});
+    writer.add_own(result.own.as_ref(), &mut item);
     item
 }
 
-/// Makes a part that is sent to the model, and returns the fields of the item it stood in.
-fn input<'a>(desk: &mut Desk, part: &'a ContentPart) -> Option<(Value, Option<&'a Value>)> {
+/// Makes an input part, and returns the fields of its item.
+fn input<'a>(writer: &mut Writer, part: &'a ContentPart) -> Option<(Value, Option<&'a Value>)> {
     let (mut written, own) = match part {
         ContentPart::Text { text, own } => {
             (json!({"type": "input_text", "text": text}), own.as_ref())
         }
-        ContentPart::Media { media, own } => match carried(media) {
+        ContentPart::Media { media, own } => match media_block(media) {
             Some(part) => (part, own.as_ref()),
-            None => (json!({"type": "input_text", "text": desk.told(media)}), None),
+            None => (json!({"type": "input_text", "text": writer.describe_media(media)}), None),
         },
         ContentPart::Opaque { dialect, value } => {
-            return Some((desk.opaque(*dialect, value)?, None));
+            return Some((writer.opaque(*dialect, value)?, None));
         }
         ContentPart::Json(_) | ContentPart::Fields(_) => {
-            let text = desk.plain(part)?;
+            let text = writer.plain(part)?;
             (json!({"type": "input_text", "text": text}), None)
         }
     };
-    let fields = desk.own(own);
+    let fields = writer.own(own);
     for (key, value) in fields.into_iter().flatten().filter(|(key, _)| *key != ITEM) {
         written[key] = value.clone();
     }
@@ -405,7 +407,7 @@ fn input<'a>(desk: &mut Desk, part: &'a ContentPart) -> Option<(Value, Option<&'
     (!is_empty).then_some((written, fields.and_then(|fields| fields.get(ITEM))))
 }
 
-fn carried(media: &Media) -> Option<Value> {
+fn media_block(media: &Media) -> Option<Value> {
     if media.media_type.starts_with("image/") {
         let is_known = !media.media_type.contains('*') || matches!(media.at, MediaSource::Url(_));
         let image = || json!({"type": "input_image", "image_url": url(media), "detail": "auto"});

@@ -1,7 +1,7 @@
-//! What all readers share: a place in the JSON that can name itself, and the list of messages.
+//! Shared by all readers: a JSON value that knows its place, and the messages read so far.
 //!
-//! INVARIANT: whatever cannot be read becomes an error that names its place, or an opaque part
-//! that keeps it whole. Nothing is skipped.
+//! INVARIANT: input that cannot be read becomes an error that names its place, or an opaque part
+//! that keeps it unchanged. Nothing is skipped.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -18,81 +18,82 @@ use crate::{
     turn::Arguments,
 };
 
-/// Holds the text of arguments that are no object, where a provider takes objects only.
+/// The key for the text of arguments that are not an object, where a provider accepts only objects.
 pub(super) const UNPARSED: &str = super::super::wire::INVALID;
 
-/// Opens the text of a failed call, where a provider has no flag for it.
+/// Starts the text of a failed call, where a provider has no error flag.
 pub(super) const FAILED: &str = "[this call failed]";
 
-/// A value and where it stands.
+/// A value and its JSON pointer.
 #[derive(Debug, Clone)]
-pub(super) struct Spot<'a> {
+pub(super) struct Node<'a> {
     pub(super) dialect: Dialect,
     pub(super) value: &'a Value,
     place: String,
 }
 
-impl<'a> Spot<'a> {
+impl<'a> Node<'a> {
     pub(super) fn root(dialect: Dialect, value: &'a Value) -> Self {
         Self { dialect, value, place: String::new() }
     }
 
-    /// Returns the list of messages: this, or what stands under `key`.
-    pub(super) fn list(&self, key: &str) -> Result<Vec<Spot<'a>>, Error> {
+    /// Returns the list of messages: this value, or the one under `key`.
+    pub(super) fn list(&self, key: &str) -> Result<Vec<Node<'a>>, Error> {
         match self.value {
             Value::Array(_) => self.items(),
             Value::Object(_) => match self.get(key) {
                 Some(list) => list.items(),
-                None => Err(self.wrong(&format!("a list, or a request with `{key}`"))),
+                None => Err(self.unexpected(&format!("a list, or a request with `{key}`"))),
             },
-            _ => Err(self.wrong(&format!("a list, or a request with `{key}`"))),
+            _ => Err(self.unexpected(&format!("a list, or a request with `{key}`"))),
         }
     }
 
     /// Returns the value under a key, unless it is missing or null.
-    pub(super) fn get(&self, key: &str) -> Option<Spot<'a>> {
+    pub(super) fn get(&self, key: &str) -> Option<Node<'a>> {
         let value = self.value.get(key).filter(|value| !value.is_null())?;
-        Some(Spot { dialect: self.dialect, value, place: format!("{}/{key}", self.place) })
+        Some(Node { dialect: self.dialect, value, place: format!("{}/{key}", self.place) })
     }
 
     /// Returns the value under the first of these keys that is there.
-    pub(super) fn either(&self, keys: [&str; 2]) -> Option<Spot<'a>> {
+    pub(super) fn either(&self, keys: [&str; 2]) -> Option<Node<'a>> {
         keys.iter().find_map(|key| self.get(key))
     }
 
-    pub(super) fn need(&self, key: &str) -> Result<Spot<'a>, Error> {
-        self.get(key).ok_or_else(|| self.wrong(&format!("an object with `{key}`")))
+    pub(super) fn need(&self, key: &str) -> Result<Node<'a>, Error> {
+        self.get(key).ok_or_else(|| self.unexpected(&format!("an object with `{key}`")))
     }
 
-    pub(super) fn items(&self) -> Result<Vec<Spot<'a>>, Error> {
-        let Value::Array(items) = self.value else { return Err(self.wrong("a list")) };
-        let spot = |(index, value)| Spot {
+    pub(super) fn items(&self) -> Result<Vec<Node<'a>>, Error> {
+        let Value::Array(items) = self.value else { return Err(self.unexpected("a list")) };
+        let node = |(index, value)| Node {
             dialect: self.dialect,
             value,
             place: format!("{}/{index}", self.place),
         };
-        Ok(items.iter().enumerate().map(spot).collect())
+        Ok(items.iter().enumerate().map(node).collect())
     }
 
     pub(super) fn object(&self) -> Result<&'a Map<String, Value>, Error> {
-        self.value.as_object().ok_or_else(|| self.wrong("an object"))
+        self.value.as_object().ok_or_else(|| self.unexpected("an object"))
     }
 
     pub(super) fn text(&self) -> Result<&'a str, Error> {
-        self.value.as_str().ok_or_else(|| self.wrong("text"))
+        self.value.as_str().ok_or_else(|| self.unexpected("text"))
     }
 
     /// Returns the text under a key, if there is one.
-    pub(super) fn word(&self, key: &str) -> Option<&'a str> {
+    pub(super) fn str_field(&self, key: &str) -> Option<&'a str> {
         self.value.get(key).and_then(Value::as_str)
     }
 
-    /// Returns an id. An empty one is none, and one server writes the word `null`.
+    /// Returns an id. An empty one counts as none, and so does the text `null`, which one server
+    /// writes.
     pub(super) fn id(&self, key: &str) -> Option<&'a str> {
-        self.word(key).filter(|id| !id.is_empty() && *id != "null")
+        self.str_field(key).filter(|id| !id.is_empty() && *id != "null")
     }
 
-    /// Returns the fields that this reader did not name. Empty ones say nothing.
+    /// Returns the fields that the reader did not name. Empty ones are dropped.
     pub(super) fn own(&self, named: &[&str]) -> Option<ProviderFields> {
         let says = |value: &Value| match value {
             Value::Null => false,
@@ -115,7 +116,7 @@ impl<'a> Spot<'a> {
         ContentPart::Opaque { dialect: self.dialect.family(), value: self.value.clone() }
     }
 
-    pub(super) fn wrong(&self, wanted: &str) -> Error {
+    pub(super) fn unexpected(&self, wanted: &str) -> Error {
         let place = if self.place.is_empty() { "/" } else { &self.place };
         let found = match self.value {
             Value::Null => "null",
@@ -128,14 +129,14 @@ impl<'a> Spot<'a> {
         Error::new(
             ErrorKind::BadHistory,
             format!(
-                "this is no {} history: at `{place}` stands {found}, expected {wanted}",
+                "not a valid {} history: at `{place}` found {found}, expected {wanted}",
                 self.dialect
             ),
         )
     }
 }
 
-/// The messages read so far, and the calls that wait for a result without an id.
+/// The messages read so far, and the calls that may get a result without an id.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     messages: Vec<Message>,
@@ -172,12 +173,13 @@ impl Reader {
         self.open = Open::default();
     }
 
-    /// Goes on with the message of the model, or starts one.
-    pub(super) fn say(&mut self, part: ContentPart) {
+    /// Continues the message of the model, or starts one.
+    pub(super) fn add_part(&mut self, part: ContentPart) {
         self.push(AssistantPart::Part(part));
     }
 
-    /// Adds a call to the message of the model. Without an id it gets one from its place.
+    /// Adds a call to the message of the model. Without an id it gets one derived from its
+    /// position.
     pub(super) fn call(
         &mut self,
         id: Option<&str>,
@@ -189,24 +191,24 @@ impl Reader {
             self.assistant();
         }
         let place = self.messages.len() - 1;
-        let id = id.map_or_else(|| ids::placed(place, self.open.ids.len()), CallId::from);
+        let id = id.map_or_else(|| ids::positional_id(place, self.open.ids.len()), CallId::from);
         let name = ToolName::from(name);
         self.open.add(id.clone(), name.clone());
         self.push(AssistantPart::Call(PastCall { id, name, arguments, own }));
     }
 
-    fn push(&mut self, said: AssistantPart) {
+    fn push(&mut self, assistant: AssistantPart) {
         match self.messages.last_mut() {
-            Some(Message::Assistant(list)) => list.push(said),
+            Some(Message::Assistant(list)) => list.push(assistant),
             _ => {
                 self.open = Open::default();
-                self.messages.push(Message::Assistant(vec![said]));
+                self.messages.push(Message::Assistant(vec![assistant]));
             }
         }
     }
 
-    /// Adds a result. Without an id it answers the oldest open call of its name, or of any name if
-    /// it has none.
+    /// Adds a result. Without an id it belongs to the oldest open call of its name, or of any name
+    /// if it has none.
     pub(super) fn result(
         &mut self,
         id: Option<&str>,
@@ -223,7 +225,10 @@ impl Reader {
             }
             None => self.open.next(name).unwrap_or_else(|| {
                 self.results += 1;
-                CallId::from(format!("{}_result", ids::placed(self.messages.len(), self.results)))
+                CallId::from(format!(
+                    "{}_result",
+                    ids::positional_id(self.messages.len(), self.results)
+                ))
             }),
         };
         let result = PastResult { id, name: name.map(ToolName::from), parts, is_error, own };
@@ -264,16 +269,16 @@ impl Open {
     }
 }
 
-/// Reads arguments that are JSON in a string, or, with some servers, already data.
-pub(super) fn arguments(value: Option<Spot<'_>>) -> Arguments {
-    match value.map(|spot| spot.value) {
+/// Reads arguments that are JSON in a string, or, with some servers, a JSON value.
+pub(super) fn arguments(value: Option<Node<'_>>) -> Arguments {
+    match value.map(|node| node.value) {
         None => Arguments::Json(Value::Object(Map::new())),
         Some(Value::String(text)) => arguments_text(text),
         Some(other) => arguments_json(other),
     }
 }
 
-/// Reads arguments that are data, and takes out what a writer had to wrap.
+/// Reads arguments that are a JSON value, and unwraps what a writer had to wrap.
 pub(super) fn arguments_json(value: &Value) -> Arguments {
     match value.as_object() {
         Some(object) if object.len() == 1 => match object.get(UNPARSED) {
@@ -294,8 +299,8 @@ fn arguments_text(text: &str) -> Arguments {
     }
 }
 
-/// Takes the mark of a failed call off its text.
-pub(super) fn unmarked(text: &str) -> (bool, &str) {
+/// Removes the marker of a failed call from its text.
+pub(super) fn strip_failure_marker(text: &str) -> (bool, &str) {
     match text.strip_prefix(FAILED) {
         Some("") => (true, ""),
         Some(rest) => match rest.strip_prefix('\n') {
@@ -306,7 +311,7 @@ pub(super) fn unmarked(text: &str) -> (bool, &str) {
     }
 }
 
-/// Reads the address of a picture or file: `data:` holds it, anything else says where it is.
+/// Reads the URL of an image or file: a `data:` URL contains it, any other locates it.
 pub(super) fn media(url: &str, fallback: &str, name: Option<&str>) -> Media {
     let name = name.map(str::to_owned);
     let held = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
@@ -322,8 +327,8 @@ pub(super) fn media(url: &str, fallback: &str, name: Option<&str>) -> Media {
     }
 }
 
-/// Returns what kind of picture this is, from how its base64 begins.
-pub(super) fn sniffed(data: &str) -> &'static str {
+/// Returns the type of an image, from the first bytes of its base64.
+pub(super) fn sniff_media_type(data: &str) -> &'static str {
     match data.get(..4) {
         Some("iVBO") => "image/png",
         Some("/9j/") => "image/jpeg",
@@ -340,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_stays_text_when_reading_it_would_lose_something() {
+    fn argument_text_stays_text_when_parsing_would_lose_something() {
         for kept in [
             r#"{"a": 1, "a": 2}"#,
             r#"{"n": 123456789012345678901234567890}"#,
@@ -353,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_data_is_read() {
+    fn argument_text_that_is_json_is_parsed() {
         for (text, value) in [
             (" {\"a\": [1, \"x y\"] } ", json!({"a": [1, "x y"]})),
             (r#"{"city":"Z\u00fcrich \"\\"}"#, json!({"city": "Zürich \"\\"})),
@@ -366,20 +371,20 @@ mod tests {
     }
 
     #[test]
-    fn a_place_names_itself() {
+    fn error_names_the_json_pointer() {
         let value = json!({"messages": [{"content": 3}]});
-        let root = Spot::root(Dialect::OpenAiChat, &value);
+        let root = Node::root(Dialect::OpenAiChat, &value);
         let content = root.list("messages").unwrap()[0].need("content").unwrap();
         assert_eq!(
             content.text().unwrap_err().message(),
-            "this is no openai-chat history: at `/messages/0/content` stands a number, expected text"
+            "not a valid openai-chat history: at `/messages/0/content` found a number, expected text"
         );
     }
 
     #[test]
-    fn the_mark_of_a_failure_comes_off_and_nothing_else_does() {
-        assert_eq!(unmarked("[this call failed]\nno"), (true, "no"));
-        assert_eq!(unmarked("[this call failed]"), (true, ""));
-        assert_eq!(unmarked("[this call failed] no"), (false, "[this call failed] no"));
+    fn only_the_failure_marker_is_stripped() {
+        assert_eq!(strip_failure_marker("[this call failed]\nno"), (true, "no"));
+        assert_eq!(strip_failure_marker("[this call failed]"), (true, ""));
+        assert_eq!(strip_failure_marker("[this call failed] no"), (false, "[this call failed] no"));
     }
 }

@@ -1,6 +1,6 @@
-//! What all writers share: the changes, the ids, and what is done with what does not fit.
+//! Shared by all writers: the changes, the ids, and the handling of unsupported content.
 //!
-//! INVARIANT: a writer leaves nothing out and adds nothing without a note.
+//! INVARIANT: a writer drops nothing and adds nothing without recording a change.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,87 +18,87 @@ use super::{
 };
 use crate::{export::tools::Names, turn::Arguments};
 
-/// Opens a conversation that the model began, where a provider wants the user to begin.
-const OPENING: &str = "(the conversation goes on from here)";
+/// The first message, where the model began the conversation and the provider requires the user to.
+const OPENING: &str = "(the conversation continues here)";
 
-/// Fields that only number and mark a provider's stored items; to leave them out loses nothing.
-const HOUSEKEEPING: &[&str] = &["id", "status", "type", "index", "role", "item"];
+/// Fields that only number and mark a provider's stored items. Dropping them loses nothing.
+const BOOKKEEPING_FIELDS: &[&str] = &["id", "status", "type", "index", "role", "item"];
 
 /// A conversation in one dialect.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Converted {
-    /// The keys of a request that hold the conversation, such as `system` and `messages`.
+    /// The request fields that hold the conversation, such as `system` and `messages`.
     pub body: Value,
-    /// What is not as it was.
+    /// What differs from the source.
     pub changes: Vec<Change>,
 }
 
-/// One thing that is not as it was. Messages are counted from 0, in the mended transcript; only a
-/// [`HistoryFix`] counts as they stood before.
+/// One difference from the source. Messages are counted from 0, in the repaired transcript; only a
+/// [`HistoryFix`] counts them before the repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
-    /// A pair was broken.
+    /// A broken pair was repaired.
     Mended(HistoryFix),
-    /// The dialect does not admit this id.
+    /// The dialect does not accept this id.
     Renamed {
         /// The id in the transcript.
         id: CallId,
         /// The id that was written.
         to: String,
     },
-    /// The dialect does not admit the name of this tool. An export of the tool gives it the same
-    /// name, as long as no other tool has taken that.
+    /// The dialect does not accept the name of this tool. An export of the tool gives it the same
+    /// name, unless another tool has taken that.
     RenamedTool {
         /// The name in the transcript.
         name: ToolName,
         /// The name that was written.
         to: String,
     },
-    /// The conversation ends with a call that has no answer yet.
+    /// The conversation ends with a call that has no result yet.
     Open {
         /// The id in the transcript.
         id: CallId,
     },
-    /// What only another provider understands is not there.
+    /// Content that only another provider understands was dropped.
     LeftOut {
         /// The message.
         message: usize,
-        /// Whose it was.
+        /// Its provider.
         from: Dialect,
         /// What it was.
         what: String,
     },
-    /// A picture, a sound or a document is only named, in text.
+    /// An image, audio or a document was replaced by a text that names it.
     Told {
         /// The message.
         message: usize,
-        /// What it was.
+        /// Its media type.
         media_type: String,
     },
-    /// Arguments that are no object stand as text inside one.
+    /// Arguments that are not an object were wrapped into one as text.
     Wrapped {
         /// The message.
         message: usize,
         /// The id in the transcript.
         id: CallId,
     },
-    /// System text from the middle stands at the front.
+    /// System text from the middle was moved to the front.
     Hoisted {
         /// The message.
         message: usize,
     },
-    /// Text without a letter is not there; the provider refuses it.
+    /// Blank text was dropped, because the provider refuses it.
     Blank {
         /// The message.
         message: usize,
     },
-    /// A message was put in because the provider wants one there.
+    /// A message was added because the provider requires one there.
     Added {
-        /// The message that it stands before.
+        /// The message after it.
         message: usize,
-        /// What it says.
+        /// Its text.
         text: &'static str,
     },
 }
@@ -106,21 +106,24 @@ pub enum Change {
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Mended(mend) => write!(f, "mended {mend}"),
+            Self::Mended(mend) => write!(f, "repaired {mend}"),
             Self::Renamed { id, to } => write!(f, "the call `{id}` is `{to}` here"),
             Self::RenamedTool { name, to } => write!(f, "the tool `{name}` is `{to}` here"),
-            Self::Open { id } => write!(f, "the call `{id}` waits for its answer"),
+            Self::Open { id } => write!(f, "the call `{id}` has no result yet"),
             Self::LeftOut { message, from, what } => {
                 write!(f, "message {message}: {what} of {from} is left out")
             }
             Self::Told { message, media_type } => {
-                write!(f, "message {message}: {media_type} is only told of")
+                write!(f, "message {message}: {media_type} is replaced by a description")
             }
             Self::Wrapped { message, id } => {
-                write!(f, "message {message}: the arguments of `{id}` are no object, and wrapped")
+                write!(
+                    f,
+                    "message {message}: the arguments of `{id}` are not an object and were wrapped"
+                )
             }
             Self::Hoisted { message } => {
-                write!(f, "message {message}: the system text stands at the front")
+                write!(f, "message {message}: the system text was moved to the front")
             }
             Self::Blank { message } => write!(f, "message {message}: blank text is left out"),
             Self::Added { message, text } => write!(f, "before message {message}: added `{text}`"),
@@ -128,26 +131,26 @@ impl fmt::Display for Change {
     }
 }
 
-/// Where a conversation is written: the target, its ids, and the changes.
+/// The state of one conversion: the target, its ids, and the changes.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct Writer {
     dialect: Dialect,
     ids: Ids,
-    /// What the tool of each call is called here.
+    /// The target name of the tool of each call.
     names: HashMap<CallId, String>,
     changes: Vec<Change>,
     /// The message that is being written.
     message: usize,
 }
 
-impl Desk {
+impl Writer {
     pub(super) fn new(
         dialect: Dialect,
         transcript: &Transcript,
         ids: Ids,
-        mends: Vec<HistoryFix>,
+        fixes: Vec<HistoryFix>,
     ) -> Self {
-        let mut changes: Vec<Change> = mends.into_iter().map(Change::Mended).collect();
+        let mut changes: Vec<Change> = fixes.into_iter().map(Change::Mended).collect();
         let answered: HashSet<&CallId> = transcript
             .messages
             .iter()
@@ -181,7 +184,7 @@ impl Desk {
         self.changes
     }
 
-    /// Says which message is being written.
+    /// Sets which message is being written.
     pub(super) fn at(&mut self, message: usize) {
         self.message = message;
     }
@@ -190,24 +193,24 @@ impl Desk {
         self.ids.get(id)
     }
 
-    /// Returns the id, unless it only stands for a missing one.
+    /// Returns the id; `None` if it only replaces a missing one.
     pub(super) fn given_id(&self, id: &CallId) -> Option<String> {
-        (!ids::is_placed(id)).then(|| self.id(id))
+        (!ids::is_positional(id)).then(|| self.id(id))
     }
 
     /// Returns the name of a call's tool.
-    pub(super) fn called(&self, call: &PastCall) -> String {
+    pub(super) fn tool_name(&self, call: &PastCall) -> String {
         self.names.get(&call.id).cloned().unwrap_or_else(|| call.name.as_str().to_owned())
     }
 
-    /// Returns the tool that a result answers for.
+    /// Returns the tool of a result.
     pub(super) fn name(&self, result: &PastResult) -> String {
         let own = || result.name.as_ref().map(|name| name.as_str().to_owned());
         self.names.get(&result.id).cloned().or_else(own).unwrap_or_default()
     }
 
-    /// Writes all system text together, with a note for what does not stand at the front.
-    pub(super) fn hoisted(
+    /// Writes all system text together, and records a change for text that was not at the front.
+    pub(super) fn system_first(
         &mut self,
         messages: &[Message],
         block: fn(&mut Self, &ContentPart) -> Option<Value>,
@@ -228,7 +231,7 @@ impl Desk {
         blocks
     }
 
-    /// Returns fields that the target understands; those of another provider are left out.
+    /// Returns fields that the target understands; those of another provider are dropped.
     pub(super) fn own<'a>(
         &mut self,
         own: Option<&'a ProviderFields>,
@@ -240,7 +243,7 @@ impl Desk {
         let names: Vec<String> = own
             .fields
             .keys()
-            .filter(|key| !HOUSEKEEPING.contains(&key.as_str()))
+            .filter(|key| !BOOKKEEPING_FIELDS.contains(&key.as_str()))
             .map(|key| format!("`{key}`"))
             .collect();
         if !names.is_empty() {
@@ -258,7 +261,7 @@ impl Desk {
         }
     }
 
-    /// Returns a block that the target understands; one of another provider is left out.
+    /// Returns a block that the target understands; one of another provider is dropped.
     pub(super) fn opaque(&mut self, dialect: Dialect, value: &Value) -> Option<Value> {
         if dialect.family() == self.dialect {
             return Some(value.clone());
@@ -271,7 +274,7 @@ impl Desk {
         self.changes.push(Change::LeftOut { message: self.message, from, what });
     }
 
-    /// Returns whether text says nothing, where the provider refuses that.
+    /// Returns whether text is blank, where the provider refuses that.
     pub(super) fn is_blank(&mut self, text: &str) -> bool {
         let is_blank = text.trim().is_empty();
         if is_blank && !text.is_empty() {
@@ -280,8 +283,8 @@ impl Desk {
         is_blank
     }
 
-    /// Names something in text that the target cannot carry here.
-    pub(super) fn told(&mut self, media: &Media) -> String {
+    /// Describes media in text where the target does not support it.
+    pub(super) fn describe_media(&mut self, media: &Media) -> String {
         let media_type = media.media_type.clone();
         let name = media.name.as_ref().map(|name| format!(" `{name}`")).unwrap_or_default();
         let text = match &media.at {
@@ -292,8 +295,8 @@ impl Desk {
         text
     }
 
-    /// Returns a part as text. What is opaque is left out, or, with the target's own, cannot stand
-    /// in text either.
+    /// Returns a part as text. An opaque part is dropped, or, if it is the target's own, cannot be
+    /// text.
     pub(super) fn plain(&mut self, part: &ContentPart) -> Option<String> {
         match part {
             ContentPart::Text { text, own } => {
@@ -303,7 +306,7 @@ impl Desk {
             ContentPart::Json(value) => Some(value.to_string()),
             ContentPart::Media { media, own } => {
                 self.own(own.as_ref());
-                Some(self.told(media))
+                Some(self.describe_media(media))
             }
             ContentPart::Opaque { dialect, value } => {
                 self.leave_out(*dialect, described(value));
@@ -316,7 +319,7 @@ impl Desk {
         }
     }
 
-    /// Returns a part of a result as text. What is left out is named, so that the model knows.
+    /// Returns a part of a result as text. A dropped part is named, so that the model knows.
     pub(super) fn plain_result(&mut self, part: &ContentPart) -> String {
         match part {
             ContentPart::Opaque { dialect, value } => {
@@ -329,10 +332,10 @@ impl Desk {
         }
     }
 
-    /// Returns a whole result as text, for providers without a flag for failure.
+    /// Returns a whole result as text, for providers without an error flag.
     pub(super) fn result_text(&mut self, result: &PastResult) -> String {
         let texts: Vec<String> = result.parts.iter().map(|part| self.plain_result(part)).collect();
-        marked(result.is_error, joined(texts))
+        mark_failure(result.is_error, joined(texts))
     }
 
     /// Returns the arguments as an object.
@@ -366,7 +369,7 @@ impl Desk {
     }
 }
 
-/// What the tools of a conversation are called: each one the same everywhere, and no two alike.
+/// The target names of the tools of a conversation: consistent and unique.
 #[derive(Debug)]
 struct Tools {
     names: Names,
@@ -379,22 +382,22 @@ impl Tools {
         Self { names, given: HashMap::new() }
     }
 
-    /// Returns the name here, and whether it was asked for the first time.
+    /// Returns the target name, and whether this is the first request for it.
     fn name(&mut self, own: &ToolName) -> (String, bool) {
         if let Some(name) = self.given.get(own) {
             return (name.clone(), false);
         }
-        let name = self.names.give(own.as_str());
+        let name = self.names.assign(own.as_str());
         self.given.insert(own.clone(), name.clone());
         (name, true)
     }
 }
 
-/// Messages whose roles take turns.
+/// Messages with alternating roles.
 #[derive(Debug, Default)]
-pub(super) struct Turns(Vec<(&'static str, Vec<Value>)>);
+pub(super) struct AlternatingMessages(Vec<(&'static str, Vec<Value>)>);
 
-impl Turns {
+impl AlternatingMessages {
     /// Adds blocks, to the last message if it has the same role.
     pub(super) fn add(&mut self, role: &'static str, blocks: Vec<Value>) {
         match self.0.last_mut() {
@@ -407,27 +410,27 @@ impl Turns {
     /// Returns the messages, with their blocks under `key`. The user begins.
     pub(super) fn finish(
         mut self,
-        desk: &mut Desk,
+        writer: &mut Writer,
         key: &str,
         text: fn(&str) -> Value,
     ) -> Vec<Value> {
         if self.0.first().is_some_and(|(role, _)| *role != "user") {
-            desk.at(0);
-            desk.added(OPENING);
+            writer.at(0);
+            writer.added(OPENING);
             self.0.insert(0, ("user", vec![text(OPENING)]));
         }
         self.0.into_iter().map(|(role, blocks)| json!({"role": role, key: blocks})).collect()
     }
 }
 
-/// Joins the texts that say something.
+/// Joins the texts that are not blank.
 pub(super) fn joined(texts: impl IntoIterator<Item = String>) -> String {
     let texts: Vec<String> = texts.into_iter().filter(|text| !text.is_empty()).collect();
     texts.join("\n")
 }
 
 /// Marks the text of a failed call.
-pub(super) fn marked(is_error: bool, text: String) -> String {
+pub(super) fn mark_failure(is_error: bool, text: String) -> String {
     match (is_error, text.is_empty()) {
         (false, _) => text,
         (true, true) => FAILED.to_owned(),
@@ -435,7 +438,7 @@ pub(super) fn marked(is_error: bool, text: String) -> String {
     }
 }
 
-/// Returns the address of a picture or file, with its bytes if it has them.
+/// Returns the URL of an image or file; a `data:` URL if its bytes are inline.
 pub(super) fn url(media: &Media) -> String {
     match &media.at {
         MediaSource::Url(url) => url.clone(),
@@ -443,7 +446,7 @@ pub(super) fn url(media: &Media) -> String {
     }
 }
 
-/// Returns what a block is: its `type`, or its first key.
+/// Returns the kind of a block: its `type`, or its first key.
 fn described(value: &Value) -> String {
     let key = value.get("type").and_then(Value::as_str);
     let first = || value.as_object().and_then(|fields| fields.keys().next()).map(String::as_str);

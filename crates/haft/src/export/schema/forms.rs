@@ -1,10 +1,11 @@
-//! Says values, arrays and objects in a dialect that understands a part of the words.
+//! Lowers values, arrays, objects and annotations for a dialect that supports a subset of the
+//! keywords.
 
 use serde_json::{Map, Value, json};
 
 use super::{
     keywords,
-    lower::{Aim, Lowering, Said, Unfit},
+    lower::{LowerResult, Lowering, Precision, Unfit},
     merge::{equal, type_of, types},
     query::{self, kind, takes_null},
     rules::{Subset, Typing, Values},
@@ -12,19 +13,19 @@ use super::{
 };
 
 impl<'a> Lowering<'a> {
-    /// Says which values there are.
+    /// Lowers `enum` and `const`.
     pub(super) fn values(
         &mut self,
         subset: &Subset,
         own: &Map<String, Value>,
         out: &mut Map<String, Value>,
-        told: &mut Vec<String>,
+        notes: &mut Vec<String>,
         place: &str,
-        aim: Aim,
+        precision: Precision,
     ) -> Result<(), Unfit> {
         let Some(values) = query::own_values(own) else { return Ok(()) };
         let word = if own.contains_key("const") { "const" } else { "enum" };
-        // What the type excludes cannot be chosen anyway.
+        // Values that the type excludes are never valid.
         let wanted = own
             .get("type")
             .map_or(query::ALL, |named| types(named).into_iter().map(kind).fold(0, |a, b| a | b));
@@ -33,19 +34,19 @@ impl<'a> Lowering<'a> {
         let complex = values.iter().any(|v| v.is_object() || v.is_array());
         let fits = match subset.values {
             Values::Scalars => !complex,
-            Values::TextsAndNumbers => values.iter().all(|v| v.is_string() || v.is_number()),
-            Values::Texts => values.iter().all(|v| v.as_str().is_some_and(|t| !t.is_empty())),
+            Values::StringsAndNumbers => values.iter().all(|v| v.is_string() || v.is_number()),
+            Values::Strings => values.iter().all(|v| v.as_str().is_some_and(|t| !t.is_empty())),
         } && !values.is_empty();
         if fits {
             match own.get("const") {
-                Some(value) if subset.taken.contains(&"const") => {
+                Some(value) if subset.keywords.contains(&"const") => {
                     out.insert("const".into(), value.clone());
                 }
                 _ => {
                     out.insert("enum".into(), json!(values));
                 }
             }
-            if subset.values == Values::TextsAndNumbers || subset.typing != Typing::Free {
+            if subset.values == Values::StringsAndNumbers || subset.typing != Typing::Free {
                 typed_by(&values, out);
             }
             return Ok(());
@@ -54,7 +55,7 @@ impl<'a> Lowering<'a> {
             return Err(self.unfit(
                 place,
                 word,
-                "listed values must be texts, numbers or booleans",
+                "listed values must be strings, numbers or booleans",
             ));
         }
         typed_by(&values, out);
@@ -65,75 +66,80 @@ impl<'a> Lowering<'a> {
             _ => false,
         };
         if !exact {
-            self.lose(place, word, "these values cannot be listed", aim)?;
-            told.push(text::tell(word, &own[word]));
+            self.lose(place, word, "these values cannot be listed", precision)?;
+            notes.push(text::describe(word, &own[word]));
         }
         Ok(())
     }
 
-    /// Says what an array holds.
+    /// Lowers the keywords of arrays.
     pub(super) fn array(
         &mut self,
         subset: &'a Subset,
         own: &Map<String, Value>,
         out: &mut Map<String, Value>,
-        told: &mut Vec<String>,
+        notes: &mut Vec<String>,
         place: &str,
-        aim: Aim,
+        precision: Precision,
     ) -> Result<(), Unfit> {
         let first = own.get("prefixItems").and_then(Value::as_array);
         let first = first.map(Vec::as_slice).unwrap_or_default();
         let mut most = own.get("maxItems").and_then(Value::as_u64);
-        let mut said = Vec::new();
+        let mut lowered = Vec::new();
         for (n, item) in first.iter().enumerate() {
-            match self.say(item, &format!("{place}/prefixItems/{n}"), aim)? {
+            match self.lower_node(item, &format!("{place}/prefixItems/{n}"), precision)? {
                 Value::Bool(false) => {
                     let here = u64::try_from(n).unwrap_or(u64::MAX);
                     most = Some(most.map_or(here, |most| most.min(here)));
                     break;
                 }
-                item => said.push(item),
+                item => lowered.push(item),
             }
         }
-        let all_said = said.len() == first.len();
+        let all_lowered = lowered.len() == first.len();
         let rest = match own.get("items") {
-            _ if !all_said => Value::Bool(false),
+            _ if !all_lowered => Value::Bool(false),
             Some(items) => match items {
                 Value::Bool(true) => Value::Null,
-                items => self.say(items, &format!("{place}/items"), aim)?,
+                items => self.lower_node(items, &format!("{place}/items"), precision)?,
             },
             None => Value::Null,
         };
         if rest == json!(false) {
-            let here = u64::try_from(said.len()).unwrap_or(u64::MAX);
+            let here = u64::try_from(lowered.len()).unwrap_or(u64::MAX);
             most = Some(most.map_or(here, |most| most.min(here)));
         }
-        let tuples = subset.taken.contains(&"prefixItems");
-        if tuples && !said.is_empty() {
-            out.insert("prefixItems".into(), Value::Array(said));
+        let tuples = subset.keywords.contains(&"prefixItems");
+        if tuples && !lowered.is_empty() {
+            out.insert("prefixItems".into(), Value::Array(lowered));
             if rest.is_object() {
                 out.insert("items".into(), rest);
             }
         } else {
-            if !said.is_empty() {
-                self.lose(place, "prefixItems", "items have no places of their own", aim)?;
-                told.push(text::tell("prefixItems", &Value::Array(first.to_vec())));
+            if !lowered.is_empty() {
+                self.lose(
+                    place,
+                    "prefixItems",
+                    "items at fixed positions are not supported",
+                    precision,
+                )?;
+                notes.push(text::describe("prefixItems", &Value::Array(first.to_vec())));
             }
             let open = rest.is_null();
-            if rest.is_object() && !said.contains(&rest) {
-                said.push(rest);
+            if rest.is_object() && !lowered.contains(&rest) {
+                lowered.push(rest);
             }
             let mut kinds_of_items: Vec<Value> = Vec::new();
-            for item in said {
+            for item in lowered {
                 if !kinds_of_items.contains(&item) {
                     kinds_of_items.push(item);
                 }
             }
             let items = match (open, kinds_of_items.len()) {
                 (true, _) if subset.typing == Typing::Free => None,
-                (true, _) => Some(self.anything(subset, place, aim)?),
+                (true, _) => Some(self.anything(subset, place, precision)?),
                 (false, 0) if subset.typing == Typing::Free => None,
-                // No item can stand there; something must be said all the same.
+                // No item is valid, but the dialect requires `items`.
                 (false, 0) => Some(json!({"type": "string"})),
                 (false, 1) => kinds_of_items.pop(),
                 (false, _) => Some(json!({"anyOf": kinds_of_items})),
@@ -143,16 +149,16 @@ impl<'a> Lowering<'a> {
             }
         }
         if let Some(most) = most {
-            if subset.taken.contains(&"maxItems") {
+            if subset.keywords.contains(&"maxItems") {
                 out.insert("maxItems".into(), json!(most));
             } else {
                 self.lose(
                     place,
                     "maxItems",
-                    "there is no word for it here; told in the description",
-                    aim,
+                    "this keyword is not supported; moved to the description",
+                    precision,
                 )?;
-                told.push(text::tell("maxItems", &json!(most)));
+                notes.push(text::describe("maxItems", &json!(most)));
             }
         }
         if let Some(least) = own.get("minItems") {
@@ -160,24 +166,24 @@ impl<'a> Lowering<'a> {
             if least.as_u64().is_some_and(|n| n <= limit) {
                 out.insert("minItems".into(), least.clone());
             } else {
-                self.lose(place, "minItems", format!("at most {limit} can be said"), aim)?;
-                told.push(text::tell("minItems", least));
+                self.lose(place, "minItems", format!("at most {limit} is supported"), precision)?;
+                notes.push(text::describe("minItems", least));
                 out.insert("minItems".into(), json!(limit));
             }
         }
         for word in ["uniqueItems", "contains", "unevaluatedItems"] {
             let Some(value) = own.get(word) else { continue };
-            let nothing_said = (word == "uniqueItems" && *value == json!(false))
+            let is_trivial = (word == "uniqueItems" && *value == json!(false))
                 || (word == "unevaluatedItems" && *value == json!(true))
                 || (word == "contains"
                     && own.get("minContains") == Some(&json!(0))
                     && !own.contains_key("maxContains"));
-            if !nothing_said {
+            if !is_trivial {
                 self.lose(
                     place,
                     word,
-                    "there is no word for it here; told in the description",
-                    aim,
+                    "this keyword is not supported; moved to the description",
+                    precision,
                 )?;
                 let mut whole = Map::new();
                 whole.insert(word.into(), value.clone());
@@ -186,21 +192,21 @@ impl<'a> Lowering<'a> {
                         whole.insert(more.into(), value.clone());
                     }
                 }
-                told.push(text::tell("allOf", &Value::Object(whole)));
+                notes.push(text::describe("allOf", &Value::Object(whole)));
             }
         }
         Ok(())
     }
 
-    /// Says what an object holds. Returns whether there is such an object at all.
+    /// Lowers the keywords of objects. Returns whether any object is valid at all.
     pub(super) fn object(
         &mut self,
         subset: &'a Subset,
         own: &Map<String, Value>,
         out: &mut Map<String, Value>,
-        told: &mut Vec<String>,
+        notes: &mut Vec<String>,
         place: &str,
-        aim: Aim,
+        precision: Precision,
     ) -> Result<bool, Unfit> {
         let named = own.get("properties").and_then(Value::as_object);
         let is_required = |name: &str| {
@@ -213,36 +219,37 @@ impl<'a> Lowering<'a> {
             own.get("additionalProperties").filter(|v| **v != json!(true) && **v != json!({}));
         let is_closed = rest == Some(&json!(false)) && patterns.is_none();
         if subset.closed && !is_closed {
-            let says_open = own.contains_key("additionalProperties");
-            if patterns.is_some() || says_open || named.is_none_or(Map::is_empty) {
-                let why = "an object with keys of the model's choice cannot be said";
+            let explicitly_open = own.contains_key("additionalProperties");
+            if patterns.is_some() || explicitly_open || named.is_none_or(Map::is_empty) {
+                let why = "objects with arbitrary keys are not supported";
                 return Err(self.unfit(place, "additionalProperties", why));
             }
             let note = "keys that the schema does not name can no longer be sent";
-            self.narrow(place, "additionalProperties", note, aim)?;
+            self.narrow(place, "additionalProperties", note, precision)?;
         }
         let mut properties = Map::new();
         let mut required = Vec::new();
         for (name, child) in named.into_iter().flatten() {
             let below = format!("{place}/properties/{}", keywords::escape(name));
-            let said = self.say(child, &below, aim)?;
-            if said == json!(false) {
+            let lowered = self.lower_node(child, &below, precision)?;
+            if lowered == json!(false) {
                 if is_required(name) {
                     return Ok(false);
                 }
                 if !is_closed && !subset.closed {
-                    self.lose(&below, "", "that it must not be there cannot be said", aim)?;
+                    self.lose(&below, "", "a forbidden property cannot be expressed", precision)?;
                 }
                 continue;
             }
-            let said = match subset.all_required && !is_required(name) {
-                true => self.optional(child, said, &below, aim)?,
-                false => said,
+            let lowered = if subset.all_required && !is_required(name) {
+                self.optional(child, lowered, &below, precision)?
+            } else {
+                lowered
             };
             if subset.all_required || is_required(name) {
                 required.push(json!(name));
             }
-            properties.insert(name.clone(), said);
+            properties.insert(name.clone(), lowered);
         }
         for name in own.get("required").and_then(Value::as_array).into_iter().flatten() {
             let Some(name) = name.as_str().filter(|name| !properties.contains_key(*name)) else {
@@ -255,8 +262,8 @@ impl<'a> Lowering<'a> {
                 return Err(self.unfit(place, "required", format!("`{name}` is not described")));
             }
             if subset.typing == Typing::Single {
-                self.lose(place, "required", format!("`{name}` is not described"), aim)?;
-                told.push(format!("`{name}` is required"));
+                self.lose(place, "required", format!("`{name}` is not described"), precision)?;
+                notes.push(format!("`{name}` is required"));
             } else {
                 required.push(json!(name));
             }
@@ -271,17 +278,18 @@ impl<'a> Lowering<'a> {
             out.insert("additionalProperties".into(), json!(false));
         } else if let Some(rest) = rest {
             let below = format!("{place}/additionalProperties");
-            if subset.taken.contains(&"additionalProperties") && patterns.is_none() {
-                let said = self.say(rest, &below, aim)?;
-                out.insert("additionalProperties".into(), said);
+            if subset.keywords.contains(&"additionalProperties") && patterns.is_none() {
+                let lowered = self.lower_node(rest, &below, precision)?;
+                out.insert("additionalProperties".into(), lowered);
             } else {
-                let note = match *rest == json!(false) {
-                    true => "that no other keys are taken cannot be said",
-                    false => "what other keys must hold cannot be said",
+                let note = if *rest == json!(false) {
+                    "forbidding other keys is not supported"
+                } else {
+                    "a schema for other keys is not supported"
                 };
-                self.lose(place, "additionalProperties", note, aim)?;
+                self.lose(place, "additionalProperties", note, precision)?;
                 if *rest != json!(false) || patterns.is_some() {
-                    told.push(text::tell("additionalProperties", rest));
+                    notes.push(text::describe("additionalProperties", rest));
                 }
             }
         }
@@ -295,44 +303,54 @@ impl<'a> Lowering<'a> {
             "unevaluatedProperties",
         ] {
             let Some(value) = own.get(word) else { continue };
-            let nothing_said = *value == json!(true) || *value == json!({});
-            if nothing_said {
+            let is_trivial = *value == json!(true) || *value == json!({});
+            if is_trivial {
                 continue;
             }
-            if subset.taken.contains(&word) {
+            if subset.keywords.contains(&word) {
                 out.insert(word.into(), value.clone());
             } else {
                 self.lose(
                     place,
                     word,
-                    "there is no word for it here; told in the description",
-                    aim,
+                    "this keyword is not supported; moved to the description",
+                    precision,
                 )?;
-                told.push(text::tell(word, value));
+                notes.push(text::describe(word, value));
             }
         }
         Ok(true)
     }
 
-    /// Makes an optional property one that is always there and may be null. The null is taken out
-    /// again on the way in.
-    pub(super) fn optional(&mut self, source: &Value, said: Value, place: &str, aim: Aim) -> Said {
+    /// Makes an optional property required and nullable. `nulls` removes the null from calls.
+    pub(super) fn optional(
+        &mut self,
+        source: &Value,
+        lowered: Value,
+        place: &str,
+        precision: Precision,
+    ) -> LowerResult {
         if takes_null(self.document, source) == Some(true) {
             let left_out_is_null = source.get("default") == Some(&Value::Null);
             if !left_out_is_null {
-                let note = "leaving it out can no longer be told from null";
+                let note = "a missing value can no longer be distinguished from null";
                 if !self.insist {
                     return Err(self.unfit(place, "required", note));
                 }
-                self.narrow(place, "required", note, aim)?;
+                self.narrow(place, "required", note, precision)?;
             }
-            return Ok(said);
+            return Ok(lowered);
         }
-        Ok(with_null(said))
+        Ok(with_null(lowered))
     }
 
-    /// Says that anything goes.
-    pub(super) fn anything(&mut self, subset: &Subset, place: &str, aim: Aim) -> Said {
+    /// A schema that accepts any value.
+    pub(super) fn anything(
+        &mut self,
+        subset: &Subset,
+        place: &str,
+        precision: Precision,
+    ) -> LowerResult {
         match subset.typing {
             Typing::Free => Ok(json!({})),
             Typing::Needed => Err(self.unfit(place, "type", "anything is accepted here")),
@@ -340,8 +358,8 @@ impl<'a> Lowering<'a> {
                 self.narrow(
                     place,
                     "items",
-                    "anything is shown as a union of types; lists nested four deep cannot be said",
-                    aim,
+                    "any value is shown as a union of types; lists nested four levels deep cannot be expressed",
+                    precision,
                 )?;
                 let mut any: Option<Value> = None;
                 for _ in 0..3 {
@@ -356,17 +374,17 @@ impl<'a> Lowering<'a> {
             }
         }
     }
-    /// Carries what is said for readers.
-    pub(super) fn notes(
+    /// Copies annotations.
+    pub(super) fn annotations(
         &mut self,
         subset: &Subset,
         own: &Map<String, Value>,
         out: &mut Map<String, Value>,
-        told: &mut Vec<String>,
+        notes: &mut Vec<String>,
         place: &str,
     ) {
         for word in ["title", "description"] {
-            if let Some(value) = own.get(word).filter(|_| subset.taken.contains(&word)) {
+            if let Some(value) = own.get(word).filter(|_| subset.keywords.contains(&word)) {
                 out.insert(word.into(), value.clone());
             }
         }
@@ -378,17 +396,17 @@ impl<'a> Lowering<'a> {
             let named = out.get("type").and_then(Value::as_str);
             let fits = subset.typing != Typing::Single
                 || named.is_some_and(|name| kind(type_of(value)) & kind(name) != 0);
-            if subset.taken.contains(&word) && fits {
+            if subset.keywords.contains(&word) && fits {
                 out.insert(word.into(), value.clone());
             } else if !(word == "default" && value.is_null()) {
-                self.same(place, word, "told in the description");
-                told.push(text::tell(word, value));
+                self.exact(place, word, "moved to the description");
+                notes.push(text::describe(word, value));
             }
         }
     }
 }
 
-/// Says the type of listed values, when the schema has not.
+/// Adds the type of listed values, unless the schema declares one.
 fn typed_by(values: &[&Value], out: &mut Map<String, Value>) {
     if out.contains_key("type") {
         return;
@@ -414,7 +432,7 @@ fn typed_by(values: &[&Value], out: &mut Map<String, Value>) {
     }
 }
 
-/// Bounds whole numbers; returns whether that says all there is to say.
+/// Adds bounds for integers. Returns whether these are equivalent to the list.
 fn bounds(values: &[&Value], out: &mut Map<String, Value>) -> bool {
     let numbers: Option<Vec<i64>> = values.iter().map(|v| v.as_i64()).collect();
     let Some(mut numbers) = numbers else { return false };
@@ -432,8 +450,8 @@ fn bounds(values: &[&Value], out: &mut Map<String, Value>) -> bool {
 }
 
 /// Lets a schema also accept null.
-fn with_null(said: Value) -> Value {
-    let Value::Object(mut map) = said else { return said };
+fn with_null(lowered: Value) -> Value {
+    let Value::Object(mut map) = lowered else { return lowered };
     if let Some(Value::Array(branches)) = map.get_mut("anyOf") {
         branches.push(json!({"type": "null"}));
         return Value::Object(map);

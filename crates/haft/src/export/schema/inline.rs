@@ -1,46 +1,56 @@
-//! Says a schema without references and `allOf`, in a dialect that would understand both; and writes
-//! boolean schemas as objects.
+//! Inlines references and merges `allOf` for a dialect that would support both. Also writes boolean
+//! schemas as objects.
 
 use serde_json::{Map, Value, json};
 
 use super::{
-    lower::{Aim, Lowering, Said},
+    lower::{LowerResult, Lowering, Precision},
     query::{OBJECT, kinds, reference},
     text,
 };
 
 impl Lowering<'_> {
-    /// Says one schema without the references and the `allOf` that stand in it. What cannot be put
-    /// together is told in the description.
-    pub(super) fn inlined(&mut self, map: &Map<String, Value>, place: &str, aim: Aim) -> Said {
+    /// Lowers one schema without its references and its `allOf`. What cannot be merged goes into
+    /// the description.
+    pub(super) fn inlined(
+        &mut self,
+        map: &Map<String, Value>,
+        place: &str,
+        precision: Precision,
+    ) -> LowerResult {
         let depth = self.open.len();
         let (mut own, rest) = self.flatten(map, place, &mut 0)?;
-        let mut told = Vec::new();
+        let mut notes = Vec::new();
         for (at, part) in rest {
-            self.stop_looking_around(&at, "allOf")?;
+            self.retry_without_unevaluated(&at, "allOf")?;
             if part.as_object().and_then(reference).is_some() {
-                self.lose(&at, "$ref", "it leads back to itself and was cut here", aim)?;
+                self.lose(
+                    &at,
+                    "$ref",
+                    "the reference is recursive and was truncated here",
+                    precision,
+                )?;
                 if kinds(self.document, &part) == OBJECT {
                     own.entry("type").or_insert_with(|| json!("object"));
                 }
                 continue;
             }
-            self.lose(&at, "allOf", "it cannot be put together with the rest", aim)?;
-            told.push(text::tell("allOf", &part));
+            self.lose(&at, "allOf", "it cannot be merged with the other keywords", precision)?;
+            notes.push(text::describe("allOf", &part));
         }
-        text::append(&mut own, &told);
-        let said = self.plain_words(&own, place, aim);
+        text::append(&mut own, &notes);
+        let lowered = self.plain_keywords(&own, place, precision);
         self.open.truncate(depth);
-        said
+        lowered
     }
 }
 
-/// Words whose value is mostly written as a boolean, and read so everywhere.
+/// Keywords whose value is usually a boolean and is read as one everywhere.
 pub(super) const BOOLEANS: [&str; 3] =
     ["additionalProperties", "unevaluatedProperties", "unevaluatedItems"];
 
-/// Writes a boolean schema as the object that means the same. Clients read the schema of a property and
-/// the branch of a union into a struct, and refuse the whole request over anything else.
+/// Writes a boolean schema as the equivalent object. Clients read the schema of a property and the
+/// branch of a union into a struct, and refuse the whole request over anything else.
 pub(super) fn as_object(schema: Value) -> Value {
     match schema {
         Value::Bool(false) => json!({"not": {}}),
@@ -48,7 +58,7 @@ pub(super) fn as_object(schema: Value) -> Value {
     }
 }
 
-/// Writes `true` as the object that means the same.
+/// Writes `true` as the equivalent object.
 pub(super) fn anything_as_object(schema: Value) -> Value {
     match schema {
         Value::Bool(true) => json!({}),

@@ -1,11 +1,11 @@
-//! Which words of JSON Schema hold schemas, and what they speak about.
+//! The keywords of JSON Schema: which ones hold subschemas, and which types they apply to.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-/// Words under which one schema stands.
-pub(super) const ONES: [&str; 10] = [
+/// Keywords that hold one schema.
+pub(super) const SINGLE_SCHEMA: [&str; 10] = [
     "items",
     "additionalProperties",
     "not",
@@ -17,16 +17,16 @@ pub(super) const ONES: [&str; 10] = [
     "unevaluatedItems",
     "unevaluatedProperties",
 ];
-/// Words under which a list of schemas stands.
-pub(super) const LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
-/// Words under which named schemas stand.
-pub(super) const MAPS: [&str; 3] = ["properties", "patternProperties", "dependentSchemas"];
-/// Words of which a wider schema below makes a narrower one above, so that what stands under them
-/// must be kept exactly or not at all.
-pub(super) const TURNED: [&str; 4] = ["not", "if", "contains", "oneOf"];
+/// Keywords that hold a list of schemas.
+pub(super) const SCHEMA_LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
+/// Keywords that hold named schemas.
+pub(super) const SCHEMA_MAPS: [&str; 3] = ["properties", "patternProperties", "dependentSchemas"];
+/// Contravariant keywords: a wider schema below makes a narrower one above. The schema below is
+/// kept exactly or not at all.
+pub(super) const CONTRAVARIANT: [&str; 4] = ["not", "if", "contains", "oneOf"];
 
-/// Words that say nothing about what is accepted.
-pub(super) const NOTES: [&str; 10] = [
+/// Annotations: keywords that do not restrict the accepted values.
+pub(super) const ANNOTATIONS: [&str; 10] = [
     "title",
     "description",
     "default",
@@ -39,12 +39,12 @@ pub(super) const NOTES: [&str; 10] = [
     "contentSchema",
 ];
 
-/// Words that speak about texts alone.
+/// Keywords that apply to strings only.
 pub(super) const TEXT: [&str; 3] = ["minLength", "maxLength", "pattern"];
-/// Words that speak about numbers alone.
+/// Keywords that apply to numbers only.
 pub(super) const NUMBER: [&str; 5] =
     ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"];
-/// Words that speak about arrays alone.
+/// Keywords that apply to arrays only.
 pub(super) const ARRAY: [&str; 9] = [
     "items",
     "prefixItems",
@@ -56,7 +56,7 @@ pub(super) const ARRAY: [&str; 9] = [
     "maxContains",
     "unevaluatedItems",
 ];
-/// Words that speak about objects alone.
+/// Keywords that apply to objects only.
 pub(super) const OBJECT: [&str; 10] = [
     "properties",
     "required",
@@ -69,15 +69,15 @@ pub(super) const OBJECT: [&str; 10] = [
     "dependentSchemas",
     "unevaluatedProperties",
 ];
-/// Words that speak about every value.
-pub(super) const EVERY: [&str; 12] = [
+/// Keywords that apply to every value.
+pub(super) const ANY_TYPE: [&str; 12] = [
     "$ref", "format", "type", "enum", "const", "not", "if", "then", "else", "anyOf", "oneOf",
     "allOf",
 ];
 
-/// Whether a word restricts what is accepted.
+/// Whether a keyword restricts the accepted values.
 pub(super) fn restricts(key: &str) -> bool {
-    EVERY.contains(&key)
+    ANY_TYPE.contains(&key)
         || TEXT.contains(&key)
         || NUMBER.contains(&key)
         || ARRAY.contains(&key)
@@ -86,13 +86,13 @@ pub(super) fn restricts(key: &str) -> bool {
 
 /// A schema directly below another one.
 pub(super) struct Child<'a> {
-    /// The word under which it stands.
+    /// The keyword that holds it.
     pub(super) key: &'a str,
     step: Step<'a>,
     pub(super) node: &'a Value,
 }
 
-/// How it stands under its word.
+/// Its position below the keyword.
 enum Step<'a> {
     Alone,
     Nth(usize),
@@ -100,7 +100,7 @@ enum Step<'a> {
 }
 
 impl<'a> Child<'a> {
-    /// Its name, where it has one.
+    /// Its name; `None` if it has none.
     pub(super) fn name(&self) -> Option<&'a str> {
         match self.step {
             Step::Named(name) => Some(name),
@@ -108,7 +108,8 @@ impl<'a> Child<'a> {
         }
     }
 
-    /// Where it stands, by where the schema above stands. Most who walk a schema never ask.
+    /// Its JSON pointer, given the pointer of the parent. Built on request, because most visitors
+    /// do not need it.
     pub(super) fn place(&self, above: &str) -> String {
         match self.step {
             Step::Alone => format!("{above}/{}", self.key),
@@ -118,17 +119,21 @@ impl<'a> Child<'a> {
     }
 }
 
-/// Goes through the schemas directly below one, of any draft.
+/// Iterates over the direct subschemas of a schema, of any draft.
 pub(super) fn children(map: &Map<String, Value>) -> impl Iterator<Item = Child<'_>> {
     map.iter().flat_map(|(key, value)| {
         let key = key.as_str();
-        // At most one of the three has anything.
+        // At most one of the three is set.
         let (mut named, mut list, mut alone) = (None, None, None);
         match value {
             Value::Object(map) if names_schemas(key) => named = Some(map),
-            Value::Array(items) if LISTS.contains(&key) || key == "items" => list = Some(items),
+            Value::Array(items) if SCHEMA_LISTS.contains(&key) || key == "items" => {
+                list = Some(items)
+            }
             Value::Object(_) | Value::Bool(_)
-                if ONES.contains(&key) || key == "additionalItems" || key == "contentSchema" =>
+                if SINGLE_SCHEMA.contains(&key)
+                    || key == "additionalItems"
+                    || key == "contentSchema" =>
             {
                 alone = Some(value);
             }
@@ -143,13 +148,14 @@ pub(super) fn children(map: &Map<String, Value>) -> impl Iterator<Item = Child<'
 }
 
 fn names_schemas(key: &str) -> bool {
-    MAPS.contains(&key) || ["$defs", "definitions", "dependencies"].contains(&key)
+    SCHEMA_MAPS.contains(&key) || ["$defs", "definitions", "dependencies"].contains(&key)
 }
 
-/// Writes a name as part of a JSON pointer.
+/// Escapes a name for a JSON pointer.
 pub(super) fn escape(name: &str) -> Cow<'_, str> {
-    match name.contains(['~', '/']) {
-        true => name.replace('~', "~0").replace('/', "~1").into(),
-        false => name.into(),
+    if name.contains(['~', '/']) {
+        name.replace('~', "~0").replace('/', "~1").into()
+    } else {
+        name.into()
     }
 }

@@ -1,11 +1,12 @@
-//! Says a schema in the words that a dialect has.
+//! Lowers a schema to the keywords that a dialect supports.
 //!
-//! In: a self-contained document and a dialect's rules. Out: the schema to send, and every place
-//! where it says more, less or something else than the document does. What is sent accepts
-//! everything that the document accepts, unless the report says `narrowed`.
+//! In: a self-contained document and a dialect's rules. Out: the schema to send, and a loss for
+//! every place where it differs from the document.
+//! INVARIANT: the sent schema accepts everything that the document accepts, unless a loss is
+//! `narrowed`.
 //!
-//! Some words turn things round: a wider schema below `not` makes a narrower one above it. Below
-//! such a word a schema is kept exactly, or the word is given up as a whole.
+//! Some keywords are contravariant: a wider schema below `not` makes a narrower one above it. Below
+//! such a keyword a schema is kept exactly, or the keyword is dropped as a whole.
 
 use std::collections::HashSet;
 
@@ -13,97 +14,98 @@ use serde_json::{Map, Value, json};
 
 use super::{
     inline::{BOOLEANS, anything_as_object, as_object},
-    keywords::{self, NOTES, TURNED},
-    merge::{merge, nothing, types},
+    keywords::{self, ANNOTATIONS, CONTRAVARIANT},
+    merge::{false_schema, merge, types},
     query::{disjoint, mentions, reference},
     resolve::Document,
     rules::{References, Rules, Typing},
 };
 use crate::export::report::{Loss, LossKind};
 
-/// More branches than this are not compared with each other.
-const COMPARED: usize = 60;
-/// More is not put together for one tool; an honest one needs a thousandth.
-const MOST_WORK: usize = 400_000;
-/// Merging goes no deeper than this in one place.
-const FOLDED: usize = 32;
+/// Branches of a union are not compared with each other beyond this.
+const MAX_COMPARED_BRANCHES: usize = 60;
+/// Merging stops beyond this for one tool. A normal tool needs a thousandth of it.
+const MAX_MERGE_WORK: usize = 400_000;
+/// References are not inlined after this many schemas were flattened at one place.
+const MAX_FLATTENED_SCHEMAS: usize = 32;
 
-/// A schema in a dialect's words.
+/// A schema in the keywords of a dialect.
 #[derive(Debug)]
 pub(crate) struct Lowered {
     pub(crate) schema: Map<String, Value>,
     pub(crate) losses: Vec<Loss>,
-    /// What the tool's description must say because the schema no longer does.
-    pub(crate) told: Vec<String>,
-    /// Properties of the root under another name: what the tool calls them, what they are called.
+    /// What the tool's description must state because the schema no longer does.
+    pub(crate) notes: Vec<String>,
+    /// Renamed properties of the root, as (own name, exported name).
     pub(crate) renamed: Vec<(String, String)>,
 }
 
-/// Why a schema cannot be said under these rules.
+/// Why a schema cannot be expressed under these rules.
 #[derive(Debug, Clone)]
 pub(crate) struct Unfit {
     pub(crate) pointer: String,
     pub(crate) keyword: String,
     pub(crate) why: String,
-    /// Whether leaving out what looks at its neighbours would help.
-    deaf: bool,
+    /// Whether it would help to drop the `unevaluated…` keywords.
+    drop_unevaluated: bool,
     large: bool,
-    /// The definition that was needed exactly and cannot be.
+    /// The definition that is needed exactly but cannot be expressed exactly.
     inexact: Option<String>,
 }
 
 /// Whether a schema may become wider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Aim {
-    Wider,
-    Exactly,
+pub(super) enum Precision {
+    MayWiden,
+    Exact,
 }
 
-/// How much is replaced before it is cut.
+/// How deep references are inlined before they are truncated.
 #[derive(Debug, Clone, Copy)]
-struct Reach {
-    /// How often a definition may stand inside itself.
-    circles: usize,
-    /// How many definitions may stand inside each other.
+struct InlineLimits {
+    /// How often a definition may be inlined inside itself.
+    recursions: usize,
+    /// How many definitions may be inlined inside each other.
     levels: usize,
 }
 
-/// Says a document in a dialect's words. A strict mode that would change what leaving out a
-/// property means is only taken when it is insisted on.
+/// Lowers a document to a dialect. If strict mode would change the meaning of an absent property,
+/// it fails unless `insist` is set.
 pub(crate) fn lower(document: &Document, rules: &Rules, insist: bool) -> Result<Lowered, Unfit> {
-    const REACHES: [Reach; 6] = [
-        Reach { circles: 3, levels: 40 },
-        Reach { circles: 2, levels: 12 },
-        Reach { circles: 1, levels: 8 },
-        Reach { circles: 1, levels: 4 },
-        Reach { circles: 1, levels: 2 },
-        Reach { circles: 1, levels: 1 },
+    const INLINE_LIMITS: [InlineLimits; 6] = [
+        InlineLimits { recursions: 3, levels: 40 },
+        InlineLimits { recursions: 2, levels: 12 },
+        InlineLimits { recursions: 1, levels: 8 },
+        InlineLimits { recursions: 1, levels: 4 },
+        InlineLimits { recursions: 1, levels: 2 },
+        InlineLimits { recursions: 1, levels: 1 },
     ];
-    let mut reaches = REACHES.iter();
-    let mut reach = REACHES[0];
-    let mut deaf = false;
-    let mut unfold = rules.references == References::Unfold;
+    let mut smaller_limits = INLINE_LIMITS.iter();
+    let mut inline_limits = INLINE_LIMITS[0];
+    let mut drop_unevaluated = false;
+    let mut inline_acyclic = rules.references == References::InlineAcyclic;
     let mut inexact = HashSet::new();
     loop {
-        let mut lowering = Lowering::new(document, rules, reach, insist, deaf, unfold);
+        let mut lowering =
+            Lowering::new(document, rules, inline_limits, insist, drop_unevaluated, inline_acyclic);
         lowering.inexact = inexact.clone();
         match lowering.document() {
             Ok(schema) => {
                 return Ok(Lowered {
                     schema,
                     losses: lowering.losses,
-                    told: lowering.told,
+                    notes: lowering.notes,
                     renamed: lowering.renamed,
                 });
             }
-            Err(unfit) if unfit.deaf && !deaf => deaf = true,
-            // Each definition is given up once, so this ends.
+            Err(unfit) if unfit.drop_unevaluated && !drop_unevaluated => drop_unevaluated = true,
+            // Each definition is dropped at most once, so the loop ends.
             Err(Unfit { inexact: Some(name), .. }) if !inexact.contains(&name) => {
                 inexact.insert(name);
             }
-            Err(unfit) if unfit.large && unfold => unfold = false,
-            Err(unfit) if unfit.large => match reaches.next() {
-                Some(next) => reach = *next,
+            Err(unfit) if unfit.large && inline_acyclic => inline_acyclic = false,
+            Err(unfit) if unfit.large => match smaller_limits.next() {
+                Some(next) => inline_limits = *next,
                 None => return Err(unfit),
             },
             Err(unfit) => return Err(unfit),
@@ -115,95 +117,96 @@ pub(super) struct Lowering<'a> {
     pub(super) rules: &'a Rules,
     pub(super) document: &'a Document,
     pub(super) losses: Vec<Loss>,
-    pub(super) told: Vec<String>,
+    pub(super) notes: Vec<String>,
     pub(super) renamed: Vec<(String, String)>,
-    reach: Reach,
+    inline_limits: InlineLimits,
     pub(super) insist: bool,
-    deaf: bool,
-    unfold: bool,
-    /// Definitions that are always replaced by what they say.
+    drop_unevaluated: bool,
+    inline_acyclic: bool,
+    /// Definitions that are always inlined.
     pub(super) replaced: HashSet<String>,
-    /// Definitions that stand open around the current place, from the outermost.
+    /// Definitions being inlined around the current place, outermost first.
     pub(super) open: Vec<String>,
-    /// Definitions that are referred to in what is sent.
-    wanted: Vec<String>,
+    /// Definitions that the result refers to.
+    referenced: Vec<String>,
     /// Those of them that are needed exactly.
     exactly: HashSet<String>,
-    /// Those that cannot be said exactly.
+    /// Those that cannot be expressed exactly.
     inexact: HashSet<String>,
     parts: usize,
-    /// How much was put together so far.
+    /// The merge work so far.
     work: usize,
-    /// Where the root's words stand, when it only refers to them.
+    /// Where the root's keywords are in the source, when the root is only a reference.
     pub(super) root_place: String,
-    /// Whether the document looks at which items were looked at; asked at every list.
-    watches_items: bool,
+    /// Whether the document uses `unevaluatedItems`. Cached, because every array needs it.
+    uses_unevaluated_items: bool,
 }
 
-/// What could not be put together, with where it stands.
+/// Schemas that could not be merged, with their places.
 pub(super) type Rest = Vec<(String, Value)>;
 
-pub(super) type Said = Result<Value, Unfit>;
+pub(super) type LowerResult = Result<Value, Unfit>;
 
 impl<'a> Lowering<'a> {
     fn new(
         document: &'a Document,
         rules: &'a Rules,
-        reach: Reach,
+        inline_limits: InlineLimits,
         insist: bool,
-        deaf: bool,
-        unfold: bool,
+        drop_unevaluated: bool,
+        inline_acyclic: bool,
     ) -> Self {
         let replaced = match rules.references {
-            References::OptionalCircle => super::circles::hard(document),
-            References::Unfold if unfold => super::circles::straight(document),
+            References::KeepOptionalCycles => super::cycles::required_cycles(document),
+            References::InlineAcyclic if inline_acyclic => super::cycles::acyclic(document),
             _ => HashSet::new(),
         };
         Self {
             rules,
             document,
             losses: Vec::new(),
-            told: Vec::new(),
+            notes: Vec::new(),
             renamed: Vec::new(),
-            reach,
+            inline_limits,
             insist,
-            deaf,
-            unfold,
+            drop_unevaluated,
+            inline_acyclic,
             replaced,
             open: Vec::new(),
-            wanted: Vec::new(),
+            referenced: Vec::new(),
             exactly: HashSet::new(),
             inexact: HashSet::new(),
             parts: 0,
             work: 0,
             root_place: String::new(),
-            watches_items: rules.items && mentions(document, &["unevaluatedItems"]),
+            uses_unevaluated_items: rules.items && mentions(document, &["unevaluatedItems"]),
         }
     }
 
     fn document(&mut self) -> Result<Map<String, Value>, Unfit> {
-        if self.rules.references == References::NoCircle
-            && let Some(name) = super::circles::first(self.document)
+        if self.rules.references == References::KeepAcyclic
+            && let Some(name) = super::cycles::first_cyclic(self.document)
         {
-            return Err(self.unfit(&self.place(&name), "$ref", "it leads back to itself"));
+            return Err(self.unfit(&self.place(&name), "$ref", "the reference is recursive"));
         }
         let root = self.root()?;
         let place = std::mem::take(&mut self.root_place);
-        let said = self.say(&Value::Object(root), &place, Aim::Wider)?;
-        let Value::Object(mut schema) = said else {
-            return Err(self.unfit("", "", "no arguments at all would be accepted"));
+        let lowered = self.lower_node(&Value::Object(root), &place, Precision::MayWiden)?;
+        let Value::Object(mut schema) = lowered else {
+            return Err(self.unfit("", "", "it accepts no arguments"));
         };
         let mut definitions = Map::new();
-        let mut said_so_far: HashSet<(String, bool)> = HashSet::new();
+        let mut done: HashSet<(String, bool)> = HashSet::new();
         loop {
-            let next = self.wanted.iter().find(|name| {
-                !said_so_far.contains(&((*name).clone(), self.exactly.contains(*name)))
-            });
+            let next = self
+                .referenced
+                .iter()
+                .find(|name| !done.contains(&((*name).clone(), self.exactly.contains(*name))));
             let Some(name) = next.cloned() else { break };
             let exactly = self.exactly.contains(&name);
-            said_so_far.insert((name.clone(), exactly));
-            let said = self.definition(&name, exactly)?;
-            definitions.insert(name, said);
+            done.insert((name.clone(), exactly));
+            let lowered = self.definition(&name, exactly)?;
+            definitions.insert(name, lowered);
         }
         prune(&schema, &mut definitions);
         if !definitions.is_empty() {
@@ -216,129 +219,149 @@ impl<'a> Lowering<'a> {
         Ok(schema)
     }
 
-    /// Says one definition.
-    fn definition(&mut self, name: &str, exactly: bool) -> Said {
+    /// Lowers one definition.
+    fn definition(&mut self, name: &str, exactly: bool) -> LowerResult {
         let Some(body) = self.document.definitions.get(name) else { return Ok(json!({})) };
         let place = self.place(name);
         self.open.clear();
         self.open.push(name.to_owned());
-        let aim = if exactly { Aim::Exactly } else { Aim::Wider };
-        let said = match self.say(body, &place, aim) {
-            Err(unfit) if exactly && !unfit.large && !unfit.deaf => {
+        let precision = if exactly { Precision::Exact } else { Precision::MayWiden };
+        let lowered = match self.lower_node(body, &place, precision) {
+            Err(unfit) if exactly && !unfit.large && !unfit.drop_unevaluated => {
                 return Err(Unfit { inexact: Some(name.to_owned()), ..unfit });
             }
-            said => said?,
+            lowered => lowered?,
         };
-        match (said, self.rules.subset()) {
+        match (lowered, self.rules.subset()) {
             (Value::Bool(_), Some(subset)) if subset.typing == Typing::Needed => {
-                Err(self.unfit(&place, "", "it accepts nothing"))
+                Err(self.unfit(&place, "", "it accepts no value"))
             }
             (Value::Bool(false), Some(_)) => {
-                self.lose(&place, "", "it accepts nothing, which cannot be said", aim)?;
+                self.lose(&place, "", "it accepts no value, which cannot be expressed", precision)?;
                 Ok(json!({}))
             }
-            (said, _) => Ok(as_object(said)),
+            (lowered, _) => Ok(as_object(lowered)),
         }
     }
 
-    /// Says one schema. `false` means that it accepts nothing.
-    pub(super) fn say(&mut self, node: &Value, place: &str, aim: Aim) -> Said {
+    /// Lowers one schema. `false` means that it accepts no value.
+    pub(super) fn lower_node(
+        &mut self,
+        node: &Value,
+        place: &str,
+        precision: Precision,
+    ) -> LowerResult {
         self.parts += 1;
-        // What is passed on as it is does not grow.
-        let grows = self.unfold || self.rules.subset().is_some() || self.rules.inlines_plainly();
+        // A schema that is passed on unchanged does not grow.
+        let grows =
+            self.inline_acyclic || self.rules.subset().is_some() || self.rules.inlines_plainly();
         if grows && self.parts > self.rules.limits.parts {
-            let why = format!("it grows beyond {} parts", self.rules.limits.parts);
+            let why =
+                format!("it has more than {} subschemas after inlining", self.rules.limits.parts);
             return Err(Unfit { large: true, ..self.unfit(place, "$ref", why) });
         }
         match self.rules.subset() {
-            None => self.plain(node, place, aim),
-            Some(subset) => self.reduce(subset, node, place, aim),
+            None => self.plain(node, place, precision),
+            Some(subset) => self.reduce(subset, node, place, precision),
         }
     }
 
-    /// Says one schema in a dialect that understands all words.
-    fn plain(&mut self, node: &Value, place: &str, aim: Aim) -> Said {
+    /// Lowers one schema for a dialect that supports all keywords.
+    fn plain(&mut self, node: &Value, place: &str, precision: Precision) -> LowerResult {
         let Some(map) = node.as_object() else { return Ok(node.clone()) };
         if self.rules.inlines_plainly() && (map.contains_key("$ref") || map.contains_key("allOf")) {
-            return self.inlined(map, place, aim);
+            return self.inlined(map, place, precision);
         }
-        // What needs no folding is not copied; it would be, again on every level.
-        if !self.unfold || !(map.contains_key("$ref") || map.contains_key("allOf")) {
-            return self.plain_words(map, place, aim);
+        // Not copied where there is nothing to fold, because that would copy at every level.
+        if !self.inline_acyclic || !(map.contains_key("$ref") || map.contains_key("allOf")) {
+            return self.plain_keywords(map, place, precision);
         }
         let depth = self.open.len();
         let folded = self.fold(map, place)?;
-        let said = self.plain_words(&folded, place, aim);
+        let lowered = self.plain_keywords(&folded, place, precision);
         self.open.truncate(depth);
-        said
+        lowered
     }
 
-    pub(super) fn plain_words(&mut self, map: &Map<String, Value>, place: &str, aim: Aim) -> Said {
+    pub(super) fn plain_keywords(
+        &mut self,
+        map: &Map<String, Value>,
+        place: &str,
+        precision: Precision,
+    ) -> LowerResult {
         let mut out = Map::new();
         for (key, value) in map {
             let below = || format!("{place}/{key}");
             match key.as_str() {
                 "$ref" => {
                     if let Some(name) = reference(map) {
-                        self.want(name);
-                        if aim == Aim::Exactly {
-                            self.want_exactly(name, place)?;
+                        self.refer(name);
+                        if precision == Precision::Exact {
+                            self.refer_exactly(name, place)?;
                         }
                     }
                     out.insert(key.clone(), value.clone());
                 }
-                "unevaluatedItems" | "unevaluatedProperties" if self.deaf => {
-                    self.lose(place, key, "it depends on words that were left out", aim)?;
+                "unevaluatedItems" | "unevaluatedProperties" if self.drop_unevaluated => {
+                    self.lose(place, key, "it depends on keywords that were left out", precision)?;
                 }
                 "oneOf" if !self.rules.one_of => {
                     let branches = value.as_array().map(Vec::as_slice).unwrap_or_default();
-                    self.exclusive(branches, &below(), aim)?;
-                    let said = self.each(branches, &below(), aim)?;
+                    self.one_of_to_any_of(branches, &below(), precision)?;
+                    let lowered = self.each(branches, &below(), precision)?;
                     match out.contains_key("anyOf") || map.contains_key("anyOf") {
                         true if self.rules.inlines_plainly() => {
-                            self.stop_looking_around(place, "oneOf")?;
-                            self.lose(&below(), "oneOf", "it stands beside `anyOf`", aim)?;
+                            self.retry_without_unevaluated(place, "oneOf")?;
+                            self.lose(&below(), "oneOf", "it is a sibling of `anyOf`", precision)?;
                         }
-                        true => push(&mut out, "allOf", json!({"anyOf": said})),
-                        false => out.insert("anyOf".into(), Value::Array(said)).map_or((), |_| ()),
+                        true => push(&mut out, "allOf", json!({"anyOf": lowered})),
+                        false => {
+                            out.insert("anyOf".into(), Value::Array(lowered)).map_or((), |_| ())
+                        }
                     }
                 }
-                // A list of further schemas may have been begun by what came before.
+                // An earlier keyword may have started the list.
                 "allOf" => {
                     let parts = value.as_array().map(Vec::as_slice).unwrap_or_default();
-                    for said in self.each(parts, &below(), aim)? {
-                        push(&mut out, "allOf", said);
+                    for lowered in self.each(parts, &below(), precision)? {
+                        push(&mut out, "allOf", lowered);
                     }
                 }
                 "then" | "else" if map.contains_key("if") && !out.contains_key("if") => {
-                    // Its condition was given up, or stands further on; see below.
+                    // Its condition was dropped, or comes later and is handled in `contravariant`.
                     continue;
                 }
-                key if TURNED.contains(&key) => {
-                    self.turned(&mut out, map, key, place, aim)?;
+                key if CONTRAVARIANT.contains(&key) => {
+                    self.contravariant(&mut out, map, key, place, precision)?;
                 }
-                key if keywords::ONES.contains(&key) => {
-                    let said = self.say(value, &below(), aim)?;
-                    let said =
-                        if BOOLEANS.contains(&key) { said } else { anything_as_object(said) };
-                    out.insert(key.to_owned(), said);
+                key if keywords::SINGLE_SCHEMA.contains(&key) => {
+                    let lowered = self.lower_node(value, &below(), precision)?;
+                    let lowered =
+                        if BOOLEANS.contains(&key) { lowered } else { anything_as_object(lowered) };
+                    out.insert(key.to_owned(), lowered);
                 }
-                key if keywords::LISTS.contains(&key) => {
+                key if keywords::SCHEMA_LISTS.contains(&key) => {
                     let list = value.as_array().map(Vec::as_slice).unwrap_or_default();
-                    out.insert(key.to_owned(), Value::Array(self.each(list, &below(), aim)?));
+                    out.insert(key.to_owned(), Value::Array(self.each(list, &below(), precision)?));
                 }
-                key if keywords::MAPS.contains(&key) => {
-                    let mut said = Map::new();
+                key if keywords::SCHEMA_MAPS.contains(&key) => {
+                    let mut lowered = Map::new();
                     for (name, child) in value.as_object().into_iter().flatten() {
                         let below = format!("{place}/{key}/{}", keywords::escape(name));
-                        said.insert(name.clone(), as_object(self.say(child, &below, aim)?));
+                        lowered.insert(
+                            name.clone(),
+                            as_object(self.lower_node(child, &below, precision)?),
+                        );
                     }
-                    out.insert(key.to_owned(), Value::Object(said));
+                    out.insert(key.to_owned(), Value::Object(lowered));
                 }
-                key if keywords::restricts(key) || NOTES.contains(&key) => {
+                key if keywords::restricts(key) || ANNOTATIONS.contains(&key) => {
                     out.insert(key.to_owned(), value.clone());
                 }
-                key if self.rules.strangers || key == "minContains" || key == "maxContains" => {
+                key if self.rules.unknown_keywords
+                    || key == "minContains"
+                    || key == "maxContains" =>
+                {
                     out.insert(key.to_owned(), value.clone());
                 }
                 _ => {}
@@ -350,8 +373,8 @@ impl<'a> Lowering<'a> {
             && !out.contains_key("items")
             && !out.contains_key("prefixItems")
         {
-            if self.watches_items {
-                self.lose(place, "unevaluatedItems", "every item counts as looked at", aim)?;
+            if self.uses_unevaluated_items {
+                self.lose(place, "unevaluatedItems", "every item counts as evaluated", precision)?;
             }
             out.insert("items".into(), json!({}));
         }
@@ -362,57 +385,65 @@ impl<'a> Lowering<'a> {
         Ok(Value::Object(out))
     }
 
-    /// Keeps a word that turns things round exactly, or gives it up.
-    fn turned(
+    /// Keeps a contravariant keyword exactly, or drops it.
+    fn contravariant(
         &mut self,
         out: &mut Map<String, Value>,
         map: &Map<String, Value>,
         key: &str,
         place: &str,
-        aim: Aim,
+        precision: Precision,
     ) -> Result<(), Unfit> {
         let before = self.losses.len();
         let below = format!("{place}/{key}");
-        let said = match map.get(key) {
-            Some(Value::Array(list)) => self.each(list, &below, Aim::Exactly).map(Value::Array),
-            Some(one) => self.say(one, &below, Aim::Exactly).map(anything_as_object),
+        let lowered = match map.get(key) {
+            Some(Value::Array(list)) => self.each(list, &below, Precision::Exact).map(Value::Array),
+            Some(one) => self.lower_node(one, &below, Precision::Exact).map(anything_as_object),
             None => return Ok(()),
         };
-        match said {
-            Ok(said) => {
-                out.insert(key.to_owned(), said);
+        match lowered {
+            Ok(lowered) => {
+                out.insert(key.to_owned(), lowered);
                 if key == "if" {
                     for next in ["then", "else"] {
                         if let Some(schema) = map.get(next) {
-                            let said = self.say(schema, &format!("{place}/{next}"), aim)?;
-                            out.insert(next.to_owned(), as_object(said));
+                            let lowered =
+                                self.lower_node(schema, &format!("{place}/{next}"), precision)?;
+                            out.insert(next.to_owned(), as_object(lowered));
                         }
                     }
                 }
                 Ok(())
             }
-            Err(unfit) if unfit.large || unfit.deaf => Err(unfit),
+            Err(unfit) if unfit.large || unfit.drop_unevaluated => Err(unfit),
             Err(_) => {
                 self.losses.truncate(before);
-                if !self.deaf
+                if !self.drop_unevaluated
                     && mentions(self.document, &["unevaluatedItems", "unevaluatedProperties"])
                 {
-                    return Err(Unfit { deaf: true, ..self.unfit(place, key, "") });
+                    return Err(Unfit { drop_unevaluated: true, ..self.unfit(place, key, "") });
                 }
-                self.lose(place, key, "what stands below it cannot be said exactly", aim)
+                self.lose(place, key, "its subschema cannot be expressed exactly", precision)
             }
         }
     }
 
-    fn each(&mut self, list: &[Value], place: &str, aim: Aim) -> Result<Vec<Value>, Unfit> {
+    fn each(
+        &mut self,
+        list: &[Value],
+        place: &str,
+        precision: Precision,
+    ) -> Result<Vec<Value>, Unfit> {
         list.iter()
             .enumerate()
-            .map(|(n, item)| Ok(as_object(self.say(item, &format!("{place}/{n}"), aim)?)))
+            .map(|(n, item)| {
+                Ok(as_object(self.lower_node(item, &format!("{place}/{n}"), precision)?))
+            })
             .collect()
     }
 
-    /// Replaces references and puts `allOf` together, as far as that is exact; keeps the rest
-    /// under `allOf`.
+    /// Inlines references and merges `allOf`, as far as that is exact. The rest stays under
+    /// `allOf`.
     fn fold(&mut self, map: &Map<String, Value>, place: &str) -> Result<Map<String, Value>, Unfit> {
         let (mut folded, rest) = self.flatten(map, place, &mut 0)?;
         for (_, part) in rest {
@@ -421,8 +452,8 @@ impl<'a> Lowering<'a> {
         Ok(folded)
     }
 
-    /// Replaces the references of one place, and puts `allOf` together. Returns what could not be
-    /// put together with where it stands. The definitions that were replaced stay open.
+    /// Inlines the references of one place and merges `allOf`. Returns what could not be merged,
+    /// with its place. The inlined definitions stay open.
     pub(super) fn flatten(
         &mut self,
         map: &Map<String, Value>,
@@ -435,15 +466,15 @@ impl<'a> Lowering<'a> {
         *folded += 1;
         if let Some(name) = reference(map)
             && self.may_replace(name)
-            && *folded < FOLDED
+            && *folded < MAX_FLATTENED_SCHEMAS
         {
             out.shift_remove("$ref");
             self.open.push(name.to_owned());
             if let Some(body) = self.document.definitions.get(name) {
                 parts.push((self.place(name), body.clone()));
             }
-        } else if reference(map).is_some() && !self.unfold {
-            // The reference itself cannot be followed any further.
+        } else if reference(map).is_some() && !self.inline_acyclic {
+            // The reference cannot be followed any further.
             out.shift_remove("$ref");
             rest.push((place.to_owned(), json!({"$ref": map["$ref"]})));
         }
@@ -454,15 +485,16 @@ impl<'a> Lowering<'a> {
         for (place, part) in parts {
             match part {
                 Value::Bool(true) => {}
-                Value::Bool(false) => return Ok((nothing(), Vec::new())),
+                Value::Bool(false) => return Ok((false_schema(), Vec::new())),
                 Value::Object(part) => {
                     let (part, more) = self.flatten(&part, &place, folded)?;
                     rest.extend(more);
                     // Each merge copies what was merged before.
                     self.work += 1 + size(&out) + size(&part);
-                    if self.work > MOST_WORK {
-                        let unfit = self.unfit(&place, "allOf", "it has too many parts");
-                        let large = self.unfold || self.rules.references == References::Replace;
+                    if self.work > MAX_MERGE_WORK {
+                        let unfit = self.unfit(&place, "allOf", "it has too many subschemas");
+                        let large =
+                            self.inline_acyclic || self.rules.references == References::Inline;
                         return Err(Unfit { large, ..unfit });
                     }
                     match merge(&out, &part) {
@@ -476,46 +508,51 @@ impl<'a> Lowering<'a> {
         Ok((out, rest))
     }
 
-    /// Whether a reference at this place may be replaced by what it means.
+    /// Whether a reference may be inlined at this place.
     fn may_replace(&self, name: &str) -> bool {
-        let circles = self.open.iter().filter(|open| *open == name).count();
-        let ends = circles < self.reach.circles && self.open.len() < self.reach.levels;
+        let recursions = self.open.iter().filter(|open| *open == name).count();
+        let ends = recursions < self.inline_limits.recursions
+            && self.open.len() < self.inline_limits.levels;
         match self.rules.references {
-            References::Unfold => self.replaced.contains(name),
+            References::InlineAcyclic => self.replaced.contains(name),
             _ => ends,
         }
     }
 
-    /// Asks for another try without the words that look at their neighbours, before one of these is
-    /// left out: what it described would count as unknown, and be refused.
-    pub(super) fn stop_looking_around(&self, place: &str, keyword: &str) -> Result<(), Unfit> {
-        let looks = ["unevaluatedItems", "unevaluatedProperties"];
-        if !self.deaf && mentions(self.document, &looks) {
-            return Err(Unfit { deaf: true, ..self.unfit(place, keyword, "") });
+    /// Asks for another attempt without the `unevaluated…` keywords, before a keyword that they
+    /// depend on is dropped. Otherwise its properties would count as unevaluated and be refused.
+    pub(super) fn retry_without_unevaluated(
+        &self,
+        place: &str,
+        keyword: &str,
+    ) -> Result<(), Unfit> {
+        let unevaluated = ["unevaluatedItems", "unevaluatedProperties"];
+        if !self.drop_unevaluated && mentions(self.document, &unevaluated) {
+            return Err(Unfit { drop_unevaluated: true, ..self.unfit(place, keyword, "") });
         }
         Ok(())
     }
 
-    pub(super) fn want(&mut self, name: &str) {
-        if !self.wanted.iter().any(|wanted| wanted == name) {
-            self.wanted.push(name.to_owned());
+    pub(super) fn refer(&mut self, name: &str) {
+        if !self.referenced.iter().any(|referenced| referenced == name) {
+            self.referenced.push(name.to_owned());
         }
     }
 
-    /// Asks for a definition at a place where a wider one would be wrong.
-    fn want_exactly(&mut self, name: &str, place: &str) -> Result<(), Unfit> {
+    /// References a definition at a place where a wider one would be wrong.
+    fn refer_exactly(&mut self, name: &str, place: &str) -> Result<(), Unfit> {
         if self.inexact.contains(name) {
-            return Err(self.unfit(place, "$ref", "its definition cannot be said exactly"));
+            return Err(self.unfit(place, "$ref", "its definition cannot be expressed exactly"));
         }
         if self.exactly.insert(name.to_owned()) {
-            // It may have been said already, less exactly.
-            self.wanted.retain(|wanted| wanted != name);
-            self.wanted.push(name.to_owned());
+            // It may have been lowered before, less exactly.
+            self.referenced.retain(|referenced| referenced != name);
+            self.referenced.push(name.to_owned());
         }
         Ok(())
     }
 
-    /// How many definitions stand open; `close_definitions` goes back to that.
+    /// The number of open definitions; `close_definitions` goes back to it.
     pub(super) fn open_definitions(&self) -> usize {
         self.open.len()
     }
@@ -533,26 +570,26 @@ impl<'a> Lowering<'a> {
             pointer: place.to_owned(),
             keyword: keyword.to_owned(),
             why: why.into(),
-            deaf: false,
+            drop_unevaluated: false,
             large: false,
             inexact: None,
         }
     }
 
-    /// Notes that something becomes wider, where it may.
+    /// Records that something becomes wider, or fails where that is not allowed.
     pub(super) fn lose(
         &mut self,
         place: &str,
         keyword: &str,
         note: impl Into<String>,
-        aim: Aim,
+        precision: Precision,
     ) -> Result<(), Unfit> {
-        match aim {
-            Aim::Wider => {
+        match precision {
+            Precision::MayWiden => {
                 self.losses.push(Loss::new(LossKind::Widened, place, keyword, note));
                 Ok(())
             }
-            Aim::Exactly => Err(self.unfit(place, keyword, note)),
+            Precision::Exact => Err(self.unfit(place, keyword, note)),
         }
     }
 
@@ -561,43 +598,43 @@ impl<'a> Lowering<'a> {
         place: &str,
         keyword: &str,
         note: &str,
-        aim: Aim,
+        precision: Precision,
     ) -> Result<(), Unfit> {
-        if aim == Aim::Exactly {
+        if precision == Precision::Exact {
             return Err(self.unfit(place, keyword, note));
         }
         self.losses.push(Loss::new(LossKind::Narrowed, place, keyword, note));
         Ok(())
     }
 
-    /// Notes that something is said elsewhere or otherwise, and means the same.
-    pub(super) fn same(&mut self, place: &str, keyword: &str, note: &str) {
+    /// Records that something is expressed differently and means the same.
+    pub(super) fn exact(&mut self, place: &str, keyword: &str, note: &str) {
         self.losses.push(Loss::new(LossKind::Exact, place, keyword, note));
     }
 
-    /// Says what becomes of the "exactly one" of `oneOf` when it turns into `anyOf`.
-    pub(super) fn exclusive(
+    /// Records whether `anyOf` in place of `oneOf` loses the "exactly one".
+    pub(super) fn one_of_to_any_of(
         &mut self,
         branches: &[Value],
         place: &str,
-        aim: Aim,
+        precision: Precision,
     ) -> Result<(), Unfit> {
         if self.all_disjoint(branches) {
-            self.same(place, "oneOf", "its forms exclude each other, so `anyOf` says the same");
+            self.exact(place, "oneOf", "its branches exclude each other, so `anyOf` is equivalent");
             return Ok(());
         }
-        self.lose(place, "oneOf", "more than one of the forms may hold", aim)
+        self.lose(place, "oneOf", "more than one branch may match", precision)
     }
 
     pub(super) fn all_disjoint(&self, branches: &[Value]) -> bool {
-        branches.len() <= COMPARED
+        branches.len() <= MAX_COMPARED_BRANCHES
             && branches.iter().enumerate().all(|(n, one)| {
                 branches[n + 1..].iter().all(|other| disjoint(self.document, one, other))
             })
     }
 }
 
-/// How much a schema holds at its own level.
+/// The size of a schema at its own level.
 fn size(map: &Map<String, Value>) -> usize {
     map.values()
         .map(|value| match value {
@@ -617,19 +654,19 @@ fn push(out: &mut Map<String, Value>, key: &str, value: Value) {
     }
 }
 
-/// Leaves only the definitions that something refers to.
+/// Removes the definitions that are not referenced.
 fn prune(schema: &Map<String, Value>, definitions: &mut Map<String, Value>) {
     let mut reached: HashSet<String> = HashSet::new();
     if definitions.is_empty() {
         return;
     }
     let mut waiting = Vec::new();
-    super::circles::refers(schema, &mut waiting);
+    super::cycles::collect_references(schema, &mut waiting);
     while let Some(name) = waiting.pop() {
         if reached.insert(name.clone())
             && let Some(body) = definitions.get(&name)
         {
-            waiting.extend(super::circles::references(body));
+            waiting.extend(super::cycles::references(body));
         }
     }
     definitions.retain(|name, _| reached.contains(name));

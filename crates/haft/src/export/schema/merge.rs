@@ -1,23 +1,23 @@
-//! Puts two schemas that both hold into one.
+//! Merges two schemas into one that accepts exactly what both accept.
 //!
-//! The result accepts exactly what both accept. Where two words cannot be put together exactly,
-//! there is no result, and the caller keeps them apart or says what it gives up.
+//! Where two keywords cannot be merged exactly, the result is `None`. The caller then keeps the
+//! schemas apart or reports a loss.
 
 use serde_json::{Map, Number, Value, json};
 
-use super::keywords::NOTES;
+use super::keywords::ANNOTATIONS;
 
-/// Longer lists of values are not compared value by value.
-const MOST_PAIRS: usize = 1_000_000;
+/// Lists of values are not intersected beyond this.
+const MAX_COMPARED_PAIRS: usize = 1_000_000;
 
-/// A schema that accepts nothing.
-pub(super) fn nothing() -> Map<String, Value> {
+/// A schema that accepts no value.
+pub(super) fn false_schema() -> Map<String, Value> {
     let mut map = Map::new();
     map.insert("not".into(), json!({}));
     map
 }
 
-/// Puts two subschemas together, side by side under `allOf` if there is no other way.
+/// Merges two subschemas, under `allOf` if there is no other way.
 pub(super) fn both(one: &Value, other: &Value) -> Value {
     match (one, other) {
         (Value::Bool(true), any) | (any, Value::Bool(true)) => any.clone(),
@@ -31,12 +31,12 @@ pub(super) fn both(one: &Value, other: &Value) -> Value {
     }
 }
 
-/// Puts two schemas together exactly, or not at all. What the first says for readers wins.
+/// Merges two schemas exactly, or returns `None`. Annotations of the first win.
 pub(super) fn merge(
     one: &Map<String, Value>,
     other: &Map<String, Value>,
 ) -> Option<Map<String, Value>> {
-    // These look at what stands beside them, so they cannot move.
+    // These depend on their sibling keywords, so they cannot be moved.
     if other.contains_key("unevaluatedProperties") || other.contains_key("unevaluatedItems") {
         return None;
     }
@@ -52,38 +52,41 @@ pub(super) fn merge(
     let mut out = one.clone();
     for (key, theirs) in other {
         let Some(ours) = one.get(key) else {
-            // Those of objects and arrays are put together as a whole below.
+            // The keywords of objects and arrays are merged as a group below.
             if !OBJECTS.contains(&key.as_str()) && !ARRAYS.contains(&key.as_str()) {
                 out.insert(key.clone(), theirs.clone());
             }
             continue;
         };
         let merged = match key.as_str() {
-            key if NOTES.contains(&key) || key == "x-haft" => continue,
+            key if ANNOTATIONS.contains(&key) || key == "x-haft" => continue,
             "type" => {
                 let types = common_types(ours, theirs);
                 match types.len() {
-                    0 => return Some(nothing()),
+                    0 => return Some(false_schema()),
                     1 => Value::String(types[0].to_owned()),
                     _ => json!(types),
                 }
             }
             "enum" => {
                 let (ours, theirs) = (ours.as_array()?, theirs.as_array()?);
-                if ours.len().saturating_mul(theirs.len()) > MOST_PAIRS {
+                if ours.len().saturating_mul(theirs.len()) > MAX_COMPARED_PAIRS {
                     return None;
                 }
                 let kept: Vec<&Value> =
                     ours.iter().filter(|v| theirs.iter().any(|t| equal(v, t))).collect();
                 if kept.is_empty() {
-                    return Some(nothing());
+                    return Some(false_schema());
                 }
                 json!(kept)
             }
-            "const" => match equal(ours, theirs) {
-                true => ours.clone(),
-                false => return Some(nothing()),
-            },
+            "const" => {
+                if equal(ours, theirs) {
+                    ours.clone()
+                } else {
+                    return Some(false_schema());
+                }
+            }
             "minimum" | "exclusiveMinimum" | "minLength" | "minItems" | "minProperties" => {
                 pick(ours, theirs, |a, b| a >= b)?
             }
@@ -129,7 +132,7 @@ pub(super) fn merge(
             "propertyNames" => both(ours, theirs),
             key if OBJECTS.contains(&key) || ARRAYS.contains(&key) => continue,
             _ if ours == theirs => ours.clone(),
-            // Words nobody knows say nothing; the first one's is as good.
+            // Unknown keywords have no effect; the first value is kept.
             key if !super::keywords::restricts(key) => continue,
             _ => return None,
         };
@@ -140,16 +143,16 @@ pub(super) fn merge(
     if let (Some(value), Some(list)) = (out.get("const"), out.get("enum").and_then(Value::as_array))
     {
         if !list.iter().any(|v| equal(v, value)) {
-            return Some(nothing());
+            return Some(false_schema());
         }
         out.shift_remove("enum");
     }
     Some(out)
 }
 
-/// Words that decide together what a key's value must be.
+/// Keywords that together decide the schema of a key.
 const OBJECTS: [&str; 3] = ["properties", "patternProperties", "additionalProperties"];
-/// Words that decide together what an item must be.
+/// Keywords that together decide the schema of an item.
 const ARRAYS: [&str; 2] = ["items", "prefixItems"];
 
 fn objects(
@@ -170,7 +173,7 @@ fn objects(
     let (our_patterns, their_patterns) =
         (map(one, "patternProperties"), map(other, "patternProperties"));
     let (our_rest, their_rest) = (rest(one), rest(other));
-    // Which keys a pattern takes out of the rest cannot be told without matching every name.
+    // Which keys a pattern matches is unknown without all names.
     let tangled = |rest: &Option<Value>, own: &Map<String, Value>, others: &Map<String, Value>| {
         rest.is_some() && (own != others)
     };
@@ -212,7 +215,7 @@ fn objects(
         (Some(a), Some(b)) => Some(both(&a, &b)),
         (a, b) => a.or(b),
     };
-    // Said openly by one side, it stays said: it also tells what has been looked at.
+    // Kept if either side has it explicitly, because it also marks properties as evaluated.
     let open = || [one, other].iter().any(|s| s.contains_key("additionalProperties"));
     let rest = rest.or_else(|| open().then(|| json!(true)));
     put(out, "properties", (!merged.is_empty()).then_some(Value::Object(merged)));
@@ -260,7 +263,7 @@ fn pick(ours: &Value, theirs: &Value, better: fn(f64, f64) -> bool) -> Option<Va
     Some(if keep { ours.clone() } else { theirs.clone() })
 }
 
-/// The least number that is a multiple of both, when one of them already is.
+/// The least common multiple, if it is one of the two.
 fn multiple(ours: &Value, theirs: &Value) -> Option<Value> {
     if equal(ours, theirs) {
         return Some(ours.clone());
@@ -274,7 +277,7 @@ fn multiple(ours: &Value, theirs: &Value) -> Option<Value> {
     }
 }
 
-/// The types a `type` names; a number includes the integers.
+/// The types that `type` names; a number includes the integers.
 pub(super) fn types(value: &Value) -> Vec<&str> {
     match value {
         Value::String(one) => vec![one.as_str()],
@@ -300,7 +303,7 @@ fn common_types<'a>(ours: &'a Value, theirs: &'a Value) -> Vec<&'a str> {
     common
 }
 
-/// Whether two values are the same to JSON Schema: 1 and 1.0 are.
+/// Whether JSON Schema treats two values as equal: 1 and 1.0 are.
 pub(super) fn equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(a), Value::Number(b)) => same_number(a, b),
@@ -322,7 +325,7 @@ fn same_number(a: &Number, b: &Number) -> bool {
     }
 }
 
-/// The type of a value, in the words of a schema.
+/// The JSON Schema type of a value.
 pub(super) fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -344,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_and_types_meet() {
+    fn limits_and_types_are_intersected() {
         let one = json!({"type": ["number", "string"], "minimum": 1, "enum": [1, 2, "a"]});
         let other = json!({"type": ["integer", "null"], "minimum": 2, "enum": [2.0, "a"]});
         assert_eq!(
@@ -356,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_of_one_side_meets_the_rest_of_the_other() {
+    fn property_of_one_schema_merges_with_additional_properties_of_the_other() {
         let one = json!({"properties": {"a": {"minimum": 1}}, "additionalProperties": false});
         let other = json!({"properties": {"a": {"maximum": 2}, "b": {}}, "required": ["b"]});
         assert_eq!(
@@ -369,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_exactly_is_not_merged() {
+    fn keywords_without_an_exact_intersection_are_not_merged() {
         for (one, other) in [
             (json!({"pattern": "a"}), json!({"pattern": "b"})),
             (json!({"anyOf": [true]}), json!({"anyOf": [false]})),
@@ -387,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn tuples_meet_item_by_item() {
+    fn tuples_are_merged_item_by_item() {
         let one = json!({"prefixItems": [{"type": "string"}], "items": {"minimum": 1}});
         let other = json!({"items": {"maximum": 2}});
         assert_eq!(

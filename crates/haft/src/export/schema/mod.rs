@@ -1,9 +1,9 @@
-//! Carries a JSON Schema into the words of each dialect.
+//! Lowers a JSON Schema to the keywords that each dialect supports.
 //!
-//! `resolve` makes it self-contained, `root` makes its root one object, `lower` says the rest in
-//! the words a dialect has. `rules` are the dialects' own, as data.
+//! `resolve` makes it self-contained, `root` makes its root one object, `lower` rewrites the rest.
+//! `rules` describes each dialect as data.
 
-mod circles;
+mod cycles;
 mod forms;
 mod inline;
 mod keywords;
@@ -22,6 +22,6 @@ pub(crate) use self::{
     lower::{Lowered, lower},
     nulls::without_nulls,
     resolve::{Document, resolve},
-    rules::{Limits, References, Rules, Subset, Typing, Values, Words},
+    rules::{KeywordSupport, Limits, References, Rules, Subset, Typing, Values},
     sizes::choices,
 };

@@ -1,7 +1,7 @@
-//! Takes out the nulls that a model only wrote because strict mode wants every property.
+//! Removes the nulls that a model only sends because strict mode requires every property.
 //!
-//! A null goes when the tool's own schema describes the property, does not require it, and does
-//! not accept null. In a union only those branches count that the value does not contradict.
+//! A null is removed if the tool's own schema describes the property, does not require it, and does
+//! not accept null. In a union only the branches count that the value does not contradict.
 
 use serde_json::{Map, Value};
 
@@ -11,23 +11,23 @@ use super::{
     resolve::Document,
 };
 
-/// More schemas than this do not apply to one value.
-const MANY: usize = 64;
+/// At most this many schemas are applied to one value.
+const MAX_APPLICABLE: usize = 64;
 
-/// Takes the nulls out of arguments, at every depth.
+/// Removes the nulls from arguments, at every depth.
 pub(crate) fn without_nulls(document: &Document, arguments: &mut Map<String, Value>) {
     clean_object(document, vec![&document.root], arguments);
 }
 
 fn clean(document: &Document, schemas: Vec<&Value>, value: &mut Value) {
     match value {
-        // Where nothing is said, nothing was asked for.
+        // Without a schema, strict mode required no property.
         _ if schemas.is_empty() => {}
         Value::Object(map) => clean_object(document, schemas, map),
         Value::Array(list) if !list.is_empty() => {
-            let applying = applying(document, schemas, None);
+            let applicable = applicable(document, schemas, None);
             for (n, item) in list.iter_mut().enumerate() {
-                let below = applying
+                let below = applicable
                     .iter()
                     .filter_map(|s| {
                         s.map.get("prefixItems").and_then(|p| p.get(n)).or(s.map.get("items"))
@@ -41,15 +41,15 @@ fn clean(document: &Document, schemas: Vec<&Value>, value: &mut Value) {
 }
 
 fn clean_object(document: &Document, schemas: Vec<&Value>, map: &mut Map<String, Value>) {
-    let applying = applying(document, schemas, Some(map));
+    let applicable = applicable(document, schemas, Some(map));
     map.retain(|name, child| {
-        let described: Vec<(&Applying<'_>, &Value)> =
-            applying.iter().filter_map(|s| Some((s, s.of(name)?))).collect();
+        let described: Vec<(&Applicable<'_>, &Value)> =
+            applicable.iter().filter_map(|s| Some((s, s.of(name)?))).collect();
         let refuses = |property: &Value| takes_null(document, property) == Some(false);
-        // One schema that certainly holds is enough; of those that perhaps hold, all.
+        // One schema that certainly applies is enough. Of those that may apply, all must agree.
         let absent = child.is_null()
-            && applying.iter().any(|s| s.names(name))
-            && !applying.iter().any(|s| requires(s.map, name))
+            && applicable.iter().any(|s| s.names(name))
+            && !applicable.iter().any(|s| requires(s.map, name))
             && (described.iter().any(|(s, property)| s.certain && refuses(property))
                 || described.iter().all(|(_, property)| refuses(property)));
         if !absent {
@@ -64,19 +64,19 @@ fn requires(schema: &Map<String, Value>, name: &str) -> bool {
     names.is_some_and(|names| names.iter().any(|n| n == name))
 }
 
-/// A schema that says something about a value.
-struct Applying<'a> {
+/// A schema that applies to a value.
+struct Applicable<'a> {
     map: &'a Map<String, Value>,
-    /// Whether it must hold, and is not one of several branches.
+    /// Whether it certainly applies and is not one of several branches.
     certain: bool,
 }
 
-impl<'a> Applying<'a> {
+impl<'a> Applicable<'a> {
     fn names(&self, name: &str) -> bool {
         self.map.get("properties").is_some_and(|named| named.get(name).is_some())
     }
 
-    /// What it says about a key: by its name, or by what it says of all others.
+    /// The schema of a key: by its name, or `additionalProperties`.
     fn of(&self, name: &str) -> Option<&'a Value> {
         match self.map.get("properties").and_then(|named| named.get(name)) {
             Some(named) => Some(named),
@@ -86,30 +86,30 @@ impl<'a> Applying<'a> {
     }
 }
 
-/// The schemas that say something about an object, or about an array: these, what they refer to,
-/// and the branches that the value does not contradict.
-fn applying<'a>(
+/// The schemas that apply to an object or array: these, their reference targets, and the branches
+/// that the value does not contradict.
+fn applicable<'a>(
     document: &'a Document,
     schemas: Vec<&'a Value>,
     object: Option<&Map<String, Value>>,
-) -> Vec<Applying<'a>> {
-    let mut found: Vec<Applying<'a>> = Vec::new();
+) -> Vec<Applicable<'a>> {
+    let mut found: Vec<Applicable<'a>> = Vec::new();
     let mut waiting: Vec<(&Value, bool)> = schemas.into_iter().map(|s| (s, true)).collect();
     let mut unions: Vec<(&Vec<Value>, bool)> = Vec::new();
     loop {
         while let Some((node, certain)) = waiting.pop() {
             let Some(map) = node.as_object() else { continue };
-            if found.len() >= MANY || found.iter().any(|f| std::ptr::eq(f.map, map)) {
+            if found.len() >= MAX_APPLICABLE || found.iter().any(|f| std::ptr::eq(f.map, map)) {
                 continue;
             }
-            found.push(Applying { map, certain });
+            found.push(Applicable { map, certain });
             let target = reference(map).and_then(|name| document.definitions.get(name));
             waiting.extend(target.map(|target| (target, certain)));
             let list = |key: &str| map.get(key).and_then(Value::as_array);
             waiting.extend(list("allOf").into_iter().flatten().map(|part| (part, certain)));
             unions.extend(["anyOf", "oneOf"].iter().filter_map(|u| Some((list(u)?, certain))));
         }
-        // Last, because what certainly holds tells which branch can be meant.
+        // Last, because the schemas that certainly apply decide which branches remain.
         let Some((union, certain)) = unions.pop() else { return found };
         let branches: Vec<&Value> =
             union.iter().filter(|branch| !contradicts(document, branch, object, &found)).collect();
@@ -118,13 +118,13 @@ fn applying<'a>(
     }
 }
 
-/// Whether a value cannot be meant by a branch: another type, a property of another type or value,
-/// a required one that is missing or that only strict mode made null.
+/// Whether a value cannot match a branch: another type, a property of another type or value, or a
+/// required property that is missing or that only strict mode made null.
 fn contradicts(
     document: &Document,
     branch: &Value,
     object: Option<&Map<String, Value>>,
-    certain: &[Applying<'_>],
+    certain: &[Applicable<'_>],
 ) -> bool {
     let kind_of_value = if object.is_some() { OBJECT } else { ARRAY };
     if kinds(document, branch) & kind_of_value == 0 {
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn only_nulls_that_were_never_meant_go() {
+    fn only_nulls_added_by_strict_mode_are_removed() {
         let schema = json!({
             "type": "object",
             "properties": {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_union_the_branch_that_is_meant_decides() {
+    fn in_a_union_the_matching_branch_decides_which_nulls_go() {
         let schema = json!({
             "properties": {"shape": {"anyOf": [
                 {"properties": {"kind": {"const": "a"}, "x": {"type": "integer"}}, "required": ["kind", "x"]},
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn at_least_one_of_these_works_with_one() {
+    fn unions_of_required_properties_work_with_one_property() {
         for word in ["anyOf", "oneOf"] {
             let schema = json!({
                 "type": "object",

@@ -1,4 +1,5 @@
-//! Questions about a schema that can be answered without a value.
+//! Answers questions about a schema without a value: its types, whether null is valid, whether two
+//! schemas are disjoint.
 
 use serde_json::{Map, Value};
 
@@ -20,10 +21,10 @@ pub(super) const FRACTION: Kinds = 64;
 pub(super) const NUMBER: Kinds = INTEGER | FRACTION;
 pub(super) const ALL: Kinds = 127;
 
-/// So many parts are looked at for one question; past it the answer is "perhaps".
-const FUEL: usize = 4_000;
+/// Subschemas visited per question. Beyond it the answer is "maybe".
+const MAX_VISITED: usize = 4_000;
 
-/// The set that one type name means.
+/// The set for one type name.
 pub(super) fn kind(name: &str) -> Kinds {
     match name {
         "null" => NULL,
@@ -61,7 +62,7 @@ pub(super) fn reference(map: &Map<String, Value>) -> Option<&str> {
     map.get("$ref")?.as_str()?.strip_prefix("#/$defs/")
 }
 
-/// The types of all values that a schema may accept; perhaps some more, never fewer.
+/// The types of all values that a schema may accept. An upper bound: never too few.
 pub(super) fn kinds(document: &Document, node: &Value) -> Kinds {
     fn look(document: &Document, node: &Value, fuel: &mut usize) -> Kinds {
         let map = match node {
@@ -91,10 +92,10 @@ pub(super) fn kinds(document: &Document, node: &Value) -> Kinds {
         }
         found
     }
-    look(document, node, &mut FUEL.clone())
+    look(document, node, &mut MAX_VISITED.clone())
 }
 
-/// Whether null is accepted, when that can be told.
+/// Whether null is accepted; `None` if unknown.
 pub(super) fn takes_null(document: &Document, node: &Value) -> Option<bool> {
     fn look(document: &Document, node: &Value, fuel: &mut usize) -> Option<bool> {
         let map = match node {
@@ -138,10 +139,10 @@ pub(super) fn takes_null(document: &Document, node: &Value) -> Option<bool> {
         }
         Some(true)
     }
-    look(document, node, &mut FUEL.clone())
+    look(document, node, &mut MAX_VISITED.clone())
 }
 
-/// Whether no value is accepted by both. Only what is certain counts.
+/// Whether no value is accepted by both. `false` if unknown.
 pub(super) fn disjoint(document: &Document, one: &Value, other: &Value) -> bool {
     fn look(document: &Document, one: &Value, other: &Value, left: usize) -> bool {
         if kinds(document, one) & kinds(document, other) == 0 {
@@ -158,7 +159,7 @@ pub(super) fn disjoint(document: &Document, one: &Value, other: &Value) -> bool 
                 }
             }
         }
-        // Two objects differ for certain when both must have a key whose values differ.
+        // Two objects are disjoint if both require a key whose schemas are disjoint.
         let both = kinds(document, one) & kinds(document, other);
         if both & !OBJECT != 0 {
             return false;
@@ -192,15 +193,15 @@ pub(super) fn disjoint(document: &Document, one: &Value, other: &Value) -> bool 
     look(document, one, other, 4)
 }
 
-/// More schemas than this do not hold together in one place.
-const MANY: usize = 24;
+/// Schemas combined at one place. Beyond it the rest is ignored.
+const MAX_PARTS: usize = 24;
 
-/// The schemas that all hold where one stands: itself, what it refers to, what `allOf` adds.
+/// The schemas that all apply at one place: the schema, its reference target, its `allOf`.
 fn parts<'a>(document: &'a Document, node: &'a Value) -> Vec<&'a Map<String, Value>> {
     let mut found = Vec::new();
     let mut waiting = vec![node];
     while let Some(node) = waiting.pop() {
-        if found.len() > MANY {
+        if found.len() > MAX_PARTS {
             break;
         }
         let Some(map) = node.as_object() else { continue };
@@ -211,7 +212,7 @@ fn parts<'a>(document: &'a Document, node: &'a Value) -> Vec<&'a Map<String, Val
     found
 }
 
-/// The values that a schema itself lists.
+/// The values that a schema lists itself.
 pub(super) fn own_values(map: &Map<String, Value>) -> Option<Vec<&Value>> {
     match (map.get("const"), map.get("enum")) {
         (Some(one), _) => Some(vec![one]),
@@ -220,7 +221,7 @@ pub(super) fn own_values(map: &Map<String, Value>) -> Option<Vec<&Value>> {
     }
 }
 
-/// Whether a word stands anywhere in the document where a schema stands.
+/// Whether a keyword is used anywhere in the document's schemas.
 pub(super) fn mentions(document: &Document, words: &[&str]) -> bool {
     fn look(node: &Value, words: &[&str]) -> bool {
         let Some(map) = node.as_object() else { return false };
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_are_apart_by_type_value_or_discriminator() {
+    fn schemas_are_disjoint_by_type_value_or_discriminator() {
         assert!(apart(json!({"type": "string"}), json!({"type": ["null", "number"]})));
         assert!(apart(json!({"const": 1}), json!({"enum": [2, 3]})));
         assert!(!apart(json!({"const": 1}), json!({"enum": [1.0]})));
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn null_is_taken_or_not() {
+    fn whether_null_is_accepted_is_known() {
         let document = resolve(&json!({"$ref": "#/$defs/a", "$defs": {"a": {"type": "null"}}}));
         let document = document.unwrap();
         for (schema, takes) in [

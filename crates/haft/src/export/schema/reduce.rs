@@ -1,5 +1,5 @@
-//! Says a schema in a dialect that understands a part of the words: unions, types, and one word
-//! after the other.
+//! Lowers a schema for a dialect that supports a subset of the keywords: unions, types, then
+//! keyword by keyword.
 
 use std::{borrow::Cow, collections::HashSet};
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     keywords,
-    lower::{Aim, Lowering, Said},
+    lower::{LowerResult, Lowering, Precision},
     merge::{merge, type_of, types},
     query::{self, kind, kinds, reference},
     rules::{References, Subset, Typing},
@@ -15,33 +15,33 @@ use super::{
 };
 
 impl<'a> Lowering<'a> {
-    /// Says one schema in a dialect that understands a part of the words.
+    /// Lowers one schema for a dialect that supports a subset of the keywords.
     pub(super) fn reduce(
         &mut self,
         subset: &'a Subset,
         node: &Value,
         place: &str,
-        aim: Aim,
-    ) -> Said {
+        precision: Precision,
+    ) -> LowerResult {
         let map = match node {
             Value::Object(map) => map,
             Value::Bool(false) => return Ok(Value::Bool(false)),
-            _ => return self.anything(subset, place, aim),
+            _ => return self.anything(subset, place, precision),
         };
         if let Some(name) = reference(map)
-            && self.rules.references != References::Replace
+            && self.rules.references != References::Inline
             && !self.replaced.contains(name)
             && !map.keys().any(|key| key != "$ref" && keywords::restricts(key))
         {
             return Ok(self.lone_reference(subset, name, map, place));
         }
         let depth = self.open.len();
-        let said = self.reduce_open(subset, map, place, aim);
+        let lowered = self.reduce_open(subset, map, place, precision);
         self.open.truncate(depth);
-        said
+        lowered
     }
 
-    /// A reference that stays; what is said about it stands around it.
+    /// A reference that is kept. Its annotations go into a union around it.
     fn lone_reference(
         &mut self,
         subset: &Subset,
@@ -49,12 +49,12 @@ impl<'a> Lowering<'a> {
         map: &Map<String, Value>,
         place: &str,
     ) -> Value {
-        self.want(name);
+        self.refer(name);
         let lone = json!({"$ref": map["$ref"]});
         let mut out = Map::new();
-        let mut told = Vec::new();
-        self.notes(subset, map, &mut out, &mut told, place);
-        text::append(&mut out, &told);
+        let mut notes = Vec::new();
+        self.annotations(subset, map, &mut out, &mut notes, place);
+        text::append(&mut out, &notes);
         if out.is_empty() {
             return lone;
         }
@@ -69,33 +69,38 @@ impl<'a> Lowering<'a> {
         subset: &'a Subset,
         map: &Map<String, Value>,
         place: &str,
-        aim: Aim,
-    ) -> Said {
-        // What stands for a reference alone is told with the place of what it means.
+        precision: Precision,
+    ) -> LowerResult {
+        // A lone reference is reported with the place of its target.
         let alone = !map.keys().any(|key| key != "$ref" && keywords::restricts(key));
-        let meant = reference(map).filter(|_| alone).map(|name| self.place(name));
-        let place = meant.as_deref().unwrap_or(place);
-        // What needs no flattening is borrowed; a copy on every level is what an export would cost most.
-        let (mut own, rest) = match map.contains_key("$ref") || map.contains_key("allOf") {
-            true => {
-                let (own, rest) = self.flatten(map, place, &mut 0)?;
-                (Cow::Owned(own), rest)
-            }
-            false => (Cow::Borrowed(map), Vec::new()),
+        let target = reference(map).filter(|_| alone).map(|name| self.place(name));
+        let place = target.as_deref().unwrap_or(place);
+        // Borrowed where there is nothing to flatten. Copying at every level would dominate the
+        // cost of an export.
+        let (mut own, rest) = if map.contains_key("$ref") || map.contains_key("allOf") {
+            let (own, rest) = self.flatten(map, place, &mut 0)?;
+            (Cow::Owned(own), rest)
+        } else {
+            (Cow::Borrowed(map), Vec::new())
         };
         if own.get("not").is_some_and(|not| *not == json!({}) || *not == json!(true)) {
             return Ok(Value::Bool(false));
         }
-        let mut told = Vec::new();
+        let mut notes = Vec::new();
         let mut stays = None;
         let lost_parts = !rest.is_empty();
         for (at, part) in rest {
             if let Some(name) = part.as_object().and_then(reference) {
-                if self.rules.references == References::Replace
+                if self.rules.references == References::Inline
                     || self.replaced.contains(name)
                     || stays.is_some()
                 {
-                    self.lose(&at, "$ref", "it leads back to itself and was cut here", aim)?;
+                    self.lose(
+                        &at,
+                        "$ref",
+                        "the reference is recursive and was truncated here",
+                        precision,
+                    )?;
                     let only_objects = kinds(self.document, &part) == query::OBJECT;
                     if only_objects && !own.contains_key("type") {
                         own.to_mut().insert("type".into(), json!("object"));
@@ -105,15 +110,15 @@ impl<'a> Lowering<'a> {
                 }
                 continue;
             }
-            self.lose(&at, "allOf", "it cannot be put together with the rest", aim)?;
-            told.push(text::tell("allOf", &part));
+            self.lose(&at, "allOf", "it cannot be merged with the other keywords", precision)?;
+            notes.push(text::describe("allOf", &part));
         }
         if let Some(lone) = stays {
-            // Beside a reference that stays, nothing else can stand.
+            // A reference that is kept allows no sibling keywords.
             let other: Vec<&String> = own.keys().filter(|key| keywords::restricts(key)).collect();
             if let Some(first) = other.first() {
-                let note = "it stands beside a reference that leads back to itself";
-                self.lose(place, first, note, aim)?;
+                let note = "it is a sibling of a recursive reference";
+                self.lose(place, first, note, precision)?;
             }
             let mut around = own.into_owned();
             around.retain(|key, _| !keywords::restricts(key));
@@ -122,8 +127,8 @@ impl<'a> Lowering<'a> {
             return Ok(self.lone_reference(subset, &name, &around, place));
         }
         let has_union = own.contains_key("anyOf") || own.contains_key("oneOf");
-        let looks_around = ["unevaluatedProperties", "unevaluatedItems"];
-        for word in looks_around {
+        let unevaluated = ["unevaluatedProperties", "unevaluatedItems"];
+        for word in unevaluated {
             if !own.contains_key(word) {
                 continue;
             }
@@ -136,11 +141,11 @@ impl<'a> Lowering<'a> {
             let simple = !tangled;
             let Some(value) = own.to_mut().shift_remove(word) else { continue };
             if own.contains_key(same) || value == json!(true) {
-                // Everything has been looked at already, or everything goes.
+                // Everything is evaluated already, or everything is allowed.
             } else if simple && !has_union {
                 own.to_mut().insert(same.into(), value);
             } else if simple && subset.lone_unions {
-                // Exactly one branch holds, so each can be closed by itself.
+                // Exactly one branch matches, so each can be closed separately.
                 own.to_mut().insert(word.into(), value);
             } else if subset.closed && value == json!(false) && word == "unevaluatedProperties" {
                 return Err(self.unfit(
@@ -152,16 +157,16 @@ impl<'a> Lowering<'a> {
                 self.lose(
                     place,
                     word,
-                    "there is no word for it here; told in the description",
-                    aim,
+                    "this keyword is not supported; moved to the description",
+                    precision,
                 )?;
-                told.push(text::tell(word, &value));
+                notes.push(text::describe(word, &value));
             }
         }
         if has_union {
-            self.union(subset, own.into_owned(), place, aim, told)
+            self.union(subset, own.into_owned(), place, precision, notes)
         } else {
-            self.typed(subset, &own, place, aim, told)
+            self.typed(subset, &own, place, precision, notes)
         }
     }
 
@@ -174,69 +179,69 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Says `anyOf` and `oneOf`.
+    /// Lowers `anyOf` and `oneOf`.
     pub(super) fn union(
         &mut self,
         subset: &'a Subset,
         mut own: Map<String, Value>,
         place: &str,
-        aim: Aim,
-        mut told: Vec<String>,
-    ) -> Said {
+        precision: Precision,
+        mut notes: Vec<String>,
+    ) -> LowerResult {
         let word = if own.contains_key("anyOf") { "anyOf" } else { "oneOf" };
         if let Some(one) = own.shift_remove("oneOf") {
             let below = format!("{place}/oneOf");
             let branches = one.as_array().map(Vec::as_slice).unwrap_or_default();
             if own.contains_key("anyOf") {
-                self.lose(&below, "oneOf", "it stands beside `anyOf`", aim)?;
-                told.push(text::tell("oneOf", &one));
+                self.lose(&below, "oneOf", "it is a sibling of `anyOf`", precision)?;
+                notes.push(text::describe("oneOf", &one));
             } else {
-                self.exclusive(branches, &below, aim)?;
+                self.one_of_to_any_of(branches, &below, precision)?;
                 own.insert("anyOf".into(), one);
             }
         }
         let Some(Value::Array(branches)) = own.shift_remove("anyOf") else {
-            return self.typed(subset, &own, place, aim, told);
+            return self.typed(subset, &own, place, precision, notes);
         };
         let restricts = own.iter().filter(|(key, _)| keywords::restricts(key));
-        let beside: Map<String, Value> =
+        let siblings: Map<String, Value> =
             restricts.map(|(key, value)| (key.clone(), value.clone())).collect();
         let mut around = Map::new();
-        self.notes(subset, &own, &mut around, &mut told, place);
-        if !beside.is_empty() && !subset.lone_unions {
-            // The union may stand beside other words.
-            let mut branches_said = Vec::new();
+        self.annotations(subset, &own, &mut around, &mut notes, place);
+        if !siblings.is_empty() && !subset.lone_unions {
+            // The union may have sibling keywords.
+            let mut lowered_branches = Vec::new();
             for (n, branch) in branches.iter().enumerate() {
-                match self.say(branch, &format!("{place}/{word}/{n}"), aim)? {
+                match self.lower_node(branch, &format!("{place}/{word}/{n}"), precision)? {
                     Value::Bool(false) => {}
-                    said => branches_said.push(said),
+                    lowered => lowered_branches.push(lowered),
                 }
             }
-            let Value::Object(mut out) = self.typed(subset, &own, place, aim, told)? else {
+            let Value::Object(mut out) = self.typed(subset, &own, place, precision, notes)? else {
                 return Ok(Value::Bool(false));
             };
-            return Ok(match branches_said.is_empty() {
-                true => Value::Bool(false),
-                false => {
-                    out.insert("anyOf".into(), Value::Array(branches_said));
-                    Value::Object(out)
-                }
+            return Ok(if lowered_branches.is_empty() {
+                Value::Bool(false)
+            } else {
+                out.insert("anyOf".into(), Value::Array(lowered_branches));
+                Value::Object(out)
             });
         }
-        let mut said: Vec<Value> = Vec::new();
+        let mut lowered: Vec<Value> = Vec::new();
         let mut nullable = false;
         for (n, branch) in branches.iter().enumerate() {
             let below = format!("{place}/{word}/{n}");
             let depth = self.open.len();
             let branch = match branch {
-                Value::Object(map) if !beside.is_empty() => {
+                Value::Object(map) if !siblings.is_empty() => {
                     let (map, rest) = self.flatten(map, &below, &mut 0)?;
-                    let mut merged = match rest.is_empty().then(|| merge_beside(&map, &beside)) {
+                    let mut merged = match rest.is_empty().then(|| merge_siblings(&map, &siblings))
+                    {
                         Some(Some(merged)) => merged,
                         _ => {
-                            let note = "it cannot be put together with a branch of the union";
-                            self.lose(place, "anyOf", note, aim)?;
-                            told.push(text::tell("allOf", &Value::Object(beside.clone())));
+                            let note = "it cannot be merged into a branch of the union";
+                            self.lose(place, "anyOf", note, precision)?;
+                            notes.push(text::describe("allOf", &Value::Object(siblings.clone())));
                             let mut alone = map;
                             alone.extend(rest.iter().find_map(|(_, part)| {
                                 Some(("$ref".to_owned(), part.get("$ref")?.clone()))
@@ -247,10 +252,10 @@ impl<'a> Lowering<'a> {
                     merged.shift_remove("$defs");
                     Value::Object(merged)
                 }
-                Value::Bool(true) if !beside.is_empty() => Value::Object(beside.clone()),
+                Value::Bool(true) if !siblings.is_empty() => Value::Object(siblings.clone()),
                 other => other.clone(),
             };
-            let branch = self.say(&branch, &below, aim)?;
+            let branch = self.lower_node(&branch, &below, precision)?;
             self.open.truncate(depth);
             match branch {
                 Value::Bool(false) => {}
@@ -260,23 +265,23 @@ impl<'a> Lowering<'a> {
                 {
                     nullable = true;
                 }
-                // A union in a union is one union.
+                // A nested union is flattened.
                 Value::Object(mut map)
                     if map.contains_key("anyOf")
                         && map.keys().all(|key| key == "anyOf" || key == "nullable") =>
                 {
                     nullable |= map.contains_key("nullable");
                     if let Some(Value::Array(inner)) = map.shift_remove("anyOf") {
-                        said.extend(inner);
+                        lowered.extend(inner);
                     }
                 }
-                other => said.push(other),
+                other => lowered.push(other),
             }
         }
         let mut seen = HashSet::new();
         let mut kept: Vec<Value> =
-            said.into_iter().filter(|branch| seen.insert(branch.to_string())).collect();
-        text::append(&mut around, &told);
+            lowered.into_iter().filter(|branch| seen.insert(branch.to_string())).collect();
+        text::append(&mut around, &notes);
         if nullable && kept.is_empty() {
             around.insert("type".into(), json!("null"));
             return Ok(Value::Object(around));
@@ -304,40 +309,38 @@ impl<'a> Lowering<'a> {
         Ok(Value::Object(out))
     }
 
-    /// Says a schema without references, `allOf` and unions.
+    /// Lowers a schema without references, `allOf` and unions.
     pub(super) fn typed(
         &mut self,
         subset: &'a Subset,
         own: &Map<String, Value>,
         place: &str,
-        aim: Aim,
-        told: Vec<String>,
-    ) -> Said {
-        let says_values = own.contains_key("enum") || own.contains_key("const");
+        precision: Precision,
+        notes: Vec<String>,
+    ) -> LowerResult {
+        let lists_values = own.contains_key("enum") || own.contains_key("const");
         let restricts = own.iter().any(|(key, _)| key != "type" && keywords::restricts(key));
         match subset.typing {
-            Typing::Single => return self.single(subset, own, place, aim, told),
-            Typing::Needed if !own.contains_key("type") && !says_values => {
-                let why = match restricts {
-                    true => "it does not say its type",
-                    false => "anything is accepted here",
-                };
+            Typing::Single => return self.single(subset, own, place, precision, notes),
+            Typing::Needed if !own.contains_key("type") && !lists_values => {
+                let why =
+                    if restricts { "it declares no type" } else { "anything is accepted here" };
                 return Err(self.unfit(place, "type", why));
             }
             _ => {}
         }
-        self.fields(subset, own, place, aim, told)
+        self.fields(subset, own, place, precision, notes)
     }
 
-    /// Says a schema as one type, or as a union of one type each.
+    /// Lowers a schema to one type, or to a union with one type per branch.
     pub(super) fn single(
         &mut self,
         subset: &'a Subset,
         own: &Map<String, Value>,
         place: &str,
-        aim: Aim,
-        told: Vec<String>,
-    ) -> Said {
+        precision: Precision,
+        notes: Vec<String>,
+    ) -> LowerResult {
         let mut wanted = match own.get("type") {
             Some(named) => types(named).into_iter().map(kind).fold(0, |a, b| a | b),
             None => query::ALL,
@@ -348,22 +351,22 @@ impl<'a> Lowering<'a> {
         }
         let free = !own.keys().any(|key| keywords::restricts(key));
         if free {
-            let mut out = self.anything(subset, place, aim)?;
+            let mut out = self.anything(subset, place, precision)?;
             if let Some(out) = out.as_object_mut() {
-                let mut told = told;
-                self.notes(subset, own, out, &mut told, place);
-                text::append(out, &told);
+                let mut notes = notes;
+                self.annotations(subset, own, out, &mut notes, place);
+                text::append(out, &notes);
             }
             return Ok(out);
         }
         let names = query::names(wanted & !query::NULL);
         let nullable = wanted & query::NULL != 0;
         let apart = names.len() > 1;
-        let mut said = Vec::new();
+        let mut lowered = Vec::new();
         for name in &names {
-            let is_said = own.get("type").is_some_and(|named| named == name);
-            if is_said && !apart && own_values.is_none() {
-                said.push(self.fields(subset, own, place, aim, told.clone())?);
+            let is_declared = own.get("type").is_some_and(|named| named == name);
+            if is_declared && !apart && own_values.is_none() {
+                lowered.push(self.fields(subset, own, place, precision, notes.clone())?);
                 continue;
             }
             let mut one = own.clone();
@@ -379,30 +382,30 @@ impl<'a> Lowering<'a> {
             if apart {
                 one.retain(|key, _| keywords::restricts(key));
             }
-            let told = if apart { Vec::new() } else { told.clone() };
-            said.push(self.fields(subset, &one, place, aim, told)?);
+            let notes = if apart { Vec::new() } else { notes.clone() };
+            lowered.push(self.fields(subset, &one, place, precision, notes)?);
         }
-        // A type of which no value fits is not shown.
-        said.retain(|one| *one != json!(false));
+        // A type that no value matches is left out.
+        lowered.retain(|one| *one != json!(false));
         let mut out = Map::new();
-        match said.len() {
+        match lowered.len() {
             0 if nullable => {
                 out.insert("type".into(), json!("null"));
-                let mut told = told;
-                self.notes(subset, own, &mut out, &mut told, place);
-                text::append(&mut out, &told);
+                let mut notes = notes;
+                self.annotations(subset, own, &mut out, &mut notes, place);
+                text::append(&mut out, &notes);
                 return Ok(Value::Object(out));
             }
             0 => return Ok(Value::Bool(false)),
-            1 => match said.remove(0) {
+            1 => match lowered.remove(0) {
                 Value::Object(only) => out = only,
                 other => return Ok(other),
             },
             _ => {
-                out.insert("anyOf".into(), Value::Array(said));
-                let mut told = told;
-                self.notes(subset, own, &mut out, &mut told, place);
-                text::append(&mut out, &told);
+                out.insert("anyOf".into(), Value::Array(lowered));
+                let mut notes = notes;
+                self.annotations(subset, own, &mut out, &mut notes, place);
+                text::append(&mut out, &notes);
             }
         }
         if nullable {
@@ -411,81 +414,88 @@ impl<'a> Lowering<'a> {
         Ok(Value::Object(out))
     }
 
-    /// Says every word of a schema that has no unions any more.
+    /// Lowers every keyword of a schema that has no unions any more.
     pub(super) fn fields(
         &mut self,
         subset: &'a Subset,
         own: &Map<String, Value>,
         place: &str,
-        aim: Aim,
-        mut told: Vec<String>,
-    ) -> Said {
+        precision: Precision,
+        mut notes: Vec<String>,
+    ) -> LowerResult {
         let wanted = match own.get("type") {
             Some(named) => types(named).into_iter().map(kind).fold(0, |a, b| a | b),
             None => query::ALL,
         };
         let mut out = Map::new();
-        // First, because the other words are said as the type allows.
+        // First, because the other keywords depend on the type.
         out.extend(own.get("type").map(|named| ("type".to_owned(), named.clone())));
         let mut objects_done = false;
         let mut arrays_done = false;
         for (key, value) in own {
             let key = key.as_str();
-            let spoken_of = [
+            let by_type = [
                 (&keywords::TEXT[..], query::STRING),
                 (&keywords::NUMBER[..], query::NUMBER),
                 (&keywords::ARRAY[..], query::ARRAY),
                 (&keywords::OBJECT[..], query::OBJECT),
             ];
-            // A word about another type says nothing here.
-            if spoken_of.iter().any(|(words, bits)| words.contains(&key) && wanted & bits == 0) {
+            // A keyword for another type has no effect here.
+            if by_type.iter().any(|(words, bits)| words.contains(&key) && wanted & bits == 0) {
                 continue;
             }
             match key {
                 "type" => {}
-                "enum" | "const" => self.values(subset, own, &mut out, &mut told, place, aim)?,
+                "enum" | "const" => {
+                    self.values(subset, own, &mut out, &mut notes, place, precision)?
+                }
                 "then" | "else" => {}
                 "if" => {
                     let mut whole = own.clone();
                     whole.retain(|key, _| ["if", "then", "else"].contains(&key.as_str()));
-                    self.lose(place, "if", "conditions cannot be said", aim)?;
-                    told.push(text::tell("allOf", &Value::Object(whole)));
+                    self.lose(place, "if", "conditions are not supported", precision)?;
+                    notes.push(text::describe("allOf", &Value::Object(whole)));
                 }
                 "format" => {
                     let name = value.as_str().unwrap_or_default();
-                    let taken = subset.taken.contains(&"format")
+                    let taken = subset.keywords.contains(&"format")
                         && subset.formats.is_none_or(|list| list.contains(&name));
                     if wanted & query::STRING == 0 {
-                        // The formats of numbers are for programs; nobody checks them.
+                        // Formats of numbers are hints for programs; validators ignore them.
                         if subset.number_formats.contains(&name) {
                             out.insert(key.into(), value.clone());
                         }
                     } else if taken {
                         out.insert(key.into(), value.clone());
                     } else {
-                        self.lose(place, key, format!("the format `{name}` is not taken"), aim)?;
-                        told.push(text::tell(key, value));
+                        self.lose(
+                            place,
+                            key,
+                            format!("the format `{name}` is not supported"),
+                            precision,
+                        )?;
+                        notes.push(text::describe(key, value));
                     }
                 }
                 "pattern" => {
                     let pattern = value.as_str().unwrap_or_default();
-                    if subset.taken.contains(&key) && (subset.pattern)(pattern) {
+                    if subset.keywords.contains(&key) && (subset.pattern)(pattern) {
                         out.insert(key.into(), value.clone());
                     } else {
-                        self.lose(place, key, "this pattern is not taken", aim)?;
-                        told.push(text::tell(key, value));
+                        self.lose(place, key, "this pattern is not supported", precision)?;
+                        notes.push(text::describe(key, value));
                     }
                 }
                 key if keywords::ARRAY.contains(&key) => {
                     let first = !std::mem::replace(&mut arrays_done, true);
                     if first {
-                        self.array(subset, own, &mut out, &mut told, place, aim)?;
+                        self.array(subset, own, &mut out, &mut notes, place, precision)?;
                     }
                 }
                 key if keywords::OBJECT.contains(&key) => {
                     let first = !std::mem::replace(&mut objects_done, true);
-                    if first && !self.object(subset, own, &mut out, &mut told, place, aim)? {
-                        // No object fits; other values still may.
+                    if first && !self.object(subset, own, &mut out, &mut notes, place, precision)? {
+                        // No object matches; other values still may.
                         let others = query::names(wanted & !query::OBJECT);
                         if others.is_empty() {
                             return Ok(Value::Bool(false));
@@ -493,57 +503,62 @@ impl<'a> Lowering<'a> {
                         out.insert("type".into(), json!(others));
                     }
                 }
-                key if keywords::NUMBER.contains(&key) && is_beyond_reason(value) => {
-                    self.lose(place, key, "the bound is larger than grammars can count", aim)?;
-                    told.push(text::tell(key, value));
+                key if keywords::NUMBER.contains(&key) && exceeds_safe_integer(value) => {
+                    self.lose(
+                        place,
+                        key,
+                        "the bound is larger than a grammar can express",
+                        precision,
+                    )?;
+                    notes.push(text::describe(key, value));
                 }
                 key if keywords::restricts(key) => {
-                    if subset.taken.contains(&key) {
+                    if subset.keywords.contains(&key) {
                         out.insert(key.into(), value.clone());
                     } else {
                         self.lose(
                             place,
                             key,
-                            "there is no word for it here; told in the description",
-                            aim,
+                            "this keyword is not supported; moved to the description",
+                            precision,
                         )?;
-                        told.push(text::tell(key, value));
+                        notes.push(text::describe(key, value));
                     }
                 }
                 _ => {}
             }
         }
-        // An array or an object of which nothing was said still has a form.
+        // An array or object without keywords of its own still needs its required form.
         if !arrays_done && own.contains_key("type") && wanted & query::ARRAY != 0 {
-            self.array(subset, own, &mut out, &mut told, place, aim)?;
+            self.array(subset, own, &mut out, &mut notes, place, precision)?;
         }
         if !objects_done && own.contains_key("type") && wanted & query::OBJECT != 0 {
-            self.object(subset, own, &mut out, &mut told, place, aim)?;
+            self.object(subset, own, &mut out, &mut notes, place, precision)?;
         }
-        self.notes(subset, own, &mut out, &mut told, place);
-        text::append(&mut out, &told);
+        self.annotations(subset, own, &mut out, &mut notes, place);
+        text::append(&mut out, &notes);
         Ok(Value::Object(out))
     }
 }
 
-/// Bounds of 64 bits come from generators; grammars for numbers do not reach that far.
-fn is_beyond_reason(bound: &Value) -> bool {
+/// Generators emit 64-bit bounds. Grammars for numbers do not support them.
+fn exceeds_safe_integer(bound: &Value) -> bool {
     bound.as_f64().is_some_and(|bound| bound.abs() > 9_007_199_254_740_991.0)
 }
 
-/// Puts what stands beside a union into one of its branches.
-fn merge_beside(
+/// Merges the sibling keywords of a union into one of its branches.
+fn merge_siblings(
     branch: &Map<String, Value>,
-    beside: &Map<String, Value>,
+    siblings: &Map<String, Value>,
 ) -> Option<Map<String, Value>> {
-    let mut beside = beside.clone();
-    let mut looks_around = Map::new();
+    let mut siblings = siblings.clone();
+    let mut unevaluated = Map::new();
     for word in ["unevaluatedProperties", "unevaluatedItems"] {
-        if let Some(value) = beside.shift_remove(word) {
-            looks_around.insert(word.to_owned(), value);
+        if let Some(value) = siblings.shift_remove(word) {
+            unevaluated.insert(word.to_owned(), value);
         }
     }
-    let mut merged = merge(branch, &beside)?;
-    merged.extend(looks_around);
+    let mut merged = merge(branch, &siblings)?;
+    merged.extend(unevaluated);
     Some(merged)
 }

@@ -1,11 +1,12 @@
 //! Makes a schema self-contained: every reference becomes `#/$defs/<name>`.
 //!
-//! In: a schema as its author wrote it, in any draft, with `$id`, anchors, dynamic references and
-//! references to anywhere. Out: a document in the words of draft 2020-12 without any of these. The
-//! values that are accepted stay exactly the same. Nothing is fetched.
+//! In: a schema of any draft, with `$id`, anchors, dynamic references and references to anywhere.
+//! Out: a document of draft 2020-12 without any of these.
+//! INVARIANT: it accepts exactly the same values. Nothing is fetched, so a schema cannot cause
+//! SSRF.
 //!
-//! A dynamic reference means another target on another way through the document, so a definition
-//! that depends on the way is copied once for each way. There are only finitely many of them.
+//! The target of a dynamic reference depends on the path through the document (its dynamic scope),
+//! so a definition that depends on it is copied once per scope. The number of scopes is finite.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,20 +16,20 @@ use std::{
 use jsonschema::Draft;
 use serde_json::{Map, Value, json};
 
-use super::keywords::{self, MAPS};
+use super::keywords::{self, SCHEMA_MAPS};
 use crate::schema::draft;
 
-/// Deeper than any honest schema.
-const DEEPEST: usize = 128;
-/// More definitions than any provider would take.
-const MOST_DEFINITIONS: usize = 5_000;
+/// Deeper schemas are refused.
+const MAX_DEPTH: usize = 128;
+/// More definitions are refused. No provider accepts that many.
+const MAX_DEFINITIONS: usize = 5_000;
 
 /// A schema whose only references are `#/$defs/<name>`.
 #[derive(Debug, Clone)]
 pub(crate) struct Document {
     pub(crate) root: Value,
     pub(crate) definitions: Map<String, Value>,
-    /// Where each definition stands in the source.
+    /// The place of each definition in the source.
     pub(crate) places: HashMap<String, String>,
 }
 
@@ -45,8 +46,8 @@ pub(crate) fn resolve(source: &Value) -> Result<Document, Unresolved> {
     let foreign = |why| Unresolved { pointer: String::new(), keyword: "$schema", why };
     let draft = draft(source).map_err(foreign)?;
     let mut index = Index { old: is_old(draft), ..Index::default() };
-    let base: Rc<str> = Rc::from(HOME);
-    if !stands_alone(source, index.old, 0) {
+    let base: Rc<str> = Rc::from(DEFAULT_BASE_URI);
+    if !has_no_references(source, index.old, 0) {
         index.scan(source, &base, String::new(), 0)?;
     }
     let mut copier = Copier {
@@ -58,30 +59,29 @@ pub(crate) fn resolve(source: &Value) -> Result<Document, Unresolved> {
         places: HashMap::new(),
     };
     let base = copier.index.base_of(source, &base);
-    let ways = copier.enter(&base, &Rc::default());
-    let root = copier.copy(source, &base, &ways, "", 0)?;
+    let scope = copier.enter(&base, &Rc::default());
+    let root = copier.copy(source, &base, &scope, "", 0)?;
     let mut definitions = Map::new();
     let mut at = 0;
     while let Some(job) = copier.waiting.get(at).cloned() {
         at += 1;
-        if at > MOST_DEFINITIONS {
+        if at > MAX_DEFINITIONS {
             return Err(Unresolved {
                 pointer: job.place,
                 keyword: "$ref",
-                why: format!("there are more than {MOST_DEFINITIONS} definitions"),
+                why: format!("there are more than {MAX_DEFINITIONS} definitions"),
             });
         }
-        let body = copier.copy(job.node, &job.base, &job.ways, &job.place, 0)?;
+        let body = copier.copy(job.node, &job.base, &job.scope, &job.place, 0)?;
         definitions.insert(job.name, body);
     }
     Ok(Document { root, definitions, places: copier.places })
 }
 
-/// Whether nothing in a schema refers, or can be referred to. Most tools are such, and then nobody
-/// needs to know where everything stands. Names of properties may make it say no; that costs time
-/// and nothing else.
-fn stands_alone(node: &Value, old: bool, depth: usize) -> bool {
-    if depth > DEEPEST {
+/// Whether a schema has no references and no reference targets. This holds for most tools and skips
+/// the index. A property with the name of such a keyword gives `false`, which only costs time.
+fn has_no_references(node: &Value, old: bool, depth: usize) -> bool {
+    if depth > MAX_DEPTH {
         return false;
     }
     match node {
@@ -92,35 +92,35 @@ fn stands_alone(node: &Value, old: bool, depth: usize) -> bool {
                 "id" => old,
                 key => key.starts_with('$'),
             };
-            !speaks && stands_alone(value, old, depth + 1)
+            !speaks && has_no_references(value, old, depth + 1)
         }),
-        Value::Array(list) => list.iter().all(|item| stands_alone(item, old, depth + 1)),
+        Value::Array(list) => list.iter().all(|item| has_no_references(item, old, depth + 1)),
         _ => true,
     }
 }
 
-/// The address of a document that names none itself.
-const HOME: &str = "haft://tool/schema";
+/// The base URI of a document without `$id`.
+const DEFAULT_BASE_URI: &str = "haft://tool/schema";
 
 fn is_old(draft: Draft) -> bool {
     matches!(draft, Draft::Draft4 | Draft::Draft6 | Draft::Draft7)
 }
 
-/// Which subschema answers to which dynamic anchor on the way so far: the outermost.
-type Ways<'a> = Rc<BTreeMap<String, (&'a Value, Rc<str>)>>;
+/// The dynamic scope: which subschema each dynamic anchor resolves to. The outermost wins.
+type DynamicScope<'a> = Rc<BTreeMap<String, (&'a Value, Rc<str>)>>;
 
-/// Where everything in a document can be found.
+/// Where every reference target of a document is.
 #[derive(Default)]
 struct Index<'a> {
-    /// Whether `$ref` hides what stands beside it.
+    /// Whether `$ref` hides its sibling keywords.
     old: bool,
     resources: HashMap<String, &'a Value>,
-    /// By resource and name; whether the name was given by `$dynamicAnchor`.
+    /// By resource and name; the flag is set if the name is a `$dynamicAnchor`.
     anchors: HashMap<(String, String), (&'a Value, bool)>,
     dynamic: HashMap<String, Vec<(String, &'a Value)>>,
-    /// Base address and place of every subschema, by identity.
+    /// Base URI and place of every subschema, by identity.
     nodes: HashMap<*const Value, (Rc<str>, String)>,
-    /// Resources that are written in a draft of their own.
+    /// Resources with their own draft.
     drafts: HashMap<String, Draft>,
     is_dynamic: bool,
 }
@@ -133,11 +133,11 @@ impl<'a> Index<'a> {
         place: String,
         depth: usize,
     ) -> Result<(), Unresolved> {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return Err(Unresolved {
                 pointer: place,
                 keyword: "",
-                why: format!("it is nested more than {DEEPEST} levels deep"),
+                why: format!("it is nested more than {MAX_DEPTH} levels deep"),
             });
         }
         let Some(map) = node.as_object() else { return Ok(()) };
@@ -157,7 +157,7 @@ impl<'a> Index<'a> {
                     let address = join(&base, id).ok_or_else(|| Unresolved {
                         pointer: place.clone(),
                         keyword: "$id",
-                        why: format!("`{id}` is no address"),
+                        why: format!("`{id}` is not a valid URI"),
                     })?;
                     base = address.split('#').next().unwrap_or_default().into();
                     self.resources.insert(base.to_string(), node);
@@ -166,7 +166,7 @@ impl<'a> Index<'a> {
         }
         if depth == 0 {
             self.resources.entry(base.to_string()).or_insert(node);
-            self.resources.entry(HOME.to_owned()).or_insert(node);
+            self.resources.entry(DEFAULT_BASE_URI.to_owned()).or_insert(node);
         }
         if let Some(name) = text("$anchor") {
             self.anchors.insert((base.to_string(), name.to_owned()), (node, false));
@@ -194,12 +194,12 @@ impl<'a> Index<'a> {
             .map_or_else(|| Rc::clone(otherwise), |(base, _)| Rc::clone(base))
     }
 
-    /// Finds what a reference means, and whether it names a dynamic anchor.
+    /// Finds the target of a reference, and whether it is a dynamic anchor.
     fn find(&mut self, base: &str, reference: &str) -> Option<Target<'a>> {
         let address = join(base, reference)?;
         let (resource, fragment) = address.split_once('#').unwrap_or((&address, ""));
         if !self.resources.contains_key(resource) {
-            self.learn(resource)?;
+            self.load_metaschema(resource)?;
         }
         let root = *self.resources.get(resource)?;
         let fragment = unescape(fragment)?;
@@ -224,10 +224,10 @@ impl<'a> Index<'a> {
         Some(Target { node, base, dynamic, hint })
     }
 
-    /// Takes in one of the specification's own schemas; everything else stays unknown.
-    fn learn(&mut self, address: &str) -> Option<()> {
+    /// Loads a metaschema of the specification. Every other address stays unknown.
+    fn load_metaschema(&mut self, address: &str) -> Option<()> {
         let registry = &*referencing::SPECIFICATIONS;
-        let known = registry.resolver(referencing::uri::from_str(HOME).ok()?);
+        let known = registry.resolver(referencing::uri::from_str(DEFAULT_BASE_URI).ok()?);
         let contents = known.lookup(address).ok()?.contents();
         self.scan(contents, &address.into(), String::new(), 0).ok()?;
         self.resources.insert(address.to_owned(), contents);
@@ -251,7 +251,7 @@ fn join(base: &str, reference: &str) -> Option<String> {
     Some(joined.as_str().to_owned())
 }
 
-/// Undoes the percent signs of an address.
+/// Decodes percent-encoding.
 fn unescape(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -269,17 +269,17 @@ fn unescape(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// A definition that has a name and still waits to be copied.
+/// A named definition that is not copied yet.
 #[derive(Clone)]
 struct Job<'a> {
     name: String,
     node: &'a Value,
     base: Rc<str>,
-    ways: Ways<'a>,
+    scope: DynamicScope<'a>,
     place: String,
 }
 
-/// A subschema by its identity, and by the dynamic anchors on the way to it.
+/// A subschema by identity and by its dynamic scope.
 type Key = (*const Value, Vec<*const Value>);
 
 struct Copier<'a> {
@@ -292,46 +292,47 @@ struct Copier<'a> {
 }
 
 impl<'a> Copier<'a> {
-    /// Adds the dynamic anchors of a resource that is entered; those met earlier stay.
-    fn enter(&self, resource: &str, ways: &Ways<'a>) -> Ways<'a> {
+    /// Adds the dynamic anchors of an entered resource; earlier ones win.
+    fn enter(&self, resource: &str, scope: &DynamicScope<'a>) -> DynamicScope<'a> {
         let Some(anchors) = self.index.dynamic.get(resource).filter(|_| self.index.is_dynamic)
         else {
-            return Rc::clone(ways);
+            return Rc::clone(scope);
         };
-        let mut more = BTreeMap::clone(ways);
+        let mut more = BTreeMap::clone(scope);
         for (name, node) in anchors {
             more.entry(name.clone()).or_insert_with(|| (*node, resource.into()));
         }
         Rc::new(more)
     }
 
-    /// Returns the name of the definition that a reference means.
+    /// Returns the name of the definition that a reference resolves to.
     fn refer(
         &mut self,
         reference: &str,
         keyword: &'static str,
         base: &Rc<str>,
-        ways: &Ways<'a>,
+        scope: &DynamicScope<'a>,
         place: &str,
     ) -> Result<String, Unresolved> {
         let unresolved = || Unresolved {
             pointer: place.to_owned(),
             keyword,
-            why: match reference.starts_with('#') {
-                true => format!("`{reference}` leads nowhere"),
-                false => format!("`{reference}` is not in this schema, and nothing is fetched"),
+            why: if reference.starts_with('#') {
+                format!("`{reference}` cannot be resolved")
+            } else {
+                format!("`{reference}` is not in this schema, and nothing is fetched")
             },
         };
         let mut target = self.index.find(base, reference).ok_or_else(unresolved)?;
         if keyword == "$dynamicRef"
             && let Some(name) = &target.dynamic
-            && let Some((node, base)) = ways.get(name)
+            && let Some((node, base)) = scope.get(name)
         {
             target.node = node;
             target.base = Rc::clone(base);
         }
-        let ways = self.enter(&target.base, ways);
-        let on_the_way = ways.values().map(|(node, _)| std::ptr::from_ref(*node)).collect();
+        let scope = self.enter(&target.base, scope);
+        let on_the_way = scope.values().map(|(node, _)| std::ptr::from_ref(*node)).collect();
         let key = (std::ptr::from_ref(target.node), on_the_way);
         if let Some(name) = self.names.get(&key) {
             return Ok(name.clone());
@@ -347,13 +348,13 @@ impl<'a> Copier<'a> {
             name: name.clone(),
             node: target.node,
             base: target.base,
-            ways,
+            scope,
             place,
         });
         Ok(name)
     }
 
-    /// A name that needs no escaping anywhere, and that nobody else has.
+    /// A unique name that needs no escaping.
     fn name(&mut self, hint: &str) -> String {
         let plain: String = hint
             .chars()
@@ -376,7 +377,7 @@ impl<'a> Copier<'a> {
         &mut self,
         node: &'a Value,
         base: &Rc<str>,
-        ways: &Ways<'a>,
+        scope: &DynamicScope<'a>,
         place: &str,
         depth: usize,
     ) -> Result<Value, Unresolved> {
@@ -390,20 +391,20 @@ impl<'a> Copier<'a> {
                 }),
             };
         };
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return Err(Unresolved {
                 pointer: place.to_owned(),
                 keyword: "",
-                why: format!("it is nested more than {DEEPEST} levels deep"),
+                why: format!("it is nested more than {MAX_DEPTH} levels deep"),
             });
         }
         let here = self.index.base_of(node, base);
-        let ways = if here == *base { Rc::clone(ways) } else { self.enter(&here, ways) };
+        let scope = if here == *base { Rc::clone(scope) } else { self.enter(&here, scope) };
         let draft = self.index.drafts.get(&*here).copied().unwrap_or(self.draft);
         let old = is_old(draft);
         let mut out = Map::new();
         if let Some(reference) = map.get("$ref").and_then(Value::as_str) {
-            let name = self.refer(reference, "$ref", &here, &ways, place)?;
+            let name = self.refer(reference, "$ref", &here, &scope, place)?;
             out.insert("$ref".into(), pointer_to(&name));
             if old {
                 return Ok(Value::Object(out));
@@ -413,25 +414,25 @@ impl<'a> Copier<'a> {
         let recursive = draft == Draft::Draft201909;
         for (keyword, wanted) in [("$dynamicRef", !recursive), ("$recursiveRef", recursive)] {
             if let Some(reference) = map.get(keyword).and_then(Value::as_str).filter(|_| wanted) {
-                let name = self.refer(reference, keyword, &here, &ways, place)?;
+                let name = self.refer(reference, keyword, &here, &scope, place)?;
                 more.push(json!({"$ref": pointer_to(&name)}));
             }
         }
         for (key, value) in map {
             let below = || format!("{place}/{key}");
             let one = |copier: &mut Self, child: &'a Value, below: &str| {
-                copier.copy(child, &here, &ways, below, depth + 1)
+                copier.copy(child, &here, &scope, below, depth + 1)
             };
             let copied = match key.as_str() {
                 "$ref" | "$dynamicRef" | "$recursiveRef" | "$schema" | "$id" | "$anchor"
                 | "$dynamicAnchor" | "$recursiveAnchor" | "$vocabulary" | "$comment" | "$defs"
                 | "definitions" | "id" | "nullable" | "contentSchema" => continue,
-                // A later draft's word means nothing in an earlier one.
+                // A keyword of a later draft has no effect in an earlier one.
                 key if keywords::restricts(key) && !draft.is_known_keyword(key) => continue,
                 "then" | "else" if !map.contains_key("if") => continue,
                 "minContains" | "maxContains" if !map.contains_key("contains") => continue,
                 "items" if value.is_array() => {
-                    let list = self.list(value, &here, &ways, &below(), depth)?;
+                    let list = self.list(value, &here, &scope, &below(), depth)?;
                     if let Some(rest) = map.get("additionalItems") {
                         let rest = one(self, rest, &format!("{place}/additionalItems"))?;
                         out.insert("items".into(), rest);
@@ -441,7 +442,7 @@ impl<'a> Copier<'a> {
                     }
                     continue;
                 }
-                // Only meant something beside a list of items.
+                // Only has an effect next to a list of items.
                 "additionalItems" => continue,
                 "dependencies" if old => {
                     for (name, needs) in value.as_object().into_iter().flatten() {
@@ -469,11 +470,11 @@ impl<'a> Copier<'a> {
                     out.insert("exclusiveMaximum".into(), value.clone());
                     continue;
                 }
-                key if keywords::ONES.contains(&key) => one(self, value, &below())?,
-                key if keywords::LISTS.contains(&key) => {
-                    self.list(value, &here, &ways, &below(), depth)?
+                key if keywords::SINGLE_SCHEMA.contains(&key) => one(self, value, &below())?,
+                key if keywords::SCHEMA_LISTS.contains(&key) => {
+                    self.list(value, &here, &scope, &below(), depth)?
                 }
-                key if MAPS.contains(&key) => {
+                key if SCHEMA_MAPS.contains(&key) => {
                     let mut copied = Map::new();
                     for (name, child) in value.as_object().into_iter().flatten() {
                         let below = format!("{place}/{key}/{}", keywords::escape(name));
@@ -486,7 +487,7 @@ impl<'a> Copier<'a> {
             };
             out.insert(key.clone(), copied);
         }
-        // A second reference beside `$ref` needs a place of its own.
+        // A second reference next to `$ref` goes under `allOf`.
         for reference in more {
             if !out.contains_key("$ref") {
                 out.insert("$ref".into(), reference["$ref"].clone());
@@ -504,7 +505,7 @@ impl<'a> Copier<'a> {
         &mut self,
         value: &'a Value,
         base: &Rc<str>,
-        ways: &Ways<'a>,
+        scope: &DynamicScope<'a>,
         place: &str,
         depth: usize,
     ) -> Result<Value, Unresolved> {
@@ -512,13 +513,13 @@ impl<'a> Copier<'a> {
         let copied: Result<Vec<Value>, Unresolved> = items
             .iter()
             .enumerate()
-            .map(|(n, item)| self.copy(item, base, ways, &format!("{place}/{n}"), depth + 1))
+            .map(|(n, item)| self.copy(item, base, scope, &format!("{place}/{n}"), depth + 1))
             .collect();
         copied.map(Value::Array)
     }
 }
 
-/// Words whose value is a count.
+/// Keywords whose value is a count.
 const COUNTS: [&str; 8] = [
     "minItems",
     "maxItems",
@@ -530,7 +531,7 @@ const COUNTS: [&str; 8] = [
     "maxContains",
 ];
 
-/// A count may be written as 2.0; not every reader takes that.
+/// A count may be written as 2.0, which some readers reject.
 fn whole(count: &Value) -> Value {
     match count.as_f64() {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]
@@ -585,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn older_drafts_are_told_in_new_words() {
+    fn older_drafts_are_converted_to_2020_12() {
         let source = json!({
             "$schema": "http://json-schema.org/draft-07/schema#",
             "items": [{"type": "string"}], "additionalItems": false,
@@ -611,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_later_drafts_stay_silent() {
+    fn keywords_of_later_drafts_have_no_effect() {
         let seven = json!({
             "$schema": "http://json-schema.org/draft-07/schema#",
             "prefixItems": [{"type": "string"}], "unevaluatedProperties": false,
@@ -635,12 +636,17 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_nowhere_is_told() {
+    fn unresolvable_references_are_refused() {
         let outside = resolve(&json!({"properties": {"a": {"$ref": "https://example.com/x"}}}));
         let outside = outside.unwrap_err();
         assert_eq!((outside.pointer.as_str(), outside.keyword), ("/properties/a", "$ref"));
         assert!(outside.why.contains("nothing is fetched"));
-        assert!(resolve(&json!({"$ref": "#/$defs/none"})).unwrap_err().why.contains("nowhere"));
+        assert!(
+            resolve(&json!({"$ref": "#/$defs/none"}))
+                .unwrap_err()
+                .why
+                .contains("cannot be resolved")
+        );
         let mut deep = json!({});
         for _ in 0..2_000 {
             deep = json!({"items": deep});

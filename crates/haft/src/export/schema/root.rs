@@ -1,26 +1,26 @@
-//! Makes the root of a schema one plain object, as every provider wants it.
+//! Makes the root of a schema one plain object, which every provider requires.
 //!
-//! Arguments are always an object, so the root is one. Where unions may not stand at the root, the
-//! branches become one object: every property of any branch, required only what all require.
+//! Arguments are always an object. Where a union is not allowed at the root, its branches are
+//! merged into one object: every property of any branch; required is only what all require.
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::{
     keywords,
-    lower::{Aim, Lowering, Unfit},
+    lower::{Lowering, Precision, Unfit},
     merge::{both, merge, types},
     text,
 };
 use crate::export::report::{Loss, LossKind};
 
 impl Lowering<'_> {
-    /// Returns the root, still in the document's own words, without what may not stand there.
+    /// Returns the root in the document's own keywords, without those that are banned there.
     pub(super) fn root(&mut self) -> Result<Map<String, Value>, Unfit> {
         let mut own = match &self.document.root {
             Value::Object(map) => map.clone(),
             Value::Bool(true) => Map::new(),
-            _ => return Err(self.unfit("", "", "it accepts nothing")),
+            _ => return Err(self.unfit("", "", "it accepts no value")),
         };
         let all_words = self.rules.subset().is_none();
         let bans = |word: &str| self.rules.banned_at_root.contains(&word) || !all_words;
@@ -47,17 +47,22 @@ impl Lowering<'_> {
                     continue;
                 }
                 lost = true;
-                self.lose(&place, "allOf", "it cannot be put together with the rest", Aim::Wider)?;
-                self.told.push(text::tell("allOf", &part));
+                self.lose(
+                    &place,
+                    "allOf",
+                    "it cannot be merged with the other keywords",
+                    Precision::MayWiden,
+                )?;
+                self.notes.push(text::describe("allOf", &part));
             }
         }
         if own.get("not").is_some_and(|not| *not == json!({}) || *not == json!(true)) {
-            return Err(self.unfit("", "", "no arguments at all would be accepted"));
+            return Err(self.unfit("", "", "it accepts no arguments"));
         }
         if own.get("type").is_some_and(|named| !types(named).contains(&"object")) {
             return Err(self.unfit("", "type", "arguments are always an object"));
         }
-        // Said first, as people are used to.
+        // First by convention.
         own.shift_remove("type");
         own.shift_insert(0, "type".into(), json!("object"));
         for (word, banned) in ["anyOf", "oneOf"].into_iter().zip(bans_unions) {
@@ -69,8 +74,8 @@ impl Lowering<'_> {
             if self.rules.banned_at_root.contains(&word)
                 && let Some(value) = own.shift_remove(word)
             {
-                self.lose("", word, "it may not stand at the root", Aim::Wider)?;
-                self.told.push(text::tell(word, &value));
+                self.lose("", word, "it is not allowed at the root", Precision::MayWiden)?;
+                self.notes.push(text::describe(word, &value));
             }
         }
         if let Some(rest) = own.get("unevaluatedProperties").cloned() {
@@ -78,7 +83,12 @@ impl Lowering<'_> {
             let alone = !in_place.iter().any(|w| own.contains_key(*w));
             if lost {
                 own.shift_remove("unevaluatedProperties");
-                self.lose("", "unevaluatedProperties", "the forms are one object", Aim::Wider)?;
+                self.lose(
+                    "",
+                    "unevaluatedProperties",
+                    "the branches are merged into one object",
+                    Precision::MayWiden,
+                )?;
             } else if alone {
                 own.shift_remove("unevaluatedProperties");
                 own.entry("additionalProperties").or_insert(rest);
@@ -87,8 +97,7 @@ impl Lowering<'_> {
         Ok(own)
     }
 
-    /// Makes one object of the forms that a union at the root offers. Returns whether something of
-    /// the union was lost.
+    /// Merges the branches of a root union into one object. Returns whether that lost something.
     fn one_object(
         &mut self,
         own: &mut Map<String, Value>,
@@ -97,7 +106,7 @@ impl Lowering<'_> {
     ) -> Result<bool, Unfit> {
         let below = format!("{place}/{word}");
         let Some(Value::Array(branches)) = own.shift_remove(word) else { return Ok(false) };
-        // Then a key that no branch names is refused, whatever the branches say themselves.
+        // If so, a key that no branch names is refused, whatever the branches declare.
         let sealed = own.get("unevaluatedProperties") == Some(&json!(false));
         let mut forms: Vec<Form> = Vec::new();
         for (n, branch) in branches.iter().enumerate() {
@@ -107,7 +116,7 @@ impl Lowering<'_> {
                 Value::Object(map) => {
                     let depth = self.open_definitions();
                     let (mut flat, rest) = self.flatten(map, &at, &mut 0)?;
-                    // Asked first: what becomes one object below says that it is one.
+                    // Checked first, because `one_object` below adds the type.
                     if !takes_objects(&flat) {
                         self.close_definitions(depth);
                         continue;
@@ -139,28 +148,28 @@ impl Lowering<'_> {
                 forms.push(Form { map, whole });
             }
         }
-        if forms.len() > MOST_FORMS {
-            let note = format!("more than {MOST_FORMS} forms are not shown as one object");
-            self.lose(&below, word, note, Aim::Wider)?;
+        if forms.len() > MAX_FORMS {
+            let note = format!("more than {MAX_FORMS} branches are not merged into one object");
+            self.lose(&below, word, note, Precision::MayWiden)?;
             own.shift_remove("unevaluatedProperties");
             return Ok(true);
         }
         if forms.is_empty() {
-            return Err(self.unfit(&below, word, "none of its forms can hold"));
+            return Err(self.unfit(&below, word, "none of its branches can match"));
         }
         if let [only] = &forms[..]
             && only.whole
             && let Some(merged) = merge(own, &only.map)
         {
             if !takes_objects(&merged) {
-                return Err(self.unfit(&below, word, "none of its forms can hold"));
+                return Err(self.unfit(&below, word, "none of its branches can match"));
             }
             *own = merged;
             own.entry("type").or_insert_with(|| json!("object"));
             return Ok(false);
         }
-        self.lose(&below, word, "its forms are shown as one object", Aim::Wider)?;
-        self.told.push(tell_forms(&forms));
+        self.lose(&below, word, "its branches are merged into one object", Precision::MayWiden)?;
+        self.notes.push(describe_forms(&forms));
         let closed = forms.iter().all(|form| form.is_closed(sealed));
         let named = own.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
         let only_named = own.get("additionalProperties") == Some(&json!(false))
@@ -190,8 +199,8 @@ impl Lowering<'_> {
             }
             let mut schema = one_version(versions);
             if open {
-                // A form that does not name the key lets it be anything; the model is still shown
-                // what it usually is.
+                // A branch that does not name the key accepts any value for it. The model still
+                // sees the usual schema.
                 schema = json!({"anyOf": [schema, {}]});
             }
             match named.get(name) {
@@ -225,8 +234,8 @@ impl Lowering<'_> {
         Ok(true)
     }
 
-    /// Gives properties names that the dialect takes. Such a property is no longer required by the
-    /// schema, and the object is open, so that the tool's own name does no harm either.
+    /// Renames properties to names that the dialect accepts. A renamed property is no longer
+    /// required and the object is open, so that the tool's own name is accepted too.
     pub(super) fn rename_keys(&mut self, own: &mut Map<String, Value>) -> Result<(), Unfit> {
         let Some(Value::Object(properties)) = own.get("properties") else { return Ok(()) };
         if properties.keys().all(|name| (self.rules.key)(name)) {
@@ -235,12 +244,12 @@ impl Lowering<'_> {
         if self.rules.subset().is_some_and(|subset| subset.closed) {
             let odd = properties.keys().find(|name| !(self.rules.key)(name));
             let odd = odd.map(String::as_str).unwrap_or_default();
-            let why = format!("the key `{odd}` would need another name, and an open object");
+            let why = format!("the key `{odd}` must be renamed, which requires an open object");
             return Err(self.unfit("", "properties", why));
         }
         let properties = properties.clone();
         let mut shown = Map::new();
-        let mut told = Vec::new();
+        let mut notes = Vec::new();
         for (name, schema) in &properties {
             if (self.rules.key)(name) {
                 shown.insert(name.clone(), schema.clone());
@@ -258,9 +267,9 @@ impl Lowering<'_> {
                     list.len() < before
                 });
             if was_required {
-                let note = format!("`{new}` stands for a key of another name");
-                self.lose("", "required", note, Aim::Wider)?;
-                told.push(format!("`{new}` is required"));
+                let note = format!("`{new}` replaces a key with another name");
+                self.lose("", "required", note, Precision::MayWiden)?;
+                notes.push(format!("`{new}` is required"));
             }
             shown.insert(new.clone(), schema.clone());
             self.renamed.push((name.clone(), new));
@@ -287,32 +296,32 @@ impl Lowering<'_> {
                 if value == json!(true) && says_nothing.contains(&word) {
                     continue;
                 }
-                self.lose("", word, "a key it speaks about has another name here", Aim::Wider)?;
+                self.lose("", word, "it names a key that is renamed here", Precision::MayWiden)?;
                 if value != json!(false) {
-                    told.push(text::tell(word, &value));
+                    notes.push(text::describe(word, &value));
                 }
             }
         }
         own.shift_remove("then");
         own.shift_remove("else");
-        self.told.extend(told);
+        self.notes.extend(notes);
         Ok(())
     }
 }
 
-/// More forms than this are no help to anyone.
-const MOST_FORMS: usize = 256;
+/// More branches are not merged.
+const MAX_FORMS: usize = 256;
 
-/// Whether an object may fit, as far as its own words say.
+/// Whether the schema's own keywords allow an object.
 fn takes_objects(map: &Map<String, Value>) -> bool {
     map.get("type").is_none_or(|named| types(named).contains(&"object"))
         && map.get("not").is_none_or(|not| *not != json!({}) && *not != json!(true))
 }
 
-/// One of the objects that a union offers.
+/// One branch of a root union, as an object.
 struct Form {
     map: Map<String, Value>,
-    /// Whether the map says all there is to say.
+    /// Whether the map is complete.
     whole: bool,
 }
 
@@ -325,7 +334,7 @@ impl Form {
         self.map.get("required").and_then(Value::as_array).into_iter().flatten()
     }
 
-    /// Whether it names every key it accepts.
+    /// Whether it names every key that it accepts.
     fn is_closed(&self, sealed: bool) -> bool {
         let has = |word: &str| self.map.contains_key(word);
         if !self.whole || has("patternProperties") {
@@ -338,7 +347,7 @@ impl Form {
     }
 }
 
-/// One schema for the versions of a property; single values become one list.
+/// One schema for the versions of a property. Single values become one list.
 fn one_version(mut versions: Vec<Value>) -> Value {
     if versions.len() == 1 {
         return versions.remove(0);
@@ -360,7 +369,7 @@ fn one_version(mut versions: Vec<Value>) -> Value {
     }
 }
 
-fn tell_forms(forms: &[Form]) -> String {
+fn describe_forms(forms: &[Form]) -> String {
     let mut text = "give one of these sets of arguments:".to_owned();
     for (n, form) in forms.iter().take(12).enumerate() {
         let mut words = Vec::new();
@@ -380,7 +389,7 @@ fn tell_forms(forms: &[Form]) -> String {
     text
 }
 
-/// A name of letters, digits and `_` that nobody has yet.
+/// An unused name of letters, digits and `_`.
 fn other_key(name: &str, taken: impl Fn(&str) -> bool) -> String {
     let mut plain: String =
         name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();

@@ -1,119 +1,119 @@
-//! What a dialect takes, as data.
+//! The schema rules of a dialect, as data: supported keywords, references, limits.
 
 /// The rules of one dialect in one mode.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
-    /// How much of JSON Schema is understood.
-    pub(crate) words: Words,
-    /// What becomes of references.
+    /// Which keywords are supported.
+    pub(crate) keywords: KeywordSupport,
+    /// How references are exported.
     pub(crate) references: References,
-    /// Words that must not stand at the root.
+    /// Keywords that are not allowed at the root.
     pub(crate) banned_at_root: &'static [&'static str],
-    /// Whether `oneOf` is taken; if not it becomes `anyOf`.
+    /// Whether `oneOf` is supported; if not, it becomes `anyOf`.
     pub(crate) one_of: bool,
-    /// Whether an array must say what its items are.
+    /// Whether an array must have `items`.
     pub(crate) items: bool,
-    /// Whether an object must have `properties`, if only an empty list of them.
+    /// Whether an object must have `properties`, even if empty.
     pub(crate) properties: bool,
-    /// Whether words nobody knows are passed on.
-    pub(crate) strangers: bool,
-    /// Which names a property of the root may have.
+    /// Whether unknown keywords are passed on.
+    pub(crate) unknown_keywords: bool,
+    /// Whether a property of the root may have this name.
     pub(crate) key: fn(&str) -> bool,
     /// How large a schema may be.
     pub(crate) limits: Limits,
 }
 
-/// How much of JSON Schema a dialect understands.
+/// Which keywords of JSON Schema a dialect supports.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Words {
-    /// All of it.
+pub(crate) enum KeywordSupport {
+    /// All of them.
     All,
-    /// A part of it.
+    /// A subset of them.
     Some(Subset),
 }
 
-/// The part of JSON Schema that a dialect understands.
+/// The subset of JSON Schema that a dialect supports.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subset {
-    /// The words that are taken.
-    pub(crate) taken: &'static [&'static str],
-    /// The formats that are taken, if not all are.
+    /// The supported keywords.
+    pub(crate) keywords: &'static [&'static str],
+    /// The supported formats; `None` means all.
     pub(crate) formats: Option<&'static [&'static str]>,
-    /// The formats of numbers that are taken.
+    /// The supported formats of numbers.
     pub(crate) number_formats: &'static [&'static str],
     /// The greatest `minItems`.
     pub(crate) min_items: Option<u64>,
-    /// Whether a pattern is taken.
+    /// Whether a pattern is supported.
     pub(crate) pattern: fn(&str) -> bool,
-    /// Whether every object is closed.
+    /// Whether every object must be closed (`additionalProperties: false`).
     pub(crate) closed: bool,
     /// Whether every property is required, so that optional ones become nullable.
     pub(crate) all_required: bool,
-    /// What a schema must say about its type.
+    /// What a schema must declare about its type.
     pub(crate) typing: Typing,
-    /// Which values may be listed.
+    /// Which values `enum` may list.
     pub(crate) values: Values,
-    /// Whether a union stands alone, so that what stands beside it moves into its branches.
+    /// Whether a union allows no sibling keywords, so that these move into its branches.
     pub(crate) lone_unions: bool,
 }
 
-/// What a schema must say about its type.
+/// What a schema must declare about its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Typing {
     /// Nothing.
     Free,
-    /// Something; "anything" cannot be said.
+    /// A type; a schema for any value is not supported.
     Needed,
     /// Exactly one type, and `nullable`.
     Single,
 }
 
-/// Which values may be listed.
+/// Which values `enum` may list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Values {
-    /// Texts, numbers, booleans and null.
+    /// Strings, numbers, booleans and null.
     Scalars,
-    /// Texts and numbers.
-    TextsAndNumbers,
-    /// Texts that are not empty.
-    Texts,
+    /// Strings and numbers.
+    StringsAndNumbers,
+    /// Strings that are not empty.
+    Strings,
 }
 
-/// What becomes of references.
+/// How references are exported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum References {
-    /// They stay, with whatever stands beside them.
-    Stay,
-    /// They stay, and stand alone.
-    Alone,
-    /// They stay and stand alone, and may not lead back to themselves.
-    NoCircle,
-    /// They stay and stand alone, and lead back to themselves only through optional properties.
-    OptionalCircle,
-    /// They are replaced by what they mean, as far as that ends and stays small.
-    Unfold,
-    /// They are always replaced; what does not end is cut.
-    Replace,
+    /// Kept, with their sibling keywords.
+    Keep,
+    /// Kept, without sibling keywords.
+    KeepAlone,
+    /// Kept without sibling keywords; recursion is not supported.
+    KeepAcyclic,
+    /// Kept without sibling keywords; recursion only through optional properties.
+    KeepOptionalCycles,
+    /// Inlined where the definition is not recursive and the result stays small.
+    InlineAcyclic,
+    /// Always inlined; recursion is truncated.
+    Inline,
 }
 
 /// How large a schema may be.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Parts in all.
+    /// Subschemas in total.
     pub(crate) parts: usize,
     /// Levels of objects and arrays.
     pub(crate) depth: usize,
-    /// Properties in all.
+    /// Properties in total.
     pub(crate) properties: usize,
-    /// Listed values in all.
+    /// Listed values in total.
     pub(crate) values: usize,
-    /// Characters of names and listed values in all.
+    /// Characters of names and listed values in total.
     pub(crate) characters: usize,
     /// Characters of one list of more than 250 values.
     pub(crate) list: usize,
 }
 
-/// The parts of a schema after inlining. A definition that is used in many places is repeated in each.
+/// The subschemas after inlining. A definition that is used in several places is repeated in each.
 const MAX_INLINED_PARTS: usize = 4_000;
 
 impl Limits {
@@ -129,36 +129,36 @@ impl Limits {
 }
 
 impl Rules {
-    /// Everything goes, as JSON Schema has it.
+    /// All of JSON Schema, unchanged.
     pub(crate) const PLAIN: Rules = Rules {
-        words: Words::All,
-        references: References::Stay,
+        keywords: KeywordSupport::All,
+        references: References::Keep,
         banned_at_root: &[],
         one_of: true,
         items: false,
         properties: false,
-        strangers: false,
+        unknown_keywords: false,
         key: |_| true,
         limits: Limits::NONE,
     };
 
-    /// The same rules for a schema without references and without `allOf`. A reference that leads back
-    /// to itself is unfolded a few times and then cut.
+    /// The same rules for a schema without references and without `allOf`. A recursive reference is
+    /// inlined a few times and then truncated.
     pub(crate) fn inlined(self) -> Rules {
         let parts = self.limits.parts.min(MAX_INLINED_PARTS);
         let limits = Limits { parts, ..self.limits };
-        Rules { references: References::Replace, limits, ..self }
+        Rules { references: References::Inline, limits, ..self }
     }
 
-    /// Whether `allOf` is put together in a dialect that would understand it.
+    /// Whether `allOf` is merged in a dialect that would support it.
     pub(crate) fn inlines_plainly(&self) -> bool {
-        self.references == References::Replace && self.subset().is_none()
+        self.references == References::Inline && self.subset().is_none()
     }
 
     pub(crate) fn subset(&self) -> Option<&Subset> {
-        match &self.words {
-            Words::All => None,
-            Words::Some(subset) => Some(subset),
+        match &self.keywords {
+            KeywordSupport::All => None,
+            KeywordSupport::Some(subset) => Some(subset),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Whether a schema is small enough to be taken.
+//! Checks a schema against the size limits of a dialect.
 
 use serde_json::{Map, Value};
 
@@ -14,7 +14,7 @@ pub(super) fn check(schema: &Map<String, Value>, limits: &Limits) -> Result<(), 
         ("characters of names and values", sums.characters, limits.characters),
     ] {
         if sum > most {
-            return Err(format!("{sum} {what}; at most {most} are taken"));
+            return Err(format!("{sum} {what}; the maximum is {most}"));
         }
     }
     let mut fuel = 50_000;
@@ -26,7 +26,8 @@ pub(super) fn check(schema: &Map<String, Value>, limits: &Limits) -> Result<(), 
     Ok(())
 }
 
-/// How many optional properties and how many unions a strict tool has, as a request counts them.
+/// Counts the optional properties and the unions of a strict tool, as the request limits count
+/// them.
 pub(crate) fn choices(tool: &Value) -> (usize, usize) {
     fn look(node: &Value, sum: &mut (usize, usize)) {
         let Some(map) = node.as_object() else { return };
@@ -71,7 +72,9 @@ impl Sums {
             self.values += values.len();
             self.characters += characters;
             if values.len() > 250 && characters > limits.list {
-                return Err(format!("a list of values with {characters} characters"));
+                return Err(format!(
+                    "a list of values has {characters} characters, which is too long"
+                ));
             }
         }
         self.characters += map.get("const").and_then(Value::as_str).map_or(0, length);
@@ -88,7 +91,7 @@ fn length(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Levels of objects and arrays, with references followed; a circle ends where it closes.
+/// The levels of objects and arrays, with references followed. A cycle is followed once.
 fn depth<'a>(
     root: &'a Map<String, Value>,
     map: &'a Map<String, Value>,

@@ -1,19 +1,19 @@
-//! Says in words what a schema can no longer say in its own.
+//! Describes in text the keywords that a dialect does not support. The text goes into descriptions.
 
 use serde_json::{Map, Value};
 
-/// So much of one value is told.
-const VALUE: usize = 240;
-/// So much is told at one place.
-const PLACE: usize = 1_200;
+/// A value is truncated beyond this.
+const MAX_VALUE_BYTES: usize = 240;
+/// The text for one place is truncated beyond this.
+const MAX_NOTES_BYTES: usize = 1_200;
 
-/// One word with its value, as a reader would want it.
-pub(super) fn tell(keyword: &str, value: &Value) -> String {
+/// Describes one keyword with its value.
+pub(super) fn describe(keyword: &str, value: &Value) -> String {
     let value = match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let value = cut(&value, VALUE);
+    let value = truncate(&value, MAX_VALUE_BYTES);
     match keyword {
         "not" => format!("must not match {value}"),
         "enum" => format!("one of {value}"),
@@ -24,23 +24,24 @@ pub(super) fn tell(keyword: &str, value: &Value) -> String {
     }
 }
 
-/// Adds what was told to the description of a schema.
-pub(super) fn append(schema: &mut Map<String, Value>, told: &[String]) {
-    if told.is_empty() {
+/// Appends annotations to the description of a schema.
+pub(super) fn append(schema: &mut Map<String, Value>, notes: &[String]) {
+    if notes.is_empty() {
         return;
     }
     let own = schema.get("description").and_then(Value::as_str).unwrap_or_default();
-    let told = cut(&told.join("; "), PLACE);
+    let notes = truncate(&notes.join("; "), MAX_NOTES_BYTES);
     let text = match own.trim_end() {
-        "" => format!("({told})"),
-        own => format!("{own} ({told})"),
+        "" => format!("({notes})"),
+        own => format!("{own} ({notes})"),
     };
     schema.insert("description".into(), Value::String(text));
 }
 
-fn cut(text: &str, most: usize) -> String {
-    match text.len() > most {
-        true => format!("{}…", &text[..text.floor_char_boundary(most)]),
-        false => text.to_owned(),
+fn truncate(text: &str, max_bytes: usize) -> String {
+    if text.len() > max_bytes {
+        format!("{}…", &text[..text.floor_char_boundary(max_bytes)])
+    } else {
+        text.to_owned()
     }
 }

@@ -1,19 +1,19 @@
-//! Anthropic Messages: `name`, `description`, `input_schema`, and what a request says around them.
+//! Anthropic Messages: `name`, `description`, `input_schema`, and the request fields around them.
 
 use serde_json::{Map, Value, json};
 
-use super::{Dressed, common_key, describe, looks_straight};
+use super::{ToolParts, describe, has_no_lookaround, is_anthropic_key};
 use crate::export::{
     options::{ExportOptions, PromptCacheTtl, ToolChoice, ToolSearch},
-    schema::{Limits, References, Rules, Subset, Typing, Values, Words},
+    schema::{KeywordSupport, Limits, References, Rules, Subset, Typing, Values},
 };
 
 pub(super) const PLAIN: Rules =
-    Rules { banned_at_root: &["anyOf", "oneOf", "allOf"], key: common_key, ..Rules::PLAIN };
+    Rules { banned_at_root: &["anyOf", "oneOf", "allOf"], key: is_anthropic_key, ..Rules::PLAIN };
 
 pub(super) const STRICT: Rules = Rules {
-    words: Words::Some(Subset {
-        taken: &[
+    keywords: KeywordSupport::Some(Subset {
+        keywords: &[
             "type",
             "properties",
             "required",
@@ -51,9 +51,9 @@ pub(super) const STRICT: Rules = Rules {
         values: Values::Scalars,
         lone_unions: true,
     }),
-    references: References::NoCircle,
+    references: References::KeepAcyclic,
     banned_at_root: &["anyOf", "oneOf", "allOf"],
-    key: common_key,
+    key: is_anthropic_key,
     limits: Limits { parts: 20_000, ..Limits::NONE },
     ..Rules::PLAIN
 };
@@ -68,21 +68,21 @@ fn plain_pattern(pattern: &str) -> bool {
         let inside = rest.split('}').next().unwrap_or_default();
         inside.split(',').all(|n| n.trim().parse::<u32>().map_or(n.is_empty(), |n| n <= 100))
     });
-    looks_straight(pattern) && escapes && counts
+    has_no_lookaround(pattern) && escapes && counts
 }
 
-pub(super) fn tool(dressed: Dressed<'_>, options: &ExportOptions) -> Value {
+pub(super) fn tool(parts: ToolParts<'_>, options: &ExportOptions) -> Value {
     let mut tool = Map::new();
-    tool.insert("name".into(), json!(dressed.name));
-    describe(&mut tool, &dressed.description);
-    tool.insert("input_schema".into(), Value::Object(dressed.schema));
-    if dressed.strict {
+    tool.insert("name".into(), json!(parts.name));
+    describe(&mut tool, &parts.description);
+    tool.insert("input_schema".into(), Value::Object(parts.schema));
+    if parts.strict {
         tool.insert("strict".into(), json!(true));
     }
-    if options.examples && !dressed.definition.examples.is_empty() {
-        tool.insert("input_examples".into(), json!(dressed.definition.examples));
+    if options.examples && !parts.definition.examples.is_empty() {
+        tool.insert("input_examples".into(), json!(parts.definition.examples));
     }
-    if options.search.is_some() && dressed.definition.deferred {
+    if options.search.is_some() && parts.definition.deferred {
         tool.insert("defer_loading".into(), json!(true));
     }
     if options.eager {
@@ -113,7 +113,7 @@ pub(super) fn request(
         Some(ToolSearch::Ranked) => {
             Some(("tool_search_tool_bm25_20251119", "tool_search_tool_bm25"))
         }
-        // A tool of the host's searches, and answers with references to tools.
+        // A tool of the host does the search, and returns tool references.
         Some(ToolSearch::Own) | None => None,
     };
     if let Some((kind, name)) = search

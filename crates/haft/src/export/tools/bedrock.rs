@@ -2,24 +2,24 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Dressed, anthropic, describe, holding};
+use super::{ToolParts, anthropic, describe, single_member};
 use crate::export::{
     options::{ExportOptions, PromptCacheTtl, ToolChoice},
     schema::Rules,
 };
 
-/// Claude's rules hold for Claude here, and the other families take no more than it does.
+/// The rules for Claude apply to Claude here too, and the other model families support no more.
 pub(super) const PLAIN: Rules = Rules { ..anthropic::PLAIN };
 
-pub(super) fn tool(dressed: Dressed<'_>) -> Value {
+pub(super) fn tool(parts: ToolParts<'_>) -> Value {
     let mut spec = Map::new();
-    spec.insert("name".into(), json!(dressed.name));
-    describe(&mut spec, &dressed.description);
-    spec.insert("inputSchema".into(), holding("json", Value::Object(dressed.schema)));
-    if dressed.strict {
+    spec.insert("name".into(), json!(parts.name));
+    describe(&mut spec, &parts.description);
+    spec.insert("inputSchema".into(), single_member("json", Value::Object(parts.schema)));
+    if parts.strict {
         spec.insert("strict".into(), json!(true));
     }
-    holding("toolSpec", Value::Object(spec))
+    single_member("toolSpec", Value::Object(spec))
 }
 
 pub(super) fn request(
@@ -38,7 +38,7 @@ pub(super) fn request(
     let mut config = Map::new();
     config.insert("tools".into(), Value::Array(tools));
     let choice = match &options.choice {
-        // There is no word for "none": whoever wants none sends no tools.
+        // Bedrock has no "none". A host that wants no calls sends no tools.
         None | Some(ToolChoice::None) => None,
         Some(ToolChoice::Auto) => Some(json!({"auto": {}})),
         Some(ToolChoice::Any) => Some(json!({"any": {}})),

@@ -2,18 +2,18 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Dressed, describe, holding, looks_straight};
+use super::{ToolParts, describe, has_no_lookaround, single_member};
 use crate::export::{
     options::{ExportOptions, ToolChoice},
-    schema::{Limits, References, Rules, Subset, Typing, Values, Words},
+    schema::{KeywordSupport, Limits, References, Rules, Subset, Typing, Values},
 };
 
 const NUMBERS: &[&str] = &["float", "double", "int32", "int64"];
 
-/// A subset of OpenAPI: one type for each schema, no references, no closed objects.
+/// A subset of OpenAPI: one type per schema, no references, no closed objects.
 pub(super) const PARAMETERS: Rules = Rules {
-    words: Words::Some(Subset {
-        taken: &[
+    keywords: KeywordSupport::Some(Subset {
+        keywords: &[
             "type",
             "format",
             "description",
@@ -37,23 +37,23 @@ pub(super) const PARAMETERS: Rules = Rules {
         formats: Some(&["date-time"]),
         number_formats: NUMBERS,
         min_items: None,
-        pattern: looks_straight,
+        pattern: has_no_lookaround,
         closed: false,
         all_required: false,
         typing: Typing::Single,
-        values: Values::Texts,
+        values: Values::Strings,
         lone_unions: true,
     }),
-    references: References::Replace,
-    key: word,
+    references: References::Inline,
+    key: is_vertex_parameter,
     limits: Limits { parts: 4_000, ..Limits::NONE },
     ..Rules::PLAIN
 };
 
-/// The part of JSON Schema that is documented for `parametersJsonSchema`.
+/// The subset of JSON Schema that is documented for `parametersJsonSchema`.
 pub(super) const JSON_SCHEMA: Rules = Rules {
-    words: Words::Some(Subset {
-        taken: &[
+    keywords: KeywordSupport::Some(Subset {
+        keywords: &[
             "type",
             "format",
             "title",
@@ -79,40 +79,41 @@ pub(super) const JSON_SCHEMA: Rules = Rules {
         closed: false,
         all_required: false,
         typing: Typing::Free,
-        values: Values::TextsAndNumbers,
+        values: Values::StringsAndNumbers,
         lone_unions: false,
     }),
-    references: References::OptionalCircle,
-    key: word,
+    references: References::KeepOptionalCycles,
+    key: is_vertex_parameter,
     ..Rules::PLAIN
 };
 
-/// What Vertex takes as the name of a parameter.
-fn word(name: &str) -> bool {
+/// Whether Vertex accepts a parameter name.
+fn is_vertex_parameter(name: &str) -> bool {
     name.len() <= 64
         && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-pub(super) fn parameters(dressed: Dressed<'_>) -> Value {
-    declaration(dressed, "parameters")
+pub(super) fn parameters(parts: ToolParts<'_>) -> Value {
+    declaration(parts, "parameters")
 }
 
-pub(super) fn json_schema(dressed: Dressed<'_>) -> Value {
-    declaration(dressed, "parametersJsonSchema")
+pub(super) fn json_schema(parts: ToolParts<'_>) -> Value {
+    declaration(parts, "parametersJsonSchema")
 }
 
-fn declaration(dressed: Dressed<'_>, field: &str) -> Value {
+fn declaration(parts: ToolParts<'_>, field: &str) -> Value {
     let mut tool = Map::new();
-    tool.insert("name".into(), json!(dressed.name));
-    describe(&mut tool, &dressed.description);
-    // An object without properties was seen to be refused; without the field there are none.
-    let has_none = dressed
+    tool.insert("name".into(), json!(parts.name));
+    describe(&mut tool, &parts.description);
+    // Gemini was seen to refuse an object without properties. Omitting the field means no
+    // parameters.
+    let has_none = parts
         .schema
         .iter()
         .all(|(key, value)| key == "type" || (key == "properties" && *value == json!({})));
     if !has_none {
-        tool.insert(field.into(), Value::Object(dressed.schema));
+        tool.insert(field.into(), Value::Object(parts.schema));
     }
     Value::Object(tool)
 }
@@ -123,7 +124,7 @@ pub(super) fn request(
     named: &dyn Fn(&str) -> String,
 ) -> Map<String, Value> {
     let mut request = Map::new();
-    let declared = holding("functionDeclarations", Value::Array(tools));
+    let declared = single_member("functionDeclarations", Value::Array(tools));
     request.insert("tools".into(), Value::Array(vec![declared]));
     let calling = match &options.choice {
         None => None,
@@ -134,7 +135,7 @@ pub(super) fn request(
             Some(json!({"mode": "ANY", "allowedFunctionNames": [named(name)]}))
         }
     };
-    // Without a choice of the host's, the model is at least held to the schemas.
+    // Without a choice by the host, the model is at least held to the schemas.
     let calling = calling.unwrap_or_else(|| json!({"mode": "VALIDATED"}));
     request.insert("toolConfig".into(), json!({"functionCallingConfig": calling}));
     request

@@ -1,24 +1,24 @@
-//! The Model Context Protocol: the schema as it is, with what the tool says of itself.
+//! The Model Context Protocol: the schema unchanged, with the tool's annotations.
 
 use serde_json::{Map, Value, json};
 
-use super::{Dressed, describe};
+use super::{ToolParts, describe};
 use crate::export::schema::Rules;
 
-pub(super) const PLAIN: Rules = Rules { strangers: true, ..Rules::PLAIN };
+pub(super) const PLAIN: Rules = Rules { unknown_keywords: true, ..Rules::PLAIN };
 
-pub(super) fn tool(dressed: Dressed<'_>) -> Value {
+pub(super) fn tool(parts: ToolParts<'_>) -> Value {
     let mut tool = Map::new();
-    tool.insert("name".into(), json!(dressed.name));
-    if let Some(title) = dressed.definition.title {
+    tool.insert("name".into(), json!(parts.name));
+    if let Some(title) = parts.definition.title {
         tool.insert("title".into(), json!(title));
     }
-    describe(&mut tool, &dressed.description);
-    tool.insert("inputSchema".into(), Value::Object(dressed.schema));
-    if let Some(output) = dressed.definition.output.filter(|o| o["type"] == "object") {
+    describe(&mut tool, &parts.description);
+    tool.insert("inputSchema".into(), Value::Object(parts.schema));
+    if let Some(output) = parts.definition.output.filter(|o| o["type"] == "object") {
         tool.insert("outputSchema".into(), output.clone());
     }
-    if let Some(hints) = dressed.definition.hints {
+    if let Some(hints) = parts.definition.hints {
         tool.insert(
             "annotations".into(),
             json!({

@@ -1,16 +1,16 @@
-//! Mistral: functions as in OpenAI Chat, without a published subset. So references are replaced
-//! and `allOf` is put together, as far as that loses nothing.
+//! Mistral: functions as in OpenAI Chat. No subset of JSON Schema is documented, so references are
+//! inlined and `allOf` is merged where that loses nothing.
 
 use serde_json::{Map, Value, json};
 
-use super::{Dressed, openai};
+use super::{ToolParts, openai};
 use crate::export::{
     options::{ExportOptions, ToolChoice},
     schema::{Limits, References, Rules},
 };
 
 pub(super) const PLAIN: Rules = Rules {
-    references: References::Unfold,
+    references: References::InlineAcyclic,
     banned_at_root: &["anyOf", "oneOf", "allOf"],
     items: true,
     properties: true,
@@ -18,8 +18,8 @@ pub(super) const PLAIN: Rules = Rules {
     ..Rules::PLAIN
 };
 
-pub(super) fn tool(dressed: Dressed<'_>) -> Value {
-    openai::typed(openai::function(dressed))
+pub(super) fn tool(parts: ToolParts<'_>) -> Value {
+    openai::typed(openai::function(parts))
 }
 
 pub(super) fn request(

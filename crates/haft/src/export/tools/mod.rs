@@ -1,8 +1,9 @@
-//! What a provider is shown of each tool, in its own JSON.
+//! Exports each tool as JSON of a provider.
 //!
-//! One file per provider: its rules as data, and the few lines around the schema. A tool is tried
-//! strictly where that is wanted, then plainly, then as a bare object; only a tool whose own
-//! schema is unusable is left out. Whatever happens to one tool, the others stand.
+//! One file per provider: its schema rules as data, and the fields around the schema. A tool is
+//! exported in strict mode if wanted, else in plain mode, else as an object with any properties. A
+//! tool whose own schema is invalid is left out.
+//! INVARIANT: a failure of one tool does not affect the others.
 
 mod anthropic;
 mod bedrock;
@@ -27,7 +28,7 @@ use crate::{
     schema::{Formats, Schema},
 };
 
-/// What a tool says about itself, as far as a provider is told.
+/// The part of a tool's spec that providers receive.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ToolDefinition<'a> {
@@ -41,15 +42,15 @@ pub struct ToolDefinition<'a> {
     pub input: &'a Value,
     /// The schema of its structured results.
     pub output: Option<&'a Value>,
-    /// Arguments that show how it is meant.
+    /// Example arguments.
     pub examples: &'a [Value],
-    /// Whether it is found by search rather than always shown.
+    /// Whether it is found by tool search instead of always being loaded.
     pub deferred: bool,
-    /// What it says it does to the world, if anything is known of it.
+    /// Its side effects, if they are known.
     pub hints: Option<ToolAnnotations>,
 }
 
-/// What a tool says it does to the world.
+/// The side effects that a tool declares (MCP tool annotations).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each field is the option of the same name, see `ToolSpec`")]
 pub struct ToolAnnotations {
@@ -60,7 +61,7 @@ pub struct ToolAnnotations {
 }
 
 impl<'a> ToolDefinition<'a> {
-    /// Describes a tool of which only the usual three things are known.
+    /// Describes a tool by name, description and input schema.
     #[must_use]
     pub fn new(name: &'a str, description: &'a str, input: &'a Value) -> Self {
         Self {
@@ -97,28 +98,28 @@ impl<'a> ToolDefinition<'a> {
     }
 }
 
-/// One tool as a provider is shown it.
+/// One exported tool.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ExportedTool {
     /// The tool's own name.
     pub original: String,
-    /// The name the provider is given.
+    /// The exported name.
     pub name: String,
-    /// The tool exactly as it sits in the request; nothing when it had to be left out.
+    /// The tool exactly as it appears in the request; `None` when it was left out.
     pub tool: Option<Value>,
-    /// Whether the provider holds the model to the schema.
+    /// Whether the provider enforces the schema.
     pub strict: bool,
-    /// Why it is not strict although that was wanted.
+    /// Why it is not strict although strict mode was requested.
     pub not_strict: Option<String>,
-    /// What its schema says more, less or differently than the tool's own.
+    /// Where the exported schema differs from the tool's own.
     pub report: Vec<Loss>,
-    /// Properties under another name: what the tool calls them, what they are called here.
+    /// Renamed properties, as (own name, exported name).
     pub(crate) renamed: Vec<(String, String)>,
 }
 
 impl ExportedTool {
-    /// Returns whether the provider's schema accepts exactly what the tool's own accepts.
+    /// Returns whether the exported schema accepts exactly what the tool's own accepts.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.tool.is_some()
@@ -128,8 +129,7 @@ impl ExportedTool {
                 .all(|loss| matches!(loss.kind, LossKind::Exact | LossKind::Renamed))
     }
 
-    /// Goes through the properties that have another name here: what the tool calls them, and what
-    /// they are called.
+    /// Iterates over renamed properties, as (own name, exported name).
     pub fn renamed(&self) -> impl Iterator<Item = (&str, &str)> {
         self.renamed.iter().map(|(own, here)| (own.as_str(), here.as_str()))
     }
@@ -147,8 +147,8 @@ impl ExportedTool {
     }
 }
 
-/// A schema in a dialect's words, ready to be put into a tool.
-pub(super) struct Dressed<'a> {
+/// A lowered schema and the other parts of a tool definition.
+pub(super) struct ToolParts<'a> {
     pub(super) definition: &'a ToolDefinition<'a>,
     pub(super) name: &'a str,
     pub(super) description: String,
@@ -179,37 +179,37 @@ impl Dialect {
         }
     }
 
-    /// Returns whether the provider can hold a model to a schema, tool by tool.
+    /// Returns whether the provider can enforce a schema, tool by tool.
     #[must_use]
     pub fn has_strict(self) -> bool {
         self.strict().is_some()
     }
 
-    /// Whether strict mode asks for a null where a property is left out.
+    /// Whether strict mode requires every property, so that the model sends null for an absent one.
     pub(super) fn fills_with_null(self) -> bool {
         self.strict().and_then(Rules::subset).is_some_and(|subset| subset.all_required)
     }
 
-    /// Strict mode costs Anthropic a grammar per request, so there it is only used when asked for.
+    /// Strict mode costs Anthropic a grammar per request, so it is only used there on request.
     fn prefers_strict(self) -> bool {
         matches!(self, Self::OpenAiResponses | Self::OpenAiChat)
     }
 
-    fn dress(self, dressed: Dressed<'_>, options: &ExportOptions) -> Value {
+    fn tool_json(self, parts: ToolParts<'_>, options: &ExportOptions) -> Value {
         match self {
-            Self::Anthropic => anthropic::tool(dressed, options),
-            Self::OpenAiResponses => openai::responses(dressed, options),
-            Self::OpenAiChat => openai::chat(dressed),
-            Self::Gemini => gemini::parameters(dressed),
-            Self::GeminiJson => gemini::json_schema(dressed),
-            Self::Bedrock => bedrock::tool(dressed),
-            Self::Mistral => mistral::tool(dressed),
-            Self::Ollama => ollama::tool(dressed),
-            Self::Mcp => mcp::tool(dressed),
+            Self::Anthropic => anthropic::tool(parts, options),
+            Self::OpenAiResponses => openai::responses(parts, options),
+            Self::OpenAiChat => openai::chat(parts),
+            Self::Gemini => gemini::parameters(parts),
+            Self::GeminiJson => gemini::json_schema(parts),
+            Self::Bedrock => bedrock::tool(parts),
+            Self::Mistral => mistral::tool(parts),
+            Self::Ollama => ollama::tool(parts),
+            Self::Mcp => mcp::tool(parts),
         }
     }
 
-    /// Puts the tools of a request where the request has them.
+    /// Puts the tools into the fields of a request.
     pub(super) fn request(
         self,
         shown: &[&ExportedTool],
@@ -232,10 +232,10 @@ impl Dialect {
         }
     }
 
-    /// Shows one tool, by itself. A schema that no call could be checked against is refused.
+    /// Exports one tool alone. Refuses a schema that no call could be validated against.
     #[must_use]
     pub fn show(self, definition: &ToolDefinition<'_>, options: &ExportOptions) -> ExportedTool {
-        let name = Names::new(self).give(definition.name);
+        let name = Names::new(self).assign(definition.name);
         let shown = self.show_as(definition, &name, options);
         match Schema::compile_with(definition.input, Formats::Remarked) {
             Err(e) if shown.tool.is_some() => {
@@ -246,22 +246,22 @@ impl Dialect {
         }
     }
 
-    /// Shows tools one after another, each by itself. Their names differ, as in a request; what a
-    /// request may hold in all does not count, which is what [`ToolExport::of`] is for.
+    /// Exports tools with unique names, each alone. The limits of a whole request are not applied;
+    /// [`ToolExport::of`] does that.
     ///
-    /// [`ToolExport::of`]: crate::Export::of
+    /// [`ToolExport::of`]: crate::ToolExport::of
     pub fn show_all<'a>(
         self,
         definitions: &'a [ToolDefinition<'a>],
         options: &'a ExportOptions,
     ) -> impl Iterator<Item = ExportedTool> + 'a {
         let mut names = Names::new(self).reserve(definitions.iter().map(|d| d.name));
-        definitions
-            .iter()
-            .map(move |definition| self.show_as(definition, &names.give(definition.name), options))
+        definitions.iter().map(move |definition| {
+            self.show_as(definition, &names.assign(definition.name), options)
+        })
     }
 
-    /// Shows one tool under a name that was chosen for it.
+    /// Exports one tool under an assigned name.
     pub(super) fn show_as(
         self,
         definition: &ToolDefinition<'_>,
@@ -289,7 +289,7 @@ impl Dialect {
             match self.strict() {
                 None => not_strict = Some("this dialect has no strict mode".to_owned()),
                 Some(rules) => {
-                    let rules = chosen(rules, options);
+                    let rules = with_options(rules, options);
                     match schema::lower(&document, &rules, options.strict == StrictMode::On) {
                         Ok(lowered) => {
                             return self.shown(definition, name, lowered, true, None, options);
@@ -302,11 +302,11 @@ impl Dialect {
                 }
             }
         }
-        let plain = chosen(self.plain(), options);
+        let plain = with_options(self.plain(), options);
         let lowered = match schema::lower(&document, &plain, false) {
             Ok(lowered) => lowered,
             Err(e) if accepts_nothing(&document) => return refused(&e.pointer, &e.keyword, &e.why),
-            Err(e) => bare(&e.pointer, &e.keyword, &e.why, definition.input),
+            Err(e) => any_object(&e.pointer, &e.keyword, &e.why, definition.input),
         };
         self.shown(definition, name, lowered, false, not_strict, options)
     }
@@ -320,16 +320,16 @@ impl Dialect {
         not_strict: Option<String>,
         options: &ExportOptions,
     ) -> ExportedTool {
-        let Lowered { schema, losses, told, renamed } = lowered;
+        let Lowered { schema, losses, notes, renamed } = lowered;
         let mut report = losses;
         if name != definition.name {
             let note = format!("`{}` is called `{name}` here", definition.name);
             report.insert(0, Loss::new(LossKind::Renamed, "", "name", note));
         }
         let mut description = definition.description.trim().to_owned();
-        if !told.is_empty() {
+        if !notes.is_empty() {
             let gap = if description.is_empty() { "" } else { "\n\n" };
-            description = format!("{description}{gap}Arguments: {}.", told.join("; "));
+            description = format!("{description}{gap}Arguments: {}.", notes.join("; "));
         }
         let mut own = definition.clone();
         let inlined = definition.output.filter(|_| options.inline).map(inlined_output);
@@ -337,8 +337,8 @@ impl Dialect {
             own.output = output.as_ref();
             report.extend(losses.iter().cloned());
         }
-        let dressed = Dressed { definition: &own, name, description, schema, strict };
-        let tool = self.dress(dressed, options);
+        let parts = ToolParts { definition: &own, name, description, schema, strict };
+        let tool = self.tool_json(parts, options);
         ExportedTool {
             original: definition.name.to_owned(),
             name: name.to_owned(),
@@ -351,12 +351,12 @@ impl Dialect {
     }
 }
 
-/// The rules of a dialect under the choices of the host.
-fn chosen(rules: &Rules, options: &ExportOptions) -> Rules {
+/// The rules of a dialect, adjusted to the options.
+fn with_options(rules: &Rules, options: &ExportOptions) -> Rules {
     if options.inline { rules.inlined() } else { *rules }
 }
 
-/// Whether no arguments could ever be right.
+/// Whether no arguments can ever be valid.
 fn accepts_nothing(document: &Document) -> bool {
     let named = document.root.get("type");
     let not_object = named.is_some_and(|named| match named {
@@ -367,11 +367,16 @@ fn accepts_nothing(document: &Document) -> bool {
     document.root == json!(false) || not_object
 }
 
-/// The schema of results without references and `allOf`; none where that cannot be said.
+/// The output schema without references and `allOf`; `None` where that cannot be expressed.
 fn inlined_output(output: &Value) -> (Option<Value>, Vec<Loss>) {
     let loss = |loss: &Loss| {
         let place = if loss.pointer.is_empty() { "/" } else { &loss.pointer };
-        Loss::new(loss.kind, "", "output", format!("at {place} of the results: {}", loss.note))
+        Loss::new(
+            loss.kind,
+            "",
+            "output",
+            format!("at {place} of the output schema: {}", loss.note),
+        )
     };
     let lowered = schema::resolve(output)
         .ok()
@@ -382,22 +387,23 @@ fn inlined_output(output: &Value) -> (Option<Value>, Vec<Loss>) {
             (Some(Value::Object(lowered.schema)), losses)
         }
         None => {
-            let note = "the schema of results cannot be inlined and is left out";
+            let note = "the output schema cannot be inlined and is left out";
             (None, vec![Loss::new(LossKind::Widened, "", "output", note)])
         }
     }
 }
 
-/// The last resort: any object, with the schema told in the description.
-fn bare(pointer: &str, keyword: &str, why: &str, input: &Value) -> Lowered {
+/// The last resort: any object, with the schema in the description.
+fn any_object(pointer: &str, keyword: &str, why: &str, input: &Value) -> Lowered {
     let mut schema = Map::new();
     schema.insert("type".into(), json!("object"));
     schema.insert("properties".into(), json!({}));
     let whole = input.to_string();
-    let most = 4_000;
-    let told = match whole.len() > most {
-        true => format!("{}…", &whole[..whole.floor_char_boundary(most)]),
-        false => whole,
+    let max_bytes = 4_000;
+    let notes = if whole.len() > max_bytes {
+        format!("{}…", &whole[..whole.floor_char_boundary(max_bytes)])
+    } else {
+        whole
     };
     Lowered {
         schema,
@@ -407,32 +413,32 @@ fn bare(pointer: &str, keyword: &str, why: &str, input: &Value) -> Lowered {
             keyword,
             format!("shown as any object: {why}"),
         )],
-        told: vec![format!("an object that matches this JSON Schema: {told}")],
+        notes: vec![format!("an object that matches this JSON Schema: {notes}")],
         renamed: Vec::new(),
     }
 }
 
-/// An object with one member. The macro for JSON would copy the value.
-fn holding(key: &str, value: Value) -> Value {
+/// An object with one member. The `json!` macro would copy the value.
+fn single_member(key: &str, value: Value) -> Value {
     let mut map = Map::new();
     map.insert(key.to_owned(), value);
     Value::Object(map)
 }
 
-/// Puts a text in unless it is empty.
+/// Inserts a description unless it is empty.
 fn describe(tool: &mut Map<String, Value>, text: &str) {
     if !text.is_empty() {
         tool.insert("description".into(), json!(text));
     }
 }
 
-/// What Anthropic takes as the name of a property.
-fn common_key(name: &str) -> bool {
+/// Whether Anthropic accepts a property name.
+fn is_anthropic_key(name: &str) -> bool {
     (1..=64).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b))
 }
 
 /// Whether a pattern has no look-around.
-fn looks_straight(pattern: &str) -> bool {
+fn has_no_lookaround(pattern: &str) -> bool {
     !["(?=", "(?!", "(?<=", "(?<!"].iter().any(|mark| pattern.contains(mark))
 }

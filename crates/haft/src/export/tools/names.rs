@@ -1,4 +1,5 @@
-//! Names that a provider takes: each tool keeps its own if it can, and no two become one.
+//! Assigns tool names that a provider accepts. A tool keeps its own name where that is valid.
+//! INVARIANT: no two tools get the same name.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::export::Dialect;
 
-/// Gives out names for one request.
+/// Assigns names for one request.
 #[derive(Debug)]
 pub(crate) struct Names {
     dialect: Dialect,
@@ -19,34 +20,35 @@ impl Names {
         Self { dialect, taken: HashSet::new(), given: HashMap::new() }
     }
 
-    /// Sets names aside for the tools that need no other.
+    /// Reserves the names that are already valid.
     pub(crate) fn reserve<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
-        self.taken
-            .extend(names.into_iter().filter(|name| takes(self.dialect, name)).map(str::to_owned));
+        self.taken.extend(
+            names.into_iter().filter(|name| is_valid(self.dialect, name)).map(str::to_owned),
+        );
         self
     }
 
-    /// Gives the name for a tool. The same tools in the same order get the same names.
-    pub(crate) fn give(&mut self, original: &str) -> String {
+    /// Assigns a name to a tool. The same tools in the same order get the same names.
+    pub(crate) fn assign(&mut self, original: &str) -> String {
         let count = self.given.entry(original.to_owned()).or_insert(0);
         *count += 1;
-        let again = *count > 1;
-        if !again && takes(self.dialect, original) {
+        let is_duplicate = *count > 1;
+        if !is_duplicate && is_valid(self.dialect, original) {
             self.taken.insert(original.to_owned());
             return original.to_owned();
         }
-        let plain = sanitise(original);
-        let longest = longest(self.dialect);
-        if !again && plain.len() <= longest && !self.taken.contains(&plain) {
+        let plain = sanitize(original);
+        let max_bytes = max_name_bytes(self.dialect);
+        if !is_duplicate && plain.len() <= max_bytes && !self.taken.contains(&plain) {
             self.taken.insert(plain.clone());
             return plain;
         }
-        // The hash is of the tool's own name, so it does not depend on who else is there.
+        // The hash covers the tool's own name, so it does not depend on the other tools.
         for salt in *count.. {
             let salted = if salt == 1 { original.to_owned() } else { format!("{original}#{salt}") };
             let digest = Sha256::digest(salted.as_bytes());
             let suffix: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-            let stem: String = plain.chars().take(longest - 9).collect();
+            let stem: String = plain.chars().take(max_bytes - 9).collect();
             let name = format!("{stem}_{suffix}");
             if self.taken.insert(name.clone()) {
                 return name;
@@ -56,16 +58,16 @@ impl Names {
     }
 }
 
-/// How long a name may be.
-fn longest(dialect: Dialect) -> usize {
+/// The max_bytes name a dialect accepts.
+fn max_name_bytes(dialect: Dialect) -> usize {
     match dialect {
         Dialect::OpenAiResponses | Dialect::Mcp => 128,
         _ => 64,
     }
 }
 
-/// Whether a dialect takes a name as it is.
-fn takes(dialect: Dialect, name: &str) -> bool {
+/// Whether a dialect accepts a name unchanged.
+fn is_valid(dialect: Dialect, name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
     let right = match dialect {
         Dialect::Gemini | Dialect::GeminiJson => {
@@ -75,11 +77,11 @@ fn takes(dialect: Dialect, name: &str) -> bool {
         Dialect::Mcp => name.bytes().all(|b| plain(b) || b == b'.' || b == b'/'),
         _ => name.bytes().all(plain),
     };
-    right && (1..=longest(dialect)).contains(&name.len())
+    right && (1..=max_name_bytes(dialect)).contains(&name.len())
 }
 
-/// Writes a name with what every dialect takes.
-fn sanitise(name: &str) -> String {
+/// Replaces the characters that some dialect does not accept.
+fn sanitize(name: &str) -> String {
     let mut plain: String = name
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' })
@@ -95,19 +97,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_good_name_stays_and_a_bad_one_is_changed_once() {
+    fn valid_name_is_kept_and_invalid_name_is_changed_once() {
         let mut names = Names::new(Dialect::Anthropic).reserve(["a_b"]);
-        assert_eq!(names.give("read_file"), "read_file");
-        assert_eq!(names.give("a_b"), "a_b");
-        let changed = names.give("a.b");
+        assert_eq!(names.assign("read_file"), "read_file");
+        assert_eq!(names.assign("a_b"), "a_b");
+        let changed = names.assign("a.b");
         assert!(changed.starts_with("a_b_") && changed.len() == 12, "{changed}");
-        assert_eq!(names.give("1st"), "1st");
-        assert_eq!(Names::new(Dialect::Gemini).give("1st"), "_1st");
-        assert_eq!(Names::new(Dialect::Gemini).give("a.b"), "a.b");
+        assert_eq!(names.assign("1st"), "1st");
+        assert_eq!(Names::new(Dialect::Gemini).assign("1st"), "_1st");
+        assert_eq!(Names::new(Dialect::Gemini).assign("a.b"), "a.b");
     }
 
     #[test]
-    fn no_two_tools_get_one_name_and_every_name_fits() {
+    fn exported_names_are_unique_and_valid() {
         for dialect in Dialect::ALL {
             let originals: Vec<String> = ["", "é", "è", "a b", "a.b", "a/b", "a", "a"]
                 .iter()
@@ -115,10 +117,10 @@ mod tests {
                 .chain((0..3).map(|n| format!("{}{n}", "x".repeat(200))))
                 .collect();
             let mut names = Names::new(*dialect).reserve(originals.iter().map(String::as_str));
-            let given: Vec<String> = originals.iter().map(|name| names.give(name)).collect();
+            let given: Vec<String> = originals.iter().map(|name| names.assign(name)).collect();
             let distinct: HashSet<&String> = given.iter().collect();
             assert_eq!(distinct.len(), given.len(), "{dialect}: {given:?}");
-            assert!(given.iter().all(|name| takes(*dialect, name)), "{dialect}: {given:?}");
+            assert!(given.iter().all(|name| is_valid(*dialect, name)), "{dialect}: {given:?}");
         }
     }
 }

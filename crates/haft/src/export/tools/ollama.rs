@@ -1,15 +1,15 @@
-//! Ollama: functions as in OpenAI Chat. Its clients and templates read little of a property, so
-//! everything is said as flatly as it can be said without loss.
+//! Ollama: functions as in OpenAI Chat. Its clients and templates read few keywords of a property,
+//! so schemas are flattened as far as that loses nothing.
 
 use serde_json::{Map, Value};
 
-use super::{Dressed, mistral, openai};
+use super::{ToolParts, mistral, openai};
 use crate::export::schema::Rules;
 
 pub(super) const PLAIN: Rules = Rules { ..mistral::PLAIN };
 
-pub(super) fn tool(dressed: Dressed<'_>) -> Value {
-    openai::typed(openai::function(dressed))
+pub(super) fn tool(parts: ToolParts<'_>) -> Value {
+    openai::typed(openai::function(parts))
 }
 
 pub(super) fn request(tools: Vec<Value>) -> Map<String, Value> {
@@ -25,7 +25,7 @@ mod tests {
     use crate::export::{Dialect, ExportOptions, ToolDefinition};
 
     #[test]
-    fn a_property_is_always_an_object() {
+    fn schema_of_a_property_is_always_an_object() {
         let input = json!({"type": "object", "properties": {
             "any": true,
             "properties": false,

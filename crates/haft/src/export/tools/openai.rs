@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Dressed, describe, looks_straight};
+use super::{ToolParts, describe, has_no_lookaround};
 use crate::export::{
     options::{ExportOptions, ToolChoice, ToolSearch},
-    schema::{Limits, References, Rules, Subset, Typing, Values, Words},
+    schema::{KeywordSupport, Limits, References, Rules, Subset, Typing, Values},
 };
 
 const BANNED: &[&str] = &["anyOf", "oneOf", "allOf", "enum", "not"];
@@ -17,8 +17,8 @@ pub(super) const CHAT: Rules =
 pub(super) const RESPONSES: Rules = Rules { one_of: false, ..CHAT };
 
 pub(super) const STRICT: Rules = Rules {
-    words: Words::Some(Subset {
-        taken: &[
+    keywords: KeywordSupport::Some(Subset {
+        keywords: &[
             "type",
             "properties",
             "required",
@@ -52,14 +52,14 @@ pub(super) const STRICT: Rules = Rules {
         ]),
         number_formats: &[],
         min_items: None,
-        pattern: looks_straight,
+        pattern: has_no_lookaround,
         closed: true,
         all_required: true,
         typing: Typing::Needed,
         values: Values::Scalars,
         lone_unions: true,
     }),
-    references: References::Alone,
+    references: References::KeepAlone,
     banned_at_root: BANNED,
     limits: Limits {
         parts: 20_000,
@@ -72,35 +72,35 @@ pub(super) const STRICT: Rules = Rules {
     ..Rules::PLAIN
 };
 
-pub(super) fn responses(dressed: Dressed<'_>, options: &ExportOptions) -> Value {
+pub(super) fn responses(parts: ToolParts<'_>, options: &ExportOptions) -> Value {
     let mut tool = Map::new();
     tool.insert("type".into(), json!("function"));
-    tool.insert("name".into(), json!(dressed.name));
-    describe(&mut tool, &dressed.description);
-    tool.insert("parameters".into(), Value::Object(dressed.schema));
-    // Left out, the server would decide by itself.
-    tool.insert("strict".into(), json!(dressed.strict));
+    tool.insert("name".into(), json!(parts.name));
+    describe(&mut tool, &parts.description);
+    tool.insert("parameters".into(), Value::Object(parts.schema));
+    // Without the field the server decides.
+    tool.insert("strict".into(), json!(parts.strict));
     if options.output
-        && let Some(output) = dressed.definition.output
+        && let Some(output) = parts.definition.output
     {
         tool.insert("output_schema".into(), output.clone());
     }
-    if options.search.is_some() && dressed.definition.deferred {
+    if options.search.is_some() && parts.definition.deferred {
         tool.insert("defer_loading".into(), json!(true));
     }
     Value::Object(tool)
 }
 
-pub(super) fn chat(dressed: Dressed<'_>) -> Value {
-    let strict = dressed.strict;
-    let mut function = function(dressed);
+pub(super) fn chat(parts: ToolParts<'_>) -> Value {
+    let strict = parts.strict;
+    let mut function = function(parts);
     if strict {
         function.insert("strict".into(), json!(true));
     }
     typed(function)
 }
 
-/// Wraps a function as Chat does. The macro would copy what stands in it.
+/// Wraps a function as Chat does. The `json!` macro would copy the content.
 pub(super) fn typed(function: Map<String, Value>) -> Value {
     let mut tool = Map::new();
     tool.insert("type".into(), json!("function"));
@@ -108,12 +108,12 @@ pub(super) fn typed(function: Map<String, Value>) -> Value {
     Value::Object(tool)
 }
 
-/// The function object that Chat has, and those who copied it.
-pub(super) fn function(dressed: Dressed<'_>) -> Map<String, Value> {
+/// The function object of Chat, also used by compatible servers.
+pub(super) fn function(parts: ToolParts<'_>) -> Map<String, Value> {
     let mut function = Map::new();
-    function.insert("name".into(), json!(dressed.name));
-    describe(&mut function, &dressed.description);
-    function.insert("parameters".into(), Value::Object(dressed.schema));
+    function.insert("name".into(), json!(parts.name));
+    describe(&mut function, &parts.description);
+    function.insert("parameters".into(), Value::Object(parts.schema));
     function
 }
 

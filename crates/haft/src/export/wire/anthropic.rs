@@ -1,7 +1,7 @@
 //! Anthropic Messages: `tool_use` blocks in, one user message of `tool_result` blocks out.
 //!
-//! Blocks of tools that run at the provider (`server_tool_use`, `mcp_tool_use`) are not our calls.
-//! They are echoed, and never answered.
+//! Blocks of provider-executed tools (`server_tool_use`, `mcp_tool_use`) are not calls for haft.
+//! They are echoed and need no result.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::{
     Dialect, ModelResponse,
-    asked::{Reply, Spoken},
     content::{self, Piece},
     json,
-    stream::{Closing, Ear},
+    reply_context::{DecodedCall, Reply},
+    stream::{Closing, EventHandler},
     unreadable, worse,
 };
 use crate::{
@@ -25,22 +25,22 @@ pub(super) fn parse(response: &Value) -> Result<ModelResponse, Error> {
     let Some(content) = response.get("content").and_then(Value::as_array) else {
         return Err(unreadable(Dialect::Anthropic, response, "it has no `content` array"));
     };
-    let spoken = content.iter().filter(|block| is_call(block)).map(|block| {
+    let decoded = content.iter().filter(|block| is_call(block)).map(|block| {
         let input = block.get("input").cloned().unwrap_or(Value::Null);
-        spoken(block, Arguments::Json(input))
+        decode_call(block, Arguments::Json(input))
     });
     let stop = stop(response.get("stop_reason"));
-    ModelResponse::new(Dialect::Anthropic, spoken, stop)
+    ModelResponse::new(Dialect::Anthropic, decoded, stop)
 }
 
 fn is_call(block: &Value) -> bool {
     json::text(block, "type") == "tool_use"
 }
 
-fn spoken(block: &Value, arguments: Arguments) -> Spoken {
+fn decode_call(block: &Value, arguments: Arguments) -> DecodedCall {
     let call = ToolCall::new(json::text(block, "id"), json::text(block, "name"), arguments);
-    // A call out of a provider-defined set of tools is answered with the name of the set.
-    Spoken::new(call).with(block, &["toolset_name"])
+    // A call from a provider-defined toolset needs the name of the set in its result.
+    DecodedCall::new(call).with(block, &["toolset_name"])
 }
 
 fn stop(reason: Option<&Value>) -> StopReason {
@@ -73,60 +73,61 @@ pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
     json!({"role": "user", "content": results})
 }
 
-/// Text alone as a string; with pictures, a list of blocks.
+/// Text alone is a string; with images, a list of blocks.
 fn content(reply: &Reply<'_>) -> Value {
-    if !content::has_picture(reply.answer) {
+    if !content::has_image(reply.answer) {
         return Value::String(content::plain(reply.answer, usize::MAX));
     }
-    content::pieces(reply.answer, usize::MAX, content::is_picture)
+    content::pieces(reply.answer, usize::MAX, content::is_image)
         .into_iter()
         .filter_map(|piece| match piece {
             Piece::Own(Block::Image { data, media_type }) => Some(json!({
                 "type": "image",
                 "source": {"type": "base64", "media_type": media_type, "data": data},
             })),
-            // A block of empty text is refused.
+            // Anthropic refuses an empty text block.
             Piece::Text(text) if !text.is_empty() => Some(json!({"type": "text", "text": text})),
             Piece::Own(_) | Piece::Text(_) => None,
         })
         .collect()
 }
 
-/// Listens to `message_start`, `content_block_*`, `message_delta` and `message_stop`.
+/// Interprets `message_start`, `content_block_*`, `message_delta` and `message_stop`.
 #[derive(Debug, Default)]
-pub(super) struct Listener {
-    blocks: Vec<Growing>,
-    /// The block that each index means.
+pub(super) struct Decoder {
+    blocks: Vec<PartialBlock>,
+    /// The block of each index.
     at: HashMap<u64, usize>,
-    /// The blocks that were given out as calls, in that order.
+    /// The blocks that were returned as calls, in that order.
     given: Vec<usize>,
-    /// The first block that may still be given out: calls keep their order, so one that is open
-    /// holds back those behind it.
+    /// The first block that may still be returned. Calls keep their order, so an open one holds
+    /// back those after it.
     next: usize,
-    /// The worst ending that was named.
+    /// The worst stop reason so far.
     end: Option<StopReason>,
     is_ended: bool,
 }
 
 /// A block that is being written.
 #[derive(Debug)]
-struct Growing {
+struct PartialBlock {
     block: Value,
-    /// The text of `input`, as far as it came in pieces.
+    /// The text of `input`, as far as it arrived in deltas.
     input: String,
-    /// The pieces of `input` are data, and stand in the block.
+    /// The `input` arrived as a JSON value, and is in the block.
     is_data: bool,
     is_closed: bool,
 }
 
-impl Growing {
-    /// The call that this block is, with its arguments as text where they came as text.
-    fn spoken(&self) -> Spoken {
-        let arguments = match self.input.is_empty() {
-            true => Arguments::Json(self.block.get("input").cloned().unwrap_or(Value::Null)),
-            false => Arguments::Text(self.input.clone()),
+impl PartialBlock {
+    /// The call of this block, with its arguments as text if they arrived as text.
+    fn decode_call(&self) -> DecodedCall {
+        let arguments = if self.input.is_empty() {
+            Arguments::Json(self.block.get("input").cloned().unwrap_or(Value::Null))
+        } else {
+            Arguments::Text(self.input.clone())
         };
-        spoken(&self.block, arguments)
+        decode_call(&self.block, arguments)
     }
 
     fn delta(&mut self, delta: &Value) -> Result<(), String> {
@@ -134,13 +135,13 @@ impl Growing {
             "input_json_delta" => match delta.get("partial_json") {
                 None | Some(Value::Null) => {}
                 Some(Value::String(piece)) => self.input.push_str(piece),
-                // A server that does not put them into text says them all at once.
+                // Some servers send a JSON value at once instead of text.
                 Some(data @ Value::Object(_)) if !self.is_data => {
                     self.block["input"] = data.clone();
                     self.is_data = true;
                 }
-                // FAIL CLOSED: without them the call would run with none.
-                Some(_) => return Err("a piece of arguments is no text".to_owned()),
+                // FAIL CLOSED: the call would run without these arguments.
+                Some(_) => return Err("a chunk of arguments is not text".to_owned()),
             },
             "citations_delta" => {
                 let citation = delta.get("citation").cloned().unwrap_or(Value::Null);
@@ -149,11 +150,11 @@ impl Growing {
                     _ => self.block["citations"] = json!([citation]),
                 }
             }
-            // Text, thinking, signatures and whatever else is text grow by their own name.
+            // Text, thinking, signatures and other text fields grow under their own name.
             _ => {
                 for (key, piece) in delta.as_object().into_iter().flatten() {
                     if let Some(piece) = piece.as_str().filter(|_| key != "type") {
-                        json::grow(&mut self.block, key, piece);
+                        json::append_text(&mut self.block, key, piece);
                     }
                 }
             }
@@ -161,25 +162,25 @@ impl Growing {
         Ok(())
     }
 
-    /// Whether the arguments came twice, and not the same.
-    fn is_at_odds(&self) -> bool {
+    /// Whether the arguments arrived twice and differ.
+    fn has_conflicting_input(&self) -> bool {
         let started = self.block.get("input").and_then(Value::as_object);
         !self.input.trim().is_empty()
             && started.is_some_and(|map| !map.is_empty())
             && serde_json::from_str(&self.input).ok().as_ref() != self.block.get("input")
     }
 
-    /// The block as it is echoed.
-    fn settled(mut self) -> Option<Value> {
+    /// The block for the history.
+    fn into_history(mut self) -> Option<Value> {
         let kind = json::text(&self.block, "type");
-        // Thinking without its signature and a server's call without its end are refused.
+        // Anthropic refuses thinking without its signature and a server tool call without its end.
         if !self.is_closed && !matches!(kind, "text" | "tool_use") {
             return None;
         }
         if !self.input.is_empty() {
             self.block["input"] = json::object(&self.input);
         } else if json::text(&self.block, "type").ends_with("tool_use") {
-            // Pieces are wanted as an object, whatever the start of the block said.
+            // Arguments must be an object, whatever the start of the block had.
             let is_object = self.block.get("input").is_some_and(Value::is_object);
             if !is_object {
                 self.block["input"] = json!({});
@@ -187,24 +188,24 @@ impl Growing {
         }
         let is_empty =
             json::text(&self.block, "type") == "text" && json::text(&self.block, "text").is_empty();
-        // A block of empty text is refused.
+        // Anthropic refuses an empty text block.
         (!is_empty).then_some(self.block)
     }
 }
 
-impl Listener {
+impl Decoder {
     fn start(&mut self, index: Option<u64>, block: &Value) -> usize {
         let block = if block.is_object() { block.clone() } else { json!({}) };
         let at = self.blocks.len();
         let (input, is_data, is_closed) = (String::new(), false, false);
-        self.blocks.push(Growing { block, input, is_data, is_closed });
+        self.blocks.push(PartialBlock { block, input, is_data, is_closed });
         if let Some(index) = index {
             self.at.insert(index, at);
         }
         at
     }
 
-    /// The block that an event is about; without an index, the newest.
+    /// The block of an event; without an index, the newest.
     fn find(&self, event: &Value) -> Option<usize> {
         match event.get("index").and_then(Value::as_u64) {
             Some(index) => self.at.get(&index).copied(),
@@ -212,20 +213,20 @@ impl Listener {
         }
     }
 
-    fn close_block(&mut self, at: usize, give: &mut Vec<Spoken>) -> Result<(), String> {
-        let Some(growing) = self.blocks.get_mut(at).filter(|g| !g.is_closed) else {
+    fn close_block(&mut self, at: usize, ready: &mut Vec<DecodedCall>) -> Result<(), String> {
+        let Some(partial) = self.blocks.get_mut(at).filter(|g| !g.is_closed) else {
             return Ok(());
         };
-        growing.is_closed = true;
-        if is_call(&growing.block) && growing.is_at_odds() {
-            return Err("the arguments of a call come twice, and not the same".to_owned());
+        partial.is_closed = true;
+        if is_call(&partial.block) && partial.has_conflicting_input() {
+            return Err("the arguments of a call came twice and differ".to_owned());
         }
-        while let Some(growing) = self.blocks.get(self.next) {
-            if is_call(&growing.block) {
-                if !growing.is_closed {
+        while let Some(partial) = self.blocks.get(self.next) {
+            if is_call(&partial.block) {
+                if !partial.is_closed {
                     break;
                 }
-                give.push(growing.spoken());
+                ready.push(partial.decode_call());
                 self.given.push(self.next);
             }
             self.next += 1;
@@ -234,9 +235,9 @@ impl Listener {
     }
 }
 
-impl Ear for Listener {
-    fn event(&mut self, event: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
-        // After the end nothing counts but a worse end.
+impl EventHandler for Decoder {
+    fn event(&mut self, event: &Value, ready: &mut Vec<DecodedCall>) -> Result<(), String> {
+        // After the end, only a worse end counts.
         if self.is_ended {
             match json::text(event, "type") {
                 "message_delta" => {}
@@ -249,7 +250,7 @@ impl Ear for Listener {
                 let message = event.get("message").unwrap_or(&Value::Null);
                 for block in json::list(message, "content") {
                     let at = self.start(None, block);
-                    self.close_block(at, give)?;
+                    self.close_block(at, ready)?;
                 }
             }
             "content_block_start" => {
@@ -258,15 +259,15 @@ impl Ear for Listener {
             }
             "content_block_delta" => {
                 let delta = event.get("delta").unwrap_or(&Value::Null);
-                let growing = self.find(event).and_then(|at| self.blocks.get_mut(at));
-                match growing {
-                    Some(growing) if !growing.is_closed => growing.delta(delta)?,
-                    _ => return Err("a piece belongs to no open block".to_owned()),
+                let partial = self.find(event).and_then(|at| self.blocks.get_mut(at));
+                match partial {
+                    Some(partial) if !partial.is_closed => partial.delta(delta)?,
+                    _ => return Err("a chunk belongs to no open block".to_owned()),
                 }
             }
             "content_block_stop" => {
                 if let Some(at) = self.find(event) {
-                    self.close_block(at, give)?;
+                    self.close_block(at, ready)?;
                 }
             }
             "message_delta" => {
@@ -284,9 +285,9 @@ impl Ear for Listener {
 
     fn close(mut self: Box<Self>) -> Closing {
         let mut open = Vec::new();
-        for (at, growing) in self.blocks.iter().enumerate().skip(self.next) {
-            if is_call(&growing.block) {
-                open.push(growing.spoken());
+        for (at, partial) in self.blocks.iter().enumerate().skip(self.next) {
+            if is_call(&partial.block) {
+                open.push(partial.decode_call());
                 self.given.push(at);
             }
         }
@@ -294,12 +295,12 @@ impl Ear for Listener {
             StopReason::Done if !open.is_empty() => StopReason::Truncated,
             stop => stop,
         });
-        // Blocks that are left out move the others up.
+        // Blocks that are left out shift the others.
         let mut content = Vec::new();
         let mut moved = Vec::new();
-        for growing in self.blocks {
+        for partial in self.blocks {
             moved.push(content.len());
-            content.extend(growing.settled());
+            content.extend(partial.into_history());
         }
         let places = self.given.iter().map(|at| format!("/content/{}/id", moved[*at])).collect();
         Closing { open, stop, message: json::message("assistant", "content", content), places }
@@ -311,7 +312,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_documented_ending_has_its_meaning() {
+    fn every_documented_stop_reason_is_mapped() {
         for (reason, wanted) in [
             ("end_turn", StopReason::Done),
             ("tool_use", StopReason::Done),
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_of_the_provider_are_not_ours() {
+    fn provider_executed_tools_are_not_calls() {
         let response = json!({"stop_reason": "tool_use", "content": [
             {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}},
             {"type": "mcp_tool_use", "id": "m", "name": "x", "input": {}},

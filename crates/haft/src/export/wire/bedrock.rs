@@ -1,7 +1,7 @@
 //! Amazon Bedrock Converse: `toolUse` blocks in, one user message of `toolResult` blocks out.
 //!
-//! Events are heard as the SDKs give them, one member per event: `{"contentBlockDelta": {…}}`.
-//! Bytes are base64 text here, as in the service's JSON; an SDK that wants raw bytes decodes them.
+//! Events have the form of the SDKs, one member per event: `{"contentBlockDelta": {…}}`. Bytes are
+//! base64 text, as in the service's JSON; an SDK that needs raw bytes must decode them.
 
 use std::collections::HashMap;
 
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 
 use super::{
     Dialect, ModelResponse,
-    asked::{Reply, Spoken},
     content::{self, Piece},
     json,
-    stream::{Closing, Ear},
+    reply_context::{DecodedCall, Reply},
+    stream::{Closing, EventHandler},
     unreadable, worse,
 };
 use crate::{
@@ -28,21 +28,25 @@ pub(super) fn parse(response: &Value) -> Result<ModelResponse, Error> {
         let wanted = "it has no `output.message.content` array";
         return Err(unreadable(Dialect::Bedrock, response, wanted));
     };
-    let spoken = content.iter().filter_map(call_of).map(|call| {
+    let decoded = content.iter().filter_map(call_of).map(|call| {
         let input = call.get("input").cloned().unwrap_or(Value::Null);
-        spoken(call, Arguments::Json(input))
+        decode_call(call, Arguments::Json(input))
     });
     let stop = stop(response.get("stopReason"));
-    ModelResponse::new(Dialect::Bedrock, spoken, stop)
+    ModelResponse::new(Dialect::Bedrock, decoded, stop)
 }
 
-/// The call that a block holds. One with a type runs at the provider and is not ours.
+/// The call in a block. One with a type is executed by the provider and is not for haft.
 pub(super) fn call_of(block: &Value) -> Option<&Value> {
     json::some(block, "toolUse").filter(|call| json::some(call, "type").is_none())
 }
 
-fn spoken(call: &Value, arguments: Arguments) -> Spoken {
-    Spoken::new(ToolCall::new(json::text(call, "toolUseId"), json::text(call, "name"), arguments))
+fn decode_call(call: &Value, arguments: Arguments) -> DecodedCall {
+    DecodedCall::new(ToolCall::new(
+        json::text(call, "toolUseId"),
+        json::text(call, "name"),
+        arguments,
+    ))
 }
 
 fn stop(reason: Option<&Value>) -> StopReason {
@@ -50,7 +54,7 @@ fn stop(reason: Option<&Value>) -> StopReason {
         Some("tool_use" | "end_turn" | "stop_sequence") => StopReason::Done,
         Some("max_tokens" | "model_context_window_exceeded") => StopReason::Truncated,
         Some("guardrail_intervened" | "content_filtered") => StopReason::Refused,
-        // Among them `malformed_tool_use` and `malformed_model_output`.
+        // Including `malformed_tool_use` and `malformed_model_output`.
         Some(_) | None => StopReason::Unknown,
     }
 }
@@ -60,7 +64,7 @@ pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
         .iter()
         .map(|reply| {
             let mut result = json!({"toolUseId": reply.id(), "content": content(reply)});
-            // Not every model family takes a status, so success goes without.
+            // Some model families do not support a status, so success has none.
             if reply.answer.is_error() {
                 result["status"] = Value::from("error");
             }
@@ -72,19 +76,19 @@ pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
 
 fn content(reply: &Reply<'_>) -> Value {
     let framed = Framed::new(reply.answer);
-    // Only an object is taken as data.
+    // Only an object is accepted as JSON content.
     let is_data = |block: &Block| matches!(block, Block::Json { json } if json.is_object());
-    let own = |block: &Block| is_data(block) || content::is_picture(block);
+    let own = |block: &Block| is_data(block) || content::is_image(block);
     if !content::blocks(reply.answer).iter().any(own) {
         let text = content::plain(reply.answer, usize::MAX);
-        // Blank text is refused, and so is no content at all.
+        // Bedrock refuses blank text and empty content.
         return json!([{"text": if text.trim().is_empty() { "(empty)" } else { &text }}]);
     }
     let pieces = content::pieces(reply.answer, usize::MAX, own).into_iter();
     let blocks = pieces.filter_map(|piece| match piece {
         Piece::Own(Block::Json { json }) => Some(json!({"json": framed.data(json)})),
         Piece::Own(Block::Image { data, media_type }) => Some(json!({
-            "image": {"format": content::picture(media_type), "source": {"bytes": data}},
+            "image": {"format": content::image_format(media_type), "source": {"bytes": data}},
         })),
         Piece::Text(text) if !text.trim().is_empty() => Some(json!({"text": text})),
         Piece::Own(_) | Piece::Text(_) => None,
@@ -92,50 +96,51 @@ fn content(reply: &Reply<'_>) -> Value {
     blocks.collect()
 }
 
-/// Listens to `contentBlockStart`, `contentBlockDelta`, `contentBlockStop` and `messageStop`.
+/// Interprets `contentBlockStart`, `contentBlockDelta`, `contentBlockStop` and `messageStop`.
 #[derive(Debug, Default)]
-pub(super) struct Listener {
-    blocks: Vec<Growing>,
+pub(super) struct Decoder {
+    blocks: Vec<PartialBlock>,
     at: HashMap<u64, usize>,
     given: Vec<usize>,
-    /// The first block that may still be given out; a call that is open holds back those behind it.
+    /// The first block that may still be returned. An open call holds back those after it.
     next: usize,
     stop: Option<StopReason>,
 }
 
 #[derive(Debug)]
-struct Growing {
+struct PartialBlock {
     block: Value,
     input: String,
-    /// The arguments, where they came as data.
+    /// The arguments, if they arrived as a JSON value.
     data: Option<Value>,
     is_closed: bool,
 }
 
-impl Growing {
-    fn spoken(&self, call: &Value) -> Spoken {
+impl PartialBlock {
+    fn decode_call(&self, call: &Value) -> DecodedCall {
         let arguments = match &self.data {
             Some(data) => Arguments::Json(data.clone()),
             None if self.input.is_empty() => Arguments::Json(json!({})),
             None => Arguments::Text(self.input.clone()),
         };
-        spoken(call, arguments)
+        decode_call(call, arguments)
     }
 
-    /// Takes arguments: text in pieces, or data at once.
+    /// Takes arguments: text in deltas, or a JSON value at once.
     fn take(&mut self, input: Option<&Value>) -> Result<(), String> {
         match input {
             None | Some(Value::Null) => return Ok(()),
             Some(Value::String(piece)) => self.input.push_str(piece),
-            // The start of a call may hold an empty place for them.
+            // The start of a call may have an empty placeholder for them.
             Some(Value::Object(map)) if map.is_empty() => return Ok(()),
             Some(data @ Value::Object(_)) if self.data.is_none() => self.data = Some(data.clone()),
-            // FAIL CLOSED: without them the call would run with none.
-            Some(_) => return Err("a piece of arguments is no text".to_owned()),
+            // FAIL CLOSED: the call would run without these arguments.
+            Some(_) => return Err("a chunk of arguments is not text".to_owned()),
         }
-        match self.data.is_some() && !self.input.trim().is_empty() {
-            true => Err("the arguments of a call come in two forms".to_owned()),
-            false => Ok(()),
+        if self.data.is_some() && !self.input.trim().is_empty() {
+            Err("the arguments of a call came both as text and as JSON".to_owned())
+        } else {
+            Ok(())
         }
     }
 
@@ -149,7 +154,9 @@ impl Growing {
                 let text = json!({"text": piece});
                 push(&mut self.block["citationsContent"], "content", text);
             }
-            "text" => json::grow(&mut self.block, "text", piece.as_str().unwrap_or_default()),
+            "text" => {
+                json::append_text(&mut self.block, "text", piece.as_str().unwrap_or_default())
+            }
             "toolUse" => self.take(piece.get("input"))?,
             "reasoningContent" => {
                 if !self.block["reasoningContent"].is_object() {
@@ -163,9 +170,9 @@ impl Growing {
                             if !reasoning["reasoningText"].is_object() {
                                 reasoning["reasoningText"] = json!({"text": ""});
                             }
-                            json::grow(&mut reasoning["reasoningText"], key, piece);
+                            json::append_text(&mut reasoning["reasoningText"], key, piece);
                         }
-                        _ => json::grow(reasoning, key, piece),
+                        _ => json::append_text(reasoning, key, piece),
                     }
                 }
             }
@@ -198,11 +205,11 @@ impl Growing {
         Ok(())
     }
 
-    fn settled(mut self) -> Option<Value> {
+    fn into_history(mut self) -> Option<Value> {
         if let Some(call) = self.block.get_mut("toolUse").filter(|call| call.is_object()) {
             call["input"] = self.data.unwrap_or_else(|| json::object(&self.input));
         }
-        // A block of blank text is refused, and so is one of nothing.
+        // Bedrock refuses a block of blank text and an empty block.
         let is_blank = self.block.as_object().is_none_or(|map| map.keys().all(|key| key == "text"))
             && json::text(&self.block, "text").trim().is_empty();
         (!is_blank).then_some(self.block)
@@ -219,27 +226,28 @@ fn push(object: &mut Value, key: &str, item: Value) {
     }
 }
 
-impl Listener {
+impl Decoder {
     fn start(&mut self, event: &Value, block: Value) -> Result<usize, String> {
         let at = self.blocks.len();
         let input = block.pointer("/toolUse/input").cloned();
-        let mut growing = Growing { block, input: String::new(), data: None, is_closed: false };
-        growing.take(input.as_ref())?;
-        self.blocks.push(growing);
+        let mut partial =
+            PartialBlock { block, input: String::new(), data: None, is_closed: false };
+        partial.take(input.as_ref())?;
+        self.blocks.push(partial);
         if let Some(index) = event.get("contentBlockIndex").and_then(Value::as_u64) {
             self.at.insert(index, at);
         }
         Ok(at)
     }
 
-    /// Gives out the calls that are complete, as far as none before them is open.
-    fn give(&mut self, give: &mut Vec<Spoken>) {
-        while let Some(growing) = self.blocks.get(self.next) {
-            if let Some(call) = call_of(&growing.block) {
-                if !growing.is_closed {
+    /// Returns the complete calls up to the first open one.
+    fn release(&mut self, ready: &mut Vec<DecodedCall>) {
+        while let Some(partial) = self.blocks.get(self.next) {
+            if let Some(call) = call_of(&partial.block) {
+                if !partial.is_closed {
                     return;
                 }
-                give.push(growing.spoken(call));
+                ready.push(partial.decode_call(call));
                 self.given.push(self.next);
             }
             self.next += 1;
@@ -255,15 +263,15 @@ impl Listener {
     }
 }
 
-impl Ear for Listener {
-    fn event(&mut self, event: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
+impl EventHandler for Decoder {
+    fn event(&mut self, event: &Value, ready: &mut Vec<DecodedCall>) -> Result<(), String> {
         let exception = event
             .as_object()
             .and_then(|map| map.iter().find(|(name, _)| name.ends_with("Exception")));
         if let Some((name, said)) = exception {
             return Err(format!("{name}: {}", json::text(said, "message")));
         }
-        // After the end nothing counts but a worse end.
+        // After the end, only a worse end counts.
         if let Some(end) = json::some(event, "messageStop") {
             let end = stop(end.get("stopReason"));
             self.stop = Some(worse(self.stop.unwrap_or(end), end));
@@ -281,9 +289,9 @@ impl Ear for Listener {
             let piece = delta.get("delta").unwrap_or(&Value::Null);
             let at = match self.find(delta) {
                 Some(at) => at,
-                // A piece of a call must have a call; other blocks may come without a start.
+                // A delta of a call needs its start; other blocks may come without one.
                 None if piece.get("toolUse").is_some() => {
-                    return Err("a piece belongs to no open block".to_owned());
+                    return Err("a chunk belongs to no open block".to_owned());
                 }
                 None => self.start(delta, json!({}))?,
             };
@@ -292,16 +300,16 @@ impl Ear for Listener {
             && let Some(at) = self.find(end)
         {
             self.blocks[at].is_closed = true;
-            self.give(give);
+            self.release(ready);
         }
         Ok(())
     }
 
     fn close(mut self: Box<Self>) -> Closing {
         let mut open = Vec::new();
-        for (at, growing) in self.blocks.iter().enumerate().skip(self.next) {
-            if let Some(call) = call_of(&growing.block) {
-                open.push(growing.spoken(call));
+        for (at, partial) in self.blocks.iter().enumerate().skip(self.next) {
+            if let Some(call) = call_of(&partial.block) {
+                open.push(partial.decode_call(call));
                 self.given.push(at);
             }
         }
@@ -311,9 +319,9 @@ impl Ear for Listener {
         });
         let mut content = Vec::new();
         let mut moved = Vec::new();
-        for growing in self.blocks {
+        for partial in self.blocks {
             moved.push(content.len());
-            content.extend(growing.settled());
+            content.extend(partial.into_history());
         }
         let place = |at: &usize| format!("/content/{}/toolUse/toolUseId", moved[*at]);
         let places = self.given.iter().map(place).collect();
@@ -326,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_documented_ending_has_its_meaning() {
+    fn every_documented_stop_reason_is_mapped() {
         for (reason, wanted) in [
             ("end_turn", StopReason::Done),
             ("tool_use", StopReason::Done),
@@ -345,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_of_the_provider_are_not_ours() {
+    fn provider_executed_tools_are_not_calls() {
         let response = json!({"stopReason": "tool_use", "output": {"message": {"content": [
             {"toolUse": {"toolUseId": "s", "name": "x", "input": {}, "type": "server_tool_use"}},
             {"toolUse": {"toolUseId": "t", "name": "ours", "input": {"a": 1}}},

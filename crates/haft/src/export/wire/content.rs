@@ -1,7 +1,7 @@
-//! What an answer says, in the kinds of content that a provider takes.
+//! Renders a result in the content types that a provider supports.
 //!
-//! Where a provider takes no picture or no sound, a line of text stands for it and says so: the
-//! model should know that there was something it cannot see.
+//! Where a provider does not support images or audio, a line of text replaces them, so that the
+//! model knows there was something it cannot see.
 
 use std::borrow::Cow;
 
@@ -12,8 +12,8 @@ use crate::{
     tool_result::ToolResult,
 };
 
-/// Returns the short name of a kind of picture that every provider with eyes takes.
-pub(super) fn picture(media_type: &str) -> Option<&'static str> {
+/// Returns the short name of an image type that every provider with vision supports.
+pub(super) fn image_format(media_type: &str) -> Option<&'static str> {
     Some(match media_type {
         "image/png" => "png",
         "image/jpeg" => "jpeg",
@@ -23,22 +23,22 @@ pub(super) fn picture(media_type: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the blocks of a success; a failure has none.
+/// Returns the blocks of a success; empty for a failure.
 pub(super) fn blocks(answer: &ToolResult) -> &[Block] {
     answer.output().map(|output| output.blocks.as_slice()).unwrap_or_default()
 }
 
-/// Whether a block is a picture that can be shown.
-pub(super) fn is_picture(block: &Block) -> bool {
-    matches!(block, Block::Image { media_type, .. } if picture(media_type).is_some())
+/// Whether a block is a supported image.
+pub(super) fn is_image(block: &Block) -> bool {
+    matches!(block, Block::Image { media_type, .. } if image_format(media_type).is_some())
 }
 
-/// Whether the answer holds a picture that can be shown.
-pub(super) fn has_picture(answer: &ToolResult) -> bool {
-    blocks(answer).iter().any(is_picture)
+/// Whether the result has a supported image.
+pub(super) fn has_image(answer: &ToolResult) -> bool {
+    blocks(answer).iter().any(is_image)
 }
 
-/// Returns a block as text; what cannot be shown is described.
+/// Returns a block as text. A block that is not supported is described.
 pub(super) fn described(block: &Block) -> Cow<'_, str> {
     let unseen = |kind: &str, media_type: &str, data: &str| {
         format!("[{kind} {media_type}, {} base64 bytes; it cannot be shown here]", data.len())
@@ -51,8 +51,8 @@ pub(super) fn described(block: &Block) -> Cow<'_, str> {
     }
 }
 
-/// Returns the whole answer as text, between its marks, in no more than so many characters. A
-/// failure's code opens its text, so that a provider without an error flag hears of it too.
+/// Returns the whole result as text inside its untrusted-content markers, truncated to `limit`
+/// characters. A failure starts with its code, for providers without an error flag.
 pub(super) fn plain(answer: &ToolResult, limit: usize) -> String {
     let framed = Framed::new(answer);
     let body = match (framed.failure(), blocks(answer)) {
@@ -63,22 +63,22 @@ pub(super) fn plain(answer: &ToolResult, limit: usize) -> String {
     framed.around(&body, limit)
 }
 
-/// Returns the text of all blocks that are not in `shown`, between its marks.
-pub(super) fn text_beside(answer: &ToolResult, shown: impl Fn(&Block) -> bool) -> String {
+/// Returns the text of all blocks that are not in `shown`, inside its markers.
+pub(super) fn text_except(answer: &ToolResult, shown: impl Fn(&Block) -> bool) -> String {
     let texts = blocks(answer).iter().filter(|block| !shown(block)).map(described);
     Framed::new(answer).around(&texts.collect::<Vec<_>>().join("\n"), usize::MAX)
 }
 
-/// One of the things that a provider gets in a list.
+/// One element of a content list.
 pub(super) enum Piece<'a> {
-    /// A mark, or text as it may stand between marks.
+    /// A marker, or text that is safe between markers.
     Text(String),
-    /// A block that the provider takes in a form of its own.
+    /// A block that the provider supports natively.
     Own(&'a Block),
 }
 
-/// Returns the answer piece by piece: the mark, the blocks, the mark. Blocks that are not the
-/// provider's `own` are texts of no more than so many characters.
+/// Returns the result as a list: marker, blocks, marker. Blocks that are not `own` become text of
+/// at most `limit` characters.
 pub(super) fn pieces(
     answer: &ToolResult,
     limit: usize,
@@ -90,9 +90,12 @@ pub(super) fn pieces(
         None => {
             let texts = blocks(answer).iter().filter(|block| !own(block)).map(described);
             let mut texts = framed.bodies(texts.collect()).into_iter();
-            let piece = |block| match own(block) {
-                true => Piece::Own(block),
-                false => Piece::Text(clip(&texts.next().unwrap_or_default(), limit)),
+            let piece = |block| {
+                if own(block) {
+                    Piece::Own(block)
+                } else {
+                    Piece::Text(clip(&texts.next().unwrap_or_default(), limit))
+                }
             };
             blocks(answer).iter().map(piece).collect()
         }
@@ -116,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_shown_is_said_to_be_so() {
+    fn unsupported_content_is_described_in_text() {
         let picture = Block::Image { data: "AAAA".into(), media_type: "image/tiff".into() };
         assert_eq!(
             described(&picture),

@@ -1,8 +1,8 @@
 //! Gemini: `functionCall` parts in, one user message of `functionResponse` parts out.
 //!
-//! Both spellings of field names are read, because the SDKs hand out the one with underscores. Ids
-//! are optional: one is repeated where it was given, and none is made up. Calls with the same id
-//! keep it, because order decides then.
+//! Both `camelCase` and `snake_case` field names are read, because the SDKs use the latter. Ids are
+//! optional: a given id is repeated, and none is generated. Calls with the same id keep it, because
+//! Gemini then pairs by order.
 
 use std::collections::HashSet;
 
@@ -10,10 +10,9 @@ use haft_core::Block;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Dialect, MAX_CALLS, ModelResponse,
-    asked::{Reply, Spoken},
-    content, json,
-    stream::{Closing, Ear},
+    Dialect, MAX_CALLS, ModelResponse, content, json,
+    reply_context::{DecodedCall, Reply},
+    stream::{Closing, EventHandler},
     unreadable, worse,
 };
 use crate::{
@@ -29,22 +28,22 @@ pub(super) fn parse(dialect: Dialect, response: &Value) -> Result<ModelResponse,
         return Err(unreadable(dialect, response, "it has no `candidates` array"));
     }
     let first = candidates.and_then(|candidates| first(candidates));
-    let spoken = first.map(parts).unwrap_or_default().iter().filter_map(call_of).map(spoken);
+    let decoded = first.map(parts).unwrap_or_default().iter().filter_map(call_of).map(decode_call);
     let stop = match first {
         _ if blocked => StopReason::Refused,
         Some(candidate) => stop(reason(candidate)),
         None => StopReason::Unknown,
     };
-    ModelResponse::new(dialect, spoken, stop)
+    ModelResponse::new(dialect, decoded, stop)
 }
 
-/// Whether the prompt itself was refused; there are no candidates then.
+/// Whether the prompt itself was blocked; there are no candidates then.
 fn is_blocked(response: &Value) -> bool {
     let feedback = field(response, "promptFeedback", "prompt_feedback");
     feedback.and_then(|feedback| field(feedback, "blockReason", "block_reason")).is_some()
 }
 
-/// Where candidates have no index, their order says which is the first.
+/// Without an index, the order decides which candidate is first.
 fn first(candidates: &[Value]) -> Option<&Value> {
     let is_first = |index: Option<&Value>| index.and_then(Value::as_u64).unwrap_or(0) == 0;
     candidates.iter().find(|candidate| is_first(candidate.get("index")))
@@ -66,9 +65,9 @@ fn call_of(part: &Value) -> Option<&Value> {
     field(part, "functionCall", "function_call")
 }
 
-fn spoken(call: &Value) -> Spoken {
+fn decode_call(call: &Value) -> DecodedCall {
     let arguments = call.get("args").cloned().unwrap_or(Value::Null);
-    Spoken::new(ToolCall::new(
+    DecodedCall::new(ToolCall::new(
         json::text(call, "id"),
         json::text(call, "name"),
         Arguments::Json(arguments),
@@ -90,7 +89,7 @@ fn stop(reason: Option<&str>) -> StopReason {
             | "IMAGE_PROHIBITED_CONTENT"
             | "IMAGE_RECITATION",
         ) => StopReason::Refused,
-        // Among them `MALFORMED_FUNCTION_CALL`, `UNEXPECTED_TOOL_CALL` and `TOO_MANY_TOOL_CALLS`.
+        // Including `MALFORMED_FUNCTION_CALL`, `UNEXPECTED_TOOL_CALL` and `TOO_MANY_TOOL_CALLS`.
         Some(_) | None => StopReason::Unknown,
     }
 }
@@ -106,7 +105,7 @@ pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
             let pictures: Vec<Value> = content::blocks(reply.answer)
                 .iter()
                 .filter_map(|block| match block {
-                    Block::Image { data, media_type } if content::is_picture(block) => {
+                    Block::Image { data, media_type } if content::is_image(block) => {
                         Some(json!({"inlineData": {"mimeType": media_type, "data": data}}))
                     }
                     _ => None,
@@ -121,53 +120,53 @@ pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
     json!({"role": "user", "parts": parts})
 }
 
-/// The response must be an object: `output` holds a success, `error` a failure.
+/// The response must be an object: `output` for a success, `error` for a failure.
 fn result(reply: &Reply<'_>) -> Value {
     if reply.answer.is_error() {
         return json!({"error": content::plain(reply.answer, usize::MAX)});
     }
     let framed = Framed::new(reply.answer);
     match content::blocks(reply.answer) {
-        // Data has no place for marks before and after it, so in a frame it is text.
+        // A JSON value cannot have markers around it, so framed content is text.
         [Block::Json { json }] if framed.is_bare() => json!({"output": framed.data(json)}),
-        _ => json!({"output": content::text_beside(reply.answer, content::is_picture)}),
+        _ => json!({"output": content::text_except(reply.answer, content::is_image)}),
     }
 }
 
-/// Listens to chunks of the first candidate. Parts come whole, except that Vertex may send the
-/// arguments of a call value by value.
+/// Interprets the chunks of the first candidate. Parts arrive complete, except that Vertex may send
+/// the arguments of a call value by value.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub(super) struct Decoder {
     parts: Vec<Value>,
-    /// The call whose arguments come value by value.
+    /// The call whose arguments arrive value by value.
     partial: Option<Partial>,
-    /// How the last chunk with a reason ended; nothing when parts came after it.
+    /// The last stop reason; `None` when parts came after it.
     end: Option<StopReason>,
-    /// The worst ending so far. A good one may be taken back by going on, a bad one may not.
+    /// The worst stop reason so far. Later parts revoke a good one, never a bad one.
     worst: StopReason,
     is_blocked: bool,
 }
 
 #[derive(Debug)]
 struct Partial {
-    /// The part as it began: the call's name and id, and a signature.
+    /// The part as it started: the call's name and id, and a signature.
     part: Value,
     args: Value,
-    /// The texts that go on.
+    /// The text values that continue.
     continuing: HashSet<String>,
 }
 
-impl Default for Listener {
+impl Default for Decoder {
     fn default() -> Self {
         let (parts, partial) = (Vec::new(), None);
         Self { parts, partial, end: None, worst: StopReason::Done, is_blocked: false }
     }
 }
 
-impl Listener {
-    fn part(&mut self, part: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
+impl Decoder {
+    fn part(&mut self, part: &Value, ready: &mut Vec<DecodedCall>) -> Result<(), String> {
         let Some(call) = call_of(part) else {
-            self.say(part);
+            self.add_part(part);
             return Ok(());
         };
         let continues =
@@ -175,7 +174,7 @@ impl Listener {
         let pieces = field(call, "partialArgs", "partial_args");
         let is_named = !json::text(call, "name").is_empty();
         if is_named && self.partial.is_some() {
-            return Err("a call begins before the one before it has ended".to_owned());
+            return Err("a call starts before the previous one ended".to_owned());
         }
         if self.partial.is_none() && (continues || pieces.is_some()) {
             let args = call.get("args").filter(|args| args.is_object()).cloned();
@@ -186,7 +185,7 @@ impl Listener {
             });
         }
         let Some(partial) = &mut self.partial else {
-            give.push(spoken(call));
+            ready.push(decode_call(call));
             self.parts.push(part.clone());
             return Ok(());
         };
@@ -197,30 +196,30 @@ impl Listener {
             partial.part["thoughtSignature"] = signature.clone();
         }
         if !continues && !partial.continuing.is_empty() {
-            return Err("a call ended inside one of its texts".to_owned());
+            return Err("a call ended inside a text value".to_owned());
         }
         if !continues && let Some(partial) = self.partial.take() {
-            let part = partial.settled();
-            give.extend(call_of(&part).map(spoken));
+            let part = partial.into_history();
+            ready.extend(call_of(&part).map(decode_call));
             self.parts.push(part);
         }
         Ok(())
     }
 
-    /// Takes a part that is no call. Plain text grows; anything with a signature stays as it came.
-    fn say(&mut self, part: &Value) {
+    /// Takes a part that is not a call. Plain text grows; a part with a signature stays as it came.
+    fn add_part(&mut self, part: &Value) {
         if is_plain(part)
             && let Some(last) = self.parts.last_mut()
             && is_plain(last)
             && last.get("thought") == part.get("thought")
         {
-            return json::grow(last, "text", json::text(part, "text"));
+            return json::append_text(last, "text", json::text(part, "text"));
         }
         self.parts.push(part.clone());
     }
 }
 
-/// Whether a part is text and nothing else, thought or said.
+/// Whether a part is only text, thought or not.
 fn is_plain(part: &Value) -> bool {
     let only_text =
         |map: &Map<String, Value>| map.keys().all(|key| key == "text" || key == "thought");
@@ -240,26 +239,27 @@ impl Partial {
             .iter()
             .find_map(|(camel, snake)| field(piece, camel, snake).and_then(keep))
             .unwrap_or(Value::Null);
-        let place = reach(&mut self.args, path)
-            .ok_or_else(|| format!("the place `{}` makes no sense", path.escape_debug()))?;
+        let place = resolve_path(&mut self.args, path)
+            .ok_or_else(|| format!("the JSON path `{}` is invalid", path.escape_debug()))?;
         match (place, value) {
             (Value::String(text), Value::String(more)) if self.continuing.contains(path) => {
                 text.push_str(&more);
             }
-            // The last piece of a text may hold nothing but the word that it ends.
+            // The last chunk of a text value may be empty and only mark its end.
             (_, Value::Null) if self.continuing.contains(path) => {}
             (place, value) => *place = value,
         }
         let continues = field(piece, "willContinue", "will_continue").and_then(Value::as_bool);
-        match continues.unwrap_or(false) {
-            true => self.continuing.insert(path.to_owned()),
-            false => self.continuing.remove(path),
+        if continues.unwrap_or(false) {
+            self.continuing.insert(path.to_owned())
+        } else {
+            self.continuing.remove(path)
         };
         Ok(())
     }
 
-    /// The part as one whole call.
-    fn settled(self) -> Value {
+    /// The part as one complete call.
+    fn into_history(self) -> Value {
         let Self { mut part, args, .. } = self;
         let call = call_of(&part).cloned().unwrap_or(Value::Null);
         let mut whole = Map::new();
@@ -277,11 +277,11 @@ impl Partial {
     }
 }
 
-/// The deepest place in arguments.
+/// The deepest path in arguments.
 const MAX_STEPS: usize = 64;
 
-/// Finds the place that a JSON path names, and makes the way to it. A list grows by one at a time.
-fn reach<'a>(root: &'a mut Value, path: &str) -> Option<&'a mut Value> {
+/// Finds the value at a JSON path, and creates it. A list grows by one element at a time.
+fn resolve_path<'a>(root: &'a mut Value, path: &str) -> Option<&'a mut Value> {
     let mut place = root;
     let mut rest = path.strip_prefix('$')?;
     let mut steps = 0;
@@ -317,7 +317,7 @@ enum Step {
     Item(usize),
 }
 
-/// Reads `.name`, `['name']`, `["name"]` or `[0]` from the front of a path.
+/// Parses `.name`, `['name']`, `["name"]` or `[0]` from the front of a path.
 fn first_step(path: &str) -> Option<(Step, &str)> {
     if let Some(rest) = path.strip_prefix('.') {
         let end = rest.find(['.', '[']).unwrap_or(rest.len());
@@ -345,21 +345,21 @@ fn first_step(path: &str) -> Option<(Step, &str)> {
     None
 }
 
-impl Ear for Listener {
-    fn event(&mut self, event: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
+impl EventHandler for Decoder {
+    fn event(&mut self, event: &Value, ready: &mut Vec<DecodedCall>) -> Result<(), String> {
         self.is_blocked |= is_blocked(event);
         if let Some(candidate) = first(json::list(event, "candidates")) {
             let parts = parts(candidate);
             for part in parts {
-                self.part(part, give)?;
-                if give.len() > MAX_CALLS {
+                self.part(part, ready)?;
+                if ready.len() > MAX_CALLS {
                     return Err(super::too_many());
                 }
             }
             match reason(candidate) {
-                // The name of no reason, which some servers write into every chunk.
+                // An unspecified reason, which some servers send in every chunk.
                 Some("" | "FINISH_REASON_UNSPECIFIED") | None => {
-                    // Whoever goes on had not ended.
+                    // A candidate that continues had not ended.
                     if !parts.is_empty() {
                         self.end = None;
                     }
@@ -376,8 +376,8 @@ impl Ear for Listener {
     fn close(mut self: Box<Self>) -> Closing {
         let mut open = Vec::new();
         if let Some(partial) = self.partial.take() {
-            let part = partial.settled();
-            open.extend(call_of(&part).map(spoken));
+            let part = partial.into_history();
+            open.extend(call_of(&part).map(decode_call));
             self.parts.push(part);
         }
         let stop = match self.end {
@@ -386,7 +386,7 @@ impl Ear for Listener {
             Some(_) if !open.is_empty() => Some(worse(self.worst, StopReason::Truncated)),
             Some(_) => Some(self.worst),
         };
-        // An empty text is refused, unless it is there to carry a signature.
+        // Gemini refuses empty text, unless it carries a signature.
         let is_empty = |part: &Value| is_plain(part) && json::text(part, "text").is_empty();
         self.parts.retain(|part| !is_empty(part));
         let message = json::message("model", "parts", self.parts);
@@ -399,7 +399,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_documented_ending_has_its_meaning() {
+    fn every_documented_stop_reason_is_mapped() {
         for (reason, wanted) in [
             ("STOP", StopReason::Done),
             ("MAX_TOKENS", StopReason::Truncated),
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_come_value_by_value_are_put_together() {
+    fn arguments_streamed_value_by_value_are_assembled() {
         let mut stream = Dialect::Gemini.stream();
         let mut said = |call: Value, end: Option<&str>| {
             stream.event(&json!({"candidates": [
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_makes_no_sense_spoils_the_stream() {
+    fn invalid_json_path_fails_the_stream() {
         let deep = ".a".repeat(100);
         for path in ["a", "$.", "$[9999999999]", "$[1]", "$['a", "$.x.y", &format!("${deep}")] {
             let mut stream = Dialect::Gemini.stream();
@@ -473,7 +473,7 @@ mod tests {
             let event = json!({"candidates": [{"content": {"parts": [part]}}]});
             assert!(stream.event(&event).is_empty());
             let ended = stream.finish();
-            assert!(ended.problem.unwrap().message().contains("makes no sense"), "{path}");
+            assert!(ended.problem.unwrap().message().contains("is invalid"), "{path}");
             assert_eq!((ended.stop, ended.calls.len()), (StopReason::Unknown, 1));
         }
     }

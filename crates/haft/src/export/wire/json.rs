@@ -1,16 +1,16 @@
-//! Small ways of reading and growing JSON that every provider's file needs.
+//! JSON helpers shared by the providers: field access, growing text, argument objects, size limits.
 
 use serde_json::{Map, Value};
 
-/// Under this key an echoed message carries arguments that were no JSON object.
+/// The key under which an echoed message carries arguments that are not a JSON object.
 pub(crate) const INVALID: &str = "INVALID_JSON";
 
-/// Returns a text field; empty when it is missing or no text.
+/// Returns a text field; empty when it is missing or not text.
 pub(super) fn text<'a>(of: &'a Value, key: &str) -> &'a str {
     of.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Returns a list field; empty when it is missing or no list.
+/// Returns a list field; empty when it is missing or not a list.
 pub(super) fn list<'a>(of: &'a Value, key: &str) -> &'a [Value] {
     of.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
@@ -20,8 +20,8 @@ pub(super) fn some<'a>(of: &'a Value, key: &str) -> Option<&'a Value> {
     of.get(key).filter(|value| !value.is_null())
 }
 
-/// Adds a piece to a text field.
-pub(super) fn grow(object: &mut Value, key: &str, piece: &str) {
+/// Appends to a text field.
+pub(super) fn append_text(object: &mut Value, key: &str, piece: &str) {
     let Some(map) = object.as_object_mut() else { return };
     match map.get_mut(key) {
         Some(Value::String(text)) => text.push_str(piece),
@@ -31,8 +31,8 @@ pub(super) fn grow(object: &mut Value, key: &str, piece: &str) {
     }
 }
 
-/// Returns argument text as the object that a provider wants echoed: what is no object is wrapped
-/// into one, so that nothing the model wrote is lost and the history stays valid.
+/// Returns argument text as the object that a provider requires in the history. Text that is not an
+/// object is wrapped into one, so that nothing is lost and the history stays valid.
 pub(super) fn object(raw: &str) -> Value {
     if raw.trim().is_empty() {
         return Value::Object(Map::new());
@@ -43,7 +43,7 @@ pub(super) fn object(raw: &str) -> Value {
     }
 }
 
-/// Returns arguments of any kind as the object that a provider wants echoed.
+/// Returns arguments of any type as the object that a provider requires in the history.
 pub(super) fn object_of(arguments: Option<Value>) -> Value {
     match arguments {
         Some(Value::Object(map)) => Value::Object(map),
@@ -53,32 +53,29 @@ pub(super) fn object_of(arguments: Option<Value>) -> Value {
     }
 }
 
-/// Returns argument text as the text that a provider wants echoed: unchanged when it is one JSON
-/// object, and the text of a wrapping object otherwise.
+/// Returns argument text as the text that a provider requires in the history: unchanged if it is
+/// one JSON object, else the text of a wrapping object.
 pub(super) fn object_text(raw: String) -> String {
-    match is_object(&raw) {
-        true => raw,
-        false => object(&raw).to_string(),
-    }
+    if is_object(&raw) { raw } else { object(&raw).to_string() }
 }
 
-/// Whether text is one whole JSON object: nothing but blanks could follow it.
+/// Whether text is exactly one JSON object; only whitespace may follow.
 pub(super) fn is_object(raw: &str) -> bool {
     raw.trim_start().starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(raw).is_ok()
 }
 
-/// Follows the brackets of a text that comes in pieces, and knows when its object is closed.
+/// Tracks the brackets of text that arrives in pieces, and knows when its object is closed.
 #[derive(Debug, Default)]
-pub(super) struct Outline {
+pub(super) struct ObjectTracker {
     depth: usize,
     in_text: bool,
     escaped: bool,
     is_closed: bool,
-    /// Something stands outside of the one object.
-    is_odd: bool,
+    /// There is something outside of the one object.
+    has_extra: bool,
 }
 
-impl Outline {
+impl ObjectTracker {
     pub(super) fn add(&mut self, piece: &str) {
         for byte in piece.bytes() {
             match byte {
@@ -92,27 +89,27 @@ impl Outline {
                     self.depth -= 1;
                     self.is_closed = self.depth == 0;
                 }
-                _ => self.is_odd |= self.depth == 0 && !byte.is_ascii_whitespace(),
+                _ => self.has_extra |= self.depth == 0 && !byte.is_ascii_whitespace(),
             }
         }
     }
 
-    /// Whether the text is one object that is closed: nothing but blanks could follow.
+    /// Whether the text is one closed object; only whitespace may follow.
     pub(super) fn is_whole(&self) -> bool {
-        self.is_closed && !self.is_odd
+        self.is_closed && !self.has_extra
     }
 }
 
-/// Data may be nested as deep as the parser lets text be, with its innermost value.
+/// The parser's nesting limit for text, plus the innermost value.
 const MAX_DEPTH: usize = 129;
 
-/// What one value counts for at least: in memory it takes several times as much, and text as short as
-/// `{},{},{}` must not become a mountain of empty objects.
-const VALUE: usize = 16;
+/// The minimum cost of one value. In memory it takes several times as much, and short text like
+/// `{},{},{}` must not exhaust memory as empty objects.
+const MIN_VALUE_COST: usize = 16;
 
-/// Returns about how many bytes a value counts for; nothing when it is nested too deep.
+/// Returns the approximate cost of a value in bytes; `None` when it is nested too deep.
 pub(super) fn weight(value: &Value) -> Option<usize> {
-    /// Returns the length of the text, about, and the number of values.
+    /// Returns the approximate length of the text, and the number of values.
     fn weigh(value: &Value, depth: usize) -> Option<(usize, usize)> {
         let depth = depth.checked_sub(1)?;
         let add = |(bytes, values), key: usize, item| {
@@ -128,10 +125,10 @@ pub(super) fn weight(value: &Value) -> Option<usize> {
             Value::Null | Value::Bool(_) | Value::Number(_) => Some((4, 1)),
         }
     }
-    weigh(value, MAX_DEPTH).map(|(bytes, values)| bytes.max(values * VALUE))
+    weigh(value, MAX_DEPTH).map(|(bytes, values)| bytes.max(values * MIN_VALUE_COST))
 }
 
-/// Makes a message of a role and a list, without copying the list.
+/// Builds a message from a role and a list, without copying the list.
 pub(super) fn message(role: &str, key: &str, list: Vec<Value>) -> Value {
     let role = ("role".to_owned(), Value::from(role));
     Value::Object(Map::from_iter([role, (key.to_owned(), Value::Array(list))]))
@@ -144,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_object_is_wrapped_and_not_lost() {
+    fn arguments_that_are_not_an_object_are_wrapped() {
         assert_eq!(object(" "), json!({}));
         assert_eq!(object("{\"a\":1}"), json!({"a": 1}));
         assert_eq!(object("{\"a\":"), json!({INVALID: "{\"a\":"}));
@@ -155,23 +152,23 @@ mod tests {
     }
 
     #[test]
-    fn an_object_in_pieces_is_whole_when_it_is_closed() {
-        let mut outline = Outline::default();
+    fn chunked_object_is_complete_when_closed() {
+        let mut tracker = ObjectTracker::default();
         for piece in [" {\"a\": [", "\"}\\", "\"]\", {}", "]"] {
-            outline.add(piece);
-            assert!(!outline.is_whole(), "{piece}");
+            tracker.add(piece);
+            assert!(!tracker.is_whole(), "{piece}");
         }
-        outline.add("} ");
-        assert!(outline.is_whole());
-        outline.add("{");
-        assert!(!outline.is_whole(), "a second object is one too many");
-        let mut outline = Outline::default();
-        outline.add("x{}");
-        assert!(!outline.is_whole());
+        tracker.add("} ");
+        assert!(tracker.is_whole());
+        tracker.add("{");
+        assert!(!tracker.is_whole(), "a second object is one too many");
+        let mut tracker = ObjectTracker::default();
+        tracker.add("x{}");
+        assert!(!tracker.is_whole());
     }
 
     #[test]
-    fn a_value_nested_too_deep_has_no_weight() {
+    fn value_nested_too_deep_has_no_weight() {
         let deep = (0..128).fold(json!(1), |inner, _| json!([inner]));
         assert!(weight(&deep).is_some());
         assert_eq!(weight(&json!([deep])), None);
@@ -182,9 +179,9 @@ mod tests {
     }
 
     #[test]
-    fn many_small_values_weigh_more_than_their_text() {
-        assert_eq!(weight(&json!("abc")), Some(VALUE));
-        assert_eq!(weight(&json!(vec![json!({}); 100])), Some(101 * VALUE));
+    fn small_values_cost_more_than_their_text() {
+        assert_eq!(weight(&json!("abc")), Some(MIN_VALUE_COST));
+        assert_eq!(weight(&json!(vec![json!({}); 100])), Some(101 * MIN_VALUE_COST));
         assert_eq!(weight(&json!("x".repeat(100))), Some(102));
     }
 }

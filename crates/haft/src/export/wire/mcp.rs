@@ -1,9 +1,9 @@
 //! The Model Context Protocol: `tools/call` requests in, JSON-RPC responses out.
 //!
-//! Here haft is the server and the client is the one that calls. A request is complete in itself, so
-//! nothing is ever cut off. Other requests, notifications and responses of a batch are not calls and
-//! are left alone; so is a `tools/call` without an id, because nobody waits for its answer, and one
-//! that is cancelled in the same batch.
+//! Here haft is the server and the client makes the calls. A request is always complete. Other
+//! requests, notifications and responses in a batch are not calls and are ignored; so is a
+//! `tools/call` without an id, because it expects no response, and one that is cancelled in the
+//! same batch.
 
 use std::collections::HashSet;
 
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use super::{
     Dialect, MAX_CALLS, ModelResponse,
-    asked::{Reply, Spoken},
     content::{self, Piece},
     json,
-    stream::{Closing, Ear},
+    reply_context::{DecodedCall, Reply},
+    stream::{Closing, EventHandler},
     unreadable,
 };
 use crate::{
@@ -25,30 +25,32 @@ use crate::{
     turn::{Arguments, StopReason, ToolCall},
 };
 
-/// The JSON-RPC code for parameters that make no sense, such as the name of an unknown tool.
+/// The JSON-RPC code for invalid parameters, such as the name of an unknown tool.
 const INVALID_PARAMS: i64 = -32602;
 
 pub(super) fn parse(request: &Value) -> Result<ModelResponse, Error> {
     if let Some(batch) = request.as_array() {
         if batch.is_empty() || batch.iter().any(|one| one.get("jsonrpc").is_none()) {
-            let wanted = "it is no batch of JSON-RPC messages";
+            let wanted = "it is not a batch of JSON-RPC messages";
             return Err(unreadable(Dialect::Mcp, request, wanted));
         }
-        let response =
-            ModelResponse::new(Dialect::Mcp, wanted(batch).filter_map(spoken), StopReason::Done)?;
+        let response = ModelResponse::new(
+            Dialect::Mcp,
+            wanted(batch).filter_map(decode_call),
+            StopReason::Done,
+        )?;
         return Ok(response.batch());
     }
-    match spoken(request) {
-        Some(spoken) => ModelResponse::new(Dialect::Mcp, [spoken], StopReason::Done),
+    match decode_call(request) {
+        Some(decoded) => ModelResponse::new(Dialect::Mcp, [decoded], StopReason::Done),
         None => {
-            let wanted = "it is no JSON-RPC request for `tools/call` with an `id`";
+            let wanted = "it is not a JSON-RPC request for `tools/call` with an `id`";
             Err(unreadable(Dialect::Mcp, request, wanted))
         }
     }
 }
 
-/// The messages of a batch without the requests that the batch itself takes back. Nobody waits for
-/// an answer to those.
+/// The messages of a batch without the requests that it cancels itself. These need no response.
 fn wanted(batch: &[Value]) -> impl Iterator<Item = &Value> {
     let cancelled: HashSet<String> = batch.iter().filter_map(cancelled).collect();
     let is_wanted = move |one: &&Value| {
@@ -57,48 +59,45 @@ fn wanted(batch: &[Value]) -> impl Iterator<Item = &Value> {
     batch.iter().filter(is_wanted)
 }
 
-/// The id of the request that a message takes back, as JSON.
+/// The id of the request that a message cancels, as JSON.
 fn cancelled(message: &Value) -> Option<String> {
     let is_meant = json::text(message, "method") == "notifications/cancelled";
     let id = message.pointer("/params/requestId").filter(|_| is_meant)?;
     Some(id.to_string())
 }
 
-fn spoken(request: &Value) -> Option<Spoken> {
+fn decode_call(request: &Value) -> Option<DecodedCall> {
     if json::text(request, "jsonrpc") != "2.0" || json::text(request, "method") != "tools/call" {
         return None;
     }
     let id = request.get("id").filter(|id| id.is_string() || id.is_number())?;
-    // A text that could be taken for a number is known with its quotes: `7` and `"7"` are two.
-    let is_odd = |text: &str| text.starts_with('"') || text.parse::<f64>().is_ok();
+    // A text id that looks like a number keeps its quotes, because `7` and `"7"` are different ids.
+    let looks_numeric = |text: &str| text.starts_with('"') || text.parse::<f64>().is_ok();
     let known = match id {
-        Value::String(text) if !is_odd(text) => text.clone(),
+        Value::String(text) if !looks_numeric(text) => text.clone(),
         other => other.to_string(),
     };
     let params = request.get("params").unwrap_or(&Value::Null);
     let arguments = params.get("arguments").cloned().unwrap_or(Value::Null);
     let call = ToolCall::new(known, json::text(params, "name"), Arguments::Json(arguments));
-    let mut spoken = Spoken::new(call);
-    spoken.expected.id = Some(id.clone());
-    Some(spoken)
+    let mut decoded = DecodedCall::new(call);
+    decoded.expected.id = Some(id.clone());
+    Some(decoded)
 }
 
 pub(super) fn answer(replies: &[Reply<'_>], is_batch: bool) -> Value {
     let mut responses = replies.iter().map(response);
-    match is_batch {
-        true => responses.collect(),
-        false => responses.next().unwrap_or(Value::Null),
-    }
+    if is_batch { responses.collect() } else { responses.next().unwrap_or(Value::Null) }
 }
 
 fn response(reply: &Reply<'_>) -> Value {
-    // Every request is answered under its own id, also the second of two with the same.
+    // Every request gets a response under its own id, also the second of two with the same.
     let id = match &reply.expected.id {
         Some(id) => id.clone(),
         None => Value::from(reply.answer.id().as_str()),
     };
     let failed = reply.answer.failure();
-    // To a client, a tool that is not offered to it does not exist.
+    // A tool that is not offered to the client must look like one that does not exist.
     let framed = Framed::new(reply.answer);
     if failed
         .is_some_and(|f| matches!(f.code(), FailureCode::UnknownTool | FailureCode::NotOffered))
@@ -115,7 +114,7 @@ fn response(reply: &Reply<'_>) -> Value {
         "isError": failed.is_some(),
         "resultType": "complete",
     });
-    // Clients of the older versions take an object only; the content says the same as text.
+    // Clients of older versions accept only an object; the content has the same as text.
     let structured = reply.answer.output().and_then(|output| output.structured.as_ref());
     if let Some(structured) = structured.filter(|data| data.is_object()) {
         result["structuredContent"] = structured.clone();
@@ -149,28 +148,28 @@ fn contents(reply: &Reply<'_>) -> Value {
         .collect()
 }
 
-/// Listens to one message after another, as they come over a pipe. Their answers are a list.
+/// Interprets a sequence of messages, as over a pipe. The responses are a list.
 #[derive(Debug, Default)]
-pub(super) struct Listener {
+pub(super) struct Decoder {
     requests: Vec<Value>,
     /// The ids of the requests, as JSON.
     ids: HashSet<String>,
-    /// A request was taken back after it had been given out.
+    /// A request was cancelled after it had been returned.
     is_cancelled: bool,
 }
 
-impl Ear for Listener {
-    fn event(&mut self, event: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
+impl EventHandler for Decoder {
+    fn event(&mut self, event: &Value, ready: &mut Vec<DecodedCall>) -> Result<(), String> {
         let one = std::slice::from_ref(event);
         let messages = event.as_array().map_or(one, Vec::as_slice);
         if self.requests.len() + messages.len() > MAX_CALLS {
             return Err(super::too_many());
         }
-        // FAIL CLOSED: what was given out cannot be taken back alone, so nothing that waits runs.
+        // FAIL CLOSED: a returned call cannot be revoked alone, so nothing that waits may run.
         self.is_cancelled |= messages.iter().filter_map(cancelled).any(|id| self.ids.contains(&id));
         for request in wanted(messages) {
-            if let Some(spoken) = spoken(request) {
-                give.push(spoken);
+            if let Some(decoded) = decode_call(request) {
+                ready.push(decoded);
                 self.ids.extend(request.get("id").map(ToString::to_string));
                 self.requests.push(request.clone());
             }
@@ -178,7 +177,7 @@ impl Ear for Listener {
         Ok(())
     }
 
-    /// There is no message to echo; the requests stand for it.
+    /// There is no message to echo, only the requests.
     fn close(self: Box<Self>) -> Closing {
         Closing {
             open: Vec::new(),
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_and_a_batch_are_read() {
+    fn single_request_and_batch_are_decoded() {
         let one = parse(&request(json!(7))).unwrap();
         assert_eq!(one.calls, [ToolCall::new("7", "search", json!({"x": "a"}))]);
         assert_eq!(one.stop, StopReason::Done);

@@ -1,24 +1,24 @@
-//! Mistral chat: like `openai_chat`, with arguments that may be data, ids that may be none, and a
-//! name in every answer.
+//! Mistral chat: like `openai_chat`, but arguments may be JSON values, ids may be missing, and
+//! every result has a name.
 //!
-//! An id is repeated exactly as it was given. Where there is none, the call and its answer both get one
-//! of the nine letters and digits that Mistral asks for.
+//! An id is repeated exactly as sent. Where there is none, the call and its result both get an id
+//! of nine letters and digits, as Mistral requires.
 
 use serde_json::{Value, json};
 
-use super::{Dialect, ModelResponse, asked::Reply, content, openai_chat};
+use super::{Dialect, ModelResponse, content, openai_chat, reply_context::Reply};
 use crate::{error::Error, turn::StopReason};
 
 pub(super) fn parse(response: &Value) -> Result<ModelResponse, Error> {
-    let (spoken, reason, _) = openai_chat::read(Dialect::Mistral, response)?;
-    ModelResponse::new(Dialect::Mistral, spoken, stop(reason.as_str()))
+    let (decoded, reason, _) = openai_chat::read(Dialect::Mistral, response)?;
+    ModelResponse::new(Dialect::Mistral, decoded, stop(reason.as_str()))
 }
 
 pub(super) fn stop(reason: Option<&str>) -> StopReason {
     match reason {
         Some("stop" | "tool_calls") => StopReason::Done,
         Some("length" | "model_length") => StopReason::Truncated,
-        // Among them `error`.
+        // Including `error`.
         Some(_) | None => StopReason::Unknown,
     }
 }
@@ -43,7 +43,7 @@ mod tests {
     use crate::turn::ToolCall;
 
     #[test]
-    fn every_documented_ending_has_its_meaning() {
+    fn every_documented_stop_reason_is_mapped() {
         for (reason, wanted) in [
             ("stop", StopReason::Done),
             ("tool_calls", StopReason::Done),
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_may_be_text_or_data_and_null_is_no_id() {
+    fn arguments_may_be_text_or_json_and_null_text_is_not_an_id() {
         let response = json!({"choices": [{"finish_reason": "tool_calls", "message": {"tool_calls": [
             {"id": "null", "function": {"name": "a", "arguments": {"x": 1}}},
             {"id": "AbCdEf123", "function": {"name": "b", "arguments": "{\"x\":1}"}},

@@ -1,17 +1,20 @@
-//! What a provider says, and what it wants to hear.
+//! Decodes model responses into calls, and encodes tool results as the next request message.
 //!
-//! `parse` reads a complete response into calls, `stream` one that is still being written; `answer`
-//! makes the message that answers them. One file per provider knows its shapes; `asked` carries what
-//! an answer must repeat; `cut`, `content` and `json` are shared.
+//! `parse` decodes a complete response, `stream` one that is still being generated;
+//! `render_results` builds the message with the results. One file per provider knows its JSON;
+//! `reply_context` keeps what a result must
+//! repeat; `framing`, `content` and `json` are shared.
 //!
-//! INVARIANT: a response and its stream give the same calls in the same order, and the same ending.
-//! FAIL CLOSED: of several endings the worst counts, and what contradicts itself spoils a stream.
+//! INVARIANT: a response and its stream give the same calls in the same order, and the same stop
+//! reason.
+//! FAIL CLOSED: of several stop reasons the worst wins, and a contradiction fails the
+//! stream.
 
-mod asked;
+mod reply_context;
 mod json;
 mod content;
-mod cut;
-mod echo;
+mod framing;
+mod assistant;
 mod stream;
 mod anthropic;
 mod openai_responses;
@@ -26,12 +29,12 @@ use serde_json::Value;
 
 pub(super) use self::json::INVALID;
 pub use self::{
-    asked::ReplyContext,
+    reply_context::ReplyContext,
     stream::{DecodedResponse, ResponseDecoder},
 };
 use self::{
-    asked::{Reply, Spoken},
-    stream::Ear,
+    reply_context::{DecodedCall, Reply},
+    stream::EventHandler,
 };
 use super::Dialect;
 use crate::{
@@ -40,33 +43,33 @@ use crate::{
     turn::{StopReason, ToolCall},
 };
 
-/// The most calls that one message may have. No model means more, and each is answered.
+/// The maximum number of calls in one message. It bounds the work that one response can cause.
 const MAX_CALLS: usize = 4_096;
 
-/// What a response asks for.
+/// A decoded response.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ModelResponse {
     /// The calls, in the model's order.
     pub calls: Vec<ToolCall>,
-    /// How the message ended.
+    /// Why the message ended.
     pub stop: StopReason,
-    /// What the provider waits for, call by call.
+    /// What the results must repeat, call by call.
     pub asked: ReplyContext,
 }
 
 impl ModelResponse {
-    /// FAIL CLOSED: with more calls than are taken, none is.
+    /// FAIL CLOSED: with more than `MAX_CALLS` calls, none is accepted.
     fn new(
         dialect: Dialect,
-        spoken: impl IntoIterator<Item = Spoken>,
+        decoded: impl IntoIterator<Item = DecodedCall>,
         stop: StopReason,
     ) -> Result<Self, Error> {
         let mut asked = ReplyContext::new(dialect);
-        let spoken = spoken.into_iter().take(MAX_CALLS + 1);
-        let calls: Vec<ToolCall> = spoken.map(|spoken| asked.note(spoken)).collect();
+        let decoded = decoded.into_iter().take(MAX_CALLS + 1);
+        let calls: Vec<ToolCall> = decoded.map(|decoded| asked.note(decoded)).collect();
         if calls.len() > MAX_CALLS {
-            let why = format!("this {dialect} response is not taken: {}", too_many());
+            let why = format!("this {dialect} response is refused: {}", too_many());
             return Err(Error::new(ErrorKind::BadResponse, why));
         }
         Ok(Self { calls, stop, asked })
@@ -77,22 +80,23 @@ impl ModelResponse {
         self
     }
 
-    /// Returns the model's message as its provider wants to find it in the history, once the calls
-    /// are answered: with the ids that haft minted wherever the provider pairs by id and gave none, or
-    /// gave one twice. `response` is what this was read from.
+    /// Returns the assistant message for the history, to be put before the results. Where the
+    /// provider pairs calls and results by id and gave no id, or gave one twice, it contains the
+    /// ids that haft assigned. `response` must be the response that this was parsed from.
     #[must_use]
     pub fn assistant_message(&self, response: &Value, answers: &[ToolResult]) -> Value {
-        let (mut message, places) = echo::message(self.asked.dialect(), response);
-        self.asked.settle(answers, &places, &mut message);
+        let (mut message, places) = assistant::message(self.asked.dialect(), response);
+        self.asked.write_new_ids(answers, &places, &mut message);
         message
     }
 
-    /// Makes the message that answers this response; the nth answer is the nth call's.
+    /// Builds the message with the results; the nth result belongs to the nth call.
     ///
-    /// Of two calls with the same id the second is not run. Anthropic, both of OpenAI, Bedrock and
-    /// Mistral pair by id, so its answer has the new id that the call was given, and the response
-    /// should be echoed with that id too ([`echo`](Self::assistant_message) does so). Gemini,
-    /// Ollama and MCP pair by order or by request, so its answer repeats the id that was given.
+    /// Of two calls with the same id the second is not run. Anthropic, both OpenAI APIs, Bedrock
+    /// and Mistral pair by id, so its result has the new id that the call was given, and the
+    /// response must be echoed with that id too ([`assistant_message`](Self::assistant_message)
+    /// does so). Gemini, Ollama and MCP pair by order or by request, so its result repeats the
+    /// given id.
     #[must_use]
     pub fn render_results(&self, answers: &[ToolResult]) -> Value {
         self.asked.render_results(answers)
@@ -100,11 +104,11 @@ impl ModelResponse {
 }
 
 impl Dialect {
-    /// Reads a complete response.
+    /// Decodes a complete response.
     ///
     /// # Errors
-    /// Fails when it is not a response of this dialect. Calls that make no sense are no error; they
-    /// are calls that will be answered so.
+    /// Fails when it is not a response of this dialect. An invalid call is no error here: it is
+    /// returned and later answered with a failure.
     pub fn parse(self, response: &Value) -> Result<ModelResponse, Error> {
         match self {
             Self::Anthropic => anthropic::parse(response),
@@ -118,31 +122,30 @@ impl Dialect {
         }
     }
 
-    /// Begins to read a response that is still being written.
+    /// Starts decoding a response that is still being generated.
     #[must_use]
     pub fn stream(self) -> ResponseDecoder {
-        let ear: Box<dyn Ear> = match self {
-            Self::Anthropic => Box::new(anthropic::Listener::default()),
-            Self::OpenAiResponses => Box::new(openai_responses::Listener::default()),
-            Self::OpenAiChat | Self::Mistral => Box::new(openai_chat::Listener::new(self)),
-            Self::Gemini | Self::GeminiJson => Box::new(gemini::Listener::default()),
-            Self::Bedrock => Box::new(bedrock::Listener::default()),
-            Self::Ollama => Box::new(ollama::Listener::default()),
-            Self::Mcp => Box::new(mcp::Listener::default()),
+        let handler: Box<dyn EventHandler> = match self {
+            Self::Anthropic => Box::new(anthropic::Decoder::default()),
+            Self::OpenAiResponses => Box::new(openai_responses::Decoder::default()),
+            Self::OpenAiChat | Self::Mistral => Box::new(openai_chat::Decoder::new(self)),
+            Self::Gemini | Self::GeminiJson => Box::new(gemini::Decoder::default()),
+            Self::Bedrock => Box::new(bedrock::Decoder::default()),
+            Self::Ollama => Box::new(ollama::Decoder::default()),
+            Self::Mcp => Box::new(mcp::Decoder::default()),
         };
-        ResponseDecoder::new(self, ear)
+        ResponseDecoder::new(self, handler)
     }
 
-    /// Makes the message that answers all calls of a turn, from the answers alone.
+    /// Builds the message with the results of a turn from the results alone.
     ///
-    /// This is enough where a call's id and name say everything. [`ModelResponse::render_results`]
-    /// and
-    /// [`DecodedResponse::asked`] know more: what the provider wrote beside them, the type of a JSON-RPC id,
-    /// that a call had no id. Without them an id of the form `haft-1` counts as one that haft minted,
-    /// and is not shown to a provider that pairs without ids.
+    /// This is enough where a call's id and name determine everything.
+    /// [`ModelResponse::render_results`] and [`DecodedResponse::asked`] know more: other fields of
+    /// the call, the type of a JSON-RPC id, that a call had no id. Without them an id of the form
+    /// `haft-1` counts as assigned by haft, and is not sent to a provider that pairs without ids.
     #[must_use]
     pub fn render_results(self, answers: &[ToolResult]) -> Value {
-        ReplyContext::guessed(self, answers).render_results(answers)
+        ReplyContext::from_results(self, answers).render_results(answers)
     }
 
     fn render(self, replies: &[Reply<'_>], is_batch: bool) -> Value {
@@ -158,10 +161,10 @@ impl Dialect {
         }
     }
 
-    /// Returns the dialect that a response seems to be of; nothing when several could be meant.
+    /// Returns the dialect of a response; `None` when it is ambiguous.
     ///
-    /// The two forms of Gemini differ only in what is shown to the model, so a response of either
-    /// is taken for [`Gemini`](Self::Gemini).
+    /// The two forms of Gemini differ only in the exported tools, so a response of either is
+    /// detected as [`Gemini`](Self::Gemini).
     #[must_use]
     pub fn detect(response: &Value) -> Option<Dialect> {
         let is_list = |key| response.get(key).is_some_and(Value::is_array);
@@ -182,7 +185,7 @@ impl Dialect {
         } else if is_map("message") && response.get("done").is_some() {
             Some(Self::Ollama)
         } else if is_list("content") && response.get("isError").is_none() {
-            // A lone message of Bedrock has content as well, but its blocks have no type.
+            // A lone message of Bedrock has content too, but its blocks have no type.
             let blocks = json::list(response, "content");
             let is_typed = |block: &Value| block.get("toolUse").is_none();
             blocks.iter().all(is_typed).then_some(Self::Anthropic)
@@ -192,12 +195,12 @@ impl Dialect {
     }
 }
 
-/// Why a message with too many calls is not taken.
+/// The error text for a message with too many calls.
 fn too_many() -> String {
     format!("it has more than {MAX_CALLS} calls")
 }
 
-/// Returns the worse of two endings: the one that lets less happen, and says more about why.
+/// Returns the worse of two stop reasons: the one that allows less to run.
 fn worse(one: StopReason, other: StopReason) -> StopReason {
     let badness = |stop| match stop {
         StopReason::Done => 0,
@@ -220,20 +223,20 @@ fn is_mistral(response: &Value) -> bool {
         || calls.any(|call| json::text(call, "id") == "null")
 }
 
-/// Says why something is no response of a dialect, and what it seems to be instead.
+/// The error for something that is not a response of a dialect, with a hint about what it is.
 fn unreadable(dialect: Dialect, response: &Value, wanted: &str) -> Error {
     let error =
-        Error::new(ErrorKind::BadResponse, format!("this is no {dialect} response: {wanted}"));
+        Error::new(ErrorKind::BadResponse, format!("not a valid {dialect} response: {wanted}"));
     if let Some(said) = json::some(response, "error") {
         let said = match said {
             Value::String(text) => text.as_str(),
             other => json::text(other, "message"),
         };
         let said: String = said.chars().take(200).collect();
-        return error.hint(format!("it is an error of the provider: {said}"));
+        return error.hint(format!("the provider returned an error: {said}"));
     }
     if is_event(response) {
-        return error.hint("it is one event of a stream; give the events to `Dialect::stream`");
+        return error.hint("it is one event of a stream; pass the events to `Dialect::stream`");
     }
     match Dialect::detect(response) {
         Some(other) if other != dialect => error.hint(format!("it looks like {other}")),

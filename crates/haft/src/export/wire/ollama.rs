@@ -1,13 +1,12 @@
-//! Ollama's own chat: whole calls with data for arguments, mostly without ids; one message per call
+//! Ollama's own chat: complete calls with JSON arguments, mostly without ids; one message per call
 //! out, paired by `tool_name` and order.
 
 use serde_json::{Map, Value, json};
 
 use super::{
-    Dialect, MAX_CALLS, ModelResponse,
-    asked::{Reply, Spoken},
-    content, json,
-    stream::{Closing, Ear},
+    Dialect, MAX_CALLS, ModelResponse, content, json,
+    reply_context::{DecodedCall, Reply},
+    stream::{Closing, EventHandler},
     unreadable, worse,
 };
 use crate::{
@@ -19,23 +18,23 @@ pub(super) fn parse(response: &Value) -> Result<ModelResponse, Error> {
     let Some(message) = response.get("message").filter(|message| message.is_object()) else {
         return Err(unreadable(Dialect::Ollama, response, "it has no `message`"));
     };
-    let spoken = json::list(message, "tool_calls").iter().map(spoken);
-    // One piece of a stream looks like a response that is not done.
+    let decoded = json::list(message, "tool_calls").iter().map(decode_call);
+    // A stream chunk looks like a response that is not done.
     let stop = stop(response).unwrap_or(StopReason::Truncated);
-    ModelResponse::new(Dialect::Ollama, spoken, stop)
+    ModelResponse::new(Dialect::Ollama, decoded, stop)
 }
 
-fn spoken(call: &Value) -> Spoken {
+fn decode_call(call: &Value) -> DecodedCall {
     let function = call.get("function").unwrap_or(&Value::Null);
     let arguments = match function.get("arguments") {
         Some(Value::String(text)) => Arguments::Text(text.clone()),
         Some(data) => Arguments::Json(data.clone()),
         None => Arguments::Json(Value::Null),
     };
-    Spoken::new(ToolCall::new(json::text(call, "id"), json::text(function, "name"), arguments))
+    DecodedCall::new(ToolCall::new(json::text(call, "id"), json::text(function, "name"), arguments))
 }
 
-/// How the message ended; nothing while it has not.
+/// The stop reason; `None` while the message has not ended.
 fn stop(response: &Value) -> Option<StopReason> {
     if response.get("done") == Some(&Value::Bool(false)) {
         return None;
@@ -43,7 +42,7 @@ fn stop(response: &Value) -> Option<StopReason> {
     match response.get("done_reason").and_then(Value::as_str) {
         Some("stop") => Some(StopReason::Done),
         Some("length") => Some(StopReason::Truncated),
-        // Among them `load` and `unload`, which end no message.
+        // Including `load` and `unload`, which end no message.
         _ => Some(StopReason::Unknown),
     }
 }
@@ -57,7 +56,7 @@ pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
                 "tool_name": reply.expected.name,
                 "content": content::plain(reply.answer, usize::MAX),
             });
-            // Newer servers give ids, and read them back.
+            // Newer servers send ids, and read them back.
             if let Some(id) = reply.given() {
                 message["tool_call_id"] = Value::from(id);
             }
@@ -66,16 +65,16 @@ pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
         .collect()
 }
 
-/// Listens to one object per line.
+/// Interprets one object per line.
 #[derive(Debug, Default)]
-pub(super) struct Listener {
+pub(super) struct Decoder {
     said: Map<String, Value>,
     calls: Vec<Value>,
     stop: Option<StopReason>,
 }
 
-impl Ear for Listener {
-    fn event(&mut self, event: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
+impl EventHandler for Decoder {
+    fn event(&mut self, event: &Value, ready: &mut Vec<DecodedCall>) -> Result<(), String> {
         let message = event.get("message").unwrap_or(&Value::Null);
         let calls = json::list(message, "tool_calls");
         if self.stop.is_some() && !calls.is_empty() {
@@ -85,7 +84,7 @@ impl Ear for Listener {
             return Err(super::too_many());
         }
         for call in calls {
-            give.push(spoken(call));
+            ready.push(decode_call(call));
             self.calls.push(call.clone());
         }
         for (key, piece) in message.as_object().into_iter().flatten() {
@@ -141,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_documented_ending_has_its_meaning() {
+    fn every_documented_stop_reason_is_mapped() {
         for (reason, wanted) in [
             ("stop", StopReason::Done),
             ("length", StopReason::Truncated),
@@ -158,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_that_are_no_object_are_echoed_as_one() {
+    fn arguments_that_are_not_an_object_are_echoed_as_one() {
         let call = |arguments: Value| json!({"function": {"name": "a", "arguments": arguments}});
         for (said, wanted) in [
             (json!({"x": 1}), json!({"x": 1})),

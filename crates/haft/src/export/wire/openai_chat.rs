@@ -1,21 +1,20 @@
-//! OpenAI Chat Completions and its many copies: `tool_calls` in, one message per call out.
+//! OpenAI Chat Completions and compatible servers: `tool_calls` in, one message per call out.
 //!
-//! The copies differ in small ways, and all of them are taken: no index, no id, an id in every
-//! piece, a name in pieces, arguments as data, the single `function_call` of old. Mistral is one of
-//! the copies; what is its own is in `mistral`.
+//! Compatible servers differ in small ways, and all of these are accepted: no index, no id, an id
+//! in every chunk, a name in pieces, arguments as JSON values, the legacy `function_call`. Mistral
+//! is one of them; its specifics are in `mistral`.
 //!
-//! A `custom` call has free text for input; it becomes a call with the one argument `input`.
+//! A `custom` call has free text as input; it becomes a call with the one argument `input`.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
 use super::{
-    Dialect, MAX_CALLS, ModelResponse,
-    asked::{Form, Reply, Spoken},
-    content,
-    json::{self, Outline},
-    stream::{Closing, Ear},
+    Dialect, MAX_CALLS, ModelResponse, content,
+    json::{self, ObjectTracker},
+    reply_context::{DecodedCall, Form, Reply},
+    stream::{Closing, EventHandler},
     unreadable, worse,
 };
 use crate::{
@@ -23,61 +22,62 @@ use crate::{
     turn::{Arguments, StopReason, ToolCall},
 };
 
-/// The longest text that a message may have, in characters.
-const MAX_OUTPUT: usize = 10_485_760;
+/// The longest text of a message, in characters.
+const MAX_OUTPUT_CHARS: usize = 10_485_760;
 
 pub(super) fn parse(response: &Value) -> Result<ModelResponse, Error> {
-    let (spoken, reason, message) = read(Dialect::OpenAiChat, response)?;
+    let (decoded, reason, message) = read(Dialect::OpenAiChat, response)?;
     let stop = stop(reason.as_str(), message);
-    ModelResponse::new(Dialect::OpenAiChat, spoken, stop)
+    ModelResponse::new(Dialect::OpenAiChat, decoded, stop)
 }
 
-/// Reads what all copies share: the calls of the first choice, its ending, and its message.
+/// Decodes what all servers share: the calls of the first choice, its stop reason, and its message.
 pub(super) fn read(
     dialect: Dialect,
     response: &Value,
-) -> Result<(Vec<Spoken>, &Value, &Value), Error> {
+) -> Result<(Vec<DecodedCall>, &Value, &Value), Error> {
     let Some(choices) = response.get("choices").and_then(Value::as_array) else {
         return Err(unreadable(dialect, response, "it has no `choices` array"));
     };
     let Some(choice) = first(choices) else {
-        return Err(unreadable(dialect, response, "its `choices` hold no first choice"));
+        return Err(unreadable(dialect, response, "its `choices` have no first choice"));
     };
     let Some(message) = choice.get("message").filter(|message| message.is_object()) else {
         return Err(unreadable(dialect, response, "its choice has no `message`"));
     };
     let calls = json::list(message, "tool_calls").iter().take(MAX_CALLS + 1);
-    let mut calls: Vec<Spoken> = calls.map(|call| spoken(dialect, call)).collect();
+    let mut calls: Vec<DecodedCall> = calls.map(|call| decode_call(dialect, call)).collect();
     if let Some(call) = json::some(message, "function_call") {
         calls.push(legacy(call));
     }
     Ok((calls, choice.get("finish_reason").unwrap_or(&Value::Null), message))
 }
 
-/// Of several choices the first is the message; the others were asked for by somebody else. Where
-/// they have no index, their order says which is the first.
+/// Only the first choice is used. Without an index, their order decides which is first.
 pub(super) fn first(choices: &[Value]) -> Option<&Value> {
     choices.iter().find(|choice| {
         choice.is_object() && choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0
     })
 }
 
-fn spoken(dialect: Dialect, call: &Value) -> Spoken {
+fn decode_call(dialect: Dialect, call: &Value) -> DecodedCall {
     let id = given_id(dialect, call).unwrap_or_default();
     if let Some(custom) = json::some(call, "custom") {
         let arguments = json!({"input": json::text(custom, "input")});
-        let mut spoken = Spoken::new(ToolCall::new(id, json::text(custom, "name"), arguments));
-        spoken.expected.form = Form::Custom;
-        return spoken;
+        let mut decoded =
+            DecodedCall::new(ToolCall::new(id, json::text(custom, "name"), arguments));
+        decoded.expected.form = Form::Custom;
+        return decoded;
     }
     let function = call.get("function").unwrap_or(&Value::Null);
-    Spoken::new(ToolCall::new(id, json::text(function, "name"), arguments(function)))
+    DecodedCall::new(ToolCall::new(id, json::text(function, "name"), arguments(function)))
 }
 
-fn legacy(call: &Value) -> Spoken {
-    let mut spoken = Spoken::new(ToolCall::new("", json::text(call, "name"), arguments(call)));
-    spoken.expected.form = Form::Legacy;
-    spoken
+fn legacy(call: &Value) -> DecodedCall {
+    let mut decoded =
+        DecodedCall::new(ToolCall::new("", json::text(call, "name"), arguments(call)));
+    decoded.expected.form = Form::Legacy;
+    decoded
 }
 
 fn arguments(function: &Value) -> Arguments {
@@ -88,7 +88,7 @@ fn arguments(function: &Value) -> Arguments {
     }
 }
 
-/// Mistral writes the word `null` where it has no id.
+/// Mistral writes `null` as text where it has no id.
 fn given_id(dialect: Dialect, call: &Value) -> Option<&str> {
     let none = |id: &str| id.is_empty() || (dialect == Dialect::Mistral && id == "null");
     call.get("id").and_then(Value::as_str).filter(|id| !none(id))
@@ -109,7 +109,7 @@ pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
     replies
         .iter()
         .map(|reply| {
-            let text = content::plain(reply.answer, MAX_OUTPUT);
+            let text = content::plain(reply.answer, MAX_OUTPUT_CHARS);
             match reply.expected.form {
                 Form::Function | Form::Custom => {
                     json!({"role": "tool", "tool_call_id": reply.id(), "content": text})
@@ -122,52 +122,52 @@ pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
         .collect()
 }
 
-/// Listens to the pieces of the first choice.
+/// Interprets the chunks of the first choice.
 #[derive(Debug)]
-pub(super) struct Listener {
+pub(super) struct Decoder {
     dialect: Dialect,
     message: Map<String, Value>,
-    calls: Vec<Growing>,
+    calls: Vec<PartialCall>,
     by_index: HashMap<u64, usize>,
     by_id: HashMap<String, usize>,
-    legacy: Option<Growing>,
-    /// How many calls, from the front, were given out.
+    legacy: Option<PartialCall>,
+    /// How many calls, from the front, were returned.
     given: usize,
-    /// The call that the last piece belonged to.
+    /// The call that the last chunk belonged to.
     current: Option<usize>,
-    /// The worst reason to stop that was named.
+    /// The worst finish reason so far.
     reason: Option<String>,
-    /// A call went on after the last reason: the message has not ended after all.
+    /// A call continued after the last finish reason, so the message had not ended.
     is_late: bool,
 }
 
 #[derive(Debug, Default)]
-struct Growing {
+struct PartialCall {
     id: String,
     name: String,
     form: Form,
     arguments: Pieces,
-    /// Whatever else stood beside the function.
+    /// Other fields of the call.
     also: Map<String, Value>,
-    /// The single call of old was given out. Of the others it is known by their number.
+    /// The legacy call was returned. The others are tracked by their number.
     is_given: bool,
 }
 
 /// The arguments so far.
 #[derive(Debug)]
 enum Pieces {
-    Text(String, Outline),
+    Text(String, ObjectTracker),
     Data(Value),
 }
 
 impl Default for Pieces {
     fn default() -> Self {
-        Self::Text(String::new(), Outline::default())
+        Self::Text(String::new(), ObjectTracker::default())
     }
 }
 
 impl Pieces {
-    /// Whether nothing has come that says anything. An empty object may only open a place.
+    /// Whether nothing meaningful has arrived. An empty object may be a placeholder.
     fn is_blank(&self) -> bool {
         match self {
             Self::Text(text, _) => text.trim().is_empty(),
@@ -175,13 +175,13 @@ impl Pieces {
         }
     }
 
-    /// Takes a piece. What contradicts the pieces before it is refused, never chosen from.
+    /// Adds a chunk. A contradiction to earlier chunks is an error.
     fn add(&mut self, piece: &Value) -> Result<(), String> {
         match (&mut *self, piece) {
             (_, Value::Null) => Ok(()),
-            (Self::Text(text, outline), Value::String(piece)) => {
+            (Self::Text(text, tracker), Value::String(piece)) => {
                 text.push_str(piece);
-                outline.add(piece);
+                tracker.add(piece);
                 Ok(())
             }
             (Self::Data(_), piece) if !has_more(piece) => Ok(()),
@@ -194,20 +194,20 @@ impl Pieces {
                 *this = Self::Data(data.clone());
                 Ok(())
             }
-            _ => Err("the arguments of a call come in two forms".to_owned()),
+            _ => Err("the arguments of a call came both as text and as JSON".to_owned()),
         }
     }
 
     /// Whether nothing more can follow.
     fn is_whole(&self) -> bool {
         match self {
-            Self::Text(_, outline) => outline.is_whole(),
+            Self::Text(_, tracker) => tracker.is_whole(),
             Self::Data(_) => true,
         }
     }
 }
 
-/// Whether a piece of arguments says anything.
+/// Whether a chunk of arguments is not empty.
 fn has_more(piece: &Value) -> bool {
     match piece {
         Value::Null => false,
@@ -216,32 +216,34 @@ fn has_more(piece: &Value) -> bool {
     }
 }
 
-impl Growing {
-    fn spoken(&self) -> Spoken {
+impl PartialCall {
+    fn decode_call(&self) -> DecodedCall {
         let arguments = match (&self.arguments, self.form) {
             (Pieces::Text(text, _), Form::Custom) => Arguments::Json(json!({"input": text})),
             (Pieces::Text(text, _), Form::Function | Form::Legacy) => Arguments::Text(text.clone()),
             (Pieces::Data(data), _) => Arguments::Json(data.clone()),
         };
-        let mut spoken = Spoken::new(ToolCall::new(&*self.id, &*self.name, arguments));
-        spoken.expected.form = self.form;
-        spoken
+        let mut decoded = DecodedCall::new(ToolCall::new(&*self.id, &*self.name, arguments));
+        decoded.expected.form = self.form;
+        decoded
     }
 
-    /// Takes a piece of the name. Some servers repeat it, some send all of it so far, some send it
+    /// Takes a chunk of the name. Some servers repeat it, some send all of it so far, some send it
     /// in pieces.
     fn named(&mut self, name: &str) {
-        // Once there are arguments, the name before them is the name.
+        // Once arguments have arrived, the name is final.
         if !self.name.is_empty() && !self.arguments.is_blank() {
             return;
         }
-        match name.starts_with(&self.name) {
-            true => name.clone_into(&mut self.name),
-            false => self.name.push_str(name),
+        if name.starts_with(&self.name) {
+            name.clone_into(&mut self.name)
+        } else {
+            self.name.push_str(name)
         }
     }
 
-    /// The function as it is echoed. Arguments are text, except that Mistral also takes data.
+    /// The function for the history. Arguments are text, except that Mistral also accepts JSON
+    /// values.
     fn function(self, dialect: Dialect) -> (Form, Value, Map<String, Value>) {
         let function = match (self.form, self.arguments) {
             (Form::Custom, Pieces::Text(text, _)) => json!({"name": self.name, "input": text}),
@@ -263,7 +265,7 @@ impl Growing {
     }
 }
 
-impl Listener {
+impl Decoder {
     pub(super) fn new(dialect: Dialect) -> Self {
         Self {
             dialect,
@@ -279,8 +281,8 @@ impl Listener {
         }
     }
 
-    /// The call that a piece belongs to: the one of its index, else of its id, else the last one.
-    /// `nth` is its place in the list that it came in.
+    /// The call that a chunk belongs to: by index, else by id, else the last one. `nth` is its
+    /// position in its list.
     fn find(&mut self, piece: &Value, nth: usize) -> Result<usize, String> {
         let id = given_id(self.dialect, piece);
         let function = json::some(piece, "function").or_else(|| json::some(piece, "custom"));
@@ -288,7 +290,7 @@ impl Listener {
         let index = piece.get("index").and_then(Value::as_u64);
         let by_id = id.and_then(|id| self.by_id.get(id).copied());
         let known = match index {
-            // An id goes on under another index only where no name opens a call.
+            // The same id under another index is the same call only if the chunk has no name.
             Some(index) => self.by_index.get(&index).copied().or(by_id.filter(|_| name.is_empty())),
             None => by_id.or(self.current),
         };
@@ -305,16 +307,16 @@ impl Listener {
         if at >= MAX_CALLS {
             return Err(super::too_many());
         }
-        self.calls.push(Growing::default());
+        self.calls.push(PartialCall::default());
         if let Some(index) = index {
             self.by_index.insert(index, at);
         }
         Ok(at)
     }
 
-    /// Whether a piece opens another call than the one it seems to belong to. Only a name can: ids
-    /// alone are made anew for every piece by some servers. `is_full` says that it brings arguments
-    /// where there is no room for more.
+    /// Whether a chunk starts another call than the one it seems to belong to. Only a name can:
+    /// some servers generate a new id for every chunk. `is_full` says that it brings arguments
+    /// where the call is already complete.
     fn is_other(
         &self,
         at: usize,
@@ -331,39 +333,47 @@ impl Listener {
         Ok(match (id, index) {
             (Some(_), _) if call.id.is_empty() => is_full,
             (Some(id), None) if call.id == id => is_full,
-            // Without an index the id is all that tells calls apart.
+            // Without an index, only the id distinguishes calls.
             (Some(_), None) => true,
             (Some(id), Some(_)) if call.id == id => false,
-            // FAIL CLOSED: a new id for a call that has no arguments yet, or another call.
+            // FAIL CLOSED: it is either a new id for a call without arguments, or another call.
             (Some(_), _) if is_same && is_blank => {
                 return Err("a call changes its id before it is complete".to_owned());
             }
             (Some(_), _) => !is_same || call.arguments.is_whole(),
             (None, Some(_)) => !is_blank && (!is_same || is_full),
-            // Two in one list are two; else a name that differs may be the rest of the name.
+            // Two in one list are two calls; otherwise a different name may be the rest of the
+            // name.
             (None, None) => nth > 0 || is_full || (!is_same && !is_blank),
         })
     }
 
-    fn piece(&mut self, piece: &Value, nth: usize, give: &mut Vec<Spoken>) -> Result<(), String> {
+    fn piece(
+        &mut self,
+        piece: &Value,
+        nth: usize,
+        ready: &mut Vec<DecodedCall>,
+    ) -> Result<(), String> {
         let at = self.find(piece, nth)?;
         if self.reason.is_none() && self.current.is_some_and(|current| current != at) {
-            self.give_whole(Some(at), give);
+            self.release_complete(Some(at), ready);
         }
         self.current = Some(at);
         let dialect = self.dialect;
         let call = &mut self.calls[at];
         let is_custom = json::some(piece, "custom").is_some();
-        let (function, field) = match is_custom {
-            true => (piece.get("custom"), "input"),
-            false => (piece.get("function"), "arguments"),
+        let (function, field) = if is_custom {
+            (piece.get("custom"), "input")
+        } else {
+            (piece.get("function"), "arguments")
         };
         let more = function.and_then(|function| json::some(function, field));
         if at < self.given {
-            // Blanks may follow an object; anything else would change what already runs.
+            // Whitespace may follow an object; anything else would change a call that may already
+            // run.
             return match more {
                 Some(more) if has_more(more) => {
-                    Err("a call goes on after it was complete".to_owned())
+                    Err("a call continues after it was complete".to_owned())
                 }
                 _ => Ok(()),
             };
@@ -388,21 +398,22 @@ impl Listener {
         Ok(())
     }
 
-    /// Gives out, from the front, the calls that are surely whole; `but` is being written.
-    fn give_whole(&mut self, but: Option<usize>, give: &mut Vec<Spoken>) {
+    /// Returns, from the front, the calls that are certainly complete; `but` is still being
+    /// written.
+    fn release_complete(&mut self, but: Option<usize>, ready: &mut Vec<DecodedCall>) {
         while self.given < self.calls.len() && Some(self.given) != but {
             let call = &self.calls[self.given];
             if call.form == Form::Custom || !call.arguments.is_whole() {
                 return;
             }
-            give.push(call.spoken());
+            ready.push(call.decode_call());
             self.given += 1;
         }
     }
 
-    /// Takes a reason to stop: of several the worst counts. It gives out what is whole. What could
-    /// still go on waits for the end of the body, because some servers name a reason in every piece.
-    fn end(&mut self, reason: &str, give: &mut Vec<Spoken>) {
+    /// Takes a finish reason; the worst one wins. It returns the complete calls. An incomplete call
+    /// waits for the end of the body, because some servers send a reason in every chunk.
+    fn end(&mut self, reason: &str, ready: &mut Vec<DecodedCall>) {
         let meaning = |reason: &str| match self.dialect {
             Dialect::Mistral => super::mistral::stop(Some(reason)),
             _ => stop(Some(reason), &Value::Null),
@@ -415,33 +426,34 @@ impl Listener {
             self.reason = Some(reason.to_owned());
         }
         self.is_late = false;
-        self.give_whole(None, give);
+        self.release_complete(None, ready);
         if self.given == self.calls.len()
             && let Some(call) = &mut self.legacy
             && !call.is_given
             && call.arguments.is_whole()
         {
             call.is_given = true;
-            give.push(call.spoken());
+            ready.push(call.decode_call());
         }
     }
 
-    fn delta(&mut self, delta: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
+    fn delta(&mut self, delta: &Value, ready: &mut Vec<DecodedCall>) -> Result<(), String> {
         let pieces = json::list(delta, "tool_calls");
         let legacy = json::some(delta, "function_call");
         if self.reason.is_some() && (!pieces.is_empty() || legacy.is_some()) {
             self.is_late = true;
         }
         for (nth, piece) in pieces.iter().enumerate() {
-            self.piece(piece, nth, give)?;
+            self.piece(piece, nth, ready)?;
         }
         if let Some(piece) = legacy {
-            let call = self
-                .legacy
-                .get_or_insert_with(|| Growing { form: Form::Legacy, ..Growing::default() });
+            let call = self.legacy.get_or_insert_with(|| PartialCall {
+                form: Form::Legacy,
+                ..PartialCall::default()
+            });
             let more = piece.get("arguments").unwrap_or(&Value::Null);
             if call.is_given && has_more(more) {
-                return Err("a call goes on after it was complete".to_owned());
+                return Err("a call continues after it was complete".to_owned());
             }
             call.named(json::text(piece, "name"));
             call.arguments.add(more)?;
@@ -456,7 +468,8 @@ impl Listener {
     }
 }
 
-/// Adds a piece to a field of a message. Text grows, lists grow, and text beside chunks becomes one.
+/// Appends a chunk to a field of a message. Text and lists grow; text next to a list of chunks
+/// becomes one of them.
 fn append(field: &mut Value, piece: &Value) {
     let chunk = |text: &str| json!({"type": "text", "text": text});
     match (&mut *field, piece) {
@@ -465,7 +478,9 @@ fn append(field: &mut Value, piece: &Value) {
         (Value::Array(list), Value::Array(more)) => list.extend(more.iter().cloned()),
         (Value::Array(list), Value::String(piece)) => match list.last_mut() {
             _ if piece.is_empty() => {}
-            Some(last) if json::text(last, "type") == "text" => json::grow(last, "text", piece),
+            Some(last) if json::text(last, "type") == "text" => {
+                json::append_text(last, "text", piece)
+            }
             _ => list.push(chunk(piece)),
         },
         (Value::String(text), Value::Array(more)) => {
@@ -488,16 +503,16 @@ fn append(field: &mut Value, piece: &Value) {
     }
 }
 
-impl Ear for Listener {
-    fn event(&mut self, event: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
+impl EventHandler for Decoder {
+    fn event(&mut self, event: &Value, ready: &mut Vec<DecodedCall>) -> Result<(), String> {
         if let Some(choice) = first(json::list(event, "choices")) {
             if let Some(delta) = json::some(choice, "delta") {
-                self.delta(delta, give)?;
+                self.delta(delta, ready)?;
             }
             if let Some(reason) = json::some(choice, "finish_reason").and_then(Value::as_str) {
-                // Some servers name a reason, an empty one, in every piece.
+                // Some servers send an empty finish reason in every chunk.
                 if !reason.is_empty() {
-                    self.end(reason, give);
+                    self.end(reason, ready);
                 }
             }
         }
@@ -506,8 +521,9 @@ impl Ear for Listener {
 
     fn close(self: Box<Self>) -> Closing {
         let Self { dialect, message: said, calls, legacy, given, reason, is_late, .. } = *self;
-        let mut open: Vec<Spoken> = calls[given..].iter().map(Growing::spoken).collect();
-        open.extend(legacy.iter().filter(|call| !call.is_given).map(Growing::spoken));
+        let mut open: Vec<DecodedCall> =
+            calls[given..].iter().map(PartialCall::decode_call).collect();
+        open.extend(legacy.iter().filter(|call| !call.is_given).map(PartialCall::decode_call));
         let mut message = json!({"role": "assistant", "content": null});
         for (key, value) in said {
             message[key] = value;
@@ -529,13 +545,13 @@ impl Ear for Listener {
     }
 }
 
-fn echoed(call: Growing, dialect: Dialect) -> Value {
+fn echoed(call: PartialCall, dialect: Dialect) -> Value {
     let (form, function, also) = call.function(dialect);
     let (kind, field) = match form {
         Form::Custom => ("custom", "custom"),
         Form::Function | Form::Legacy => ("function", "function"),
     };
-    // The id stands first, and is there to be filled in where it is missing.
+    // The id comes first, and is present to be filled in where it is missing.
     let mut echoed = json!({"id": null, "type": kind, field: function});
     for (key, value) in also {
         echoed[key] = value;
@@ -553,7 +569,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_documented_ending_has_its_meaning() {
+    fn every_documented_stop_reason_is_mapped() {
         for (reason, wanted) in [
             ("stop", StopReason::Done),
             ("tool_calls", StopReason::Done),
@@ -596,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn every_habit_of_the_copies_gives_the_same_calls() {
+    fn variants_of_compatible_servers_decode_to_the_same_calls() {
         let wanted =
             [ToolCall::new("a", "read", "{\"x\":1}"), ToolCall::new("b", "read", "{\"x\":2}")];
         let as_documented = [
@@ -655,18 +671,18 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_goes_on_after_it_ran_spoils_the_stream() {
+    fn call_that_continues_after_completion_fails_the_stream() {
         let (_, ended) = heard(&[
             piece(Some(0), Some("a"), Some("read"), "{}"),
             piece(Some(1), Some("b"), Some("read"), "{}"),
             piece(Some(0), None, None, "{}"),
         ]);
         assert_eq!(ended.stop, StopReason::Unknown);
-        assert!(ended.problem.unwrap().message().contains("goes on"));
+        assert!(ended.problem.unwrap().message().contains("continues"));
     }
 
     #[test]
-    fn calls_after_the_end_are_open_and_run_nothing() {
+    fn calls_after_the_finish_reason_are_not_run() {
         let mut stream = Dialect::OpenAiChat.stream();
         let late = piece(Some(0), Some("a"), Some("read"), "{}");
         let end = json!({"choices": [{"delta": {}, "finish_reason": "stop"}]});

@@ -1,9 +1,9 @@
 //! OpenAI Responses: `function_call` items in, a list of `function_call_output` items out.
 //!
-//! A `custom_tool_call` has free text for input. It becomes a call with the one argument `input`, so
-//! that a tool with one text parameter of that name can be offered as a custom tool; it is answered
-//! with a `custom_tool_call_output`. Items of tools that run at the provider, and of its built-in
-//! client tools (`computer_call`, `shell_call`, …), are not our calls.
+//! A `custom_tool_call` has free text as input. It becomes a call with the one argument `input`, so
+//! that a tool with one text parameter of that name can be offered as a custom tool; its result is
+//! a `custom_tool_call_output`. Items of provider-executed tools, and of built-in client tools
+//! (`computer_call`, `shell_call`, …), are not calls for haft.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use super::{
     Dialect, MAX_CALLS, ModelResponse,
-    asked::{Form, Reply, Spoken},
     content::{self, Piece},
     json,
-    stream::{Closing, Ear},
+    reply_context::{DecodedCall, Form, Reply},
+    stream::{Closing, EventHandler},
     unreadable,
 };
 use crate::{
@@ -23,20 +23,20 @@ use crate::{
     turn::{Arguments, StopReason, ToolCall},
 };
 
-/// The longest text that an output may have, in characters.
-const MAX_OUTPUT: usize = 10_485_760;
+/// The longest text of an output, in characters.
+const MAX_OUTPUT_CHARS: usize = 10_485_760;
 
 pub(super) fn parse(response: &Value) -> Result<ModelResponse, Error> {
     let Some(items) = response.get("output").and_then(Value::as_array) else {
         return Err(unreadable(Dialect::OpenAiResponses, response, "it has no `output` array"));
     };
-    let spoken = items.iter().filter_map(spoken);
+    let decoded = items.iter().filter_map(decode_call);
     let stop = stop(response, items.iter());
-    ModelResponse::new(Dialect::OpenAiResponses, spoken, stop)
+    ModelResponse::new(Dialect::OpenAiResponses, decoded, stop)
 }
 
-/// The call that an item is, if it is one of ours.
-fn spoken(item: &Value) -> Option<Spoken> {
+/// The call in an item; `None` if it is not one for haft.
+fn decode_call(item: &Value) -> Option<DecodedCall> {
     let (form, arguments) = match json::text(item, "type") {
         "function_call" => (
             Form::Function,
@@ -52,12 +52,12 @@ fn spoken(item: &Value) -> Option<Spoken> {
         _ => return None,
     };
     let call = ToolCall::new(json::text(item, "call_id"), json::text(item, "name"), arguments);
-    let mut spoken = Spoken::new(call).with(item, &["caller"]);
-    spoken.expected.form = form;
-    Some(spoken)
+    let mut decoded = DecodedCall::new(call).with(item, &["caller"]);
+    decoded.expected.form = form;
+    Some(decoded)
 }
 
-/// Whether a call is complete as far as its item says. Some servers give items no status.
+/// Whether a call is complete by its status. Some servers send no status.
 fn is_whole(item: &Value) -> bool {
     matches!(json::text(item, "status"), "completed" | "")
 }
@@ -108,12 +108,12 @@ pub(super) fn answer(replies: &[Reply<'_>]) -> Value {
         .collect()
 }
 
-/// There is no error flag here: the failure's code opens the text.
+/// There is no error flag here, so the text starts with the failure code.
 fn output(reply: &Reply<'_>) -> Value {
-    if !content::has_picture(reply.answer) {
-        return Value::String(content::plain(reply.answer, MAX_OUTPUT));
+    if !content::has_image(reply.answer) {
+        return Value::String(content::plain(reply.answer, MAX_OUTPUT_CHARS));
     }
-    content::pieces(reply.answer, MAX_OUTPUT, content::is_picture)
+    content::pieces(reply.answer, MAX_OUTPUT_CHARS, content::is_image)
         .into_iter()
         .filter_map(|piece| match piece {
             Piece::Own(Block::Image { data, media_type }) => Some(json!({
@@ -126,37 +126,37 @@ fn output(reply: &Reply<'_>) -> Value {
         .collect()
 }
 
-/// Listens to `response.output_item.*`, the pieces of arguments and texts, and the end.
+/// Interprets `response.output_item.*`, the deltas of arguments and text, and the end.
 #[derive(Debug, Default)]
-pub(super) struct Listener {
-    items: Vec<Growing>,
+pub(super) struct Decoder {
+    items: Vec<PartialItem>,
     by_index: HashMap<u64, usize>,
-    /// By the id of the item, and by the id of the call that it is.
+    /// By the id of the item, and by the id of its call.
     by_id: HashMap<String, usize>,
     by_call: HashMap<String, usize>,
     given: Vec<usize>,
-    /// The place of the next item to give out. Calls keep the order of the response, so one that is
-    /// open, or has not come, holds back those behind it.
+    /// The position of the next item to return. Calls keep the order of the response, so an open or
+    /// missing one holds back those after it.
     next: u64,
-    /// The last word of the provider: the whole response.
+    /// The complete response from the last event.
     end: Option<Value>,
 }
 
 #[derive(Debug)]
-struct Growing {
+struct PartialItem {
     item: Value,
-    /// Its place in the response.
+    /// Its position in the response.
     index: u64,
-    /// The pieces of the arguments, or of the free input.
+    /// The deltas of the arguments, or of the free-text input.
     pieces: String,
     is_given: bool,
     is_done: bool,
-    /// All of its arguments are there.
+    /// All of its arguments have arrived.
     is_full: bool,
 }
 
-impl Growing {
-    /// The field of a call that its pieces make up.
+impl PartialItem {
+    /// The field of a call that its deltas fill.
     fn field(&self) -> Option<&'static str> {
         match json::text(&self.item, "type") {
             "function_call" => Some("arguments"),
@@ -165,15 +165,15 @@ impl Growing {
         }
     }
 
-    /// Writes the pieces into an item that did not get its last word.
-    fn gather(&mut self) {
+    /// Writes the deltas into an item that did not get its `done` event.
+    fn merge_deltas(&mut self) {
         if let Some(field) = self.field().filter(|_| !self.is_given && !self.pieces.is_empty()) {
             self.item[field] = Value::String(std::mem::take(&mut self.pieces));
         }
     }
 
-    /// Writes a piece of a message's text where it belongs.
-    fn say(&mut self, event: &Value, kind: &str, key: &str) {
+    /// Appends a delta to a message's text.
+    fn append_delta(&mut self, event: &Value, kind: &str, key: &str) {
         let at = event.get("content_index").and_then(Value::as_u64).unwrap_or(0);
         let Some(map) = self.item.as_object_mut() else { return };
         let content = map.entry("content").or_insert_with(|| json!([]));
@@ -186,13 +186,13 @@ impl Growing {
             parts.push(part);
         }
         if let Some(part) = usize::try_from(at).ok().and_then(|at| parts.get_mut(at)) {
-            json::grow(part, key, json::text(event, "delta"));
+            json::append_text(part, key, json::text(event, "delta"));
         }
     }
 
-    /// The item as it is echoed.
-    fn settled(mut self) -> Option<Value> {
-        self.gather();
+    /// The item for the history.
+    fn into_history(mut self) -> Option<Value> {
+        self.merge_deltas();
         match json::text(&self.item, "type") {
             "function_call" => {
                 let raw = match self.item.get_mut("arguments").map(Value::take) {
@@ -207,7 +207,7 @@ impl Growing {
             }
             "message" if !self.is_done => self.item["status"] = Value::from("incomplete"),
             "custom_tool_call" => {}
-            // Reasoning and built-in tools that were cut off cannot be taken up again.
+            // Truncated reasoning and built-in tool calls cannot be continued.
             _ if !self.is_done => return None,
             _ => {}
         }
@@ -215,7 +215,7 @@ impl Growing {
     }
 }
 
-impl Listener {
+impl Decoder {
     fn find(&self, event: &Value) -> Option<usize> {
         let item = event.get("item").map(|item| json::text(item, "id")).unwrap_or_default();
         match event.get("output_index").and_then(Value::as_u64) {
@@ -227,21 +227,23 @@ impl Listener {
         }
     }
 
-    /// Finds an item of the whole response that ends the stream: ids are surer than places, because
-    /// some items may have been left out of the stream.
+    /// Finds an item of the complete response that ends the stream. Ids are more reliable than
+    /// positions, because items may be missing from the stream.
     fn find_last(&self, index: u64, item: &Value) -> Option<usize> {
         let known = |map: &HashMap<String, usize>, key| map.get(json::text(item, key)).copied();
         known(&self.by_id, "id").or_else(|| known(&self.by_call, "call_id")).or_else(|| {
-            // Some servers make new ids for the end; it is the same call if it says the same.
+            // Some servers generate new ids for the end. Equal content means the same call.
             let at = self.by_index.get(&index).copied()?;
-            let heard = &self.items[at];
+            let streamed = &self.items[at];
             let fits = |key| {
-                let (one, other) = (json::text(&heard.item, key), json::text(item, key));
+                let (one, other) = (json::text(&streamed.item, key), json::text(item, key));
                 one.is_empty() || other.is_empty() || one == other
             };
-            let says = |field| !heard.is_full || is_same(heard.item.get(field), item.get(field));
-            let is_it =
-                fits("type") && fits("name") && (fits("call_id") || heard.field().is_none_or(says));
+            let says =
+                |field| !streamed.is_full || is_same(streamed.item.get(field), item.get(field));
+            let is_it = fits("type")
+                && fits("name")
+                && (fits("call_id") || streamed.field().is_none_or(says));
             is_it.then_some(at)
         })
     }
@@ -250,9 +252,9 @@ impl Listener {
         let at = self.items.len();
         let index = index.unwrap_or(at as u64);
         self.by_index.insert(index, at);
-        self.know(at, item);
+        self.index_ids(at, item);
         let item = if item.is_object() { item.clone() } else { json!({}) };
-        self.items.push(Growing {
+        self.items.push(PartialItem {
             item,
             index,
             pieces: String::new(),
@@ -263,8 +265,8 @@ impl Listener {
         at
     }
 
-    /// Remembers an item by its ids; of two with the same the first is meant.
-    fn know(&mut self, at: usize, item: &Value) {
+    /// Indexes an item by its ids; of two with the same id, the first wins.
+    fn index_ids(&mut self, at: usize, item: &Value) {
         for (map, key) in [(&mut self.by_id, "id"), (&mut self.by_call, "call_id")] {
             let id = json::text(item, key);
             if !id.is_empty() {
@@ -273,67 +275,72 @@ impl Listener {
         }
     }
 
-    /// Takes an item's last word.
-    fn done(&mut self, at: usize, item: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
-        let Some(growing) = self.items.get_mut(at) else { return Ok(()) };
-        if growing.is_done || !item.is_object() {
+    /// Takes the `done` event of an item.
+    fn done(
+        &mut self,
+        at: usize,
+        item: &Value,
+        ready: &mut Vec<DecodedCall>,
+    ) -> Result<(), String> {
+        let Some(partial) = self.items.get_mut(at) else { return Ok(()) };
+        if partial.is_done || !item.is_object() {
             return Ok(());
         }
-        if growing.is_given {
-            let field = growing.field().unwrap_or("arguments");
-            if !is_same(growing.item.get(field), item.get(field)) {
+        if partial.is_given {
+            let field = partial.field().unwrap_or("arguments");
+            if !is_same(partial.item.get(field), item.get(field)) {
                 return Err("a call was changed after it was complete".to_owned());
             }
         }
-        growing.is_done = true;
-        growing.is_full = true;
+        partial.is_done = true;
+        partial.is_full = true;
         let mut item = item.clone();
-        // What was given out is answered under the id that it had.
-        if growing.is_given
-            && let Some(id) = json::some(&growing.item, "call_id")
+        // A call that was returned keeps the id that it had.
+        if partial.is_given
+            && let Some(id) = json::some(&partial.item, "call_id")
         {
             item["call_id"] = id.clone();
         }
-        // Servers that say the arguments in pieces only.
-        if !growing.is_given
-            && let Some(field) = growing.field()
+        // For servers that send the arguments only as deltas.
+        if !partial.is_given
+            && let Some(field) = partial.field()
             && json::text(&item, field).is_empty()
-            && !growing.pieces.is_empty()
+            && !partial.pieces.is_empty()
         {
-            item[field] = Value::String(std::mem::take(&mut growing.pieces));
+            item[field] = Value::String(std::mem::take(&mut partial.pieces));
         }
-        self.know(at, &item);
+        self.index_ids(at, &item);
         self.items[at].item = item;
-        self.give_from(at, give);
+        self.release_from(at, ready);
         Ok(())
     }
 
-    /// Gives out what is complete, in the order of the response.
-    fn give_from(&mut self, at: usize, give: &mut Vec<Spoken>) {
-        // A place that is used twice has been passed already.
+    /// Returns complete calls, in the order of the response.
+    fn release_from(&mut self, at: usize, ready: &mut Vec<DecodedCall>) {
+        // A position that is used twice was passed already.
         if self.items[at].index < self.next {
-            self.give(at, give);
+            self.release(at, ready);
         }
         while let Some(at) = self.by_index.get(&self.next).copied() {
-            let growing = &self.items[at];
-            let is_call = growing.field().is_some();
-            if is_call && !growing.is_given && !self.give(at, give) {
+            let partial = &self.items[at];
+            let is_call = partial.field().is_some();
+            if is_call && !partial.is_given && !self.release(at, ready) {
                 return;
             }
             self.next += 1;
         }
     }
 
-    /// Gives an item out if it is a complete call, and says whether it was one.
-    fn give(&mut self, at: usize, give: &mut Vec<Spoken>) -> bool {
-        let Some(growing) = self.items.get_mut(at) else { return false };
-        if growing.is_given || !growing.is_full || !is_whole(&growing.item) {
+    /// Returns an item if it is a complete call, and whether it was one.
+    fn release(&mut self, at: usize, ready: &mut Vec<DecodedCall>) -> bool {
+        let Some(partial) = self.items.get_mut(at) else { return false };
+        if partial.is_given || !partial.is_full || !is_whole(&partial.item) {
             return false;
         }
-        let Some(spoken) = spoken(&growing.item) else { return false };
-        growing.is_given = true;
-        growing.pieces = String::new();
-        give.push(spoken);
+        let Some(decoded) = decode_call(&partial.item) else { return false };
+        partial.is_given = true;
+        partial.pieces = String::new();
+        ready.push(decoded);
         self.given.push(at);
         true
     }
@@ -345,28 +352,28 @@ impl Listener {
         order
     }
 
-    /// Takes the end of the pieces of a call: what it says counts, not what was gathered.
-    fn pieces_done(&mut self, event: &Value, give: &mut Vec<Spoken>) {
+    /// Takes the `done` event of arguments. Its value replaces the collected deltas.
+    fn pieces_done(&mut self, event: &Value, ready: &mut Vec<DecodedCall>) {
         let Some(at) = self.find(event) else { return };
-        let growing = &mut self.items[at];
-        let Some(field) = growing.field().filter(|_| !growing.is_given && !growing.is_done) else {
+        let partial = &mut self.items[at];
+        let Some(field) = partial.field().filter(|_| !partial.is_given && !partial.is_done) else {
             return;
         };
         match event.get(field).and_then(Value::as_str) {
-            Some(whole) => growing.item[field] = Value::from(whole),
-            None => growing.item[field] = Value::String(std::mem::take(&mut growing.pieces)),
+            Some(whole) => partial.item[field] = Value::from(whole),
+            None => partial.item[field] = Value::String(std::mem::take(&mut partial.pieces)),
         }
-        growing.pieces = String::new();
-        let is_named = ["call_id", "name"].iter().all(|k| !json::text(&growing.item, k).is_empty());
+        partial.pieces = String::new();
+        let is_named = ["call_id", "name"].iter().all(|k| !json::text(&partial.item, k).is_empty());
         if is_named {
-            growing.item["status"] = Value::from("completed");
-            growing.is_full = true;
-            self.give_from(at, give);
+            partial.item["status"] = Value::from("completed");
+            partial.is_full = true;
+            self.release_from(at, ready);
         }
     }
 
-    /// Takes the last event: the whole response, with items that some servers say only here.
-    fn end(&mut self, event: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
+    /// Takes the last event: the complete response, with items that some servers send only here.
+    fn end(&mut self, event: &Value, ready: &mut Vec<DecodedCall>) -> Result<(), String> {
         let response = event.get("response").unwrap_or(&Value::Null);
         let mut taken = HashSet::new();
         for (index, item) in json::list(response, "output").iter().enumerate() {
@@ -376,23 +383,24 @@ impl Listener {
                 None => self.add(Some(index), item),
             };
             taken.insert(at);
-            // Here is where it stands, whatever was said before.
+            // This position is final, whatever came before.
             self.items[at].index = index;
             self.by_index.insert(index, at);
-            self.done(at, item, give)?;
-            if give.len() > MAX_CALLS {
+            self.done(at, item, ready)?;
+            if ready.len() > MAX_CALLS {
                 return Err(super::too_many());
             }
         }
-        let is_lost =
-            |(at, growing): (usize, &Growing)| growing.field().is_some() && !taken.contains(&at);
+        let is_lost = |(at, partial): (usize, &PartialItem)| {
+            partial.field().is_some() && !taken.contains(&at)
+        };
         if !taken.is_empty() && self.items.iter().enumerate().any(is_lost) {
-            return Err("the whole response leaves out a call that was streamed".to_owned());
+            return Err("the complete response lacks a call that was streamed".to_owned());
         }
-        // Whatever was held back for a place that never came.
+        // Calls that were held back for a position that never came.
         for at in self.in_order() {
-            let growing = &self.items[at];
-            if growing.field().is_some() && !growing.is_given && !self.give(at, give) {
+            let partial = &self.items[at];
+            if partial.field().is_some() && !partial.is_given && !self.release(at, ready) {
                 break;
             }
         }
@@ -413,7 +421,7 @@ impl Listener {
     }
 }
 
-/// Whether two texts of arguments say the same: blanks may differ.
+/// Whether two texts of arguments are equal except for whitespace.
 fn is_same(one: Option<&Value>, other: Option<&Value>) -> bool {
     let read = |value: Option<&Value>| -> Option<Value> {
         serde_json::from_str(value.and_then(Value::as_str)?).ok()
@@ -421,10 +429,10 @@ fn is_same(one: Option<&Value>, other: Option<&Value>) -> bool {
     one == other || read(one).is_some_and(|one| Some(one) == read(other))
 }
 
-impl Ear for Listener {
-    fn event(&mut self, event: &Value, give: &mut Vec<Spoken>) -> Result<(), String> {
+impl EventHandler for Decoder {
+    fn event(&mut self, event: &Value, ready: &mut Vec<DecodedCall>) -> Result<(), String> {
         if self.end.is_some() {
-            // After the end nothing counts but a worse end.
+            // After the end, only a worse end counts.
             return match json::text(event, "type") {
                 kind @ ("response.failed" | "response.incomplete") => {
                     Err(format!("`{kind}` comes after the end"))
@@ -443,31 +451,32 @@ impl Ear for Listener {
                     Some(at) => at,
                     None => self.add(index, item),
                 };
-                self.done(at, item, give)?;
+                self.done(at, item, ready)?;
             }
             "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
-                let Some(growing) = self.find(event).and_then(|at| self.items.get_mut(at)) else {
-                    return Err("a piece belongs to no open item".to_owned());
+                let Some(partial) = self.find(event).and_then(|at| self.items.get_mut(at)) else {
+                    return Err("a chunk belongs to no open item".to_owned());
                 };
-                if growing.is_given {
-                    return Err("a call goes on after it was complete".to_owned());
+                if partial.is_given {
+                    return Err("a call continues after it was complete".to_owned());
                 }
-                growing.pieces.push_str(json::text(event, "delta"));
+                partial.pieces.push_str(json::text(event, "delta"));
             }
             "response.function_call_arguments.done" | "response.custom_tool_call_input.done" => {
-                self.pieces_done(event, give);
+                self.pieces_done(event, ready);
             }
             kind @ ("response.output_text.delta" | "response.refusal.delta") => {
-                let growing = self.find(event).and_then(|at| self.items.get_mut(at));
-                if let Some(growing) = growing.filter(|growing| !growing.is_done) {
-                    match kind == "response.refusal.delta" {
-                        true => growing.say(event, "refusal", "refusal"),
-                        false => growing.say(event, "output_text", "text"),
+                let partial = self.find(event).and_then(|at| self.items.get_mut(at));
+                if let Some(partial) = partial.filter(|partial| !partial.is_done) {
+                    if kind == "response.refusal.delta" {
+                        partial.append_delta(event, "refusal", "refusal")
+                    } else {
+                        partial.append_delta(event, "output_text", "text")
                     }
                 }
             }
             "response.completed" | "response.incomplete" | "response.failed" => {
-                self.end(event, give)?;
+                self.end(event, ready)?;
             }
             _ => {}
         }
@@ -478,27 +487,27 @@ impl Ear for Listener {
         let mut open = Vec::new();
         let order = self.in_order();
         for at in order.iter().copied() {
-            let growing = &mut self.items[at];
-            growing.gather();
-            if !growing.is_given
-                && let Some(spoken) = spoken(&growing.item)
+            let partial = &mut self.items[at];
+            partial.merge_deltas();
+            if !partial.is_given
+                && let Some(decoded) = decode_call(&partial.item)
             {
-                open.push(spoken);
+                open.push(decoded);
                 self.given.push(at);
             }
         }
         let stop = self.end.as_ref().map(|end| {
-            match stop(end, self.items.iter().map(|growing| &growing.item)) {
+            match stop(end, self.items.iter().map(|partial| &partial.item)) {
                 StopReason::Done if !open.is_empty() => StopReason::Truncated,
                 stop => stop,
             }
         });
         let mut items = Vec::new();
         let mut moved = vec![0; order.len()];
-        let mut heard: Vec<_> = self.items.into_iter().map(Some).collect();
+        let mut streamed: Vec<_> = self.items.into_iter().map(Some).collect();
         for at in order {
             moved[at] = items.len();
-            items.extend(heard[at].take().and_then(Growing::settled));
+            items.extend(streamed[at].take().and_then(PartialItem::into_history));
         }
         let places = self.given.iter().map(|at| format!("/{}/call_id", moved[*at])).collect();
         Closing { open, stop, message: Value::Array(items), places }
@@ -510,7 +519,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_documented_ending_has_its_meaning() {
+    fn every_documented_stop_reason_is_mapped() {
         for (status, reason, wanted) in [
             ("completed", None, StopReason::Done),
             ("incomplete", None, StopReason::Truncated),
@@ -536,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn free_text_becomes_one_argument() {
+    fn free_text_input_becomes_one_argument() {
         let response = json!({"status": "completed", "output": [
             {"type": "custom_tool_call", "call_id": "c", "name": "sql", "input": "select 1"},
             {"type": "web_search_call", "id": "w", "status": "completed"},

@@ -1,12 +1,11 @@
-//! A response that arrives piece by piece.
+//! Decodes a streamed response incrementally.
 //!
-//! `feed` takes the body as it comes from the network, `event` what a client has decoded already.
-//! Each call is given out as soon as it is complete; `finish` says how it all ended and gives the
-//! message to echo. What the events mean is each provider's own file; what every body has in common
-//! (cutting, limits, errors) is here.
+//! `feed` takes the body as it arrives from the network, `event` takes decoded events. Each call is
+//! returned as soon as it is complete; `finish` returns the stop reason and the assistant message.
+//! The events are interpreted in each provider's file; framing, size limits and errors are here.
 //!
-//! INVARIANT: a stream without its end mark, with a call that was never closed, or whose body breaks
-//! off inside an event, is not `Done`.
+//! INVARIANT: a stream without its end marker, with an unclosed call, or whose body ends inside an
+//! event, is not `Done`.
 
 use std::fmt;
 
@@ -14,9 +13,10 @@ use serde_json::Value;
 
 use super::{
     Dialect, MAX_CALLS, ReplyContext,
-    asked::Spoken,
-    cut::{Cutter, MAX_EVENT, Piece, Spoilt},
-    json, worse,
+    framing::{EventSplitter, FramingError, MAX_EVENT_BYTES, RawEvent},
+    json,
+    reply_context::DecodedCall,
+    worse,
 };
 use crate::{
     error::{Error, ErrorKind},
@@ -26,31 +26,31 @@ use crate::{
 };
 
 /// The longest body that is read.
-const MAX_BODY: usize = 64 << 20;
+const MAX_BODY_BYTES: usize = 64 << 20;
 
-/// Listens to one provider's events.
-pub(super) trait Ear: fmt::Debug + Send + Sync {
-    /// Takes one event and gives the calls that it completes. An error spoils the stream.
-    fn event(&mut self, event: &Value, give: &mut Vec<Spoken>) -> Result<(), String>;
+/// Interprets the events of one provider.
+pub(super) trait EventHandler: fmt::Debug + Send + Sync {
+    /// Takes one event and pushes the calls that it completes. An error fails the stream.
+    fn event(&mut self, event: &Value, ready: &mut Vec<DecodedCall>) -> Result<(), String>;
 
     /// Ends the stream.
     fn close(self: Box<Self>) -> Closing;
 }
 
-/// What an ear knows at the end.
+/// The state at the end of a stream.
 #[derive(Debug)]
 pub(super) struct Closing {
-    /// The calls that were not given out.
-    pub(super) open: Vec<Spoken>,
-    /// How the message ended; nothing when its end mark never came.
+    /// The calls that were not returned before.
+    pub(super) open: Vec<DecodedCall>,
+    /// Why the message ended; `None` without an end marker.
     pub(super) stop: Option<StopReason>,
-    /// The message to echo.
+    /// The assistant message for the history.
     pub(super) message: Value,
-    /// Where the id of each call stands in that message; empty where ids are not paired.
+    /// JSON pointers to the id of each call in that message; empty where ids are not paired.
     pub(super) places: Vec<String>,
 }
 
-/// A response that is being read while the model writes it. Made by [`Dialect::stream`].
+/// Decodes a response while the model generates it. Made by [`Dialect::stream`].
 ///
 /// ```
 /// use haft::{Dialect, StopReason};
@@ -67,140 +67,147 @@ pub(super) struct Closing {
 /// ```
 #[derive(Debug)]
 pub struct ResponseDecoder {
-    cutter: Cutter,
-    ear: Box<dyn Ear>,
+    splitter: EventSplitter,
+    handler: Box<dyn EventHandler>,
     asked: ReplyContext,
-    /// How much was taken so far.
-    taken: usize,
+    /// Bytes accepted so far.
+    accepted_bytes: usize,
     problem: Option<Error>,
 }
 
-/// How a stream ended.
+/// The end of a stream.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct DecodedResponse {
-    /// The calls that had not been given out. They must be answered like all others, and may run
-    /// only if the message ended as it should; one that was cut off never lets it.
+    /// The calls that were not returned before. They need a result like all others, and may run
+    /// only if the stop reason allows it. A truncated call never allows it.
     pub calls: Vec<ToolCall>,
-    /// How the message ended.
+    /// Why the message ended.
     pub stop: StopReason,
-    /// The model's message, to be put into the history before the answers.
+    /// The assistant message, to be put into the history before the results.
     pub message: Value,
-    /// What the provider waits for, over all calls of the stream.
+    /// What the results must repeat, for all calls of the stream.
     pub asked: ReplyContext,
-    /// What spoilt the stream, if something did.
+    /// Why the stream failed, if it did.
     pub problem: Option<Error>,
     places: Vec<String>,
 }
 
 impl DecodedResponse {
-    /// Returns the message to echo, once the calls are answered: as [`message`](Self::message), with
-    /// the ids that haft minted wherever the provider pairs calls and answers by id and gave none, or
-    /// gave one twice.
+    /// Returns the assistant message for the history: [`message`](Self::message), with the ids that
+    /// haft assigned where the provider pairs calls and results by id and gave no id, or gave one
+    /// twice.
     #[must_use]
     pub fn assistant_message(&self, answers: &[ToolResult]) -> Value {
         let mut message = self.message.clone();
-        self.asked.settle(answers, &self.places, &mut message);
+        self.asked.write_new_ids(answers, &self.places, &mut message);
         message
     }
 }
 
 impl ResponseDecoder {
-    pub(super) fn new(dialect: Dialect, ear: Box<dyn Ear>) -> Self {
-        // Whoever streams requests is answered with a list of responses.
+    pub(super) fn new(dialect: Dialect, handler: Box<dyn EventHandler>) -> Self {
+        // A client that streams requests gets a list of responses.
         let asked = ReplyContext::new(dialect).batch();
-        Self { cutter: Cutter::default(), ear, asked, taken: 0, problem: None }
+        Self {
+            splitter: EventSplitter::default(),
+            handler,
+            asked,
+            accepted_bytes: 0,
+            problem: None,
+        }
     }
 
-    /// Takes a part of the body, cut anywhere, and returns the calls that it completes.
+    /// Takes a chunk of the body, split anywhere, and returns the calls that it completes.
     ///
-    /// Server-sent events and JSON objects one after another are both read. What cannot be read
-    /// spoils the stream: nothing more is taken, and [`finish`](Self::finish) says why.
-    #[must_use = "the calls that are complete are in what this returns"]
+    /// It reads server-sent events and concatenated JSON objects. Invalid input fails the stream:
+    /// further input is ignored, and [`finish`](Self::finish) returns the error.
+    #[must_use = "the completed calls are returned"]
     pub fn feed(&mut self, bytes: &[u8]) -> Vec<ToolCall> {
-        let mut give = Vec::new();
-        if !self.takes(bytes.len()) {
-            return give;
+        let mut ready = Vec::new();
+        if !self.accept_bytes(bytes.len()) {
+            return ready;
         }
-        let mut cutter = std::mem::take(&mut self.cutter);
-        let cut = cutter.feed(bytes, |piece| self.piece(&piece, &mut give));
-        self.cutter = cutter;
-        if let Err(why) = cut {
-            self.uncut(why);
+        let mut splitter = std::mem::take(&mut self.splitter);
+        let split = splitter.feed(bytes, |piece| self.raw_event(&piece, &mut ready));
+        self.splitter = splitter;
+        if let Err(why) = split {
+            self.framing_failed(why);
         }
-        give
+        ready
     }
 
-    /// Notes that a body could not be cut into events.
-    fn uncut(&mut self, why: Spoilt) {
+    /// Records that a body could not be split into events.
+    fn framing_failed(&mut self, why: FramingError) {
         let (what, hint) = match why {
-            Spoilt::TooLarge => {
-                return self.spoil(format!("one event is longer than {MAX_EVENT} bytes"));
+            FramingError::TooLarge => {
+                return self.reject(format!("one event is longer than {MAX_EVENT_BYTES} bytes"));
             }
-            Spoilt::NotJson => return self.spoil("it holds something that is no JSON"),
-            Spoilt::Binary => {
-                ("it is binary", "decode the events and give each to `ResponseDecoder::event`")
+            FramingError::NotJson => return self.reject("it contains invalid JSON"),
+            FramingError::Binary => {
+                ("it is binary", "decode the events and pass each to `ResponseDecoder::event`")
             }
-            Spoilt::Strange => (
-                "it begins neither like events nor like JSON",
-                "give the body without compression and without the sizes of HTTP chunks",
+            FramingError::Unknown => (
+                "it starts neither with server-sent events nor with JSON",
+                "pass the body without compression and without HTTP chunk sizes",
             ),
         };
         if self.problem.is_none() {
-            self.spoil(what);
+            self.reject(what);
             self.problem = self.problem.take().map(|error| error.hint(hint));
         }
     }
 
-    /// Takes one event that a client has decoded already, and returns the calls that it completes.
-    #[must_use = "the calls that are complete are in what this returns"]
+    /// Takes one decoded event, and returns the calls that it completes.
+    #[must_use = "the completed calls are returned"]
     pub fn event(&mut self, event: &Value) -> Vec<ToolCall> {
-        let mut give = Vec::new();
+        let mut ready = Vec::new();
         match json::weight(event) {
-            None => self.spoil("an event is nested too deep"),
-            Some(weight) if weight > MAX_EVENT => {
-                self.spoil(format!("one event is longer than {MAX_EVENT} bytes"));
+            None => self.reject("an event is nested too deep"),
+            Some(weight) if weight > MAX_EVENT_BYTES => {
+                self.reject(format!("one event is longer than {MAX_EVENT_BYTES} bytes"));
             }
-            Some(weight) if self.takes(weight) => self.hear(event, &mut give),
+            Some(weight) if self.accept_bytes(weight) => self.handle(event, &mut ready),
             Some(_) => {}
         }
-        give
+        ready
     }
 
-    /// Ends the stream: nothing more will come.
+    /// Ends the stream.
     #[must_use]
     pub fn finish(mut self) -> DecodedResponse {
         let mut calls = Vec::new();
-        let (last, mut is_part) = match std::mem::take(&mut self.cutter).end() {
+        let (last, mut is_part) = match std::mem::take(&mut self.splitter).end() {
             Ok(end) => end,
             Err(why) => {
-                self.uncut(why);
+                self.framing_failed(why);
                 (None, true)
             }
         };
         if let Some(last) = last
             && self.problem.is_none()
         {
-            // An event without its blank line is taken if it is whole, and is a loose end if not.
+            // A last event without its blank line is accepted if it is complete; otherwise it is
+            // truncated.
             match serde_json::from_slice::<Value>(&last.data) {
                 Ok(_) => {
-                    self.piece(&last, &mut calls);
+                    self.raw_event(&last, &mut calls);
                     is_part = false;
                 }
                 Err(_) => is_part = last.data.trim_ascii() != b"[DONE]",
             }
         }
-        let Self { ear, mut asked, mut problem, .. } = self;
-        let Closing { mut open, stop, message, places } = ear.close();
-        let room = MAX_CALLS.saturating_sub(asked.len());
-        if open.len() > room {
-            problem.get_or_insert_with(|| spoilt(asked.dialect(), super::too_many()));
-            open.truncate(room);
+        let Self { handler, mut asked, mut problem, .. } = self;
+        let Closing { mut open, stop, message, places } = handler.close();
+        let capacity = MAX_CALLS.saturating_sub(asked.len());
+        if open.len() > capacity {
+            problem.get_or_insert_with(|| stream_error(asked.dialect(), super::too_many()));
+            open.truncate(capacity);
         }
-        calls.extend(open.into_iter().map(|spoken| asked.note(spoken)));
+        calls.extend(open.into_iter().map(|decoded| asked.note(decoded)));
         let stop = match stop {
             _ if problem.is_some() => StopReason::Unknown,
-            // What broke off inside an event may have lost a call, whatever was said before.
+            // A body that ends inside an event may have lost a call, whatever came before.
             Some(stop) if is_part => worse(stop, StopReason::Truncated),
             Some(stop) => stop,
             None => StopReason::Truncated,
@@ -208,42 +215,44 @@ impl ResponseDecoder {
         DecodedResponse { calls, stop, message, asked, problem, places }
     }
 
-    /// Counts what comes, and says whether it is still taken.
-    fn takes(&mut self, more: usize) -> bool {
+    /// Counts input, and returns whether it is still accepted.
+    fn accept_bytes(&mut self, more: usize) -> bool {
         if self.problem.is_some() {
             return false;
         }
-        self.taken = self.taken.saturating_add(more);
-        if self.taken > MAX_BODY {
-            self.spoil(format!("it is longer than {MAX_BODY} bytes"));
+        self.accepted_bytes = self.accepted_bytes.saturating_add(more);
+        if self.accepted_bytes > MAX_BODY_BYTES {
+            self.reject(format!("it is longer than {MAX_BODY_BYTES} bytes"));
         }
         self.problem.is_none()
     }
 
-    fn piece(&mut self, piece: &Piece, give: &mut Vec<ToolCall>) {
+    fn raw_event(&mut self, piece: &RawEvent, ready: &mut Vec<ToolCall>) {
         if self.problem.is_some() || is_done_mark(&piece.data) {
             return;
         }
         match serde_json::from_slice(&piece.data) {
-            Ok(_) if has_data(self.asked.dialect()) && has_key_twice(&piece.data) => {
-                // FAIL CLOSED: which of the two was meant, and which of them somebody approved?
-                self.spoil("a key stands twice in one object");
+            Ok(_) if has_json_arguments(self.asked.dialect()) && has_duplicate_key(&piece.data) => {
+                // FAIL CLOSED: duplicate keys make it ambiguous which value the model sent and
+                // which one was approved.
+                self.reject("an object has a duplicate key");
             }
             Ok(event) => {
-                // The text is counted already; values can be far more than their text.
+                // The text is counted already; parsed values can take far more memory than their
+                // text.
                 let more = json::weight(&event).unwrap_or(usize::MAX);
-                if self.takes(more.saturating_sub(piece.data.len())) {
-                    self.named(&piece.name, event, give);
+                if self.accept_bytes(more.saturating_sub(piece.data.len())) {
+                    self.named_event(&piece.name, event, ready);
                 }
             }
             Err(error) => {
-                self.spoil_with("an event is no JSON", error);
+                self.reject_with("an event is not valid JSON", error);
             }
         }
     }
 
-    /// Hears an event whose name stands outside of its data.
-    fn named(&mut self, name: &str, event: Value, give: &mut Vec<ToolCall>) {
+    /// Handles an event whose name is outside of its data.
+    fn named_event(&mut self, name: &str, event: Value, ready: &mut Vec<ToolCall>) {
         if name == "error" {
             return self.fail(&event);
         }
@@ -252,13 +261,13 @@ impl ResponseDecoder {
         match event {
             Value::Object(ref map) if is_member && !map.contains_key(name) => {
                 let wrapped = Value::Object([(name.to_owned(), event)].into_iter().collect());
-                self.hear(&wrapped, give);
+                self.handle(&wrapped, ready);
             }
-            event => self.hear(&event, give),
+            event => self.handle(&event, ready),
         }
     }
 
-    fn hear(&mut self, event: &Value, give: &mut Vec<ToolCall>) {
+    fn handle(&mut self, event: &Value, ready: &mut Vec<ToolCall>) {
         let has_error = json::some(event, "error").is_some();
         if json::text(event, "type") == "error"
             || (has_error && self.asked.dialect() != Dialect::Mcp)
@@ -266,93 +275,91 @@ impl ResponseDecoder {
             return self.fail(event);
         }
         if is_complete(self.asked.dialect(), event) {
-            return self.spoil("it is a complete response, which `Dialect::parse` reads");
+            return self.reject("it is a complete response; use `Dialect::parse`");
         }
-        // Some proxies gather several events into one.
+        // Some proxies batch several events into one.
         if let Value::Array(events) = event
             && self.asked.dialect() != Dialect::Mcp
         {
             for event in events {
                 if self.problem.is_none() {
-                    self.hear(event, give);
+                    self.handle(event, ready);
                 }
             }
             return;
         }
-        let mut spoken = Vec::new();
-        let heard = self.ear.event(event, &mut spoken);
-        if self.asked.len() + spoken.len() > MAX_CALLS {
-            return self.spoil(super::too_many());
+        let mut decoded = Vec::new();
+        let handled = self.handler.event(event, &mut decoded);
+        if self.asked.len() + decoded.len() > MAX_CALLS {
+            return self.reject(super::too_many());
         }
-        give.extend(spoken.into_iter().map(|spoken| self.asked.note(spoken)));
-        if let Err(why) = heard {
-            self.spoil(why);
+        ready.extend(decoded.into_iter().map(|decoded| self.asked.note(decoded)));
+        if let Err(why) = handled {
+            self.reject(why);
         }
     }
 
-    /// Notes that the provider itself broke off.
+    /// Records an error event of the provider.
     fn fail(&mut self, event: &Value) {
         let error = json::some(event, "error").unwrap_or(event);
-        let said = match error {
+        let message = match error {
             Value::String(text) => text.clone(),
             other => match json::text(other, "message") {
                 "" => other.to_string(),
                 text => text.to_owned(),
             },
         };
-        let said: String = said.chars().take(500).collect();
+        let message: String = message.chars().take(500).collect();
         self.problem.get_or_insert_with(|| {
             Error::new(
                 ErrorKind::BadResponse,
-                format!("the provider ended the stream with an error: {said}"),
+                format!("the provider ended the stream with an error: {message}"),
             )
         });
     }
 
-    fn spoil(&mut self, why: impl fmt::Display) {
+    fn reject(&mut self, why: impl fmt::Display) {
         let dialect = self.asked.dialect();
-        self.problem.get_or_insert_with(|| spoilt(dialect, why));
-        self.cutter = Cutter::default();
+        self.problem.get_or_insert_with(|| stream_error(dialect, why));
+        self.splitter = EventSplitter::default();
     }
 
-    fn spoil_with(&mut self, why: &str, source: serde_json::Error) {
+    fn reject_with(&mut self, why: &str, source: serde_json::Error) {
         if self.problem.is_none() {
-            self.spoil(format!("{why}: {source}"));
+            self.reject(format!("{why}: {source}"));
             self.problem = self.problem.take().map(|error| error.because(source));
         }
     }
 }
 
-fn spoilt(dialect: Dialect, why: impl fmt::Display) -> Error {
-    Error::new(
-        ErrorKind::BadResponse,
-        format!("this is no {dialect} stream that can be read: {why}"),
-    )
+fn stream_error(dialect: Dialect, why: impl fmt::Display) -> Error {
+    Error::new(ErrorKind::BadResponse, format!("cannot decode this {dialect} stream: {why}"))
 }
 
-/// Whether this is the mark that some servers end their events with. It says nothing about how the
-/// message ended.
+/// Whether this is the marker that some servers end their events with. It does not give a stop
+/// reason.
 fn is_done_mark(data: &[u8]) -> bool {
     matches!(data.trim_ascii(), b"[DONE]" | b"")
 }
 
-/// Whether a dialect has arguments as data, so that reading an event reads them.
-fn has_data(dialect: Dialect) -> bool {
+/// Whether a dialect sends arguments as JSON values, so that parsing an event parses them.
+fn has_json_arguments(dialect: Dialect) -> bool {
     use Dialect::{Gemini, GeminiJson, Mcp, Mistral, Ollama};
     matches!(dialect, Gemini | GeminiJson | Mcp | Mistral | Ollama)
 }
 
-/// Whether JSON text that can be read says something twice.
-fn has_key_twice(data: &[u8]) -> bool {
+/// Whether valid JSON text has a duplicate key.
+fn has_duplicate_key(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return true };
-    let is_twice = |text: &str| parse::object(text, usize::MAX).is_err();
-    match text.trim_start().starts_with('{') {
-        true => is_twice(text),
-        false => is_twice(&format!("{{\"in\":{text}}}")),
+    let has_duplicate = |text: &str| parse::object(text, usize::MAX).is_err();
+    if text.trim_start().starts_with('{') {
+        has_duplicate(text)
+    } else {
+        has_duplicate(&format!("{{\"in\":{text}}}"))
     }
 }
 
-/// Whether an event is no event but a whole response, of a provider that tells them apart.
+/// Whether an event is a complete response, for the dialects where these differ.
 fn is_complete(dialect: Dialect, event: &Value) -> bool {
     match dialect {
         Dialect::Anthropic => json::text(event, "type") == "message",

@@ -1,10 +1,10 @@
-//! What a provider waits for: one entry per call, kept beside the calls from reading to answering.
+//! What the results must repeat: one entry per call, from decoding to rendering.
 //!
-//! A call that walks through the house knows only its id and its name. A provider wants more back:
-//! the id exactly as it wrote it (JSON-RPC tells `7` from `"7"`), no id where it gave none, the name
-//! it used, the kind of item it sent. That is written down here, and never leaves `wire`.
+//! A `ToolCall` has only an id and a name. Providers need more back: the id exactly as sent
+//! (JSON-RPC distinguishes `7` from `"7"`), no id where none was sent, the name that was used, the
+//! kind of item. These stay inside `wire`.
 //!
-//! INVARIANT: the nth entry belongs to the nth call that was read, and so to the nth answer.
+//! INVARIANT: the nth entry belongs to the nth decoded call, and so to the nth result.
 
 use std::{borrow::Cow, collections::HashSet};
 
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::{Dialect, MAX_CALLS};
 use crate::{tool_result::ToolResult, turn::ToolCall};
 
-/// What a provider waits for, so that it can be answered in its own terms.
+/// What the results of a response must repeat, so that the provider accepts them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplyContext {
     dialect: Dialect,
@@ -21,20 +21,20 @@ pub struct ReplyContext {
     is_batch: bool,
 }
 
-/// What one call's answer must repeat.
+/// What the result of one call must repeat.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Expected {
-    /// The id as the provider wrote it; nothing where it gave none.
+    /// The id as the provider sent it; `None` if it sent none.
     pub(super) id: Option<Value>,
-    /// The name as the provider wrote it.
+    /// The name as the provider sent it.
     pub(super) name: String,
-    /// What kind of thing the call was.
+    /// The kind of call.
     pub(super) form: Form,
-    /// Other fields that the provider wants to find again.
+    /// Other fields that the provider expects back.
     pub(super) also: Map<String, Value>,
 }
 
-/// In what form a provider sent a call; the answer takes the matching one.
+/// The kind of a call; the result has the matching kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Form {
     /// A function with JSON arguments.
@@ -46,22 +46,22 @@ pub(super) enum Form {
     Legacy,
 }
 
-/// A call as it stood on the wire.
+/// A decoded call, with what its result must repeat.
 #[derive(Debug)]
-pub(super) struct Spoken {
+pub(super) struct DecodedCall {
     pub(super) call: ToolCall,
     pub(super) expected: Expected,
 }
 
-impl Spoken {
-    /// Makes one whose id is text, and is none when it is empty.
+impl DecodedCall {
+    /// Makes one with a text id; an empty id counts as none.
     pub(super) fn new(call: ToolCall) -> Self {
         let id = Some(call.id.as_str()).filter(|id| !id.is_empty()).map(Value::from);
         let name = call.name.as_str().to_owned();
         Self { expected: Expected { id, name, ..Expected::default() }, call }
     }
 
-    /// Remembers these fields of the call for its answer.
+    /// Keeps these fields of the call for its result.
     pub(super) fn with(mut self, from: &Value, keys: &[&str]) -> Self {
         for key in keys {
             if let Some(value) = super::json::some(from, key) {
@@ -72,24 +72,24 @@ impl Spoken {
     }
 }
 
-/// One answer beside what its provider waits for.
+/// One result, with what it must repeat.
 pub(super) struct Reply<'a> {
     pub(super) answer: &'a ToolResult,
     pub(super) expected: &'a Expected,
-    /// The id that is answered under, and echoed.
+    /// The id that the result and the echoed call have.
     shown: Cow<'a, str>,
-    /// The provider gave no id, or gave it to an earlier call of the same message.
+    /// The provider sent no id, or sent the id of an earlier call in the same message.
     is_new: bool,
 }
 
 impl Reply<'_> {
-    /// Returns the id to answer under, for a provider that always wants one. It is the provider's
-    /// own, unless there was none or another call had it first.
+    /// Returns the id for a provider that always needs one: its own, unless it is missing or a
+    /// duplicate.
     pub(super) fn id(&self) -> &str {
         &self.shown
     }
 
-    /// Returns the id that the provider gave, for one that does without.
+    /// Returns the id that the provider sent, for a provider that works without ids.
     pub(super) fn given(&self) -> Option<&str> {
         self.expected.id.as_ref().and_then(Value::as_str)
     }
@@ -100,19 +100,19 @@ impl ReplyContext {
         Self { dialect, calls: Vec::new(), is_batch: false }
     }
 
-    /// Marks what was asked as a list, which a list must answer.
+    /// Marks the request as a batch, whose responses must be a list.
     pub(super) fn batch(mut self) -> Self {
         self.is_batch = true;
         self
     }
 
-    /// Writes down what a call's provider waits for, and hands the call on.
-    pub(super) fn note(&mut self, spoken: Spoken) -> ToolCall {
-        self.calls.push(spoken.expected);
-        spoken.call
+    /// Records what the result of a call must repeat, and returns the call.
+    pub(super) fn note(&mut self, decoded: DecodedCall) -> ToolCall {
+        self.calls.push(decoded.expected);
+        decoded.call
     }
 
-    /// Returns how many calls were noted.
+    /// Returns the number of recorded calls.
     pub(super) fn len(&self) -> usize {
         self.calls.len()
     }
@@ -121,17 +121,17 @@ impl ReplyContext {
         self.dialect
     }
 
-    /// Makes the message that answers all calls of the turn; the nth answer is the nth call's. More
-    /// answers than calls are not this provider's business.
+    /// Builds the message with the results of a turn; the nth result belongs to the nth call.
+    /// Results beyond the number of calls are ignored.
     #[must_use]
     pub fn render_results(&self, answers: &[ToolResult]) -> Value {
         self.dialect.render(&self.replies(answers), self.is_batch)
     }
 
-    /// Pairs answers with what is waited for. A new id is chosen only here, where all given ids are
-    /// known: the runtime mints one when its call comes, before it can know the later ones.
+    /// Pairs results with calls. New ids are chosen here, where all given ids are known: the
+    /// runtime assigns one when a call arrives, before it can know the later ones.
     ///
-    /// INVARIANT: no two replies show the same id, and a new id is one that the provider takes.
+    /// INVARIANT: no two replies have the same id, and a new id is one that the provider accepts.
     fn replies<'a>(&'a self, answers: &'a [ToolResult]) -> Vec<Reply<'a>> {
         let given = |expected: &'a Expected| expected.id.as_ref().and_then(Value::as_str);
         let all: HashSet<&str> = self.calls.iter().filter_map(given).collect();
@@ -159,9 +159,14 @@ impl ReplyContext {
             .collect()
     }
 
-    /// Writes the ids that the answers are given under into the message that is echoed, where the
-    /// provider pairs by id: a call without one, and the second of two with the same.
-    pub(super) fn settle(&self, answers: &[ToolResult], places: &[String], message: &mut Value) {
+    /// Writes new ids into the echoed message, where the provider pairs by id: for a call without
+    /// an id, and for the second of two with the same.
+    pub(super) fn write_new_ids(
+        &self,
+        answers: &[ToolResult],
+        places: &[String],
+        message: &mut Value,
+    ) {
         for (reply, place) in self.replies(answers).iter().zip(places) {
             if reply.is_new {
                 put(message, place, Value::from(reply.id()));
@@ -169,8 +174,8 @@ impl ReplyContext {
         }
     }
 
-    /// Guesses from the answers alone what was waited for. An id that looks minted counts as none.
-    pub(super) fn guessed(dialect: Dialect, answers: &[ToolResult]) -> Self {
+    /// Guesses the calls from the results alone. An id that looks assigned by haft counts as none.
+    pub(super) fn from_results(dialect: Dialect, answers: &[ToolResult]) -> Self {
         let calls = answers.iter().map(|answer| {
             let id = answer.id().as_str();
             let minted = id.strip_prefix("haft-").is_some_and(|n| n.parse::<usize>().is_ok());
@@ -184,7 +189,8 @@ impl ReplyContext {
     }
 }
 
-/// Writes a value at a place. The key may be missing; what holds it is made an object if it is none.
+/// Writes a value at a JSON pointer. The key may be missing; a parent that is not an object is
+/// replaced by one.
 fn put(message: &mut Value, place: &str, value: Value) {
     let Some((parent, key)) = place.rsplit_once('/') else { return };
     let Some(parent) = message.pointer_mut(parent) else { return };

@@ -1,10 +1,10 @@
-//! The model's message out of a complete response, as its provider wants to find it in the history.
+//! Extracts the assistant message from a complete response, in the form that the next request
+//! needs.
 //!
-//! In: the response. Out: the message, and where the id of each call stands in it, in the order of the
-//! calls. A call is written in the form that a request takes: arguments that are no object are wrapped
-//! into one, and fields that a request needs are filled in.
+//! In: the response. Out: the message, and a JSON pointer to the id of each call. Arguments that
+//! are not an object are wrapped into one, and fields that a request requires are added.
 //!
-//! INVARIANT: the nth place belongs to the nth call that `parse` reads from the same response.
+//! INVARIANT: the nth pointer belongs to the nth call that `parse` decodes from the same response.
 
 use serde_json::{Map, Value, json};
 
@@ -14,7 +14,7 @@ use super::{
     ollama, openai_chat,
 };
 
-/// The message to echo, with where the ids of its calls stand. No places where a provider pairs
+/// The assistant message, with pointers to the ids of its calls. No pointers where a provider pairs
 /// without ids.
 pub(super) fn message(dialect: Dialect, response: &Value) -> (Value, Vec<String>) {
     match dialect {
@@ -35,7 +35,7 @@ pub(super) fn message(dialect: Dialect, response: &Value) -> (Value, Vec<String>
             }
             (message, Vec::new())
         }
-        // A server is asked; there is no message of its own to keep.
+        // haft is the server here; there is no assistant message.
         Dialect::Mcp => (Value::Null, Vec::new()),
     }
 }
@@ -71,12 +71,12 @@ fn openai_responses(response: &Value) -> (Value, Vec<String>) {
 fn chat(dialect: Dialect, response: &Value) -> (Value, Vec<String>) {
     let first = openai_chat::first(list(response, "choices"));
     let said = first.and_then(|choice| choice.get("message")).unwrap_or(&Value::Null);
-    let mut message = only_what_is_taken(said);
+    let mut message = request_fields(said);
     let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
     let mut places = Vec::new();
     for (n, call) in calls.into_iter().flatten().enumerate() {
         places.push(format!("/tool_calls/{n}/id"));
-        // Mistral takes arguments as data too.
+        // Mistral also accepts arguments as JSON values.
         if dialect != Dialect::Mistral {
             complete_call(call);
         }
@@ -84,7 +84,7 @@ fn chat(dialect: Dialect, response: &Value) -> (Value, Vec<String>) {
     (message, places)
 }
 
-/// Fills in what a request must have of a call: its kind, and arguments as text.
+/// Adds what a request requires of a call: its type, and arguments as text.
 fn complete_call(call: &mut Value) {
     let Some(map) = call.as_object_mut() else { return };
     let is_custom = map.get("custom").is_some_and(|custom| !custom.is_null());
@@ -102,7 +102,7 @@ fn converse(response: &Value) -> (Value, Vec<String>) {
     let mut places = Vec::new();
     let content = message.get_mut("content").and_then(Value::as_array_mut);
     for (n, block) in content.into_iter().flatten().enumerate() {
-        // A tool that runs at the provider is echoed, and has no answer of ours.
+        // A provider-executed tool call is echoed and needs no result.
         if bedrock::call_of(block).is_none() {
             continue;
         }
@@ -114,7 +114,7 @@ fn converse(response: &Value) -> (Value, Vec<String>) {
     (message, places)
 }
 
-/// Arguments as the text that a request takes, however they came.
+/// Arguments as the text that a request requires.
 fn arguments_text(arguments: Option<Value>) -> Value {
     let text = match arguments {
         Some(Value::String(text)) => text,
@@ -124,8 +124,8 @@ fn arguments_text(arguments: Option<Value>) -> Value {
     Value::String(object_text(text))
 }
 
-/// A response's message has fields that a request's may not have.
-fn only_what_is_taken(message: &Value) -> Value {
+/// A response's message has fields that a request's must not have.
+fn request_fields(message: &Value) -> Value {
     let taken = ["role", "content", "refusal", "name", "tool_calls", "function_call", "audio"];
     let fields = message.as_object().into_iter().flatten();
     let kept: Map<String, Value> = fields

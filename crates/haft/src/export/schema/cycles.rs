@@ -1,4 +1,4 @@
-//! Which definitions lead back to themselves.
+//! Finds recursive definitions (cycles in the graph of references).
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,13 +10,13 @@ use super::{keywords, query::reference, resolve::Document};
 pub(super) fn references(node: &Value) -> Vec<String> {
     let mut found = Vec::new();
     if let Some(map) = node.as_object() {
-        refers(map, &mut found);
+        collect_references(map, &mut found);
     }
     found
 }
 
 /// Adds the definitions that a schema refers to, each once.
-pub(super) fn refers(map: &Map<String, Value>, found: &mut Vec<String>) {
+pub(super) fn collect_references(map: &Map<String, Value>, found: &mut Vec<String>) {
     look(map, true, &mut |name, _| {
         if !found.iter().any(|known| known == name) {
             found.push(name.to_owned());
@@ -24,14 +24,14 @@ pub(super) fn refers(map: &Map<String, Value>, found: &mut Vec<String>) {
     });
 }
 
-/// Visits every reference, and says whether an optional property stands on the way to it.
+/// Visits every reference with a flag: whether no optional property is on the path to it.
 fn look(map: &Map<String, Value>, hard: bool, visit: &mut dyn FnMut(&str, bool)) {
     if let Some(name) = reference(map) {
         visit(name, hard);
     }
     for child in keywords::children(map) {
         let Some(below) = child.node.as_object() else { continue };
-        // Nobody asks once it is soft.
+        // Not needed once the path has an optional property.
         let optional = hard && child.key == "properties" && {
             let required = map.get("required").and_then(Value::as_array);
             let name = child.name();
@@ -41,13 +41,13 @@ fn look(map: &Map<String, Value>, hard: bool, visit: &mut dyn FnMut(&str, bool))
     }
 }
 
-/// Where each definition leads.
-fn edges(document: &Document, only_hard: bool) -> HashMap<&str, Vec<String>> {
+/// The references of each definition.
+fn edges(document: &Document, only_required: bool) -> HashMap<&str, Vec<String>> {
     let lead = |body: &Value| {
         let mut found = Vec::new();
         let Some(map) = body.as_object() else { return found };
         look(map, true, &mut |name, hard| {
-            if (hard || !only_hard) && !found.iter().any(|known| known == name) {
+            if (hard || !only_required) && !found.iter().any(|known| known == name) {
                 found.push(name.to_owned());
             }
         });
@@ -56,19 +56,22 @@ fn edges(document: &Document, only_hard: bool) -> HashMap<&str, Vec<String>> {
     document.definitions.iter().map(|(name, body)| (name.as_str(), lead(body))).collect()
 }
 
-/// The definitions that stand on a circle.
-fn on_circles(edges: &HashMap<&str, Vec<String>>) -> HashSet<String> {
-    // A definition that only leads to finished ones is finished; what is left over stands on a
-    // circle or leads to one. Those that only lead there are taken out by the same step backwards.
+/// The definitions on a cycle.
+fn on_cycles(edges: &HashMap<&str, Vec<String>>) -> HashSet<String> {
+    // Repeatedly removes definitions without an edge to a remaining one. What remains is on a cycle
+    // or leads to one. The same step on reversed edges removes those that only lead there.
     fn trim<'a>(edges: &HashMap<&'a str, Vec<String>>, backwards: bool) -> HashSet<&'a str> {
         let mut left: HashSet<&str> = edges.keys().copied().collect();
         loop {
             let next: HashSet<&str> = left
                 .iter()
                 .copied()
-                .filter(|name| match backwards {
-                    false => edges[name].iter().any(|to| left.contains(to.as_str())),
-                    true => left.iter().any(|from| edges[from].iter().any(|to| to == name)),
+                .filter(|name| {
+                    if backwards {
+                        left.iter().any(|from| edges[from].iter().any(|to| to == name))
+                    } else {
+                        edges[name].iter().any(|to| left.contains(to.as_str()))
+                    }
                 })
                 .collect();
             if next.len() == left.len() {
@@ -82,22 +85,22 @@ fn on_circles(edges: &HashMap<&str, Vec<String>>) -> HashSet<String> {
     ahead.intersection(&behind).map(|name| (*name).to_owned()).collect()
 }
 
-/// A definition that leads back to itself, or leads to one that does.
-pub(super) fn first(document: &Document) -> Option<String> {
+/// The first recursive definition.
+pub(super) fn first_cyclic(document: &Document) -> Option<String> {
     let edges = edges(document, false);
-    let circles = on_circles(&edges);
-    document.definitions.keys().find(|name| circles.contains(*name)).cloned()
+    let cycles = on_cycles(&edges);
+    document.definitions.keys().find(|name| cycles.contains(*name)).cloned()
 }
 
-/// The definitions that do not lead back to themselves.
-pub(super) fn straight(document: &Document) -> HashSet<String> {
-    let circles = on_circles(&edges(document, false));
-    document.definitions.keys().filter(|name| !circles.contains(*name)).cloned().collect()
+/// The definitions that are not recursive.
+pub(super) fn acyclic(document: &Document) -> HashSet<String> {
+    let cycles = on_cycles(&edges(document, false));
+    document.definitions.keys().filter(|name| !cycles.contains(*name)).cloned().collect()
 }
 
-/// The definitions that lead back to themselves without an optional property on the way.
-pub(super) fn hard(document: &Document) -> HashSet<String> {
-    on_circles(&edges(document, true))
+/// The definitions that are recursive through required properties only.
+pub(super) fn required_cycles(document: &Document) -> HashSet<String> {
+    on_cycles(&edges(document, true))
 }
 
 #[cfg(test)]
@@ -107,7 +110,7 @@ mod tests {
     use super::{super::resolve::resolve, *};
 
     #[test]
-    fn circles_are_found_with_and_without_a_way_out() {
+    fn recursion_is_found_through_required_and_optional_properties() {
         let document = resolve(&json!({
             "$ref": "#/$defs/tree",
             "properties": {"l": {"$ref": "#/$defs/list"}, "p": {"$ref": "#/$defs/plain"}},
@@ -127,8 +130,8 @@ mod tests {
             names.sort();
             names
         };
-        assert_eq!(sorted(hard(&document)), ["list"]);
-        assert_eq!(sorted(straight(&document)), ["plain", "text"]);
-        assert_eq!(first(&document).as_deref(), Some("tree"));
+        assert_eq!(sorted(required_cycles(&document)), ["list"]);
+        assert_eq!(sorted(acyclic(&document)), ["plain", "text"]);
+        assert_eq!(first_cyclic(&document).as_deref(), Some("tree"));
     }
 }
