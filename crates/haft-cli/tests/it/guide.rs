@@ -1,14 +1,16 @@
-//! The guide is true: every `$ haft …` in it is run, and says what the guide says.
+//! Runs every command of the ```console blocks in README and guide, and compares the output.
 
 use std::process::Command;
 
 use crate::{Ran, at_home_nowhere, file};
 
-const GUIDE: &str = include_str!("../../../../docs/guide/command.md");
+const COMMAND: &str = include_str!("../../../../docs/guide/command.md");
 #[cfg(target_os = "linux")]
-const HANDS: &str = include_str!("../../../../docs/guide/builtin-tools.md");
+const BUILTIN_TOOLS: &str = include_str!("../../../../docs/guide/builtin-tools.md");
 #[cfg(target_os = "linux")]
 const PROTECTED: &str = include_str!("../../../../docs/guide/protected-files.md");
+const LARGE_RESULTS: &str = include_str!("../../../../docs/guide/large-results.md");
+const OBSERVABILITY: &str = include_str!("../../../../docs/guide/observability.md");
 const README: &str = include_str!("../../../../README.md");
 const SHELL: &str = include_str!("../../../../docs/guide/shell.md");
 
@@ -40,28 +42,28 @@ fn is_like(line: &str, said: &str) -> bool {
 #[cfg(unix)]
 #[test]
 fn every_example_of_the_guide_is_true() {
-    file("response.json", blocks(GUIDE, "json")[0]);
+    file("response.json", blocks(COMMAND, "json")[0]);
     let saved = ["tools.jsonl", "calls.jsonl", "stream.jsonl"];
-    for (name, lines) in saved.into_iter().zip(blocks(GUIDE, "jsonl")) {
+    for (name, lines) in saved.into_iter().zip(blocks(COMMAND, "jsonl")) {
         file(name, lines);
     }
-    file("notes.toml", blocks(GUIDE, "toml")[0]);
+    file("notes.toml", blocks(COMMAND, "toml")[0]);
     let _ = std::fs::remove_file(concat!(env!("CARGO_TARGET_TMPDIR"), "/decided.jsonl"));
-    assert!(say_what_is_written(GUIDE) >= 8, "the guide has examples");
+    assert!(run_examples(COMMAND) >= 8, "the guide has examples");
 }
 
 #[cfg(unix)]
 #[test]
 fn every_example_about_shell_commands_is_true() {
     file("commands.jsonl", blocks(SHELL, "jsonl")[0]);
-    assert!(say_what_is_written(SHELL) >= 3, "the guide has examples");
+    assert!(run_examples(SHELL) >= 3, "the guide has examples");
 }
 
 #[cfg(unix)]
 #[test]
 fn every_example_of_the_readme_is_true() {
     file("README.md", README);
-    assert!(say_what_is_written(README) >= 2, "the README has examples");
+    assert!(run_examples(README) >= 2, "the README has examples");
 }
 
 #[cfg(target_os = "linux")]
@@ -70,8 +72,8 @@ fn every_example_of_the_built_in_tools_is_true() {
     let garden = concat!(env!("CARGO_TARGET_TMPDIR"), "/garden");
     let _ = std::fs::remove_dir_all(garden);
     std::fs::create_dir(garden).unwrap();
-    file("tools.toml", blocks(HANDS, "toml")[0]);
-    assert!(say_what_is_written(HANDS) >= 5, "the guide has examples");
+    file("tools.toml", blocks(BUILTIN_TOOLS, "toml")[0]);
+    assert!(run_examples(BUILTIN_TOOLS) >= 5, "the guide has examples");
     let left: Vec<_> = std::fs::read_dir(garden).unwrap().flatten().collect();
     assert_eq!(left.len(), 1, "what was refused left nothing behind: {left:?}");
 }
@@ -81,18 +83,71 @@ fn every_example_of_the_built_in_tools_is_true() {
 fn every_example_about_protected_files_is_true() {
     let fence = concat!(env!("CARGO_TARGET_TMPDIR"), "/fence");
     let _ = std::fs::remove_dir_all(fence);
-    assert!(say_what_is_written(PROTECTED) >= 3, "the guide has examples");
+    assert!(run_examples(PROTECTED) >= 3, "the guide has examples");
     assert!(!std::path::Path::new(fence).join(".envrc").exists(), "nothing was written");
+}
+
+#[cfg(unix)]
+#[test]
+fn every_example_about_large_results_is_true() {
+    let _ = std::fs::remove_dir_all(concat!(env!("CARGO_TARGET_TMPDIR"), "/results"));
+    assert!(run_examples(LARGE_RESULTS) >= 5, "the guide has examples");
+}
+
+#[cfg(unix)]
+#[test]
+fn every_example_about_observability_is_true() {
+    assert!(run_examples(OBSERVABILITY) >= 2, "the guide has examples");
+}
+
+#[test]
+fn every_page_with_console_examples_has_a_test() {
+    const TESTED: [&str; 7] = [
+        "README.md",
+        "builtin-tools.md",
+        "command.md",
+        "large-results.md",
+        "observability.md",
+        "protected-files.md",
+        "shell.md",
+    ];
+    let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let pages = std::fs::read_dir(root.join("docs/guide")).unwrap().map(|page| page.unwrap().path());
+    let mut found: Vec<String> = pages
+        .chain([root.join("README.md")])
+        .filter(|page| std::fs::read_to_string(page).unwrap().contains("```console"))
+        .map(|page| page.file_name().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    found.sort();
+    assert_eq!(found, TESTED);
+}
+
+/// Replaces `ID` in a command by the id of the only result below `results`.
+#[cfg(unix)]
+fn with_result_id(line: &str) -> String {
+    if !line.contains(" ID ") {
+        return line.to_owned();
+    }
+    let mut haft = Command::new(env!("CARGO_BIN_EXE_haft"));
+    let list = at_home_nowhere(&mut haft)
+        .args(["result", "list", "--artifacts", "results", "--json"])
+        .current_dir(env!("CARGO_TARGET_TMPDIR"))
+        .output()
+        .unwrap();
+    let list: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
+    assert_eq!(list.as_array().unwrap().len(), 1, "{list}");
+    line.replace(" ID ", &format!(" {} ", list[0]["id"].as_str().unwrap()))
 }
 
 /// Runs the examples of a page, and counts them.
 #[cfg(unix)]
-fn say_what_is_written(page: &'static str) -> usize {
+fn run_examples(page: &'static str) -> usize {
     let bin = std::path::Path::new(env!("CARGO_BIN_EXE_haft")).parent().unwrap();
     let mut count = 0;
     for block in blocks(page, "console") {
         for example in block.split("$ ").skip(1) {
             let (line, wanted) = example.split_once('\n').unwrap();
+            let line = with_result_id(line);
             let mut sh = Command::new("sh");
             let ran = at_home_nowhere(&mut sh)
                 .args(["-c", &format!("{{ {line}\n}} 2>&1")])

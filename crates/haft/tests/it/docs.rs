@@ -1,4 +1,4 @@
-//! Reads every rule file that the documents show, so that no page shows one that would be refused.
+//! Checks the documents: every rule file that a page shows loads, every test that is named exists.
 
 use haft::{ConfigFile, ConfigLayer, FileFormat, LoadOptions, PolicyConfig, Rules};
 
@@ -58,4 +58,38 @@ fn every_rule_file_in_the_documents_loads_and_its_examples_hold() {
         }
     }
     assert!(read >= 7, "{read} blocks were found");
+}
+
+/// Collects the names of all functions below a directory.
+#[expect(clippy::disallowed_methods, reason = "the test reads the project's own files")]
+fn functions_below(directory: &std::path::Path, names: &mut std::collections::HashSet<String>) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            functions_below(&path, names);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let calls = text.split("fn ").skip(1);
+            names.extend(calls.filter_map(|rest| rest.split(['(', '<']).next()).map(str::to_owned));
+        }
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the test reads the project's own files")]
+fn every_test_that_the_architecture_names_exists() {
+    let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let text = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let mut functions = std::collections::HashSet::new();
+    functions_below(&root.join("crates"), &mut functions);
+
+    let invariants = text.split("## Invariants").nth(1).unwrap();
+    let is_test_name = |name: &&str| {
+        name.matches('_').count() >= 2
+            && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+    };
+    let named: Vec<&str> = invariants.split('`').filter(is_test_name).collect();
+    let missing: Vec<_> = named.iter().filter(|name| !functions.contains(**name)).collect();
+    assert!(named.len() > 40, "{} tests are named", named.len());
+    assert!(missing.is_empty(), "ARCHITECTURE.md names tests that do not exist: {missing:?}");
 }
