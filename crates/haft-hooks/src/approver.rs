@@ -1,27 +1,29 @@
-//! Hooks that answer instead of a person (`PermissionRequest`).
+//! Hooks as approvers (`PermissionRequest`): they answer instead of a person.
 //!
-//! They are asked one after the other; a deny ends it, an allow counts if none denies. Where none
-//! decides, whoever comes next is asked. A hook that cannot answer allows nothing.
+//! They are called one after the other. The first deny wins; an allow counts if none denies. If no
+//! hook decides, the next approver is asked.
+//!
+//! INVARIANT: a hook that fails allows nothing (fail closed).
 
 use std::fmt;
 
 use haft::{ApprovalRequest, ApprovalResponse, Approver, BoxFuture, Failure, FailureCode};
 use serde_json::{Map, Value, json};
 
-use crate::{input, line::Line, names::Names, ruling::Decision};
+use crate::{configured::ConfiguredHook, input, names::Names, reply::Decision};
 
-/// Asks hooks, and then whoever comes next.
+/// Asks hooks for approval, and then the next approver.
 pub struct ExternalApprover {
-    lines: Vec<Line>,
+    hooks: Vec<ConfiguredHook>,
     next: Option<Box<dyn Approver>>,
 }
 
 impl ExternalApprover {
-    pub(crate) fn new(lines: Vec<Line>) -> Self {
-        Self { lines, next: None }
+    pub(crate) fn new(hooks: Vec<ConfiguredHook>) -> Self {
+        Self { hooks, next: None }
     }
 
-    /// Asks this approver where no hook decides.
+    /// Sets the approver to ask if no hook decides.
     #[must_use]
     pub fn or_ask(mut self, next: impl Approver) -> Self {
         self.next = Some(Box::new(next));
@@ -32,27 +34,28 @@ impl ExternalApprover {
         let call = question.call;
         let names = Names::of(call.tool());
         let mut answer = None;
-        for line in &self.lines {
-            if !line.is_about(&names) || !line.holds(call) {
+        for hook in &self.hooks {
+            if !hook.matches_tool(&names) || !hook.condition_holds(call) {
                 continue;
             }
-            let ruling = line.call(told(line, question, &names)).await;
-            if ruling.is_refused(line.fails_closed) {
-                return Err(line.refusal(&ruling));
+            let parsed = hook.call(request_input(hook, question, &names)).await;
+            if parsed.is_refused(hook.fails_closed) {
+                return Err(hook.refusal(&parsed));
             }
-            if let Some(reason) = ruling.block {
+            if let Some(reason) = parsed.block {
                 return Ok(ApprovalResponse::Deny(Some(reason)));
             }
-            match ruling.decision {
+            match parsed.decision {
                 Some((Decision::Deny, reason)) => return Ok(ApprovalResponse::Deny(Some(reason))),
                 Some((Decision::Allow, _)) if answer.is_none() => {
-                    answer = Some(match ruling.rewrite {
-                        // The same arguments again are no edit; asking about them would not end.
+                    answer = Some(match parsed.rewrite {
+                        // Unchanged arguments are not an edit; asking again would not terminate.
                         Some(edited) => {
                             let edited = input::restored(edited, &call.shown(), call.arguments());
-                            match edited == **call.arguments() {
-                                true => ApprovalResponse::allow(),
-                                false => ApprovalResponse::Edit(edited),
+                            if edited == **call.arguments() {
+                                ApprovalResponse::allow()
+                            } else {
+                                ApprovalResponse::Edit(edited)
                             }
                         }
                         None => ApprovalResponse::allow(),
@@ -69,18 +72,22 @@ impl ExternalApprover {
     }
 }
 
-fn told(line: &Line, question: &ApprovalRequest<'_>, names: &Names) -> Map<String, Value> {
+fn request_input(
+    hook: &ConfiguredHook,
+    question: &ApprovalRequest<'_>,
+    names: &Names,
+) -> Map<String, Value> {
     let cx = question.call.context();
-    let told = input::base(&line.place, cx.scope(), &line.event);
-    // As any person who is asked: without secrets.
-    let mut told = input::tool(told, names, &question.call.shown(), cx.call_id().as_str());
+    let input = input::base(&hook.place, cx.scope(), &hook.event);
+    // Redacted, as for a person.
+    let mut input = input::tool(input, names, &question.call.shown(), cx.call_id().as_str());
     let rules = question.offer.map(|offer| offer.rules.as_slice()).unwrap_or_default();
     let suggestions = rules.iter().map(|rule| suggestion(rule)).collect();
-    told.insert("permission_suggestions".to_owned(), Value::Array(suggestions));
-    told
+    input.insert("permission_suggestions".to_owned(), Value::Array(suggestions));
+    input
 }
 
-/// A rule that "always" would write, as the protocol writes it.
+/// A rule that an "always" answer would add, in the format of the protocol.
 fn suggestion(rule: &str) -> Value {
     let parts = rule.strip_suffix(')').and_then(|rest| rest.split_once('('));
     let rule = match parts {
@@ -117,7 +124,7 @@ impl Approver for ExternalApprover {
 impl fmt::Debug for ExternalApprover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExternalApprover")
-            .field("hooks", &self.lines.len())
+            .field("hooks", &self.hooks.len())
             .field("then_asks", &self.next.is_some())
             .finish()
     }

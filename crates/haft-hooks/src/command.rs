@@ -1,8 +1,8 @@
-//! Runs a command as a hook: JSON on its standard input, an exit code and two texts back.
+//! Runs a command as a hook. In: JSON on its standard input. Out: exit code, stdout and stderr.
 //!
-//! The command leads a process group of its own. When its time is over, or nobody waits for it any
-//! more, the whole group is killed. What it leaves running after a normal end goes on, and is not
-//! waited for, even if it keeps the pipes open.
+//! The command has its own process group. On a timeout or cancellation the whole group is killed.
+//! Processes that it leaves behind after a normal exit continue, and are not waited for, even if
+//! they keep the pipes open.
 
 use std::{process::Stdio, time::Duration};
 
@@ -11,15 +11,15 @@ use tokio::{
     process::{Child, Command},
 };
 
-use crate::{place::ProjectDir, ruling::Reply};
+use crate::{project_dir::ProjectDir, reply::Reply};
 
-/// So much of each stream is kept; the rest is read and dropped. The rest of standard output may
-/// hold the decision, so an answer that was truncated is reported as such.
-const KEPT: usize = 1 << 20;
-/// So long after the end its last words are waited for.
-const DRAIN: Duration = Duration::from_millis(200);
+/// How much of each stream is kept; the rest is read and dropped. The rest of standard output may
+/// contain the decision, so a truncated answer is reported as such.
+const MAX_STREAM_BYTES: usize = 1 << 20;
+/// How long to wait for the rest of the output after the command has exited.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Runs a command to its end, or to the end of its time.
+/// Runs a command until it exits or times out.
 pub(crate) async fn run(
     command: &str,
     args: Option<&[String]>,
@@ -52,20 +52,20 @@ pub(crate) async fn run(
         Ok(child) => child,
         Err(error) => return Reply::None(format!("it cannot be started: {error}")),
     };
-    match tokio::time::timeout(limit, talk(child, input)).await {
+    match tokio::time::timeout(limit, communicate(child, input)).await {
         Ok(reply) => reply,
         Err(_) => Reply::None(format!("no answer within {limit:?}; it was killed")),
     }
 }
 
-async fn talk(mut child: Child, input: &[u8]) -> Reply {
-    let group = Group::of(&child);
+async fn communicate(mut child: Child, input: &[u8]) -> Reply {
+    let group = KillOnDrop::of(&child);
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let (mut out, mut err) = (Kept::default(), Kept::default());
+    let (mut out, mut err) = (StreamPrefix::default(), StreamPrefix::default());
     let status = {
         let feed = async move {
             if let Some(mut stdin) = stdin {
-                // A command that does not read closes the pipe, which is its right.
+                // A command that does not read its input closes the pipe; that is no error.
                 let _ = stdin.write_all(input).await;
                 let _ = stdin.shutdown().await;
             }
@@ -80,9 +80,9 @@ async fn talk(mut child: Child, input: &[u8]) -> Reply {
                 status = child.wait() => break status,
             }
         };
-        group.let_go();
+        group.disarm();
         if !are_closed {
-            let _ = tokio::time::timeout(DRAIN, streams).await;
+            let _ = tokio::time::timeout(DRAIN_TIMEOUT, streams).await;
         }
         status
     };
@@ -98,45 +98,45 @@ async fn talk(mut child: Child, input: &[u8]) -> Reply {
     }
 }
 
-/// The beginning of a stream.
+/// The kept prefix of a stream.
 #[derive(Default)]
-struct Kept {
+struct StreamPrefix {
     bytes: Vec<u8>,
     is_truncated: bool,
 }
 
-/// Reads a stream to its end and keeps the beginning of it.
-async fn keep(stream: Option<impl AsyncRead + Unpin>, kept: &mut Kept) {
+/// Reads a stream to its end and keeps a prefix of it.
+async fn keep(stream: Option<impl AsyncRead + Unpin>, kept: &mut StreamPrefix) {
     let Some(mut stream) = stream else { return };
-    let mut piece = vec![0; 16 << 10];
-    while let Ok(n @ 1..) = stream.read(&mut piece).await {
-        let room = KEPT - kept.bytes.len();
-        kept.bytes.extend_from_slice(&piece[..n.min(room)]);
-        kept.is_truncated |= n > room;
+    let mut chunk = vec![0; 16 << 10];
+    while let Ok(n @ 1..) = stream.read(&mut chunk).await {
+        let free = MAX_STREAM_BYTES - kept.bytes.len();
+        kept.bytes.extend_from_slice(&chunk[..n.min(free)]);
+        kept.is_truncated |= n > free;
     }
 }
 
-/// A process group that is killed unless its leader ended by itself.
-struct Group(Option<u32>);
+/// A process group that is killed on drop unless its leader has exited.
+struct KillOnDrop(Option<u32>);
 
-impl Group {
+impl KillOnDrop {
     fn of(child: &Child) -> Self {
         Self(child.id())
     }
 
-    /// Leaves the group alone from now on: its leader has ended, so its number may be reused.
-    fn let_go(mut self) {
+    /// Does not kill the group: its leader has exited, so its pid may be reused.
+    fn disarm(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Group {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         #[cfg(unix)]
         if let Some(group) =
             self.0.and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw)
         {
-            // The leader has not been waited for yet, so this number is still its own.
+            // The leader has not been waited for yet, so the pid cannot be reused.
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         }
     }

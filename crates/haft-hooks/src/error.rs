@@ -1,8 +1,8 @@
-//! The one error of this crate: a hook that cannot be set up as it is written.
+//! The error of this crate: a hook that is not configured correctly.
 
 use std::fmt;
 
-/// Why a hook cannot be set up.
+/// Why a hook cannot be configured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     hook: String,
@@ -20,13 +20,13 @@ impl Error {
         self
     }
 
-    /// Returns which hook it is about: its event and its place.
+    /// Returns the hook: its event and its location in the file.
     #[must_use]
     pub fn hook(&self) -> &str {
         &self.hook
     }
 
-    /// Returns what could be done about it.
+    /// Returns how to fix it.
     #[must_use]
     pub fn hint_text(&self) -> Option<&str> {
         self.hint.as_deref()

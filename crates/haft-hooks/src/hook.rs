@@ -1,7 +1,7 @@
-//! One external hook as a hook of the runtime: what the protocol says becomes what the walk does.
+//! One external hook as a hook of the runtime: translates between the protocol and the pipeline.
 //!
-//! Every line of a file is a hook of its own, so that the runtime admits and checks a rewrite
-//! before the next one sees it.
+//! Every entry of a file is a separate hook, so that the runtime validates a rewrite before the
+//! next hook sees it.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use haft::{
 use serde_json::{Map, Value, json};
 
 use crate::{
+    configured::ConfiguredHook,
     input,
-    line::Line,
     names::Names,
-    ruling::{Decision, Ruling},
+    reply::{Decision, ParsedReply},
 };
 
 /// A hook that is a command or an HTTP endpoint.
 #[derive(Debug, Clone)]
 pub struct ExternalHook {
-    line: Line,
-    at: At,
+    hook: ConfiguredHook,
+    point: HookPoint,
 }
 
-/// The moment a hook is called.
+/// When a hook is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum HookPoint {
     Before,
     After,
     AfterFailure,
@@ -36,52 +36,52 @@ enum At {
 }
 
 impl ExternalHook {
-    /// Makes a hook of a line; nothing when its event is not one of a hook.
-    pub(crate) fn new(line: Line) -> Option<Self> {
-        let at = match line.event.as_str() {
-            "PreToolUse" => At::Before,
-            "PostToolUse" => At::After,
-            "PostToolUseFailure" => At::AfterFailure,
-            "PostToolBatch" => At::AfterTurn,
-            "SessionStart" => At::Start,
+    /// Makes a hook. `None` if its event is not one of a hook.
+    pub(crate) fn new(hook: ConfiguredHook) -> Option<Self> {
+        let point = match hook.event.as_str() {
+            "PreToolUse" => HookPoint::Before,
+            "PostToolUse" => HookPoint::After,
+            "PostToolUseFailure" => HookPoint::AfterFailure,
+            "PostToolBatch" => HookPoint::AfterTurn,
+            "SessionStart" => HookPoint::Start,
             _ => return None,
         };
-        Some(Self { line, at })
+        Some(Self { hook, point })
     }
 
     async fn before_call(&self, call: &ValidatedCall) -> Result<PreCallDecision, Failure> {
-        if self.at != At::Before || !self.line.holds(call) {
+        if self.point != HookPoint::Before || !self.hook.condition_holds(call) {
             return Ok(PreCallDecision::proceed());
         }
         let cx = call.context();
-        let told = input::base(&self.line.place, cx.scope(), &self.line.event);
+        let input = input::base(&self.hook.place, cx.scope(), &self.hook.event);
         let names = Names::of(call.tool());
-        let told = input::tool(told, &names, call.arguments(), cx.call_id().as_str());
-        let ruling = self.line.call(told).await;
+        let input = input::tool(input, &names, call.arguments(), cx.call_id().as_str());
+        let parsed = self.hook.call(input).await;
         let mut before = PreCallDecision::proceed();
-        if ruling.is_refused(self.line.fails_closed) {
-            return Err(self.line.refusal(&ruling));
+        if parsed.is_refused(self.hook.fails_closed) {
+            return Err(self.hook.refusal(&parsed));
         }
-        if let Some(why) = &ruling.problem {
+        if let Some(why) = &parsed.problem {
             before = before.with_problem(why);
         }
-        if let Some(reason) = ruling.block {
+        if let Some(reason) = parsed.block {
             before = PreCallDecision::block(reason);
-        } else if let Some((decision, reason)) = ruling.decision {
+        } else if let Some((decision, reason)) = parsed.decision {
             before = before.with_verdict(match decision {
                 Decision::Allow => Verdict::allow(reason),
-                // Nobody takes a deferred call up here, so a person must.
+                // There is no deferral here, so a person must decide.
                 Decision::Ask | Decision::Defer => Verdict::ask(reason),
                 Decision::Deny => Verdict::deny(reason),
             });
         }
-        if let Some(arguments) = ruling.rewrite {
+        if let Some(arguments) = parsed.rewrite {
             before = before.with_rewrite(arguments);
         }
-        if let Some(context) = ruling.context {
+        if let Some(context) = parsed.context {
             before = before.with_host_note(context);
         }
-        if let Some(reason) = ruling.halt {
+        if let Some(reason) = parsed.halt {
             before = before.with_halt(reason);
         }
         Ok(before)
@@ -93,39 +93,39 @@ impl ExternalHook {
         outcome: Result<Output, Failure>,
     ) -> PostCallResult {
         let is_due = match &outcome {
-            Ok(_) => self.at == At::After,
-            Err(_) => self.at == At::AfterFailure,
+            Ok(_) => self.point == HookPoint::After,
+            Err(_) => self.point == HookPoint::AfterFailure,
         };
         let names = Names::of(call.tool());
-        if !is_due || !self.line.holds_for(&names.own, call.arguments()) {
+        if !is_due || !self.hook.condition_holds_for(&names.registered, call.arguments()) {
             return PostCallResult::from(outcome);
         }
         let cx = call.context();
-        let told = input::base(&self.line.place, cx.scope(), &self.line.event);
-        // Nothing is judged any more, so whoever is told needs no secrets.
+        let input = input::base(&self.hook.place, cx.scope(), &self.hook.event);
+        // No decision depends on the input any more, so secrets are redacted.
         let redactor = call.redactor();
-        let mut told = input::tool(told, &names, &call.shown(), cx.call_id().as_str());
+        let mut input = input::tool(input, &names, &call.shown(), cx.call_id().as_str());
         match &outcome {
             Ok(output) => {
                 let response = input::response(output);
                 let response = redactor.json(&response).unwrap_or(response);
-                told.insert("tool_response".to_owned(), response);
+                input.insert("tool_response".to_owned(), response);
             }
             Err(failure) => {
-                told.insert("error".to_owned(), json!(redactor.text(&failure.to_string())));
-                told.insert("is_interrupt".to_owned(), json!(cx.is_cancelled()));
+                input.insert("error".to_owned(), json!(redactor.text(&failure.to_string())));
+                input.insert("is_interrupt".to_owned(), json!(cx.is_cancelled()));
             }
         }
-        let ruling = self.line.call(told).await;
-        if ruling.is_refused(self.line.fails_closed) {
-            return PostCallResult::from(Err(self.line.refusal(&ruling)));
+        let parsed = self.hook.call(input).await;
+        if parsed.is_refused(self.hook.fails_closed) {
+            return PostCallResult::from(Err(self.hook.refusal(&parsed)));
         }
-        let outcome = match (&ruling.output, outcome) {
+        let outcome = match (&parsed.output, outcome) {
             (Some(Value::String(text)), Ok(_)) => Ok(Output::text(text)),
             (Some(data), Ok(_)) => Ok(Output::json(data.clone())),
             (_, outcome) => outcome,
         };
-        PostCallResult::from(outcome).with(said(ruling))
+        PostCallResult::from(outcome).with(effects(parsed))
     }
 
     async fn after_answers(
@@ -133,67 +133,71 @@ impl ExternalHook {
         turn: &TurnInfo,
         answers: &[AnsweredCall<'_>],
     ) -> Result<HookEffects, Failure> {
-        if self.at != At::AfterTurn || !self.line.is_first() {
+        if self.point != HookPoint::AfterTurn || !self.hook.is_first() {
             return Ok(HookEffects::nothing());
         }
-        let mut told = input::base(&self.line.place, turn.scope(), &self.line.event);
-        let calls: Vec<Value> = answers.iter().map(landed).collect();
-        told.insert("tool_calls".to_owned(), Value::Array(calls));
-        let mut ruling = self.checked(told).await?;
-        // What ran has run: to block a batch is to end the run before the model goes on.
-        if ruling.halt.is_none() {
-            ruling.halt = ruling.block.take();
+        let mut input = input::base(&self.hook.place, turn.scope(), &self.hook.event);
+        let calls: Vec<Value> = answers.iter().map(answered_call).collect();
+        input.insert("tool_calls".to_owned(), Value::Array(calls));
+        let mut parsed = self.checked(input).await?;
+        // The calls have run already, so blocking a batch ends the run.
+        if parsed.halt.is_none() {
+            parsed.halt = parsed.block.take();
         }
-        Ok(said(ruling))
+        Ok(effects(parsed))
     }
 
     async fn start(&self, turn: &TurnInfo) -> Result<HookEffects, Failure> {
-        if self.at != At::Start || turn.cycle() != 1 || !self.line.is_about_word("startup") {
+        if self.point != HookPoint::Start
+            || turn.cycle() != 1
+            || !self.hook.matches_value("startup")
+        {
             return Ok(HookEffects::nothing());
         }
-        let mut told = input::base(&self.line.place, turn.scope(), &self.line.event);
-        told.insert("source".to_owned(), json!("startup"));
-        Ok(said(self.checked(told).await?))
+        let mut input = input::base(&self.hook.place, turn.scope(), &self.hook.event);
+        input.insert("source".to_owned(), json!("startup"));
+        Ok(effects(self.checked(input).await?))
     }
 
-    /// Calls the hook; one that fails closed and has a problem fails.
-    async fn checked(&self, told: Map<String, Value>) -> Result<Ruling, Failure> {
-        let ruling = self.line.call(told).await;
-        if ruling.is_refused(self.line.fails_closed) {
-            return Err(self.line.refusal(&ruling));
+    /// Calls the hook. Fails if it has a problem and fails closed.
+    async fn checked(&self, input: Map<String, Value>) -> Result<ParsedReply, Failure> {
+        let parsed = self.hook.call(input).await;
+        if parsed.is_refused(self.hook.fails_closed) {
+            return Err(self.hook.refusal(&parsed));
         }
-        Ok(ruling)
+        Ok(parsed)
     }
 }
 
-/// What a hook says when nothing can be stopped any more: an objection is for the model to read.
-fn said(ruling: Ruling) -> HookEffects {
-    let mut said = HookEffects::nothing();
-    let words: Vec<String> = ruling.block.into_iter().chain(ruling.context).collect();
-    if !words.is_empty() {
-        said = said.with_host_note(words.join("\n"));
+/// Converts an answer after the fact: nothing can be stopped, so an objection becomes a note for
+/// the model.
+fn effects(parsed: ParsedReply) -> HookEffects {
+    let mut effects = HookEffects::nothing();
+    let notes: Vec<String> = parsed.block.into_iter().chain(parsed.context).collect();
+    if !notes.is_empty() {
+        effects = effects.with_host_note(notes.join("\n"));
     }
-    if let Some(reason) = ruling.halt {
-        said = said.with_halt(reason);
+    if let Some(reason) = parsed.halt {
+        effects = effects.with_halt(reason);
     }
-    if let Some(why) = ruling.problem {
-        said = said.with_problem(why);
+    if let Some(why) = parsed.problem {
+        effects = effects.with_problem(why);
     }
-    said
+    effects
 }
 
-fn landed(landed: &AnsweredCall<'_>) -> Value {
-    let answer = landed.answer();
-    let names = landed
+fn answered_call(call: &AnsweredCall<'_>) -> Value {
+    let answer = call.answer();
+    let names = call
         .tool()
-        .map_or_else(|| Names::plain(answer.tool_name().as_str()), |tool| Names::of(tool));
+        .map_or_else(|| Names::from_name(answer.tool_name().as_str()), |tool| Names::of(tool));
     let response = match answer.output() {
         Some(output) => input::response(output),
         None => Value::String(answer.text().into_owned()),
     };
     json!({
-        "tool_name": names.shown,
-        "tool_input": landed.shown().map_or(Value::Null, |arguments| Value::clone(&arguments)),
+        "tool_name": names.protocol,
+        "tool_input": call.shown().map_or(Value::Null, |arguments| Value::clone(&arguments)),
         "tool_use_id": answer.id().as_str(),
         "tool_response": response,
     })
@@ -201,15 +205,15 @@ fn landed(landed: &AnsweredCall<'_>) -> Value {
 
 impl Hook for ExternalHook {
     fn name(&self) -> &str {
-        &self.line.name
+        &self.hook.name
     }
 
     fn timeout(&self) -> Option<Duration> {
-        Some(self.line.limit())
+        Some(self.hook.limit())
     }
 
     fn applies_to(&self, tool: &RegisteredTool) -> bool {
-        self.line.is_about(&Names::of(tool))
+        self.hook.matches_tool(&Names::of(tool))
     }
 
     fn before_turn<'a>(

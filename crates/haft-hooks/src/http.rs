@@ -1,14 +1,14 @@
-//! Posts to an address as a hook: JSON there, a status and JSON back.
+//! Calls an HTTP endpoint as a hook: POSTs JSON, and returns the status and the body.
 //!
-//! No redirects, no proxy of the environment, a bounded body. The client blocks, so it works on a
-//! blocking thread; one that nobody waits for any more ends with its own time.
+//! No redirects (SSRF), no proxy from the environment, a bounded body. The client blocks, so it
+//! runs on a blocking thread; after a cancellation it ends with its own timeout.
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::ruling::Reply;
+use crate::reply::Reply;
 
-/// So much of a body is read; a longer one is no answer.
-const MAX_BODY: u64 = 1 << 20;
+/// A longer body is rejected as truncated.
+const MAX_BODY_BYTES: u64 = 1 << 20;
 
 /// Posts the input and waits for the answer.
 pub(crate) async fn post(
@@ -47,7 +47,7 @@ fn send(
     }
     let mut response = request.send(input).map_err(|error| format!("no answer: {error}"))?;
     let status = response.status().as_u16();
-    let body = response.body_mut().with_config().limit(MAX_BODY).read_to_vec();
+    let body = response.body_mut().with_config().limit(MAX_BODY_BYTES).read_to_vec();
     if let Err(ureq::Error::BodyExceedsLimit(_)) = &body
         && (200..300).contains(&status)
     {
@@ -59,9 +59,9 @@ fn send(
     Ok(Reply::Status { status, body })
 }
 
-/// Writes variables into a header: `$NAME` and `${NAME}`, where the hook may name them and the host
-/// has them; every other name stands for nothing.
-pub(crate) fn filled(
+/// Expands `$NAME` and `${NAME}` in a header. A variable that the hook may not use, or that the
+/// host does not have, becomes empty, so that a header cannot leak other secrets.
+pub(crate) fn expand_variables(
     text: &str,
     allowed: &[String],
     variables: &BTreeMap<String, String>,
@@ -78,10 +78,7 @@ pub(crate) fn filled(
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let end = body.find(|c| !is_part(c)).unwrap_or(body.len());
         let name = &body[..end];
-        let after = match braced {
-            false => Some(&body[end..]),
-            true => body[end..].strip_prefix('}'),
-        };
+        let after = if braced { body[end..].strip_prefix('}') } else { Some(&body[end..]) };
         match after {
             Some(after) if !name.is_empty() => {
                 if allowed.iter().any(|own| own == name) {
@@ -89,7 +86,7 @@ pub(crate) fn filled(
                 }
                 rest = after;
             }
-            // A dollar that names nothing is a dollar.
+            // A `$` without a name is literal.
             _ => out.push('$'),
         }
     }
@@ -108,7 +105,7 @@ mod tests {
             ("SECRET".to_owned(), "s3".to_owned()),
         ]);
         let allowed = ["TOKEN".to_owned(), "MISSING".to_owned()];
-        for (text, filled_in) in [
+        for (text, expanded) in [
             ("Bearer $TOKEN", "Bearer t0"),
             ("${TOKEN}x", "t0x"),
             ("$SECRET", ""),
@@ -119,7 +116,7 @@ mod tests {
             ("${TOKEN", "${TOKEN"),
             ("$TOKENS", ""),
         ] {
-            assert_eq!(filled(text, &allowed, &variables), filled_in, "{text}");
+            assert_eq!(expand_variables(text, &allowed, &variables), expanded, "{text}");
         }
     }
 }

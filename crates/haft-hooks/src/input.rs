@@ -1,20 +1,20 @@
-//! What a hook is told: one JSON object, with the fields of the protocol.
+//! The input of a hook: one JSON object with the fields of the protocol.
 
 use haft::{Output, Scope};
 use serde_json::{Map, Value, json};
 
-use crate::{names::Names, place::ProjectDir};
+use crate::{names::Names, project_dir::ProjectDir};
 
-/// Returns what every event tells.
+/// Returns the fields that all events have.
 pub(crate) fn base(place: &ProjectDir, scope: &Scope, event: &str) -> Map<String, Value> {
     let run = scope.run.as_str();
-    let mut told = Map::new();
-    let mut put = |key: &str, value: Value| told.insert(key.to_owned(), value);
+    let mut input = Map::new();
+    let mut put = |key: &str, value: Value| input.insert(key.to_owned(), value);
     put("session_id", json!(scope.session.as_deref().unwrap_or(run)));
     put("prompt_id", json!(scope.request.as_deref().unwrap_or(run)));
     let transcript = place.transcript.as_ref().map(|path| path.to_string_lossy().into_owned());
     put("transcript_path", json!(transcript.unwrap_or_default()));
-    // A folder is told whole, so that a hook need not know where it stands.
+    // An absolute path, so that it does not depend on the hook's working directory.
     put("cwd", json!(place.path.join(&*scope.working_directory).to_string_lossy()));
     put("permission_mode", json!(place.mode()));
     put("hook_event_name", json!(event));
@@ -22,23 +22,23 @@ pub(crate) fn base(place: &ProjectDir, scope: &Scope, event: &str) -> Map<String
         put("agent_id", json!(agent));
         put("agent_type", json!(agent));
     }
-    told
+    input
 }
 
-/// Adds what every event about a tool tells.
+/// Adds the fields that all events about a tool have.
 pub(crate) fn tool(
-    mut told: Map<String, Value>,
+    mut input: Map<String, Value>,
     names: &Names,
     arguments: &Value,
     id: &str,
 ) -> Map<String, Value> {
-    told.insert("tool_name".to_owned(), json!(names.shown));
-    told.insert("tool_input".to_owned(), arguments.clone());
-    told.insert("tool_use_id".to_owned(), json!(id));
-    told
+    input.insert("tool_name".to_owned(), json!(names.protocol));
+    input.insert("tool_input".to_owned(), arguments.clone());
+    input.insert("tool_use_id".to_owned(), json!(id));
+    input
 }
 
-/// Returns an output as a hook is told it: the data where the tool has some, the text otherwise.
+/// Returns an output for a hook: the structured data if there is some, the text otherwise.
 pub(crate) fn response(output: &Output) -> Value {
     match &output.structured {
         Some(data) => data.clone(),
@@ -46,28 +46,32 @@ pub(crate) fn response(output: &Output) -> Value {
     }
 }
 
-/// Puts back what was taken out of arguments before they were told: wherever a value came back as it
-/// was told, the call keeps its own.
-pub(crate) fn restored(edited: Value, told: &Value, own: &Value) -> Value {
-    if edited == *told {
+/// Restores secrets that were redacted before the hook got the arguments: a value that comes back
+/// unchanged is replaced by the original.
+pub(crate) fn restored(edited: Value, sent: &Value, own: &Value) -> Value {
+    if edited == *sent {
         return own.clone();
     }
-    match (edited, told, own) {
-        (Value::Object(edited), Value::Object(told), Value::Object(own)) => edited
+    match (edited, sent, own) {
+        (Value::Object(edited), Value::Object(sent), Value::Object(own)) => edited
             .into_iter()
             .map(|(key, value)| {
-                let value = match (told.get(&key), own.get(&key)) {
-                    (Some(told), Some(own)) => restored(value, told, own),
+                let value = match (sent.get(&key), own.get(&key)) {
+                    (Some(sent), Some(own)) => restored(value, sent, own),
                     _ => value,
                 };
                 (key, value)
             })
             .collect(),
-        (Value::Array(edited), Value::Array(told), Value::Array(own))
-            if edited.len() == told.len() && told.len() == own.len() =>
+        (Value::Array(edited), Value::Array(sent), Value::Array(own))
+            if edited.len() == sent.len() && sent.len() == own.len() =>
         {
-            let pairs = told.iter().zip(own);
-            edited.into_iter().zip(pairs).map(|(value, (t, o))| restored(value, t, o)).collect()
+            let pairs = sent.iter().zip(own);
+            edited
+                .into_iter()
+                .zip(pairs)
+                .map(|(value, (sent, own))| restored(value, sent, own))
+                .collect()
         }
         (edited, _, _) => edited,
     }
@@ -78,13 +82,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_back_as_it_was_told_is_what_it_was() {
+    fn redacted_values_that_come_back_unchanged_are_restored() {
         let own = json!({"key": "k1", "to": "ada", "list": [{"pin": 1}, 2]});
-        let told = json!({"key": "[hidden]", "to": "ada", "list": [{"pin": "[hidden]"}, 2]});
-        assert_eq!(restored(told.clone(), &told, &own), own);
+        let sent = json!({"key": "[hidden]", "to": "ada", "list": [{"pin": "[hidden]"}, 2]});
+        assert_eq!(restored(sent.clone(), &sent, &own), own);
         let edited = json!({"key": "[hidden]", "to": "bob", "list": [{"pin": "[hidden]"}, 3]});
         let wanted = json!({"key": "k1", "to": "bob", "list": [{"pin": 1}, 3]});
-        assert_eq!(restored(edited, &told, &own), wanted);
-        assert_eq!(restored(json!({"key": "new"}), &told, &own), json!({"key": "new"}));
+        assert_eq!(restored(edited, &sent, &own), wanted);
+        assert_eq!(restored(json!({"key": "new"}), &sent, &own), json!({"key": "new"}));
     }
 }

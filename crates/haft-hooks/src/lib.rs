@@ -1,27 +1,28 @@
 //! Hooks that are commands or HTTP endpoints, in the protocol of Claude Code.
 //!
-//! In: what files say about hooks ([`haft::HookSpec`]). Out: hooks, an approver and an observer for
-//! a runtime. A hook is given JSON on its standard input or as a POST, and answers with an exit
-//! code and JSON. Nothing here reads the environment; [`ProjectDir`] carries what hooks may know.
+//! In: the hooks of configuration files ([`haft::HookSpec`]). Out: hooks, an approver and an
+//! observer for a runtime. A hook gets JSON on its standard input or as a POST, and answers with an
+//! exit code and JSON. Nothing here reads the environment; [`ProjectDir`] contains what hooks may
+//! know.
 //!
-//! | event | where it is called |
+//! | event | when it is called |
 //! |---|---|
-//! | `PreToolUse` | before a call is judged |
-//! | `PostToolUse`, `PostToolUseFailure` | after a body |
-//! | `PostToolBatch` | when all calls of a response have their answers |
+//! | `PreToolUse` | before a call is authorized |
+//! | `PostToolUse`, `PostToolUseFailure` | after the tool's body |
+//! | `PostToolBatch` | when all calls of a response have their results |
 //! | `SessionStart` | before the first turn of a run |
-//! | `PermissionRequest` | when somebody would be asked |
-//! | `PermissionDenied`, `Notification` | told; the answer is not read |
+//! | `PermissionRequest` | when a person would be asked for approval |
+//! | `PermissionDenied`, `Notification` | as a notification; the answer is ignored |
 //!
-//! | it answers with | meaning |
+//! | answer | meaning |
 //! |---|---|
-//! | exit code 2 | block, with the words on standard error |
-//! | exit code 0, or status 2xx, and JSON | a decision, a rewrite, a word for the model |
-//! | exit code 0 and plain text | nothing; for `SessionStart` a word for the model |
-//! | anything else, or nothing in time | a problem: refused where the hook fails closed, let go and told where it fails open |
+//! | exit code 2 | block, with the text of standard error as reason |
+//! | exit code 0, or status 2xx, and JSON | a decision, a rewrite, a note for the model |
+//! | exit code 0 and plain text | ignored; for `SessionStart` a note for the model |
+//! | anything else, a timeout | a problem: denied if the hook fails closed, reported otherwise |
 //!
-//! Other events are accepted, never called, and noted once. Hooks run one after the other in the
-//! order they are written, each seeing the input as the one before left it.
+//! Other events are accepted but never called; each is noted once. Hooks run one after the other in
+//! file order. Each gets the input as the one before rewrote it.
 //!
 //! ```
 //! use haft::{Handler, HookSpec, Runtime};
@@ -36,14 +37,14 @@
 //! ```
 
 mod error;
-mod place;
+mod project_dir;
 mod names;
 mod matcher;
 mod input;
 mod command;
 mod http;
-mod ruling;
-mod line;
+mod reply;
+mod configured;
 mod hook;
 mod approver;
 mod observer;
@@ -57,11 +58,11 @@ pub use self::{
     load::Hooks,
     matcher::Matcher,
     observer::ExternalObserver,
-    place::ProjectDir,
+    project_dir::ProjectDir,
     trial::{TrialResult, try_out},
 };
 
-// The programs of the page about hooks run as doc tests here, where both kinds of hooks are known.
+// The examples of the guide page about hooks run as doc tests here.
 #[cfg(doctest)]
 mod doctests {
     #[doc = include_str!("../../../docs/guide/hooks.md")]

@@ -1,36 +1,40 @@
-//! Sets up all hooks that files name, and notes what is never called.
+//! Configures all hooks of the files, and notes those that are never called.
 
 use std::sync::Arc;
 
 use haft::{Approver, Handler, HookSpec, RuntimeBuilder};
 
 use crate::{
-    approver::ExternalApprover, error::Error, hook::ExternalHook, line::Line,
-    observer::ExternalObserver, place::ProjectDir,
+    approver::ExternalApprover, configured::ConfiguredHook, error::Error, hook::ExternalHook,
+    observer::ExternalObserver, project_dir::ProjectDir,
 };
 
-/// The hooks that files name, set up.
+/// The configured hooks.
 #[derive(Debug)]
 pub struct Hooks {
     hooks: Vec<ExternalHook>,
-    asked: Vec<Line>,
-    told: Vec<Line>,
+    approvers: Vec<ConfiguredHook>,
+    observers: Vec<ConfiguredHook>,
     notes: Vec<String>,
 }
 
 impl Hooks {
-    /// Sets hooks up, in order.
+    /// Configures hooks, in order.
     ///
     /// # Errors
-    /// Fails for an event, a matcher or a condition that means nothing here, for an empty command
-    /// ([`Handler::mistake`]), and for a hook that is meant to guard and cannot be called: a guard
-    /// that is left out would be a way round it.
+    /// Fails for an unknown event, an invalid matcher or condition, an empty command
+    /// ([`Handler::mistake`]), and for a hook that fails closed and cannot be called: skipping such
+    /// a hook would bypass it.
     pub fn load(specs: &[HookSpec], place: ProjectDir) -> Result<Self, Error> {
         let place = Arc::new(place);
-        let mut all =
-            Self { hooks: Vec::new(), asked: Vec::new(), told: Vec::new(), notes: Vec::new() };
+        let mut all = Self {
+            hooks: Vec::new(),
+            approvers: Vec::new(),
+            observers: Vec::new(),
+            notes: Vec::new(),
+        };
         for (at, spec) in specs.iter().enumerate() {
-            let name = Line::name_of(spec);
+            let name = ConfiguredHook::name_of(spec);
             let event = spec.event.as_str();
             if HookSpec::PROTOCOL.contains(&event) && !HookSpec::EVENTS.contains(&event) {
                 all.note(format!("`{}` is never called here; its hooks do nothing", spec.event));
@@ -44,7 +48,7 @@ impl Hooks {
                 all.note(format!("hook `{name}` is of a kind that is never called here"));
                 continue;
             }
-            let line = Line::new(spec, &place, &specs[..at])?;
+            let configured = ConfiguredHook::new(spec, &place, &specs[..at])?;
             let has_tool =
                 !matches!(&*spec.event, "SessionStart" | "PostToolBatch" | "Notification");
             if spec.only_if.is_some() && !has_tool {
@@ -52,9 +56,9 @@ impl Hooks {
                 continue;
             }
             match spec.event.as_str() {
-                "PermissionRequest" => all.asked.push(line),
-                "PermissionDenied" | "Notification" => all.told.push(line),
-                event => match ExternalHook::new(line) {
+                "PermissionRequest" => all.approvers.push(configured),
+                "PermissionDenied" | "Notification" => all.observers.push(configured),
+                event => match ExternalHook::new(configured) {
                     Some(hook) => all.hooks.push(hook),
                     None => {
                         return Err(Error::new(&name, format!("there is no event `{event}`"))
@@ -72,21 +76,21 @@ impl Hooks {
         }
     }
 
-    /// Returns what a person should know: hooks that are never called, each once.
+    /// Returns notes for a person about hooks that are never called.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Takes out who answers instead of a person, if a hook wants to.
+    /// Takes the approver that asks `PermissionRequest` hooks, if there are any.
     #[must_use]
     pub fn take_approver(&mut self) -> Option<ExternalApprover> {
-        let lines = std::mem::take(&mut self.asked);
-        (!lines.is_empty()).then(|| ExternalApprover::new(lines))
+        let hooks = std::mem::take(&mut self.approvers);
+        (!hooks.is_empty()).then(|| ExternalApprover::new(hooks))
     }
 
-    /// Adds everything to a runtime. Hooks that answer instead of a person become its approver,
-    /// unless they were taken out before.
+    /// Adds everything to a runtime. `PermissionRequest` hooks become an approver, unless
+    /// `take_approver` was called before.
     pub fn add_to(mut self, mut builder: RuntimeBuilder) -> RuntimeBuilder {
         if let Some(approver) = self.take_approver() {
             builder = builder.approver(approver);
@@ -94,7 +98,7 @@ impl Hooks {
         self.add_hooks(builder)
     }
 
-    /// Adds everything to a runtime that asks this approver where no hook decides.
+    /// Adds everything to a runtime that asks this approver if no hook decides.
     pub fn add_with(mut self, mut builder: RuntimeBuilder, next: impl Approver) -> RuntimeBuilder {
         builder = match self.take_approver() {
             Some(approver) => builder.approver(approver.or_ask(next)),
@@ -107,9 +111,10 @@ impl Hooks {
         for hook in self.hooks {
             builder = builder.hook(hook);
         }
-        match self.told.is_empty() {
-            true => builder,
-            false => builder.observer(ExternalObserver::new(self.told)),
+        if self.observers.is_empty() {
+            builder
+        } else {
+            builder.observer(ExternalObserver::new(self.observers))
         }
     }
 }

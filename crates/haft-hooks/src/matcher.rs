@@ -1,15 +1,15 @@
-//! Which tools a hook is about: all, a list of names, or a regular expression.
+//! Which tools a hook matches: all, a list of names, or a regular expression.
 //!
 //! A text of letters, digits, `_`, `-`, space, `,` and `|` is a list of exact names. Anything else
-//! is a regular expression that may match anywhere in the name. It is meant for JavaScript; what
-//! that knows and we do not (looking around, going back) is refused when the hook is set up.
+//! is a regular expression that may match anywhere in the name. The protocol uses JavaScript
+//! expressions; look-around and backreferences are not supported and rejected at load.
 
 use regex::{Regex, RegexBuilder};
 
-/// More than any honest matcher needs once compiled.
-const MAX_COMPILED: usize = 1 << 20;
+/// The largest compiled size of an expression, so that a hostile one cannot exhaust memory.
+const MAX_COMPILED_BYTES: usize = 1 << 20;
 
-/// Which tools a hook is about.
+/// Which tools a hook matches.
 #[derive(Debug, Clone)]
 pub struct Matcher(Kind);
 
@@ -21,10 +21,10 @@ enum Kind {
 }
 
 impl Matcher {
-    /// Reads a matcher; nothing, an empty text and `*` are about all tools.
+    /// Parses a matcher. `None`, an empty text and `*` match all tools.
     ///
     /// # Errors
-    /// Fails for an expression that we cannot evaluate, and says what is wrong with it.
+    /// Fails for an invalid or unsupported expression, with the reason.
     pub fn parse(text: Option<&str>) -> Result<Self, String> {
         let text = match text.map(str::trim) {
             None | Some("" | "*") => return Ok(Self(Kind::All)),
@@ -35,15 +35,15 @@ impl Matcher {
             let names = text.split(['|', ',']).map(str::trim).filter(|name| !name.is_empty());
             return Ok(Self(Kind::Names(names.map(str::to_owned).collect())));
         }
-        let regex = RegexBuilder::new(text).size_limit(MAX_COMPILED).build();
+        let regex = RegexBuilder::new(text).size_limit(MAX_COMPILED_BYTES).build();
         regex.map(Kind::Regex).map(Self).map_err(|error| match error {
             regex::Error::CompiledTooBig(_) => "the expression is too large".to_owned(),
-            // The last line says what; the lines above draw where.
+            // The last line is the reason; the lines above show the position.
             other => other.to_string().lines().last().unwrap_or_default().trim().to_owned(),
         })
     }
 
-    /// Returns whether it is about a tool of this name.
+    /// Returns whether it matches a tool of this name.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         match &self.0 {
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_matcher_is_all_a_list_or_an_expression() {
+    fn a_matcher_is_a_wildcard_a_list_or_an_expression() {
         for (matcher, name, is) in [
             ("", "Bash", true),
             ("*", "anything", true),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_javascript_knows_is_refused_and_said() {
+    fn unsupported_javascript_expressions_are_rejected_with_a_reason() {
         for text in [r"(?=Bash)", r"(?<!x)Bash", r"(a)\1", "Bash(", "a{1000}{1000}{1000}"] {
             let error = Matcher::parse(Some(text)).unwrap_err();
             assert!(!error.is_empty(), "{text}");

@@ -1,9 +1,9 @@
-//! The names by which hooks know tools: those of the program the protocol comes from.
+//! The tool names that hooks use: those of Claude Code, where the protocol comes from.
 
 use haft::RegisteredTool;
 
-/// Our own tools, and what the protocol calls such a tool.
-const KNOWN: [(&str, &str); 7] = [
+/// Built-in tools and their names in the protocol.
+const PROTOCOL_NAMES: [(&str, &str); 7] = [
     ("shell", "Bash"),
     ("read_file", "Read"),
     ("write_file", "Write"),
@@ -13,53 +13,53 @@ const KNOWN: [(&str, &str); 7] = [
     ("fetch_url", "WebFetch"),
 ];
 
-/// A tool's names: the one hooks are told, its own, and those that rules know it by. A matcher may
-/// use any of them: whatever a rule for `Bash` is about, a hook for `Bash` is about too.
+/// The names of a tool: in the protocol, in the registry, and in rules. A matcher may use any of
+/// them, so that a hook for `Bash` matches the same tools as a rule for `Bash`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Names {
-    pub(crate) shown: String,
-    pub(crate) own: String,
-    known: Vec<&'static str>,
+    pub(crate) protocol: String,
+    pub(crate) registered: String,
+    in_rules: Vec<&'static str>,
 }
 
 impl Names {
-    /// Returns the names of a tool, whatever a view calls it.
+    /// Returns the names of a tool. A rename by a view does not change them.
     pub(crate) fn of(tool: &RegisteredTool) -> Self {
         let own = tool.registered().as_str();
         let server = tool.source().strip_prefix("source `").and_then(|rest| rest.strip_suffix('`'));
         match server {
             Some(server) if !own.starts_with("mcp__") => {
-                let there = own
+                let tool_name = own
                     .strip_prefix(server)
                     .and_then(|rest| rest.strip_prefix("__"))
                     .unwrap_or(own);
                 Self {
-                    shown: format!("mcp__{server}__{there}"),
-                    own: own.to_owned(),
-                    known: tool.known_as().to_vec(),
+                    protocol: format!("mcp__{server}__{tool_name}"),
+                    registered: own.to_owned(),
+                    in_rules: tool.known_as().to_vec(),
                 }
             }
             _ => {
-                let mut names = Self { known: tool.known_as().to_vec(), ..Self::plain(own) };
-                if names.shown == names.own
-                    && let Some(known) = names.known.first()
+                let mut names = Self { in_rules: tool.known_as().to_vec(), ..Self::from_name(own) };
+                if names.protocol == names.registered
+                    && let Some(known) = names.in_rules.first()
                 {
-                    names.shown = (*known).to_owned();
+                    names.protocol = (*known).to_owned();
                 }
                 names
             }
         }
     }
 
-    /// Returns all of them.
+    /// Returns all names.
     pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
-        [&*self.shown, &*self.own].into_iter().chain(self.known.iter().copied())
+        [&*self.protocol, &*self.registered].into_iter().chain(self.in_rules.iter().copied())
     }
 
-    /// Returns the names of a tool of which only the name is known, in either spelling.
-    pub(crate) fn plain(name: &str) -> Self {
-        let pair = KNOWN.iter().find(|(own, known)| *own == name || *known == name);
-        let (own, shown) = pair.map_or((name, name), |(own, known)| (*own, *known));
-        Self { shown: shown.to_owned(), own: own.to_owned(), known: Vec::new() }
+    /// Returns the names of a tool by its registered name or its name in the protocol.
+    pub(crate) fn from_name(name: &str) -> Self {
+        let pair = PROTOCOL_NAMES.iter().find(|(own, known)| *own == name || *known == name);
+        let (own, known) = pair.map_or((name, name), |(own, known)| (*own, *known));
+        Self { protocol: known.to_owned(), registered: own.to_owned(), in_rules: Vec::new() }
     }
 }

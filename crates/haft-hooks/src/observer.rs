@@ -1,5 +1,5 @@
-//! Hooks that are only told: `PermissionDenied` when a judge refuses, `Notification` when somebody
-//! is asked. They run beside the walk, a few at a time; nobody reads their answers.
+//! Hooks as observers: `PermissionDenied` when a call is denied, `Notification` when approval is
+//! requested. They run in the background, a few at a time. Their answers are ignored.
 
 use std::{
     collections::VecDeque,
@@ -12,67 +12,68 @@ use std::{
 use haft::{CallId, Event, Observer, Scope, ToolName};
 use serde_json::{Map, Value, json};
 
-use crate::{input, line::Line, names::Names};
+use crate::{configured::ConfiguredHook, input, names::Names};
 
-/// So many hooks are told at once; past that, the newest are left out.
-const AT_ONCE: usize = 8;
-/// So many calls are remembered from their start to their verdict.
-const REMEMBERED: usize = 256;
+/// How many hooks run concurrently; further notifications are dropped.
+const MAX_CONCURRENT_HOOKS: usize = 8;
+/// How many calls are tracked from their start to their verdict.
+const MAX_TRACKED_CALLS: usize = 256;
 
-/// Tells hooks what happened.
+/// Notifies hooks about events.
 #[derive(Debug)]
 pub struct ExternalObserver {
-    lines: Arc<Vec<Line>>,
+    hooks: Arc<Vec<ConfiguredHook>>,
     calls: Mutex<VecDeque<(CallId, ToolName, Arc<Value>)>>,
     busy: Arc<AtomicUsize>,
 }
 
 impl ExternalObserver {
-    pub(crate) fn new(lines: Vec<Line>) -> Self {
-        Self { lines: Arc::new(lines), calls: Mutex::default(), busy: Arc::default() }
+    pub(crate) fn new(hooks: Vec<ConfiguredHook>) -> Self {
+        Self { hooks: Arc::new(hooks), calls: Mutex::default(), busy: Arc::default() }
     }
 
     fn call(&self, id: &CallId) -> Option<(Names, Arc<Value>)> {
         let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         let found = calls.iter().rev().find(|(own, ..)| own == id)?;
-        Some((Names::plain(found.1.as_str()), Arc::clone(&found.2)))
+        Some((Names::from_name(found.1.as_str()), Arc::clone(&found.2)))
     }
 
-    /// Tells one hook beside the walk.
-    fn tell(&self, line: &Line, told: Map<String, Value>) {
+    /// Calls one hook in the background.
+    fn notify(&self, hook: &ConfiguredHook, input: Map<String, Value>) {
         let Ok(handle) = tokio::runtime::Handle::try_current() else { return };
-        if self.busy.fetch_add(1, Ordering::AcqRel) >= AT_ONCE {
+        if self.busy.fetch_add(1, Ordering::AcqRel) >= MAX_CONCURRENT_HOOKS {
             self.busy.fetch_sub(1, Ordering::AcqRel);
             return;
         }
-        let (line, busy) = (line.clone(), Arc::clone(&self.busy));
+        let (hook, busy) = (hook.clone(), Arc::clone(&self.busy));
         handle.spawn(async move {
-            line.call(told).await;
+            hook.call(input).await;
             busy.fetch_sub(1, Ordering::AcqRel);
         });
     }
 
-    fn refused(&self, id: &CallId, reason: &str) {
+    fn on_denied(&self, id: &CallId, reason: &str) {
         let Some((names, arguments)) = self.call(id) else { return };
-        for line in self.lines.iter().filter(|line| line.event == "PermissionDenied") {
-            if line.is_about(&names) && line.holds_for(&names.own, &arguments) {
-                let told = input::base(&line.place, &Scope::default(), &line.event);
-                let mut told = input::tool(told, &names, &arguments, id.as_str());
-                told.insert("reason".to_owned(), json!(reason));
-                self.tell(line, told);
+        for hook in self.hooks.iter().filter(|hook| hook.event == "PermissionDenied") {
+            if hook.matches_tool(&names) && hook.condition_holds_for(&names.registered, &arguments)
+            {
+                let input = input::base(&hook.place, &Scope::default(), &hook.event);
+                let mut input = input::tool(input, &names, &arguments, id.as_str());
+                input.insert("reason".to_owned(), json!(reason));
+                self.notify(hook, input);
             }
         }
     }
 
-    fn asked(&self, id: &CallId, reason: &str) {
+    fn on_approval_requested(&self, id: &CallId, reason: &str) {
         let Some((names, _)) = self.call(id) else { return };
-        for line in self.lines.iter().filter(|line| line.event == "Notification") {
-            if line.is_about_word("permission_prompt") {
-                let mut told = input::base(&line.place, &Scope::default(), &line.event);
-                told.insert("notification_type".to_owned(), json!("permission_prompt"));
-                let message = format!("`{}` must be asked about: {reason}", names.shown);
-                told.insert("message".to_owned(), json!(message));
-                self.tell(line, told);
+        for hook in self.hooks.iter().filter(|hook| hook.event == "Notification") {
+            if hook.matches_value("permission_prompt") {
+                let mut input = input::base(&hook.place, &Scope::default(), &hook.event);
+                input.insert("notification_type".to_owned(), json!("permission_prompt"));
+                let message = format!("`{}` must be asked about: {reason}", names.protocol);
+                input.insert("message".to_owned(), json!(message));
+                self.notify(hook, input);
             }
         }
     }
@@ -81,15 +82,15 @@ impl ExternalObserver {
 impl Observer for ExternalObserver {
     fn observe(&self, event: &Event) {
         match event {
-            Event::Started { call, tool_name: meant, arguments: Some(arguments), .. } => {
+            Event::Started { call, tool_name, arguments: Some(arguments), .. } => {
                 let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-                if calls.len() >= REMEMBERED {
+                if calls.len() >= MAX_TRACKED_CALLS {
                     calls.pop_front();
                 }
-                calls.push_back((call.clone(), meant.clone(), Arc::clone(arguments)));
+                calls.push_back((call.clone(), tool_name.clone(), Arc::clone(arguments)));
             }
-            Event::Asked { call, verdict, .. } => self.asked(call, &verdict.reason),
-            Event::Refused { call, verdict, .. } => self.refused(call, &verdict.reason),
+            Event::Asked { call, verdict, .. } => self.on_approval_requested(call, &verdict.reason),
+            Event::Refused { call, verdict, .. } => self.on_denied(call, &verdict.reason),
             Event::Finished { call, .. } => {
                 let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(at) = calls.iter().rposition(|(own, ..)| own == call) {

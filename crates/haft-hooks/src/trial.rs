@@ -1,4 +1,4 @@
-//! Tries hooks out on a fixture: which would be called, what they say, and what that would mean.
+//! Runs hooks on a fixture: which are called, what they answer, and what that would mean.
 //!
 //! For a person at a terminal. The hooks are really called; no tool is.
 
@@ -10,51 +10,51 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    line::Line,
+    configured::ConfiguredHook,
     names::Names,
-    place::ProjectDir,
-    ruling::{Reply, Ruling},
+    project_dir::ProjectDir,
+    reply::{ParsedReply, Reply},
 };
 
-/// What came of trying one hook.
+/// The result of running one hook on a fixture.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct TrialResult {
-    /// The hook: its event and where it is written.
+    /// The hook: its event and its location.
     pub hook: String,
-    /// Why it was not called; nothing when it was.
+    /// Why it was not called. `None` if it was.
     pub skipped: Option<String>,
     /// The exit code of a command.
     pub exit_code: Option<i32>,
-    /// The status of an address.
+    /// The HTTP status of an endpoint.
     pub status: Option<u16>,
     /// How long it took, in milliseconds.
     pub took_ms: u64,
     /// What it decided: `allow`, `ask`, `defer`, `deny` or `block`.
     pub decision: Option<&'static str>,
-    /// Why, in its words.
+    /// The reason it gave.
     pub reason: Option<String>,
-    /// The arguments it wants instead.
+    /// The rewritten arguments.
     pub rewrite: Option<Value>,
-    /// The output it wants instead.
+    /// The rewritten output.
     pub output: Option<Value>,
-    /// What it wants the model to read.
+    /// The note for the model.
     pub context: Option<String>,
-    /// What it wants a person to read.
+    /// The message for a person.
     pub message: Option<String>,
-    /// It would end the run, and why.
+    /// Why it would end the run, if it would.
     pub halt: Option<String>,
     /// What is wrong with its answer.
     pub problem: Option<String>,
-    /// Whether a problem would refuse the call; otherwise the call would go on, loudly. A truncated
-    /// answer and a script that changed refuse the call even where the hook fails open.
+    /// Whether a problem denies the call; otherwise the call continues and the problem is reported.
+    /// A truncated answer and a changed script deny the call even if the hook fails open.
     pub fails_closed: bool,
 }
 
 impl TrialResult {
     fn new(spec: &HookSpec) -> Self {
         Self {
-            hook: Line::name_of(spec),
+            hook: ConfiguredHook::name_of(spec),
             skipped: None,
             exit_code: None,
             status: None,
@@ -71,7 +71,7 @@ impl TrialResult {
         }
     }
 
-    /// Returns whether the hook would keep the call from running.
+    /// Returns whether the hook would stop the call.
     #[must_use]
     pub fn stops(&self) -> bool {
         matches!(self.decision, Some("deny" | "block"))
@@ -80,8 +80,8 @@ impl TrialResult {
     }
 }
 
-/// Calls the hooks that are about a fixture, in order, each seeing the input as the one before left
-/// it, and says what came of each. The fixture is what a hook would be told; missing fields that do
+/// Calls the hooks that match a fixture, in order, and returns the result of each. Each gets the
+/// input as the one before rewrote it. The fixture is the input of a hook; missing fields that do
 /// not depend on a call are filled in.
 pub async fn try_out(
     specs: &[HookSpec],
@@ -90,78 +90,79 @@ pub async fn try_out(
     place: &ProjectDir,
 ) -> Vec<TrialResult> {
     let place = Arc::new(place.clone());
-    let mut told = crate::input::base(&place, &haft::Scope::default(), event);
-    told.insert("cwd".to_owned(), json!(place.path.to_string_lossy()));
+    let mut input = crate::input::base(&place, &haft::Scope::default(), event);
+    input.insert("cwd".to_owned(), json!(place.path.to_string_lossy()));
     if let Value::Object(fixture) = fixture {
-        told.extend(fixture.clone());
+        input.extend(fixture.clone());
     }
-    told.insert("hook_event_name".to_owned(), json!(event));
+    input.insert("hook_event_name".to_owned(), json!(event));
     let mut all = Vec::with_capacity(specs.len());
     for (at, spec) in specs.iter().enumerate() {
-        let mut tried = TrialResult::new(spec);
-        let tool = told.get("tool_name").and_then(Value::as_str).map(Names::plain);
+        let mut result = TrialResult::new(spec);
+        let tool = input.get("tool_name").and_then(Value::as_str).map(Names::from_name);
         if let Some(names) = &tool {
-            told.insert("tool_name".to_owned(), json!(names.shown));
+            input.insert("tool_name".to_owned(), json!(names.protocol));
         }
-        let line = match Line::new(spec, &place, &specs[..at]) {
-            Ok(line) => line,
+        let hook = match ConfiguredHook::new(spec, &place, &specs[..at]) {
+            Ok(hook) => hook,
             Err(error) => {
-                tried.skipped = Some(error.to_string());
-                all.push(tried);
+                result.skipped = Some(error.to_string());
+                all.push(result);
                 continue;
             }
         };
-        tried.skipped = why_not(&line, event, tool.as_ref(), &told);
-        if tried.skipped.is_none() {
+        result.skipped = skip_reason(&hook, event, tool.as_ref(), &input);
+        if result.skipped.is_none() {
             let began = Instant::now();
-            let reply = line.reply(&Value::Object(told.clone())).await;
-            let ruling = Ruling::read(event, &reply);
-            tried.fill(reply, ruling, began.elapsed());
-            if let Some(arguments) = &tried.rewrite {
-                told.insert("tool_input".to_owned(), arguments.clone());
+            let reply = hook.reply(&Value::Object(input.clone())).await;
+            let parsed = ParsedReply::parse(event, &reply);
+            result.fill(reply, parsed, began.elapsed());
+            if let Some(arguments) = &result.rewrite {
+                input.insert("tool_input".to_owned(), arguments.clone());
             }
         }
-        all.push(tried);
+        all.push(result);
     }
     all
 }
 
-fn why_not(
-    line: &Line,
+fn skip_reason(
+    hook: &ConfiguredHook,
     event: &str,
     tool: Option<&Names>,
-    told: &serde_json::Map<String, Value>,
+    input: &serde_json::Map<String, Value>,
 ) -> Option<String> {
-    if line.event != event {
-        return Some(format!("it is about `{}`", line.event));
+    if hook.event != event {
+        return Some(format!("it is about `{}`", hook.event));
     }
     let names = tool?;
-    if !line.is_about(names) {
-        return Some(format!("its matcher is not about `{}`", names.shown));
+    if !hook.matches_tool(names) {
+        return Some(format!("its matcher is not about `{}`", names.protocol));
     }
-    let input = told.get("tool_input").unwrap_or(&Value::Null);
-    (!line.holds_for(&names.own, input)).then(|| "its condition does not hold".to_owned())
+    let arguments = input.get("tool_input").unwrap_or(&Value::Null);
+    (!hook.condition_holds_for(&names.registered, arguments))
+        .then(|| "its condition does not hold".to_owned())
 }
 
 impl TrialResult {
-    fn fill(&mut self, reply: Reply, ruling: Ruling, took: Duration) {
+    fn fill(&mut self, reply: Reply, parsed: ParsedReply, took: Duration) {
         match reply {
             Reply::Exit { code, .. } => self.exit_code = code,
             Reply::Status { status, .. } => self.status = Some(status),
             Reply::Truncated | Reply::ScriptChanged(_) | Reply::None(_) => {}
         }
-        self.fails_closed |= ruling.always_refuses();
+        self.fails_closed |= parsed.always_refuses();
         self.took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-        (self.decision, self.reason) = match (ruling.block, ruling.decision) {
+        (self.decision, self.reason) = match (parsed.block, parsed.decision) {
             (Some(reason), _) => (Some("block"), Some(reason)),
-            (None, Some((decision, reason))) => (Some(decision.word()), Some(reason)),
+            (None, Some((decision, reason))) => (Some(decision.as_str()), Some(reason)),
             (None, None) => (None, None),
         };
-        self.rewrite = ruling.rewrite;
-        self.output = ruling.output;
-        self.context = ruling.context;
-        self.message = ruling.message;
-        self.halt = ruling.halt;
-        self.problem = ruling.problem;
+        self.rewrite = parsed.rewrite;
+        self.output = parsed.output;
+        self.context = parsed.context;
+        self.message = parsed.message;
+        self.halt = parsed.halt;
+        self.problem = parsed.problem;
     }
 }

@@ -1,4 +1,6 @@
-//! One line of a file that names a hook, set up: which calls it is about, and how it is called.
+//! One configured hook of a file: which calls it matches, and how it is called.
+//!
+//! INVARIANT: a script that changed since the project was trusted is not run.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,13 +15,13 @@ use crate::{
     http,
     matcher::Matcher,
     names::Names,
-    place::ProjectDir,
-    ruling::{Reply, Ruling},
+    project_dir::ProjectDir,
+    reply::{ParsedReply, Reply},
 };
 
-/// One hook, set up.
+/// One configured hook.
 #[derive(Debug, Clone)]
-pub(crate) struct Line {
+pub(crate) struct ConfiguredHook {
     pub(crate) name: String,
     pub(crate) event: String,
     matcher: Matcher,
@@ -29,17 +31,17 @@ pub(crate) struct Line {
     timeout: Duration,
     pub(crate) fails_closed: bool,
     pub(crate) place: Arc<ProjectDir>,
-    /// Where the same handler is named before: what that one is called for is not called twice.
+    /// The matchers of earlier hooks with the same handler, so that it is not called twice.
     earlier: Vec<Matcher>,
 }
 
-impl Line {
-    /// Returns what a hook is called in messages: its event and where it is written.
+impl ConfiguredHook {
+    /// Returns the name of a hook in messages: its event and its location.
     pub(crate) fn name_of(spec: &HookSpec) -> String {
         format!("{} at {}", spec.event, spec.place)
     }
 
-    /// Sets a hook up. `before` are the hooks that are written before it.
+    /// Configures a hook. `before` are the hooks before it in the files.
     pub(crate) fn new(
         spec: &HookSpec,
         place: &Arc<ProjectDir>,
@@ -54,35 +56,35 @@ impl Line {
                 )
             })
         };
-        if let Some(mistake) = spec.handler.mistake() {
-            return Err(Error::new(&name, mistake).hint(Handler::NEXT_STEP));
+        if let Some(message) = spec.handler.mistake() {
+            return Err(Error::new(&name, message).hint(Handler::NEXT_STEP));
         }
         if spec.timeout.is_zero() {
             return Err(Error::new(&name, "a timeout of zero would never let it answer"));
         }
-        // What a project's file names starts in that file's own directory.
+        // A hook of a project's file starts in the directory of that file.
         let place = match &spec.directory {
             Some(directory) if *directory != place.path => {
                 Arc::new(ProjectDir { path: directory.clone(), ..ProjectDir::clone(place) })
             }
             _ => Arc::clone(place),
         };
-        let anchor = PathBase { folder: Some(place.path.clone()), home: place.ground.home.clone() };
+        let base = PathBase { folder: Some(place.path.clone()), home: place.ground.home.clone() };
         let only_if = spec.only_if.as_deref().map(|text| {
-            Pattern::parse(text, &anchor).map_err(|error| {
-                let wrong = Error::new(
+            Pattern::parse(text, &base).map_err(|error| {
+                let invalid = Error::new(
                     &name,
                     format!("the condition `{text}` is no pattern: {}", error.message),
                 );
                 match error.hint {
-                    Some(hint) => wrong.hint(hint),
-                    None => wrong,
+                    Some(hint) => invalid.hint(hint),
+                    None => invalid,
                 }
             })
         });
-        // One with a condition may not have been called, and one that fails open is no guard; such a
-        // one spares nobody the call.
-        let twins = before.iter().filter(|other| {
+        // An earlier hook counts only if it is always called and as strict: one with a condition
+        // may be skipped, and one that fails open does not replace one that fails closed.
+        let duplicates = before.iter().filter(|other| {
             other.event == spec.event
                 && other.handler == spec.handler
                 && other.directory == spec.directory
@@ -92,7 +94,7 @@ impl Line {
         Ok(Self {
             matcher: matcher(spec)?,
             only_if: only_if.transpose()?,
-            earlier: twins.map(matcher).collect::<Result<_, _>>()?,
+            earlier: duplicates.map(matcher).collect::<Result<_, _>>()?,
             event: spec.event.clone(),
             handler: spec.handler.clone(),
             scripts: spec.scripts.clone().into(),
@@ -103,45 +105,46 @@ impl Line {
         })
     }
 
-    /// Returns how long it may take in all, with a moment to be killed in.
+    /// Returns how long it may take in all, including the time to kill it.
     pub(crate) fn limit(&self) -> Duration {
         self.timeout.saturating_add(Duration::from_secs(5))
     }
 
-    /// Returns whether it is about a tool of these names.
-    pub(crate) fn is_about(&self, names: &Names) -> bool {
-        let hit = |matcher: &Matcher| names.all().any(|name| matcher.matches(name));
-        hit(&self.matcher) && !self.earlier.iter().any(hit)
+    /// Returns whether it matches a tool with these names.
+    pub(crate) fn matches_tool(&self, names: &Names) -> bool {
+        let matches = |matcher: &Matcher| names.all().any(|name| matcher.matches(name));
+        matches(&self.matcher) && !self.earlier.iter().any(matches)
     }
 
-    /// Returns whether no line before it calls the same handler for everything.
+    /// Returns whether no earlier hook has the same handler.
     pub(crate) fn is_first(&self) -> bool {
         self.earlier.is_empty()
     }
 
-    /// Returns whether it is about what an event that has no tool names.
-    pub(crate) fn is_about_word(&self, word: &str) -> bool {
+    /// Returns whether it matches the value of an event without a tool.
+    pub(crate) fn matches_value(&self, value: &str) -> bool {
         self.only_if.is_none()
-            && self.matcher.matches(word)
-            && !self.earlier.iter().any(|earlier| earlier.matches(word))
+            && self.matcher.matches(value)
+            && !self.earlier.iter().any(|earlier| earlier.matches(value))
     }
 
-    /// Returns whether its condition holds for a call. What cannot be told holds.
-    pub(crate) fn holds(&self, call: &ValidatedCall) -> bool {
-        let is = self.only_if.as_ref().map(|pattern| pattern.is_about(call, &self.place.ground));
-        is != Some(Ternary::No)
+    /// Returns whether its condition holds for a call. An undecidable condition holds.
+    pub(crate) fn condition_holds(&self, call: &ValidatedCall) -> bool {
+        let matched =
+            self.only_if.as_ref().map(|pattern| pattern.is_about(call, &self.place.ground));
+        matched != Some(Ternary::No)
     }
 
-    /// Returns whether its condition holds for a call that is only described.
-    pub(crate) fn holds_for(&self, tool: &str, arguments: &Value) -> bool {
+    /// Returns whether its condition holds for a call given by name and arguments.
+    pub(crate) fn condition_holds_for(&self, tool: &str, arguments: &Value) -> bool {
         let about =
             |pattern: &Pattern| pattern.is_about_example(tool, arguments, &self.place.ground);
         self.only_if.as_ref().map(about) != Some(Ternary::No)
     }
 
-    /// Calls it and reads its answer.
-    pub(crate) async fn call(&self, input: Map<String, Value>) -> Ruling {
-        Ruling::read(&self.event, &self.reply(&Value::Object(input)).await)
+    /// Calls it and parses its answer.
+    pub(crate) async fn call(&self, input: Map<String, Value>) -> ParsedReply {
+        ParsedReply::parse(&self.event, &self.reply(&Value::Object(input)).await)
     }
 
     /// Calls it.
@@ -156,8 +159,9 @@ impl Line {
                 command::run(command, args, input.as_bytes(), &self.place, self.timeout).await
             }
             Handler::Http { url, headers, allowed_variables } => {
-                let fill =
-                    |text: &str| http::filled(text, allowed_variables, &self.place.variables);
+                let fill = |text: &str| {
+                    http::expand_variables(text, allowed_variables, &self.place.variables)
+                };
                 let headers =
                     headers.iter().map(|(name, value)| (name.clone(), fill(value))).collect();
                 http::post(url, headers, input.into_bytes(), self.timeout).await
@@ -166,8 +170,8 @@ impl Line {
         }
     }
 
-    /// Says which script is not the one that was trusted. Between this and the moment the command
-    /// opens the file there is a short window, which a process outside of the sandbox could use.
+    /// Returns an error if a script changed since it was trusted. TOCTOU: a process outside of the
+    /// sandbox could still change it between this check and the start of the command.
     async fn changed_script(&self) -> Option<String> {
         if self.scripts.is_empty() {
             return None;
@@ -183,16 +187,16 @@ impl Line {
         };
         match tokio::task::spawn_blocking(compare).await {
             Ok(changed) => changed,
-            // FAIL CLOSED: what was not compared may have changed.
+            // FAIL CLOSED: a script that was not compared may have changed.
             Err(e) => Some(format!("the scripts of the hook could not be compared: {e}")),
         }
     }
 
-    /// Returns the failure of a hook that could not look and refuses for that.
-    pub(crate) fn refusal(&self, ruling: &Ruling) -> Failure {
-        let why = ruling.problem.clone().unwrap_or_default();
-        // Nothing that the hook said: the person has to see which script it is.
-        if ruling.is_changed {
+    /// Returns the failure of a hook that has a problem and fails closed.
+    pub(crate) fn refusal(&self, parsed: &ParsedReply) -> Failure {
+        let why = parsed.problem.clone().unwrap_or_default();
+        // This text is not from the hook: the person must see which script it is.
+        if parsed.is_changed {
             return Failure::new(FailureCode::HookFailed, why);
         }
         Failure::new(FailureCode::HookFailed, "a check of the host could not be made")

@@ -1,22 +1,22 @@
-//! Reads what a hook answered: exit code or status, text or JSON, old words or new.
+//! Parses the answer of a hook: exit code or status, text or JSON, old or new fields.
 //!
-//! Pure. Doubt is a problem, never a yes: JSON that is broken, a field of the wrong kind, a word
-//! nobody knows. What a problem means is up to the hook: one that fails closed refuses, one that
-//! fails open lets go and says so.
+//! Pure. A hook that fails closed denies the call on a problem; one that fails open reports it.
+//!
+//! INVARIANT: invalid JSON, a wrong type or an unknown value is a problem and never an allow.
 
 use serde_json::{Map, Value};
 
-/// What hooks say to model and people is cut to so many characters each.
-const MAX_WORDS: usize = 10_000;
+/// Each text from a hook to the model or a person is truncated to this number of characters.
+const MAX_TEXT_CHARS: usize = 10_000;
 
-/// What may stand before the first word of a line.
-const NO_WORD: fn(char) -> bool =
+/// Characters that are ignored at the start of a line.
+const IS_IGNORABLE: fn(char) -> bool =
     |c| c.is_whitespace() || c.is_control() || matches!(c, '\u{feff}' | '\u{200b}'..='\u{200f}');
 
-/// How a hook ended.
+/// The raw answer of a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// A command ended; without a code it was killed. What is not UTF-8 is no text.
+    /// A command exited; without a code it was killed. `is_text` is false for invalid UTF-8.
     Exit {
         code: Option<i32>,
         stdout: String,
@@ -25,13 +25,13 @@ pub(crate) enum Reply {
         is_truncated: bool,
         stderr: String,
     },
-    /// An address answered.
+    /// An endpoint answered.
     Status { status: u16, body: String },
-    /// An address answered with a good status and a body that is longer than what is read.
+    /// An endpoint answered with status 2xx and a body that is too long.
     Truncated,
-    /// The hook was not called, because a script of it is not the one that was trusted.
+    /// The hook was not called, because a script of it changed since it was trusted.
     ScriptChanged(String),
-    /// There is no answer, and why.
+    /// There is no answer, with the reason.
     None(String),
 }
 
@@ -45,8 +45,8 @@ pub(crate) enum Decision {
 }
 
 impl Decision {
-    /// Returns its word in the protocol.
-    pub(crate) fn word(self) -> &'static str {
+    /// Returns its name in the protocol.
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",
             Self::Ask => "ask",
@@ -55,51 +55,51 @@ impl Decision {
         }
     }
 
-    fn parse(word: &str) -> Option<Self> {
-        [Self::Allow, Self::Ask, Self::Defer, Self::Deny].into_iter().find(|d| d.word() == word)
+    fn parse(name: &str) -> Option<Self> {
+        [Self::Allow, Self::Ask, Self::Defer, Self::Deny].into_iter().find(|d| d.as_str() == name)
     }
 }
 
-/// What a hook said, whatever the event.
+/// The parsed answer of a hook, for any event.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Ruling {
+pub(crate) struct ParsedReply {
     /// It stops the call, or objects to what already happened.
     pub(crate) block: Option<String>,
     /// Its decision about the call, and why.
     pub(crate) decision: Option<(Decision, String)>,
-    /// The arguments it wants instead.
+    /// The rewritten arguments.
     pub(crate) rewrite: Option<Value>,
-    /// The output it wants instead.
+    /// The rewritten output.
     pub(crate) output: Option<Value>,
-    /// What it wants the model to read.
+    /// The note for the model.
     pub(crate) context: Option<String>,
-    /// What it wants a person to read.
+    /// The message for a person.
     pub(crate) message: Option<String>,
-    /// It ends the run, and why.
+    /// Why it ends the run, if it does.
     pub(crate) halt: Option<String>,
-    /// It did not answer as it should; the rest may still count.
+    /// What is wrong with the answer; the other fields may still count.
     pub(crate) problem: Option<String>,
-    /// Part of its answer was dropped because it is too long. That part may hold a deny, and the
-    /// hook did its work, so this refuses even where the hook fails open.
+    /// Part of its answer was dropped because it is too long. That part may contain a deny, so this
+    /// denies the call even if the hook fails open.
     pub(crate) is_truncated: bool,
-    /// It was not called, because a script of it is not the one that was trusted. The change may
-    /// have been made to take a deny away, so this refuses even where the hook fails open.
+    /// It was not called, because a script of it changed since it was trusted. The change may have
+    /// removed a deny, so this denies the call even if the hook fails open.
     pub(crate) is_changed: bool,
 }
 
-impl Ruling {
-    /// Returns whether its problem refuses the call, without a decision.
+impl ParsedReply {
+    /// Returns whether its problem denies the call.
     pub(crate) fn is_refused(&self, fails_closed: bool) -> bool {
         self.problem.is_some() && (fails_closed || self.always_refuses())
     }
 
-    /// Returns whether its problem refuses the call even where the hook fails open.
+    /// Returns whether its problem denies the call even if the hook fails open.
     pub(crate) fn always_refuses(&self) -> bool {
         self.is_truncated || self.is_changed
     }
 
-    /// Reads an answer to this event.
-    pub(crate) fn read(event: &str, reply: &Reply) -> Self {
+    /// Parses an answer to this event.
+    pub(crate) fn parse(event: &str, reply: &Reply) -> Self {
         match reply {
             Reply::None(why) => Self::broken(why.clone()),
             Reply::Truncated => Self::truncated(),
@@ -109,9 +109,9 @@ impl Ruling {
                     "" => "a hook blocked this, without saying why",
                     reason => reason,
                 };
-                Self { block: Some(cut(reason)), ..Self::default() }
+                Self { block: Some(truncate(reason)), ..Self::default() }
             }
-            // FAIL CLOSED: the deny may be in the part that was dropped.
+            // FAIL CLOSED: the dropped part may contain a deny.
             Reply::Exit { is_truncated: true, .. } => Self::truncated(),
             Reply::Exit { code: Some(0), stdout, is_text: true, .. } => {
                 let text = stdout.trim();
@@ -121,8 +121,8 @@ impl Ruling {
                 if let Some(why) = hidden_answer(text) {
                     return Self::broken(why);
                 }
-                // Plain words are for the model only where a session starts.
-                let context = (event == "SessionStart" && !text.is_empty()).then(|| cut(text));
+                // Plain text is a note for the model only at the start of a session.
+                let context = (event == "SessionStart" && !text.is_empty()).then(|| truncate(text));
                 Self { context, ..Self::default() }
             }
             Reply::Exit { code, stdout, stderr, .. } => {
@@ -136,13 +136,14 @@ impl Ruling {
                     why = format!("{why}: {line}");
                 }
                 let text = stdout.trim();
-                let said = match text.starts_with('{') {
-                    true => Self::json(event, text).unwrap_or_default(),
-                    false => Self::default(),
+                let answer = if text.starts_with('{') {
+                    Self::json(event, text).unwrap_or_default()
+                } else {
+                    Self::default()
                 };
-                // FAIL CLOSED: a hook that failed may object, and does not get to allow.
-                let decision = said.decision.filter(|(decision, _)| *decision > Decision::Allow);
-                Self { problem: Some(why), decision, ..said }
+                // FAIL CLOSED: a hook that failed may deny, but not allow.
+                let decision = answer.decision.filter(|(decision, _)| *decision > Decision::Allow);
+                Self { problem: Some(why), decision, ..answer }
             }
             Reply::Status { status: 200..=299, body } => {
                 Self::json(event, body.trim()).unwrap_or_else(Self::broken)
@@ -161,67 +162,67 @@ impl Ruling {
     }
 
     fn json(event: &str, text: &str) -> Result<Self, String> {
-        let parsed =
+        let value =
             haft::strict_json(text).map_err(|error| format!("its JSON cannot be read: {error}"))?;
-        let Value::Object(all) = parsed else {
+        let Value::Object(all) = value else {
             return Err("its answer must be a JSON object".to_owned());
         };
-        let mut ruling = Self::default();
-        let reason = words(&all, "reason")?;
-        if let Some(goes_on) = all.get("continue") {
-            let goes_on = goes_on.as_bool().ok_or("`continue` must be true or false")?;
-            if !goes_on {
-                let why = words(&all, "stopReason")?;
-                ruling.halt = Some(why.unwrap_or_else(|| "a hook ended the run".to_owned()));
+        let mut parsed = Self::default();
+        let reason = bounded_text(&all, "reason")?;
+        if let Some(value) = all.get("continue") {
+            let continues = value.as_bool().ok_or("`continue` must be true or false")?;
+            if !continues {
+                let why = bounded_text(&all, "stopReason")?;
+                parsed.halt = Some(why.unwrap_or_else(|| "a hook ended the run".to_owned()));
             }
         }
-        ruling.message = words(&all, "systemMessage")?;
+        parsed.message = bounded_text(&all, "systemMessage")?;
         let about_call = matches!(event, "PreToolUse" | "PermissionRequest");
-        match word(&all, "decision")? {
+        match string(&all, "decision")? {
             None => {}
-            Some("block") if about_call => ruling.decide(Decision::Deny, reason),
-            Some("block") => ruling.block = Some(reason.unwrap_or_else(objects)),
-            Some("approve") if about_call => ruling.decide(Decision::Allow, reason),
+            Some("block") if about_call => parsed.decide(Decision::Deny, reason),
+            Some("block") => parsed.block = Some(reason.unwrap_or_else(default_reason)),
+            Some("approve") if about_call => parsed.decide(Decision::Allow, reason),
             Some("approve") => {}
             Some(other) => return Err(format!("`decision` is `{other}`, which nobody knows")),
         }
         match all.get("hookSpecificOutput") {
             None | Some(Value::Null) => {}
-            Some(Value::Object(own)) => ruling.specific(event, own)?,
+            Some(Value::Object(own)) => parsed.specific(event, own)?,
             Some(_) => return Err("`hookSpecificOutput` must be an object".to_owned()),
         }
         if let Some(why) = misplaced_field(event, &all) {
-            // FAIL CLOSED: what it meant is unknown, so an objection counts and an allow does not.
-            ruling.decision = ruling.decision.filter(|(decision, _)| *decision > Decision::Allow);
-            ruling.problem = Some(why);
+            // FAIL CLOSED: the intent is unclear, so a deny counts and an allow does not.
+            parsed.decision = parsed.decision.filter(|(decision, _)| *decision > Decision::Allow);
+            parsed.problem = Some(why);
         }
-        Ok(ruling)
+        Ok(parsed)
     }
 
     fn specific(&mut self, event: &str, own: &Map<String, Value>) -> Result<(), String> {
-        if let Some(named) = word(own, "hookEventName")?
+        if let Some(named) = string(own, "hookEventName")?
             && named != event
         {
             return Err(format!("it answers `{named}`, but was asked about `{event}`"));
         }
-        self.context = words(own, "additionalContext")?;
+        self.context = bounded_text(own, "additionalContext")?;
         match event {
             "PreToolUse" => {
-                if let Some(decision) = word(own, "permissionDecision")? {
+                if let Some(decision) = string(own, "permissionDecision")? {
                     let decision = Decision::parse(decision).ok_or_else(|| {
                         format!("`permissionDecision` is `{decision}`, which nobody knows")
                     })?;
-                    self.decide(decision, words(own, "permissionDecisionReason")?);
+                    self.decide(decision, bounded_text(own, "permissionDecisionReason")?);
                 }
                 self.rewrite = object(own, "updatedInput")?;
             }
             "PermissionRequest" => {
                 if let Some(decision) = object(own, "decision")? {
                     let Value::Object(decision) = decision else { return Ok(()) };
-                    match word(&decision, "behavior")? {
+                    match string(&decision, "behavior")? {
                         Some("allow") => self.decide(Decision::Allow, None),
                         Some("deny") => {
-                            self.decide(Decision::Deny, words(&decision, "message")?);
+                            self.decide(Decision::Deny, bounded_text(&decision, "message")?);
                         }
                         other => {
                             return Err(format!(
@@ -242,19 +243,19 @@ impl Ruling {
         Ok(())
     }
 
-    /// Takes a decision in; of two the stricter stays.
+    /// Adds a decision; of two the stricter is kept.
     fn decide(&mut self, decision: Decision, reason: Option<String>) {
         if self.decision.as_ref().is_none_or(|(own, _)| *own < decision) {
             let reason = reason.unwrap_or_else(|| match decision {
-                Decision::Deny => objects(),
-                other => format!("a hook says `{}`", other.word()),
+                Decision::Deny => default_reason(),
+                other => format!("a hook says `{}`", other.as_str()),
             });
             self.decision = Some((decision, reason));
         }
     }
 }
 
-/// The fields that decide something.
+/// The fields that carry a decision.
 const DECIDING_FIELDS: &[&str] = &[
     "hookSpecificOutput",
     "permissionDecision",
@@ -265,19 +266,20 @@ const DECIDING_FIELDS: &[&str] = &[
     "updatedToolOutput",
 ];
 
-/// Why plain text may carry an answer after all: taken for mere text, a deny would be silence.
+/// Returns why plain text may contain an answer. Without this check a malformed deny would be
+/// ignored.
 fn hidden_answer(text: &str) -> Option<String> {
     if text.contains('\0') {
         return Some("its output contains NUL bytes; an answer is UTF-8 text".to_owned());
     }
-    if text.lines().any(|line| line.trim_start_matches(NO_WORD).starts_with('{')) {
+    if text.lines().any(|line| line.trim_start_matches(IS_IGNORABLE).starts_with('{')) {
         return Some("its JSON does not stand by itself".to_owned());
     }
     let field = DECIDING_FIELDS.iter().find(|field| names_field(text, field))?;
     Some(format!("its output names `{field}`, but is not one JSON object"))
 }
 
-/// Whether a text holds a field name in quotes, also escaped ones, with a colon after it.
+/// Whether a text contains a quoted field name, also with escaped quotes, followed by a colon.
 fn names_field(text: &str, field: &str) -> bool {
     text.match_indices(field).any(|(at, _)| {
         let after = text.get(at + field.len()..).unwrap_or_default().trim_start_matches('\\');
@@ -288,27 +290,27 @@ fn names_field(text: &str, field: &str) -> bool {
     })
 }
 
-/// Says which deciding field is misspelled, or in a place where the protocol ignores it.
+/// Returns an error if a deciding field is misspelled, or where the protocol ignores it.
 fn misplaced_field(event: &str, all: &Map<String, Value>) -> Option<String> {
     let find = |map: &Map<String, Value>, valid: &[&str]| {
         let is_set = |key: &&String| map.get(key.as_str()).is_some_and(|value| !value.is_null());
         map.keys().filter(is_set).find_map(|key| {
-            let meant = DECIDING_FIELDS.iter().find(|field| is_meant(key, field))?;
-            (!valid.contains(&key.as_str())).then(|| (key.clone(), *meant))
+            let field = DECIDING_FIELDS.iter().find(|field| is_misspelling(key, field))?;
+            (!valid.contains(&key.as_str())).then(|| (key.clone(), *field))
         })
     };
-    if let Some((key, meant)) = find(all, &["hookSpecificOutput", "decision", "continue"]) {
-        return Some(match meant {
+    if let Some((key, field)) = find(all, &["hookSpecificOutput", "decision", "continue"]) {
+        return Some(match field {
             "hookSpecificOutput" | "decision" | "continue" => {
-                format!("`{key}` is no field of an answer; write `{meant}`")
+                format!("`{key}` is no field of an answer; write `{field}`")
             }
             _ => format!("`{key}` counts only inside `hookSpecificOutput`; move it there"),
         });
     }
-    let is_buried = |(key, value): &(&String, &Value)| {
-        key.as_str() != "hookSpecificOutput" && holds_decision(value, 4)
+    let is_nested = |(key, value): &(&String, &Value)| {
+        key.as_str() != "hookSpecificOutput" && contains_decision(value, 4)
     };
-    if let Some((key, _)) = all.iter().find(is_buried) {
+    if let Some((key, _)) = all.iter().find(is_nested) {
         return Some(format!("`{key}` holds a decision, which counts only at the top"));
     }
     let own = all.get("hookSpecificOutput")?.as_object()?;
@@ -322,37 +324,38 @@ fn misplaced_field(event: &str, all: &Map<String, Value>) -> Option<String> {
     Some(format!("`{key}` inside `hookSpecificOutput` means nothing for `{event}`"))
 }
 
-/// Whether a key is a field of the protocol, up to case, separators, hidden characters and slips: one
-/// in a short name (`decison`, but not `revision`), two in a long one.
-fn is_meant(key: &str, field: &str) -> bool {
+/// Whether a key is a field of the protocol, ignoring case, separators, hidden characters and
+/// typos: one in a short name (`decison`, but not `revision`), two in a long one.
+fn is_misspelling(key: &str, field: &str) -> bool {
     let folded = |name: &str| -> String {
         name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
     };
     let (key, field) = (folded(key), folded(field));
-    let max_slips = if field.len() <= 8 { 1 } else { 2 };
-    key.len().abs_diff(field.len()) <= max_slips && strsim::osa_distance(&key, &field) <= max_slips
+    let max_typos = if field.len() <= 8 { 1 } else { 2 };
+    key.len().abs_diff(field.len()) <= max_typos && strsim::osa_distance(&key, &field) <= max_typos
 }
 
-/// Whether a decision stands deeper in a value, where no reader of the protocol looks.
-fn holds_decision(value: &Value, depth: usize) -> bool {
-    let decides =
-        |key: &str| is_meant(key, "hookSpecificOutput") || is_meant(key, "permissionDecision");
+/// Whether a value contains a nested decision, which the protocol ignores.
+fn contains_decision(value: &Value, depth: usize) -> bool {
+    let decides = |key: &str| {
+        is_misspelling(key, "hookSpecificOutput") || is_misspelling(key, "permissionDecision")
+    };
     match value {
         Value::Object(map) if depth > 0 => {
-            map.iter().any(|(key, value)| decides(key) || holds_decision(value, depth - 1))
+            map.iter().any(|(key, value)| decides(key) || contains_decision(value, depth - 1))
         }
         Value::Array(list) if depth > 0 => {
-            list.iter().any(|value| holds_decision(value, depth - 1))
+            list.iter().any(|value| contains_decision(value, depth - 1))
         }
         _ => false,
     }
 }
 
-fn objects() -> String {
+fn default_reason() -> String {
     "a hook objects, without saying why".to_owned()
 }
 
-fn word<'a>(map: &'a Map<String, Value>, key: &str) -> Result<Option<&'a str>, String> {
+fn string<'a>(map: &'a Map<String, Value>, key: &str) -> Result<Option<&'a str>, String> {
     match map.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
@@ -360,9 +363,9 @@ fn word<'a>(map: &'a Map<String, Value>, key: &str) -> Result<Option<&'a str>, S
     }
 }
 
-fn words(map: &Map<String, Value>, key: &str) -> Result<Option<String>, String> {
-    let text = word(map, key)?;
-    Ok(text.filter(|text| !text.trim().is_empty()).map(cut))
+fn bounded_text(map: &Map<String, Value>, key: &str) -> Result<Option<String>, String> {
+    let text = string(map, key)?;
+    Ok(text.filter(|text| !text.trim().is_empty()).map(truncate))
 }
 
 fn object(map: &Map<String, Value>, key: &str) -> Result<Option<Value>, String> {
@@ -373,11 +376,11 @@ fn object(map: &Map<String, Value>, key: &str) -> Result<Option<Value>, String> 
     }
 }
 
-/// Cuts a long text, and says so in it.
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(MAX_WORDS) {
+/// Truncates a long text, and notes it in the text.
+fn truncate(text: &str) -> String {
+    match text.char_indices().nth(MAX_TEXT_CHARS) {
         Some((at, _)) => {
-            format!("{}\n[cut: only the first {MAX_WORDS} characters are shown]", &text[..at])
+            format!("{}\n[cut: only the first {MAX_TEXT_CHARS} characters are shown]", &text[..at])
         }
         None => text.to_owned(),
     }
@@ -392,28 +395,31 @@ mod tests {
         Reply::Exit { code: Some(code), stdout, is_text: true, is_truncated: false, stderr }
     }
 
-    fn pre(stdout: &str) -> Ruling {
-        Ruling::read("PreToolUse", &exit(0, stdout, ""))
+    fn pre(stdout: &str) -> ParsedReply {
+        ParsedReply::parse("PreToolUse", &exit(0, stdout, ""))
     }
 
     #[test]
-    fn exit_two_blocks_whatever_the_json_says() {
+    fn exit_code_2_blocks_even_if_the_json_allows() {
         let allows = r#"{"hookSpecificOutput": {"permissionDecision": "allow"}}"#;
-        let ruling = Ruling::read("PreToolUse", &exit(2, allows, " not here \n"));
-        assert_eq!(ruling, Ruling { block: Some("not here".into()), ..Ruling::default() });
+        let parsed = ParsedReply::parse("PreToolUse", &exit(2, allows, " not here \n"));
+        assert_eq!(
+            parsed,
+            ParsedReply { block: Some("not here".into()), ..ParsedReply::default() }
+        );
     }
 
     #[test]
     fn another_exit_code_is_a_problem_and_its_json_still_counts() {
-        let ruling = Ruling::read("PreToolUse", &exit(1, "", "line one\nline two"));
-        assert_eq!(ruling.problem.as_deref(), Some("it ended with exit code 1: line one"));
+        let parsed = ParsedReply::parse("PreToolUse", &exit(1, "", "line one\nline two"));
+        assert_eq!(parsed.problem.as_deref(), Some("it ended with exit code 1: line one"));
         let denies = r#"{"decision": "block", "reason": "no"}"#;
-        let ruling = Ruling::read("PreToolUse", &exit(1, denies, ""));
-        assert_eq!(ruling.decision, Some((Decision::Deny, "no".into())));
-        assert!(ruling.problem.is_some());
+        let parsed = ParsedReply::parse("PreToolUse", &exit(1, denies, ""));
+        assert_eq!(parsed.decision, Some((Decision::Deny, "no".into())));
+        assert!(parsed.problem.is_some());
         let allows = r#"{"decision": "approve"}"#;
-        let ruling = Ruling::read("PreToolUse", &exit(1, allows, ""));
-        assert_eq!(ruling.decision, None, "one that failed does not get to allow");
+        let parsed = ParsedReply::parse("PreToolUse", &exit(1, allows, ""));
+        assert_eq!(parsed.decision, None, "a hook that failed cannot allow");
         let odd = Reply::Exit {
             code: Some(0),
             stdout: allows.to_owned(),
@@ -421,27 +427,27 @@ mod tests {
             is_truncated: false,
             stderr: String::new(),
         };
-        let ruling = Ruling::read("PreToolUse", &odd);
+        let parsed = ParsedReply::parse("PreToolUse", &odd);
         assert_eq!(
-            (ruling.decision, ruling.problem.as_deref()),
+            (parsed.decision, parsed.problem.as_deref()),
             (None, Some("its answer is not UTF-8"))
         );
     }
 
     #[test]
-    fn words_before_an_answer_are_a_problem_and_never_silence() {
-        for said in [
+    fn text_before_an_answer_is_a_problem_and_never_ignored() {
+        for answer in [
             "welcome to this machine\n{\"decision\": \"block\"}",
             "\u{feff}{\"decision\": \"block\"}",
             "hello\n  {\n\"decision\": \"block\"}",
         ] {
-            assert!(pre(said).problem.is_some(), "{said}");
+            assert!(pre(answer).problem.is_some(), "{answer}");
         }
-        assert_eq!(pre("checked {all} of it"), Ruling::default());
+        assert_eq!(pre("checked {all} of it"), ParsedReply::default());
     }
 
     #[test]
-    fn truncated_answer_refuses_even_where_the_hook_fails_open() {
+    fn truncated_answer_denies_even_if_the_hook_fails_open() {
         let exit = |code, stdout: &str| Reply::Exit {
             code: Some(code),
             stdout: stdout.to_owned(),
@@ -451,13 +457,13 @@ mod tests {
         };
         let allows = r#"{"decision": "approve"}"#;
         for reply in [exit(0, "log"), exit(0, ""), exit(0, allows), exit(1, ""), Reply::Truncated] {
-            let ruling = Ruling::read("PreToolUse", &reply);
-            assert!(ruling.is_refused(false));
-            let why = ruling.problem.clone().unwrap_or_default();
-            assert!(why.contains("truncated"), "{reply:?}: {ruling:?}");
-            assert_eq!(ruling.decision, None, "{reply:?}");
+            let parsed = ParsedReply::parse("PreToolUse", &reply);
+            assert!(parsed.is_refused(false));
+            let why = parsed.problem.clone().unwrap_or_default();
+            assert!(why.contains("truncated"), "{reply:?}: {parsed:?}");
+            assert_eq!(parsed.decision, None, "{reply:?}");
         }
-        let blocks = Ruling::read("PreToolUse", &exit(2, ""));
+        let blocks = ParsedReply::parse("PreToolUse", &exit(2, ""));
         assert_eq!((blocks.block.as_deref(), blocks.problem), (Some("why"), None));
         assert!(!pre("{broken").is_refused(false), "a problem of the hook may fail open");
         assert!(pre("{broken").is_refused(true));
@@ -465,25 +471,25 @@ mod tests {
 
     #[test]
     fn duplicate_keys_are_an_error_at_every_depth() {
-        for said in [
+        for answer in [
             r#"{"decision": "block", "decision": "approve"}"#,
             r#"{"decision": "approve", "d\u0065cision": "block"}"#,
             r#"{"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecision": "allow"}}"#,
             r#"{"hookSpecificOutput": {"updatedInput": {"x": [{"y": 1, "y": 2}]}}}"#,
         ] {
-            let ruling = pre(said);
-            assert!(ruling.problem.is_some() && ruling.decision.is_none(), "{said}: {ruling:?}");
-            assert_eq!(ruling.rewrite, None, "{said}");
-            let body = said.to_owned();
-            let posted = Ruling::read("PreToolUse", &Reply::Status { status: 200, body });
-            assert!(posted.problem.is_some() && posted.decision.is_none(), "{said}");
+            let parsed = pre(answer);
+            assert!(parsed.problem.is_some() && parsed.decision.is_none(), "{answer}: {parsed:?}");
+            assert_eq!(parsed.rewrite, None, "{answer}");
+            let body = answer.to_owned();
+            let posted = ParsedReply::parse("PreToolUse", &Reply::Status { status: 200, body });
+            assert!(posted.problem.is_some() && posted.decision.is_none(), "{answer}");
         }
     }
 
     #[test]
-    fn answer_that_does_not_stand_alone_is_never_silence() {
+    fn json_with_other_text_around_it_is_never_ignored() {
         let deny = r#"{"decision": "block"}"#;
-        for said in [
+        for answer in [
             format!("{deny}\n{deny}"),
             format!("{deny} done"),
             format!("{deny}\0"),
@@ -498,16 +504,16 @@ mod tests {
             deny.chars().flat_map(|c| [c, '\0']).collect(),
             "result: {'hookSpecificOutput' : {}}".to_owned(),
         ] {
-            assert!(pre(&said).problem.is_some(), "{said:?}");
+            assert!(pre(&answer).problem.is_some(), "{answer:?}");
         }
-        for said in ["no decision: fine", "\"decision\" was easy", "behavior: ok {}", "[]"] {
-            assert_eq!(pre(said), Ruling::default(), "{said:?}");
+        for answer in ["no decision: fine", "\"decision\" was easy", "behavior: ok {}", "[]"] {
+            assert_eq!(pre(answer), ParsedReply::default(), "{answer:?}");
         }
     }
 
     #[test]
     fn misplaced_or_misspelled_decision_is_a_problem() {
-        for said in [
+        for answer in [
             r#"{"permissionDecision": "deny"}"#,
             r#"{"permission_decision": "deny"}"#,
             r#"{"Decision": "block"}"#,
@@ -525,7 +531,7 @@ mod tests {
             r#"{"hookOutput": {"permissionDecision": "deny"}}"#,
             r#"{"output": {"hookSpecificOutput": {"permissionDecision": "deny"}}}"#,
         ] {
-            assert!(pre(said).problem.is_some(), "{said}");
+            assert!(pre(answer).problem.is_some(), "{answer}");
         }
         // A valid deny in the same answer still counts, an allow does not.
         let both = r#"{"decision": "block", "permissionDecision": "deny"}"#;
@@ -539,14 +545,14 @@ mod tests {
             r#"{"a": 1}"#,
             r#"{"revision": 7, "details": {"decision": "block"}}"#,
         ] {
-            assert_eq!(pre(fine), Ruling::default(), "{fine}");
+            assert_eq!(pre(fine), ParsedReply::default(), "{fine}");
         }
     }
 
     #[test]
     fn text_is_no_decision_and_broken_json_is_a_problem() {
-        assert_eq!(pre("all fine"), Ruling::default());
-        assert_eq!(pre(""), Ruling::default());
+        assert_eq!(pre("all fine"), ParsedReply::default());
+        assert_eq!(pre(""), ParsedReply::default());
         for broken in [
             "{",
             r#"{"continue": "no"}"#,
@@ -557,17 +563,17 @@ mod tests {
             r#"{"hookSpecificOutput": {"updatedInput": "x"}}"#,
             r#"{"hookSpecificOutput": {"hookEventName": "PostToolUse"}}"#,
         ] {
-            let ruling = pre(broken);
-            assert!(ruling.problem.is_some(), "{broken}");
-            assert_eq!(ruling.decision, None, "{broken}");
+            let parsed = pre(broken);
+            assert!(parsed.problem.is_some(), "{broken}");
+            assert_eq!(parsed.decision, None, "{broken}");
         }
         assert!(pre(&"[".repeat(100_000)).problem.is_none(), "text, as it does not start with {{");
         assert!(pre(&r#"{"a":"#.repeat(100_000)).problem.is_some(), "deep nesting is refused");
     }
 
     #[test]
-    fn old_and_new_words_mean_the_same_and_the_stricter_stays() {
-        let decision = |text: &str| pre(text).decision.map(|(decision, _)| decision.word());
+    fn old_and_new_fields_are_equivalent_and_the_stricter_wins() {
+        let decision = |text: &str| pre(text).decision.map(|(decision, _)| decision.as_str());
         for (text, is) in [
             (r#"{"decision": "approve"}"#, Some("allow")),
             (r#"{"decision": "block"}"#, Some("deny")),
@@ -591,25 +597,25 @@ mod tests {
     }
 
     #[test]
-    fn only_a_good_status_with_json_decides() {
+    fn only_status_2xx_with_json_decides() {
         let read = |status, body: &str| {
-            Ruling::read("PreToolUse", &Reply::Status { status, body: body.to_owned() })
+            ParsedReply::parse("PreToolUse", &Reply::Status { status, body: body.to_owned() })
         };
         assert_eq!(read(200, r#"{"decision": "block"}"#).decision.unwrap().0, Decision::Deny);
         for (status, body) in
             [(200, "fine"), (200, ""), (302, "{}"), (404, "{}"), (500, r#"{"decision":"approve"}"#)]
         {
-            let ruling = read(status, body);
-            assert!(ruling.problem.is_some() && ruling.decision.is_none(), "{status} {body}");
+            let parsed = read(status, body);
+            assert!(parsed.problem.is_some() && parsed.decision.is_none(), "{status} {body}");
         }
     }
 
     #[test]
-    fn long_words_are_cut_between_characters_and_say_so() {
-        let long = "é".repeat(MAX_WORDS + 5);
+    fn long_text_is_truncated_on_a_character_boundary_with_a_note() {
+        let long = "é".repeat(MAX_TEXT_CHARS + 5);
         let text = format!(r#"{{"hookSpecificOutput": {{"additionalContext": "{long}"}}}}"#);
         let context = pre(&text).context.unwrap();
-        assert_eq!(context.matches('é').count(), MAX_WORDS);
+        assert_eq!(context.matches('é').count(), MAX_TEXT_CHARS);
         assert!(context.ends_with("are shown]"));
     }
 }

@@ -1,12 +1,11 @@
-//! What hooks may know of the place they work in. Whoever calls fills it in.
+//! `ProjectDir`: what hooks may know of the project. The host fills it in; nothing is read here.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 use haft::{Mode, PolicyContext};
 
-/// Variables that a command gets where the host has them: none of them is a secret, and without
-/// them few programs start.
-const HARMLESS: [&str; 11] = [
+/// Environment variables that every command gets. They are not secret, and most programs need them.
+const SAFE_VARIABLES: [&str; 11] = [
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TERM", "TMPDIR",
     "TZ",
 ];
@@ -15,21 +14,21 @@ const HARMLESS: [&str; 11] = [
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ProjectDir {
-    /// Its folder: commands start there, and are told it.
+    /// The project directory. Commands start there, and get it as a variable.
     pub path: PathBuf,
-    /// The environment of the host. Commands get the harmless part of it; headers of an HTTP hook
-    /// get what the hook may name.
+    /// The environment of the host. Commands get only safe variables; the headers of an HTTP hook
+    /// get those that the hook may use.
     pub variables: BTreeMap<String, String>,
     /// Names of further variables that commands get.
     pub passed: Vec<String>,
-    /// What the conditions of hooks are judged on, and the mode that hooks are told.
+    /// The context for the conditions of hooks, and the mode that hooks get.
     pub ground: PolicyContext,
-    /// Where the conversation is written, if it is.
+    /// The transcript of the conversation, if there is one.
     pub transcript: Option<PathBuf>,
 }
 
 impl ProjectDir {
-    /// Makes a place about which nothing is known but its folder.
+    /// Makes a project with only a directory.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
@@ -44,7 +43,7 @@ impl ProjectDir {
     /// Returns the environment of a command.
     pub(crate) fn environment(&self) -> BTreeMap<&str, std::ffi::OsString> {
         let passed = self.passed.iter().map(String::as_str);
-        let mut all: BTreeMap<&str, std::ffi::OsString> = HARMLESS
+        let mut all: BTreeMap<&str, std::ffi::OsString> = SAFE_VARIABLES
             .into_iter()
             .chain(passed)
             .filter_map(|name| self.variables.get(name).map(|value| (name, value.into())))
@@ -54,7 +53,7 @@ impl ProjectDir {
         all
     }
 
-    /// Returns the word for the mode, as hooks know it.
+    /// Returns the name of the mode in the protocol.
     pub(crate) fn mode(&self) -> &'static str {
         match self.ground.mode {
             Mode::Default => "default",
