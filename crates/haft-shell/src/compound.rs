@@ -49,7 +49,7 @@ impl Reader<'_> {
                 return self.simple();
             }
             ("!" | "coproc" | "in" | "repeat" | "foreach" | "nocorrect" | "-", _) => {
-                return refuse(format!("`{word}` is not understood here"));
+                return refuse(format!("`{word}` is not supported here"));
             }
             ("then" | "else" | "elif" | "fi" | "do" | "done" | "esac" | "}" | "]]", _) => {
                 return self.unexpected();
@@ -174,7 +174,7 @@ impl Reader<'_> {
                 match self.next() {
                     Some('|') => {}
                     Some(')') => break,
-                    _ => return refuse("a choice has no `)`"),
+                    _ => return refuse("a `case` pattern has no `)`"),
                 }
             }
             self.list()?;
@@ -190,7 +190,7 @@ impl Reader<'_> {
     pub(crate) fn function(&mut self, name: String) -> Result<(), Unparseable> {
         let fits = |c: char| c.is_ascii_alphanumeric() || "_.:-".contains(c);
         if !name.chars().all(fits) || name.chars().all(|c| c.is_ascii_digit()) {
-            return refuse("a function has an odd name");
+            return refuse("a function name is not supported");
         }
         self.found.notes.functions.push(name);
         self.blank_lines()?;

@@ -71,7 +71,7 @@ impl Reader<'_> {
                 }
                 // Some shells parse `$a[…]` as a subscript, others as text after `$a`.
                 if (self.peek(), self.ahead(1)) == (Some('['), Some('$')) {
-                    return refuse("a subscript is computed");
+                    return refuse("a subscript is evaluated");
                 }
             }
             Some('0'..='9' | '@' | '*' | '#' | '?' | '-' | '$' | '!') => self.at += 1,
@@ -93,11 +93,11 @@ impl Reader<'_> {
         let mut text = String::new();
         loop {
             match self.next() {
-                None => return refuse("a backtick has no partner"),
+                None => return refuse("a backtick is not closed"),
                 Some('`') => break,
                 Some('\\') => match (self.next(), quote) {
-                    (None, _) => return refuse("a backtick has no partner"),
-                    (Some('"'), Quote::Here) => return refuse("a quote in backticks is odd"),
+                    (None, _) => return refuse("a backtick is not closed"),
+                    (Some('"'), Quote::Here) => return refuse("a quote in backticks is ambiguous"),
                     (Some('"'), Quote::Double) => text.push('"'),
                     (Some(c @ ('`' | '$' | '\\')), _) => text.push(c),
                     (Some('\n'), _) => return refuse("a line is continued within backticks"),
@@ -121,10 +121,10 @@ impl Reader<'_> {
     fn escaped(&mut self, elems: &mut Vec<Elem>) -> Result<(), Unparseable> {
         loop {
             let c = match self.next() {
-                None => return refuse("a quote has no end"),
+                None => return refuse("a quote is not closed"),
                 Some('\'') => return Ok(()),
                 Some('\\') => match self.next() {
-                    None => return refuse("a quote has no end"),
+                    None => return refuse("a quote is not closed"),
                     Some('a') => '\u{7}',
                     Some('b') => '\u{8}',
                     Some('e' | 'E') => '\u{1b}',
@@ -142,7 +142,7 @@ impl Reader<'_> {
                         self.code(8, 3, 0x7f)?
                     }
                     // `\c`, a continued line, and unknown escapes.
-                    Some(_) => return refuse("an escape is odd"),
+                    Some(_) => return refuse("an escape is not supported"),
                 },
                 Some('\n') => {
                     self.quoted_newline()?;
@@ -165,7 +165,7 @@ impl Reader<'_> {
         // Zero ends the text in some shells, and bytes beyond ASCII combine into characters.
         match code.filter(|n| (1..=highest).contains(n)).and_then(char::from_u32) {
             Some(c) => Ok(c),
-            None => refuse("an escape is odd"),
+            None => refuse("an escape is not supported"),
         }
     }
 
@@ -188,7 +188,7 @@ impl Reader<'_> {
             }
             Some('@' | '*' | '?' | '$' | '-') => self.at += 1,
             // `${!x}` is an indirect reference, `${ x; }` runs a command.
-            _ => return refuse("an expansion is odd"),
+            _ => return refuse("an expansion is not supported"),
         }
         let name: String = self.text_from(start).iter().collect();
         if self.peek() == Some('[') {
@@ -201,7 +201,7 @@ impl Reader<'_> {
         }
         match (self.next(), self.peek()) {
             (Some('}'), _) => return Ok(()),
-            _ if length => return refuse("an expansion is odd"),
+            _ if length => return refuse("an expansion is not supported"),
             (Some(':'), Some('=')) | (Some('='), _) => {
                 self.found.sets = true;
                 self.found.notes.names.push(name);
@@ -210,7 +210,7 @@ impl Reader<'_> {
             (Some(':'), _) => return self.arithmetic(Until::Brace),
             (Some('-' | '?' | '+' | '#' | '%' | '/' | '^' | ','), _) => {}
             // `${x@P}` runs the contents of `x`.
-            _ => return refuse("an expansion is odd"),
+            _ => return refuse("an expansion is not supported"),
         }
         self.alternative(quote)
     }
@@ -226,8 +226,12 @@ impl Reader<'_> {
                     return Ok(());
                 }
                 // Shells differ here.
-                (Some('\''), _) if quote != Quote::Nothing => return refuse("a quote is odd here"),
-                (Some('"'), _) if quote == Quote::Here => return refuse("a quote is odd here"),
+                (Some('\''), _) if quote != Quote::Nothing => {
+                    return refuse("a quote is ambiguous here");
+                }
+                (Some('"'), _) if quote == Quote::Here => {
+                    return refuse("a quote is ambiguous here");
+                }
                 (Some('<' | '>'), Some('(')) | (Some('{'), _) => return self.unexpected(),
                 (Some('`' | '$'), _) if quote != Quote::Nothing => match self.next() {
                     Some('$') => self.dollar(quote, &mut unused)?,
@@ -277,7 +281,7 @@ impl Reader<'_> {
             let is_of_value = c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '`');
             match c {
                 ' ' | '\t' | '\n' => value_ended |= after_value,
-                _ if is_of_value && value_ended => return refuse("an expression is odd"),
+                _ if is_of_value && value_ended => return refuse("an expression is not supported"),
                 _ => value_ended = false,
             }
             after_value = is_of_value;
@@ -320,7 +324,7 @@ impl Reader<'_> {
                 '\n' => self.quoted_newline()?,
                 ' ' | '\t' | '+' | '-' | '*' | '/' | '%' | '<' | '>' | '=' | '!' | '&' | '|'
                 | '^' | '~' | '?' | ':' | ',' => {}
-                _ => return refuse("an expression is odd"),
+                _ => return refuse("an expression is not supported"),
             }
         }
     }

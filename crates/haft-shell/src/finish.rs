@@ -51,7 +51,7 @@ pub(crate) fn finish(found: Found) -> Result<(Script, Notes), Unparseable> {
     let mut sets_plainly = sets;
     for command in &commands {
         if command.assignments.iter().any(|a| is_executed_variable(&a.name)) {
-            return refuse("it sets a variable that shells run");
+            return refuse("it sets a variable that shells execute");
         }
         let words = past_builtin(command);
         let Some(first) = words.first() else { continue };
@@ -64,18 +64,18 @@ pub(crate) fn finish(found: Found) -> Result<(Script, Notes), Unparseable> {
         if name.is_some_and(|name| EVALUATING_BUILTINS.contains(&name))
             && words.iter().any(has_hidden_command)
         {
-            return refuse("a subscript is computed");
+            return refuse("a subscript is evaluated");
         }
         if words.iter().any(|w| text_before_equals(w).is_some_and(is_executed_variable)) {
-            return refuse("it sets a variable that shells run");
+            return refuse("it sets a variable that shells execute");
         }
         if several && redefines(words) {
-            return refuse("it gives a command another meaning");
+            return refuse("it redefines a command");
         }
     }
     // `x='a[$(rm y)]'; echo $((x))` runs `rm`: values are evaluated like the text itself.
     if computes && sets {
-        return refuse("it computes with values that it makes itself, which may run commands");
+        return refuse("it evaluates values that it sets itself, which may run commands");
     }
     let mut calls = Vec::new();
     for (at, command) in commands.iter_mut().enumerate() {

@@ -10,7 +10,7 @@ pub(crate) fn check(text: &str) -> Result<(), Unparseable> {
         return refuse(format!("it is longer than {MAX_CHARACTERS} characters"));
     }
     match text.chars().find(|c| is_invisible(*c)) {
-        Some(c) => refuse(format!("it holds the hidden character U+{:04X}", u32::from(c))),
+        Some(c) => refuse(format!("it contains the invisible character U+{:04X}", u32::from(c))),
         None => Ok(()),
     }
 }

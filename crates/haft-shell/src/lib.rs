@@ -2,7 +2,8 @@
 //!
 //! In: a command text. Out: every simple command in it (in lists, pipes, loops, substitutions),
 //! with its words and redirections. Pure: no I/O, no expansion. Parts that are known only at run
-//! time are marked unknown, and text that cannot be parsed is refused. ||
+//! time are marked unknown, and text that cannot be parsed is refused.
+//!
 //! ```
 //! let script = haft_shell::parse("cd src && timeout 5 rm -r $OLD > log")?;
 //! let shown: Vec<String> = script.commands.iter().map(|command| command.to_string()).collect();
@@ -10,7 +11,7 @@
 //! assert!(script.commands[1].words.last().is_some_and(|word| word.has_unknown()));
 //! assert_eq!(script.commands[1].redirects[0].target.literal(), Some("log"));
 //!
-//! Text that a shell could read in another way is refused, with a reason.
+//! // Text that a shell could read in another way is refused, with a reason.
 //! assert!(haft_shell::parse("echo $((ls); rm x)").is_err());
 //! # Ok::<(), haft_shell::Unparseable>(())
 //! ```
@@ -230,7 +231,8 @@ impl Command {
 
 impl Command {
     /// Returns where an interpreter takes its program from; empty for every other command. Does not
-    /// look through wrappers: see [`Command::unwrapped`]. ||
+    /// look through wrappers: see [`Command::unwrapped`].
+    ///
     /// ```
     /// use haft_shell::{Program, parse};
     ///

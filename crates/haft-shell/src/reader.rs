@@ -85,7 +85,7 @@ impl<'f> Reader<'f> {
         self.list()?;
         match self.peek() {
             None if self.pending.is_empty() => Ok(()),
-            None => refuse("a here-document has no end"),
+            None => refuse("a here-document is not terminated"),
             Some(_) => self.unexpected(),
         }
     }
@@ -122,7 +122,7 @@ impl<'f> Reader<'f> {
             this.outer_pending |= !outer.is_empty();
             this.list()?;
             if !this.pending.is_empty() {
-                return refuse("a here-document has no end within its substitution");
+                return refuse("a here-document is not terminated within its substitution");
             }
             this.pending = outer;
             this.outer_pending = before;
@@ -204,7 +204,7 @@ impl<'f> Reader<'f> {
     /// Reserves a slot for a command, so that commands are listed in the order in which they start.
     pub(crate) fn reserve(&mut self) -> Result<usize, Unparseable> {
         if self.found.commands.len() == MAX_COMMANDS {
-            return refuse(format!("it holds more than {MAX_COMMANDS} commands"));
+            return refuse(format!("it has more than {MAX_COMMANDS} commands"));
         }
         self.found.commands.push(Command::default());
         Ok(self.found.commands.len() - 1)
@@ -343,7 +343,7 @@ impl<'f> Reader<'f> {
         let mut body = String::new();
         loop {
             if self.at >= self.text.len() {
-                return refuse("a here-document has no end");
+                return refuse("a here-document is not terminated");
             }
             let rest = self.text.get(self.at..).unwrap_or_default();
             let line: String = rest.iter().take_while(|c| **c != '\n').collect();

@@ -161,7 +161,7 @@ impl Reader<'_> {
         let Some(&(sign, mut kind)) = found else { return self.unexpected() };
         // A here-document for another file descriptor would later look like stdin.
         if kind == RedirectKind::Here && number.bytes().any(|b| b != b'0') {
-            return refuse("a here-document for a descriptor other than the input");
+            return refuse("a here-document for a file descriptor other than stdin");
         }
         self.at += sign.len();
         self.blanks()?;
@@ -210,10 +210,10 @@ impl Reader<'_> {
                     loop {
                         match self.next() {
                             None | Some('\n') => {
-                                return refuse("the end of a here-document is odd");
+                                return refuse("the delimiter of a here-document is not supported");
                             }
                             Some('$' | '`' | '\\') if c == '"' => {
-                                return refuse("the end of a here-document is odd");
+                                return refuse("the delimiter of a here-document is not supported");
                             }
                             Some(q) if q == c => break,
                             Some(other) => end.push(other),
@@ -223,16 +223,18 @@ impl Reader<'_> {
                 '\\' => {
                     quoted = true;
                     match self.next() {
-                        None | Some('\n') => return refuse("the end of a here-document is odd"),
+                        None | Some('\n') => {
+                            return refuse("the delimiter of a here-document is not supported");
+                        }
                         Some(c) => end.push(c),
                     }
                 }
-                '$' | '`' => return refuse("the end of a here-document is odd"),
+                '$' | '`' => return refuse("the delimiter of a here-document is not supported"),
                 c => end.push(c),
             }
         }
         if end.is_empty() || matches!(self.peek(), Some('(' | '<' | '>')) {
-            return refuse("the end of a here-document is odd");
+            return refuse("the delimiter of a here-document is not supported");
         }
         Ok((end, quoted))
     }
@@ -269,12 +271,12 @@ fn assignment(elems: &[Elem]) -> Result<Option<Assignment>, Unparseable> {
         match (close, signs) {
             (Some(close), Some((Some('='), _) | (Some('+'), Some('=')))) => {
                 if !elems.get(at + 1..close).is_some_and(digits) {
-                    return refuse("a subscript is computed");
+                    return refuse("a subscript is evaluated");
                 }
                 at = close + 1;
             }
             // A subscript may continue past blanks, up to its bracket.
-            (None, _) => return refuse("a subscript has no end"),
+            (None, _) => return refuse("a subscript is not closed"),
             _ => return Ok(None),
         }
     }

@@ -120,7 +120,7 @@ impl Reader<'_> {
             self.elem(&mut elems)?;
         }
         if open > 0 {
-            return refuse("an expression is odd");
+            return refuse("an expression is not supported");
         }
         Ok(Some(to_word(&elems)).filter(|_| !elems.is_empty()))
     }
@@ -128,7 +128,7 @@ impl Reader<'_> {
     /// Records that a word is evaluated like an expression.
     fn computed(&mut self, word: &Word) -> Result<(), Unparseable> {
         if crate::finish::has_hidden_command(word) {
-            return refuse("a subscript is computed");
+            return refuse("a subscript is evaluated");
         }
         self.found.computes |= !is_number(word.literal());
         // A name may be set here too: `[[ PATH=5 -eq 5 ]]`.

@@ -91,7 +91,7 @@ impl Reader<'_> {
     fn single(&mut self, elems: &mut Vec<Elem>) -> Result<(), Unparseable> {
         loop {
             match self.next() {
-                None => return refuse("a quote has no end"),
+                None => return refuse("a quote is not closed"),
                 Some('\'') => break,
                 Some(c) => {
                     if c == '\n' {
@@ -108,7 +108,7 @@ impl Reader<'_> {
     pub(crate) fn double(&mut self, elems: &mut Vec<Elem>) -> Result<(), Unparseable> {
         loop {
             match self.next() {
-                None => return refuse("a quote has no end"),
+                None => return refuse("a quote is not closed"),
                 Some('"') => return Ok(()),
                 Some(c) => self.quoted(c, Quote::Double, elems)?,
             }
@@ -165,7 +165,7 @@ impl Reader<'_> {
                     self.blank_lines()?;
                 }
                 // A subscript is evaluated, and evaluation can run commands.
-                Some('[') => return refuse("a subscript is computed"),
+                Some('[') => return refuse("a subscript is evaluated"),
                 _ => {
                     if self.word()?.is_none() {
                         return self.unexpected();

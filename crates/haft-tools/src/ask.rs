@@ -31,7 +31,8 @@ pub(crate) fn tools(builtin: &BuiltinTools) -> Vec<DynTool> {
 /// Asks the user. A host implements it for its terminal, window or chat.
 pub trait Asks: fmt::Debug + Send + Sync + 'static {
     /// Shows a question and returns the user's answer. The future is dropped when the call is
-    /// cancelled or times out; the question should then disappear. ||
+    /// cancelled or times out; the question should then disappear.
+    ///
     /// # Errors
     /// Fails if no user can be asked, or if the user declines to answer.
     fn ask<'a>(&'a self, question: &'a UserQuestion) -> BoxFuture<'a, Result<String, Failure>>;
@@ -79,9 +80,9 @@ impl Tool for AskUser {
     fn spec(&self) -> ToolSpec {
         ToolSpec::new(
             "ask_user",
-            "Asks the user one question and returns the answer. Use it when you cannot go on without \
-             a decision or a fact that only the user has; give `choices` where the likely answers are \
-             few.",
+            "Asks the user one question and returns the answer. Use it when you cannot continue \
+             without a decision or a fact that only the user has; give `choices` if there are few \
+             likely answers.",
         )
         .title("Ask the user")
         .read_only()
@@ -105,7 +106,7 @@ impl Tool for AskUser {
         let answer = self.asks.ask(&args).await?;
         let answer = answer.trim();
         Ok(match answer {
-            "" => "(The user answered nothing.)".to_owned(),
+            "" => "(The user gave an empty answer.)".to_owned(),
             answer => answer.chars().take(MAX_ANSWER_CHARS).collect(),
         })
     }
@@ -115,21 +116,21 @@ impl Tool for AskUser {
 fn check_question(question: &UserQuestion) -> Result<(), Failure> {
     let UserQuestion { question, choices } = question;
     if question.trim().is_empty() {
-        return Err(Failure::invalid("`question` is empty").with_next("say what you want to know"));
+        return Err(Failure::invalid("`question` is empty").with_next("write the question"));
     }
     let count = question.chars().count();
     if count > MAX_QUESTION_CHARS {
         return Err(Failure::invalid(format!(
-            "`question` has {count} characters; {MAX_QUESTION_CHARS} fit"
+            "`question` has {count} characters; the maximum is {MAX_QUESTION_CHARS}"
         ))
-        .with_next("ask shorter; the user can see what you have written before"));
+        .with_next("shorten the question; the user can see your earlier text"));
     }
     if choices.len() > MAX_CHOICES {
         return Err(Failure::invalid(format!(
-            "there are {} `choices`; {MAX_CHOICES} can be shown",
+            "there are {} `choices`; the maximum is {MAX_CHOICES}",
             choices.len()
         ))
-        .with_next("give the likely ones; the user may always answer something else"));
+        .with_next("give only the likely ones; the user can always type another answer"));
     }
     for (index, choice) in choices.iter().enumerate() {
         if choice.trim().is_empty()
@@ -137,13 +138,14 @@ fn check_question(question: &UserQuestion) -> Result<(), Failure> {
             || choice.contains('\n')
         {
             return Err(Failure::invalid(format!(
-                "`choices[{index}]` is empty or longer than a line of {MAX_CHOICE_CHARS} characters"
+                "`choices[{index}]` is empty, has a line break or is longer than \
+                 {MAX_CHOICE_CHARS} characters"
             ))
             .with_next("give each choice in a few words"));
         }
     }
     if std::iter::once(question).chain(choices).any(|text| text.contains(is_spoofing_char)) {
-        return Err(Failure::invalid("the question holds characters that cannot be seen")
+        return Err(Failure::invalid("the question has control or invisible characters")
             .with_next("write it in plain text"));
     }
     Ok(())

@@ -3,13 +3,12 @@
 //!
 //! INVARIANT: files and processes start in the same directory, and the policy resolves paths from
 //! there too (`DynTool::within`). For a run outside the workspace it is the first root.
-//! Resolves the run's working directory; `None` if it is outside the workspace.
 
 use std::path::Path;
 
 use haft_sandbox::{ResolvedPath, Workspace};
 
-/// Finds the folder that the run works in, or nothing if the workspace does not hold it.
+/// Resolves the run's working directory; `None` if it is outside the workspace.
 pub(crate) fn resolve_working_directory(
     workspace: &Workspace,
     here: &Path,

@@ -18,13 +18,13 @@ fn arguments_are_explained_for_people() {
     exit 0
     --- stdout
     read-only: ls -la
-      `ls` only reads
+      `ls` is read-only
 
     destructive: cat notes | sort -o notes && sudo rm "$X"
-      `rm` destroys here, started by `sudo`
-        read-only    cat notes      `cat` only reads
-        writes       sort -o notes  `sort`: its option `-o` is not among those known to only read
-        destructive  sudo rm …      `rm` destroys here, started by `sudo`
+      `rm` is destructive here, started by `sudo`
+        read-only    cat notes      `cat` is read-only
+        writes       sort -o notes  `sort`: its option `-o` is not in the read-only list
+        destructive  sudo rm …      `rm` is destructive here, started by `sudo`
     "#);
 }
 
@@ -37,10 +37,10 @@ fn with_json_every_argument_is_a_line() {
             "command": "echo $(date)",
             "kind": "read_only",
             "parts": [
-                {"words": ["echo", "…"], "kind": "read_only", "why": "`echo` only reads"},
-                {"words": ["date"], "kind": "read_only", "why": "`date` only reads"},
+                {"words": ["echo", "…"], "kind": "read_only", "why": "`echo` is read-only"},
+                {"words": ["date"], "kind": "read_only", "why": "`date` is read-only"},
             ],
-            "why": "each of its 2 commands only reads",
+            "why": "each of its 2 commands is read-only",
         }),
         json!({
             "command": "ls )",

@@ -18,29 +18,29 @@ pub(super) fn check(words: &[Word]) -> Checked {
     loop {
         let Some(word) = words.get(at) else { return Err("it has no program".to_owned()) };
         let Some(text) = word.literal() else {
-            return Err("only a running shell knows its program".to_owned());
+            return Err("its program is known only at run time".to_owned());
         };
         match text {
             "-F" | "-v" => {
                 // An unknown value may expand to several words.
                 if words.get(at + 1).is_none_or(Word::has_unknown) {
-                    return Err("only a running shell knows its program".to_owned());
+                    return Err("its program is known only at run time".to_owned());
                 }
                 at += 2;
             }
             "--" => {
                 let text = words.get(at + 1).and_then(Word::literal);
-                return program(text.ok_or("only a running shell knows its program")?);
+                return program(text.ok_or("its program is known only at run time")?);
             }
             text if text.starts_with("-F") || text.starts_with("-v") => at += 1,
             text if text.starts_with('-') => {
-                return Err(format!("its option `{text}` is not among those known to only read"));
+                return Err(format!("its option `{text}` is not in the read-only list"));
             }
             text => {
                 // Every `awk` would treat it as a file, but the author meant something else.
                 let late = words.iter().skip(at + 1).filter_map(Word::literal);
                 if let Some(option) = late.into_iter().find(|t| t.starts_with('-') && t.len() > 1) {
-                    return Err(format!("the option `{option}` stands behind the program"));
+                    return Err(format!("the option `{option}` follows the program"));
                 }
                 return program(text);
             }
@@ -87,7 +87,7 @@ fn program(text: &str) -> Checked {
                 at = end;
                 before = match &*word {
                     "system" | "getline" | "eval" => {
-                        return Err(format!("its program holds `{word}`"));
+                        return Err(format!("its program contains `{word}`"));
                     }
                     "length" => Before::Either,
                     word if BEFORE_VALUES.contains(&word) => {
@@ -109,9 +109,9 @@ fn program(text: &str) -> Checked {
                 at += 2;
                 before = Before::Start;
             }
-            '|' => return Err("its program starts another, or may".to_owned()),
+            '|' => return Err("its program may start another program".to_owned()),
             '>' if prints || next == Some('>') => {
-                return Err("its program writes to a file, or may".to_owned());
+                return Err("its program may write to a file".to_owned());
             }
             '+' | '-' if next == Some(c) => at += 2, // before or after a value
             ';' | '}' => {
@@ -197,7 +197,7 @@ fn after_delimiter(text: &[char], mut at: usize, mark: char) -> Result<usize, St
 }
 
 fn not_understood<T>() -> Result<T, String> {
-    Err("its program is not understood".to_owned())
+    Err("its program cannot be parsed".to_owned())
 }
 
 #[cfg(test)]

@@ -198,7 +198,7 @@ pub(super) fn of(command: &Command, level: usize) -> Option<(Kind, String)> {
         unwrap::in_words(command)
     };
     if views.iter().any(|view| view.is_unread) {
-        let why = "it gives a shell a text that cannot be read";
+        let why = "it passes a text to a shell that cannot be parsed";
         return Some((Kind::Unparseable, why.to_owned()));
     }
     let outer = command.words.first().map(shown).unwrap_or_default();
@@ -221,7 +221,7 @@ pub(super) fn of(command: &Command, level: usize) -> Option<(Kind, String)> {
     let name = names.find(|name| always(name))?;
     Some((
         Kind::Destructive,
-        format!("`{outer}` starts something, and `{name}` is among its words"),
+        format!("`{outer}` starts something unknown, and `{name}` is among its words"),
     ))
 }
 
@@ -229,10 +229,10 @@ pub(super) fn of(command: &Command, level: usize) -> Option<(Kind, String)> {
 fn description(name: &str) -> &'static str {
     match name {
         "mount" | "umount" | "fusermount" | "fusermount3" | "pivot_root" | "switch_root"
-        | "swapon" => "changes what is mounted",
+        | "swapon" => "changes mounts",
         "sysctl" | "insmod" | "rmmod" | "modprobe" | "kexec" | "kldload" | "kldunload"
         | "kextload" | "kextunload" | "setenforce" => "changes the kernel",
-        _ => "destroys here",
+        _ => "is destructive here",
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) fn check(words: &[Word], judge: &dyn Fn(&Command) -> Checked) -> Chec
     let mut texts = Vec::new();
     for word in words.iter().skip(1) {
         // An unknown directory may be named `-delete`.
-        texts.push(word.literal().ok_or("only a running shell knows what it is given")?);
+        texts.push(word.literal().ok_or("its arguments are known only at run time")?);
     }
     let is = |list: &str, part: &str| list.split_whitespace().any(|own| own == part);
     let mut at = 0;
@@ -40,7 +40,7 @@ pub(super) fn check(words: &[Word], judge: &dyn Fn(&Command) -> Checked) -> Chec
             continue;
         }
         if !matches!(part, "-exec" | "-execdir") {
-            return Err(format!("its part `{part}` is not among those known to only read"));
+            return Err(format!("its part `{part}` is not in the read-only list"));
         }
         let rest = texts.get(at..).unwrap_or_default();
         let Some(length) = rest.iter().position(|text| matches!(*text, ";" | "+")) else {

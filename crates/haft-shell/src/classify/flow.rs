@@ -5,8 +5,8 @@
 //! stricter than `writes`, or `None`. The interpreter table says which commands run code; pipes and
 //! substitutions say what feeds them.
 //!
-//! INVARIANT: code from the network (`curl
-//! sh`) is at least destructive, and a hidden command word is unparseable.
+//! INVARIANT: code from the network (`curl x | sh`) is at least destructive, and a hidden command
+//! word is unparseable.
 
 use crate::{
     Command, Redirect, RedirectKind, Script, Word, WordPiece,
@@ -150,7 +150,7 @@ impl Flow<'_> {
         let started = self.started.get(at)?;
         let mut found: Vec<Finding> = Vec::new();
         if let Some(word) = self.hidden_word(at, command, started) {
-            let why = format!("the command word `{word}` is only known when it runs");
+            let why = format!("the command word `{word}` is known only at run time");
             found.push((Kind::Unparseable, why));
         }
         let directories: Vec<&str> =
@@ -164,8 +164,7 @@ impl Flow<'_> {
                 found.push((Kind::Destructive, kernel::describe(&file)));
             }
             if is_reverse_shell(view) {
-                found
-                    .push((Kind::Destructive, format!("`{name}` runs what another machine sends")));
+                found.push((Kind::Destructive, format!("`{name}` runs what another host sends")));
             }
             if let Some(first) = view.words.first() {
                 found.extend(self.file(&name, first, at, true));
@@ -218,7 +217,7 @@ impl Flow<'_> {
             Language::Shell => self.fed_text(&as_shell_text(text), at),
             _ if is_all_unknown => Some((
                 Kind::Unparseable,
-                format!("`{name}` runs a text that is only known when it runs"),
+                format!("`{name}` runs a text that is known only at run time"),
             )),
             Language::Awk => self.effects_of(programs::awk(&as_shell_text(text)), at),
             Language::Sed => self.effects_of(programs::sed(&as_shell_text(text)), at),
@@ -279,7 +278,7 @@ impl Flow<'_> {
                     .map(|file| (Kind::Destructive, kernel::describe(&file)))
             }
             ProgramEffect::Hidden => {
-                let why = "its program runs a command that is only known when it runs";
+                let why = "its program runs a command that is known only at run time";
                 Some((Kind::Unparseable, why.to_owned()))
             }
         });
@@ -300,7 +299,10 @@ impl Flow<'_> {
             return Some(if self.holds(at) || self.is_stored || self.is_fed(at) {
                 from_network(name)
             } else {
-                (Kind::Unparseable, format!("`{name}` runs what an open file holds"))
+                (
+                    Kind::Unparseable,
+                    format!("`{name}` runs the contents of an open file descriptor"),
+                )
             });
         }
         if file.literal().is_some_and(|text| text.contains("://")) {

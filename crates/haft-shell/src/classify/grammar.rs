@@ -118,7 +118,7 @@ impl<'c> Given<'c> {
     /// Returns the operands, which must all be known.
     pub(super) fn known(&self) -> Result<Vec<&'c str>, String> {
         let known: Option<Vec<_>> = self.operands.iter().map(|word| word.literal()).collect();
-        known.ok_or_else(|| "only a running shell knows what it is given".to_owned())
+        known.ok_or_else(|| "its arguments are known only at run time".to_owned())
     }
 }
 
@@ -141,7 +141,7 @@ impl Grammar {
         }
         let given = self.given(words)?;
         if given.has_unknown_option && !matches!(self.rule, Rule::Tame) {
-            return Err("only a running shell knows its options".to_owned());
+            return Err("its options are known only at run time".to_owned());
         }
         match self.rule {
             Rule::Tame | Rule::Wary | Rule::Own(_) => Ok(()),
@@ -150,11 +150,7 @@ impl Grammar {
                 if operands > most {
                     return Err(format!("with more than {most} operands it would write"));
                 }
-                if given.late {
-                    Err("an option stands behind an operand".to_owned())
-                } else {
-                    Ok(())
-                }
+                if given.late { Err("an option follows an operand".to_owned()) } else { Ok(()) }
             }
             Rule::Check(check) => check(&given),
         }
@@ -310,7 +306,7 @@ fn next_value<'c>(
 }
 
 fn not_listed(option: &str) -> String {
-    format!("its option `{option}` is not among those known to only read")
+    format!("its option `{option}` is not in the read-only list")
 }
 
 #[cfg(test)]

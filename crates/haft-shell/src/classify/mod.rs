@@ -107,7 +107,7 @@ impl fmt::Display for Kind {
 /// assert_eq!(classify("find . | sudo xargs rm").kind, Kind::Destructive);
 /// assert_eq!(classify("echo 'no end").kind, Kind::Unparseable);
 ///
-/// A command that is not read-only is known to write, or unknown.
+/// // A command that is not read-only is known to write, or unknown.
 /// assert_eq!(classify("git commit -m x").known, Known::Writes);
 /// assert_eq!(classify("git push").known, Known::Network);
 /// assert_eq!(classify("git status").known, Known::Unknown);
@@ -140,7 +140,7 @@ fn classified(text: &str, level: usize) -> Classified {
         (Some(part), _) if part.kind > Kind::Writes => (part.kind, part.why.clone()),
         (_, Some((kind, why))) => (kind, why),
         (Some(part), None) if part.kind == Kind::ReadOnly && parts.len() > 1 => {
-            (Kind::ReadOnly, format!("each of its {} commands only reads", parts.len()))
+            (Kind::ReadOnly, format!("each of its {} commands is read-only", parts.len()))
         }
         (Some(part), None) => (part.kind, part.why.clone()),
     };
@@ -158,18 +158,18 @@ fn text_objection(
 ) -> Option<(Kind, String)> {
     if notes.functions.iter().any(|name| name == ":") {
         // Fork bomb: `:(){ :|:& };:`.
-        return Some((Kind::Destructive, "it makes `:` start something else".to_owned()));
+        return Some((Kind::Destructive, "it redefines `:` (fork bomb)".to_owned()));
     }
     let why = if text.len() > MAX_READ_ONLY_BYTES {
         format!("it is longer than {MAX_READ_ONLY_BYTES} bytes")
     } else if commands > MAX_READ_ONLY_COMMANDS {
-        format!("it holds more than {MAX_READ_ONLY_COMMANDS} commands")
+        format!("it has more than {MAX_READ_ONLY_COMMANDS} commands")
     } else if level + notes.deepest > MAX_READ_ONLY_DEPTH {
         format!("it is nested deeper than {MAX_READ_ONLY_DEPTH} levels")
     } else if let Some(name) = notes.functions.first() {
         format!("it defines the function `{name}`")
     } else if let Some(name) = notes.names.iter().find(|name| !is_script_variable(name)) {
-        format!("it may set `{name}`, which may matter to what it starts")
+        format!("it may set `{name}`, which can change what it starts")
     } else if notes.masked {
         "the name of a command is written with quotes or escapes".to_owned()
     } else {

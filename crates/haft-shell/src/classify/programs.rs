@@ -254,8 +254,7 @@ fn statement(tokens: &[Token]) -> &[Token] {
 fn before_pipe(tokens: &[Token]) -> &[Token] {
     let start = tokens.iter().rposition(|token| *token == Token::End).map_or(0, |at| at + 1);
     let tokens = tokens.get(start..).unwrap_or_default();
-    // `while (("ls")
-    // getline x)`: only the text counts.
+    // `while (("ls") | getline x)`: only the text counts.
     let text = tokens.iter().position(|token| matches!(token, Token::Text(_)));
     tokens.get(text.unwrap_or(0)..).unwrap_or_default()
 }

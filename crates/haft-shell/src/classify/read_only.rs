@@ -19,14 +19,14 @@ pub(super) fn prove(command: &Command, level: usize) -> Result<String, String> {
     }
     command.redirects.iter().try_for_each(redirect)?;
     let Some(first) = command.words.first() else {
-        return Ok("nothing is written by its redirections".to_owned());
+        return Ok("its redirections write nothing".to_owned());
     };
     let Some(name) = first.literal() else {
-        return Err("only a running shell knows which command this is".to_owned());
+        return Err("the command is known only at run time".to_owned());
     };
     let name = plain_name(name);
     match words(name, command, level) {
-        Ok(()) => Ok(format!("`{name}` only reads")),
+        Ok(()) => Ok(format!("`{name}` is read-only")),
         Err(why) => Err(format!("`{name}`: {why}")),
     }
 }
@@ -48,11 +48,11 @@ fn redirect(redirect: &Redirect) -> Checked {
             Some("/dev/null" | "/dev/stdin") => Ok(()),
             Some(file) if !file.starts_with("/dev/") => Ok(()),
             Some(file) => Err(format!("it opens the device `{file}`")),
-            None => Err("only a running shell knows which file it opens".to_owned()),
+            None => Err("the file it opens is known only at run time".to_owned()),
         },
         RedirectKind::Write | RedirectKind::ReadWrite => match target {
             Some(file) => Err(format!("it writes to `{file}`")),
-            None => Err("it writes to a file that only a running shell knows".to_owned()),
+            None => Err("it writes to a file that is known only at run time".to_owned()),
         },
     }
 }
@@ -90,7 +90,7 @@ fn words(name: &str, command: &Command, level: usize) -> Checked {
     }
     match tables::of(name) {
         Some(grammar) => grammar.check(words),
-        None => Err("it is not among the commands known to only read".to_owned()),
+        None => Err("it is not in the list of read-only commands".to_owned()),
     }
 }
 
@@ -101,7 +101,7 @@ fn started(inner: Vec<Inner>, outer: &Command, level: usize) -> Checked {
             Inner::Rest(from) => outer.words.get(from..).unwrap_or_default().to_vec(),
             Inner::Words(words, _) => words,
             Inner::Text(_) | Inner::Input | Inner::Opaque => {
-                return Err("it cannot be told what it starts".to_owned());
+                return Err("it is unknown what it starts".to_owned());
             }
         };
         if words.is_empty() {
@@ -128,7 +128,7 @@ fn check_no_terminal(words: &[Word], inner: Option<&Inner>) -> Checked {
         })
     };
     if words.get(1..end).is_some_and(|options| options.iter().any(asks)) {
-        Err("an option is not known, or it asks at a terminal".to_owned())
+        Err("an option is unknown, or it uses a terminal".to_owned())
     } else {
         Ok(())
     }
@@ -139,10 +139,10 @@ fn check_no_terminal(words: &[Word], inner: Option<&Inner>) -> Checked {
 fn shell(words: &[Word], level: usize) -> Checked {
     let text = match words {
         [_, flag, text] if flag.literal() == Some("-c") => text.literal(),
-        _ => return Err("it runs what is not in the command".to_owned()),
+        _ => return Err("it runs code that is not in the command".to_owned()),
     };
     let Some(text) = text else {
-        return Err("only a running shell knows what it runs".to_owned());
+        return Err("what it runs is known only at run time".to_owned());
     };
     if level >= MAX_READ_ONLY_DEPTH {
         return Err(format!("it is nested deeper than {MAX_READ_ONLY_DEPTH} levels"));

@@ -96,8 +96,8 @@ const MAX_WRAPPERS: usize = 4;
 ///
 /// assert_eq!(reads("grep -n TODO src/a.rs | head -3"), Some(vec!["src/a.rs".to_owned()]));
 /// assert_eq!(reads("ls"), Some(vec![".".to_owned()]));
-/// assert_eq!(reads("cat $HOME/notes"), None, "only a running shell knows which file that is");
-/// assert_eq!(reads("printenv"), None, "it tells of other things than files");
+/// assert_eq!(reads("cat $HOME/notes"), None, "the file is known only at run time");
+/// assert_eq!(reads("printenv"), None, "it prints other things than files");
 /// assert_eq!(reads("rm a"), None, "it does more than read");
 /// ```
 #[must_use]

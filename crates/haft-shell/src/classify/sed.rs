@@ -8,13 +8,13 @@ pub(super) fn check(given: &Given<'_>) -> Checked {
     let scripts: Vec<&str> = given.values(&["e", "expression"]).collect();
     if given.has(&["e", "expression"]) {
         if given.is_late() {
-            return Err("an option stands behind an operand".to_owned());
+            return Err("an option follows an operand".to_owned());
         }
         return scripts.into_iter().try_for_each(script);
     }
     match given.operands.first().map(|word| word.literal()) {
         Some(Some(text)) => script(text),
-        Some(None) => Err("only a running shell knows its script".to_owned()),
+        Some(None) => Err("its script is known only at run time".to_owned()),
         None => Err("it has no script".to_owned()),
     }
 }
@@ -91,7 +91,7 @@ impl Script {
                 let mark = self.delimited(None)?;
                 self.delimited(Some(mark))?;
             }
-            other => return Err(format!("its command `{other}` is not known to only read")),
+            other => return Err(format!("its command `{other}` is not in the read-only list")),
         }
         self.skip(|c| matches!(c, ' ' | '\t'));
         match self.peek() {
@@ -182,7 +182,7 @@ impl Script {
 }
 
 fn not_understood<T>() -> Result<T, String> {
-    Err("its script is not understood".to_owned())
+    Err("its script cannot be parsed".to_owned())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::{
     },
 };
 
-const UNKNOWN_ARGUMENTS: &str = "only a running shell knows what it is given";
+const UNKNOWN_ARGUMENTS: &str = "its arguments are known only at run time";
 
 /// Returns all arguments, if all are known.
 fn texts(words: &[Word]) -> Result<Vec<&str>, String> {
@@ -22,7 +22,7 @@ fn is_digits(text: &str) -> bool {
 
 /// Refuses an unlisted word.
 fn unlisted<T>(text: &str) -> Result<T, String> {
-    Err(format!("`{text}` is not among what is known to only read"))
+    Err(format!("`{text}` is not in the read-only list"))
 }
 
 /// `date`: an operand is a format; any other would set the clock.
@@ -38,7 +38,7 @@ pub(super) fn date(given: &Given<'_>) -> Checked {
 pub(super) fn printf(words: &[Word]) -> Checked {
     let at = 1 + usize::from(words.get(1).and_then(Word::literal) == Some("--"));
     let Some(format) = words.get(at).and_then(Word::literal) else {
-        return Err("only a running shell knows its format".to_owned());
+        return Err("its format is known only at run time".to_owned());
     };
     if at == 1 && format.starts_with('-') || may_contain_percent_n(format) {
         return Err("it may set a variable".to_owned());
@@ -84,7 +84,7 @@ pub(super) fn condition(_: &[Word]) -> Checked {
 pub(super) fn read(given: &Given<'_>) -> Checked {
     match given.known()?.iter().find(|name| !is_script_variable(name)) {
         None => Ok(()),
-        Some(name) => Err(format!("it sets `{name}`, which may matter to what is started")),
+        Some(name) => Err(format!("it sets `{name}`, which can change what is started")),
     }
 }
 
@@ -275,7 +275,7 @@ pub(super) fn numeric(given: &Given<'_>) -> Checked {
     }
     let asks = given.name != "lsof" || given.has(&["i"]) || given.options.is_empty();
     if asks && !given.has(&["n", "numeric"]) {
-        Err("without `-n` it asks the network for names".to_owned())
+        Err("without `-n` it makes DNS lookups".to_owned())
     } else {
         Ok(())
     }
@@ -293,7 +293,7 @@ pub(super) fn xxd(words: &[Word]) -> Checked {
             continue;
         };
         match option {
-            _ if operands > 0 => return Err("an option stands behind an operand".to_owned()),
+            _ if operands > 0 => return Err("an option follows an operand".to_owned()),
             "a" | "b" | "C" | "d" | "e" | "E" | "h" | "i" | "p" | "ps" | "plain" | "u" | "v" => {}
             "c" | "g" | "l" | "n" | "o" | "s" | "cols" | "len" | "seek" => {
                 rest.next().ok_or("a value is missing")?;
@@ -408,7 +408,7 @@ pub(super) fn pager(given: &Given<'_>) -> Checked {
 pub(super) fn tput(words: &[Word]) -> Checked {
     match &*texts(words)? {
         ["cols" | "lines" | "colors"] => Ok(()),
-        _ => Err("it may do more than tell".to_owned()),
+        _ => Err("it may do more than print".to_owned()),
     }
 }
 
@@ -448,7 +448,7 @@ pub(super) fn dpkg(words: &[Word]) -> Checked {
             | "--print-foreign-architectures",
             names @ ..,
         ] if names.iter().all(|name| !name.starts_with('-')) => Ok(()),
-        _ => Err("it may do more than tell".to_owned()),
+        _ => Err("it may do more than print".to_owned()),
     }
 }
 

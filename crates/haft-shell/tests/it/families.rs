@@ -227,10 +227,7 @@ fn writes_to_the_kernel_and_remounts_are_destructive() {
         ],
         |kind| kind == Kind::Destructive,
     );
-    assert_eq!(
-        classify("sudo umount x").why,
-        "`umount` changes what is mounted, started by `sudo`"
-    );
+    assert_eq!(classify("sudo umount x").why, "`umount` changes mounts, started by `sudo`");
     assert_eq!(classify("sysctl -w a=b").why, "`sysctl` changes the kernel");
     all_are(&["mount", "mount -l", "cat /proc/cpuinfo", "sysctl -n kernel.ostype"], |kind| {
         kind == Kind::ReadOnly

@@ -35,13 +35,13 @@ const fn never(what: &'static str) -> Range {
 const V4: [(Ipv4Addr, u32, Range); 18] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8, never("an address of \"this network\"")),
     (Ipv4Addr::new(10, 0, 0, 0), 8, private("a private address")),
-    (Ipv4Addr::new(100, 64, 0, 0), 10, private("a carrier's shared address")),
+    (Ipv4Addr::new(100, 64, 0, 0), 10, private("a carrier-grade NAT address")),
     (Ipv4Addr::new(127, 0, 0, 0), 8, private("a loopback address")),
     (Ipv4Addr::new(169, 254, 0, 0), 16, never("a link-local address")),
     (Ipv4Addr::new(172, 16, 0, 0), 12, private("a private address")),
     (Ipv4Addr::new(192, 0, 0, 0), 24, never("a protocol address")),
     (Ipv4Addr::new(192, 0, 2, 0), 24, never("a documentation address")),
-    (Ipv4Addr::new(192, 88, 99, 0), 24, never("a 6to4 relay's address")),
+    (Ipv4Addr::new(192, 88, 99, 0), 24, never("a 6to4 relay address")),
     (Ipv4Addr::new(192, 168, 0, 0), 16, private("a private address")),
     (Ipv4Addr::new(198, 18, 0, 0), 15, never("a benchmark address")),
     (Ipv4Addr::new(198, 51, 100, 0), 24, never("a documentation address")),
@@ -50,14 +50,14 @@ const V4: [(Ipv4Addr, u32, Range); 18] = [
     (Ipv4Addr::new(255, 255, 255, 255), 32, never("the broadcast address")),
     (Ipv4Addr::new(240, 0, 0, 0), 4, never("a reserved address")),
     // Public by number, but answered by the cloud host of this machine.
-    (Ipv4Addr::new(168, 63, 129, 16), 32, never("a cloud's metadata address")),
-    (Ipv4Addr::new(100, 100, 100, 200), 32, never("a cloud's metadata address")),
+    (Ipv4Addr::new(168, 63, 129, 16), 32, never("a cloud metadata address")),
+    (Ipv4Addr::new(100, 100, 100, 200), 32, never("a cloud metadata address")),
 ];
 
 const V6: [(Ipv6Addr, u32, Range); 20] = [
     (Ipv6Addr::UNSPECIFIED, 128, never("the unspecified address")),
     (Ipv6Addr::LOCALHOST, 128, private("a loopback address")),
-    (Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96, never("an IPv4 address in IPv6 clothes")),
+    (Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96, never("an IPv4-mapped IPv6 address")),
     (Ipv6Addr::UNSPECIFIED, 96, never("an IPv4-compatible address")),
     (Ipv6Addr::new(0, 0, 0, 0, 0xffff, 0, 0, 0), 96, never("a translated IPv4 address")),
     (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96, never("a NAT64 address")),
@@ -70,7 +70,7 @@ const V6: [(Ipv6Addr, u32, Range); 20] = [
     (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16, never("a 6to4 address")),
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20, never("a documentation address")),
     (Ipv6Addr::new(0x5f00, 0, 0, 0, 0, 0, 0, 0), 16, never("a segment routing address")),
-    (Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254), 128, never("a cloud's metadata address")),
+    (Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254), 128, never("a cloud metadata address")),
     (Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7, private("a unique local address")),
     (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), 10, never("a link-local address")),
     (Ipv6Addr::new(0xfec0, 0, 0, 0, 0, 0, 0, 0), 10, never("a site-local address")),

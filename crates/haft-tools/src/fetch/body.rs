@@ -94,7 +94,7 @@ impl Write for Kept {
         let space = self.cap.saturating_sub(self.bytes.len());
         if space == 0 && !piece.is_empty() {
             self.full = true;
-            return Err(io::Error::other("the answer is longer than what is kept"));
+            return Err(io::Error::other("the response exceeds the size limit"));
         }
         let taken = space.min(piece.len());
         self.bytes.extend_from_slice(&piece[..taken]);

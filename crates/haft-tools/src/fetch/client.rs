@@ -101,12 +101,12 @@ impl Client {
         let (mut sender, connection) = settings
             .handshake(wire)
             .await
-            .map_err(|error| broken(target, "the connection broke").with_source(error))?;
+            .map_err(|error| broken(target, "the connection failed").with_source(error))?;
         let request = request(target)?;
         let mut exchange = pin!(async move {
             let answer = timeout(HEAD_TIMEOUT, sender.send_request(request))
                 .await
-                .map_err(|_| slow(target, "no answer"))?
+                .map_err(|_| slow(target, "no response"))?
                 .map_err(|error| unreadable(target, error))?;
             read(target, answer, cap).await
         });
@@ -131,29 +131,29 @@ impl Client {
     }
 
     async fn connect_to(&self, target: &Target, address: SocketAddr) -> Result<Wire, Failure> {
-        let stream = TcpStream::connect(address)
-            .await
-            .map_err(|error| broken(target, "nobody answers there").with_source(error))?;
+        let stream = TcpStream::connect(address).await.map_err(|error| {
+            broken(target, "connection refused or host unreachable").with_source(error)
+        })?;
         // TOCTOU: the peer must be the address that was checked.
         let reached = stream
             .peer_addr()
-            .map_err(|error| broken(target, "the connection broke").with_source(error))?;
+            .map_err(|error| broken(target, "the connection failed").with_source(error))?;
         if reached != address {
-            return Err(broken(target, "another address answered than the one that was checked"));
+            return Err(broken(target, "the connected address is not the checked one"));
         }
         if !target.is_tls() {
             return Ok(Wire::Plain(stream));
         }
         let name = match target.host() {
             Host::Domain(name) => ServerName::try_from(name.clone()).map_err(|error| {
-                broken(target, "no certificate can be for such a name").with_source(error)
+                broken(target, "the host name is not valid in a certificate").with_source(error)
             })?,
             Host::Ipv4(address) => ServerName::IpAddress((*address).into()),
             Host::Ipv6(address) => ServerName::IpAddress((*address).into()),
         };
         let connector = TlsConnector::from(Arc::clone(&self.tls_config));
         let stream = connector.connect(name, stream).await.map_err(|error| {
-            broken(target, "no trusted encrypted connection could be made").with_source(error)
+            broken(target, "no trusted TLS connection could be made").with_source(error)
         })?;
         Ok(Wire::Encrypted(Box::new(stream)))
     }
@@ -169,7 +169,7 @@ fn request(target: &Target) -> Result<Request<Empty<Bytes>>, Failure> {
         .header(header::ACCEPT_ENCODING, "gzip")
         .header(header::CONNECTION, "close")
         .body(Empty::new())
-        .map_err(|error| Failure::invalid("`url` cannot be asked for").with_source(error))
+        .map_err(|error| Failure::invalid("`url` cannot be requested").with_source(error))
 }
 
 async fn read(target: &Target, answer: Response<Incoming>, cap: usize) -> Result<Answer, Failure> {
@@ -194,13 +194,13 @@ async fn read(target: &Target, answer: Response<Incoming>, cap: usize) -> Result
     }
     let encoding = header_text(header::CONTENT_ENCODING);
     let Some(mut body) = Body::new(encoding.as_deref(), cap) else {
-        return Err(broken(target, "it answers in a packing that was not asked for"));
+        return Err(broken(target, "the response uses a content encoding that was not requested"));
     };
     let mut incoming = answer.into_body();
     loop {
         let frame = timeout(CHUNK_TIMEOUT, incoming.frame())
             .await
-            .map_err(|_| slow(target, "it fell silent in the middle of its answer"))?;
+            .map_err(|_| slow(target, "the response stopped in the middle"))?;
         let Some(frame) = frame else { break };
         let frame = frame.map_err(|error| unreadable(target, error))?;
         let Some(piece) = frame.data_ref() else { continue };
@@ -217,24 +217,27 @@ async fn read(target: &Target, answer: Response<Incoming>, cap: usize) -> Result
 
 fn broken(target: &Target, why: &str) -> Failure {
     Failure::failed(format!("`{}` could not be fetched: {why}", target.host()))
-        .with_next("try another address, or this one later")
+        .with_next("try another URL, or this one later")
 }
 
 fn damaged(target: &Target, error: std::io::Error) -> Failure {
-    broken(target, "its answer is packed wrongly").with_source(error)
+    broken(target, "the response is not valid gzip").with_source(error)
 }
 
 fn unreadable(target: &Target, error: hyper::Error) -> Failure {
     let why = match &error {
-        _ if error.is_incomplete_message() => "its answer ended too soon",
-        _ if error.is_parse() => "its answer is no HTTP, or its head is too large",
-        _ => "the connection broke in the middle of its answer",
+        _ if error.is_incomplete_message() => "the response ended early",
+        _ if error.is_parse() => "the response is not valid HTTP, or its head is too large",
+        _ => "the connection failed in the middle of the response",
     };
     broken(target, why).with_source(error)
 }
 
 fn slow(target: &Target, why: &str) -> Failure {
-    Failure::new(FailureCode::TimedOut, format!("`{}` is too slow: {why}", target.host()))
-        .with_retry(RetryHint::Later)
-        .with_execution(Execution::Completed)
+    Failure::new(
+        FailureCode::TimedOut,
+        format!("the request to `{}` timed out: {why}", target.host()),
+    )
+    .with_retry(RetryHint::Later)
+    .with_execution(Execution::Completed)
 }

@@ -53,7 +53,8 @@ pub(crate) fn tools(builtin: &BuiltinTools) -> Vec<DynTool> {
 /// The tool `fetch_url`: reads a page of the public web.
 ///
 /// Private, loopback and other non-public addresses are refused in every spelling (SSRF). The host
-/// program can open single sites: ||
+/// program can open single sites:
+///
 /// ```
 /// use haft_tools::Fetch;
 ///
@@ -94,7 +95,8 @@ impl Fetch {
     }
 
     /// Opens one host on one port. A name may then resolve to private and loopback addresses, but
-    /// never to link-local or cloud metadata addresses. An IP address is opened as given. ||
+    /// never to link-local or cloud metadata addresses. An IP address is opened as given.
+    ///
     /// # Errors
     /// Fails if `host` is neither a plain host name nor an IP address.
     pub fn allow(mut self, host: &str, port: u16) -> Result<Self, NotAHost> {
@@ -108,7 +110,9 @@ impl Fetch {
         self
     }
 
-    /// Trusts one more certificate authority in DER, such as a company's own. ||
+    /// Trusts one more certificate authority in DER, such as a company's own.
+
+    ///
     /// # Errors
     /// Fails for bytes that are not a certificate.
     pub fn trust_root(mut self, der: impl Into<Vec<u8>>) -> Result<Self, haft_core::BoxError> {
@@ -132,9 +136,7 @@ impl Fetch {
     /// Requests a URL and follows redirects on the same host.
     async fn get(&self, mut target: Target, cap: usize) -> Result<FetchOutcome, Failure> {
         let Some(client) = &self.client else {
-            return Err(
-                Failure::failed("encryption could not be set up here").with_retry(RetryHint::Never)
-            );
+            return Err(Failure::failed("TLS could not be set up").with_retry(RetryHint::Never));
         };
         for _ in 0..=MAX_REDIRECTS {
             let checked = resolve::checked(&target, &self.sites, &*self.resolver).await?;
@@ -150,10 +152,10 @@ impl Fetch {
             target = next;
         }
         Err(Failure::failed(format!(
-            "`{}` sends on again and again; {MAX_REDIRECTS} times were followed",
+            "`{}` redirects too often; {MAX_REDIRECTS} redirects were followed",
             target.host()
         ))
-        .with_next("try another address of the same page"))
+        .with_next("try another URL of the same page"))
     }
 }
 
@@ -167,13 +169,13 @@ enum FetchOutcome {
 /// The arguments of `fetch_url`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 pub struct FetchArgs {
-    /// The whole address of the page, such as `https://example.com/page`. Only http and https.
+    /// The full URL of the page, such as `https://example.com/page`. Only http and https.
     #[schemars(extend("x-haft" = "url"))]
     url: String,
-    /// How many characters of the text to skip, to go on with a long page.
+    /// Number of characters to skip, to continue a long page.
     #[serde(default)]
     offset: usize,
-    /// How many characters of the text to return at most.
+    /// Maximum number of characters to return.
     #[serde(default = "chars")]
     #[schemars(range(min = 1, max = 45_000))]
     max_chars: usize,
@@ -192,9 +194,9 @@ impl Tool for Fetch {
     fn spec(&self) -> ToolSpec {
         let mut spec = ToolSpec::new(
             "fetch_url",
-            "Fetches a page of the public web and returns it as text: the main part of an HTML page \
-             with its links, JSON in lines, other text as it is. Long pages come in pieces; go on \
-             with `offset`. It sends no login and no cookies, and does not follow a redirect to \
+            "Fetches a public web page and returns it as text: the main part of an HTML page with \
+             its links, indented JSON, other text unchanged. Long pages are split; continue with \
+             `offset`. It sends no credentials and no cookies, and does not follow a redirect to \
              another host.",
         )
         .title("Fetch a page")
@@ -230,8 +232,8 @@ impl Tool for Fetch {
         let cap = self.max_bytes.min(cx.max_result_bytes());
         match self.get(target, cap).await? {
             FetchOutcome::OtherHost(from, to) => Ok(format!(
-                "{} sends on to another host:\n{}\nNothing was read there. To read it, fetch that \
-                 address; it is judged as a call of its own.",
+                "{} redirects to another host:\n{}\nThe redirect was not followed. To read that \
+                 page, fetch that URL; it is authorized as a separate call.",
                 from.url(),
                 to.url()
             )),
@@ -252,7 +254,7 @@ fn redirect_location(answer: &Answer) -> Option<&str> {
 /// Explains an error status.
 fn status_failure(target: &Target, answer: &Answer) -> Failure {
     let status = answer.status;
-    let failure = Failure::failed(format!("`{}` answers {status}", target.host()));
+    let failure = Failure::failed(format!("`{}` returned {status}", target.host()));
     let after = |failure: Failure| match answer.after {
         Some(after) => failure.with_retry_after(after.min(MAX_RETRY_AFTER)),
         None => failure.with_retry(RetryHint::Later),
@@ -262,10 +264,10 @@ fn status_failure(target: &Target, answer: &Answer) -> Failure {
             failure.with_next("check the path, or look for the page from one that links to it")
         }
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            failure.with_next("the page is not for everybody; use another source")
+            failure.with_next("the page needs a login; use another source")
         }
         StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => {
-            after(failure).with_next("wait a while before asking this host again")
+            after(failure).with_next("wait before you call this host again")
         }
         _ if status.is_server_error() => {
             after(failure).with_next("try again later, or use another source")
@@ -276,7 +278,7 @@ fn status_failure(target: &Target, answer: &Answer) -> Failure {
 
 /// Builds the result: a header and the requested part of the text.
 fn render(target: &Target, answer: Answer, args: &FetchArgs) -> Result<String, Failure> {
-    let kind = answer.kind.as_deref().unwrap_or("of no stated type");
+    let kind = answer.kind.as_deref().unwrap_or("unknown");
     let kind: String = kind.chars().filter(|c| !c.is_control()).take(100).collect();
     let head = |title: Option<&str>, size: &str| {
         let title = title.map(|title| format!("Title: {title}\n")).unwrap_or_default();
@@ -284,11 +286,11 @@ fn render(target: &Target, answer: Answer, args: &FetchArgs) -> Result<String, F
     };
     let no_text = |size: Option<u64>| {
         let size = size.map_or("size unknown".to_owned(), |size| format!("{size} bytes"));
-        Ok(head(None, &size) + "\nThis is no text, so there is nothing to show.")
+        Ok(head(None, &size) + "\nThis is not text, so its content is not shown.")
     };
     let Some(bytes) = answer.body else { return no_text(answer.announced) };
     let size = if answer.truncated {
-        format!("the first {} bytes of more", bytes.len())
+        format!("truncated to the first {} bytes", bytes.len())
     } else {
         format!("{} bytes", bytes.len())
     };
@@ -297,7 +299,7 @@ fn render(target: &Target, answer: Answer, args: &FetchArgs) -> Result<String, F
         return no_text(Some(bytes.len() as u64));
     };
     drop(bytes);
-    let size = if read.truncated { size + ", with text left out" } else { size };
+    let size = if read.truncated { size + ", text truncated" } else { size };
     let part = text_page(&read.text, args.offset, args.max_chars)?;
     Ok(format!("{}\n{part}", head(read.title.as_deref(), &size)))
 }
@@ -306,7 +308,7 @@ fn render(target: &Target, answer: Answer, args: &FetchArgs) -> Result<String, F
 fn text_page(text: &str, offset: usize, max_chars: usize) -> Result<String, Failure> {
     if text.trim().is_empty() && offset == 0 {
         return Ok(
-            "(The page has no text. It may be made by scripts, which are not run.)".to_owned()
+            "(The page has no text. It may be rendered by scripts, which are not run.)".to_owned()
         );
     }
     let all = text.chars().count();
@@ -322,7 +324,9 @@ fn text_page(text: &str, offset: usize, max_chars: usize) -> Result<String, Fail
         (0, true) => part,
         (_, true) => format!("{part}\n\n[characters {offset} to {end}, the end]"),
         (_, false) => {
-            format!("{part}\n\n[characters {offset} to {end} of {all}; go on with `offset` {end}]")
+            format!(
+                "{part}\n\n[characters {offset} to {end} of {all}; continue with `offset` {end}]"
+            )
         }
     })
 }
@@ -338,7 +342,7 @@ mod tests {
         for offset in [0, 10, 20] {
             let part = text_page(&text, offset, 10).unwrap();
             whole.push_str(part.split("\n\n[").next().unwrap());
-            assert_eq!(part.contains("go on with"), offset < 20, "{part}");
+            assert_eq!(part.contains("continue with"), offset < 20, "{part}");
         }
         assert_eq!(whole, text);
         assert_eq!(text_page(&text, 0, 100).unwrap(), text);

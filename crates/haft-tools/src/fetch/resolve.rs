@@ -62,13 +62,13 @@ pub(super) async fn checked(
 
 async fn lookup(name: &str, resolver: &dyn Resolve) -> Result<Vec<IpAddr>, Failure> {
     let unknown = |why: &str| {
-        Failure::failed(format!("`{name}` cannot be looked up: {why}"))
+        Failure::failed(format!("DNS lookup of `{name}` failed: {why}"))
             .with_next("check the spelling of the host; if it is right, try again later")
     };
     match tokio::time::timeout(LOOKUP_TIMEOUT, resolver.resolve(name)).await {
         Ok(Ok(found)) if !found.is_empty() => Ok(found),
         Ok(Ok(_)) => Err(unknown("it has no address")),
-        Ok(Err(error)) => Err(unknown("nobody knows it").with_source(error)),
-        Err(_) => Err(unknown("no answer in time").with_retry(RetryHint::Later)),
+        Ok(Err(error)) => Err(unknown("the name does not resolve").with_source(error)),
+        Err(_) => Err(unknown("no answer before the timeout").with_retry(RetryHint::Later)),
     }
 }

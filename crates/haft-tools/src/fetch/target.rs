@@ -53,16 +53,16 @@ impl Target {
     pub(super) fn parse(text: &str, sites: &Sites) -> Result<Self, Failure> {
         if text.len() > MAX_URL_BYTES {
             return Err(bad(format!(
-                "`url` is {} bytes long; {MAX_URL_BYTES} are taken",
+                "`url` has {} bytes; the maximum is {MAX_URL_BYTES}",
                 text.len()
             )));
         }
         if text.contains(|c: char| c.is_ascii_control() || c.is_whitespace() || c == '\\') {
-            return Err(bad("`url` holds spaces, control characters or backslashes")
-                .with_next("write them percent-encoded, or leave them out"));
+            return Err(bad("`url` contains spaces, control characters or backslashes")
+                .with_next("percent-encode them, or remove them"));
         }
         let url = Url::parse(text)
-            .map_err(|error| bad(format!("`url` is no whole address: {error}")))
+            .map_err(|error| bad(format!("`url` is not a full URL: {error}")))
             .map_err(|failure| failure.with_next("give it as `https://host/path`"))?;
         let target = Self::of(url, sites)?;
         if is_canonical(text, &target.url) { Ok(target) } else { Err(target.not_canonical()) }
@@ -72,15 +72,16 @@ impl Target {
     pub(super) fn follow(&self, location: &str, sites: &Sites) -> Result<Self, Failure> {
         let not_canonical = location.contains(|c: char| c.is_ascii_control() || c == '\\');
         if not_canonical || location.len() > MAX_URL_BYTES {
-            return Err(bad("the server sends on to something that is no address"));
+            return Err(bad("the server redirects to an invalid URL"));
         }
-        let url = self.url.join(location).map_err(|error| {
-            bad("the server sends on to something that is no address").with_source(error)
-        })?;
+        let url = self
+            .url
+            .join(location)
+            .map_err(|error| bad("the server redirects to an invalid URL").with_source(error))?;
         let next = Self::of(url, sites)?;
         if self.url.scheme() == "https" && next.url.scheme() != "https" {
             return Err(denied(format!(
-                "{} sends on from https to plain http, where anybody on the way could answer",
+                "{} redirects from https to plain http, which is not encrypted",
                 self.host
             )));
         }
@@ -100,13 +101,13 @@ impl Target {
     fn of(mut url: Url, sites: &Sites) -> Result<Self, Failure> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(denied(format!(
-                "`{}:` is not fetched; only http and https are",
+                "the scheme `{}:` is not supported; use http or https",
                 url.scheme()
             )));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(bad("`url` holds a user name or a password")
-                .with_next("leave out what stands before the `@`"));
+            return Err(bad("`url` contains a user name or a password")
+                .with_next("remove the part before the `@`"));
         }
         let (Some(host), Some(port)) =
             (url.host().map(|host| host.to_owned()), url.port_or_known_default())
@@ -120,7 +121,7 @@ impl Target {
             Host::Ipv6(address) => sites.check(&host, port, (*address).into())?,
         }
         if !matches!(port, 80 | 443) && !allowed {
-            return Err(denied(format!("port {port} is not fetched from; only 80 and 443 are")));
+            return Err(denied(format!("port {port} is not allowed; only 80 and 443 are")));
         }
         url.set_fragment(None);
         Ok(Self { url, host, port })
@@ -129,8 +130,8 @@ impl Target {
     /// Refuses a host that is not in canonical spelling.
     fn not_canonical(&self) -> Failure {
         let right = &self.url[..Position::AfterPort];
-        bad("the host of `url` is written in a way that not all readers take alike")
-            .with_next(format!("if `{right}` is meant, write it so"))
+        bad("the host of `url` is not in canonical form, so parsers may read it differently")
+            .with_next(format!("if you mean `{right}`, write it like that"))
     }
 
     /// Returns the URL without a fragment.
@@ -165,8 +166,8 @@ fn check_name(name: &str, allowed: bool) -> Result<(), Failure> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
     let is_label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(plain);
     if name.len() > MAX_NAME_BYTES || !name.split('.').all(is_label) {
-        return Err(bad(format!("`{}` is no name of a host", name.escape_default()))
-            .with_next("write the name plainly, without a dot at its end"));
+        return Err(bad(format!("`{}` is not a valid host name", name.escape_default()))
+            .with_next("write the plain name, without a trailing dot"));
     }
     if allowed {
         return Ok(());
@@ -174,10 +175,8 @@ fn check_name(name: &str, allowed: bool) -> Result<(), Failure> {
     let internal = INTERNAL_SUFFIXES.iter().find(|internal| has_suffix(name, internal));
     match (internal, name.contains('.')) {
         (None, true) => Ok(()),
-        (Some(internal), _) => {
-            Err(denied(format!("`{name}` is a name of inner networks (`{internal}`)")))
-        }
-        (None, false) => Err(denied(format!("`{name}` is a name of the local network"))),
+        (Some(internal), _) => Err(denied(format!("`{name}` is an internal name (`{internal}`)"))),
+        (None, false) => Err(denied(format!("`{name}` is a name in the local network"))),
     }
 }
 
@@ -224,7 +223,7 @@ impl Sites {
         }
         if named {
             // Only the operator sees the address: it reveals an internal network.
-            Err(denied(format!("`{host}` leads to {what}"))
+            Err(denied(format!("`{host}` resolves to {what}"))
                 .with_source(format!("{host} resolved to {address}")))
         } else {
             Err(denied(format!("`{host}` is {what}")))
@@ -251,7 +250,7 @@ fn bad(message: impl Into<String>) -> Failure {
 /// Refuses permanently: another spelling of the same host does not help.
 pub(super) fn denied(message: impl Into<String>) -> Failure {
     Failure::new(FailureCode::Denied, message)
-        .with_next("use a public http or https address, or tell the user what you would need")
+        .with_next("use a public http or https URL, or tell the user what you need")
 }
 
 #[cfg(test)]

@@ -31,15 +31,15 @@ pub(super) struct EditFile(pub(super) Files);
 #[serde(crate = "haft_core::serde")]
 #[schemars(crate = "haft_core::schemars")]
 pub(super) struct Args {
-    /// Path of the file, absolute or relative to the working folder.
+    /// Path of the file, absolute or relative to the working directory.
     #[schemars(length(min = 1), extend("x-haft" = "write_path"))]
     file_path: String,
-    /// The text to replace, exactly as it stands in the file, without line numbers.
+    /// The exact text to replace, without line numbers.
     #[schemars(length(min = 1))]
     old_text: String,
-    /// The text to put in its place.
+    /// The replacement text.
     new_text: String,
-    /// Replaces every place where the old text stands. Without it there must be exactly one.
+    /// Replaces every occurrence. Without it there must be exactly one.
     #[serde(default)]
     all: bool,
 }
@@ -53,8 +53,8 @@ impl Tool for EditFile {
     fn spec(&self) -> ToolSpec {
         file_spec(
             "edit_file",
-            "Replaces a text in a file by another. The old text must stand there exactly, and only \
-             once unless `all` is set.",
+            "Replaces a text in a file. The old text must match exactly, and only once unless \
+             `all` is set.",
         )
         .destructive(false)
         .class(ConcurrencyClass::WriteExclusive)
@@ -70,12 +70,12 @@ impl Tool for EditFile {
         let place = self.0.find(&args.file_path, cx)?;
         self.0.existing_whole(place, cx).map_err(|refusal| match refusal.cause() {
             PathErrorKind::NotFound => Failure::from(refusal)
-                .with_next("make it with write_file, or list the folder to see what exists"),
+                .with_next("create it with write_file, or list the directory to see what exists"),
             _ => refusal.into(),
         })?;
         if args.old_text == args.new_text {
             Err(Failure::new(FailureCode::InvalidValue, "`old_text` and `new_text` are the same")
-                .with_next("say what the text should become"))
+                .with_next("set `new_text` to the replacement"))
         } else {
             Ok(())
         }
@@ -111,8 +111,8 @@ fn edit(files: &Files, args: &Args, cx: &ToolContext) -> Result<String, Failure>
     let dots = if change.occurrences > MAX_LINES_NAMED { ", …" } else { "" };
     let at = if occurrences == 1 { "line" } else { "lines" };
     Ok(format!(
-        "changed {} in `{place}`, at {at} {}{dots}",
-        count(occurrences, "place"),
+        "replaced {} in `{place}`, at {at} {}{dots}",
+        count(occurrences, "occurrence"),
         lines.join(", ")
     ))
 }
@@ -223,25 +223,25 @@ impl NoChange {
             Self::Missing => {
                 let text = String::from_utf8_lossy(file);
                 let near = nearest::nearest(&text, &args.old_text);
-                let failure = format!("`old_text` does not stand in `{path}`");
+                let failure = format!("`old_text` was not found in `{path}`");
                 match near {
                     Some(near) => Failure::invalid(format!("{failure}. {near}"))
-                        .with_next("repeat the call with the text as it stands in the file"),
-                    None => Failure::invalid(format!("{failure}, and nothing there is like it"))
-                        .with_next("read the file, then use the text that stands there"),
+                        .with_next("repeat the call with the exact text of the file"),
+                    None => Failure::invalid(format!("{failure}, and there is no similar text"))
+                        .with_next("read the file, then use its exact text"),
                 }
             }
             Self::Several(total, lines) => {
                 let dots = if total > lines.len() { ", …" } else { "" };
                 let lines: Vec<String> = lines.iter().map(u64::to_string).collect();
                 Failure::invalid(format!(
-                    "`old_text` stands {total} times in `{path}`: at lines {}{dots}",
+                    "`old_text` occurs {total} times in `{path}`: at lines {}{dots}",
                     lines.join(", ")
                 ))
-                .with_next("add lines around it until it is unique, or set `all`")
+                .with_next("add surrounding lines until it is unique, or set `all`")
             }
             Self::TooLarge => Failure::invalid(format!("`{path}` would become too large"))
-                .with_next("replace by a shorter text"),
+                .with_next("use a shorter `new_text`"),
         }
     }
 }

@@ -53,7 +53,7 @@ impl EntryFilter {
                 .with_next("use fewer"));
         }
         let bad = |glob: &str, e: &ignore::Error| {
-            Failure::invalid(format!("`{glob}` is no file pattern: {e}"))
+            Failure::invalid(format!("`{glob}` is not a valid file pattern: {e}"))
                 .with_next("write it like `*.rs`, `src/**/*.ts` or `!*.min.js`")
         };
         let mut builder = OverrideBuilder::new(start.relative());
@@ -67,10 +67,9 @@ impl EntryFilter {
                 let mut builder = TypesBuilder::new();
                 builder.add_defaults().select(name);
                 builder.build().map_err(|_| {
-                    Failure::invalid(format!("`{name}` is no file type that is known here"))
-                        .with_next(
-                            "use a name such as `rust`, `py`, `ts`, `md`, or `globs` instead",
-                        )
+                    Failure::invalid(format!("`{name}` is not a known file type")).with_next(
+                        "use a name such as `rust`, `py`, `ts`, `md`, or `globs` instead",
+                    )
                 })?
             }
         };

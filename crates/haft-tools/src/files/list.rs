@@ -32,19 +32,19 @@ pub(super) struct ListFiles(pub(super) Files);
 #[serde(crate = "haft_core::serde")]
 #[schemars(crate = "haft_core::schemars")]
 pub(super) struct Args {
-    /// Folder to list; the working folder when left out.
+    /// Directory to list; default: the working directory.
     #[schemars(length(min = 1), extend("x-haft" = "read_path"))]
     path: Option<String>,
-    /// File pattern such as `*.rs` (at any depth) or `src/**/*.ts` (from the folder on).
+    /// File pattern such as `*.rs` (at any depth) or `src/**/*.ts` (from the directory on).
     #[schemars(length(min = 1, max = 1000))]
     pattern: Option<String>,
-    /// How many levels to go down: 1 is the folder alone. Without it 1, or all with a pattern.
+    /// Maximum depth: 1 is the directory alone. Default: 1, or all levels with a pattern.
     #[schemars(range(min = 1, max = 64))]
     depth: Option<usize>,
-    /// Also lists hidden files and those that ignore files name.
+    /// Also lists hidden files and files that ignore files exclude.
     #[serde(default)]
     all: bool,
-    /// How many entries to return; 500 when left out.
+    /// Maximum number of entries; default: 500.
     #[schemars(range(min = 1, max = 5000))]
     limit: Option<usize>,
 }
@@ -64,9 +64,9 @@ impl Tool for ListFiles {
     fn spec(&self) -> ToolSpec {
         read_only_spec(
             "list_files",
-            "Lists a folder, or finds files by a pattern. Each line is a path, a tab and a size in \
-             bytes; folders end with a slash. Hidden and ignored files are left out unless `all` is \
-             set.",
+            "Lists a directory, or finds files by a pattern. Each line is a path, a tab and a \
+             size in bytes; directories end with a slash. Hidden and ignored files are skipped \
+             unless `all` is set.",
         )
         .max_result(ResultLimit::Chars(MAX_LIST_BYTES + NOTES_BYTES))
     }
@@ -100,9 +100,8 @@ fn list(files: &Files, args: &Args, cx: &ToolContext) -> Result<String, Failure>
     let wanted = Arc::new(wanted);
     let mut visit = FilteredWalk::new(files.workspace(), &start, Arc::clone(&wanted), cx).map_err(
         |refusal| match refusal.cause() {
-            PathErrorKind::NotAFolder => {
-                Failure::from(refusal).with_next("name a folder, or read the file with read_file")
-            }
+            PathErrorKind::NotAFolder => Failure::from(refusal)
+                .with_next("name a directory, or read the file with read_file"),
             _ => refusal.into(),
         },
     )?;
@@ -129,25 +128,25 @@ fn list(files: &Files, args: &Args, cx: &ToolContext) -> Result<String, Failure>
     let mut notes = Vec::new();
     if shown == 0 {
         notes.push(match &args.pattern {
-            None => "nothing is there".to_owned(),
+            None => "no entries".to_owned(),
             Some(pattern) => format!("nothing matches `{pattern}`"),
         });
     }
     if more {
         notes.push(format!(
-            "{} shown, and there are more; list a folder below, or use a pattern",
+            "{} shown, and there are more; list a subdirectory, or use a pattern",
             count(shown as u64, "entry").replace("entrys", "entries")
         ));
     }
     if visit.is_cut {
-        notes.push("there is more or deeper than is gone through".to_owned());
+        notes.push("the entry limit was reached; not all entries were visited".to_owned());
     }
     // A depth that the call requested needs no note.
     if visit.too_deep > 0 && args.depth.is_none() && args.pattern.is_some() {
         notes.push(paths::stopped_at_depth(wanted.depth, visit.too_deep, "listed"));
     }
     if visit.trouble + kept > 0 {
-        notes.push(format!("{} could not be looked at", visit.trouble + kept));
+        notes.push(format!("{} could not be read", visit.trouble + kept));
     }
     if !notes.is_empty() {
         let _ = write!(text, "[{start}: {}]", notes.join("; "));
@@ -179,7 +178,7 @@ fn write_entry(text: &mut String, entry: &Entry, cx: &ToolContext) -> EntryStatu
             Err(_) => return EntryStatus::Gone,
         },
         FileKind::Folder => writeln!(text, "{path}/"),
-        FileKind::Link => writeln!(text, "{path}\tlink"),
+        FileKind::Link => writeln!(text, "{path}\tsymlink"),
         FileKind::Special => writeln!(text, "{path}\tspecial file"),
     };
     EntryStatus::Line

@@ -20,13 +20,13 @@ pub(super) struct MovePath(pub(super) Files);
 #[serde(crate = "haft_core::serde")]
 #[schemars(crate = "haft_core::schemars")]
 pub(super) struct MoveArgs {
-    /// Path of the file or folder to move.
+    /// Path of the file or directory to move.
     #[schemars(length(min = 1), extend("x-haft" = "write_path"))]
     from: String,
-    /// Its new path, name included. Missing folders are made.
+    /// Its new path, including the name. Missing directories are created.
     #[schemars(length(min = 1), extend("x-haft" = "write_path"))]
     to: String,
-    /// Replaces a file that stands at the new path.
+    /// Replaces an existing file at the new path.
     #[serde(default)]
     replace: bool,
 }
@@ -38,8 +38,11 @@ impl Tool for MovePath {
     const GUARDS: bool = false;
 
     fn spec(&self) -> ToolSpec {
-        file_spec("move_path", "Moves or renames a file or folder. A link is moved itself.")
-            .class(ConcurrencyClass::WriteExclusive)
+        file_spec(
+            "move_path",
+            "Moves or renames a file or directory. A symlink itself is moved, not its target.",
+        )
+        .class(ConcurrencyClass::WriteExclusive)
     }
 
     fn profile(&self, declared: CallProfile, args: &MoveArgs, cx: &ToolContext) -> CallProfile {
@@ -70,7 +73,7 @@ fn move_entry(files: &Files, args: &MoveArgs, cx: &ToolContext) -> Result<String
     let workspace = files.granted(&[&from, &to], cx)?;
     if workspace.meta(&to).is_ok_and(|meta| meta.kind == FileKind::Folder) {
         return Err(Failure::from(PathError::new(PathErrorKind::Exists, to.to_string()))
-            .with_next("give the new path with the name at its end"));
+            .with_next("give the new path including the name"));
     }
     let authorized_as_new = cx.profile().is_some_and(|profile| profile.destructive == Some(false));
     let replace = if args.replace && !authorized_as_new { Replace::Always } else { Replace::Never };
@@ -104,9 +107,10 @@ fn check_contents(files: &Files, place: &ResolvedPath, cx: &ToolContext) -> Resu
             return Err(stopped().with_execution(Execution::Completed));
         }
         if cx.is_path_denied(Operation::Write, &entry?.place().absolute()) {
-            let message = format!("something in `{place}` may not be changed; nothing was");
+            let message =
+                format!("a rule denies changes to something in `{place}`; nothing was changed");
             return Err(Failure::new(FailureCode::Denied, message)
-                .with_next("take the things in it one by one, and leave that one"));
+                .with_next("work on its entries one by one, and leave out the denied one"));
         }
     }
     Ok(())
@@ -121,10 +125,10 @@ pub(super) struct DeletePath(pub(super) Files);
 #[serde(crate = "haft_core::serde")]
 #[schemars(crate = "haft_core::schemars")]
 pub(super) struct DeleteArgs {
-    /// Path of the file, link or folder to delete.
+    /// Path of the file, symlink or directory to delete.
     #[schemars(length(min = 1), extend("x-haft" = "write_path"))]
     path: String,
-    /// Also deletes everything in the folder. Without it only an empty folder is deleted.
+    /// Also deletes everything in the directory. Without it only an empty directory is deleted.
     #[serde(default)]
     recursive: bool,
 }
@@ -138,8 +142,8 @@ impl Tool for DeletePath {
     fn spec(&self) -> ToolSpec {
         file_spec(
             "delete_path",
-            "Deletes a file, a link or an empty folder; with `recursive` a folder and everything in \
-             it. There is no way back.",
+            "Deletes a file, a symlink or an empty directory; with `recursive` a directory and \
+             everything in it. This cannot be undone.",
         )
         .capabilities([Capability::Filesystem, Capability::Destructive])
         .class(ConcurrencyClass::WriteExclusive)
@@ -173,22 +177,22 @@ fn delete(files: &Files, args: &DeleteArgs, cx: &ToolContext) -> Result<String, 
         workspace.remove_until(&place, extent, &|| cx.is_cancelled()).map_err(|refusal| {
             match refusal.cause() {
                 PathErrorKind::NotEmpty => Failure::from(refusal)
-                    .with_next("set `recursive` if everything in it is to go, or empty it first"),
+                    .with_next("set `recursive` to delete everything in it, or empty it first"),
                 _ => refusal.into(),
             }
         })?;
     if done.left_over > 0 {
         let how_far = format!(
-            "stopped: {} in `{place}` deleted, {} left as they were",
-            count(done.entries as u64, "thing"),
+            "stopped: {} in `{place}` deleted, {} left",
+            count(done.entries as u64, "item"),
             done.left_over,
         );
         // The cancellation reason is reported elsewhere; this is how far the call got.
         cx.partial(format!("{how_far}\n"));
-        return Err(Failure::failed(how_far).with_next("list the folder to see what is left"));
+        return Err(Failure::failed(how_far).with_next("list the directory to see what is left"));
     }
     Ok(match done.entries {
         0 | 1 => format!("deleted `{place}`"),
-        all => format!("deleted `{place}` with {} in it", count(all as u64 - 1, "thing")),
+        all => format!("deleted `{place}` with {} in it", count(all as u64 - 1, "item")),
     })
 }

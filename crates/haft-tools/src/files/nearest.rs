@@ -111,7 +111,7 @@ fn bigrams(line: &str) -> impl Iterator<Item = [u8; 2]> {
 
 /// Lists the different lines, from the file and from the argument.
 fn difference(file_lines: &[&str], wanted: &[&str], start: usize) -> String {
-    let mut text = format!("The nearest text begins at line {}", start + 1);
+    let mut text = format!("The most similar text starts at line {}", start + 1);
     let (mut rows, mut differ, mut only_space) = (String::new(), 0, true);
     for (index, line) in wanted.iter().enumerate() {
         let own = file_lines.get(start + index).copied();
@@ -127,15 +127,15 @@ fn difference(file_lines: &[&str], wanted: &[&str], start: usize) -> String {
                     let _ = write!(rows, "\n  line {number} is      {}", quoted(own));
                 }
                 None => {
-                    let _ = write!(rows, "\n  line {number} is      behind the end of the file");
+                    let _ = write!(rows, "\n  line {number} is      past the end of the file");
                 }
             }
             let _ = write!(rows, "\n  `old_text` has {}", quoted(line));
         }
     }
     match (differ, only_space) {
-        (0, _) => text.push_str(" and differs in where its lines begin or end"),
-        (_, true) => text.push_str(" and differs in white space alone"),
+        (0, _) => text.push_str(" and differs in its line boundaries"),
+        (_, true) => text.push_str(" and differs only in whitespace"),
         (_, false) => text.push_str(" and differs"),
     }
     if differ > 0 {
@@ -183,7 +183,7 @@ mod tests {
         let text = nearest(FILE, "  let total = sum(1, 2);\n  println!(\"{total}\");").unwrap();
         assert_eq!(
             text,
-            "The nearest text begins at line 2 and differs in white space alone, in 2 of 2 lines:\
+            "The most similar text starts at line 2 and differs only in whitespace, in 2 of 2 lines:\
              \n  line 2 is      \"    let total = sum(1, 2);\"\
              \n  `old_text` has \"  let total = sum(1, 2);\"\
              \n  line 3 is      \"    println!(\\\"{total}\\\");\"\
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn line_with_a_typo_is_found_by_similarity() {
         let text = nearest(FILE, "let totl = sum(1, 3);").unwrap();
-        assert!(text.starts_with("The nearest text begins at line 2 and differs, in 1 of 1"));
+        assert!(text.starts_with("The most similar text starts at line 2 and differs, in 1 of 1"));
     }
 
     #[test]
@@ -202,7 +202,7 @@ mod tests {
         let file = "alpha one\nbeta two\ngamma\n\nalpha one\nbeta 2\ngamma three\ndelta\n";
         let text = nearest(file, "alpha one\nbeta two\ngamma three\ndelta").unwrap();
         assert!(
-            text.starts_with("The nearest text begins at line 5 and differs, in 1 of 4"),
+            text.starts_with("The most similar text starts at line 5 and differs, in 1 of 4"),
             "{text}"
         );
     }

@@ -196,15 +196,15 @@ pub(super) fn check_other_names(
         OtherNames::Clear => Ok(()),
         OtherNames::Kept => denied(
             format!("`{place}` is a hard link to a file that a rule denies or asks about"),
-            "use the other path of the file, so that the rule is applied, or go on without it",
+            "use the other path of the file, so that the rule is applied, or continue without it",
         ),
         OtherNames::Unknown => denied(
             format!(
-                "`{place}` has {} names (hard links), and there are too many files to tell whether \
-                 a rule denies one of them",
+                "`{place}` has {} names (hard links), and there are too many files to check \
+                 whether a rule denies one of them",
                 meta.links
             ),
-            "go on without it, or ask the user to anchor the rules, as in `Read(./secrets/**)`",
+            "continue without it, or ask the user to anchor the rules, as in `Read(./secrets/**)`",
         ),
     }
 }
@@ -265,7 +265,7 @@ pub(super) fn shown(place: &ResolvedPath) -> String {
 
 /// The failure of a cancelled call.
 pub(super) fn stopped() -> Failure {
-    Failure::failed("the work was stopped before its end")
+    Failure::failed("the call was cancelled before its end")
 }
 
 /// The failure of a read error.

@@ -32,13 +32,13 @@ pub(super) struct ReadFile(pub(super) Files);
 #[serde(crate = "haft_core::serde")]
 #[schemars(crate = "haft_core::schemars")]
 pub(super) struct Args {
-    /// Path of the file, absolute or relative to the working folder.
+    /// Path of the file, absolute or relative to the working directory.
     #[schemars(length(min = 1), extend("x-haft" = "read_path"))]
     file_path: String,
     /// Line to start at, from 1.
     #[schemars(range(min = 1))]
     offset: Option<u64>,
-    /// How many lines to return; 2000 when left out.
+    /// Maximum number of lines; default: 2000.
     #[schemars(range(min = 1))]
     limit: Option<u64>,
 }
@@ -52,9 +52,9 @@ impl Tool for ReadFile {
     fn spec(&self) -> ToolSpec {
         read_only_spec(
             "read_file",
-            "Reads a text file. Each line comes with its number and a tab before it. Large files are \
-             read in parts with `offset` and `limit`; the answer says how to go on. A file that is \
-             no text is described.",
+            "Reads a text file. Each line starts with its number and a tab. Large files are read \
+             in parts with `offset` and `limit`; the result says how to continue. A binary file is \
+             described.",
         )
         .max_result(ResultLimit::Chars(MAX_PAGE_BYTES + NOTES_BYTES))
     }
@@ -132,10 +132,10 @@ fn shown(page: Page, path: &str, from: u64, is_utf16: bool) -> String {
         Rest::Bytes(bytes) => Some(format!("{bytes} more bytes follow")),
     };
     if let Some(follow) = follow {
-        notes.push(format!("lines {from} to {last}; {follow}; go on with offset {}", last + 1));
+        notes.push(format!("lines {from} to {last}; {follow}; continue with offset {}", last + 1));
     }
     if page.truncated > 0 {
-        notes.push(format!("{} cut", count(page.truncated, "long line")));
+        notes.push(format!("{} truncated", count(page.truncated, "long line")));
     }
     if page.crlf > 0 {
         notes.push("lines end with CRLF".to_owned());

@@ -23,12 +23,13 @@ pub(super) struct WriteFile(pub(super) Files);
 #[serde(crate = "haft_core::serde")]
 #[schemars(crate = "haft_core::schemars")]
 pub(super) struct WriteArgs {
-    /// Path of the file, absolute or relative to the working folder. Missing folders are made.
+    /// Path of the file, absolute or relative to the working directory. Missing directories are
+    /// created.
     #[schemars(length(min = 1), extend("x-haft" = "write_path"))]
     file_path: String,
-    /// The whole new text of the file.
+    /// The complete new content of the file.
     content: String,
-    /// Refuses when the file exists already.
+    /// Fails if the file exists.
     #[serde(default)]
     create_only: bool,
 }
@@ -42,8 +43,8 @@ impl Tool for WriteFile {
     fn spec(&self) -> ToolSpec {
         file_spec(
             "write_file",
-            "Writes a file: makes a new one, or replaces all of an old one. To change a part of a \
-             file use edit_file.",
+            "Writes a file: creates it, or replaces its whole content. To change a part of a file \
+             use edit_file.",
         )
         .idempotent(true)
         .class(ConcurrencyClass::WriteExclusive)
@@ -84,7 +85,7 @@ fn write(files: &Files, args: &WriteArgs, cx: &ToolContext) -> Result<String, Fa
     let lines = count(args.content.lines().count() as u64, "line");
     let bytes = args.content.len();
     Ok(match before {
-        None => format!("made `{place}`: {lines}, {bytes} bytes"),
+        None => format!("created `{place}`: {lines}, {bytes} bytes"),
         Some(old) => format!("replaced `{place}`: {lines}, {bytes} bytes; it had {}", old.size),
     })
 }
@@ -98,7 +99,7 @@ pub(super) struct MakeDir(pub(super) Files);
 #[serde(crate = "haft_core::serde")]
 #[schemars(crate = "haft_core::schemars")]
 pub(super) struct MakeArgs {
-    /// Path of the folder, absolute or relative to the working folder.
+    /// Path of the directory, absolute or relative to the working directory.
     #[schemars(length(min = 1), extend("x-haft" = "write_path"))]
     path: String,
 }
@@ -110,10 +111,13 @@ impl Tool for MakeDir {
     const GUARDS: bool = false;
 
     fn spec(&self) -> ToolSpec {
-        file_spec("make_dir", "Makes a folder, and those above it. One that exists is left alone.")
-            .idempotent(true)
-            .destructive(false)
-            .class(ConcurrencyClass::WriteExclusive)
+        file_spec(
+            "make_dir",
+            "Creates a directory and its parents. An existing directory is left unchanged.",
+        )
+        .idempotent(true)
+        .destructive(false)
+        .class(ConcurrencyClass::WriteExclusive)
     }
 
     fn profile(&self, declared: CallProfile, args: &MakeArgs, cx: &ToolContext) -> CallProfile {
@@ -145,7 +149,7 @@ impl Tool for MakeDir {
                 files.workspace().clone()
             };
             workspace.make_folder(&place)?;
-            Ok(format!("made the folder `{place}`"))
+            Ok(format!("created the directory `{place}`"))
         })
         .await?
     }

@@ -87,8 +87,9 @@ impl Boundary {
     async fn find(&self) -> Result<Sandbox, Missing> {
         match self {
             Self::Missing => Err(Missing::Known(Arc::from(
-                "these tools were given no sandbox, and start no process without one\nhint: call \
-                 `haft_sandbox::init()` first in `main`, then give `BuiltinTools` a `Sandbox` or a `Helper`",
+                "no sandbox is configured, and processes are not started without one\nhint: call \
+                 `haft_sandbox::init()` first in `main`, then give `BuiltinTools` a `Sandbox` or a \
+                 `Helper`",
             ))),
             Self::Ready(sandbox) => Ok(Sandbox::clone(sandbox)),
             Self::Lazy(lazy) => {
@@ -114,7 +115,7 @@ impl Boundary {
 fn unavailable(why: &str) -> Failure {
     Failure::new(
         FailureCode::SandboxUnavailable,
-        "commands are run in a sandbox or not at all, and there is none here",
+        "commands need a sandbox, and none is available here",
     )
     .with_next("use tools that need no process, or tell the user")
     .with_source(why.to_owned())

@@ -80,7 +80,7 @@ impl Settings {
         let confined = confined(profile.clone(), programs);
         let shown = match confined.reads {
             Reads::Only(paths) => paths,
-            Reads::Everything => return Err("the sandbox would show everything".to_owned()),
+            Reads::Everything => return Err("the sandbox would not restrict reads".to_owned()),
         };
         let roots = confined.roots.into_iter().map(|root| root.path);
         Ok(Confinement {
@@ -150,15 +150,15 @@ pub(super) fn note(ended: &ProcessResult, has_network: bool) -> Option<String> {
         (true, false) => "It seems to have tried to write.",
         (false, true) => "It seems to have tried to connect.",
         (false, false) if !ended.is_success() && NOT_SHOWN.iter().any(has) => {
-            "A file that it was refused or did not find may be outside of what it was shown."
+            "A file that was refused or not found may be outside of what it could see."
         }
         (false, false) => return None,
     };
-    let network = if has_network { "" } else { " No command can reach other machines here." };
+    let network = if has_network { "" } else { " Commands have no network here." };
     Some(format!(
-        "note: this command ran confined, without a question. It could read the \
-         workspace and the system, write temporary files only, and reach no other machine; the home \
-         directory was empty. {wanted} If it needs more, call again with `access: \"write\"`; a \
-         person may be asked.{network}"
+        "note: this command ran confined, without approval. It could read the workspace and the \
+         system and write temporary files only. It had no network, and the home directory was \
+         empty. {wanted} If it needs more, call again with `access: \"write\"`; this may need \
+         approval.{network}"
     ))
 }

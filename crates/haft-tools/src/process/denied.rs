@@ -97,7 +97,7 @@ pub(super) async fn apply(
         }
         Err(unknown) => {
             return Err(Failure::new(FailureCode::NotRun, unknown.to_string())
-                .with_next("call it again; it is asked about then"));
+                .with_next("call it again; it then needs approval"));
         }
     };
     let is_empty = denied.is_empty();
@@ -115,7 +115,7 @@ pub(super) async fn apply(
         move |_: &ToolContext| mask_entries(&mut read, &mut edit, &start).map(|()| (read, edit));
     let (read, edit) = cx.spawn_blocking(masks).await?.map_err(|e| {
         Failure::new(FailureCode::NotRun, format!("the command starts in a denied directory: {e}"))
-            .with_next("start it elsewhere")
+            .with_next("start it in another directory")
     })?;
     let named = read.iter().chain(&edit).take(MAX_NAMED);
     let paths = named.map(|path| relative_to(&roots, path)).collect();
@@ -204,8 +204,8 @@ impl Masked {
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let named: Vec<String> = self.paths.iter().map(|path| format!("`{path}`")).collect();
         Some(format!(
-            "note: rules deny {}: {}{more}. Commands get access errors for them. With git, add the \
-             files you mean by name.",
+            "note: rules deny {}: {}{more}. Commands get access errors for them. With git, add \
+             files by name.",
             count(self.read + self.edit),
             named.join(", ")
         ))

@@ -17,7 +17,8 @@ pub(super) fn note(refused: &[Refused]) -> Option<String> {
     }
     Some(format!(
         "note: the sandbox refused to change protected names: {}. Do not try to get around this. \
-         If the change is needed, call again with `may_change` and these paths; a person is asked.",
+         If the change is needed, call again with `may_change` and these paths; a person has to \
+         approve it.",
         names.join(", ")
     ))
 }

@@ -1,8 +1,9 @@
 //! Runs one sandboxed command: streams its output, handles cancellation and waits for its end.
 //!
 //! INVARIANT: no process is orphaned. If the call future is dropped, a task stops the command and
-//! keeps the call marked as busy until it has ended. INVARIANT: `cancelled` and `timed_out` are
-//! reported only after the command has ended.
+//! keeps the call marked as busy until it has ended.
+//!
+//! INVARIANT: `cancelled` and `timed_out` are reported only after the command has ended.
 
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ pub(super) async fn run(job: Job, cx: &ToolContext) -> Result<(ProcessResult, Ma
     let Some(busy) = cx.busy() else {
         return Err(Failure::new(
             FailureCode::NotRun,
-            "the call was over before the command started",
+            "the call had ended before the command started",
         ));
     };
     // The expected tier, until the effective one is known.
@@ -58,9 +59,9 @@ pub(super) async fn run(job: Job, cx: &ToolContext) -> Result<(ProcessResult, Ma
             FailureCode::TimedOut,
             format!("the command took longer than {} ms and was stopped", time.as_millis()),
         )
-        .with_next("do less at once, or give it more time")),
+        .with_next("do less at once, or raise the timeout")),
         ExitReason::Flooded => {
-            Err(Failure::failed("the command wrote without end and was stopped")
+            Err(Failure::failed("the command wrote too much output and was stopped")
                 .with_next("write to a file, or filter the output, as with `head`"))
         }
         ExitReason::Stopped => Err(Failure::new(FailureCode::Cancelled, "the command was stopped")),
@@ -71,19 +72,19 @@ pub(super) async fn run(job: Job, cx: &ToolContext) -> Result<(ProcessResult, Ma
         .with_next("process less data at once, as with `head` or by reading in parts")),
         ExitReason::Lost => Err(Failure::new(
             FailureCode::UnknownOutcome,
-            "the process that watches over the command died, and the command with it",
+            "the supervisor process of the sandbox died, and the command with it",
         )
         .with_execution(Execution::Unknown)
-        .with_next("find out what happened before you do it again")),
+        .with_next("check what happened before you run it again")),
         ExitReason::Abandoned => Err(Failure::new(
             FailureCode::UnknownOutcome,
-            "the processes that watch over the command were killed; processes that the command \
-             started may still be running",
+            "the supervisor processes of the sandbox were killed; processes of the command may \
+             still be running",
         )
         .with_execution(Execution::Unknown)
         .with_next(
-            "tell the user to look for processes of the command and to end them; find out what \
-             happened before you do it again",
+            "tell the user to look for processes of the command and to end them; check what \
+             happened before you run it again",
         )),
     }
 }
@@ -201,7 +202,7 @@ pub(super) fn exit(ended: &ProcessResult) -> String {
             Some(name) => format!("ended by signal {signal} ({name})"),
             None => format!("ended by signal {signal}"),
         },
-        Exit::Unknown => "ended, and nobody saw how".to_owned(),
+        Exit::Unknown => "ended with an unknown exit status".to_owned(),
     }
 }
 
@@ -210,13 +211,13 @@ fn name(signal: i32) -> Option<&'static str> {
         1 => "SIGHUP",
         2 => "SIGINT",
         6 => "SIGABRT",
-        9 => "SIGKILL, as by a limit on memory",
+        9 => "SIGKILL, for example by a memory limit",
         11 => "SIGSEGV",
         13 => "SIGPIPE",
         15 => "SIGTERM",
-        24 => "SIGXCPU, its time on the processor was used up",
+        24 => "SIGXCPU, its CPU time limit was reached",
         25 => "SIGXFSZ, a file grew too large",
-        31 => "SIGSYS, it tried something the sandbox forbids",
+        31 => "SIGSYS, it used a syscall that the sandbox forbids",
         _ => return None,
     })
 }

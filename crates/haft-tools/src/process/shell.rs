@@ -56,33 +56,32 @@ pub(super) struct Shell {
 #[derive(Debug, Clone, Deserialize, schemars::JsonSchema)]
 #[schemars(crate = "haft_core::schemars")]
 pub(super) struct Args {
-    /// The command as text, read by bash: `grep -c x *.txt | sort`. Give this or `argv`.
+    /// The command as text, run by bash: `grep -c x *.txt | sort`. Give this or `argv`.
     #[serde(default)]
     #[schemars(extend("x-haft" = "command"))]
     command: Option<String>,
-    /// The command as words, run as they are without a shell: `["git", "log", "-3"]`. Give this or
+    /// The command as an argument list, run without a shell: `["git", "log", "-3"]`. Give this or
     /// `command`.
     #[serde(default)]
     #[schemars(extend("x-haft" = "words"))]
     argv: Option<Vec<String>>,
-    /// The folder to start in, inside the workspace. Without it the command starts where the run
-    /// works.
+    /// The directory to start in, inside the workspace. Default: the working directory of the run.
     #[serde(default)]
     #[schemars(extend("x-haft" = "folder"))]
     cwd: Option<String>,
-    /// How long it may take, in milliseconds: 120000 unless said otherwise.
+    /// Timeout in milliseconds; default: 120000.
     #[serde(default)]
     #[schemars(range(min = 1, max = 600_000))]
     timeout_ms: Option<u64>,
-    /// Protected files that the command changes, as in `[".github/workflows/ci.yml"]`. Each is asked
-    /// about. Without this the sandbox refuses to change them.
+    /// Protected files that the command changes, as in `[".github/workflows/ci.yml"]`. Each needs
+    /// approval. Without this the sandbox refuses to change them.
     #[serde(default)]
     may_change: Option<Vec<String>>,
-    /// What the command reads on its standard input. Without it there is nothing to read.
+    /// Standard input of the command; default: empty.
     #[serde(default)]
     stdin: Option<String>,
-    /// A command that is not known to write runs at once, with everything read-only and without
-    /// network. Say `write` if it needs to change files or to connect: a person may be asked then.
+    /// A command that is not known to write runs without approval, read-only and without network.
+    /// Set `write` if it must change files or use the network: this may need approval.
     #[serde(default)]
     access: Option<Needs>,
 }
@@ -92,7 +91,7 @@ pub(super) struct Args {
 #[schemars(crate = "haft_core::schemars")]
 #[serde(rename_all = "snake_case")]
 enum Needs {
-    /// It changes files or connects.
+    /// It changes files or uses the network.
     Write,
 }
 
@@ -184,7 +183,7 @@ impl ShellCommand {
             _ if self.text.split_whitespace().any(names_home)
                 || ["$HOME", "${HOME"].iter().any(|name| self.text.contains(name)) =>
             {
-                Some("the command names the home directory, which a confined command is not shown")
+                Some("the command names the home directory, which is hidden from confined commands")
             }
             Known::ReadOnly | Known::Unknown => None,
         }
@@ -198,7 +197,7 @@ impl ShellCommand {
 
 fn bad_arguments(what: &str) -> Failure {
     Failure::new(FailureCode::BadArguments, what).with_next(
-        "give one of both: `command` as a text, as in \"ls -l\", or `argv` as words, as in \
+        "give exactly one: `command` as a text, as in \"ls -l\", or `argv` as a list, as in \
          [\"ls\", \"-l\"]",
     )
 }
@@ -402,16 +401,16 @@ impl Tool for Shell {
 
     fn spec(&self) -> ToolSpec {
         // Tells the model not to try to install or download something.
-        let network = if self.network { "" } else { "no other machine can be reached, " };
+        let network = if self.network { "" } else { "there is no network, " };
         let mut spec = ToolSpec::new(
             "shell",
             format!(
-                "Runs a command in a sandbox and returns what it prints and how it ends. Files \
-                 outside the workspace cannot be changed, {network}nothing keeps running \
-                 afterwards, and there is no terminal to answer questions at. A command that ends \
-                 with another code than 0 is an answer too; its first line says so. A command that \
-                 is not known to write may run at once with everything read-only; `access` asks for \
-                 more. Prefer the file tools for reading, searching and editing files."
+                "Runs a command in a sandbox and returns its output and exit status. Files \
+                 outside the workspace cannot be changed, {network}no process keeps running \
+                 afterwards, and there is no terminal for input. A non-zero exit code is a result \
+                 too; its first line says so. A command that is not known to write may run \
+                 read-only without approval; `access` requests more. Prefer the file tools for \
+                 reading, searching and editing files."
             ),
         )
         .title("Shell")
@@ -518,7 +517,7 @@ impl Tool for Shell {
         // FAIL CLOSED: a command without approval must not see denied paths.
         if let (Permission::Confined(_), Some(why)) = (&permission, masked.missing()) {
             return Err(Failure::new(FailureCode::NotRun, why.to_owned())
-                .with_next("call again with `access: \"write\"`; a person may be asked"));
+                .with_next("call again with `access: \"write\"`; this may need approval"));
         }
         let mut words = command_line.argv.into_iter();
         let command = Command::new(words.next().unwrap_or_default())

@@ -218,7 +218,7 @@ async fn commands_have_no_network_by_default() {
     let warns = |there: &TestRuntime| {
         let mut entries = there.runtime.registry().own();
         let entry = entries.find(|entry| *entry.name() == "shell").unwrap();
-        entry.spec().description.contains("no other machine can be reached")
+        entry.spec().description.contains("there is no network")
     };
     assert!(warns(&fixture.runtime()) && !warns(&open), "the model knows what it has");
 }

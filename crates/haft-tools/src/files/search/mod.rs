@@ -9,7 +9,7 @@ mod report;
 
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use haft_core::{
-    CallProfile, Failure, FailureCode, Operation, Output, ResultLimit, Tool, ToolContext, ToolSpec,
+    CallProfile, Failure, Operation, Output, ResultLimit, Tool, ToolContext, ToolSpec,
     schemars::JsonSchema, serde::Deserialize,
 };
 use haft_sandbox::{FileKind, ResolvedPath};
@@ -39,19 +39,19 @@ pub(super) struct SearchFiles(pub(super) Files);
 #[serde(crate = "haft_core::serde")]
 #[schemars(crate = "haft_core::schemars")]
 pub(super) struct Args {
-    /// Regular expression to look for, line by line.
+    /// Regular expression, matched line by line.
     #[schemars(length(min = 1, max = 4000))]
     pattern: String,
-    /// File or folder to search; the working folder when left out.
+    /// File or directory to search; default: the working directory.
     #[schemars(length(min = 1), extend("x-haft" = "read_path"))]
     path: Option<String>,
-    /// Takes the pattern as plain text.
+    /// Treats the pattern as plain text.
     #[serde(default)]
     literal: bool,
-    /// Takes upper and lower case for the same.
+    /// Ignores case.
     #[serde(default)]
     ignore_case: bool,
-    /// Only files that one of these patterns names: `*.rs`, `src/**`; `!*.md` leaves files out.
+    /// Only files that match one of these patterns: `*.rs`, `src/**`; `!*.md` excludes files.
     #[serde(default)]
     globs: Vec<String>,
     /// Only files of this type: `rust`, `py`, `ts`, `md`, ….
@@ -63,15 +63,15 @@ pub(super) struct Args {
     /// What to return.
     #[serde(default)]
     mode: Mode,
-    /// How many matching lines to return, or how many files; 200 when left out.
+    /// Maximum number of matching lines or files; default: 200.
     #[schemars(range(min = 1, max = 2000))]
     limit: Option<u64>,
-    /// Also searches hidden files and those that ignore files name.
+    /// Also searches hidden files and files that ignore files exclude.
     #[serde(default)]
     all: bool,
 }
 
-/// What is told about what was found.
+/// What a search returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(crate = "haft_core::serde", rename_all = "snake_case")]
 #[schemars(crate = "haft_core::schemars")]
@@ -81,7 +81,7 @@ enum Mode {
     Lines,
     /// The paths of files with a match.
     Files,
-    /// How many lines of each file match.
+    /// The number of matching lines of each file.
     Count,
 }
 
@@ -100,9 +100,9 @@ impl Tool for SearchFiles {
     fn spec(&self) -> ToolSpec {
         read_only_spec(
             "search_files",
-            "Searches files for a regular expression. Below the path of each file come its matching \
-             lines, as `number:text`. Hidden, ignored and binary files are left out; `all` brings \
-             back the first two. Narrow the search with `path`, `globs` or `type`.",
+            "Searches files for a regular expression. Matching lines are listed below the path of \
+             their file, as `number:text`. Hidden, ignored and binary files are skipped; `all` \
+             includes the first two. Narrow the search with `path`, `globs` or `type`.",
         )
         .max_result(ResultLimit::Chars(MAX_TEXT_BYTES + NOTES_BYTES))
     }
@@ -160,7 +160,9 @@ fn compile_regex(args: &Args) -> Result<RegexMatcher, Failure> {
         // The text before it shows the expression as wrapped by the searcher, not as the model
         // wrote it.
         let why = why.rsplit("error: ").next().unwrap_or_default().trim();
-        Failure::new(FailureCode::InvalidValue, format!("`pattern` cannot be searched for: {why}"))
-            .with_next("write it again, or set `literal` to search for plain text; a pattern is matched within one line, without look-around or back-references")
+        Failure::invalid(format!("`pattern` is not a valid regular expression: {why}")).with_next(
+            "fix it, or set `literal` to search for plain text; a pattern is matched within one \
+             line, without look-around or back-references",
+        )
     })
 }

@@ -168,7 +168,7 @@ impl Report {
             notes.push("there are more; narrow the search, or raise `limit`".to_owned());
         }
         if walked.is_cut {
-            notes.push("there is more or deeper than is gone through".to_owned());
+            notes.push("the entry limit was reached; not all entries were visited".to_owned());
         }
         if walked.too_deep > 0 {
             notes.push(stopped_at_depth(walked.depth, walked.too_deep, "searched"));
@@ -182,7 +182,7 @@ impl Report {
             notes.push(format!("{unreadable} could not be read"));
         }
         if self.binary > 0 {
-            notes.push(format!("{} not searched to the end", count(self.binary, "binary file")));
+            notes.push(format!("{} not fully searched", count(self.binary, "binary file")));
         }
         let gap = if self.text.is_empty() || self.mode != Mode::Lines { "" } else { "\n" };
         let _ = write!(self.text, "{gap}[{}]", notes.join("; "));

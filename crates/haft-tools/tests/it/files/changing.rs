@@ -24,7 +24,7 @@ async fn write_creates_parents_and_replaces_atomically() {
     let path = "new/deep/a.txt";
     assert_eq!(
         fixture.says("write_file", json!({"file_path": path, "content": "one\ntwo\n"})).await,
-        "made `new/deep/a.txt`: 2 lines, 8 bytes"
+        "created `new/deep/a.txt`: 2 lines, 8 bytes"
     );
     assert_eq!(fixture.get(path), "one\ntwo\n");
     assert_eq!(
@@ -46,19 +46,19 @@ async fn edit_replaces_one_occurrence_or_all() {
     let edit = |old: &str, new: &str, all: bool| json!({"file_path": "a.rs", "old_text": old, "new_text": new, "all": all});
     assert_eq!(
         fixture.says("edit_file", edit("b = 1", "b = 2", false)).await,
-        "changed 1 place in `a.rs`, at line 2"
+        "replaced 1 occurrence in `a.rs`, at line 2"
     );
     let (code, told) = fixture.fails("edit_file", edit("let", "const", false)).await;
     assert_eq!(code, FailureCode::InvalidValue);
     assert_eq!(
         told,
-        "`old_text` stands 2 times in `a.rs`: at lines 1, 2 | add lines around it until it is \
+        "`old_text` occurs 2 times in `a.rs`: at lines 1, 2 | add surrounding lines until it is \
          unique, or set `all`"
     );
     assert_eq!(fixture.get("a.rs"), "let a = 1;\nlet b = 2;\n");
     assert_eq!(
         fixture.says("edit_file", edit("let", "const", true)).await,
-        "changed 2 places in `a.rs`, at lines 1, 2"
+        "replaced 2 occurrences in `a.rs`, at lines 1, 2"
     );
     assert_eq!(fixture.get("a.rs"), "const a = 1;\nconst b = 2;\n");
 }
@@ -71,10 +71,10 @@ async fn edit_without_a_match_shows_the_nearest_text() {
         json!({"file_path": "a.py", "old_text": "    if x:\n        return 1", "new_text": ""});
     let (code, told) = fixture.fails("edit_file", arguments).await;
     assert_eq!(code, FailureCode::InvalidValue);
-    assert!(told.contains("begins at line 2 and differs in white space alone"), "{told}");
+    assert!(told.contains("starts at line 2 and differs only in whitespace"), "{told}");
     assert!(told.contains("\"\\t\\treturn 1\""), "the file's own words: {told}");
     let nothing = json!({"file_path": "a.py", "old_text": "SELECT *", "new_text": "x"});
-    assert!(fixture.fails("edit_file", nothing).await.1.contains("nothing there is like it"));
+    assert!(fixture.fails("edit_file", nothing).await.1.contains("there is no similar text"));
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn move_replaces_only_with_replace() {
         "moved `b.txt` to `new/c.txt`"
     );
     let (_, told) = fixture.fails("move_path", json!({"from": "new/c.txt", "to": "new"})).await;
-    assert!(told.contains("give the new path with the name at its end"), "{told}");
+    assert!(told.contains("give the new path including the name"), "{told}");
     assert_eq!(fixture.get("new/c.txt"), "a");
 }
 
@@ -151,7 +151,7 @@ async fn non_empty_directory_is_deleted_only_with_recursive() {
     let before = fixture.outside_as_it_is();
     assert_eq!(
         fixture.says("delete_path", json!({"path": "old", "recursive": true})).await,
-        "deleted `old` with 4 things in it"
+        "deleted `old` with 4 items in it"
     );
     assert!(!fixture.inside.join("old").exists());
     assert_eq!(fixture.outside_as_it_is(), before, "a link is deleted itself");
@@ -160,7 +160,10 @@ async fn non_empty_directory_is_deleted_only_with_recursive() {
 #[tokio::test]
 async fn make_dir_creates_parents() {
     let fixture = TestWorkspace::new();
-    assert_eq!(fixture.says("make_dir", json!({"path": "a/b"})).await, "made the folder `a/b`");
+    assert_eq!(
+        fixture.says("make_dir", json!({"path": "a/b"})).await,
+        "created the directory `a/b`"
+    );
     assert_eq!(fixture.says("make_dir", json!({"path": "a/b"})).await, "`a/b` exists already");
     fixture.put("file", "");
     assert_eq!(
@@ -299,7 +302,7 @@ async fn aborted_deletion_reports_progress() {
     let calls = [ToolCall::new("c", "delete_path", json!({"path": "many", "recursive": true}))];
     let answer = turn.run(calls).await.remove(0);
     assert!(answer.is_error(), "{}", answer.text());
-    assert!(answer.text().contains("stopped: 0 things in `many` deleted"), "{}", answer.text());
+    assert!(answer.text().contains("stopped: 0 items in `many` deleted"), "{}", answer.text());
     assert_eq!(fs::read_dir(fixture.inside.join("many")).unwrap().count(), 20);
 }
 
@@ -323,9 +326,9 @@ async fn abort_during_deletion_reports_what_is_left() {
     let (answer, left) = (&answers[0], count());
     // Whichever is faster, the result says what happened.
     let told = if fixture.inside.join("many").exists() {
-        format!("stopped: {} things in `many` deleted", 20_000 - left)
+        format!("stopped: {} items in `many` deleted", 20_000 - left)
     } else {
-        "deleted `many` with 20000 things in it".to_owned()
+        "deleted `many` with 20000 items in it".to_owned()
     };
     assert!(answer.text().contains(&told), "{left} left: {}", answer.text());
 }

@@ -15,7 +15,7 @@ async fn file_is_read_as_numbered_lines() {
     let absolute = fixture.inside.join("a.txt");
     assert_eq!(
         fixture.says("read_file", json!({"file_path": absolute, "offset": 2, "limit": 2})).await,
-        "2\ttwo\n3\t\n[a.txt: lines 2 to 3; 1 more line follows; go on with offset 4]"
+        "2\ttwo\n3\t\n[a.txt: lines 2 to 3; 1 more line follows; continue with offset 4]"
     );
 }
 
@@ -25,11 +25,9 @@ async fn page_has_2000_lines_and_says_how_to_continue() {
     fixture.put("long.txt", (1..=2_500).map(|n| format!("row {n}\n")).collect::<String>());
     let page = fixture.says("read_file", json!({"file_path": "long.txt"})).await;
     assert!(page.starts_with("1\trow 1\n") && page.contains("\n2000\trow 2000\n["), "{page:.50}");
-    assert!(
-        page.ends_with(
-            "[long.txt: lines 1 to 2000; 500 more lines follow; go on with offset 2001]"
-        )
-    );
+    assert!(page.ends_with(
+        "[long.txt: lines 1 to 2000; 500 more lines follow; continue with offset 2001]"
+    ));
     let rest = fixture.says("read_file", json!({"file_path": "long.txt", "offset": 2001})).await;
     assert!(rest.starts_with("2001\trow 2001\n") && rest.ends_with("2500\trow 2500"));
 }
@@ -69,7 +67,7 @@ async fn long_lines_are_truncated_within_the_page_limit() {
     assert!(envelope.cut().is_none(), "it bounds itself");
     let text = envelope.text();
     assert!(text.len() < 100_000 && text.contains("[… 3000 more bytes of this line …]"));
-    assert!(text.contains("long lines cut") && text.contains("go on with offset"));
+    assert!(text.contains("long lines truncated") && text.contains("continue with offset"));
 }
 
 #[tokio::test]
@@ -122,12 +120,15 @@ async fn listing_has_sizes_and_skips_hidden_and_ignored_files() {
     fixture.put("x.log", "x");
     fixture.put(".git/config", "x");
     fixture.link("b.txt", "alias");
-    assert_eq!(fixture.says("list_files", json!({})).await, "alias\tlink\nb.txt\t5\nsrc/");
+    assert_eq!(fixture.says("list_files", json!({})).await, "alias\tsymlink\nb.txt\t5\nsrc/");
     let all = fixture.says("list_files", json!({"all": true})).await;
-    assert_eq!(all, ".gitignore\t14\n.hidden\t1\nalias\tlink\nb.txt\t5\nsrc/\ntarget/\nx.log\t1");
+    assert_eq!(
+        all,
+        ".gitignore\t14\n.hidden\t1\nalias\tsymlink\nb.txt\t5\nsrc/\ntarget/\nx.log\t1"
+    );
     assert_eq!(
         fixture.says("list_files", json!({"depth": 2})).await,
-        "alias\tlink\nb.txt\t5\nsrc/\nsrc/a.rs\t1"
+        "alias\tsymlink\nb.txt\t5\nsrc/\nsrc/a.rs\t1"
     );
 }
 

@@ -29,9 +29,9 @@ fn fixture() -> TestWorkspace {
 async fn matching_lines_are_listed_below_their_file() {
     assert_eq!(
         fixture().says("search_files", json!({"pattern": "TODO"})).await,
-        "keep.tmp\n1:TODO kept\n\nsrc/a.rs\n3:// TODO: beta\n\nsrc/b.ts\n2:let x = 'TODO';\n\n\
-         src/x.tmp\n1:TODO below\n\n[4 matching lines in 4 files; 1 binary file not searched to \
-         the end]"
+        "keep.tmp\n1:TODO kept\n\nsrc/a.rs\n3:// TODO: beta\n\nsrc/b.ts\n2:let x = \
+         'TODO';\n\nsrc/x.tmp\n1:TODO below\n\n[4 matching lines in 4 files; 1 binary file not \
+         fully searched]"
     );
 }
 
@@ -87,7 +87,7 @@ async fn context_lines_and_counts_are_returned() {
     );
     assert_eq!(
         fixture.says("search_files", json!({"pattern": "fn ", "mode": "count"})).await,
-        "src/a.rs:2\n[2 matching lines in 1 file; 1 binary file not searched to the end]"
+        "src/a.rs:2\n[2 matching lines in 1 file; 1 binary file not fully searched]"
     );
     assert_eq!(
         fixture.says("search_files", json!({"pattern": "zebra", "path": "src"})).await,
@@ -135,10 +135,10 @@ async fn invalid_and_nonlinear_regexes_are_refused() {
     for bad in ["(", "a(?=b)", r"(a)\1", "a{1000}{1000}{1000}"] {
         let (code, told) = fixture.fails("search_files", json!({"pattern": bad})).await;
         assert_eq!(code, FailureCode::InvalidValue, "{bad}");
-        assert!(told.starts_with("`pattern` cannot be searched for"), "{told}");
+        assert!(told.starts_with("`pattern` is not a valid regular expression"), "{told}");
     }
     let (_, told) = fixture.fails("search_files", json!({"pattern": "x", "type": "klingon"})).await;
-    assert!(told.contains("`klingon` is no file type"), "{told}");
+    assert!(told.contains("`klingon` is not a known file type"), "{told}");
     fixture.put("evil.txt", format!("{}b\n", "a".repeat(50_000)));
     fixture.says("search_files", json!({"pattern": "(a*)*c", "path": "evil.txt"})).await;
 }
