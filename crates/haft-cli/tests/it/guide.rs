@@ -1,12 +1,12 @@
-//! The guide is true: every `$ haft …` in it is run, and says what the guide says.
+//! Runs every `$ haft …` of the guide and the README, and compares the output.
 
 use std::process::Command;
 
-use crate::{Ran, at_home_nowhere, file};
+use crate::{Ran, file, isolated};
 
 const GUIDE: &str = include_str!("../../../../docs/guide/command.md");
 #[cfg(target_os = "linux")]
-const HANDS: &str = include_str!("../../../../docs/guide/builtin-tools.md");
+const BUILTIN_TOOLS: &str = include_str!("../../../../docs/guide/builtin-tools.md");
 #[cfg(target_os = "linux")]
 const PROTECTED: &str = include_str!("../../../../docs/guide/protected-files.md");
 const README: &str = include_str!("../../../../README.md");
@@ -39,7 +39,7 @@ fn is_like(line: &str, said: &str) -> bool {
 
 #[cfg(unix)]
 #[test]
-fn every_example_of_the_guide_is_true() {
+fn examples_of_the_command_guide_match_the_output() {
     file("response.json", blocks(GUIDE, "json")[0]);
     let saved = ["tools.jsonl", "calls.jsonl", "stream.jsonl"];
     for (name, lines) in saved.into_iter().zip(blocks(GUIDE, "jsonl")) {
@@ -47,54 +47,54 @@ fn every_example_of_the_guide_is_true() {
     }
     file("notes.toml", blocks(GUIDE, "toml")[0]);
     let _ = std::fs::remove_file(concat!(env!("CARGO_TARGET_TMPDIR"), "/decided.jsonl"));
-    assert!(say_what_is_written(GUIDE) >= 8, "the guide has examples");
+    assert!(run_examples(GUIDE) >= 8, "the guide has examples");
 }
 
 #[cfg(unix)]
 #[test]
-fn every_example_about_shell_commands_is_true() {
+fn examples_of_the_shell_guide_match_the_output() {
     file("commands.jsonl", blocks(SHELL, "jsonl")[0]);
-    assert!(say_what_is_written(SHELL) >= 3, "the guide has examples");
+    assert!(run_examples(SHELL) >= 3, "the guide has examples");
 }
 
 #[cfg(unix)]
 #[test]
-fn every_example_of_the_readme_is_true() {
+fn examples_of_the_readme_match_the_output() {
     file("README.md", README);
-    assert!(say_what_is_written(README) >= 2, "the README has examples");
+    assert!(run_examples(README) >= 2, "the README has examples");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn every_example_of_the_built_in_tools_is_true() {
+fn examples_of_the_builtin_tools_guide_match_the_output() {
     let garden = concat!(env!("CARGO_TARGET_TMPDIR"), "/garden");
     let _ = std::fs::remove_dir_all(garden);
     std::fs::create_dir(garden).unwrap();
-    file("tools.toml", blocks(HANDS, "toml")[0]);
-    assert!(say_what_is_written(HANDS) >= 5, "the guide has examples");
+    file("tools.toml", blocks(BUILTIN_TOOLS, "toml")[0]);
+    assert!(run_examples(BUILTIN_TOOLS) >= 5, "the guide has examples");
     let left: Vec<_> = std::fs::read_dir(garden).unwrap().flatten().collect();
     assert_eq!(left.len(), 1, "what was refused left nothing behind: {left:?}");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn every_example_about_protected_files_is_true() {
+fn examples_of_the_protected_files_guide_match_the_output() {
     let fence = concat!(env!("CARGO_TARGET_TMPDIR"), "/fence");
     let _ = std::fs::remove_dir_all(fence);
-    assert!(say_what_is_written(PROTECTED) >= 3, "the guide has examples");
+    assert!(run_examples(PROTECTED) >= 3, "the guide has examples");
     assert!(!std::path::Path::new(fence).join(".envrc").exists(), "nothing was written");
 }
 
 /// Runs the examples of a page, and counts them.
 #[cfg(unix)]
-fn say_what_is_written(page: &'static str) -> usize {
+fn run_examples(page: &'static str) -> usize {
     let bin = std::path::Path::new(env!("CARGO_BIN_EXE_haft")).parent().unwrap();
     let mut count = 0;
     for block in blocks(page, "console") {
         for example in block.split("$ ").skip(1) {
             let (line, wanted) = example.split_once('\n').unwrap();
             let mut sh = Command::new("sh");
-            let ran = at_home_nowhere(&mut sh)
+            let ran = isolated(&mut sh)
                 .args(["-c", &format!("{{ {line}\n}} 2>&1")])
                 .current_dir(env!("CARGO_TARGET_TMPDIR"))
                 .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
