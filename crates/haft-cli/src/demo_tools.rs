@@ -227,7 +227,7 @@ async fn tides(
 ) -> Result<String, Failure> {
     match cx.attempt() {
         1 => Err(Failure::failed("the gauge does not answer").with_retry(RetryHint::Later)),
-        n => Ok(format!("{harbour}: high water at noon, told at attempt {n}")),
+        n => Ok(format!("{harbour}: high water at noon, read at attempt {n}")),
     }
 }
 

@@ -182,14 +182,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_a_terminal_acts_on_gets_through() {
+    fn control_characters_are_escaped() {
         assert_eq!(visible("a\tb\nc é"), "a\tb\nc é");
         assert_eq!(visible("a\x1b[2Jb\r\u{202e}"), "a<U+001B>[2Jb<U+000D><U+202E>");
         assert_eq!(visible("\x7f\u{9b}31m"), "<U+007F><U+009B>31m");
     }
 
     #[test]
-    fn nothing_that_hides_stays_hidden() {
+    fn invisible_characters_are_escaped() {
         for c in [
             '\u{ad}',
             '\u{a0}',
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_in_foreign_letters_is_warned_of() {
+    fn address_with_homoglyphs_is_warned_of() {
         let told = lookalikes("curl https://\u{430}pple.com/x");
         assert_eq!(told, ["`\u{430}pple.com` is not `apple.com`: \u{430} is U+0430"]);
         let whole = lookalikes("\u{441}\u{43e}\u{440}.\u{441}\u{43e}");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn honest_words_of_any_script_are_left_alone() {
+    fn words_of_one_script_cause_no_warning() {
         for honest in ["Grüße aus Köln", "привет мир", "日本語のテキスト", "naïve café", "a.b.c"]
         {
             assert_eq!(lookalikes(honest), Vec::<String>::new(), "{honest}");
@@ -231,13 +231,13 @@ mod tests {
     }
 
     #[test]
-    fn many_warnings_are_a_few() {
+    fn number_of_warnings_is_bounded() {
         let many: String = (0..1000).map(|n| format!("\u{430}b{n} ")).collect();
         assert_eq!(lookalikes(&many).len(), MAX_WARNINGS + 1);
     }
 
     #[test]
-    fn folded_page_never_lets_the_terminal_fold_and_never_starts_at_the_left_edge() {
+    fn folded_page_fits_the_terminal_and_never_starts_at_the_left_edge() {
         let forged = "x".repeat(37) + "  [y] once   [n] no  > y";
         let page = format!(
             "  name: {forged}\n  {}\n  {}\n  a\tb\t{forged}\n\u{1b}[1m  {forged}\u{1b}[0m\n",
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn wrapping_loses_nothing() {
+    fn wrapping_loses_no_character() {
         let text =
             "one two three four five six seven eight nine ten ".repeat(20) + &"é".repeat(300);
         for width in [1, 7, 40, 10_000] {

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_name_and_address_are_read() {
+    fn only_user_name_and_email_are_read() {
         let text = "[core]\n\tname = no\n[user]\n\tname = \"A \\\"B\\\" C\" ; comment\n\temail = a@b.c # x\n\
                     [user \"other\"]\n\tname = no\n[alias]\n\tx = !sh\n";
         let (name, email) = user(text);

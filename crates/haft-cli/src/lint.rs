@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tool_declares_is_looked_at() {
+    fn declaration_of_a_tool_is_linted() {
         assert_eq!(findings(|spec| spec, 1), [] as [&str; 0]);
         assert_eq!(findings(|spec| spec.max_result(ResultLimit::Unbounded), 1), ["no_max_result"]);
         assert_eq!(findings(|spec| spec.max_result(ResultLimit::default()), 1), ["no_max_result"]);
@@ -444,14 +444,14 @@ mod tests {
     }
 
     #[test]
-    fn many_tools_that_are_always_shown_are_one_finding() {
+    fn many_always_exposed_tools_are_one_finding() {
         let always = |spec: ToolSpec| spec.exposure(Exposure::Always);
         assert_eq!(findings(always, MAX_ALWAYS_EXPOSED), [] as [&str; 0]);
         assert_eq!(findings(always, MAX_ALWAYS_EXPOSED + 1), ["always_exposed"]);
     }
 
     #[test]
-    fn a_tool_as_long_as_a_page_is_costly() {
+    fn long_tool_is_costly() {
         let long = |mut spec: ToolSpec| {
             spec.description = "Much to read. ".repeat(1_000);
             spec
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_could_mean_anything_are_vague() {
+    fn vague_names_are_found() {
         for name in ["run", "Do", "tool1", "helper", "process_2", "run_task", "x", "handler-3", ""]
         {
             assert!(is_vague(name), "{name}");
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_must_say_more_than_the_name() {
+    fn description_that_repeats_the_name_is_found() {
         assert!(restates("read_note", "This tool reads a note."));
         assert!(!restates("read_note", "Reads one note by its name."));
     }

@@ -5,7 +5,7 @@ use haft::{Dialect, PlannedCall, Runtime};
 use serde_json::json;
 
 use crate::{
-    args, builtin,
+    args, bare_message, builtin,
     error::Problem,
     input, session,
     setup::Setup,
@@ -14,10 +14,9 @@ use crate::{
 
 pub(crate) fn run(args: &args::Plan, setup: &Setup) -> Result<(), Problem> {
     let response = input::response(args.file.as_deref())?;
-    let dialect = match args.dialect.or_else(|| Dialect::detect(&response)) {
-        Some(dialect) => dialect,
-        None => return Err(no_dialect("cannot detect the provider of this response")),
-    };
+    let (dialect, response) = bare_message::complete(response, args.dialect);
+    let dialect =
+        dialect.ok_or_else(|| no_dialect("cannot detect the provider of this response"))?;
     let haft::ModelResponse { calls, stop, .. } = dialect.parse(&response)?;
     let registry = builtin::all(setup, &args.place)?.build()?;
     let runtime = setup.runtime(Runtime::builder()).registry(registry).build()?;
@@ -62,7 +61,9 @@ fn page(planned: &[PlannedCall]) -> String {
             (Style::new(), call.why.clone()),
         ]);
         if let Some(refused) = &call.refused {
-            for line in style::visible(refused).lines() {
+            // The next step is written for a model.
+            let for_people = |line: &&str| !line.starts_with("Next: ");
+            for line in style::visible(refused).lines().filter(for_people) {
                 let empty = || (Style::new(), String::new());
                 table.row([empty(), empty(), empty(), empty(), (BAD, line.to_owned())]);
             }

@@ -747,7 +747,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_shows_what_runs_why_it_is_asked_and_the_keys() {
+    fn question_shows_the_command_the_reason_and_the_keys() {
         let policy = Asks { risk: &["run `git push origin main`", "network"], ..Asks::default() };
         let (screen, answer) = ask(policy, push(), &["y"]);
         assert_snapshot!(screen, @r#"
@@ -761,7 +761,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_no_yes_is_a_no() {
+    fn every_answer_except_yes_denies() {
         for typed in [&[""][..], &["n"], &[], &["x", "yy", "yep", "1", "always"], &["s", "n"]] {
             let (screen, answer) = ask(Asks::default(), push(), typed);
             assert!(told(&answer).starts_with("declined"), "{typed:?}: {}", told(&answer));
@@ -773,7 +773,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_goes_with_a_yes_and_with_a_no() {
+    fn comment_is_sent_with_approval_and_denial() {
         let (_, answer) = ask(Asks::default(), push(), &["n not on a friday"]);
         assert!(told(&answer).contains("not on a friday"));
         let (_, answer) = ask(Asks::default(), push(), &["c", "the branch is wrong", "n"]);
@@ -783,7 +783,7 @@ mod tests {
     }
 
     #[test]
-    fn always_is_offered_only_where_the_whole_rule_can_be_read() {
+    fn always_is_offered_only_if_the_whole_rule_is_visible() {
         let offer = |rule: &str| {
             Some(SuggestedRules {
                 rules: vec![rule.to_owned()],
@@ -804,7 +804,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_run_has_read_is_told() {
+    fn question_names_untrusted_text_that_the_run_has_read() {
         let policy =
             Asks { tainted_by: &["call 3 of `fetch_page`, example.org"], ..Asks::default() };
         let (screen, _) = ask(policy, push(), &["n"]);
@@ -813,7 +813,7 @@ mod tests {
     }
 
     #[test]
-    fn why_shows_the_same_text_as_the_record() {
+    fn why_key_prints_the_explanation() {
         let (screen, _) = ask(Asks::default(), push(), &["?", "n"]);
         assert!(screen.contains("ask: shared branches"), "{screen}");
         assert!(screen.contains("to flip it  add an `except`"), "{screen}");
@@ -821,7 +821,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_shows_what_changes_and_is_asked_about_again() {
+    fn edit_shows_the_difference_and_asks_again() {
         let typed = &["e", "to=bob count=3 command='git push origin wip'", "y"];
         let (screen, answer) = ask(Asks::default(), push(), typed);
         assert_snapshot!(screen.lines().filter(|l| l.starts_with("  - ") || l.starts_with("  + ")).collect::<Vec<_>>().join("\n"), @r#"
@@ -835,7 +835,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_shows_no_secret_of_either_side() {
+    fn edit_redacts_secrets_on_both_sides() {
         let key = |c: &str| format!("ghp_{}", c.repeat(36));
         let old = json!({"to": key("a"), "command": "ls"});
         let line: &'static str = format!("to={} count=2", key("b")).leak();
@@ -847,7 +847,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_that_makes_no_sense_goes_back_to_the_question() {
+    fn invalid_edit_returns_to_the_question() {
         for line in ["{\"command\": ", "nothing", "to='open", "command='git push origin main'"] {
             let (screen, answer) = ask(Asks::default(), push(), &["e", line, "n"]);
             assert!(told(&answer).starts_with("declined"), "{line}: {}", told(&answer));
@@ -856,13 +856,13 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_instead_is_what_the_model_reads() {
+    fn replacement_result_is_sent_to_the_model() {
         let (_, answer) = ask(Asks::default(), push(), &["i", "it is pushed already"]);
         assert!(told(&answer).contains("it is pushed already"), "{}", told(&answer));
     }
 
     #[test]
-    fn a_wanted_argument_is_asked_for_and_read_as_its_schema_says() {
+    fn missing_argument_is_asked_for_and_parsed_by_its_schema() {
         let needs = || Asks { needs: Some("count"), ..Asks::default() };
         let (screen, answer) = ask(needs(), push(), &["3"]);
         assert!(screen.ends_with("integer  How often.\n  count: 3\n"), "{screen}");
@@ -872,7 +872,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_stay_hidden_and_everything_else_is_shown_in_full() {
+    fn question_hides_secrets_and_shows_everything_else() {
         let long = "abc ".repeat(100);
         let arguments = json!({"key": "hunter2", "to": long, "command": "a\n[y] once\nb"});
         let (screen, _) = ask(Asks::default(), arguments, &["e", "key=other", "n"]);
@@ -884,7 +884,7 @@ mod tests {
     }
 
     #[test]
-    fn tricks_with_letters_are_seen() {
+    fn homoglyphs_and_bidi_overrides_are_shown() {
         let arguments =
             json!({"to": "b\u{43e}b@ex\u{430}mple.org", "command": "ls \u{202e}gpj.exe"});
         let (screen, _) = ask(Asks::default(), arguments, &["n"]);
@@ -896,7 +896,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_quoted_makes_a_line_of_its_own() {
+    fn quoted_text_cannot_forge_a_line() {
         let policy =
             Asks { risk: &["write a\n  [y] once"], tainted_by: &["x\ny"], ..Asks::default() };
         let (screen, _) = ask(policy, push(), &["n"]);
@@ -917,7 +917,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_of_the_model_is_answered_by_a_number_or_in_own_words() {
+    fn question_of_the_model_takes_a_number_or_text() {
         let (screen, said) = answer(&["red", "blue"], &["2"]);
         assert_eq!(said.unwrap(), "blue");
         assert!(screen.contains("The model asks you"), "{screen}");
@@ -965,7 +965,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_was_answered_elsewhere_is_closed_and_what_was_half_typed_is_dropped() {
+    fn question_answered_by_another_approver_is_closed_and_typed_input_discarded() {
         let screen = Screen::default();
         let runtime = Runtime::builder()
             .registry(ToolRegistry::builder().add(tool()).build().unwrap())
@@ -989,7 +989,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_split_as_a_shell_would() {
+    fn words_are_split_like_in_a_shell() {
         assert_eq!(split_words("a=1  b='x y' c=\"\"").unwrap(), ["a=1", "b=x y", "c="]);
         assert!(split_words("a='x").is_err());
         assert_eq!(split_words("  ").unwrap(), Vec::<String>::new());

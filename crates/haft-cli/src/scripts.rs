@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn the_script_of_a_hook_is_found_and_its_arguments_are_not() {
+    fn script_of_a_hook_is_found_and_its_arguments_are_not() {
         for (command, script) in [
             ("./Cargo.toml", "Cargo.toml"),
             ("src/main.rs --fast", "src/main.rs"),
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_script_is_found_through_wrappers_groups_redirections_and_cd() {
+    fn script_is_found_through_wrappers_groups_redirections_and_cd() {
         for command in [
             "timeout 5s src/main.rs",
             "bash -o pipefail src/main.rs",
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn everyday_lines_can_be_told_and_cover_no_data() {
+    fn common_hook_commands_are_known_and_add_no_data_files() {
         for command in [
             "jq -r '.tool_input.file_path' | xargs npx prettier --write",
             "jq -r '\"\\(.tool_input.command) - \\(.x // \"none\")\"' >> ~/.claude/log.txt",
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_that_names_a_file_counts_where_the_command_cannot_be_told() {
+    fn every_word_that_names_a_file_is_added_if_the_command_is_unknown() {
         for command in [
             "$RUN src/main.rs",
             "eval \"$X src/main.rs\"",

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_is_never_wider_than_a_terminal() {
+    fn cell_is_truncated() {
         assert_eq!(cell("a\nb"), "a b");
         assert_eq!(width(&cell(&"é".repeat(100_000))), MAX_CELL_CHARS + 1);
         assert_eq!(place(""), "/");

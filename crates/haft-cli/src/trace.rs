@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_stand_where_their_time_was() {
+    fn bars_start_at_their_time() {
         let timeline = [
             phase("admit", 0, 100),
             phase("approval", 100, 500),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_that_took_no_time_still_has_its_marks() {
+    fn phases_without_duration_have_a_bar() {
         assert_eq!(bar(&phase("x", 0, 0), Duration::ZERO), (0, 1));
         assert_eq!(bar(&phase("x", 10, 0), Duration::from_micros(10)), (MAX_BAR_COLUMNS - 1, 1));
         assert!(page(&[]).contains("0 µs"));

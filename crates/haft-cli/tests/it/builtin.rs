@@ -1,5 +1,4 @@
-//! Tools that work on this machine: the shell with `--workspace`, tools that files declare, and what
-//! `haft doctor` says of the sandbox they run in.
+//! The built-in tools with `--workspace`, tools that files declare, and `haft doctor`.
 #![cfg(target_os = "linux")]
 
 use serde_json::{Value, json};
@@ -29,7 +28,7 @@ fn response(tool: &str, arguments: Value) -> String {
 }
 
 #[test]
-fn a_declared_tool_is_known_wherever_tools_are() {
+fn declared_tool_is_known_to_every_command() {
     let call = response("count_lines", json!({"file": "notes.txt"}));
     let mut files = FILES.to_vec();
     files.push(("response.json", &call));
@@ -52,7 +51,7 @@ fn a_declared_tool_is_known_wherever_tools_are() {
 }
 
 #[test]
-fn what_a_rule_keeps_from_being_read_is_not_found_by_a_search() {
+fn search_does_not_find_files_that_a_rule_denies() {
     let rule = "[[rule]]\nmatch = \"Read(./secrets/**)\"\ndecision = \"deny\"\n";
     let files = &[("haft.toml", rule), ("open.txt", "key = 1\n"), ("secrets/k.txt", "key = 2\n")];
     let folder = Folder::trusted("hands-kept", files);
@@ -78,7 +77,7 @@ fn explain_says_how_many_files_would_be_masked() {
 }
 
 #[test]
-fn every_way_to_look_at_tools_knows_the_same_tools() {
+fn every_tools_command_knows_the_same_tools() {
     let mut files = FILES.to_vec();
     let calls = r#"{"tool": "count_lines", "arguments": {"file": "a"}}
 {"tool": "read_file", "arguments": {"file_path": 1}}
@@ -103,7 +102,7 @@ fn every_way_to_look_at_tools_knows_the_same_tools() {
     let lint = folder.run(["tools", "lint", "--workspace", ".", "--json"]);
     assert_eq!(lint.code, Some(0), "{lint:?}");
     assert!(lint.out.contains("count_lines"), "it has no description of success: {lint:?}");
-    // A list of its own has nothing to do with a folder.
+    // A tool file does not depend on the directory.
     let listed = folder.run(export.into_iter().chain(["--tools", "tools.jsonl"]));
     assert!(listed.out.contains("lonely") && !listed.out.contains("count_lines"), "{listed:?}");
     let both = folder.run(export.into_iter().chain(["--tools", "tools.jsonl"]).chain(here));
@@ -111,19 +110,19 @@ fn every_way_to_look_at_tools_knows_the_same_tools() {
 }
 
 #[test]
-fn where_nobody_sits_the_model_asks_in_vain_and_at_once() {
+fn ask_user_fails_at_once_without_a_terminal() {
     let folder = Folder::new("hands-ask", &[]);
     let ask = ["call", "ask_user", "question=Which one?", "--workspace", "."];
     for more in [&[][..], &["--yes"]] {
         let ran = folder.run(ask.into_iter().chain(more.iter().copied()));
         assert_eq!(ran.code, Some(2), "{ran:?}");
         assert!(ran.err.contains("needs_interaction: `ask_user` needs a person"), "{ran:?}");
-        assert!(ran.err.contains("hint: go on without it"), "{ran:?}");
+        assert!(ran.err.contains("hint: run the command at a terminal"), "{ran:?}");
     }
 }
 
 #[test]
-fn a_command_that_reads_here_runs_unasked_and_says_what_held_it() {
+fn read_only_command_runs_sandboxed_without_approval() {
     let folder = Folder::new("hands-unasked", &[("notes.txt", "one\ntwo\n")]);
     let call = |command: &str| {
         folder.run(["call", "shell", &format!("command={command}"), "--workspace", ".", "--json"])
@@ -135,7 +134,7 @@ fn a_command_that_reads_here_runs_unasked_and_says_what_held_it() {
         let ran = call(asks);
         assert_eq!(ran.code, Some(2), "{asks} {ran:?}");
     }
-    // What it says of the machine is no more than a confined command is given.
+    // The environment of a sandboxed command holds no secret.
     let mut env = folder.command();
     env.args(["call", "shell", "command=env", "--workspace", ".", "--json"]);
     let env = Ran::of(env.env("API_TOKEN", "s3cret").output().unwrap());
@@ -156,7 +155,7 @@ fn a_command_that_reads_here_runs_unasked_and_says_what_held_it() {
 }
 
 #[test]
-fn a_folder_that_nobody_trusts_brings_no_tools() {
+fn untrusted_directory_declares_no_tools() {
     let folder = Folder::new("hands-untrusted", FILES);
     let list = folder.run(["tools", "list"]);
     assert!(!list.out.contains("count_lines"), "{list:?}");
@@ -173,7 +172,7 @@ fn a_folder_that_nobody_trusts_brings_no_tools() {
 }
 
 #[test]
-fn a_slip_in_a_declared_tool_stops_the_command_with_its_place() {
+fn mistake_in_a_declared_tool_is_reported_with_its_location() {
     let slip =
         "[tool.t]\ndescription = \"x\"\ncommand = [\"sh\", \"-c\", \"{a}\"]\nparameters.a = {}\n";
     let folder = Folder::trusted("hands-good", &[]);
@@ -185,7 +184,7 @@ fn a_slip_in_a_declared_tool_stops_the_command_with_its_place() {
 }
 
 #[test]
-fn what_asks_is_denied_where_nobody_sits_and_yes_answers_for_it() {
+fn ask_is_denied_without_a_terminal_and_yes_approves_it() {
     let folder = Folder::new("hands-shell", &[("notes.txt", "one\n")]);
     let write = ["call", "shell", "command=echo two > made.txt", "--workspace", "."];
     let ran = folder.run(write);
@@ -236,7 +235,7 @@ fn a_path_outside_is_exit_2_and_nothing_is_touched() {
 }
 
 #[test]
-fn the_rules_of_the_workspace_count_and_know_a_command_in_both_forms() {
+fn workspace_rules_apply_to_both_forms_of_a_command() {
     let rules = "[[rule]]\nmatch = \"Bash(rm *)\"\ndecision = \"deny\"\n";
     let folder = Folder::new("hands-rules", &[("haft.toml", rules), ("x", "")]);
     for arguments in [r#"{"argv": ["rm", "x"]}"#, r#"{"command": "ls; rm x"}"#] {
@@ -248,7 +247,7 @@ fn the_rules_of_the_workspace_count_and_know_a_command_in_both_forms() {
 }
 
 #[test]
-fn doctor_says_what_is_in_force_and_that_all_forbidden_acts_were_refused() {
+fn doctor_reports_the_tier_and_that_forbidden_actions_are_refused() {
     let ran = haft("doctor --json");
     let whole = ran.json();
     assert_eq!((ran.code, &whole["ok"]), (Some(0), &Value::Bool(true)), "{whole}");
@@ -261,9 +260,9 @@ fn doctor_says_what_is_in_force_and_that_all_forbidden_acts_were_refused() {
 }
 
 #[test]
-fn doctor_says_what_forbids_namespaces_and_prints_what_to_do() {
+fn doctor_reports_what_forbids_namespaces_and_the_fix() {
     use std::os::unix::{fs::MetadataExt as _, process::CommandExt as _};
-    // Another user must be able to start the program, wherever the build folder is.
+    // Another user must be able to start the program, wherever the build directory is.
     let folder = std::env::temp_dir().join(format!("haft-doctor-test-{}", std::process::id()));
     let (program, own) = (folder.join("haft"), folder.join("tmp"));
     std::fs::create_dir_all(&own).unwrap();
@@ -317,7 +316,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_hand_that_is_named_without_a_workspace_is_told_of_wherever_it_is_named() {
+fn builtin_tool_without_workspace_gets_a_hint_in_every_command() {
     let call = response("read_file", json!({"file_path": "notes.txt"}));
     let folder = Folder::new("hands-nowhere", &[("response.json", &call)]);
     let hint = "`read_file` needs a workspace: add `--workspace DIR`";
@@ -337,7 +336,7 @@ fn a_hand_that_is_named_without_a_workspace_is_told_of_wherever_it_is_named() {
 }
 
 #[test]
-fn a_hint_about_a_hand_can_be_followed_as_it_is_written() {
+fn hint_about_a_builtin_tool_works_when_copied() {
     let folder = Folder::new("hands-hint", &[]);
     let ran = folder.run(["call", "read_file", "path=x", "--workspace", "."]);
     assert!(ran.err.contains("hint: did you mean `file_path`?"), "{ran:?}");
@@ -348,7 +347,7 @@ fn a_hint_about_a_hand_can_be_followed_as_it_is_written() {
 }
 
 #[test]
-fn who_said_yes_is_not_told_to_say_it() {
+fn yes_is_not_suggested_when_it_was_given() {
     let folder = Folder::new("hands-yes", &[]);
     let write = ["call", "write_file", "file_path=.envrc", "content=x", "--workspace", "."];
     let ran = folder.run(write.into_iter().chain(["--yes"]));
@@ -360,17 +359,17 @@ fn who_said_yes_is_not_told_to_say_it() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_told_in_one_sentence() {
+fn missing_program_is_reported_in_one_sentence() {
     let folder = Folder::new("hands-no-program", &[]);
     let ran = folder.run(["call", "shell", "command=nosuchprogram", "--workspace", ".", "--yes"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     let said = "error: invalid_value: the program `nosuchprogram` is not installed, or the sandbox \
-                does not show it\nhint: use another program, or tell the user which one is missing\n";
+                does not show it\n";
     assert_eq!(ran.err, said);
 }
 
 #[test]
-fn a_large_output_keeps_its_exit_code_beside_it_and_is_kept_aside_once() {
+fn large_output_is_stored_once_and_keeps_its_exit_code() {
     let folder = Folder::new("hands-large", &[]);
     let call = ["call", "shell", "command=seq 1 100000", "--workspace", ".", "--yes", "--json"];
     let ran = folder.run(call.into_iter().chain(["--artifacts", "kept"]));
@@ -395,7 +394,7 @@ fn few_open_files_give_an_error_that_names_the_limit_and_no_panic() {
     }
 }
 
-/// Makes a repository, where there is git.
+/// Creates a repository, if git is installed.
 fn repository(folder: &Folder) -> Option<()> {
     let mut git = std::process::Command::new("git");
     match git.args(["init", "-q"]).current_dir(folder.work()).status() {

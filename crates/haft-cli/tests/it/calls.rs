@@ -1,4 +1,4 @@
-//! `haft call`: arguments, permission, and an exit code for each way a call can end.
+//! `haft call`: arguments, approval, and an exit code for each failure.
 
 use insta::assert_snapshot;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::{file, haft, haft_fed, haft_words};
 
 #[test]
-fn a_call_prints_its_result_and_nothing_else() {
+fn call_prints_only_its_result() {
     assert_snapshot!(haft("call add a=2 b=40").page(), @r"
     exit 0
     --- stdout
@@ -21,7 +21,7 @@ fn a_call_prints_its_result_and_nothing_else() {
 }
 
 #[test]
-fn json_tells_success_and_failure_alike_on_stdout() {
+fn json_success_and_failure_go_to_stdout() {
     let good = haft("call add a=2 b=40 --json");
     assert_eq!((good.code, good.err.as_str()), (Some(0), ""));
     assert_eq!(
@@ -36,7 +36,7 @@ fn json_tells_success_and_failure_alike_on_stdout() {
 }
 
 #[test]
-fn text_is_read_as_the_schema_says_and_json_as_it_is() {
+fn pairs_are_parsed_by_the_schema_and_json_pairs_as_json() {
     assert!(haft("call search_notes query=rain limit=1").out.starts_with("garden: "));
     assert!(haft("call search_notes query=61").out.contains("seat 61"), "text stays text");
     assert_eq!(haft("call add a:=2 b:=40").out, "42\n");
@@ -55,7 +55,7 @@ fn text_is_read_as_the_schema_says_and_json_as_it_is() {
 }
 
 #[test]
-fn an_argument_may_come_from_a_file() {
+fn argument_can_be_read_from_a_file() {
     let text = file("garden.txt", "a = b\n");
     let ran = haft_words(["call", "write_note", "name=x", &format!("text=@{text}"), "--yes"]);
     assert_eq!(ran.out, "`x` is new and has 6 characters\n");
@@ -71,7 +71,7 @@ fn an_argument_may_come_from_a_file() {
 }
 
 #[test]
-fn arguments_that_make_no_sense_are_told_with_a_hint() {
+fn invalid_arguments_get_an_error_with_a_hint() {
     assert_snapshot!(haft("call read_note nam=garden").page(), @r"
     exit 1
     --- stderr
@@ -128,7 +128,7 @@ fn arguments_that_make_no_sense_are_told_with_a_hint() {
 }
 
 #[test]
-fn files_that_cannot_be_read_are_told() {
+fn unreadable_files_are_reported() {
     file("todo-list.txt", "x");
     assert_snapshot!(haft("call write_note name=x text=@todo-lst.txt").page(), @r"
     exit 1
@@ -150,12 +150,13 @@ fn files_that_cannot_be_read_are_told() {
 }
 
 #[test]
-fn an_unknown_tool_gets_the_nearest_name() {
+fn unknown_tool_gets_a_similar_name() {
     assert_snapshot!(haft("call red_note name=x").page(), @r"
     exit 1
     --- stderr
     error: unknown_tool: there is no tool called `red_note`
-    hint: did you mean `read_note`? call it by that name
+    hint: did you mean `read_note`?
+    hint: `haft tools list` lists the tools
     ");
     let json = haft("call red_note --json");
     assert_eq!(json.code, Some(1));
@@ -163,7 +164,35 @@ fn an_unknown_tool_gets_the_nearest_name() {
 }
 
 #[test]
-fn without_a_terminal_nobody_is_asked() {
+fn hints_are_written_for_a_person() {
+    assert_snapshot!(haft("call nosuch").page(), @r"
+    exit 1
+    --- stderr
+    error: unknown_tool: there is no tool called `nosuch`
+    hint: `haft tools list` lists the tools
+    ");
+    let calls = [
+        "nosuch",
+        "nosuch --workspace .",
+        "crash",
+        "slow_report pages=100",
+        "read_note name=attic",
+        "fetch_page url=https://example.com/ --yes",
+        "delete_note name=garden --yes",
+        "ask_user question=x --workspace .",
+        "read_file file_path=/etc/passwd --workspace .",
+    ];
+    for call in calls {
+        let ran = haft(&format!("call {call}"));
+        assert_ne!(ran.code, Some(0), "{call}");
+        for model in ["you were given", "the user", "your answer", "your reply", "go on without"] {
+            assert!(!ran.err.contains(model), "{call}: {}", ran.err);
+        }
+    }
+}
+
+#[test]
+fn approval_is_denied_without_a_terminal() {
     assert_snapshot!(haft("call delete_note name=trip").page(), @r"
     exit 2
     --- stderr
@@ -171,7 +200,7 @@ fn without_a_terminal_nobody_is_asked() {
     hint: `--yes` approves this call
     cause: ask: it does more than read (the default)
     ");
-    // A yes on stdin is not a person.
+    // `y` on a piped stdin is not an approval.
     assert_eq!(haft_fed("call delete_note name=trip", b"y\n").code, Some(2));
     assert_snapshot!(haft("call delete_note name=trip --yes").page(), @r"
     exit 0
@@ -191,12 +220,12 @@ fn yes_never_overrides_a_deny() {
 }
 
 #[test]
-fn each_way_to_fail_has_its_exit_code() {
+fn each_failure_has_its_exit_code() {
     assert_snapshot!(haft("call crash").page(), @r"
     exit 5
     --- stderr
     error: panicked: the tool broke while it ran
-    hint: do not repeat the same call; tell the user if you need it
+    hint: this is a bug in the tool
     cause: the answer was not in the box
     ");
     let late = haft("call slow_report pages=100");
@@ -227,7 +256,7 @@ fn ctrl_c_cancels_the_call() {
         let id = child.id().to_string();
         std::process::Command::new("kill").args(["-INT", &id]).status().unwrap();
         let ran = Ran::of(child.wait_with_output().unwrap());
-        // Without a code the signal came before anyone listened: wait longer.
+        // Without a code the signal came before the handler was installed: wait longer.
         if ran.code.is_some() {
             assert_eq!(ran.code, Some(130), "{ran:?}");
             assert!(ran.err.starts_with("error: cancelled: "), "{ran:?}");

@@ -1,4 +1,4 @@
-//! `haft tools check`: calls held against the schemas of their tools.
+//! `haft tools check`: validates calls against the schemas of their tools.
 
 use std::sync::LazyLock;
 
@@ -33,7 +33,7 @@ const CALLS: &str = r#"{"schema_ref": "t1", "arguments": {"seats": 2, "more": tr
 oh
 "#;
 
-/// Written once: the tests run side by side.
+/// Written once: the tests run in parallel.
 static FILES: LazyLock<[String; 2]> =
     LazyLock::new(|| [file("check-tools.jsonl", tools()), file("check-calls.jsonl", CALLS)]);
 
@@ -43,7 +43,7 @@ fn check(more: &str) -> crate::Ran {
 }
 
 #[test]
-fn every_call_is_answered_with_a_line() {
+fn every_call_gets_one_line() {
     let ran = check("--json");
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
     assert_eq!(ran.out, check("--json").out, "equal bytes");
@@ -77,13 +77,13 @@ fn every_call_is_answered_with_a_line() {
 }
 
 #[test]
-fn formats_are_a_remark_unless_they_are_asked_for() {
+fn format_is_validated_only_on_request() {
     let valid = |more: &str| lines(&check(more).out)[2]["valid"] == true;
     assert!(valid("--json") && !valid("--json --formats"));
 }
 
 #[test]
-fn what_loses_nothing_is_repaired_when_that_is_wanted() {
+fn lossless_repairs_are_made_on_request() {
     let lines = lines(&check("--json --repair").out);
     assert_eq!((&lines[1]["valid"], &lines[1]["problems"]), (&json!(true), &json!([])));
     assert_eq!(lines[1]["repairs"][0]["kind"], "number");
@@ -93,7 +93,7 @@ fn what_loses_nothing_is_repaired_when_that_is_wanted() {
 }
 
 #[test]
-fn people_get_the_invalid_ones_and_the_counts() {
+fn text_output_lists_invalid_calls_and_counts() {
     assert_snapshot!(check("--repair").page(), @r#"
     exit 0
     --- stdout
@@ -122,7 +122,7 @@ fn people_get_the_invalid_ones_and_the_counts() {
 }
 
 #[test]
-fn a_line_may_be_anything_but_endless() {
+fn any_line_is_handled_and_its_length_is_bounded() {
     let odd = file("check-odd.jsonl", b"\xff\xfe\n{\"schema_ref\":\xff}\n\n  \n\"\"\n".as_slice());
     let ran = haft(&format!("tools check --calls {odd} --json"));
     let verdicts: Vec<Value> = lines(&ran.out).iter().map(|l| l["valid"].clone()).collect();
@@ -136,7 +136,7 @@ fn a_line_may_be_anything_but_endless() {
 }
 
 #[test]
-fn verdicts_on_real_calls_are_those_of_another_engine() {
+fn validation_of_real_calls_agrees_with_another_validator() {
     let Some(folder) = corpus() else { return };
     let folder = folder.join("tool-schemas");
     let read = |name: &str| lines(&crate::read(&folder.join(name)));

@@ -1,11 +1,11 @@
-//! `haft demo`: everything it promises to show.
+//! `haft demo`: the plan, verdicts and results of the recorded response.
 
 use serde_json::Value;
 
 use crate::haft;
 
 #[test]
-fn the_demonstration_shows_every_kind_of_answer() {
+fn demo_shows_every_kind_of_result() {
     let ran = haft("demo");
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "no panic spills onto the terminal");
     for shown in [
@@ -27,7 +27,7 @@ fn the_demonstration_shows_every_kind_of_answer() {
 }
 
 #[test]
-fn the_demonstration_is_data_too() {
+fn demo_prints_json() {
     let json = haft("demo --json").json();
     let list = |key: &str| json[key].as_array().unwrap();
     let ids = |list: &[Value], key: &str| -> Vec<String> {
@@ -55,7 +55,7 @@ fn the_demonstration_is_data_too() {
             "sibling_aborted",
         ]
     );
-    // Two calls were never admitted, so nobody judged them.
+    // Two calls were rejected before authorization.
     assert_eq!(list("verdicts").len(), 9);
     let verdict = &list("verdicts")[3];
     assert_eq!(verdict["asked"]["decision"], "ask");

@@ -23,7 +23,7 @@ decision = "deny"
 "#;
 
 #[test]
-fn without_rules_the_default_decides_and_says_so() {
+fn default_policy_is_named_when_no_rule_matches() {
     let ran = haft("explain delete_note name=trip");
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
     assert!(
@@ -59,7 +59,7 @@ fn the_deciding_rule_is_named_with_its_file_and_line() {
 }
 
 #[test]
-fn tools_that_only_rules_know_are_judged_by_a_stand_in() {
+fn tools_that_only_rules_name_are_explained_with_stubs() {
     let folder = Folder::new("explain-standin", &[("haft.toml", RULES)]);
     let verdict = |words: &[&str]| {
         let ran = folder.run([&["explain"], words, &["--json"]].concat());
@@ -89,7 +89,7 @@ fn tools_that_only_rules_know_are_judged_by_a_stand_in() {
 }
 
 #[test]
-fn what_the_run_has_read_changes_the_judgement() {
+fn untrusted_text_in_the_run_changes_the_decision() {
     let folder = Folder::trusted(
         "explain-tainted",
         &[("haft.toml", "[[rule]]\nmatch = \"delete_note\"\ndecision = \"allow\"\n")],
@@ -104,7 +104,7 @@ fn what_the_run_has_read_changes_the_judgement() {
 }
 
 #[test]
-fn an_unknown_tool_gets_a_name_that_may_have_been_meant() {
+fn explain_of_an_unknown_tool_suggests_a_similar_name() {
     assert_snapshot!(haft("explain delete_not name=x").page(), @r"
     exit 1
     --- stderr
@@ -117,14 +117,14 @@ fn an_unknown_tool_gets_a_name_that_may_have_been_meant() {
 }
 
 #[test]
-fn arguments_that_do_not_fit_are_explained_too() {
+fn invalid_arguments_are_explained() {
     let ran = haft_words(["explain", "add", "a=two", "b=1"]);
     assert_eq!(ran.code, Some(0));
     assert!(ran.out.contains("✗ check       admit  bad_arguments"), "{}", ran.out);
 }
 
 #[test]
-fn a_tool_that_is_denied_as_a_whole_is_explained_by_its_rule() {
+fn hidden_tool_is_explained_by_its_deny_rule() {
     let rules = "[[rule]]\nmatch = \"delete_*\"\ndecision = \"deny\"\n";
     let folder = Folder::new("explain-hidden", &[("haft.toml", rules)]);
     let ran = folder.run(["explain", "delete_note", "name=trip"]);

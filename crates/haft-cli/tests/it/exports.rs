@@ -1,4 +1,4 @@
-//! `haft tools export`: tools in every provider's words, from a file or from the command itself.
+//! `haft tools export`: tools in every provider's format, from a file or from the registry.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{DIALECTS, corpus, file, haft, haft_fed, lines};
 
-/// Tools in all the shapes in which they are written down, and lines that are none.
+/// Tools in every accepted format, and invalid lines.
 fn tools() -> String {
     let schema = json!({
         "type": "object",
@@ -38,7 +38,7 @@ fn tools() -> String {
 }
 
 #[test]
-fn every_line_is_answered_with_a_line_in_every_dialect() {
+fn every_tool_gets_one_line_in_every_dialect() {
     let path = file("export-tools.jsonl", tools());
     for dialect in DIALECTS {
         let ran = haft(&format!("tools export --dialect {dialect} --tools {path} --json"));
@@ -87,7 +87,7 @@ fn every_line_is_answered_with_a_line_in_every_dialect() {
 }
 
 #[test]
-fn a_line_that_makes_no_tool_says_why() {
+fn invalid_tool_line_is_reported_with_the_reason() {
     let path = file("export-why.jsonl", tools());
     let ran = haft(&format!("tools export --dialect anthropic --tools {path} --json"));
     let notes: Vec<String> = lines(&ran.out)[5..12]
@@ -106,7 +106,7 @@ fn a_line_that_makes_no_tool_says_why() {
 }
 
 #[test]
-fn strict_is_a_choice() {
+fn strict_mode_can_be_chosen() {
     let path = file("export-strict.jsonl", tools().lines().next().unwrap());
     let strict = |dialect: &str, how: &str| {
         let ran =
@@ -120,7 +120,7 @@ fn strict_is_a_choice() {
 }
 
 #[test]
-fn people_get_the_tools_on_stdout_and_the_losses_on_stderr() {
+fn tools_go_to_stdout_and_losses_to_stderr() {
     let two = [
         json!({"name": "set.alarm", "description": "Sets an alarm.", "input_schema": {"type": "object", "properties": {"at": {"type": "string", "pattern": "^x", "format": "time"}}}}),
         json!({"name": "broken", "input_schema": {"type": 3}}),
@@ -147,7 +147,7 @@ fn people_get_the_tools_on_stdout_and_the_losses_on_stderr() {
 }
 
 #[test]
-fn a_request_says_all_there_is_to_say_about_tools() {
+fn request_contains_every_tool_field() {
     let of = |line: &str| haft(&format!("tools export {line} --request --json")).json();
     let request = of("--dialect anthropic --choice add --parallel false --cache 1h");
     let choice = json!({"type": "tool", "name": "add", "disable_parallel_tool_use": true});
@@ -182,7 +182,7 @@ fn a_request_says_all_there_is_to_say_about_tools() {
 }
 
 #[test]
-fn deferred_tools_are_left_to_a_search() {
+fn deferred_tools_use_a_tool_search() {
     let line = |name: &str, more: Value| {
         let mut line = json!({"name": name, "input_schema": {"type": "object"}});
         line.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -201,7 +201,7 @@ fn deferred_tools_are_left_to_a_search() {
 }
 
 #[test]
-fn the_commands_own_tools_are_exported_without_a_file() {
+fn example_tools_are_exported_without_a_file() {
     for dialect in DIALECTS {
         let ran = haft(&format!("tools export --dialect {dialect}"));
         assert_eq!(ran.code, Some(0));
@@ -224,7 +224,7 @@ fn the_commands_own_tools_are_exported_without_a_file() {
 }
 
 #[test]
-fn real_tools_are_all_shown_but_the_unusable_ones() {
+fn real_tools_are_exported_except_unusable_ones() {
     let Some(folder) = corpus() else { return };
     let path = folder.join("tool-schemas/tools.jsonl");
     for dialect in DIALECTS {

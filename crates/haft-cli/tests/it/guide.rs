@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::{Ran, at_home_nowhere, file};
+use crate::{Ran, file, isolated};
 
 const COMMAND: &str = include_str!("../../../../docs/guide/command.md");
 #[cfg(target_os = "linux")]
@@ -41,7 +41,7 @@ fn is_like(line: &str, said: &str) -> bool {
 
 #[cfg(unix)]
 #[test]
-fn every_example_of_the_guide_is_true() {
+fn examples_of_the_command_guide_match_the_output() {
     file("response.json", blocks(COMMAND, "json")[0]);
     let saved = ["tools.jsonl", "calls.jsonl", "stream.jsonl"];
     for (name, lines) in saved.into_iter().zip(blocks(COMMAND, "jsonl")) {
@@ -54,21 +54,21 @@ fn every_example_of_the_guide_is_true() {
 
 #[cfg(unix)]
 #[test]
-fn every_example_about_shell_commands_is_true() {
+fn examples_of_the_shell_guide_match_the_output() {
     file("commands.jsonl", blocks(SHELL, "jsonl")[0]);
     assert!(run_examples(SHELL) >= 3, "the guide has examples");
 }
 
 #[cfg(unix)]
 #[test]
-fn every_example_of_the_readme_is_true() {
+fn examples_of_the_readme_match_the_output() {
     file("README.md", README);
     assert!(run_examples(README) >= 2, "the README has examples");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
-fn every_example_of_the_built_in_tools_is_true() {
+fn examples_of_the_builtin_tools_guide_match_the_output() {
     let garden = concat!(env!("CARGO_TARGET_TMPDIR"), "/garden");
     let _ = std::fs::remove_dir_all(garden);
     std::fs::create_dir(garden).unwrap();
@@ -80,7 +80,7 @@ fn every_example_of_the_built_in_tools_is_true() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn every_example_about_protected_files_is_true() {
+fn examples_of_the_protected_files_guide_match_the_output() {
     let fence = concat!(env!("CARGO_TARGET_TMPDIR"), "/fence");
     let _ = std::fs::remove_dir_all(fence);
     assert!(run_examples(PROTECTED) >= 3, "the guide has examples");
@@ -149,7 +149,7 @@ fn run_examples(page: &'static str) -> usize {
             let (line, wanted) = example.split_once('\n').unwrap();
             let line = with_result_id(line);
             let mut sh = Command::new("sh");
-            let ran = at_home_nowhere(&mut sh)
+            let ran = isolated(&mut sh)
                 .args(["-c", &format!("{{ {line}\n}} 2>&1")])
                 .current_dir(env!("CARGO_TARGET_TMPDIR"))
                 .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))

@@ -1,4 +1,4 @@
-//! Hooks of the folder: listed, tried out, and called around real calls.
+//! Hooks of the directory: listed, tested, and called around real calls.
 
 #![cfg(unix)]
 
@@ -15,7 +15,7 @@ const SETTINGS: &str = r#"{
   }
 }"#;
 
-/// Refuses what mentions `rm` or a sum with 13.
+/// Blocks input that mentions `rm` or a sum with 13.
 const GUARD: &str = r#"
 input=$(cat)
 case "$input" in
@@ -28,7 +28,7 @@ fn folder(name: &str) -> Folder {
 }
 
 #[test]
-fn hooks_are_listed_with_their_place() {
+fn hooks_are_listed_with_their_location() {
     let folder = folder("hooks-list");
     let ran = folder.run(["hooks", "list", "--quiet"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -44,7 +44,7 @@ fn hooks_are_listed_with_their_place() {
 }
 
 #[test]
-fn an_untrusted_folder_has_no_hooks() {
+fn untrusted_directory_has_no_hooks() {
     let folder = Folder::new("hooks-untrusted", &[(".claude/settings.json", SETTINGS)]);
     let ran = folder.run(["hooks", "list"]);
     assert_eq!(ran.out, "", "{ran:?}");
@@ -52,7 +52,7 @@ fn an_untrusted_folder_has_no_hooks() {
 }
 
 #[test]
-fn trying_a_hook_says_what_it_answers() {
+fn hook_test_shows_the_answer_of_each_hook() {
     let folder = folder("hooks-test");
     let fed = |fixture: &str, json: bool| {
         let mut command = folder.command();
@@ -80,7 +80,7 @@ fn trying_a_hook_says_what_it_answers() {
 }
 
 #[test]
-fn without_stdin_a_small_fixture_is_made() {
+fn hook_test_generates_input_without_stdin() {
     let folder = folder("hooks-fixture");
     let ran = folder.run(["hooks", "test", "PreToolUse", "--tool", "Bash", "--json"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -91,7 +91,7 @@ fn without_stdin_a_small_fixture_is_made() {
 }
 
 #[test]
-fn a_hook_of_a_trusted_folder_stops_a_real_call() {
+fn hook_of_a_trusted_directory_blocks_a_call() {
     let folder = folder("hooks-call");
     let call = |a: &str| folder.run(["call", "add", a, "b=1", "--quiet"]);
     assert_eq!(call("a=1").out, "2\n");

@@ -1,4 +1,4 @@
-//! `haft tools lint`: what could be better, by name and place.
+//! `haft tools lint`: findings by name and location.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ fn found(json: &Value) -> Vec<String> {
 }
 
 #[test]
-fn every_finding_has_a_name_a_place_and_a_fix() {
+fn every_finding_has_a_name_a_location_and_a_fix() {
     let path = file("lint-tools.jsonl", tools());
     let ran = haft(&format!("tools lint --tools {path} --json"));
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
@@ -51,7 +51,7 @@ fn every_finding_has_a_name_a_place_and_a_fix() {
 }
 
 #[test]
-fn a_build_may_forbid_findings() {
+fn deny_flag_exits_with_1_on_findings() {
     let bad = file("lint-bad.jsonl", tools());
     assert_eq!(haft(&format!("tools lint --tools {bad} --deny")).code, Some(1));
     let good = json!({"name": "add_numbers", "description": "Adds two numbers and returns the sum.", "input_schema": {
@@ -64,7 +64,7 @@ fn a_build_may_forbid_findings() {
 }
 
 #[test]
-fn every_provider_is_counted_and_one_may_be_chosen() {
+fn every_provider_is_counted_and_one_can_be_chosen() {
     let path = file("lint-providers.jsonl", tools());
     let json = haft(&format!("tools lint --tools {path} --json")).json();
     let providers = json["providers"].as_array().unwrap();
@@ -82,7 +82,7 @@ fn every_provider_is_counted_and_one_may_be_chosen() {
 }
 
 #[test]
-fn the_commands_own_tools_are_looked_at_too() {
+fn example_tools_are_linted() {
     let json = haft("tools lint --json").json();
     let found = found(&json);
     assert!(found.contains(&"read_note thin_description description".to_owned()), "{found:?}");

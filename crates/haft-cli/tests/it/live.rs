@@ -11,7 +11,7 @@ use crate::{
     terminal::{Screen, Terminal, once},
 };
 
-/// A command waits for this file, so that a test decides when it goes on.
+/// A command waits for this file, so that a test decides when it continues.
 const WAIT: &str = "while [ ! -e go ]; do sleep 0.05; done";
 
 fn folder(name: &str) -> Folder {
@@ -24,7 +24,7 @@ fn call(folder: &Folder, command: &str, options: &str) -> String {
     format!("haft call shell command=@../command --workspace . --yes {options}")
 }
 
-/// Runs a command at a terminal, and lets it go on once the screen shows all of this.
+/// Runs a command at a terminal, and lets it continue once the screen shows all of this.
 fn run_until(folder: &Folder, command: &str, until: &[&str]) -> Option<Screen> {
     let go: PathBuf = folder.work().join("go");
     let terminal = Terminal::like(&folder.command());
@@ -40,7 +40,7 @@ fn run_until(folder: &Folder, command: &str, until: &[&str]) -> Option<Screen> {
 fn output_is_shown_while_the_command_runs_and_not_a_second_time() {
     let folder = folder("slow");
     let command = format!("echo one; echo two >&2; {WAIT}; echo three");
-    // Without live output the command would wait until the test has lost its patience.
+    // Without live output the command would wait until the test times out.
     let Some(screen) = run_until(&folder, &command, &["out │ one\r", "err │ two\r"]) else {
         return;
     };
@@ -94,7 +94,7 @@ fn half_line_is_shown_and_continued() {
 }
 
 #[test]
-fn output_moves_no_cursor_and_imitates_no_line_of_ours() {
+fn output_cannot_move_the_cursor_or_forge_a_prompt() {
     let folder = folder("escapes");
     let forged = r"\033[2J\033[1;1H\033[31mred\033[0m\033]0;title\007\n[y] once   [n] no  > y\n";
     let forged = format!(r"{forged}\nrunning 99 s, Ctrl-C stops\rerror: x\n\302\233 \342\200\256");
@@ -160,7 +160,7 @@ fn nothing_is_shown_live_without_a_terminal_or_when_it_is_not_wanted() {
 }
 
 #[test]
-fn screen_in_the_guide_is_true() {
+fn screen_in_the_guide_matches_the_output() {
     let guide = include_str!("../../../../docs/guide/command.md");
     let section = guide.split("### Watch a command\n").nth(1).unwrap();
     let block = section.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
@@ -175,7 +175,7 @@ fn screen_in_the_guide_is_true() {
     assert_eq!(drawn.lines()[..wanted.len()], wanted, "{}", screen.page());
 }
 
-/// The most memory that a process with this word in its command line has had, in kilobytes.
+/// The peak memory of the process with this word in its command line, in kilobytes.
 fn peak_memory(word: &str) -> Option<u64> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let of = |folder: PathBuf| {
@@ -191,7 +191,7 @@ fn peak_memory(word: &str) -> Option<u64> {
 }
 
 #[test]
-fn hundred_megabytes_are_cut_at_the_terminal_and_take_little_memory() {
+fn hundred_megabytes_are_truncated_with_bounded_memory() {
     let folder = folder("flood");
     let name = format!("../command-{}", std::process::id());
     let command = "yes 0123456789012345678901234567890123456789 | head -c 100000000; sleep 0.6";

@@ -1,9 +1,9 @@
-//! Runs the real command and reads what it says: exit code, stdout, stderr.
+//! Runs the real command and checks exit code, stdout and stderr.
 
 #![expect(
     clippy::unwrap_used,
     clippy::print_stderr,
-    reason = "the helpers belong to the tests, and what is not tested is said loudly"
+    reason = "the helpers belong to the tests, and a skipped test is reported"
 )]
 
 mod calls;
@@ -42,7 +42,7 @@ use std::{
 
 use serde_json::Value;
 
-/// Every dialect there is, in the order in which they are listed.
+/// Every dialect, in order.
 const DIALECTS: [&str; 9] = [
     "anthropic",
     "openai-responses",
@@ -86,31 +86,31 @@ impl Ran {
     }
 }
 
-/// The command, with nothing of our own environment that it might listen to.
+/// The command, without environment variables that affect it.
 fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_haft"));
     for name in ["HAFT_MAX_CONCURRENCY", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
         command.env_remove(name);
     }
-    at_home_nowhere(&mut command).current_dir(env!("CARGO_TARGET_TMPDIR")).stdin(Stdio::null());
+    isolated(&mut command).current_dir(env!("CARGO_TARGET_TMPDIR")).stdin(Stdio::null());
     command
 }
 
-/// Takes the rules of this machine and this person out of sight.
-fn at_home_nowhere(command: &mut Command) -> &mut Command {
+/// Hides the rules of this machine and of the user who runs the tests.
+fn isolated(command: &mut Command) -> &mut Command {
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
     std::fs::create_dir_all(tmp.join(".git")).unwrap(); // the search for a project ends here
-    let home = tmp.join("nobody");
+    let home = tmp.join("empty-home");
     command.env("HOME", &home).env("XDG_CONFIG_HOME", home.join("config"));
     command.env_remove("XDG_STATE_HOME");
     command.env_remove("HAFT_MANAGED_FILE")
 }
 
-/// A folder of its own for a test, with files, and a home to go with it.
+/// A directory for one test, with files and a home directory.
 struct Folder(PathBuf);
 
 impl Folder {
-    #[expect(clippy::disallowed_methods, reason = "the test makes the folder it works in")]
+    #[expect(clippy::disallowed_methods, reason = "the test makes the directory it works in")]
     fn new(name: &str, files: &[(&str, &str)]) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("folders").join(name);
         let _ = std::fs::remove_dir_all(&folder);
@@ -179,12 +179,12 @@ fn haft_fed(line: &str, stdin: &[u8]) -> Ran {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that does not want it all may have gone already.
+    // A command that does not read all of it may have ended.
     let _ = child.stdin.take().unwrap().write_all(stdin);
     Ran::of(child.wait_with_output().unwrap())
 }
 
-/// Writes a file for the command to find, and gives its path.
+/// Writes a file and returns its path.
 #[expect(clippy::disallowed_methods, reason = "the test makes the files it points at")]
 fn file(name: &str, content: impl AsRef<[u8]>) -> String {
     let path = format!("{}/{name}", env!("CARGO_TARGET_TMPDIR"));
@@ -192,7 +192,7 @@ fn file(name: &str, content: impl AsRef<[u8]>) -> String {
     path
 }
 
-/// Returns what stands between the marks around a result.
+/// Returns the text between the markers of a result.
 fn unframed(shown: &Value) -> String {
     let shown = shown.as_str().unwrap();
     let (opening, rest) = shown.split_once('\n').unwrap();
@@ -202,7 +202,7 @@ fn unframed(shown: &Value) -> String {
     body.to_owned()
 }
 
-/// Takes the number out of the marks around results, which is another one each time.
+/// Removes the random number from the markers of results.
 fn unnumbered(text: &str) -> String {
     let mut parts = text.split("haft ");
     let mut out = parts.next().unwrap().to_owned();
@@ -224,7 +224,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// The folder with real tools and calls, if it is there.
+/// The directory with real tools and calls, if it exists.
 #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn corpus() -> Option<PathBuf> {
     let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/corpora");

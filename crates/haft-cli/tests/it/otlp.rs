@@ -1,7 +1,7 @@
 //! `haft call … --otlp`: what a collector on the loopback receives from the command.
 //!
-//! Built with the feature `otlp` alone. Names in a message of this protocol stand in it as they are,
-//! so looking for them needs no decoder; that the messages decode is shown where they are made.
+//! Built with the feature `otlp` alone. Strings are not encoded in this protocol,
+//! so the test searches for them without a decoder. haft-otel tests that the messages decode.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -64,13 +64,13 @@ fn has(received: &Received, path: &str, text: &str) -> bool {
 }
 
 #[test]
-fn a_collector_is_sent_the_spans_and_metrics_of_the_call() {
+fn collector_receives_spans_and_metrics_of_the_call() {
     let (address, received) = collector();
     let mut call = command();
     call.args(["call", "tides", "harbour=Brest", "--otlp", &address]);
     let ran = Ran::of(call.output().unwrap());
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
-    assert_eq!(ran.out, "Brest: high water at noon, told at attempt 2\n");
+    assert_eq!(ran.out, "Brest: high water at noon, read at attempt 2\n");
     for span in ["haft.call", "execute_tool tides", "haft.wait backoff"] {
         assert!(has(&received, "/v1/traces", span), "no span {span}");
     }
@@ -81,7 +81,7 @@ fn a_collector_is_sent_the_spans_and_metrics_of_the_call() {
 }
 
 #[test]
-fn the_variable_for_every_program_counts_and_a_refused_call_is_sent_too() {
+fn endpoint_variable_is_used_and_denied_calls_are_exported() {
     let (address, received) = collector();
     let mut call = command();
     call.args(["call", "delete_note", "name=trip"]).env("OTEL_EXPORTER_OTLP_ENDPOINT", address);
@@ -92,8 +92,8 @@ fn the_variable_for_every_program_counts_and_a_refused_call_is_sent_too() {
 }
 
 #[test]
-fn a_collector_that_is_not_there_costs_a_warning_and_no_result() {
-    // Bound and let go of: nobody listens there.
+fn unreachable_collector_is_a_warning_and_keeps_the_result() {
+    // Bound and released: no process listens there.
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut call = command();
     call.args(["call", "add", "a=2", "b=40", "--otlp", &format!("http://{nobody}")]);

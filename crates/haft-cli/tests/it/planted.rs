@@ -1,5 +1,5 @@
-//! Configuration that a confined command plants in the workspace: it is refused, or it may only
-//! tighten. Trust covers the files that a person was shown, and nothing that came later.
+//! Configuration that a sandboxed command plants in the workspace: it is refused, or it can only
+//! tighten. Trust covers the files that were listed, and no later ones.
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -20,7 +20,7 @@ fn hook(marker: &Path) -> String {
     format!("[[hooks.PreToolUse]]\ncommand = \"touch {}\"\n", marker.display())
 }
 
-/// The same hook in Claude Code's language.
+/// The same hook in the format of Claude Code.
 fn settings_hook(marker: &Path) -> String {
     let command = format!("touch {}", marker.display());
     serde_json::json!({"hooks": {"PreToolUse": [{"hooks": [
@@ -266,13 +266,13 @@ fn symlink_to_config_outside_is_followed_and_covered_by_its_content() {
     assert!(ran.code == Some(2) && ran.err.contains("changed since"), "{ran:?}");
 }
 
-/// Runs a call at a terminal, answers "always", and gives the screen.
+/// Runs a call at a terminal, answers "always", and returns the screen.
 fn always(folder: &Folder, line: &str, before: impl FnOnce()) -> Option<String> {
     let mut before = Some(before);
     let screen = Terminal::like(&folder.command()).run(line, |seen| {
         let before = before.take_if(|_| seen.contains("[?] why  >"))?;
         before();
-        // A second line, in case "always" is no key there.
+        // A second line, in case "always" is not offered.
         Some("a\nn\n")
     })?;
     Some(screen.page())
@@ -288,7 +288,7 @@ fn always_answer_keeps_the_local_file_trusted() {
     assert!(folder.work().join("haft.local.toml").exists(), "{screen}");
     let ran = run(&folder, &WRITE_NOTE);
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
-    // A second answer goes to a file that is there, and trusted.
+    // A second answer is written to a file that exists and is trusted.
     let other = always(&folder, &NOTE_LINE.replace("name=x", "name=z"), || ()).unwrap();
     assert!(other.contains("is new and has"), "{other}");
     let ran = run(&folder, &["call", "write_note", "name=z", "text=y"]);
@@ -366,7 +366,7 @@ fn confined_command_cannot_change_or_delete_trusted_config_below() {
     let read = ["call", "read_note", "name=garden"];
     let ran = run_in(&folder, &sub, &read);
     assert_eq!((ran.code, ran.err.contains("note:")), (Some(2), false), "{ran:?}");
-    // What goes away in another manner is noted.
+    // A file that was removed outside of the sandbox is noted.
     fs::remove_file(sub.join("haft.toml")).unwrap();
     let ran = run_in(&folder, &sub, &read);
     assert!(ran.err.contains("sub/haft.toml` was trusted and no longer exists"), "{ran:?}");
@@ -517,7 +517,7 @@ fn changed_hook_script_is_found_however_the_line_names_it() {
 }
 
 #[test]
-fn hook_whose_files_cannot_all_be_told_is_noted_at_trust_and_at_start() {
+fn hook_with_unknown_files_is_noted_at_trust_and_at_start() {
     let hook = "[[hooks.PreToolUse]]\ncommand = \"$UNSET true\"\n";
     let folder = Folder::new("planted-partial", &[("haft.toml", hook)]);
     let shown = run(&folder, &["trust", "--yes"]);
@@ -528,7 +528,7 @@ fn hook_whose_files_cannot_all_be_told_is_noted_at_trust_and_at_start() {
     assert!(ran.err.contains("haft.toml:1` runs, so trust may not cover them"), "{ran:?}");
 }
 
-/// Runs `make plant` confined, and expects that the sandbox refuses to remove a symlink.
+/// Runs `make plant` in the sandbox, and expects that the sandbox refuses to remove a symlink.
 fn refuses_symlink(folder: &Folder, workspace: &str, more: &[&str], link: &str) {
     let call = ["call", "shell", "command=make plant", "--workspace", workspace];
     let ran = run(folder, &[&call[..], more].concat());

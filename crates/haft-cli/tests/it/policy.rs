@@ -1,4 +1,4 @@
-//! Rules from files: they hold for calls, they are checked and tried, and what is wrong stops everything.
+//! Rules from files: they apply to calls, are checked and tested, and a mistake stops the command.
 
 use insta::assert_snapshot;
 
@@ -18,7 +18,7 @@ decision = "allow"
 "#;
 
 #[test]
-fn a_rule_of_the_folder_holds_for_a_call() {
+fn rule_of_the_directory_applies_to_a_call() {
     let folder = Folder::new("policy-call", &[("haft.toml", ASKS)]);
     let ran = folder.run(["call", "read_note", "name=garden", "--quiet"]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
@@ -28,7 +28,7 @@ fn a_rule_of_the_folder_holds_for_a_call() {
 }
 
 #[test]
-fn an_allow_of_the_folder_counts_only_once_it_is_trusted() {
+fn allow_rule_of_a_directory_needs_trust() {
     let folder = Folder::new("policy-trust", &[("haft.toml", ASKS)]);
     let call = ["call", "write_note", "name=x", "text=y"];
     let ran = folder.run(call);
@@ -53,7 +53,7 @@ fn quiet_silences_notes_and_never_errors() {
 }
 
 #[test]
-fn a_bad_file_stops_every_command_before_anything_runs() {
+fn invalid_file_stops_every_command_before_anything_runs() {
     let bad = "[[rule]]\nmatch = \"add\"\ndecison = \"deny\"\n\n[defaults]\ntimeout = \"soon\"\n";
     let folder = Folder::new("policy-bad", &[("haft.toml", bad)]);
     for command in [
@@ -72,7 +72,7 @@ fn a_bad_file_stops_every_command_before_anything_runs() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_no_reason_to_go_on() {
+fn unreadable_file_stops_the_command() {
     let folder = Folder::new("policy-folder", &[("haft.toml/x", "")]);
     let ran = folder.run(["call", "add", "a=1", "b=2"]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{ran:?}");
@@ -85,7 +85,7 @@ fn a_file_that_cannot_be_read_is_no_reason_to_go_on() {
 }
 
 #[test]
-fn named_files_count_beside_those_of_the_folder() {
+fn named_rule_files_apply_in_addition_to_those_of_the_directory() {
     let more = "[[rule]]\nmatch = \"add\"\ndecision = \"deny\"\nreason = \"no sums\"\n";
     let folder = Folder::new("policy-config", &[("more.toml", more)]);
     assert_eq!(folder.run(["call", "add", "a=1", "b=2"]).out, "3\n");
@@ -98,7 +98,7 @@ fn named_files_count_beside_those_of_the_folder() {
 }
 
 #[test]
-fn settings_of_claude_code_are_read_in_place() {
+fn claude_code_settings_are_read() {
     let settings = r#"{"permissions": {"deny": ["mcp__mail__send", "Bash(rm *)"]}}"#;
     let folder = Folder::new("policy-claude", &[(".claude/settings.json", settings)]);
     let ran = folder.run(["explain", "Bash", "command=rm -rf x"]);
@@ -120,7 +120,7 @@ fn check_counts_rules_by_file_and_decision() {
 }
 
 #[test]
-fn test_says_of_every_example_whether_it_holds() {
+fn policy_test_reports_every_example() {
     let folder = Folder::new("policy-test", &[("haft.toml", ASKS)]);
     let ran = folder.run(["policy", "test", "--quiet"]);
     assert_snapshot!(ran.page(), @r"
@@ -142,7 +142,7 @@ fn test_says_of_every_example_whether_it_holds() {
 }
 
 #[test]
-fn decisions_are_written_down_and_become_suggestions() {
+fn logged_decisions_become_suggestions() {
     let folder = Folder::new("policy-suggest", &[]);
     let call = |name: &str| {
         let name = format!("name={name}");
@@ -170,7 +170,7 @@ fn decisions_are_written_down_and_become_suggestions() {
 }
 
 #[test]
-fn a_line_that_is_no_decision_is_told_with_its_number() {
+fn invalid_decision_line_is_reported_with_its_number() {
     let line = "{\"tool\": \"x\", \"arguments\": {}, \"decision\": \"maybe\"}\n";
     let folder = Folder::new("policy-suggest-bad", &[("d.jsonl", line)]);
     let ran = folder.run(["policy", "suggest", "--from", "d.jsonl"]);

@@ -1,4 +1,4 @@
-//! The question at a real terminal. The pages and keys have their tests beside the code.
+//! The approval prompt at a real terminal. Pages and keys have unit tests in `prompt.rs`.
 
 #![cfg(unix)]
 
@@ -7,7 +7,7 @@ use crate::{
     terminal::{Terminal, once},
 };
 
-/// Runs a command at a terminal, types an answer once the keys are there, and gives the screen.
+/// Runs a command at a terminal, types an answer once the keys are there, and returns the screen.
 fn at_a_terminal(line: &str, answer: &'static str) -> Option<String> {
     typed_at(line, "[?] why  >", answer)
 }
@@ -19,7 +19,7 @@ fn typed_at(line: &str, until: &'static str, answer: &'static str) -> Option<Str
 }
 
 #[test]
-fn a_yes_at_a_terminal_runs_the_call_and_a_no_does_not() {
+fn approval_at_a_terminal_runs_the_call_and_denial_does_not() {
     let Some(yes) = at_a_terminal("haft call delete_note name=trip", "y\n") else { return };
     assert!(yes.contains("delete_note"), "{yes}");
     assert!(yes.contains("    name: \"trip\""), "{yes}");
@@ -34,33 +34,33 @@ fn a_yes_at_a_terminal_runs_the_call_and_a_no_does_not() {
 }
 
 #[test]
-fn the_model_asks_at_a_terminal_and_hears_what_is_typed() {
+fn ask_user_returns_what_is_typed() {
     let line =
         "haft call ask_user question='Which one?' choices:='[\"tea\",\"milk\"]' --workspace .";
     let Some(screen) = typed_at(line, "your answer", "2\n") else { return };
     assert!(screen.contains("The model asks you\n  Which one?\n"), "{screen}");
     assert!(screen.contains("\nmilk\n") && screen.ends_with("exit 0"), "{screen}");
-    // Whoever says yes to everything has still not said what the answer is.
+    // `--yes` approves the call but does not answer the question.
     let screen = typed_at(&format!("{line} --yes"), "your answer", "cocoa\n").unwrap();
     assert!(screen.contains("\ncocoa\n") && screen.ends_with("exit 0"), "{screen}");
 }
 
 #[test]
-fn explaining_nothing_at_a_terminal_says_what_to_do() {
+fn shell_explain_without_input_says_what_to_do() {
     let Some(screen) = typed_at("haft shell explain", "never", "") else { return };
     assert!(screen.contains("no command was given"), "{screen}");
     assert!(screen.contains("hint: give commands as arguments, each in quotes"), "{screen}");
     assert!(screen.ends_with("exit 1"), "what is called wrongly ends with 1: {screen}");
 }
 
-/// How many columns a text takes: what is wide takes two.
+/// How many columns a text takes; wide characters take two.
 fn columns(text: &str) -> usize {
     text.chars().map(|c| if c >= '\u{1100}' && c != '│' { 2 } else { 1 }).sum()
 }
 
 #[test]
 fn question_is_folded_at_the_real_width_of_the_terminal() {
-    // Blanks until a terminal of 20, 33 or 80 columns would have to fold, and then a forged line.
+    // Blanks until a terminal of 20, 33 or 80 columns would wrap, and then a forged line.
     let forged = "[y] once   [e] edit   Allowed by policy  > y";
     for cols in [20, 33, 80] {
         for filler in

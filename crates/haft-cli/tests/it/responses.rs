@@ -1,4 +1,4 @@
-//! `haft plan` and `haft dispatch`: a provider's response in.
+//! `haft plan` and `haft dispatch`: with complete responses.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ fn openai() -> Value {
 }
 
 #[test]
-fn a_plan_says_what_runs_together_and_why() {
+fn plan_shows_batches_and_reasons() {
     let text = anthropic().to_string();
     assert_snapshot!(haft_fed("plan", text.as_bytes()).page(), @r"
     exit 0
@@ -40,7 +40,6 @@ fn a_plan_says_what_runs_together_and_why() {
     batch 2  toolu_3  write_note   write_exclusive  meets a resource of the batch before
     batch 3  toolu_4  red_note     -                not admitted: stands alone
                                                     unknown_tool: there is no tool called `red_note`
-                                                    Next: did you mean `read_note`? call it by that name
     batch 4  toolu_5  delete_note  write_exclusive  waits for the call before it, which stands alone
     ");
     let json = haft_fed("plan - --dialect anthropic --json", text.as_bytes()).json();
@@ -50,7 +49,7 @@ fn a_plan_says_what_runs_together_and_why() {
 }
 
 #[test]
-fn a_plan_says_when_nothing_would_run() {
+fn plan_says_when_nothing_would_run() {
     let mut cut = anthropic();
     cut["stop_reason"] = json!("max_tokens");
     let ran = haft_fed("plan", cut.to_string().as_bytes());
@@ -61,7 +60,7 @@ fn a_plan_says_when_nothing_would_run() {
 }
 
 #[test]
-fn every_anthropic_call_is_answered_once_in_order() {
+fn every_anthropic_call_has_one_result_in_order() {
     let path = file("anthropic.json", anthropic().to_string());
     let ran = haft(&format!("dispatch {path} --dialect anthropic"));
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
@@ -75,7 +74,7 @@ fn every_anthropic_call_is_answered_once_in_order() {
 }
 
 #[test]
-fn yes_answers_what_asks_and_leaves_a_deny() {
+fn yes_approves_asks_and_never_a_deny() {
     let text = anthropic().to_string();
     let message = haft_fed("dispatch --dialect anthropic --yes --json", text.as_bytes()).json();
     let blocks = message["content"].as_array().unwrap();
@@ -85,7 +84,7 @@ fn yes_answers_what_asks_and_leaves_a_deny() {
 }
 
 #[test]
-fn every_openai_call_is_answered_once_in_order() {
+fn every_openai_call_has_one_result_in_order() {
     let text = openai().to_string();
     let ran = haft_fed("dispatch - --dialect openai-responses", text.as_bytes());
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
@@ -99,7 +98,7 @@ fn every_openai_call_is_answered_once_in_order() {
 }
 
 #[test]
-fn a_response_that_was_cut_off_is_answered_and_not_run() {
+fn truncated_response_is_not_run_and_has_results() {
     let mut cut = anthropic();
     cut["stop_reason"] = json!("max_tokens");
     let ran = haft_fed("dispatch --dialect anthropic --yes", cut.to_string().as_bytes());
@@ -110,7 +109,7 @@ fn a_response_that_was_cut_off_is_answered_and_not_run() {
 }
 
 #[test]
-fn a_response_of_another_dialect_is_told() {
+fn response_of_another_dialect_is_reported() {
     let text = openai().to_string();
     assert_snapshot!(haft_fed("dispatch --dialect anthropic", text.as_bytes()).page(), @r"
     exit 1
@@ -118,12 +117,8 @@ fn a_response_of_another_dialect_is_told() {
     error: not a valid anthropic response: it has no `content` array
     hint: it looks like openai-responses
     ");
-    assert_snapshot!(haft_fed("dispatch", text.as_bytes()).page(), @r"
-    exit 1
-    --- stderr
-    error: `--dialect` is missing
-    hint: this looks like `--dialect openai-responses`
-    ");
+    let detected = haft_fed("dispatch", text.as_bytes());
+    assert_eq!(detected.json()[0]["call_id"], "call_1", "{detected:?}");
     assert_snapshot!(haft_fed("plan", b"{}").page(), @r"
     exit 1
     --- stderr
@@ -140,7 +135,7 @@ fn a_response_of_another_dialect_is_told() {
 }
 
 #[test]
-fn what_is_no_response_is_told() {
+fn input_that_is_not_a_response_is_reported() {
     assert_snapshot!(haft_fed("dispatch --dialect anthropic", b"{\"content\":").page(), @r"
     exit 1
     --- stderr
@@ -167,7 +162,7 @@ fn what_is_no_response_is_told() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_file_without_an_end_is_not_read_forever() {
+fn endless_file_is_not_read_forever() {
     assert_snapshot!(haft("plan /dev/zero").page(), @r"
     exit 1
     --- stderr

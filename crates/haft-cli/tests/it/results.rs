@@ -1,4 +1,4 @@
-//! `haft result`: what one process keeps aside, another reads.
+//! `haft result`: reads results that another process stored.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{Folder, Ran, haft, lines};
 
 /// Calls a tool with a large result and returns its id.
-fn kept(folder: &Folder, more: &[&str]) -> (Ran, String) {
+fn store(folder: &Folder, more: &[&str]) -> (Ran, String) {
     let words = ["call", "big_list", "n=5000"].iter().chain(more);
     let ran = folder.run(words.copied());
     assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -20,9 +20,9 @@ fn page(ran: &Ran, id: &str) -> String {
 }
 
 #[test]
-fn a_large_result_is_kept_and_the_id_is_told_on_stderr() {
+fn large_result_is_stored_and_its_id_is_printed_to_stderr() {
     let folder = Folder::new("result-kept", &[]);
-    let (ran, id) = kept(&folder, &[]);
+    let (ran, id) = store(&folder, &[]);
     assert!(ran.out.chars().count() <= 2_001);
     let (data, notice) = ran.out.split_once('\n').unwrap();
     let data: Value = serde_json::from_str(data).unwrap();
@@ -41,9 +41,9 @@ fn a_large_result_is_kept_and_the_id_is_told_on_stderr() {
 }
 
 #[test]
-fn another_process_reads_lines_matches_and_parts() {
+fn stored_result_is_read_by_lines_matches_and_pointers() {
     let folder = Folder::new("result-read", &[]);
-    let (_, id) = kept(&folder, &[]);
+    let (_, id) = store(&folder, &[]);
     let read = |words: &[&str]| {
         let ran = folder.run(["result", &id].iter().chain(words).copied());
         page(&ran, &id)
@@ -99,9 +99,9 @@ fn another_process_reads_lines_matches_and_parts() {
 }
 
 #[test]
-fn json_has_the_facts_the_text_and_the_way_on() {
+fn json_has_metadata_text_and_next_position() {
     let folder = Folder::new("result-json", &[]);
-    let (_, id) = kept(&folder, &[]);
+    let (_, id) = store(&folder, &[]);
     let part = folder.run(["result", &id, "--range", "2:2", "--json"]).json();
     assert_eq!(part["text"], "{\"n\":1,\"square\":1},\n");
     assert_eq!((&part["id"], &part["tool"]), (&json!(id), &json!("big_list")));
@@ -112,7 +112,7 @@ fn json_has_the_facts_the_text_and_the_way_on() {
 }
 
 #[test]
-fn an_id_that_is_none_and_an_id_of_nothing_are_told() {
+fn invalid_and_unknown_ids_are_reported() {
     let folder = Folder::new("result-none", &[]);
     assert_snapshot!(folder.run(["result", "../../etc/passwd"]).page(), @r"
     exit 1
@@ -135,11 +135,11 @@ fn an_id_that_is_none_and_an_id_of_nothing_are_told() {
 }
 
 #[test]
-fn a_folder_that_is_named_must_do() {
+fn named_artifact_directory_must_be_usable() {
     let folder = Folder::new("result-named", &[]);
     let own = folder.work().join("kept");
     let own = own.to_str().unwrap();
-    let (_, id) = kept(&folder, &["--artifacts", own]);
+    let (_, id) = store(&folder, &["--artifacts", own]);
     assert_eq!(folder.run(["result", &id]).code, Some(1), "it is not where nothing was put");
     assert_eq!(folder.run(["result", &id, "--artifacts", own, "--head", "1"]).code, Some(0));
     let open = folder.run(["call", "add", "a=1", "b=2", "--artifacts", "."]);
@@ -148,7 +148,7 @@ fn a_folder_that_is_named_must_do() {
 }
 
 #[test]
-fn many_processes_share_one_folder_and_none_loses_its_result() {
+fn processes_share_the_artifact_directory_without_losing_results() {
     let folder = Folder::new("result-many", &[]);
     let all: Vec<_> = (0..6)
         .map(|_| {

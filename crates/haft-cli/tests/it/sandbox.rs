@@ -1,4 +1,4 @@
-//! What commands are shown besides the workspace: `[sandbox]` of `haft.toml`, and toolchains in the home
+//! What sandboxed commands can access besides the workspace: `[sandbox]` of `haft.toml`, and toolchains in the home
 //! directory. With the real `cargo`, `node` and `python3` where they are installed.
 #![cfg(target_os = "linux")]
 #![expect(clippy::disallowed_methods, reason = "the tests make the home directory they look at")]
@@ -43,7 +43,7 @@ fn shell(folder: &Folder, command: &str, more: &[&str]) -> Ran {
 }
 
 #[test]
-fn a_toolchain_in_path_is_readable_and_its_secrets_are_not() {
+fn toolchain_in_path_is_readable_and_its_secrets_are_not() {
     let folder = at_home("sandbox-toolchain", &[]);
     let ran = shell(&folder, "tool", &[]);
     assert_eq!((ran.code, &*ran.out), (Some(0), "a toolchain\n"), "{ran:?}");
@@ -56,7 +56,7 @@ fn a_toolchain_in_path_is_readable_and_its_secrets_are_not() {
             assert!(!text.contains(part), "{secret}: {ran:?}");
         }
     }
-    // Also where a person allows the command.
+    // Also if the command is approved.
     let ran = shell(&folder, "sh -c 'cat $CARGO_HOME/credentials.toml; touch made'", &["--yes"]);
     assert!(folder.work().join("made").exists(), "{ran:?}");
     assert!(!format!("{ran:?}").contains("s3cret"), "{ran:?}");
@@ -77,7 +77,7 @@ fn toolchains_and_confinement_can_be_switched_off() {
 }
 
 #[test]
-fn roots_of_a_file_are_shown_and_written_as_it_says() {
+fn configured_roots_are_readable_and_writable() {
     let text = "[sandbox]\nread_only_roots = [\"~/.extra\"]\nwritable_roots = [\"~/.rustup\"]\n\
         pass_env = [\"SOME_SETTING\", \"SOME_TOKEN\"]\n";
     let folder = at_home("sandbox-roots", &[("haft.toml", text)]);
@@ -85,7 +85,7 @@ fn roots_of_a_file_are_shown_and_written_as_it_says() {
     let ran = shell(&folder, &format!("X={}; cat $X/x.txt", home.join(".extra").display()), &[]);
     assert_eq!((ran.code, &*ran.out), (Some(0), "extra\n"), "{ran:?}");
     assert!(ran.err.contains("`SOME_TOKEN` is not passed to commands"), "{ran:?}");
-    // A confined command writes nowhere, one that is allowed writes where the file says.
+    // A sandboxed command writes nowhere; an approved one writes to the configured roots.
     let write = |name: &str| format!("sh -c 'echo x > {}/{name}/new'", home.display());
     let ran = shell(&folder, &write(".rustup"), &["--yes"]);
     assert!(home.join(".rustup/new").exists(), "{ran:?}");
@@ -94,7 +94,7 @@ fn roots_of_a_file_are_shown_and_written_as_it_says() {
 }
 
 #[test]
-fn roots_that_lead_to_secrets_are_refused_and_missing_ones_are_told() {
+fn roots_with_secrets_are_refused_and_missing_ones_are_noted() {
     let text = "[sandbox]\nread_only_roots = [\"~/keys\", \"~/.none\"]\n";
     let folder = at_home("sandbox-refused", &[("haft.toml", text)]);
     let home = folder.0.join("home");
@@ -108,7 +108,7 @@ fn roots_that_lead_to_secrets_are_refused_and_missing_ones_are_told() {
 }
 
 #[test]
-fn an_untrusted_project_shows_commands_nothing_more() {
+fn untrusted_project_gives_commands_no_roots() {
     let text = "[sandbox]\nread_only_roots = [\"~/.extra\"]\n";
     let folder = at_home("sandbox-untrusted", &[]);
     folder.put("haft.toml", text);
@@ -128,7 +128,7 @@ fn shell_at_home(folder: &Folder, command: &str) -> Ran {
 }
 
 #[test]
-fn a_home_directory_as_workspace_keeps_what_other_programs_obey() {
+fn home_directory_as_workspace_protects_startup_files() {
     const KEPT: [&str; 10] = [
         ".bashrc",
         ".profile",
@@ -202,7 +202,7 @@ fn installed(program: &str) -> Option<PathBuf> {
 }
 
 #[test]
-fn real_toolchains_say_their_version_without_a_question() {
+fn real_toolchains_print_their_version_without_approval() {
     let folder = Folder::new("sandbox-versions", &[]);
     for (program, command, printed) in [
         ("cargo", "cargo --version", "cargo 1."),
@@ -220,7 +220,7 @@ fn real_toolchains_say_their_version_without_a_question() {
 }
 
 #[test]
-fn cargo_builds_and_python_makes_an_environment_once_allowed() {
+fn cargo_build_and_python_venv_work_once_allowed() {
     let files = [
         ("Cargo.toml", "[package]\nname = \"small\"\nedition = \"2021\"\n[workspace]\n"),
         ("src/main.rs", "fn main() { println!(\"built\") }\n"),
@@ -247,7 +247,7 @@ fn cargo_builds_and_python_makes_an_environment_once_allowed() {
 }
 
 #[test]
-fn the_doctor_prints_lines_for_toolchains() {
+fn doctor_suggests_lines_for_toolchains() {
     let folder = at_home("sandbox-doctor", &[]);
     fs::create_dir_all(folder.0.join("home/.nvm")).unwrap();
     fs::create_dir_all(folder.0.join("home/.npm")).unwrap();

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::{command, haft_fed, haft_words, lines};
 
 #[test]
-fn arguments_are_explained_for_people() {
+fn commands_as_arguments_are_explained_as_text() {
     let ran =
         haft_words(["shell", "explain", "ls -la", "cat notes | sort -o notes && sudo rm \"$X\""]);
     assert_snapshot!(ran.page(), @r#"
@@ -29,7 +29,7 @@ fn arguments_are_explained_for_people() {
 }
 
 #[test]
-fn with_json_every_argument_is_a_line() {
+fn json_has_one_line_per_command() {
     let ran = haft_words(["shell", "explain", "--json", "echo $(date)", "ls )"]);
     assert_eq!((ran.code, &*ran.err), (Some(0), ""));
     let wanted = [
@@ -53,7 +53,7 @@ fn with_json_every_argument_is_a_line() {
 }
 
 #[test]
-fn a_bad_line_has_an_error_of_its_own_and_stops_nothing() {
+fn invalid_line_gets_an_error_and_the_rest_is_read() {
     let long = format!("{{\"command\": \"echo {}\"}}\n", "x".repeat(3 << 20));
     let mut fed =
         b"{\"command\": \"ls\"}\n\nnot json\n{\"cmd\": \"ls\"}\n[1]\n{\"command\": 5}\n".to_vec();
@@ -74,7 +74,7 @@ fn a_bad_line_has_an_error_of_its_own_and_stops_nothing() {
 }
 
 #[test]
-fn good_lines_end_well_and_an_empty_stream_is_no_error() {
+fn valid_lines_and_empty_input_exit_with_0() {
     let ran = haft_fed("shell explain --json", b"{\"command\": \"rm -rf x\"}\n");
     assert_eq!((ran.code, lines(&ran.out)[0]["kind"].as_str()), (Some(0), Some("destructive")));
     let ran = haft_fed("shell explain", b"");
@@ -82,7 +82,7 @@ fn good_lines_end_well_and_an_empty_stream_is_no_error() {
 }
 
 #[test]
-fn a_line_is_answered_before_the_next_one_comes() {
+fn each_line_is_answered_before_the_next_is_read() {
     let mut child = command()
         .args(["shell", "explain"])
         .stdin(Stdio::piped())
@@ -102,7 +102,7 @@ fn a_line_is_answered_before_the_next_one_comes() {
 }
 
 #[test]
-fn what_plays_tricks_at_a_terminal_is_shown_for_what_it_is() {
+fn control_and_bidi_characters_are_escaped() {
     let ran = haft_words(["shell", "explain", "ls \u{202e}mr\u{1b}[2J"]);
     assert_eq!(ran.code, Some(0));
     assert!(ran.out.starts_with("unparseable: ls <U+202E>"), "{}", ran.out);

@@ -1,4 +1,4 @@
-//! Signals that ask the command to end: every call is answered, and no process is left behind.
+//! Signals that end the command: every call gets a result, and no child process survives.
 #![cfg(target_os = "linux")]
 #![expect(clippy::disallowed_methods, reason = "these tests wait for real processes")]
 
@@ -9,7 +9,7 @@ use std::{
 
 use crate::{Folder, Ran};
 
-/// Waits until something is so, for half a minute at most.
+/// Waits until a condition holds, for at most half a minute.
 fn wait_for(what: &str, is_so: impl Fn() -> bool) {
     for _ in 0..600 {
         if is_so() {
@@ -38,10 +38,10 @@ fn runs(what: &str) -> bool {
 }
 
 #[test]
-fn sigterm_and_sighup_answer_the_call_and_end_its_process_tree() {
+fn sigterm_and_sighup_cancel_the_call_and_kill_its_process_tree() {
     for (at, signal) in ["-INT", "-TERM", "-HUP"].into_iter().enumerate() {
         let folder = Folder::trusted(&format!("signals{signal}"), &[]);
-        // No other process sleeps for just so long.
+        // An unusual duration, which identifies the process.
         let seconds = format!("{}.{at}", 1_000_000 + std::process::id());
         let line = format!("touch ready; sleep {seconds} & sleep {seconds}");
         let mut haft = folder.command();
@@ -60,7 +60,7 @@ fn sigterm_and_sighup_answer_the_call_and_end_its_process_tree() {
 }
 
 #[test]
-fn sigterm_answers_every_call_of_a_response() {
+fn sigterm_gives_every_call_of_a_response_a_result() {
     let call = |id: &str| serde_json::json!({"type": "tool_use", "id": id, "name": "wait", "input": {"seconds": 60}});
     let response = serde_json::json!({
         "type": "message", "role": "assistant", "stop_reason": "tool_use",
@@ -74,7 +74,7 @@ fn sigterm_answers_every_call_of_a_response() {
         std::thread::sleep(Duration::from_millis(wait));
         send("-TERM", &child);
         let ran = Ran::of(child.wait_with_output().unwrap());
-        // Without a code the signal came before the command listened: wait longer.
+        // Without a code the signal came before the handler was installed: wait longer.
         if ran.code.is_some() {
             assert_eq!(ran.code, Some(130), "{ran:?}");
             assert_eq!(ran.out.matches("error=cancelled").count(), 2, "{ran:?}");
@@ -85,10 +85,10 @@ fn sigterm_answers_every_call_of_a_response() {
 }
 
 #[test]
-fn hangup_that_the_caller_ignores_stays_ignored() {
+fn ignored_sighup_stays_ignored() {
     let mut shell = std::process::Command::new("sh");
     let line = "trap '' HUP; exec \"$0\" call wait seconds=2 --json";
-    let child = crate::at_home_nowhere(&mut shell)
+    let child = crate::isolated(&mut shell)
         .args(["-c", line, env!("CARGO_BIN_EXE_haft")])
         .current_dir(env!("CARGO_TARGET_TMPDIR"))
         .stdin(Stdio::null())

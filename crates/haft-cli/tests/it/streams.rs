@@ -16,7 +16,7 @@ fn body(dialect: &str, kind: &str) -> String {
     format!("{}/tests/wire/{dialect}.{kind}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where the answers of two calls stand in a dialect's message.
+/// The JSON pointers of two results in a dialect's message.
 fn places(dialect: &str) -> [&'static str; 2] {
     match dialect {
         "anthropic" => ["/content/0/content", "/content/1/content"],
@@ -34,7 +34,7 @@ fn places(dialect: &str) -> [&'static str; 2] {
 }
 
 #[test]
-fn every_dialect_is_answered_the_same_whole_and_streamed() {
+fn complete_and_streamed_responses_have_the_same_results() {
     for dialect in DIALECTS {
         let whole = haft(&format!("dispatch {} --dialect {dialect}", body(dialect, "json")));
         assert_eq!((whole.code, whole.err.as_str()), (Some(0), ""), "{dialect}");
@@ -50,7 +50,7 @@ fn every_dialect_is_answered_the_same_whole_and_streamed() {
         let has_message = echoed["message"].to_string().contains("read_note");
         assert_eq!(has_message, dialect != "mcp", "{dialect}: {echoed}");
         let [first, second] = places(dialect).map(|place| answer.pointer(place).unwrap().clone());
-        // A client of MCP gets a list, in which the marks stand by themselves.
+        // A client of MCP gets a list with the markers as separate items.
         let inside = |shown: &Value| match dialect {
             "mcp" => shown.as_str().unwrap().to_owned(),
             _ => unframed(shown),
@@ -76,6 +76,38 @@ fn every_dialect_is_answered_the_same_whole_and_streamed() {
 }
 
 #[test]
+fn bare_message_of_every_dialect_is_dispatched_and_its_dialect_is_detected() {
+    for dialect in DIALECTS {
+        let path = format!("{}/tests/wire/{dialect}.json", env!("CARGO_MANIFEST_DIR"));
+        let whole: Value = serde_json::from_str(&crate::read(path.as_ref())).unwrap();
+        let bare = match dialect {
+            "anthropic" => json!({"role": "assistant", "content": whole["content"]}),
+            "openai-responses" => whole["output"].clone(),
+            "openai-chat" | "mistral" => whole["choices"][0]["message"].clone(),
+            "gemini" | "gemini-json" => whole["candidates"][0]["content"].clone(),
+            "bedrock" => whole["output"]["message"].clone(),
+            "ollama" => whole["message"].clone(),
+            _ => whole.clone(),
+        };
+        assert!(bare.to_string().contains("read_note"), "{dialect}: {bare}");
+        let run = |line: &str, body: &Value| haft_fed(line, body.to_string().as_bytes());
+        let wanted = run(&format!("dispatch --dialect {dialect}"), &whole);
+        let named = run(&format!("dispatch --dialect {dialect}"), &bare);
+        assert_eq!((named.code, named.err.as_str()), (Some(0), ""), "{dialect}");
+        assert_eq!(unnumbered(&named.out), unnumbered(&wanted.out), "{dialect}");
+        // A bare message of Mistral looks like one of OpenAI.
+        if dialect != "mistral" {
+            let detected = run("dispatch", &bare);
+            assert_eq!(unnumbered(&detected.out), unnumbered(&wanted.out), "{dialect}");
+        }
+        let planned = run(&format!("plan --json --dialect {dialect}"), &bare).json();
+        assert_eq!(planned.as_array().map(Vec::len), Some(2), "{dialect}: {planned}");
+    }
+    let call = haft_fed("dispatch", br#"{"name": "add", "arguments": {"a": 2, "b": 40}}"#);
+    assert!(call.out.contains("42"), "{call:?}");
+}
+
+#[test]
 fn every_dialect_is_planned() {
     for dialect in DIALECTS {
         let ran = haft(&format!("plan {} --dialect {dialect} --json", body(dialect, "json")));
@@ -92,7 +124,7 @@ fn every_dialect_is_planned() {
 }
 
 #[test]
-fn a_stream_that_is_cut_off_is_answered_and_writes_nothing() {
+fn truncated_stream_has_results_and_runs_no_write() {
     let whole = read(Path::new(&body("anthropic", "stream")));
     let whole = whole
         .replace("read_note", "write_note")
@@ -111,7 +143,7 @@ fn a_stream_that_is_cut_off_is_answered_and_writes_nothing() {
 }
 
 #[test]
-fn what_is_no_stream_is_told() {
+fn input_that_is_not_a_stream_is_reported() {
     let whole = read(Path::new(&body("anthropic", "json")));
     assert_snapshot!(haft_fed("dispatch --stream --dialect anthropic", whole.as_bytes()).page(), @r"
     exit 1
@@ -143,7 +175,7 @@ fn what_is_no_stream_is_told() {
 
 #[expect(clippy::disallowed_methods, reason = "the command runs on the clock of the wall")]
 #[test]
-fn calls_start_while_the_stream_is_still_coming() {
+fn calls_start_while_the_stream_arrives() {
     let mut child = command()
         .args(["dispatch", "--dialect", "ollama", "--stream"])
         .stdin(Stdio::piped())
@@ -169,7 +201,7 @@ fn calls_start_while_the_stream_is_still_coming() {
 #[cfg(unix)]
 #[expect(clippy::disallowed_methods, reason = "the command runs on the clock of the wall")]
 #[test]
-fn ctrl_c_ends_a_stream_that_never_ends() {
+fn ctrl_c_ends_an_endless_stream() {
     for wait in [200, 800, 3_200] {
         let mut child = command()
             .args(["dispatch", "--dialect", "ollama", "--stream"])
@@ -187,7 +219,7 @@ fn ctrl_c_ends_a_stream_that_never_ends() {
         std::process::Command::new("kill").args(["-INT", &id]).status().unwrap();
         let ran = Ran::of(child.wait_with_output().unwrap());
         drop(stdin);
-        // Without a code the signal came before anyone listened: wait longer.
+        // Without a code the signal came before the handler was installed: wait longer.
         if ran.code.is_some() {
             assert_eq!(ran.code, Some(130), "{ran:?}");
             assert_eq!(ran.json().as_array().map(Vec::len), Some(1), "{ran:?}");

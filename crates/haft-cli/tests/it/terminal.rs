@@ -9,7 +9,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// How much of the end of the screen is looked for what to type at.
+/// How many bytes at the end of the screen are searched.
 const LOOKED_AT: usize = 16 << 10;
 
 /// A terminal, with the environment and the directory of a command.
@@ -19,7 +19,7 @@ pub(crate) struct Terminal {
     has_colours: bool,
 }
 
-/// What a terminal has received, and how the command ended.
+/// The output of a terminal session, and the exit code.
 pub(crate) struct Screen {
     /// Everything that was written, in order.
     pub(crate) raw: String,
@@ -59,7 +59,7 @@ impl Screen {
 }
 
 impl Terminal {
-    /// A terminal where the command runs as this one would.
+    /// A terminal with the environment of a command.
     pub(crate) fn like(command: &Command) -> Self {
         let given = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
         let directory = command.get_current_dir().unwrap_or(Path::new("/")).to_owned();
@@ -73,7 +73,7 @@ impl Terminal {
         self
     }
 
-    /// Runs a line of shell until its end, for a minute at most. `keys` sees the end of what was
+    /// Runs a shell line to its end, for at most a minute. `keys` sees the end of what was
     /// written so far after each piece, and returns what is typed then. `None` where there is no `script`.
     #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
     pub(crate) fn run(

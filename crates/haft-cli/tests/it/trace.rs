@@ -1,10 +1,10 @@
-//! `haft call … --trace`: the walk of a call with its times.
+//! `haft call … --trace`: the phases of a call with their times.
 
 use serde_json::Value;
 
 use crate::{Folder, haft};
 
-/// The phases of a trace, and whether they lie end to end.
+/// The phases of a trace, and whether they are contiguous.
 fn phases(trace: &Value) -> Vec<String> {
     let phases = trace["phases"].as_array().unwrap();
     let number = |value: &Value| value.as_u64().unwrap();
@@ -26,7 +26,7 @@ fn names(page: &str) -> Vec<&str> {
 }
 
 #[test]
-fn a_trace_goes_to_stderr_and_leaves_stdout_alone() {
+fn trace_goes_to_stderr() {
     let ran = haft("call add a=2 b=40 --trace");
     assert_eq!((ran.code, ran.out.as_str()), (Some(0), "42\n"));
     assert!(ran.err.starts_with("trace: "), "{ran:?}");
@@ -39,7 +39,7 @@ fn a_trace_goes_to_stderr_and_leaves_stdout_alone() {
 }
 
 #[test]
-fn a_trace_as_data_is_part_of_the_answer() {
+fn trace_is_part_of_the_json() {
     let ran = haft("call add a=2 b=40 --trace --json");
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
     let json = ran.json();
@@ -50,7 +50,7 @@ fn a_trace_as_data_is_part_of_the_answer() {
 }
 
 #[test]
-fn a_call_that_is_asked_about_shows_the_wait_and_a_refused_one_its_end() {
+fn trace_shows_the_approval_wait_and_the_end_of_a_denied_call() {
     let asked = haft("call delete_note name=trip --yes --trace --json").json();
     let asked = phases(&asked["trace"]);
     assert!(asked.contains(&"approval".to_owned()), "{asked:?}");
@@ -65,7 +65,7 @@ fn a_call_that_is_asked_about_shows_the_wait_and_a_refused_one_its_end() {
 
 #[cfg(unix)]
 #[test]
-fn hooks_around_a_call_have_their_time() {
+fn trace_shows_the_time_of_hooks() {
     let hook = r#"{"hooks": {"PreToolUse": [{"matcher": "*", "hooks": [{"type": "command", "command": "true"}]}]}}"#;
     let folder = Folder::trusted("traced", &[(".claude/settings.json", hook)]);
     let ran = folder.run(["call", "add", "a=2", "b=40", "--trace"]);
@@ -75,12 +75,12 @@ fn hooks_around_a_call_have_their_time() {
 }
 
 #[test]
-fn layers_around_a_call_have_their_time() {
+fn trace_shows_the_time_of_layers() {
     let ran = haft("call tides harbour=Brest --trace --json");
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
     let json = ran.json();
     let text = &json["output"]["blocks"][0]["text"];
-    assert_eq!(*text, "Brest: high water at noon, told at attempt 2", "{json}");
+    assert_eq!(*text, "Brest: high water at noon, read at attempt 2", "{json}");
     let trace = &json["trace"];
     let expected = [
         "admit",

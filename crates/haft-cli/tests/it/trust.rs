@@ -1,4 +1,4 @@
-//! `haft trust`: what a folder brings is shown before it counts.
+//! `haft trust`: lists the configuration of a directory before it takes effect.
 
 use insta::assert_snapshot;
 
@@ -18,7 +18,7 @@ const HOOKS: &str =
     r#"{"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "./spy.sh"}]}]}}"#;
 
 #[test]
-fn what_a_folder_brings_is_shown_and_nothing_changes_unasked() {
+fn trust_lists_the_configuration_and_changes_nothing_without_approval() {
     let folder =
         Folder::new("trust-show", &[("haft.toml", BRINGS), (".claude/settings.json", HOOKS)]);
     let ran = folder.run(["trust"]);
@@ -36,7 +36,7 @@ fn what_a_folder_brings_is_shown_and_nothing_changes_unasked() {
 }
 
 #[test]
-fn trusting_twice_changes_nothing_and_revoking_takes_it_back() {
+fn trust_is_idempotent_and_can_be_revoked() {
     let folder = Folder::new("trust-twice", &[("haft.toml", BRINGS)]);
     let first = folder.run(["trust", "--yes", "--json"]).json();
     assert_eq!((&first["trusted"], &first["changed"]), (&true.into(), &true.into()));
@@ -52,7 +52,7 @@ fn trusting_twice_changes_nothing_and_revoking_takes_it_back() {
 }
 
 #[test]
-fn a_folder_below_means_the_whole_project() {
+fn trust_of_a_subdirectory_covers_the_project() {
     let folder = Folder::new("trust-below", &[("haft.toml", BRINGS), ("deep/down/x", "")]);
     let ran = folder.run(["trust", "deep/down", "--yes"]);
     assert!(ran.out.ends_with("[folder]/work is now trusted\n"), "{ran:?}");
@@ -60,7 +60,7 @@ fn a_folder_below_means_the_whole_project() {
 }
 
 #[test]
-fn a_broken_book_trusts_nobody() {
+fn invalid_trust_file_trusts_nothing() {
     let folder = Folder::trusted("trust-book", &[("haft.toml", BRINGS)]);
     let book = folder.0.join("home/config/haft/trust.toml");
     assert!(book.exists());

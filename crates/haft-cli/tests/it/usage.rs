@@ -1,10 +1,10 @@
-//! The command line itself: help, lists, wrong words, colours, the environment, closed pipes.
+//! The command line itself: help, lists, usage errors, colours, the environment, closed pipes.
 
 use std::process::Stdio;
 
 use insta::assert_snapshot;
 
-use crate::{Ran, command, haft};
+use crate::{Ran, command, file, haft};
 
 #[test]
 fn every_help_has_examples() {
@@ -44,7 +44,7 @@ fn every_help_has_examples() {
 }
 
 #[test]
-fn a_wrong_word_gets_the_right_one_and_exit_1() {
+fn usage_errors_have_hints_and_exit_1() {
     assert_snapshot!(haft("dispach").page(), @r"
     exit 1
     --- stderr
@@ -94,6 +94,48 @@ fn a_wrong_word_gets_the_right_one_and_exit_1() {
 }
 
 #[test]
+fn errors_are_one_line_of_json_with_the_json_flag() {
+    let from = file("json-errors.toml", "[[rule]]\nmatch = 3\n");
+    let missing = "--config nowhere.toml";
+    let lines = [
+        "nosuch --json".to_owned(),
+        "demo --jsn --json".to_owned(),
+        "call --json".to_owned(),
+        "call read_note nam=x --json".to_owned(),
+        format!("call add a=1 b=2 --json --config {from}"),
+        "plan nowhere.json --json".to_owned(),
+        "dispatch nowhere.json --json".to_owned(),
+        "dispatch nowhere.json --stream --dialect mcp --json".to_owned(),
+        "result nosuch --json".to_owned(),
+        "explain nosuch --json".to_owned(),
+        "tools show nosuch --json".to_owned(),
+        format!("tools list --json {missing}"),
+        "tools export --json".to_owned(),
+        "tools check --calls nowhere.jsonl --json".to_owned(),
+        "tools lint --tools nowhere.jsonl --json".to_owned(),
+        format!("policy check --json {missing}"),
+        format!("policy test --json {missing}"),
+        "policy suggest --from nowhere.jsonl --json".to_owned(),
+        "trust nowhere --json".to_owned(),
+        format!("hooks list --json {missing}"),
+        "hooks test Nothing --json".to_owned(),
+        "shell explain --jsn --json".to_owned(),
+        "doctor --nosuch --json".to_owned(),
+        "exit-codes --nosuch --json".to_owned(),
+    ];
+    for line in lines {
+        let ran = haft(&line);
+        assert_eq!((ran.code, ran.err.as_str()), (Some(1), ""), "{line}: {ran:?}");
+        let error = &ran.json()["error"];
+        assert!(error["message"].as_str().is_some_and(|text| !text.is_empty()), "{line}: {ran:?}");
+        assert!(error["hints"].is_array(), "{line}: {ran:?}");
+    }
+    // After `--` it is an argument.
+    let plain = haft("call add -- --json");
+    assert_eq!((plain.code, plain.out.as_str()), (Some(1), ""), "{plain:?}");
+}
+
+#[test]
 fn tools_are_listed_in_columns() {
     let list = haft("tools list");
     assert_eq!(list.code, Some(0));
@@ -110,7 +152,7 @@ fn tools_are_listed_in_columns() {
 }
 
 #[test]
-fn a_tool_is_shown_with_everything_it_declares() {
+fn tool_is_shown_with_everything_it_declares() {
     let page = haft("tools show search_notes");
     assert_eq!(page.code, Some(0));
     assert_snapshot!(page.out.split("\nDeclares").next().unwrap(), @r"
@@ -155,7 +197,7 @@ fn exit_codes_are_listed_by_command_and_by_help() {
 }
 
 #[test]
-fn completions_are_there_for_every_shell() {
+fn completions_exist_for_every_shell() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = haft(&format!("completions {shell}"));
         assert_eq!(script.code, Some(0), "{shell}");
@@ -170,7 +212,7 @@ fn completions_are_there_for_every_shell() {
 }
 
 #[test]
-fn colours_are_for_those_who_want_them() {
+fn colours_follow_the_terminal_and_the_environment() {
     let run = |vars: &[(&str, &str)]| {
         Ran::of(command().args(["tools", "list"]).envs(vars.iter().copied()).output().unwrap()).out
     };
@@ -180,7 +222,7 @@ fn colours_are_for_those_who_want_them() {
 }
 
 #[test]
-fn an_impossible_setting_is_told() {
+fn invalid_environment_variable_is_reported() {
     let run = |value: &str| {
         let mut command = command();
         command.env("HAFT_MAX_CONCURRENCY", value).args(["call", "add", "a=2", "b=40"]);
@@ -198,7 +240,7 @@ fn an_impossible_setting_is_told() {
 
 #[cfg(unix)]
 #[test]
-fn an_environment_that_is_not_utf8_is_no_reason_to_break() {
+fn non_utf8_environment_does_not_panic() {
     use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 
     let odd = OsStr::from_bytes(b"\xff");
@@ -213,7 +255,7 @@ fn an_environment_that_is_not_utf8_is_no_reason_to_break() {
 }
 
 #[test]
-fn a_closed_pipe_ends_quietly() {
+fn closed_pipe_exits_quietly() {
     let export = "tools export --dialect mcp --json";
     for line in [
         export,
