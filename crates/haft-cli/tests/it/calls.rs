@@ -167,9 +167,9 @@ fn without_a_terminal_nobody_is_asked() {
     assert_snapshot!(haft("call delete_note name=trip").page(), @r"
     exit 2
     --- stderr
-    error: denied: it must be asked about (it does more than read), and nobody can be asked here
+    error: denied: it must be asked about (it is not read-only), and nobody can be asked here
     hint: `--yes` answers for this one call
-    because: ask: it does more than read (the default)
+    because: ask: it is not read-only (the default)
     ");
     // A yes on stdin is not a person.
     assert_eq!(haft_fed("call delete_note name=trip", b"y\n").code, Some(2));

@@ -27,7 +27,7 @@ fn without_rules_the_default_decides_and_says_so() {
     let ran = haft("explain delete_note name=trip");
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
     assert!(
-        ran.out.starts_with("delete_note(name: \"trip\")\nask: it does more than read\n"),
+        ran.out.starts_with("delete_note(name: \"trip\")\nask: it is not read-only\n"),
         "{}",
         ran.out
     );

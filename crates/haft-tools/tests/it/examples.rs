@@ -16,14 +16,14 @@ fn hands_read_edit_search_and_run_and_leave_the_rest_of_the_machine_alone() {
     let (files, commands) = said.split_at(said.find("shell(").expect("it calls the shell"));
     insta::assert_snapshot!(files, @r#"
     write_file({"file_path":"shop/list.txt","content":"eggs\nbraed\ntea\n"})
-      asked: it does more than read
+      asked: it is not read-only
       made `shop/list.txt`: 3 lines, 15 bytes
     read_file({"file_path":"shop/list.txt"})
       1	eggs
       2	braed
       3	tea
     edit_file({"file_path":"shop/list.txt","old_text":"braed","new_text":"bread"})
-      asked: it does more than read
+      asked: it is not read-only
       changed 1 place in `shop/list.txt`, at line 2
     search_files({"pattern":"^b"})
       shop/list.txt

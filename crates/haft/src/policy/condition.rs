@@ -37,7 +37,7 @@ fn told(hits: Hits) -> Ternary {
     if !hits.yes.is_empty() {
         Ternary::Yes
     } else if !hits.unknown.is_empty() {
-        Ternary::Unknown(hits.why.unwrap_or_else(|| "it cannot be told".to_owned()))
+        Ternary::Unknown(hits.why.unwrap_or_else(|| "it cannot be determined".to_owned()))
     } else {
         Ternary::No
     }

@@ -49,8 +49,7 @@ fn or_confined(call: &ValidatedCall, verdict: Verdict) -> Verdict {
     if verdict.decision != Decision::Ask || not_confined(call).is_some() {
         return verdict;
     }
-    let reason =
-        "it is not known to write, and its sandbox lets it change nothing and connect to nothing";
+    let reason = "it is not known to write, and its sandbox allows no writes and no network";
     Verdict::allow(reason).by(CONFINEMENT).confine()
 }
 
@@ -63,10 +62,10 @@ pub(super) fn not_confined(call: &ValidatedCall) -> Option<String> {
     match call.context().confinement() {
         _ if !call.tool().body().is_isolated() => Some("the tool has no sandbox".to_owned()),
         _ if secrets => Some("the tool may read secrets".to_owned()),
-        None => Some("the tool offers none".to_owned()),
+        None => Some("the tool does not support confinement".to_owned()),
         Some(Err(why)) => Some(why),
         Some(Ok(_)) if !call.profile().confinable => {
-            Some("this call cannot be confined".to_owned())
+            Some("this call cannot run confined".to_owned())
         }
         Some(Ok(_)) => None,
     }
@@ -95,7 +94,7 @@ fn parts_ask(facts: &Facts<'_>, is_held: bool) -> Option<&'static str> {
         Part::Path { operation: Operation::Read, resolved: Ok(path), .. } => {
             (!is_inside(path, facts)).then_some(OUTSIDE)
         }
-        Part::Path { .. } => Some("it touches a file it should not, or nobody can tell which"),
+        Part::Path { .. } => Some("it writes a file, or its path cannot be resolved"),
         Part::Command(_) => (!is_held).then_some("it runs a command"),
         Part::Unreadable(_) => Some("it runs a command"),
         Part::Host(_) => Some("it reaches the network"),
@@ -105,11 +104,11 @@ fn parts_ask(facts: &Facts<'_>, is_held: bool) -> Option<&'static str> {
 
 fn by_default(call: &ValidatedCall, ground: &PolicyContext, facts: Option<&Facts<'_>>) -> Verdict {
     if call.tool().spec().permission == Permission::None {
-        return Verdict::allow("the tool says `permission = \"none\"`").by(SOURCE);
+        return Verdict::allow("the tool declares `permission = \"none\"`").by(SOURCE);
     }
     match must_ask(call, ground, facts) {
         Some(why) => ask(call, why),
-        None => Verdict::allow("it only reads, without network or secrets").by(SOURCE),
+        None => Verdict::allow("it is read-only, without network or secrets").by(SOURCE),
     }
 }
 
@@ -122,10 +121,10 @@ fn effects_of_commands(facts: Option<&Facts<'_>>) -> &'static str {
         Some((Kind::Destructive, _)) => "its command is known to be destructive",
         Some((_, Known::Network)) => "its command is known to use the network",
         Some((_, Known::Writes)) => "its command is known to write",
-        Some((_, Known::Unknown)) => "what its command does is not known",
+        Some((_, Known::Unknown)) => "its command is unknown",
         // The command line is read-only, but the tool does not trust the program.
-        Some((_, Known::ReadOnly)) => "its program may be another one than its name says",
-        None => "it is not known to only read",
+        Some((_, Known::ReadOnly)) => "its program may not be the one that its name suggests",
+        None => "it is not known to be read-only",
     }
 }
 
@@ -141,12 +140,12 @@ fn must_ask(
     if !claim.read_only {
         return Some(match spec.read_only {
             None if spec.per_call.contains(&"read_only") => effects_of_commands(facts),
-            None => "it does not say that it only reads",
-            Some(_) => "it does more than read",
+            None => "it is not declared read-only",
+            Some(_) => "it is not read-only",
         });
     }
     let Some(capabilities) = spec.capabilities else {
-        return Some("it does not say what it reaches; `capabilities()` would say nothing");
+        return Some("it does not declare its capabilities; `capabilities()` declares none");
     };
     // The capabilities of the tool do not apply to a call that is limited to its declared files.
     if capabilities.has(Capability::Network) && !facts::is_held(call) {
@@ -165,7 +164,7 @@ fn must_ask(
             };
             for effect in effects.iter() {
                 if effect.operation != Operation::Read {
-                    return Some("it has an effect that does more than read");
+                    return Some("it has an effect other than reading");
                 }
                 if effect.target.as_deref().is_some_and(|target| !here.holds(target, files)) {
                     return Some(OUTSIDE);
@@ -174,7 +173,7 @@ fn must_ask(
             None
         }
         Effects::Undeclared if files && !says_which => {
-            Some("it reads files and does not say which")
+            Some("it reads files and does not declare which")
         }
         Effects::Undeclared => None,
     }

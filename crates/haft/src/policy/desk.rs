@@ -157,7 +157,7 @@ impl Desk {
     }
 }
 
-const NO_ANSWER: &str = "whether this call is allowed could not be found out, so it is not";
+const NO_ANSWER: &str = "the approval failed, so this call is not allowed";
 
 /// Maximum number of remembered sessions. A forgotten one is asked again.
 const MOST_SESSIONS: usize = 1_000;
@@ -188,9 +188,10 @@ impl Misfit {
             Self::Unusable => (
                 Failure::new(
                     FailureCode::Declined,
-                    "the answer changed the arguments into something the tool does not take",
+                    "the approver changed the arguments, and the tool does not accept the changed \
+                     ones",
                 ),
-                "the arguments do not fit".to_owned(),
+                "the arguments do not match the schema".to_owned(),
             ),
         };
         failure.with_source(match before {
@@ -211,16 +212,16 @@ fn fits(
     match answer {
         // An allow does not supply the requested argument, and an input does not allow.
         ApprovalResponse::Allow { .. } | ApprovalResponse::Grant(_) if is_need => {
-            wrong("the answer does not fit the question: an argument was asked for")
+            wrong("the answer does not match the request: an argument was requested")
         }
         ApprovalResponse::Allow { lasting, .. } => may_last(question, *lasting),
         ApprovalResponse::Grant(token) => match grants.look(token, question.binding) {
             Ok(lasting) => may_last(question, lasting),
-            Err(refusal) => Err(Misfit::Wrong(format!("the grant does not hold: {refusal}"))),
+            Err(refusal) => Err(Misfit::Wrong(format!("the grant is invalid: {refusal}"))),
         },
         ApprovalResponse::Input(value) => match input(question, value) {
             Some(arguments) => takes(question, &arguments),
-            None => wrong("the answer does not fit the question: no argument was asked for"),
+            None => wrong("the answer does not match the request: no argument was requested"),
         },
         ApprovalResponse::Edit(arguments) => takes(question, arguments),
         ApprovalResponse::ReplaceResult(_) | ApprovalResponse::Deny(_) => Ok(()),
@@ -230,10 +231,10 @@ fn fits(
 fn may_last(question: &ApprovalRequest<'_>, lasting: ApprovalScope) -> Result<(), Misfit> {
     match lasting {
         ApprovalScope::Session if !question.session => {
-            Err(Misfit::Wrong("there is no session that it could hold for".to_owned()))
+            Err(Misfit::Wrong("the run has no session that the approval could apply to".to_owned()))
         }
         ApprovalScope::Always if question.offer.is_none() => {
-            Err(Misfit::Wrong("there is no rule that could be kept".to_owned()))
+            Err(Misfit::Wrong("there is no suggested rule to save".to_owned()))
         }
         _ => Ok(()),
     }

@@ -139,17 +139,17 @@ impl GrantError {
 impl fmt::Display for GrantError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Malformed => "it is no grant",
-            Self::Forged => "it was not signed here, or was changed since",
-            Self::Expired => "its time is over",
-            Self::Spent => "it was used before",
-            Self::WrongDefinition => "the tool is no longer defined as it was",
-            Self::WrongArguments => "it was given for other arguments",
-            Self::WrongDirectory => "it was given for another folder",
-            Self::WrongPolicy => "it was given under other rules",
-            Self::StateChanged => "what it rests on has changed",
-            Self::WrongCall => "it was given for another call",
-            Self::Full => "too many grants were used of late",
+            Self::Malformed => "it is not a grant",
+            Self::Forged => "its signature is invalid",
+            Self::Expired => "it has expired",
+            Self::Spent => "it was already used",
+            Self::WrongDefinition => "the tool's definition has changed",
+            Self::WrongArguments => "it was issued for other arguments",
+            Self::WrongDirectory => "it was issued for another directory",
+            Self::WrongPolicy => "it was issued under other rules",
+            Self::StateChanged => "the state it was issued for has changed",
+            Self::WrongCall => "it was issued for another call",
+            Self::Full => "too many grants were used recently",
         })
     }
 }
@@ -413,8 +413,11 @@ fn millis(time: Duration) -> u64 {
 fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|e| {
-        Error::new(ErrorKind::Unsupported, "this machine gave no randomness to sign approvals with")
-            .because(e.to_string())
+        Error::new(
+            ErrorKind::Unsupported,
+            "the system returned no random bytes for the approval key",
+        )
+        .because(e.to_string())
     })?;
     Ok(bytes)
 }
@@ -697,7 +700,8 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_canonically_is_still_the_same_data(text in "[\\[\\]{}a\":,0-9.\\\\ ]{0,40}") {
+        fn what_is_written_canonically_is_still_the_same_data(text in "[\\[\\]{}a\":,0-9.\\\\ \
+            ]{0,40}") {
             if let Ok(value) = serde_json::from_str::<Value>(&text) {
                 let again: Value = serde_json::from_str(&canonical(&value)).unwrap();
                 prop_assert_eq!(canonical(&again), canonical(&value));

@@ -44,7 +44,7 @@ impl Guard for NoObjection {
     }
 
     fn judge<'a>(&'a self, _: &'a ValidatedCall) -> Judged<'a> {
-        at_once(Some(Verdict::allow("this guard has nothing against it")))
+        at_once(Some(Verdict::allow("this guard does not object")))
     }
 }
 
@@ -199,7 +199,7 @@ impl Guard for ConfirmDestructive {
         let declared = call.tool().spec().capabilities;
         let destroys = declared.is_some_and(|all| all.has(Capability::Destructive));
         let ask = destroys || call.profile().may_destroy();
-        at_once(ask.then(|| Verdict::ask("it may destroy something that cannot be brought back")))
+        at_once(ask.then(|| Verdict::ask("it may destroy something irrecoverably")))
     }
 }
 
@@ -259,7 +259,7 @@ impl PathGuard {
                 let target = effect.target.as_deref();
                 match effect.operation {
                     Operation::Read | Operation::Write | Operation::Unknown => {
-                        paths.push(target.ok_or("it does not say which files it touches")?);
+                        paths.push(target.ok_or("it does not declare which files it touches")?);
                     }
                     Operation::Execute => paths.extend(target.filter(|t| t.contains('/'))),
                     Operation::External => {}
@@ -275,7 +275,7 @@ impl PathGuard {
             gather(value, &mut paths)?;
         }
         if paths.len() > MOST_PATHS {
-            return Err("it names more paths than can be looked at");
+            return Err("it names too many paths to check");
         }
         Ok(paths)
     }
@@ -289,7 +289,7 @@ impl PathGuard {
             let spec = call.tool().spec();
             let silent = matches!(call.profile().effects, Effects::Undeclared)
                 && spec.judged_capabilities().has(Capability::Filesystem);
-            return silent.then(|| Verdict::ask("it does not say which files it touches"));
+            return silent.then(|| Verdict::ask("it does not declare which files it touches"));
         }
         // Directories are resolved for every call: a symlink may have replaced one (TOCTOU).
         let lead = |path: &PathBuf| self.world.resolve(path).ok();
@@ -329,7 +329,7 @@ impl PathGuard {
             // FAIL CLOSED: a path that cannot be resolved is denied.
             Err(why) => {
                 return Some(
-                    Verdict::deny(format!("where `{shown}` leads cannot be told"))
+                    Verdict::deny(format!("`{shown}` cannot be resolved"))
                         .by(format!("guard `path guard`: {why}")),
                 );
             }
@@ -339,28 +339,27 @@ impl PathGuard {
         };
         if let Some(place) = below(denied, &resolved).or_else(|| below(denied, &spelled)) {
             return Some(
-                Verdict::deny(format!("`{shown}` must not be touched"))
+                Verdict::deny(format!("access to `{shown}` is denied"))
                     .by(format!("guard `path guard`: below {}", place.display())),
             );
         }
         if !denied.is_empty() && self.is_denied_elsewhere(&resolved, denied) {
-            return Some(
-                Verdict::deny(format!("`{shown}` must not be touched"))
-                    .by("guard `path guard`: a hard link to a denied file, or too many to tell"),
-            );
+            return Some(Verdict::deny(format!("access to `{shown}` is denied")).by(
+                "guard `path guard`: a hard link to a denied file, or too many links to check",
+            ));
         }
         // A command declares which directories it reads, and reads what is in them.
         if !denied.is_empty() && is_held(call) && self.may_come_to(&resolved, denied) {
             return Some(
-                Verdict::ask(format!("below `{shown}` is what must not be touched"))
-                    .by("guard `path guard`: a command reads whole folders"),
+                Verdict::ask(format!("`{shown}` contains denied paths"))
+                    .by("guard `path guard`: a command reads whole directories"),
             );
         }
         if below(roots, &resolved).is_some() {
             return None;
         }
         Some(
-            Verdict::ask(format!("`{shown}` is outside of where it may work"))
+            Verdict::ask(format!("`{shown}` is outside the allowed directories"))
                 .by(format!("guard `path guard`: it leads to {}", resolved.display())),
         )
     }
@@ -413,10 +412,10 @@ fn gather<'a>(value: Option<&'a Value>, paths: &mut Vec<&'a str>) -> Result<(), 
         Some(Value::Array(list)) => {
             for item in list {
                 // One level: a list of lists is not a list of paths.
-                paths.push(item.as_str().ok_or("an argument that should be a path is none")?);
+                paths.push(item.as_str().ok_or("an argument that should be a path is not a path")?);
             }
         }
-        Some(_) => return Err("an argument that should be a path is none"),
+        Some(_) => return Err("an argument that should be a path is not a path"),
     }
     Ok(())
 }
@@ -499,7 +498,7 @@ impl<R: Reviewer> Guard for ReviewGuard<R> {
                 Err(stopped) => stopped.to_string(),
             };
             let source = format!("guard `{}`: {trouble}", self.reviewer.name());
-            Ok(Some(Verdict::ask("nobody could review it, so it counts as risky").by(source)))
+            Ok(Some(Verdict::ask("the review failed, so the call counts as risky").by(source)))
         })
     }
 }

@@ -25,7 +25,7 @@ use super::{
 use crate::error::{Error, ErrorKind};
 
 /// The reason in the file. No date: the same answer writes the same text.
-const REASON: &str = "a person allowed this for good";
+const REASON: &str = "a person allowed this permanently";
 
 /// Quotes a text as TOML; `None` if it has invisible characters.
 pub(super) fn quoted(text: &str) -> Option<String> {
@@ -94,14 +94,16 @@ pub(super) fn keep(
     };
     let folder = match offer.file.parent() {
         Some(folder) if offer.file.is_absolute() => folder,
-        _ => return Err(wrong("its path does not start at the root")),
+        _ => return Err(wrong("its path is not absolute")),
     };
     if offer.file.extension().is_none_or(|extension| extension != "toml") {
-        return Err(wrong("rules are kept in a `.toml` file"));
+        return Err(wrong("rules are stored in a `.toml` file"));
     }
     let old = read(&offer.file).map_err(|e| wrong(e.message()).because(e))?;
     let text = match &old {
-        Some(old) => std::str::from_utf8(old).map_err(|e| wrong("it is no text").because(e))?,
+        Some(old) => {
+            std::str::from_utf8(old).map_err(|e| wrong("it is not UTF-8 text").because(e))?
+        }
         None => "",
     };
     let Some(new) = appended(text, offer, folder, home)? else { return Ok(()) };
@@ -144,8 +146,8 @@ fn appended(
         new.push_str(end);
     }
     for rule in &lacking {
-        let text = quoted(rule)
-            .ok_or_else(|| wrong(format!("{rule:?} has characters that nobody can see")))?;
+        let text =
+            quoted(rule).ok_or_else(|| wrong(format!("{rule:?} contains invisible characters")))?;
         if !new.is_empty() {
             new.push_str(end);
         }
@@ -164,7 +166,9 @@ fn appended(
         && added.iter().zip(&lacking).all(|(rule, text)| is_same(rule, text));
     match as_shown {
         true => Ok(Some(new)),
-        false => Err(wrong("the rules would not mean what was shown".to_owned())),
+        false => {
+            Err(wrong("the saved rules would differ from the ones that were shown".to_owned()))
+        }
     }
 }
 
@@ -214,7 +218,7 @@ fn replace(path: &Path, folder: &Path, old: Option<&[u8]>, new: &str) -> io::Res
         file.sync_all()?;
         // The file may have been edited in the meantime; that edit must not be lost.
         if read(path).map_err(io::Error::other)?.as_deref() != old {
-            return Err(io::Error::other("it changed meanwhile; try again"));
+            return Err(io::Error::other("it changed in the meantime; try again"));
         }
         fs::rename(&beside, path)
     })();
@@ -241,7 +245,7 @@ fn open_beside(path: &Path, folder: &Path) -> io::Result<(PathBuf, fs::File)> {
             Err(e) => return Err(e),
         }
     }
-    Err(last.unwrap_or_else(|| io::Error::other("no name beside it is free")))
+    Err(last.unwrap_or_else(|| io::Error::other("no free name for a temporary file next to it")))
 }
 
 #[cfg(test)]
@@ -274,7 +278,7 @@ mod tests {
         [[rule]]
         match = "Bash(git push origin *)"
         decision = "allow"
-        reason = "a person allowed this for good"
+        reason = "a person allowed this permanently"
         "#);
     }
 

@@ -137,8 +137,8 @@ impl Rules {
             lint.tell(
                 &Rule::place_of(self.rules().last()),
                 FindingKind::Unfinished,
-                format!("after {MOST_PAIRS} pairs no more rules were compared with each other"),
-                "write fewer rules about the same tool; lists in one rule are as good",
+                format!("only {MOST_PAIRS} pairs of rules were compared"),
+                "write fewer rules about the same tool; one rule can have a list of patterns",
                 None,
             );
         }
@@ -195,7 +195,7 @@ impl<'r> Lint<'r> {
                 &rule.place,
                 FindingKind::Untested,
                 format!("the rule decides `{word}` and has no example"),
-                format!("write a call that it must catch under `test.{word}`"),
+                format!("add a call that it must match under `test.{word}`"),
                 None,
             );
         }
@@ -234,8 +234,8 @@ impl<'r> Lint<'r> {
         self.tell(
             &rule.place,
             FindingKind::Contradictory,
-            format!("`{pattern}` is allowed here, and another rule says `{word}`, which wins"),
-            "take one of the two out",
+            format!("`{pattern}` is allowed here, but another rule decides `{word}`, which wins"),
+            "remove one of the two",
             Some(&other.place),
         );
         true
@@ -248,13 +248,14 @@ impl<'r> Lint<'r> {
         let wide = &other.matches[number];
         let (own, word) = (rule.decision.as_str(), other.decision.as_str());
         let (message, hint) = if wide.as_str() == pattern.as_str() && own == word {
-            (format!("`{pattern}` is written twice"), "take one of the two out")
+            (format!("`{pattern}` is written twice"), "remove one of the two")
         } else if own == word {
-            let message = format!("`{wide}` takes in `{pattern}`, and says `{word}` as well");
-            (message, "take this one out")
+            let message = format!("`{wide}` already covers `{pattern}`, and also decides `{word}`");
+            (message, "remove this one")
         } else {
-            let message = format!("`{pattern}` never says `{own}`: `{wide}` says `{word}` first");
-            (message, "take this one out, or except it from the other")
+            let message =
+                format!("`{pattern}` never decides `{own}`: `{wide}` decides `{word}` first");
+            (message, "remove this one, or add it to `except` of the other")
         };
         self.tell(&rule.place, FindingKind::Shadowed, message, hint, Some(&other.place));
     }
@@ -287,10 +288,10 @@ impl<'r> Lint<'r> {
         };
         for except in &rule.except {
             let (message, hint) = if rule.matches.iter().all(|own| except.is_apart(own)) {
-                (format!("`{except}` takes nothing out of the rule"), "take it out, or mend it")
+                (format!("`{except}` excludes nothing from the rule"), "remove it, or fix it")
             } else if rule.matches.iter().all(|own| except.subsumes(own, sides)) {
-                let message = format!("`{except}` takes out everything that the rule matches");
-                (message, "take the rule out, or make the exception narrower")
+                let message = format!("`{except}` excludes everything that the rule matches");
+                (message, "remove the rule, or make the exception narrower")
             } else {
                 continue;
             };
@@ -324,20 +325,23 @@ impl<'r> Lint<'r> {
         };
         if rule.even_tainted && rule.decision != Decision::Allow {
             let message =
-                format!("`when = \"tainted\"` does nothing for a rule that says `{word}`");
-            none(message, "take it out: such a rule holds in every run");
+                format!("`when = \"tainted\"` has no effect in a rule that decides `{word}`");
+            none(message, "remove it: such a rule applies in every run");
         }
         let rewrites = matches!(rule.decision, Decision::Allow | Decision::Ask);
         if !rule.rewrite.is_empty() && !rewrites {
-            let message = format!("`rewrite` does nothing for a rule that says `{word}`");
-            none(message, "take it out: the call does not run as it is");
+            let message = format!("`rewrite` has no effect in a rule that decides `{word}`");
+            none(message, "remove it: the call does not run");
         }
         if rule.priority != USUAL_PRIORITY && !self.has_rival(at, rule) {
             self.tell(
                 &rule.place,
                 FindingKind::NoEffect,
-                format!("`priority` does nothing: no other rule that says `{word}` meets this one"),
-                "take it out: it only orders rules of the same decision",
+                format!(
+                    "`priority` has no effect: no other rule that decides `{word}` overlaps \
+                    with this one"
+                ),
+                "remove it: it only orders rules of the same decision",
                 None,
             );
         }

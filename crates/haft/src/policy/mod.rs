@@ -175,7 +175,7 @@ pub trait Policy: Send + Sync + 'static {
     /// # Errors
     /// Fails if the file cannot be written or would become invalid.
     fn keep(&self, _offer: &SuggestedRules) -> Result<(), Error> {
-        Err(Error::new(ErrorKind::Unsupported, "this policy keeps no rules"))
+        Err(Error::new(ErrorKind::Unsupported, "this policy stores no rules"))
     }
 }
 

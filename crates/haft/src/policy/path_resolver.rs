@@ -34,7 +34,7 @@ pub trait PathResolver: fmt::Debug + Send + Sync + 'static {
     /// strict side. The default implementation fails.
     fn links(&self, folder: &Path, left: &mut usize) -> Result<Vec<PathBuf>, String> {
         let _ = (folder, left);
-        Err("which links there are is not known".to_owned())
+        Err("symlinks cannot be read here".to_owned())
     }
 
     /// Returns the entries at any depth below a directory, without following symlinks. Anything
@@ -45,7 +45,7 @@ pub trait PathResolver: fmt::Debug + Send + Sync + 'static {
     /// implementation fails.
     fn entries(&self, directory: &Path, left: &mut usize) -> Result<Vec<PathBuf>, String> {
         let _ = (directory, left);
-        Err("which files there are is not known".to_owned())
+        Err("files cannot be listed here".to_owned())
     }
 
     /// Finds the regular files with more than one hard link, at and below a path, without following
@@ -62,7 +62,7 @@ pub trait PathResolver: fmt::Debug + Send + Sync + 'static {
         found: &mut Vec<(PathBuf, HardLinked)>,
     ) -> Result<(), String> {
         let _ = (path, left, found);
-        Err("which hard links there are is not known".to_owned())
+        Err("hard links cannot be read here".to_owned())
     }
 }
 
@@ -110,7 +110,7 @@ impl PathResolver for FsPathResolver {
         while let Some(step) = rest.pop_front() {
             steps += 1;
             if steps > STEPS {
-                return Err("the path goes round in circles".to_owned());
+                return Err("the path has a symlink loop".to_owned());
             }
             let name = match step {
                 Step::Start(start) => {
@@ -134,11 +134,11 @@ impl PathResolver for FsPathResolver {
                 Ok(target) => {
                     links += 1;
                     if links > LINKS {
-                        return Err("the path goes through too many links".to_owned());
+                        return Err("the path has too many symlinks".to_owned());
                     }
                     // The target of a `/proc` symlink depends on the process that follows it.
                     if here.starts_with("/proc") {
-                        return Err("the path goes through a link of `/proc`".to_owned());
+                        return Err("the path goes through a symlink of `/proc`".to_owned());
                     }
                     sane(&target)?;
                     here.pop();
@@ -149,7 +149,7 @@ impl PathResolver for FsPathResolver {
                     ErrorKind::InvalidInput => {}
                     ErrorKind::NotFound | ErrorKind::NotADirectory => exists = false,
                     _ if is_no_link(&here) => {}
-                    _ => return Err(format!("where the path leads cannot be seen: {e}")),
+                    _ => return Err(format!("the path cannot be resolved: {e}")),
                 },
             }
         }
@@ -237,10 +237,10 @@ fn walk(
             Err(e) if e.kind() == ErrorKind::PermissionDenied && closed == Closed::LeaveOut => {
                 continue;
             }
-            Err(e) => return Err(format!("a folder cannot be looked into: {e}")),
+            Err(e) => return Err(format!("a directory cannot be read: {e}")),
         };
         for entry in entries {
-            *left = left.checked_sub(1).ok_or("there are too many files to look at")?;
+            *left = left.checked_sub(1).ok_or("there are too many files to check")?;
             let entry = entry.map_err(|e| e.to_string())?;
             let kind = entry.file_type().map_err(|e| e.to_string())?;
             visit(&entry, kind)?;
@@ -270,7 +270,7 @@ pub(crate) fn led_to(
             let leads = world.resolve(&link)?;
             // Each is compared with all before it.
             if found.len() >= LINKS_AT_ONCE {
-                return Err("there are too many links to follow".to_owned());
+                return Err("there are too many symlinks to follow".to_owned());
             }
             if !found.contains(&leads) {
                 found.push(leads.clone());
@@ -344,7 +344,7 @@ fn put_before(rest: &mut VecDeque<Step>, path: &Path) {
 fn sane(path: &Path) -> Result<(), String> {
     let bytes = path.as_os_str().as_encoded_bytes();
     if bytes.contains(&0) {
-        return Err("the path holds a NUL".to_owned());
+        return Err("the path contains a NUL byte".to_owned());
     }
     if bytes.len() > LONG {
         return Err(format!("the path is longer than {LONG} bytes"));

@@ -150,7 +150,7 @@ fn commands(argument: &str, calls: &[&Value]) -> Vec<Suggestion> {
     found.extend(shared.into_iter().map(|(prefix, covers)| Suggestion {
         rule: format!("Bash({prefix} *)"),
         covers,
-        also: vec![format!("anything that begins with `{prefix}`, whatever follows")],
+        also: vec![format!("anything that starts with `{prefix}`")],
     }));
     found
 }

@@ -20,7 +20,7 @@ use crate::{
 struct Idle;
 
 impl Host for Idle {
-    #[expect(clippy::disallowed_methods, reason = "nobody looks at this clock")]
+    #[expect(clippy::disallowed_methods, reason = "this clock is not used")]
     fn now(&self) -> std::time::Instant {
         std::time::Instant::now()
     }
@@ -32,11 +32,11 @@ impl Host for Idle {
         _: String,
         _: Value,
     ) -> BoxFuture<'static, Result<Output, Failure>> {
-        Box::pin(async { Err(Failure::failed("there is nobody to call")) })
+        Box::pin(async { Err(Failure::failed("nested calls are not available here")) })
     }
 
     fn spawn_blocking(&self, _: Box<dyn FnOnce() + Send>) -> Result<(), Failure> {
-        Err(Failure::failed("there is no thread"))
+        Err(Failure::failed("no thread is available"))
     }
 
     fn tell(&self, _: &ToolContext, _: Progress) {}

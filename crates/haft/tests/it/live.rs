@@ -143,7 +143,7 @@ fn a_bad_file_leaves_the_old_rules_in_force_and_says_so() {
     let live = folder.live();
     folder.write("[[rule]]\nmatch = \"x\"\n");
     let said = live.reload().unwrap_err().to_string();
-    assert!(said.starts_with("the rules from before stay in force\n"), "{said}");
+    assert!(said.starts_with("the previous rules stay in force\n"), "{said}");
     assert!(said.contains("haft.local.toml:1:1: a rule without `decision`"), "{said}");
     assert_eq!(live.current().rules().len(), 1);
     folder.write("");

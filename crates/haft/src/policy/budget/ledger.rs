@@ -132,7 +132,7 @@ impl Ledger {
             })
         {
             if left == 0 {
-                return Err(exhausted("no bytes of results are left for this run"));
+                return Err(exhausted("the result bytes of this run are used up"));
             }
             let part = left / u64::try_from(among.max(1)).unwrap_or(u64::MAX);
             share = u64::try_from(wanted).unwrap_or(u64::MAX).min(part.max(1));
@@ -195,7 +195,8 @@ impl Ledger {
                     let left = limit.saturating_sub(used);
                     if wanted > left {
                         return Err(exhausted(format!(
-                            "{wanted} {what} are wanted, {left} of {limit} are left for this run"
+                            "{wanted} {what} requested, but only {left} of {limit} are left for \
+                             this run"
                         )));
                     }
                 }
@@ -245,8 +246,8 @@ impl Ledger {
     pub(crate) fn has_time(&self) -> Result<(), Failure> {
         match self.until {
             Some(until) if self.clock.now() >= until => Err(exhausted(match self.budget.wall {
-                Some(wall) => format!("the time of this run, {}, is used up", seconds(wall)),
-                None => "the time of this run is used up".to_owned(),
+                Some(wall) => format!("the time limit of this run, {}, has passed", seconds(wall)),
+                None => "the time limit of this run has passed".to_owned(),
             })),
             _ => Ok(()),
         }
@@ -265,31 +266,32 @@ impl Ledger {
             self.calls_of(used, tool).map(|(limit, used)| (limit.saturating_sub(used), limit));
         match (calls, own) {
             (Some((0, limit)), _) => {
-                return Err(exhausted(format!("none of {limit} calls is left for this run")));
+                return Err(exhausted(format!("all {limit} calls of this run are used")));
             }
             (Some((left, limit)), Some((0, _))) => {
                 return Err(exhausted(format!(
-                    "{left} of {limit} calls are left for this run, none for `{shown}`"
+                    "{left} of {limit} calls are left for this run, but none for `{shown}`"
                 )));
             }
             (None, Some((0, limit))) => {
-                return Err(exhausted(format!("none of {limit} calls is left for `{shown}`")));
+                return Err(exhausted(format!("all {limit} calls of `{shown}` are used")));
             }
             _ => {}
         }
         if let Some(limit) = budget.tokens
             && used.tokens >= limit
         {
-            return Err(exhausted(format!("none of {limit} tokens is left for this run")));
+            return Err(exhausted(format!("all {limit} tokens of this run are used")));
         }
         if let Some(limit) = budget.micros {
             let left = limit.saturating_sub(used.micros);
             if left == 0 {
-                return Err(exhausted("no money is left for this run"));
+                return Err(exhausted("the money budget of this run is used up"));
             }
             if price > left {
                 return Err(exhausted(format!(
-                    "`{shown}` costs {price} micros a call, {left} of {limit} are left for this run"
+                    "`{shown}` costs {price} micros a call, but only {left} of {limit} are left \
+                     for this run"
                 )));
             }
         }
@@ -461,7 +463,7 @@ fn exhausted(what: impl Into<String>) -> Failure {
 pub(crate) fn too_deep(depth: u32) -> Failure {
     Failure::new(
         FailureCode::BudgetExhausted,
-        format!("calls are nested {depth} deep already; no more is allowed"),
+        format!("calls are already nested {depth} levels deep, which is the limit"),
     )
 }
 
@@ -535,11 +537,14 @@ mod tests {
         let ledger = open(both, None);
         let mail = ToolName::from("mail_send");
         let failure = ledger.hold((&mail, &mail), None, 1, &silent()).unwrap_err();
-        assert_eq!(failure.message(), "10 of 10 calls are left for this run, none for `mail_send`");
+        assert_eq!(
+            failure.message(),
+            "10 of 10 calls are left for this run, but none for `mail_send`"
+        );
         let failure = open(Budget { tokens: Some(5), ..Budget::default() }, None)
             .charge(6, 0, &silent())
             .unwrap_err();
-        assert_eq!(failure.message(), "6 tokens are wanted, 5 of 5 are left for this run");
+        assert_eq!(failure.message(), "6 tokens requested, but only 5 of 5 are left for this run");
     }
 
     #[test]
@@ -578,7 +583,10 @@ mod tests {
         let pay = ToolName::from("pay");
         under.hold((&pay, &pay), None, 1, &silent()).unwrap().settle(true, 0, &silent());
         let failure = under.hold((&pay, &pay), None, 1, &silent()).unwrap_err();
-        assert_eq!(failure.message(), "`pay` costs 6 micros a call, 4 of 10 are left for this run");
+        assert_eq!(
+            failure.message(),
+            "`pay` costs 6 micros a call, but only 4 of 10 are left for this run"
+        );
     }
 
     #[test]

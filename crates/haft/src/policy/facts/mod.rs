@@ -435,7 +435,7 @@ impl<'a> Facts<'a> {
                 self.add_mark(value, mark);
             }
             if !complete {
-                self.add_doubt("its schema cannot be followed to every argument");
+                self.add_doubt("its schema is too complex to find every argument");
             }
         }
         for (name, mark) in &traits.marks {
@@ -480,7 +480,7 @@ impl<'a> Facts<'a> {
             Mark::Folder => self.add_about(value, ArgumentKind::ReadPath),
             Mark::Agent => {}
             // FAIL CLOSED: a mark of a later version may mean anything.
-            Mark::Unknown => self.add_doubt("its schema says `x-haft` with an unknown word"),
+            Mark::Unknown => self.add_doubt("its schema has an unknown `x-haft` value"),
         }
     }
 
@@ -508,7 +508,7 @@ impl<'a> Facts<'a> {
                     self.add(Part::Command(Command { words, ..Command::default() }));
                 }
             }
-            _ => self.add_unknown(about, "it is neither a text nor a list of texts"),
+            _ => self.add_unknown(about, "it is neither a string nor a list of strings"),
         }
     }
 
@@ -524,7 +524,7 @@ impl<'a> Facts<'a> {
                 self.does(Operation::Execute);
                 self.add_command(&haft_shell::quoted(words));
             }
-            None => self.add_unknown(ArgumentKind::Command, "it is no list of texts"),
+            None => self.add_unknown(ArgumentKind::Command, "it is not a list of strings"),
         }
     }
 
@@ -565,7 +565,10 @@ impl<'a> Facts<'a> {
                 )
             });
             if !said {
-                self.add_unknown(*about, "the tool does not say which of its arguments that is");
+                self.add_unknown(
+                    *about,
+                    "the tool does not declare which of its arguments that is",
+                );
             }
         }
     }
@@ -580,7 +583,7 @@ impl<'a> Facts<'a> {
                 None => self.add(Part::Path {
                     operation,
                     spelled: PathBuf::from(path),
-                    resolved: Err(format!("where `{path}` is, is not known")),
+                    resolved: Err(format!("the base directory of `{path}` is not known")),
                 }),
             }
         }
@@ -617,7 +620,7 @@ impl<'a> Facts<'a> {
             Err(e) => return self.add(Part::Unreadable(e.why)),
         };
         if script.commands.is_empty() {
-            return self.add(Part::Unreadable("there is no command in it".to_owned()));
+            return self.add(Part::Unreadable("it contains no command".to_owned()));
         }
         let moves = self.starts_elsewhere || script.commands.iter().any(moves);
         let base = self.base().ok().filter(|_| !self.starts_elsewhere);
@@ -678,10 +681,10 @@ impl<'a> Facts<'a> {
             let part = match mention {
                 Mention::Beginning(..) => continue,
                 Mention::Unknown(operation) => {
-                    unknown(operation, "only a running shell knows which file that is")
+                    unknown(operation, "the file is known only when the shell runs")
                 }
                 Mention::Path(operation, path) if moves && !path.starts_with(['/', '~']) => {
-                    unknown(operation, "the command goes to another folder first")
+                    unknown(operation, "the command changes its directory first")
                 }
                 Mention::Path(operation, path) => {
                     let home = self.ground.home.as_ref();
@@ -712,7 +715,7 @@ impl<'a> Facts<'a> {
             if let Some(host) = redirect.reaches() {
                 self.does(Operation::External);
                 let host = host.literal().map(host::host);
-                let unknown = || Err("only a running shell knows which host that is".to_owned());
+                let unknown = || Err("the host is known only when the shell runs".to_owned());
                 self.add(Part::Host(host.unwrap_or_else(unknown)));
                 continue;
             }
@@ -721,14 +724,14 @@ impl<'a> Facts<'a> {
                     Operation::Read => ArgumentKind::ReadPath,
                     _ => ArgumentKind::WritePath,
                 };
-                self.add_unknown(about, "only a running shell knows which file that is");
+                self.add_unknown(about, "the file is known only when the shell runs");
                 continue;
             };
             if moves && !target.starts_with(['/', '~']) {
                 self.add(Part::Path {
                     operation,
                     spelled: PathBuf::from(target),
-                    resolved: Err("the command goes to another folder first".to_owned()),
+                    resolved: Err("the command changes its directory first".to_owned()),
                 });
             } else {
                 self.add_path(operation, target);

@@ -58,7 +58,7 @@ impl Sample {
         match example {
             Value::String(text) => Self::of_text(text, rule),
             Value::Object(table) => Self::of_table(table),
-            _ => Err("an example is a text or a table with `tool` and `args`".to_owned()),
+            _ => Err("an example must be a string or a table with `tool` and `args`".to_owned()),
         }
     }
 
@@ -101,7 +101,7 @@ impl Sample {
         let about = rule.matches.first().and_then(|pattern| pattern.about());
         match split(text) {
             Some((name, Some(inside))) if OTHERS.iter().any(|(other, ..)| *other == name) => {
-                let (_, about) = traits::usual(name).ok_or("it is no call")?;
+                let (_, about) = traits::usual(name).ok_or("it is not a call")?;
                 let mut sample = Self::about(about, inside);
                 sample.tool = Self::new(name, Value::Null).tool;
                 Ok(sample)
@@ -115,7 +115,7 @@ impl Sample {
                     Ok(Self::new(name, pairs(inside.unwrap_or_default())?))
                 }
                 (None, None) => Err(format!(
-                    "`{text}` is no call; write `Tool`, `Tool(name=value)`, or a table with \
+                    "`{text}` is not a call; write `Tool`, `Tool(name=value)`, or a table with \
                      `tool` and `args`"
                 )),
             },
@@ -126,18 +126,18 @@ impl Sample {
         if let Some(odd) = table.keys().find(|key| !Self::WORDS.contains(&key.as_str())) {
             let meant =
                 nearest(odd, Self::WORDS.iter().copied()).map(|w| format!("; did you mean `{w}`?"));
-            return Err(format!("an example has no `{odd}`{}", meant.unwrap_or_default()));
+            return Err(format!("unknown key `{odd}` in an example{}", meant.unwrap_or_default()));
         }
         let text = |key: &str| match table.get(key) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.as_str())),
-            Some(_) => Err(format!("`{key}` of an example is a text")),
+            Some(_) => Err(format!("`{key}` of an example must be a string")),
         };
-        let tool = text("tool")?.ok_or("an example that is a table needs `tool`")?;
+        let tool = text("tool")?.ok_or("an example that is a table needs the key `tool`")?;
         let arguments = match table.get("args") {
             None => Value::Object(Map::new()),
             Some(args @ Value::Object(_)) => args.clone(),
-            Some(_) => return Err("`args` of an example is a table".to_owned()),
+            Some(_) => return Err("`args` of an example must be a table".to_owned()),
         };
         let mut sample = Self::new(tool, arguments);
         let mut scope = Scope::default();
@@ -153,7 +153,7 @@ impl Sample {
         }
         for word in words(table, "effects")? {
             let known = serde_json::from_value(Value::from(word));
-            sample.operations.push(known.map_err(|_| format!("`{word}` is no effect"))?);
+            sample.operations.push(known.map_err(|_| format!("`{word}` is not a known effect"))?);
         }
         sample.scope = Arc::new(scope);
         Ok(sample)
@@ -236,7 +236,7 @@ fn pairs(inside: &str) -> Result<Value, String> {
     let mut rest = inside.trim();
     while !rest.is_empty() {
         let Some((name, after)) = rest.split_once('=') else {
-            return Err(format!("`{rest}` is no argument; write `name=value`"));
+            return Err(format!("`{rest}` is not an argument; write `name=value`"));
         };
         let after = after.trim_start();
         // A quoted string, a list or a table may contain commas.
@@ -263,7 +263,7 @@ fn words<'v>(table: &'v Map<String, Value>, key: &str) -> Result<Vec<&'v str>, S
         Some(Value::Array(list)) => list.iter().map(Value::as_str).collect(),
         Some(_) => None,
     };
-    words.ok_or_else(|| format!("`{key}` of an example is a text or a list of texts"))
+    words.ok_or_else(|| format!("`{key}` of an example must be a string or a list of strings"))
 }
 
 fn label(word: &str) -> Result<Label, String> {
@@ -274,6 +274,6 @@ fn label(word: &str) -> Result<Label, String> {
         "untrusted" | "tainted" => Label { trust: Trust::Untrusted, confidentiality },
         "internal" => Label { trust, confidentiality: Confidentiality::Internal },
         "secret" => Label { trust, confidentiality: Confidentiality::Secret },
-        _ => return Err(format!("`{word}` is no label")),
+        _ => return Err(format!("`{word}` is not a known label")),
     })
 }

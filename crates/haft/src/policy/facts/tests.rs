@@ -227,12 +227,12 @@ fn examples_are_read_as_people_write_them() {
     let shell = json!({"tool": "Bash", "args": {"command": "ls"}});
     assert_eq!(ok(shell, "t"), ["shell", "run ls"]);
     for (bad, says) in [
-        (json!(5), "a text or a table"),
-        (json!("not a call!"), "is no call"),
+        (json!(5), "a string or a table"),
+        (json!("not a call!"), "is not a call"),
         (json!("t(x)"), "name=value"),
-        (json!({"args": {}}), "needs `tool`"),
+        (json!({"args": {}}), "needs the key `tool`"),
         (json!({"tol": "t"}), "did you mean `tool`?"),
-        (json!({"tool": "t", "label": "odd"}), "no label"),
+        (json!({"tool": "t", "label": "odd"}), "not a known label"),
     ] {
         assert!(sample(bad.clone(), "t").unwrap_err().contains(says), "{bad}");
     }

@@ -58,7 +58,7 @@ impl Parser<'_> {
                 // Searched after the opening: `/*/` does not close itself.
                 Some(b'/') if self.rest().starts_with("/*") => match self.rest()[2..].find("*/") {
                     Some(end) => self.at += end + 4,
-                    None => return Err(self.broken("a comment that does not end")),
+                    None => return Err(self.broken("unterminated comment")),
                 },
                 _ => return Ok(()),
             }
@@ -101,7 +101,7 @@ impl Parser<'_> {
             // Some parsers take the first key and others the last, so the effective rules would be
             // ambiguous.
             if !keys.insert(key.clone()) {
-                return Err(Broken { at, message: format!("the key `{key}` stands here twice") });
+                return Err(Broken { at, message: format!("duplicate key `{key}`") });
             }
             self.skip()?;
             if self.peek() != Some(b':') {
@@ -144,7 +144,7 @@ impl Parser<'_> {
         let mut end = self.at + 1;
         loop {
             match bytes.get(end) {
-                None => return Err(self.broken("a text that does not end")),
+                None => return Err(self.broken("unterminated string")),
                 Some(b'"') => break,
                 Some(b'\\') => end += 2,
                 Some(_) => end += 1,
@@ -156,7 +156,7 @@ impl Parser<'_> {
                 self.at = end + 1;
                 Ok(text)
             }
-            None => Err(self.broken("a text with a wrong escape or a bare control character")),
+            None => Err(self.broken("a string with an invalid escape or a bare control character")),
         }
     }
 
@@ -172,7 +172,7 @@ impl Parser<'_> {
                 (None, Some(n)) => Kind::Real(n),
                 _ => Kind::Odd("a number too large"),
             },
-            Err(_) => return Err(self.broken("a number that is none")),
+            Err(_) => return Err(self.broken("not a number")),
         };
         self.at += long;
         Ok(kind)

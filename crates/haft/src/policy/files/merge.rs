@@ -47,7 +47,7 @@ pub(super) fn merge(mut files: Vec<Said>, place: &LoadOptions) -> PolicyConfig {
                 None => setup.tools.push(tool),
                 Some(known) => {
                     let message = format!(
-                        "the tool `{}` is declared at {} as well, and that one counts",
+                        "the tool `{}` is also declared at {}, and that declaration is used",
                         known.spec.name, known.place
                     );
                     setup.notes.push(FileNote { place: tool.place, message });
@@ -69,8 +69,8 @@ pub(super) fn merge(mut files: Vec<Said>, place: &LoadOptions) -> PolicyConfig {
         }
         if let Some((place, count)) = open {
             let message = format!(
-                "{} of this file FAIL OPEN, as documented there: when one cannot answer, the call \
-                 goes on; `[hooks] mode = \"guard\"` in haft.toml makes them refuse instead",
+                "{} of this file FAIL OPEN, as documented there: if one fails, the call goes on; \
+                 `[hooks] mode = \"guard\"` in haft.toml makes them refuse instead",
                 counted(count, "hook"),
             );
             setup.notes.push(FileNote { place, message });
@@ -124,7 +124,7 @@ fn strip(said: &mut Said, ignored: &mut Ignored) {
         ignored.add("declared tool", &tool.place);
     }
     for (_, place) in said.roots.drain(..) {
-        ignored.add("folder of the workspace", &place);
+        ignored.add("directory of the workspace", &place);
     }
     said.sandbox.strip(|what, place| ignored.add(what, place));
     if let Some(place) = said.about_place.take() {
@@ -158,8 +158,8 @@ impl Ignored {
         for (what, count, place) in self.0 {
             let verb = if count == 1 { "does" } else { "do" };
             let message = format!(
-                "{} of this folder {verb} not count until the folder is trusted; to trust it, run \
-                 `haft trust`",
+                "{} of this directory {verb} not apply until the directory is trusted; to trust \
+                 it, run `haft trust`",
                 counted(count, what)
             );
             notes.push(FileNote { place, message });
@@ -172,9 +172,7 @@ impl Ignored {
             // Reported even if nothing is ignored: the old file may have denied something.
             Uncovered::Changed => "changed since it was trusted",
             _ if self.0.is_empty() => return,
-            Uncovered::Replaced => {
-                "another directory is at this path than the one that was trusted"
-            }
+            Uncovered::Replaced => "the directory at this path is not the one that was trusted",
             _ => "new since this directory was trusted",
         };
         let place = self.0.first().map_or(file, |(_, _, place)| place).clone();
@@ -183,8 +181,8 @@ impl Ignored {
             self.0.into_iter().map(|(what, count, _)| counted(count, what)).collect();
         let effect = match total {
             0 => String::new(),
-            1 => format!(": {} does not count", what.join(", ")),
-            _ => format!(": {} do not count", what.join(", ")),
+            1 => format!(": {} does not apply", what.join(", ")),
+            _ => format!(": {} do not apply", what.join(", ")),
         };
         let message = format!("{why}{effect}; to see the file and accept it, run `haft trust`");
         notes.push(FileNote { place, message });
@@ -225,7 +223,7 @@ fn only_managed(files: &mut [Said], notes: &mut Vec<FileNote>) {
     }
     for (what, count, place) in left_out.0 {
         let message = format!(
-            "{} without effect: the organisation's settings let only its own count",
+            "{} without effect: the organisation's settings allow only its own",
             counted(count, what)
         );
         notes.push(FileNote { place, message });
@@ -256,8 +254,8 @@ fn mode(files: &[Said], setup: &mut PolicyConfig) {
             found = Some((mode, at));
         } else if is_untrusted && strictness(mode) < strictness(usual) {
             let message = format!(
-                "mode `{}` of this folder does not count until the folder is trusted; to trust it, \
-                 run `haft trust`",
+                "mode `{}` of this directory does not apply until the directory is trusted; to \
+                 trust it, run `haft trust`",
                 word(mode)
             );
             setup.notes.push(FileNote { place: at, message });
@@ -268,10 +266,10 @@ fn mode(files: &[Said], setup: &mut PolicyConfig) {
     setup.ground.mode = mode;
     if mode == Mode::BypassPermissions {
         let message = if setup.may_bypass {
-            "EVERYTHING THAT NO RULE SPEAKS OF IS ALLOWED: mode `bypassPermissions`"
+            "EVERYTHING THAT NO RULE MATCHES IS ALLOWED: mode `bypassPermissions`"
         } else {
             setup.ground.mode = Mode::Default;
-            "mode `bypassPermissions` is switched off here; judged as `default`"
+            "mode `bypassPermissions` is disabled here; `default` is used"
         };
         setup.notes.push(FileNote { place: at, message: message.to_owned() });
     }

@@ -143,7 +143,7 @@ impl PolicyConfig {
             if file.text.len() > MAX_FILE {
                 mistakes.add(Source::new(&file.path, "").place(0), || {
                     let long = file.text.len();
-                    let message = format!("{long} bytes; a file of rules has at most {MAX_FILE}");
+                    let message = format!("{long} bytes; a rule file may have at most {MAX_FILE}");
                     (message, Some("is it the right file?".to_owned()))
                 });
                 continue;

@@ -35,7 +35,7 @@ impl Negated {
             more => format!(" and {more} more"),
         };
         let message = format!(
-            "{names}{more}: left out. `!` re-includes nothing, because the strictest rule holds; \
+            "{names}{more}: ignored. `!` is not supported, because the strictest rule applies; \
              narrow the other rule, or add an `except` to it in `haft.toml`"
         );
         Some(FileNote { place, message })

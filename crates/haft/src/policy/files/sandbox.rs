@@ -86,12 +86,12 @@ impl SandboxSettings {
         }
         let home = home?;
         if home.starts_with(root) {
-            return Some("the home directory with all its secrets is in it");
+            return Some("it contains the home directory with all its secrets");
         }
         SECRETS
             .iter()
             .any(|secret| root.starts_with(home.join(secret)))
-            .then_some("it holds secrets")
+            .then_some("it contains secrets")
     }
 
     /// Returns the paths below a root that contain secrets, whether they exist or not.
@@ -170,8 +170,8 @@ pub(super) fn read(
             true => own.cgroup = Some((text.into(), reader.place(node.at))),
             false => reader.wrong(
                 node.at,
-                format!("`{text}` is no whole path"),
-                "name the directory that was delegated, as in `/sys/fs/cgroup/haft`",
+                format!("`{text}` is not an absolute path"),
+                "name the delegated cgroup directory, as in `/sys/fs/cgroup/haft`",
             ),
         }
     }
@@ -189,8 +189,8 @@ fn roots(
         match folder(text, file, anchor) {
             Err(why) => reader.wrong(
                 at,
-                format!("`{text}` is no directory that could be found: {why}"),
-                "write the whole path, as in `/srv/toolchain`, or start it with `~/`",
+                format!("the directory `{text}` was not found: {why}"),
+                "write an absolute path, as in `/srv/toolchain`, or start it with `~/`",
             ),
             Ok(path) => match SandboxSettings::refuses(&path, anchor.home.as_deref()) {
                 Some(why) => reader.wrong(
@@ -215,8 +215,8 @@ fn names(reader: &mut Reader<'_>, node: &Node) -> Vec<(String, SourceLocation)> 
             true => found.push((text.to_owned(), reader.place(at))),
             false => reader.wrong(
                 at,
-                format!("`{text}` is no name of a variable"),
-                "write a name such as `JAVA_HOME`; `*` may stand at its end, as in `CARGO_*`",
+                format!("`{text}` is not a variable name"),
+                "write a name such as `JAVA_HOME`; it may end with `*`, as in `CARGO_*`",
             ),
         }
     }
@@ -239,8 +239,10 @@ mod tests {
         PolicyConfig::read(&[file], &place)
     }
 
-    const ALL: &str = "[sandbox]\nconfine_unasked = false\nread_only_roots = [\"~/.rustup\", \"/srv/x\"]\n\
-        writable_roots = [\"~/.npm\"]\npass_env = [\"JAVA_HOME\", \"CARGO_*\"]\ncgroup = \"/sys/fs/cgroup/haft\"\n";
+    const ALL: &str = "[sandbox]\nconfine_unasked = false\nread_only_roots = [\"~/.rustup\", \
+        \"/srv/x\"]\n\
+        writable_roots = [\"~/.npm\"]\npass_env = [\"JAVA_HOME\", \"CARGO_*\"]\ncgroup = \
+        \"/sys/fs/cgroup/haft\"\n";
 
     #[test]
     fn roots_and_variables_of_a_trusted_file_count() {
@@ -285,12 +287,12 @@ mod tests {
             ("~/", "the home directory"),
             ("~/.cargo/..", "the home directory"),
             ("/me", "the home directory"),
-            ("~/.ssh", "it holds secrets"),
-            ("~/.ssh/keys", "it holds secrets"),
-            ("~/.aws", "it holds secrets"),
-            ("~/.gnupg", "it holds secrets"),
-            ("~/.config/gh", "it holds secrets"),
-            ("~/.cargo/credentials.toml", "it holds secrets"),
+            ("~/.ssh", "it contains secrets"),
+            ("~/.ssh/keys", "it contains secrets"),
+            ("~/.aws", "it contains secrets"),
+            ("~/.gnupg", "it contains secrets"),
+            ("~/.config/gh", "it contains secrets"),
+            ("~/.cargo/credentials.toml", "it contains secrets"),
         ] {
             for key in ["read_only_roots", "writable_roots"] {
                 let text = format!("[sandbox]\n{key} = [\"{root}\"]\n");
@@ -300,8 +302,8 @@ mod tests {
         }
         for (bad, why) in [
             ("read_only_roots = \"~/.rustup\"\nx = 1", "unknown key `x`"),
-            ("pass_env = [\"A B\"]", "no name of a variable"),
-            ("pass_env = [\"*\"]", "no name of a variable"),
+            ("pass_env = [\"A B\"]", "not a variable name"),
+            ("pass_env = [\"*\"]", "not a variable name"),
             ("confine_unasked = \"no\"", "confine_unasked"),
             ("read_only_roots = [\"\"]", "it is empty"),
             ("read_only_roots = [3]", "read_only_roots"),

@@ -39,7 +39,7 @@ pub(super) fn read(file: &ConfigFile, place: &LoadOptions, mistakes: &mut Mistak
         Ok(root) => root,
         Err(broken) => {
             mistakes.add(source.place(broken.at), || {
-                (format!("this is no JSON: {}", broken.message), None)
+                (format!("invalid JSON: {}", broken.message), None)
             });
             return said;
         }
@@ -107,7 +107,7 @@ impl Settings<'_, '_> {
     fn passed_over(&mut self, entries: &[&Entry], of: &str) {
         let Some(first) = entries.first() else { return };
         let names = names(entries.iter().map(|entry| format!("{of}{}", entry.key)));
-        self.note(first.at, format!("not read here, and without effect: {names}"));
+        self.note(first.at, format!("not supported, and without effect: {names}"));
     }
 
     fn permissions(&mut self, node: &Node) {
@@ -138,13 +138,13 @@ impl Settings<'_, '_> {
             "auto" => {
                 self.note(
                     node.at,
-                    "mode `auto` lets a classifier answer; here it is judged as `default`, and what \
-                     no rule speaks of is asked",
+                    "mode `auto` uses a classifier, which is not supported; `default` is used, \
+                     and calls that no rule matches need approval",
                 );
                 Mode::Default
             }
             other => {
-                self.note(node.at, format!("mode `{other}` is not known; judged as `default`"));
+                self.note(node.at, format!("unknown mode `{other}`; `default` is used"));
                 Mode::Default
             }
         };
@@ -157,7 +157,8 @@ impl Settings<'_, '_> {
             // FAIL CLOSED: the author of the key wanted it disabled.
             _ => self.note(
                 node.at,
-                "`disableBypassPermissionsMode` is `\"disable\"` or absent; read as `\"disable\"`",
+                "`disableBypassPermissionsMode` must be `\"disable\"` or absent; `\"disable\"` is \
+                 used",
             ),
         }
         self.said.no_bypass = true;
@@ -167,7 +168,7 @@ impl Settings<'_, '_> {
         for (text, at) in self.reader.texts(node, "`additionalDirectories`") {
             match folder(text, self.file, &self.anchor) {
                 Ok(path) => self.said.roots.push((path, self.reader.place(at))),
-                Err(why) => self.note(at, format!("folder `{text}` does not count: {why}")),
+                Err(why) => self.note(at, format!("directory `{text}` is ignored: {why}")),
             }
         }
     }
@@ -179,7 +180,7 @@ impl Settings<'_, '_> {
             self.reader.wrong(
                 entry.at,
                 format!("{} rules in one list; at most {MAX_RULES} are read", list.len()),
-                "say more with one pattern: `*` stands for anything",
+                "combine patterns: `*` matches anything",
             );
             return;
         }
@@ -196,7 +197,7 @@ impl Settings<'_, '_> {
     /// Reads the pattern of one rule; `None` if it is ignored, which is noted.
     fn pattern(&mut self, text: &str, at: usize, decision: &Decision) -> Option<Pattern> {
         if let Some(why) = counts_for_nothing(text, decision) {
-            self.note(at, format!("`{text}` counts for nothing: {why}"));
+            self.note(at, format!("`{text}` is ignored: {why}"));
             return None;
         }
         if *decision != Decision::Allow {
@@ -227,11 +228,11 @@ impl Settings<'_, '_> {
         }
         if let Some(first) = uncalled.first() {
             let names = names(uncalled.iter().map(|entry| entry.key.clone()));
-            self.note(first.at, format!("hooks of events that are not called here: {names}"));
+            self.note(first.at, format!("haft does not support the hook events: {names}"));
         }
         if let Some(first) = unknown.first() {
             let names = names(unknown.iter().map(|entry| entry.key.clone()));
-            self.note(first.at, format!("hooks of events that nobody knows: {names}"));
+            self.note(first.at, format!("unknown hook events: {names}"));
         }
     }
 
@@ -253,7 +254,7 @@ impl Settings<'_, '_> {
                 self.reader.wrong(
                     group.at,
                     "a hook without `hooks`",
-                    "the handlers stand in a list: `\"hooks\": [{ \"type\": \"command\", … }]`",
+                    "write the handlers as a list: `\"hooks\": [{ \"type\": \"command\", … }]`",
                 );
                 continue;
             };
@@ -291,7 +292,7 @@ impl Settings<'_, '_> {
                 self.note(
                     node.at,
                     format!(
-                        "handlers of type `{other}` are not run here; `command` and `http` are"
+                        "handlers of type `{other}` are not supported; use `command` or `http`"
                     ),
                 );
                 let usual = match other {
@@ -311,7 +312,9 @@ impl Settings<'_, '_> {
             if !HookSpec::about_tools(event) {
                 self.note(
                     at,
-                    format!("a hook of `{event}` with `if` is never called: it is about no tool"),
+                    format!(
+                        "a hook of `{event}` with `if` is never called: this event has no tool"
+                    ),
                 );
                 return None;
             }
@@ -320,7 +323,7 @@ impl Settings<'_, '_> {
                 self.note(
                     at,
                     format!(
-                        "`if` `{pattern}` is no rule ({}); the hook is always called",
+                        "`if` `{pattern}` is not a valid pattern ({}); the hook is always called",
                         e.message
                     ),
                 );
@@ -363,14 +366,17 @@ impl Settings<'_, '_> {
         if let Some(shell) = fields.get("shell")
             && self.reader.text(shell, "`shell`")? != "bash"
         {
-            self.note(shell.at, "only `bash` is started here; this handler is not run");
+            self.note(shell.at, "only `bash` is supported; this handler is ignored");
             return self.reader.value(node).map(Handler::Other);
         }
         for key in ["async", "asyncRewake"] {
             if let Some(entry) = fields.entry(key)
                 && entry.value.kind != Kind::Flag(false)
             {
-                self.note(entry.at, format!("`{key}` handlers are waited for here"));
+                self.note(
+                    entry.at,
+                    format!("`{key}` is not supported: the handler runs in the foreground"),
+                );
             }
         }
         let args = match fields.get("args") {
@@ -392,7 +398,7 @@ impl Settings<'_, '_> {
             self.reader.wrong(
                 node.at,
                 "a handler of type `http` without `url`",
-                "name the address, as in `\"url\": \"https://hooks.example.org/check\"`",
+                "set the URL, as in `\"url\": \"https://hooks.example.org/check\"`",
             );
             return None;
         };
@@ -423,7 +429,7 @@ impl Settings<'_, '_> {
         self.reader.wrong(
             node.at,
             format!("`timeout` must be a number of seconds above 0 and up to a day, got {seconds}"),
-            "leave it out to give a command ten minutes",
+            "remove it to use the default of ten minutes",
         );
         None
     }
@@ -442,14 +448,14 @@ fn counts_for_nothing(text: &str, decision: &Decision) -> Option<String> {
     {
         let instead = |rule: &str| {
             format!(
-                "paths are judged by `Read(…)` and `Edit(…)` alone; write `{rule}({specifier})`"
+                "paths are matched only by `Read(…)` and `Edit(…)`; write `{rule}({specifier})`"
             )
         };
         match tool {
             "Write" | "NotebookEdit" | "MultiEdit" => return Some(instead("Edit")),
             "Glob" | "Grep" | "LS" => return Some(instead("Read")),
-            "Skill" => return Some("there are no skills to be called here".to_owned()),
-            "Cd" => return Some("a run does not change its folder here".to_owned()),
+            "Skill" => return Some("skills are not supported".to_owned()),
+            "Cd" => return Some("a run does not change its directory".to_owned()),
             _ => {}
         }
     }
@@ -458,7 +464,7 @@ fn counts_for_nothing(text: &str, decision: &Decision) -> Option<String> {
     }
     if tool.contains('*') && !names_a_server(tool) {
         return Some(
-            "an allow may have `*` in the name of a tool only after `mcp__<server>__`".to_owned(),
+            "an allow rule may use `*` in a tool name only after `mcp__<server>__`".to_owned(),
         );
     }
     if let Some(specifier) = specifier

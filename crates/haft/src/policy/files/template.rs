@@ -96,7 +96,7 @@ impl Template {
                 }
                 _ if pieces.iter().any(|piece| matches!(piece, Piece::Condition(_))) => {
                     return Err((
-                        format!("`{text}` is a condition where none can be"),
+                        format!("a condition is not allowed in `{text}`"),
                         "put it into brackets of its own, as in `[\"{?all}\", \"--all\"]`".into(),
                     ));
                 }
@@ -105,16 +105,16 @@ impl Template {
             let lists = pieces.iter().any(|piece| matches!(piece, Piece::Value(h) if h.is_list));
             if lists && pieces.len() > 1 {
                 return Err((
-                    format!("`{text}` puts a list into a word"),
-                    "a list has a word for each of its items, so `{name}` stands alone".into(),
+                    format!("`{text}` puts a list into one argument"),
+                    "each item of a list becomes one argument, so write `{name}` alone".into(),
                 ));
             }
             if self.is_first(&group) && !matches!(&*pieces, [Piece::Text(_)])
                 || is_group && self.groups.is_empty()
             {
                 return Err((
-                    "the first word is the program, and must be written out".into(),
-                    "write its name or path; a call chooses arguments, never programs".into(),
+                    "the first item is the program, and must be a fixed name".into(),
+                    "write its name or path; a call may choose arguments, never programs".into(),
                 ));
             }
             // `check` determines where options have ended.
@@ -129,8 +129,8 @@ impl Template {
         let pieces = pieces(text, holes)?;
         if pieces.iter().any(|piece| matches!(piece, Piece::Condition(_))) {
             return Err((
-                "`stdin` has a condition in it".into(),
-                "conditions are for words".into(),
+                "`stdin` contains a condition".into(),
+                "conditions are allowed only in `command`".into(),
             ));
         }
         let words = vec![Word { pieces, may_be_option: false }];
@@ -188,9 +188,9 @@ impl Template {
         if length > LONGEST {
             return Err(Failure::new(
                 FailureCode::InvalidValue,
-                format!("the arguments have {length} bytes; a command takes {LONGEST}"),
+                format!("the arguments have {length} bytes; a command takes at most {LONGEST}"),
             )
-            .with_next("pass less at once, or a file that has it"));
+            .with_next("pass less at once, or pass a file"));
         }
         Ok(words)
     }
@@ -307,9 +307,9 @@ fn option(name: &str) -> Failure {
     let shown: String = name.chars().take(60).collect();
     Failure::new(
         FailureCode::InvalidValue,
-        format!("`{shown}` begins with `-`, and the program could take it for an option"),
+        format!("`{shown}` starts with `-`, and the program could read it as an option"),
     )
-    .with_next("write it differently: a file as `./-name`, a text with something before the `-`")
+    .with_next("write a file as `./-name`, and other text with something before the `-`")
 }
 
 /// Returns a value as an argument.
@@ -319,19 +319,19 @@ fn text(name: &str, value: &Value) -> Result<String, Failure> {
         Value::Number(number) => number.to_string(),
         Value::Bool(flag) => flag.to_string(),
         Value::Null | Value::Array(_) | Value::Object(_) => {
-            let message = format!("`{name}` must be a text, a number, or true or false");
+            let message = format!("`{name}` must be a string, a number, or true or false");
             return Err(Failure::new(FailureCode::BadArguments, message));
         }
     };
     let wrong = if text.contains('\0') {
-        "has a NUL byte in it, which no program can be given".to_owned()
+        "contains a NUL byte, which cannot be passed to a program".to_owned()
     } else if text.len() > LONGEST_WORD {
-        format!("has {} bytes; a word of a command takes {LONGEST_WORD}", text.len())
+        format!("has {} bytes; one argument takes at most {LONGEST_WORD}", text.len())
     } else {
         return Ok(text);
     };
     Err(Failure::new(FailureCode::InvalidValue, format!("`{name}` {wrong}"))
-        .with_next("pass a shorter, plain text"))
+        .with_next("pass a shorter string without NUL bytes"))
 }
 
 /// Parses an argument: `{name}` is a placeholder, `{?name}` a condition, `{{` and `}}` are braces.
@@ -339,7 +339,7 @@ fn pieces(word: &str, holes: &[Hole]) -> Result<Vec<Piece>, Wrong> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
     let mut rest = word;
-    let braces = "braces that mean themselves are doubled, as in `{{print $1}}`";
+    let braces = "to write a literal brace, double it, as in `{{print $1}}`";
     while let Some(at) = rest.find(['{', '}']) {
         plain.push_str(&rest[..at]);
         let here = &rest[at..];
@@ -350,7 +350,7 @@ fn pieces(word: &str, holes: &[Hole]) -> Result<Vec<Piece>, Wrong> {
         }
         let hole = here.strip_prefix('{').and_then(|here| here.split_once('}'));
         let Some((name, after)) = hole else {
-            return Err((format!("`{word}` has a brace that is alone"), braces.to_owned()));
+            return Err((format!("`{word}` has an unmatched brace"), braces.to_owned()));
         };
         let (name, is_condition) = match name.strip_prefix('?') {
             Some(name) => (name, true),
@@ -362,7 +362,7 @@ fn pieces(word: &str, holes: &[Hole]) -> Result<Vec<Piece>, Wrong> {
                 Some(near) => format!("did you mean `{{{near}}}`?"),
                 None => format!("declare it under `parameters`; {braces}"),
             };
-            return Err((format!("`{{{name}}}` is no parameter of this tool"), hint));
+            return Err((format!("`{{{name}}}` is not a parameter of this tool"), hint));
         };
         if !plain.is_empty() {
             pieces.push(Piece::Text(std::mem::take(&mut plain)));
@@ -577,7 +577,7 @@ pub(super) mod tests {
             &["busybox", "awk", "{text}"],
         ] {
             let (message, hint) = template(words).map(|_| words).unwrap_err();
-            assert!(message.contains("would be read by"), "{words:?}: {message}");
+            assert!(message.contains("would execute"), "{words:?}: {message}");
             assert!(hint.contains("arguments"), "{words:?}: {hint}");
         }
         for words in [

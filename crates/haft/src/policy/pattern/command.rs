@@ -96,12 +96,10 @@ impl CommandPattern {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if text.is_empty() {
-            return Err(
-                "a pattern over commands must not be empty; `*` is every command".to_owned()
-            );
+            return Err("a command pattern must not be empty; `*` matches every command".to_owned());
         }
         if text.chars().any(|c| c.is_control() || c == STAR || c == LITERAL_STAR) {
-            return Err("a pattern over commands is one line without control characters".to_owned());
+            return Err("a command pattern must be one line without control characters".to_owned());
         }
         let plain = unquoted(text);
         let (head, boundary) = match plain.strip_suffix(":*").or_else(|| plain.strip_suffix(" *")) {
@@ -248,7 +246,7 @@ impl CommandPattern {
             let matched = self.compare(command, true);
             return match fixed && self.fixes(&assigned(command)) {
                 true => self.cautious(command, matched),
-                false => doubtful(matched, "it sets variables that the rule does not spell out"),
+                false => doubtful(matched, "it sets variables that the rule does not name"),
             };
         }
         // `'git status' x` starts a program of that name, not `git`.
@@ -280,7 +278,7 @@ impl CommandPattern {
             let named = named_through(view, last_at).is_some_and(|words| self.fixes(&words));
             let matched = match self.is_exact() || named {
                 true => self.cautious(views.last().map_or(command, |v| &v.command), matched),
-                false => doubtful(matched, "the rule does not say what the wrapper may start"),
+                false => doubtful(matched, "the rule does not name what the wrapper may start"),
             };
             answer = match (answer, matched) {
                 (Ternary::Yes, _) | (_, Ternary::Yes) => Ternary::Yes,
@@ -359,7 +357,7 @@ impl CommandPattern {
             (true, true) => Ternary::Yes,
             (false, _) => Ternary::No,
             (true, false) => {
-                Ternary::Unknown("a part of the command is only known when it runs".to_owned())
+                Ternary::Unknown("a part of the command is known only when it runs".to_owned())
             }
         }
     }

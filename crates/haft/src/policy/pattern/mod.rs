@@ -44,8 +44,8 @@ use super::{
     rules::ArgumentKind,
 };
 
-const NO_FILE: &str = "it does not say which files it touches";
-const NO_HOST: &str = "it does not say which hosts it reaches";
+const NO_FILE: &str = "it does not declare which files it touches";
+const NO_HOST: &str = "it does not declare which hosts it reaches";
 
 /// Whether something matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -311,7 +311,7 @@ impl Pattern {
         };
         if !vague.is_empty() && !self.asks_about_parts() {
             hits.unknown = hits.unknown.or(vague);
-            hits.why.get_or_insert_with(|| "it does not say what it touches".to_owned());
+            hits.why.get_or_insert_with(|| "it does not declare what it touches".to_owned());
         }
         if doubt.is_some() {
             hits.unknown = hits.unknown.or(hits.yes);
@@ -405,7 +405,7 @@ impl Pattern {
                 continue;
             }
             if found.there.is_empty() && named {
-                why.get_or_insert_with(|| "the tool does not say what it touches".to_owned());
+                why.get_or_insert_with(|| "the tool does not declare what it touches".to_owned());
                 doubt = true;
                 continue;
             }
@@ -680,7 +680,7 @@ impl Pattern {
                 if parameter(facts, name, value, side) == Ternary::No {
                     let is = match find(facts.arguments, name).first() {
                         Some(value) => format!("is {}", shown(&value.to_string())),
-                        None => "is left out".to_owned(),
+                        None => "is missing".to_owned(),
                     };
                     missing.push(format!("the tool matches, `{name}` {is}"));
                 }
@@ -766,7 +766,7 @@ impl Pattern {
             (Some(Head::Edit(path)), Part::Path { operation, spelled, .. }) => {
                 let spelled = spelled.to_string_lossy();
                 Some(match *operation == Operation::Read {
-                    true => format!("`{}` is read and not written", shown(&spelled)),
+                    true => format!("`{}` is read, not written", shown(&spelled)),
                     false => format!("`{}` is not below `{}`", shown(&spelled), path.as_str()),
                 })
             }

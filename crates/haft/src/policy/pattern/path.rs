@@ -95,8 +95,8 @@ impl PathPattern {
             return wrong(0, "the path is empty", "write it as in `./src/**`");
         }
         if is_negated(text) {
-            let hint = "say what is not meant with `except`; a file called so is `./!…`";
-            return wrong(0, "`!` does not turn a rule round", hint);
+            let hint = "use `except` for exceptions; a file whose name starts with `!` is `./!…`";
+            return wrong(0, "`!` is not supported", hint);
         }
         let (base, rest) = if let Some(rest) = text.strip_prefix("//") {
             (Base::Root, rest)
@@ -105,8 +105,8 @@ impl PathPattern {
         } else if text.starts_with('~') {
             return wrong(
                 0,
-                "the home of another user is not known",
-                "write the path out, `//home/…`",
+                "the home directory of another user is not known",
+                "write the full path, `//home/…`",
             );
         } else if let Some(rest) = text.strip_prefix('/') {
             (Base::Folder(anchor.folder.clone()), rest)
@@ -288,8 +288,8 @@ impl PathPattern {
     /// Returns why no file can match. `home` is the home directory of the current user.
     pub(super) fn is_nowhere(&self, side: Side, home: Option<&Path>) -> Option<String> {
         let unknown = match &self.base {
-            Base::Home(own) if own.as_deref().or(home).is_none() => Some("the home folder"),
-            Base::Folder(None) => Some("the folder of its file"),
+            Base::Home(own) if own.as_deref().or(home).is_none() => Some("the home directory"),
+            Base::Folder(None) => Some("the directory of its file"),
             _ => None,
         };
         // For a restricting rule that is `Unknown`, which counts.
@@ -298,7 +298,7 @@ impl PathPattern {
         }
         let long = self.names().find(|name| name.len() > LONGEST_NAME)?;
         let start: String = long.chars().take(20).collect();
-        Some(format!("no file has a name as long as `{start}…`"))
+        Some(format!("no file name is as long as `{start}…`"))
     }
 
     /// Returns whether a path matches, as written and resolved.
@@ -411,11 +411,11 @@ impl PathPattern {
                 .as_deref()
                 .or(facts.ground.home.as_deref())
                 .map(Cow::Borrowed)
-                .ok_or_else(|| unknown("the home folder")),
+                .ok_or_else(|| unknown("the home directory")),
             Base::Folder(folder) => folder
                 .as_deref()
                 .map(Cow::Borrowed)
-                .ok_or_else(|| unknown("the folder of its file")),
+                .ok_or_else(|| unknown("the directory of its file")),
         }
     }
 
@@ -506,7 +506,9 @@ impl PathPattern {
     fn below(&self, folder: &Path, steps: &[Step], path: &Path, side: Side) -> Ternary {
         let fold = FOLDS && side == Side::Restrict;
         if path.is_absolute() != folder.is_absolute() {
-            return Ternary::Unknown("where relative paths start is not known".to_owned());
+            return Ternary::Unknown(
+                "the base directory of relative paths is not known".to_owned(),
+            );
         }
         let mut own = path.components();
         for part in folder.components() {
@@ -519,9 +521,13 @@ impl PathPattern {
             match part {
                 Component::Normal(name) => match name.to_str() {
                     Some(name) => names.push(name),
-                    None => return Ternary::Unknown("the path is no UTF-8".to_owned()),
+                    None => return Ternary::Unknown("the path is not UTF-8".to_owned()),
                 },
-                _ => return Ternary::Unknown("the path climbs out of what is known".to_owned()),
+                _ => {
+                    return Ternary::Unknown(
+                        "the path leaves the known directories with `..`".to_owned(),
+                    );
+                }
             }
         }
         // A literal name covers what is below it; a trailing `*` of an allow does not.

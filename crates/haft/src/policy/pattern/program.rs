@@ -13,7 +13,7 @@ use crate::policy::{
     path_resolver::tidy,
 };
 
-const UNCLEAR: &str = "it cannot be told which file runs";
+const UNCLEAR: &str = "haft cannot determine which file runs";
 
 /// Returns whether the pattern matches a command that launches this.
 pub(super) fn matches(pattern: &CommandPattern, launch: &Launch, facts: &Facts<'_>) -> Ternary {

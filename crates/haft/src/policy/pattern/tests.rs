@@ -471,8 +471,8 @@ fn forms_that_match_nothing_say_so_and_what_to_write_instead() {
         ("Write(./a)", "write `Edit(./a)`"),
         ("NotebookEdit(./a)", "write `Edit(./a)`"),
         ("Glob(./a)", "write `Read(./a)`"),
-        ("Skill(x)", "take it out"),
-        ("Cd(x)", "take it out"),
+        ("Skill(x)", "remove it"),
+        ("Cd(x)", "remove it"),
     ] {
         let error = error(text);
         assert_eq!(error.kind, PatternErrorKind::Inert, "{text}");
@@ -501,10 +501,10 @@ fn mistakes_have_a_place_and_a_remedy() {
         ("t destructiv", 2, "did you mean `destructive`?"),
         ("t arg.x=", 8, "a value is missing"),
         ("t arg.x=\"a", 8, "never closed"),
-        ("t arg.x='a'b", 11, "put a blank"),
+        ("t arg.x='a'b", 11, "put a space"),
         ("destructive=1", 0, "write `destructive` alone"),
         ("provenance=web", 11, "untrusted"),
-        ("a b", 2, "no selector"),
+        ("a b", 2, "not a selector"),
         ("Read(./a)x", 4, "never closed"),
         ("t\u{0}x", 1, "control"),
     ] {
@@ -525,7 +525,7 @@ fn a_near_miss_says_what_is_missing() {
     let near = |text: &str, call: &ValidatedCall| pattern(text).nearly(&Facts::of(call, &ground));
     let said = |text: &str| Some(text.to_owned());
     assert_eq!(near("Read(./src/**)", &reads("a/b")), said("`/w/a/b` is not below `./src/**`"));
-    assert_eq!(near("Edit(./**)", &reads("a")), said("`/w/a` is read and not written"));
+    assert_eq!(near("Edit(./**)", &reads("a")), said("`/w/a` is read, not written"));
     assert_eq!(near("look label=untrusted", &reads("a")), said("the run is not untrusted"));
     assert_eq!(
         near("WebFetch(domain:y.org)", &fetches("https://x.org")),

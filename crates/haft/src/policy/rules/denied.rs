@@ -72,11 +72,11 @@ impl Rules {
         }
         match world.storage() {
             Storage::Empty => return Ok(denied),
-            Storage::Unknown => return Err(unknown("which files there are is not known")),
+            Storage::Unknown => return Err(unknown("files cannot be listed here")),
             Storage::ThisMachine => {}
         }
         #[cfg(not(unix))]
-        return Err(unknown("files can be looked for on Unix alone"));
+        return Err(unknown("files can be searched only on Unix"));
         #[cfg(unix)]
         {
             let real: Result<Vec<PathBuf>, String> =
@@ -110,7 +110,7 @@ impl Rules {
             });
             for pattern in rules.flat_map(|rule| &rule.matches) {
                 let absolute = pattern.absolute(&facts).ok_or_else(|| {
-                    unknown(format!("where `{}` starts is not known", pattern.as_str()))
+                    unknown(format!("the base directory of `{}` is not known", pattern.as_str()))
                 })?;
                 for pattern in absolute {
                     if !all.contains(&pattern) {

@@ -115,7 +115,7 @@ impl Rules {
                     };
                     rule.matches.iter().enumerate().find_map(nearly)
                 } else {
-                    Some((0, "it is switched off".to_owned()))
+                    Some((0, "it is disabled".to_owned()))
                 };
                 if let Some((number, missing)) = missing {
                     near.push(NearMiss { rule: self.cite(at, number), missing });
@@ -144,16 +144,16 @@ impl Rules {
                 }
             }
             Ruling::Allowed { .. } | Ruling::Vouched(_) => {
-                format!("a rule `match = {}` with `decision = \"deny\"` would refuse it", own())
+                format!("a rule `match = {}` with `decision = \"deny\"` would deny it", own())
             }
             Ruling::Confined(_) | Ruling::Built { decision: Decision::Allow, .. } => {
                 format!("a rule `match = {}` with `decision = \"ask\"` would ask", own())
             }
             Ruling::Built { source: labels::PROTECTED_NAME, .. } => {
-                "an allow rule that spells the protected name out".to_owned()
+                "an allow rule that names the protected file".to_owned()
             }
             Ruling::Built { source: labels::CHANGED, .. } => {
-                "a run that starts with the definition as it is now".to_owned()
+                "a new run, which starts with the current definition".to_owned()
             }
             Ruling::Built { source, .. } if source.starts_with("built in") => {
                 format!("a rule `match = {}`, `decision = \"allow\"`, `when = \"tainted\"`", own())
@@ -173,7 +173,8 @@ impl Rules {
                 });
                 match silent {
                     true => format!(
-                        "{flip}, or let the tool say `read_only` and `capabilities(…)`, if that is true"
+                        "{flip}, or declare `read_only` and `capabilities(…)` in the tool, if \
+                         that is true"
                     ),
                     false => flip,
                 }
@@ -233,7 +234,7 @@ fn risk(facts: &Facts<'_>) -> Vec<String> {
         risk.push("only reads".to_owned());
     }
     if facts.capabilities == haft_core::Capabilities::ALL {
-        risk.push("does not say what it reaches".to_owned());
+        risk.push("does not declare what it reaches".to_owned());
     } else {
         for capability in [Capability::Payment, Capability::Email, Capability::Secrets] {
             if facts.capabilities.has(capability) {
@@ -254,7 +255,7 @@ impl fmt::Display for Part {
         match self {
             Self::Call => f.write_str("the call itself"),
             Self::Command(command) => write!(f, "run `{command}`"),
-            Self::Unreadable(why) => write!(f, "run a command that cannot be read ({why})"),
+            Self::Unreadable(why) => write!(f, "run a command that cannot be parsed ({why})"),
             Self::Path { operation, spelled, resolved } => {
                 let verb = if *operation == Operation::Read { "read" } else { "write" };
                 write!(f, "{verb} {}", spelled.display())?;
@@ -265,7 +266,7 @@ impl fmt::Display for Part {
                 }
             }
             Self::Host(Ok(host)) => write!(f, "reach {host}"),
-            Self::Host(Err(why)) => write!(f, "reach an address that cannot be read ({why})"),
+            Self::Host(Err(why)) => write!(f, "reach a URL that cannot be parsed ({why})"),
             Self::Reach(capability) => write!(f, "reach {capability}"),
         }
     }

@@ -87,7 +87,7 @@ impl Rules {
         notes: &mut N,
     ) -> Ruling {
         if facts.overflow {
-            let reason = "it does more things at once than can be judged".to_owned();
+            let reason = "it does too many things at once to be checked".to_owned();
             notes.note("parts", "deny", reason.clone(), None);
             return built(Decision::Deny, reason, "the bound on parts");
         }
@@ -99,7 +99,7 @@ impl Rules {
             return built(Decision::Deny, reason, labels::CHANGED);
         }
         if self.ground.mode == Mode::Plan && !facts.read_only {
-            let reason = "nothing is changed while a plan is made".to_owned();
+            let reason = "plan mode allows only read-only calls".to_owned();
             notes.note("mode", "deny", reason.clone(), None);
             return built(Decision::Deny, reason, "the mode `plan`");
         }
@@ -147,7 +147,7 @@ impl Rules {
             | Ruling::Vouched(_)
             | Ruling::Built { decision: Decision::Allow, .. } => {
                 if self.names_restricted_link(facts) {
-                    let reason = "it names a hard link to a file that a rule keeps".to_owned();
+                    let reason = "it names a hard link to a file that a rule restricts".to_owned();
                     notes.note("hard links", "ask", reason.clone(), None);
                     return built(Decision::Ask, reason, HARD_LINK);
                 }
@@ -206,7 +206,7 @@ impl Rules {
         }
         match self.ground.mode {
             Mode::BypassPermissions => {
-                let reason = "EVERYTHING NO RULE SPEAKS OF IS ALLOWED".to_owned();
+                let reason = "EVERYTHING THAT NO RULE MATCHES IS ALLOWED".to_owned();
                 notes.note("mode", "allow", reason.clone(), None);
                 return built(Decision::Allow, reason, BYPASS);
             }
@@ -222,12 +222,12 @@ impl Rules {
         }
         let verdict = match call {
             Some(call) if call.tool().spec().permission == Permission::None => {
-                Verdict::allow("the tool says `permission = \"none\"`")
+                Verdict::allow("the tool declares `permission = \"none\"`")
             }
             Some(call) => match default::judge(call, facts, &self.ground) {
                 verdict if verdict.confined => return self.confined(call, verdict, notes),
                 verdict if verdict.decision == Decision::Allow && self.keeps_below(call) => {
-                    default::ask(call, "it may read a file that a rule keeps")
+                    default::ask(call, "it may read a file that a rule restricts")
                 }
                 verdict => {
                     if N::READ && verdict.decision == Decision::Ask {
@@ -237,7 +237,7 @@ impl Rules {
                 }
             },
             None if facts.read_only => Verdict::allow("it only reads"),
-            None => Verdict::ask("no rule speaks of it"),
+            None => Verdict::ask("no rule matches it"),
         };
         // A protected file is the better reason, because the request names it.
         let reason = match labels::steers(facts, cover.by_name) {
@@ -256,7 +256,7 @@ impl Rules {
         notes: &mut N,
     ) -> Ruling {
         if self.keeps_from_confined(call) {
-            let ask = default::ask(call, "it may read a file that a rule keeps");
+            let ask = default::ask(call, "it may read a file that a rule restricts");
             notes.note("confinement", "not used", ask.reason.to_string(), None);
             return built(ask.decision, ask.reason, "the default");
         }
@@ -275,7 +275,7 @@ impl Rules {
         if !asks || self.ground.mode != Mode::DontAsk {
             return ruling;
         }
-        let reason = "it would have to be asked about, and nobody is asked".to_owned();
+        let reason = "it needs approval, and this mode never asks".to_owned();
         notes.note("mode", "deny", reason.clone(), None);
         built(Decision::Deny, reason, "the mode `dontAsk`")
     }
@@ -427,7 +427,7 @@ impl Rules {
             if N::READ {
                 let why = applied.doubt.clone().map_or_else(
                     || "it matches".to_owned(),
-                    |doubt| format!("it cannot be evaluated, so it counts: {doubt}"),
+                    |doubt| format!("it cannot be evaluated, so it applies: {doubt}"),
                 );
                 notes.note(what, rule.decision.as_str(), why, Some((at, applied.pattern)));
             }
@@ -496,14 +496,14 @@ impl Ruling {
     pub(super) fn verdict(self, rules: &Rules) -> Verdict {
         match self {
             Self::Denied { at, applied } => {
-                rules.by_rule(Decision::Deny, at, &applied, "a rule does not allow it")
+                rules.by_rule(Decision::Deny, at, &applied, "a rule denies it")
             }
             Self::Needed { at, applied, argument } => {
-                let reason = "a person must supply something first";
+                let reason = "a person must supply an argument first";
                 rules.by_rule(Decision::NeedInput(argument), at, &applied, reason)
             }
             Self::Asked { at, applied } => {
-                rules.by_rule(Decision::Ask, at, &applied, "a rule wants a person to look at it")
+                rules.by_rule(Decision::Ask, at, &applied, "a rule requires approval")
             }
             Self::Allowed { at, applied, more } => {
                 let verdict = rules.by_rule(Decision::Allow, at, &applied, "a rule allows it");
@@ -537,7 +537,7 @@ impl Rules {
         let verdict = match (&rule.reason, &applied.doubt) {
             (Some(reason), _) => Verdict::new(decision, reason.clone()),
             // The details are for people; the model only gets that the rule is uncertain.
-            (None, Some(_)) => Verdict::new(decision, "what it would do cannot be told beforehand"),
+            (None, Some(_)) => Verdict::new(decision, "haft cannot determine what it would do"),
             (None, None) => Verdict::new(decision, silent),
         };
         verdict.by(self.source(at, applied.pattern))
@@ -567,15 +567,17 @@ fn note_not_confined<N: Notebook>(call: &ValidatedCall, notes: &mut N) {
 fn counted(looked_at: usize, of: usize) -> String {
     match (looked_at, of) {
         (_, 0) => "there are none".to_owned(),
-        (0, of) => format!("none of {of} is about such a call"),
-        (n, of) => format!("{n} of {of} looked close, and none matches"),
+        (0, of) => format!("none of {of} is for such a call"),
+        (n, of) => format!("{n} of {of} were compared, and none matches"),
     }
 }
 
 fn read_so_far(facts: &Facts<'_>) -> String {
     let label = Rules::label_of(facts);
     match label.trust {
-        Trust::Untrusted => "the run has read untrusted text, which is no concern here".to_owned(),
+        Trust::Untrusted => {
+            "the run has read untrusted text, which does not matter for this call".to_owned()
+        }
         _ => "the run has read nothing untrusted".to_owned(),
     }
 }

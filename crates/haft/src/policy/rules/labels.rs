@@ -81,7 +81,8 @@ pub(super) fn steers(facts: &Facts<'_>, named_there: Parts) -> Option<Concern> {
     }
     let mut written = facts.written().filter(|(at, _)| open.has(*at));
     let reason = written.find_map(|(_, part)| protection(part, facts));
-    let reason = reason.unwrap_or_else(|| "it writes a file that steers programs".to_owned());
+    let reason =
+        reason.unwrap_or_else(|| "it writes a file that controls other programs".to_owned());
     Some(Concern { reason, source: PROTECTED_NAME })
 }
 
@@ -96,7 +97,7 @@ pub(super) fn protection(part: &Part, facts: &Facts<'_>) -> Option<String> {
     let shown = shown.display();
     Some(match PROTECTED.standing(path) {
         Standing::Above => {
-            format!("it changes `{shown}`, with the protected `{pattern}` below: {reason}")
+            format!("it changes `{shown}`, which contains the protected `{pattern}`: {reason}")
         }
         _ => format!("it changes the protected file `{shown}`: {reason}"),
     })
@@ -123,8 +124,8 @@ pub(super) fn concern(
     let outbound = is_outbound(facts);
     if secret && outbound && !hosts_known {
         return say(
-            "the run has read a secret, and this could carry it away".to_owned(),
-            "built in: a secret and a way out",
+            "the run has read a secret, and this call could exfiltrate it".to_owned(),
+            "built in: a secret and outbound access",
         );
     }
     if !tainted || (facts.read_only && !outbound && !reaches(facts, Capability::Secrets)) {
@@ -146,9 +147,9 @@ pub(super) fn concern(
     }
     if outbound && facts.seen.has_read_private() {
         return say(
-            "the run has read untrusted text and private data, and this leaves the machine"
+            "the run has read untrusted text and private data, and this call can send data out"
                 .to_owned(),
-            "built in: untrusted text, private data and a way out",
+            "built in: untrusted text, private data and outbound access",
         );
     }
     None
@@ -193,7 +194,7 @@ fn traced(facts: &Facts<'_>) -> Option<(String, Taint)> {
     }
     // FAIL CLOSED: an untraced value counts as untrusted.
     let taint = facts.seen.taints().into_iter().next().filter(|_| !traced.is_whole)?;
-    Some(("one of very many values".to_owned(), taint))
+    Some(("one of too many values to trace".to_owned(), taint))
 }
 
 /// Describes the result that a run has read.

@@ -138,11 +138,11 @@ impl Template {
         let count = given.iter().fold(1usize, |all, (_, ways)| all.saturating_mul(ways.len()));
         if count > MAX_VARIANTS {
             let message = format!(
-                "a call can make more than {MAX_VARIANTS} commands of this, and `{}` can run code",
+                "this template has more than {MAX_VARIANTS} variants, and `{}` can run code",
                 self.program()
             );
-            let hint = "make arguments required, give them fewer values, or declare two tools; \
-                        twelve parameters that can be left out are possible";
+            let hint = "make parameters required, give them fewer values, or declare two tools; \
+                at most twelve optional parameters are possible";
             return Err(Found { at: None, wrong: (message, hint.to_owned()) });
         }
         Ok((0..count).map(|n| self.variant(&given, n)).collect())
@@ -185,9 +185,9 @@ impl Template {
     fn found(&self, program: &str, source: &CodeSource) -> Option<Found> {
         let (CodeSource::Text(word) | CodeSource::Shell(word) | CodeSource::Name(word)) = source
         else {
-            let message = format!("it cannot be found out what `{program}` would run");
-            let hint = "a call chooses arguments, never programs; leave out options that are not \
-                        needed, or put the command into a script file";
+            let message = format!("haft cannot determine what `{program}` would run");
+            let hint = "a call may choose arguments, never code; remove options that are not \
+                needed, or put the command into a script file";
             let wrong = (message, hint.to_owned());
             return (*source == CodeSource::Unclear).then_some(Found { at: None, wrong });
         };
@@ -206,21 +206,21 @@ impl Template {
         let at = number.and_then(|number| self.group_of(number));
         let (message, hint) = match source {
             CodeSource::Shell(_) => (
-                format!("{shown} would be read by `{program}` as a command"),
+                format!("`{program}` would execute {shown} as a shell command"),
                 format!(
-                    "arguments are words and never shell text; pass it as a word: \
+                    "arguments are never shell code; pass it as an argument: \
                      `[\"sh\", \"-c\", \"grep -- \\\"$1\\\" *.txt\", \"sh\", \"{text}\"]`"
                 ),
             ),
             CodeSource::Name(_) => (
-                format!("{shown} would choose what `{program}` starts"),
-                "write the program out; a call chooses arguments, never programs".to_owned(),
+                format!("{shown} would choose which program `{program}` starts"),
+                "write a fixed program; a call may choose arguments, never programs".to_owned(),
             ),
             _ => (
-                format!("{shown} would be read by `{program}` as a program"),
+                format!("`{program}` would execute {shown} as code"),
                 format!(
-                    "a call chooses arguments, never programs; put the program into a file and \
-                     pass the value behind it: `[\"python3\", \"tool.py\", \"{text}\"]`"
+                    "a call may choose arguments, never code; put the code into a file and pass \
+                     the value after it: `[\"python3\", \"tool.py\", \"{text}\"]`"
                 ),
             ),
         };
@@ -385,7 +385,7 @@ mod tests {
         };
         assert_eq!(made("python3", 12), Ok(()));
         let found = made("python3", 13).unwrap_err();
-        assert!(found.wrong.0.contains("more than 4096 commands"), "{found:?}");
+        assert!(found.wrong.0.contains("more than 4096 variants"), "{found:?}");
         assert_eq!(made("wc", 13), Ok(()));
     }
 
@@ -475,7 +475,7 @@ mod tests {
             &["timeout", "5", "tar", "xf", "a.tar", "--to-command={text}"],
         ] {
             let (message, hint) = template(words).map(|_| words).unwrap_err();
-            let is_clear = ["would be read by", "would choose what", "cannot be found out"]
+            let is_clear = ["would execute", "would choose which", "cannot determine what"]
                 .iter()
                 .any(|form| message.contains(form));
             assert!(is_clear, "{words:?}: {message}");

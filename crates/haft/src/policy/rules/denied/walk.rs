@@ -56,10 +56,10 @@ impl Budget<'_> {
         self.left = self
             .left
             .checked_sub(1)
-            .ok_or_else(|| unknown(format!("there are more than {} files to look at", self.max)))?;
+            .ok_or_else(|| unknown(format!("there are more than {} files to check", self.max)))?;
         if self.left.is_multiple_of(ENTRIES_PER_LOOK) && (self.now)() > self.end {
             let limit = MAX_TIME.as_millis();
-            return Err(unknown(format!("it takes longer than {limit} ms to look at all files")));
+            return Err(unknown(format!("checking all files takes longer than {limit} ms")));
         }
         Ok(())
     }
@@ -394,7 +394,7 @@ fn pass() -> OFlags {
 }
 
 fn cannot_look(path: &Path, e: Errno) -> DeniedPathsUnknown {
-    unknown(format!("`{}` cannot be looked into: {e}", path.display()))
+    unknown(format!("`{}` cannot be read: {e}", path.display()))
 }
 
 fn kind_of(parent: &OwnedFd, name: &OsStr) -> Option<FileType> {
