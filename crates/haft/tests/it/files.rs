@@ -56,7 +56,7 @@ fn negated_deny_is_left_out_and_reported_once() {
     let setup = trusted(&[settings(ConfigLayer::Project, text)]);
     assert_eq!(setup.rules.len(), 1, "{}", shown(&setup));
     let [note] = &*setup.notes else { panic!("one note: {}", shown(&setup)) };
-    for says in ["`Read(!secrets/public/**)`", "1 more", "`!` re-includes nothing"] {
+    for says in ["`Read(!secrets/public/**)`", "1 more", "`!` is not supported"] {
         assert!(note.message.contains(says), "{}", note.message);
     }
     assert_eq!(note.place.line, 2);
@@ -230,7 +230,7 @@ fn an_organisation_can_keep_allows_and_hooks_to_itself() {
 #[test]
 fn settings_that_cannot_be_read_are_refused_and_never_half_read() {
     for (text, says) in [
-        ("{", "settings.json:1:2: this is no JSON"),
+        ("{", "settings.json:1:2: invalid JSON"),
         ("[]", "settings.json:1:1: the file must be a table, got a list"),
         ("{\"permissions\": {\"deny\": \"Bash\"}}", "`permissions.deny` must be a list"),
         (
@@ -401,7 +401,7 @@ fn an_unknown_key_is_refused_wherever_it_stands() {
         let said = mistakes(&[project(text)]);
         let start = format!("haft.toml:{line}:{column}: unknown key `{key}` in ");
         assert!(said.contains(&start), "{text}\n{said}");
-        assert!(said.contains(&format!("hint: did you mean `{near}`? Known are `")), "{said}");
+        assert!(said.contains(&format!("hint: did you mean `{near}`? Known keys: `")), "{said}");
     }
 }
 
@@ -416,7 +416,7 @@ fn a_value_of_the_wrong_kind_is_refused_with_the_right_one() {
             "[defaults]\ntimeout = 5".to_owned(),
             "`timeout` must be a duration in quotes, got the number 5",
         ),
-        ("[defaults]\ntimeout = \"soon\"".to_owned(), "`timeout` must be a time, got \"soon\""),
+        ("[defaults]\ntimeout = \"soon\"".to_owned(), "`timeout` must be a duration, got \"soon\""),
         (
             "[defaults]\nconcurrency = 0".to_owned(),
             "`concurrency` must be a whole number, at least 1",
@@ -447,7 +447,7 @@ fn a_value_of_the_wrong_kind_is_refused_with_the_right_one() {
         (rule("test.allow = [{}]"), "an example without `tool`"),
         (
             "[[rule]]\nmatch = \"x\"\ndecision = \"ask\"\nwhen = \"tainted\"".to_owned(),
-            "is for a rule that allows",
+            "applies only to rules that allow",
         ),
         (
             "[[rule]]\nmatch = \"x\"\ndecision = \"deny\"\nrewrite = {}".to_owned(),
@@ -456,7 +456,7 @@ fn a_value_of_the_wrong_kind_is_refused_with_the_right_one() {
         ("[budget]\ncalls = -1".to_owned(), "`calls` must be a whole number, at least 0"),
         ("[budget]\nmoney = \"1.1234567\"".to_owned(), "`money` must be an amount of money"),
         ("[budget]\nmoney = -0.5".to_owned(), "`money` must be an amount of money"),
-        ("[budget]\nwarn_at = 80".to_owned(), "`warn_at` must be a share above 0 and up to 1"),
+        ("[budget]\nwarn_at = 80".to_owned(), "`warn_at` must be a fraction above 0 and up to 1"),
         (
             "[tool.x]\nargs = { a = \"path\" }".to_owned(),
             "what the argument `a` is about must be one of",
@@ -472,15 +472,12 @@ fn a_value_of_the_wrong_kind_is_refused_with_the_right_one() {
         ("[[hooks.PreToolUse]]\ncommand = \"\"".to_owned(), "the command is empty"),
         ("[[hooks.PreToolUse]]\nargs = [\"\", \"x\"]".to_owned(), "the command is empty"),
         ("[[hooks.PreToolUse]]\ncommand = \"# no\"".to_owned(), "the command is only a comment"),
-        ("[[hooks.PreToolUse]]\nurl = \"x\"".to_owned(), "`x` is not a valid address"),
+        ("[[hooks.PreToolUse]]\nurl = \"x\"".to_owned(), "`x` is not a valid URL"),
         (
             "[[hooks.PreToolUse]]\ncommand = \"x\"\nheaders = {}".to_owned(),
             "`headers` in a hook without `url`",
         ),
-        (
-            "[[hooks.SessionStart]]\ncommand = \"x\"\nif = \"Bash\"".to_owned(),
-            "which is not about one tool",
-        ),
+        ("[[hooks.SessionStart]]\ncommand = \"x\"\nif = \"Bash\"".to_owned(), "which has no tool"),
     ] {
         let said = mistakes(&[project(&text)]);
         assert!(said.contains(says), "{text}\n{said}");
@@ -545,9 +542,9 @@ fn long_line_ends_and_a_byte_order_mark_change_nothing() {
 #[test]
 fn files_too_long_too_deep_or_with_too_many_rules_are_refused() {
     let said = mistakes(&[project(&" ".repeat((1 << 20) + 1))]);
-    assert!(said.contains("bytes; a file of rules has at most 1048576"), "{said}");
+    assert!(said.contains("bytes; a rule file may have at most 1048576"), "{said}");
     let said = mistakes(&[project(&format!("a = {}1{}", "[".repeat(9_999), "]".repeat(9_999)))]);
-    assert!(said.contains("this is no TOML"), "{said}");
+    assert!(said.contains("invalid TOML"), "{said}");
     let dotted = format!("{}a = 1", "a.".repeat(200_000));
     assert!(mistakes(&[project(&dotted)]).contains("haft.toml:1:"));
     let rules = format!("rule = [{}]", "{},".repeat(20_001));
@@ -654,11 +651,11 @@ fn file_that_trust_does_not_cover_may_deny_and_ask_and_loosen_nothing() {
     ask Bash(curl *) at haft.toml:19
     deny Read(./.env) at haft.toml:24
     need_input mail_send at haft.toml:28
-    note haft.toml:11: changed since it was trusted: 2 allow rules, 1 rewrite of arguments, 1 hook, 1 directory of the workspace, 1 statement about an argument, 2 limits, 1 mode do not count; to see the file and accept it, run `haft trust`
+    note haft.toml:11: changed since it was trusted: 2 allow rules, 1 rewrite of arguments, 1 hook, 1 directory of the workspace, 1 statement about an argument, 2 limits, 1 mode do not apply; to see the file and accept it, run `haft trust`
     ");
     assert!(setup.ground.about.is_empty() && setup.limits == haft::CallLimits::default());
     let new = read(Uncovered::New, "[[rule]]\nmatch = \"x\"\ndecision = \"allow\"\n").unwrap();
-    let said = "new since this directory was trusted: 1 allow rule does not count";
+    let said = "new since this directory was trusted: 1 allow rule does not apply";
     assert!(new.notes[0].message.starts_with(said), "{:?}", new.notes);
     // Nothing in it needs trust; only that it may have denied more before is worth a note.
     let deny = "[[rule]]\nmatch = \"x\"\ndecision = \"deny\"\n";
@@ -666,7 +663,11 @@ fn file_that_trust_does_not_cover_may_deny_and_ask_and_loosen_nothing() {
     let changed = read(Uncovered::Changed, deny).unwrap();
     assert_eq!(changed.notes[0].place.to_string(), "haft.toml:1");
     let replaced = read(Uncovered::Replaced, GREEDY).unwrap();
-    assert!(replaced.notes[0].message.starts_with("another directory"), "{:?}", replaced.notes);
+    assert!(
+        replaced.notes[0].message.starts_with("the directory at this path is not"),
+        "{:?}",
+        replaced.notes
+    );
     let script = read(Uncovered::Script("guard.sh".to_owned()), GREEDY).unwrap_err().to_string();
     assert!(
         script.contains("haft.toml:1:1: `guard.sh`, which a hook of this file runs"),
@@ -777,7 +778,7 @@ fn a_bypass_that_anybody_switched_off_stays_off() {
         let setup = trusted(&[project(on), settings(layer, off)]);
         assert_eq!(setup.ground.mode, Mode::Default, "{layer:?}");
         assert!(!setup.may_bypass);
-        assert!(setup.notes[0].message.contains("switched off"), "{:?}", setup.notes);
+        assert!(setup.notes[0].message.contains("disabled"), "{:?}", setup.notes);
     }
     let setup = trusted(&[project(on), user("[defaults]\ndisable_bypass = true\n")]);
     assert_eq!(setup.ground.mode, Mode::Default);
@@ -831,11 +832,11 @@ fn hooks_of_stronger_files_come_first() {
 #[test]
 fn a_file_without_a_folder_cannot_name_a_relative_one() {
     let said = mistakes(&[user("[workspace]\nroots = [\"shared\"]\n")]);
-    assert!(said.contains("config.toml:2:10: `shared` is no folder"), "{said}");
+    assert!(said.contains("config.toml:2:10: the directory `shared` was not found"), "{said}");
     let text = "{\"permissions\": {\"additionalDirectories\": [\"../shared\", \"~/x\"]}}";
     let setup = trusted(&[settings(ConfigLayer::User, text)]);
     assert_eq!(setup.ground.roots, [Path::new("/me/x")]);
-    assert!(setup.notes[0].message.contains("`../shared` does not count"), "{:?}", setup.notes);
+    assert!(setup.notes[0].message.contains("`../shared` is ignored"), "{:?}", setup.notes);
 }
 
 const DECLARED: &str = r#"
@@ -887,13 +888,13 @@ fn a_folder_that_nobody_trusts_declares_no_tools_and_the_stronger_file_wins() {
     let setup = untrusted(&[project(DECLARED)]);
     assert!(setup.tools.is_empty());
     let note = &setup.notes[0].message;
-    assert!(note.contains("1 declared tool of this folder does not count"), "{note}");
+    assert!(note.contains("1 declared tool of this directory does not apply"), "{note}");
     let mine = "[tool.count_lines]\ncommand = [\"true\"]\ndescription = \"Mine.\"\n";
     let setup = untrusted(&[project(DECLARED), user(mine)]);
     assert_eq!(setup.tools[0].program(), "true", "a person's own file counts");
     let setup = trusted(&[project(DECLARED), user(mine)]);
     assert_eq!((setup.tools.len(), setup.tools[0].program()), (1, "wc"));
-    let told = setup.notes.iter().any(|note| note.message.contains("that one counts"));
+    let told = setup.notes.iter().any(|note| note.message.contains("that declaration is used"));
     assert!(told, "{:?}", setup.notes);
 }
 
@@ -902,9 +903,9 @@ fn every_slip_in_a_declared_tool_is_told_with_its_place() {
     let slips = [
         ("command = \"wc {f}\"", "3:11: `command` must be a list of strings"),
         ("command = []", "3:11: `command` is empty"),
-        ("command = [\"{f}\"]", "3:12: the first word is the program"),
+        ("command = [\"{f}\"]", "3:12: the first item is the program"),
         ("command = [\"wc\", \"{g}\"]", "3:18: `{g}` is not a parameter of this tool"),
-        ("command = [\"sh\", \"-c\", \"wc {f}\"]", "3:24: `wc {f}` would be read by `sh`"),
+        ("command = [\"sh\", \"-c\", \"wc {f}\"]", "3:24: `sh` would execute `wc {f}`"),
         ("command = [\"wc\"]", "the parameter `f` is never used"),
         ("command = [\"wc\", \"{f}\"]\ntimout = \"1s\"", "4:1: unknown key `timout`"),
         ("command = [\"wc\", \"{f}\"]\nrate = \"often\"", "4:8: this is not a rate"),
@@ -924,14 +925,11 @@ fn every_slip_in_a_declared_tool_is_told_with_its_place() {
     }
     let parameters = [
         ("type = \"strnig\"", "`type` must be one of"),
-        ("min = 1", "`min` does not go with the type"),
-        ("pattern = \"(\"", "cannot be checked"),
-        ("type = \"integer\"\ndefault = \"a\"", "the default of the parameter `f` does not fit"),
-        (
-            "type = \"integer\"\nmax = 3\ndefault = 4",
-            "the default of the parameter `f` does not fit",
-        ),
-        ("required = true\ndefault = \"a\"", "is required and has a default"),
+        ("min = 1", "`min` does not apply to the type"),
+        ("pattern = \"(\"", "has an invalid schema"),
+        ("type = \"integer\"\ndefault = \"a\"", "the default of the parameter `f` is invalid"),
+        ("type = \"integer\"\nmax = 3\ndefault = 4", "the default of the parameter `f` is invalid"),
+        ("required = true\ndefault = \"a\"", "is required and also has a default"),
         ("enum = []", "`enum` is empty"),
         ("about = \"file\"", "`about` must be one of"),
         ("colour = 1", "unknown key `colour`"),
@@ -944,5 +942,5 @@ fn every_slip_in_a_declared_tool_is_told_with_its_place() {
         assert!(told.contains(wanted), "{slip}: {told}");
     }
     assert!(mistakes(&[project("[tool.t]\ncommand = [\"ls\"]")]).contains("without `description`"));
-    assert!(mistakes(&[project("[tool.\"a b\"]\ncommand = [\"ls\"]")]).contains("not usable"));
+    assert!(mistakes(&[project("[tool.\"a b\"]\ncommand = [\"ls\"]")]).contains("not a valid"));
 }

@@ -43,7 +43,7 @@ async fn every_answer_stands_in_a_frame_whatever_became_of_the_call() {
     tool_failed: no luck
     [/haft 0000000001]
 
-    [haft 0000000002 tool=write from=host error=denied chars=163]
+    [haft 0000000002 tool=write from=host error=denied chars=157]
     denied: it must be asked about (it is not declared read-only), and nobody can be asked here
     Next: go on without it, or tell the user what you would have done
     [/haft 0000000002]

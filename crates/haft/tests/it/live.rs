@@ -131,7 +131,7 @@ fn a_file_that_is_bad_or_would_become_bad_is_not_written() {
     let elsewhere =
         SuggestedRules { file: folder.0.join("other.toml"), ..folder.offer(&["Bash(ls)"]) };
     let said = live.keep(&elsewhere).unwrap_err().to_string();
-    assert!(said.contains("is not the file that rules are kept in"), "{said}");
+    assert!(said.contains("is not the file that rules are saved to"), "{said}");
     assert_eq!(folder.text(), DENY);
     assert_eq!(live.current().rules().len(), 1);
 }
