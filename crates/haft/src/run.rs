@@ -24,7 +24,7 @@ use crate::{
     background::{BackgroundResult, TaskInfo},
     error::Error,
     event::{Event, EventSource},
-    policy::{Budget, Ledger, Manners, TaintTracker},
+    policy::{Budget, Ledger, PromptLimits, TaintTracker},
     registry::{Shelf, ToolSnapshot, ToolView},
     runtime::Inner,
     tool_result::ToolResult,
@@ -58,7 +58,7 @@ pub(crate) struct RunCore {
     /// The last shelf whose definitions were noted.
     noted: Mutex<Weak<Shelf>>,
     pub(crate) slips: Slips,
-    pub(crate) manners: Manners,
+    pub(crate) manners: PromptLimits,
     /// The last shelf seen through the view, so that an unchanged registry costs nothing.
     looked: Mutex<Option<(Arc<Shelf>, Arc<Shelf>)>>,
 }
@@ -563,7 +563,7 @@ impl RunBuilder {
             subs_so_far: AtomicU32::new(0),
             noted: Mutex::default(),
             slips: Slips::default(),
-            manners: Manners::new(&self.inner.desk, &self.scope, self.one_shot),
+            manners: PromptLimits::new(&self.inner.desk, &self.scope, self.one_shot),
             looked: Mutex::new(None),
             base: self.scope,
             line: self.line,

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_is_not_seen_is_named() {
+    fn invisible_characters_are_named() {
         for c in
             ['\u{1b}', '\r', '\u{0}', '\u{ad}', '\u{200d}', '\u{2066}', '\u{fe0f}', '\u{e0041}']
         {
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn honest_text_in_any_language_has_no_tricks() {
+    fn normal_text_in_any_language_is_not_deceptive() {
         for text in
             ["git push origin main", "Привет, мир", "καλημέρα", "日本語 text", "naïve_x1", ""]
         {

@@ -11,7 +11,7 @@ use haft_shell::{Kind, Known};
 use super::{
     Policy,
     facts::{self, Facts, Part},
-    path_resolver::{is_inside, keeps_to, start},
+    path_resolver::{is_inside, start, works_in},
     rules::PolicyContext,
 };
 use crate::turn::ValidatedCall;
@@ -23,15 +23,15 @@ pub struct DefaultPolicy;
 
 const SOURCE: &str = "the default";
 /// The context when there are no rules.
-static GROUND: LazyLock<PolicyContext> = LazyLock::new(PolicyContext::default);
+static NO_RULES: LazyLock<PolicyContext> = LazyLock::new(PolicyContext::default);
 
 impl Policy for DefaultPolicy {
     fn judge(&self, call: &ValidatedCall) -> Verdict {
         // Arguments that name files are checked; most tools have none.
         if call.tool().traits().is_marked() {
-            return judge(call, &Facts::of(call, &GROUND), &GROUND);
+            return judge(call, &Facts::of(call, &NO_RULES), &NO_RULES);
         }
-        or_confined(call, by_default(call, &GROUND, None))
+        or_confined(call, by_default(call, &NO_RULES, None))
     }
 }
 
@@ -76,7 +76,7 @@ fn unconfined(call: &ValidatedCall, facts: &Facts<'_>, ground: &PolicyContext) -
     if verdict.decision != Decision::Allow || call.tool().spec().permission == Permission::None {
         return verdict;
     }
-    match parts_ask(facts, facts::is_held(call)) {
+    match parts_ask(facts, facts::declares_reads(call)) {
         Some(why) => ask(call, why),
         None => verdict,
     }
@@ -89,13 +89,13 @@ pub(super) fn ask(call: &ValidatedCall, why: &'static str) -> Verdict {
 
 /// Returns why a call that is declared read-only needs approval because of its arguments. A command
 /// that is limited to the files it declares counts as these files only.
-fn parts_ask(facts: &Facts<'_>, is_held: bool) -> Option<&'static str> {
+fn parts_ask(facts: &Facts<'_>, declares_reads: bool) -> Option<&'static str> {
     facts.parts.iter().find_map(|part| match part {
         Part::Path { operation: Operation::Read, resolved: Ok(path), .. } => {
             (!is_inside(path, facts)).then_some(OUTSIDE)
         }
         Part::Path { .. } => Some("it writes a file, or its path cannot be resolved"),
-        Part::Command(_) => (!is_held).then_some("it runs a command"),
+        Part::Command(_) => (!declares_reads).then_some("it runs a command"),
         Part::Unreadable(_) => Some("it runs a command"),
         Part::Host(_) => Some("it reaches the network"),
         Part::Call | Part::Reach(_) => None,
@@ -148,7 +148,7 @@ fn must_ask(
         return Some("it does not declare its capabilities; `capabilities()` declares none");
     };
     // The capabilities of the tool do not apply to a call that is limited to its declared files.
-    if capabilities.has(Capability::Network) && !facts::is_held(call) {
+    if capabilities.has(Capability::Network) && !facts::declares_reads(call) {
         return Some("it reaches the network");
     }
     if capabilities.has(Capability::Secrets) {
@@ -157,7 +157,7 @@ fn must_ask(
     let files = capabilities.has(Capability::Filesystem);
     match &claim.effects {
         Effects::Declared(effects) => {
-            let here = Here {
+            let here = CallWorkspace {
                 work: &call.context().scope().working_directory,
                 own: call.tool().roots(),
                 ground,
@@ -180,7 +180,7 @@ fn must_ask(
 }
 
 /// The workspace as a call sees it.
-struct Here<'a> {
+struct CallWorkspace<'a> {
     /// The working directory of the run.
     work: &'a Path,
     /// The directories that the tool is limited to.
@@ -188,7 +188,7 @@ struct Here<'a> {
     ground: &'a PolicyContext,
 }
 
-impl Here<'_> {
+impl CallWorkspace<'_> {
     /// Returns whether a target resolves into the workspace, compared component by component
     /// against path traversal. A target that is not a path (`table:users`) is not outside either.
     fn holds(&self, target: &str, files: bool) -> bool {
@@ -207,7 +207,7 @@ impl Here<'_> {
         }
         let below = |root: &PathBuf| world.resolve(root).is_ok_and(|root| leads.starts_with(root));
         // The working directory is inside for the tools that work there.
-        leads.starts_with(&root) && keeps_to(self.own, self.work, &**world)
+        leads.starts_with(&root) && works_in(self.own, self.work, &**world)
             || self.ground.roots.iter().chain(self.own).any(below)
     }
 }
@@ -228,11 +228,11 @@ mod tests {
     use super::*;
 
     fn inside(work: &Path, own: &[PathBuf], target: &str, files: bool) -> bool {
-        Here { work, own, ground: &PolicyContext::default() }.holds(target, files)
+        CallWorkspace { work, own, ground: &PolicyContext::default() }.holds(target, files)
     }
 
     #[test]
-    fn inside_is_judged_by_components() {
+    fn workspace_check_compares_components() {
         for (root, target, is) in [
             ("/w", "a", true),
             ("/w", "/w/a", true),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tool_keeps_to_is_inside_wherever_the_run_works() {
+    fn roots_of_a_tool_are_inside_wherever_the_run_works() {
         let own = [PathBuf::from("/no/garden")];
         for (target, is) in [
             ("/no/garden/plan", true),
@@ -272,8 +272,8 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_link_out_of_the_workspace_is_outside_and_one_into_it_inside() {
-        let folder = crate::policy::testing::Folder::new("inside");
+    fn symlink_out_of_the_workspace_is_outside() {
+        let folder = crate::policy::testing::TestDirectory::new("inside");
         folder.dir("w/src");
         folder.dir("secret");
         folder.link("w/out", "../secret");

@@ -18,9 +18,9 @@ use tokio::sync::Semaphore;
 
 use super::{
     Guard,
-    facts::is_held,
+    facts::declares_reads,
     glob::Glob,
-    path_resolver::{LOOKED_AT, PathResolver, led_to, start},
+    path_resolver::{MAX_SEARCHED_ENTRIES, PathResolver, start, symlink_targets},
 };
 use crate::{
     turn::{ValidatedCall, clock_of},
@@ -29,7 +29,7 @@ use crate::{
 
 type Judged<'a> = BoxFuture<'a, Result<Option<Verdict>, Failure>>;
 
-fn at_once<'a>(verdict: Option<Verdict>) -> Judged<'a> {
+fn ready<'a>(verdict: Option<Verdict>) -> Judged<'a> {
     Box::pin(std::future::ready(Ok(verdict)))
 }
 
@@ -44,7 +44,7 @@ impl Guard for NoObjection {
     }
 
     fn judge<'a>(&'a self, _: &'a ValidatedCall) -> Judged<'a> {
-        at_once(Some(Verdict::allow("this guard does not object")))
+        ready(Some(Verdict::allow("this guard does not object")))
     }
 }
 
@@ -66,7 +66,7 @@ impl Guard for DenyAll {
     }
 
     fn judge<'a>(&'a self, _: &'a ValidatedCall) -> Judged<'a> {
-        at_once(Some(Verdict::deny(self.0.clone())))
+        ready(Some(Verdict::deny(self.0.clone())))
     }
 }
 
@@ -126,9 +126,10 @@ impl<G: Guard> Guard for ForTools<G> {
     fn judge<'a>(&'a self, call: &'a ValidatedCall) -> Judged<'a> {
         // The alias of a view does not bypass the guard.
         let tool = call.tool();
-        match [tool.name(), tool.registered()].iter().any(|n| self.names.matches(n.as_str())) {
-            true => self.guard.judge(call),
-            false => at_once(None),
+        if [tool.name(), tool.registered()].iter().any(|n| self.names.matches(n.as_str())) {
+            self.guard.judge(call)
+        } else {
+            ready(None)
         }
     }
 }
@@ -175,14 +176,14 @@ impl Guard for ToolNameGuard {
         let source = match denied {
             Some(glob) => format!("guard `name policy`: denied by `{}`", glob.as_str()),
             None if self.allow.is_empty() || self.allow.iter().any(|g| g.matches(name)) => {
-                return at_once(None);
+                return ready(None);
             }
             None => {
                 let all: Vec<_> = self.allow.iter().map(Glob::as_str).collect();
                 format!("guard `name policy`: not among the allowed `{}`", all.join("`, `"))
             }
         };
-        at_once(Some(Verdict::deny("this tool may not be used here").by(source)))
+        ready(Some(Verdict::deny("this tool may not be used here").by(source)))
     }
 }
 
@@ -199,7 +200,7 @@ impl Guard for ConfirmDestructive {
         let declared = call.tool().spec().capabilities;
         let destroys = declared.is_some_and(|all| all.has(Capability::Destructive));
         let ask = destroys || call.profile().may_destroy();
-        at_once(ask.then(|| Verdict::ask("it may destroy something irrecoverably")))
+        ready(ask.then(|| Verdict::ask("it may destroy something irrecoverably")))
     }
 }
 
@@ -216,10 +217,10 @@ pub struct PathGuard {
 }
 
 /// Maximum number of entries that are searched for hard links to denied files.
-const MOST_ENTRIES: usize = 200_000;
+const MAX_ENTRIES: usize = 200_000;
 
 /// Maximum number of paths in one call; more are refused.
-const MOST_PATHS: usize = 1_000;
+const MAX_PATHS: usize = 1_000;
 
 impl PathGuard {
     /// Makes a guard that allows nothing yet, and resolves paths with this resolver.
@@ -268,13 +269,11 @@ impl PathGuard {
         }
         for name in &self.arguments {
             let arguments = call.arguments();
-            let value = match name.starts_with('/') {
-                true => arguments.pointer(name),
-                false => arguments.get(name),
-            };
+            let value =
+                if name.starts_with('/') { arguments.pointer(name) } else { arguments.get(name) };
             gather(value, &mut paths)?;
         }
-        if paths.len() > MOST_PATHS {
+        if paths.len() > MAX_PATHS {
             return Err("it names too many paths to check");
         }
         Ok(paths)
@@ -320,9 +319,10 @@ impl PathGuard {
         let own = call.tool().roots();
         let base = (!own.is_empty()).then(|| start(own, work, &*self.world).ok()).flatten();
         let spelled = base.as_deref().unwrap_or(work).join(path);
-        let resolved = match spelled.is_absolute() && !path.contains('\0') {
-            true => self.world.resolve(&spelled),
-            false => Err("it is not an absolute path".to_owned()),
+        let resolved = if spelled.is_absolute() && !path.contains('\0') {
+            self.world.resolve(&spelled)
+        } else {
+            Err("it is not an absolute path".to_owned())
         };
         let resolved = match resolved {
             Ok(resolved) => resolved,
@@ -349,7 +349,7 @@ impl PathGuard {
             ));
         }
         // A command declares which directories it reads, and reads what is in them.
-        if !denied.is_empty() && is_held(call) && self.may_come_to(&resolved, denied) {
+        if !denied.is_empty() && declares_reads(call) && self.may_reach_denied(&resolved, denied) {
             return Some(
                 Verdict::ask(format!("`{shown}` contains denied paths"))
                     .by("guard `path guard`: a command reads whole directories"),
@@ -365,14 +365,14 @@ impl PathGuard {
     }
 
     /// Whether something denied is below a directory, or reachable from there through a symlink.
-    fn may_come_to(&self, folder: &Path, denied: &[PathBuf]) -> bool {
+    fn may_reach_denied(&self, folder: &Path, denied: &[PathBuf]) -> bool {
         let meets = |path: &PathBuf| {
             denied.iter().any(|denied| denied.starts_with(path) || path.starts_with(denied))
         };
-        let led_to = || led_to(&*self.world, vec![folder.to_owned()]);
+        let symlink_targets = || symlink_targets(&*self.world, vec![folder.to_owned()]);
         denied.iter().any(|denied| denied.starts_with(folder))
             // FAIL CLOSED: symlinks that cannot be resolved may lead there.
-            || led_to().map_or(true, |places| places.iter().any(meets))
+            || symlink_targets().map_or(true, |places| places.iter().any(meets))
             || self.links_below(folder).is_none_or(|files| self.has_name_in(&files, denied))
     }
 
@@ -386,7 +386,7 @@ impl PathGuard {
 
     /// Returns the files with several hard links at and below a directory, if they can be listed.
     fn links_below(&self, folder: &Path) -> Option<Vec<(PathBuf, HardLinked)>> {
-        let (mut left, mut found) = (LOOKED_AT, Vec::new());
+        let (mut left, mut found) = (MAX_SEARCHED_ENTRIES, Vec::new());
         self.world.hard_links(folder, &mut left, &mut found).ok().map(|()| found)
     }
 
@@ -395,7 +395,7 @@ impl PathGuard {
         if files.is_empty() {
             return false;
         }
-        let (mut left, mut found) = (MOST_ENTRIES, Vec::new());
+        let (mut left, mut found) = (MAX_ENTRIES, Vec::new());
         let all =
             denied.iter().all(|place| self.world.hard_links(place, &mut left, &mut found).is_ok());
         let denied: HashSet<_> = found.iter().map(|(_, file)| file.identity()).collect();
@@ -458,15 +458,15 @@ pub struct ReviewGuard<R> {
 }
 
 /// Shorter than the timeout of a guard, so that a slow reviewer leads to an ask, not a refusal.
-const REVIEW_TIME: Duration = Duration::from_secs(20);
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Maximum characters that are kept of a reviewer's reason.
-const MOST_REASON: usize = 500;
+const MAX_REASON_CHARS: usize = 500;
 
 impl<R: Reviewer> ReviewGuard<R> {
     /// Uses a reviewer with a timeout of twenty seconds.
     pub fn new(reviewer: R) -> Self {
-        Self { reviewer, limit: REVIEW_TIME }
+        Self { reviewer, limit: REVIEW_TIMEOUT }
     }
 
     /// Sets the reviewer's timeout. Beyond `judge_timeout` the guard itself times out, and then the
@@ -504,7 +504,7 @@ impl<R: Reviewer> Guard for ReviewGuard<R> {
 }
 
 fn bounded(why: &str) -> String {
-    why.chars().take(MOST_REASON).collect()
+    why.chars().take(MAX_REASON_CHARS).collect()
 }
 
 impl<R: Reviewer> fmt::Debug for ReviewGuard<R> {

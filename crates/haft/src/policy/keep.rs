@@ -164,11 +164,10 @@ fn appended(
     let added = after.get(before.len()..).unwrap_or(&[]);
     let as_shown = added.len() == lacking.len()
         && added.iter().zip(&lacking).all(|(rule, text)| is_same(rule, text));
-    match as_shown {
-        true => Ok(Some(new)),
-        false => {
-            Err(wrong("the saved rules would differ from the ones that were shown".to_owned()))
-        }
+    if as_shown {
+        Ok(Some(new))
+    } else {
+        Err(wrong("the saved rules would differ from the ones that were shown".to_owned()))
     }
 }
 
@@ -209,7 +208,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
 
 /// Replaces the content atomically.
 fn replace(path: &Path, folder: &Path, old: Option<&[u8]>, new: &str) -> io::Result<()> {
-    let (beside, mut file) = open_beside(path, folder)?;
+    let (beside, mut file) = open_temporary(path, folder)?;
     let written = (|| {
         file.write_all(new.as_bytes())?;
         if old.is_some() {
@@ -229,15 +228,15 @@ fn replace(path: &Path, folder: &Path, old: Option<&[u8]>, new: &str) -> io::Res
 }
 
 /// Creates a temporary file next to another one, readable only by its owner.
-fn open_beside(path: &Path, folder: &Path) -> io::Result<(PathBuf, fs::File)> {
-    const TRIES: u32 = 16;
+fn open_temporary(path: &Path, folder: &Path) -> io::Result<(PathBuf, fs::File)> {
+    const MAX_TRIES: u32 = 16;
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("rules");
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut last = None;
-    for n in 0..TRIES {
+    for n in 0..MAX_TRIES {
         let beside = folder.join(format!(".{name}.{}-{n}.new", std::process::id()));
         match options.open(&beside) {
             Ok(file) => return Ok((beside, file)),
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_appended_and_the_rest_stays_as_it_was() {
+    fn rule_is_appended_and_the_rest_is_unchanged() {
         let old = "# mine\n[defaults]\nmode   = \"plan\" # odd  spacing";
         let new = append(old, &["Bash(git push origin *)"]).unwrap().unwrap();
         assert!(new.starts_with(old));
@@ -294,14 +293,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_long_line_ends_keeps_them() {
+    fn crlf_line_endings_are_kept() {
         let new = append("[defaults]\r\n", &["Bash(ls)"]).unwrap().unwrap();
         assert!(!new.replace("\r\n", "").contains(['\r', '\n']), "{new:?}");
         assert_eq!(append(&new, &["Bash(ls)"]).unwrap(), None);
     }
 
     #[test]
-    fn a_file_that_is_bad_or_would_become_bad_is_refused() {
+    fn invalid_rule_file_is_never_written() {
         for old in ["[defaults", "what = 1\n", "[defaults]\ntext = \"\"\"\n", "rule = []\n"] {
             assert!(append(old, &["Bash(ls)"]).is_err(), "{old}");
         }

@@ -23,7 +23,7 @@ mod default;
 #[cfg(test)]
 mod testing;
 mod grant;
-mod desk;
+mod approval_queue;
 mod deceptive;
 mod glob;
 mod guards;
@@ -46,6 +46,10 @@ pub(crate) use self::facts::Traits;
 pub(crate) use self::glob::Glob;
 #[cfg(test)]
 pub(crate) use self::grant::canonical;
+pub(crate) use self::{
+    approval_queue::{Answered, ApprovalQueue, PromptLimits, QueuePermit, in_words},
+    grant::digest,
+};
 pub use self::{
     budget::Budget,
     deceptive::deceptive_chars,
@@ -71,10 +75,6 @@ pub use self::{
     rules::{ArgumentKind, ExampleResult, Mode, PolicyContext, Rules},
     suggest::{RecordedDecision, Suggestion},
     taint::{Provenance, Taint, TaintTracker},
-};
-pub(crate) use self::{
-    desk::{Answered, Desk, Manners, Seat, in_words},
-    grant::digest,
 };
 use crate::{
     error::{Error, ErrorKind},

@@ -93,9 +93,9 @@ pub(crate) fn ground() -> PolicyContext {
 }
 
 /// A directory that is deleted on drop.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct TestDirectory(PathBuf);
 
-impl Folder {
+impl TestDirectory {
     pub(crate) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("haft-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
@@ -117,7 +117,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }

@@ -46,7 +46,7 @@ struct Used {
     micros: u64,
     cycles: u32,
     /// The kinds for which a warning was emitted, by index in [`KINDS`]; tools come after.
-    told: Vec<usize>,
+    warned: Vec<usize>,
 }
 
 const CALLS: usize = 0;
@@ -331,10 +331,10 @@ impl Ledger {
         let at = u128::from(budget.warn_at.unwrap_or(WARN_AT));
         let mut look = |kind: usize, name: &dyn Fn() -> String, spent: u64, limit: Option<u64>| {
             let Some(of) = limit else { return };
-            if u128::from(spent) * 100 < u128::from(of) * at || used.told.contains(&kind) {
+            if u128::from(spent) * 100 < u128::from(of) * at || used.warned.contains(&kind) {
                 return;
             }
-            used.told.push(kind);
+            used.warned.push(kind);
             let (run, what) = (self.who.run.clone(), name());
             let low = Event::BudgetLow { run, what, left: of.saturating_sub(spent), of };
             due.push((Arc::clone(&self.who), low));
@@ -360,18 +360,18 @@ impl Ledger {
         let (mut chain, mut due) = (self.lock_all(), Vec::new());
         for (ledger, used) in &mut chain {
             used.bytes = used.bytes.saturating_add(bytes);
-            ledger.low_bytes(used, &mut due);
+            ledger.add_byte_warnings(used, &mut due);
         }
         drop(chain);
         due.into_iter().for_each(|(who, event)| events.tell(|| who, || event));
     }
 
     /// Warns about bytes. Only shown bytes count, because a call reserves far more than it shows.
-    fn low_bytes(&self, used: &mut Used, due: &mut Vec<(Arc<EventSource>, Event)>) {
+    fn add_byte_warnings(&self, used: &mut Used, due: &mut Vec<(Arc<EventSource>, Event)>) {
         let Some(of) = self.budget.bytes else { return };
         let at = u128::from(self.budget.warn_at.unwrap_or(WARN_AT));
-        if u128::from(used.bytes) * 100 >= u128::from(of) * at && !used.told.contains(&BYTES) {
-            used.told.push(BYTES);
+        if u128::from(used.bytes) * 100 >= u128::from(of) * at && !used.warned.contains(&BYTES) {
+            used.warned.push(BYTES);
             let (run, what) = (self.who.run.clone(), KINDS[BYTES].to_owned());
             let low = Event::BudgetLow { run, what, left: of.saturating_sub(used.bytes), of };
             due.push((Arc::clone(&self.who), low));
@@ -415,7 +415,7 @@ impl Held {
                     used.of[at] = used.of[at].saturating_sub(1);
                 }
             }
-            ledger.low_bytes(used, &mut due);
+            ledger.add_byte_warnings(used, &mut due);
         }
         drop(chain);
         due.into_iter().for_each(|(who, event)| events.tell(|| who, || event));
@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_there_is_no_ledger() {
+    fn no_ledger_without_a_limit() {
         let unlimited = Budget { depth: Some(3), warn_at: Some(1), ..Budget::default() };
         assert!(
             Ledger::open(EventSource::of(&Scope::default()), unlimited, None, &clock()).is_none()
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smaller_of_each_limit_and_the_higher_price_hold() {
+    fn smaller_limit_and_higher_price_win() {
         let one = Budget {
             calls: Some(5),
             calls_of: [("a".to_owned(), 3)].into(),
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_is_left_and_what_was_wanted() {
+    fn budget_failure_names_what_is_left_and_requested() {
         let both = Budget {
             calls: Some(10),
             calls_of: [("mail_send".to_owned(), 0)].into(),
@@ -548,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sub_run_takes_from_both_or_from_none() {
+    fn sub_run_charges_both_ledgers_or_none() {
         let over = open(budget(2), None);
         let under = open(budget(5), Some(Arc::clone(&over)));
         let tool = ToolName::from("t");
@@ -562,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_been_spent_is_counted_past_the_limit_and_then_nothing_runs() {
+    fn spending_is_counted_beyond_the_limit_and_blocks_further_calls() {
         let ledger = open(Budget { micros: Some(10), ..Budget::default() }, None);
         ledger.spend(0, 25, &silent());
         assert_eq!(ledger.left(None).micros, Some(0));
@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn a_price_holds_all_the_way_down() {
+    fn price_applies_to_all_sub_runs() {
         let over = open(
             Budget {
                 micros: Some(10),
@@ -590,7 +590,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_start_together_share_the_bytes_and_may_use_what_the_others_left() {
+    fn concurrent_calls_share_bytes_and_may_use_what_others_left() {
         let ledger = open(Budget { bytes: Some(100), ..Budget::default() }, None);
         let tool = ToolName::from("t");
         let mut one = ledger.hold((&tool, &tool), Some(1_000), 2, &silent()).unwrap();
@@ -605,7 +605,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn used_and_left_are_the_limit_and_nothing_leaks(
+        fn used_plus_left_is_the_limit(
             limits in prop::collection::vec((1u64..20, 1u64..500), 1..4),
             steps in prop::collection::vec((any::<bool>(), 0usize..200, 0usize..4, 0u8..3), 0..60),
         ) {

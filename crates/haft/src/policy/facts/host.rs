@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use fluent_uri::Uri;
 
 /// The longest DNS name.
-const LONG: usize = 253;
+const MAX_HOST_BYTES: usize = 253;
 
 /// Returns the host of a URL, or of a text that is a host with or without a port.
 pub(crate) fn host(address: &str) -> Result<String, String> {
@@ -18,7 +18,7 @@ pub(crate) fn host(address: &str) -> Result<String, String> {
     let authority = authority(address)?;
     let end = authority.find(['/', '?', '#']).unwrap_or(authority.len());
     let authority = &authority[..end];
-    if authority.len() > 4 * LONG {
+    if authority.len() > 4 * MAX_HOST_BYTES {
         return Err("the URL is too long".to_owned());
     }
     if authority.contains(['\\', '%', ' ']) || !authority.is_ascii() {
@@ -48,9 +48,10 @@ fn authority(address: &str) -> Result<&str, String> {
     let end = after.find(['/', '?', '#']).unwrap_or(after.len());
     let port = &after[..end];
     let bare = address.starts_with('[') || before.contains(['/', '?', '#']);
-    match bare || (!port.is_empty() && port.bytes().all(|b| b.is_ascii_digit())) {
-        true => Ok(address),
-        false => Err("it is not a complete URL".to_owned()),
+    if bare || (!port.is_empty() && port.bytes().all(|b| b.is_ascii_digit())) {
+        Ok(address)
+    } else {
+        Err("it is not a complete URL".to_owned())
     }
 }
 
@@ -65,7 +66,7 @@ fn typed(host: &str) -> Result<String, String> {
     if name.is_empty() {
         return Err("the URL has no host".to_owned());
     }
-    if name.len() > LONG {
+    if name.len() > MAX_HOST_BYTES {
         return Err("the host is too long".to_owned());
     }
     for label in name.split('.') {
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_host_is_what_the_parser_says() {
+    fn host_is_what_the_url_parser_returns() {
         for (address, is) in [
             ("https://X.org/p?q#f", "x.org"),
             ("HTTPS://x.org.", "x.org"),
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_readers_could_take_differently_has_no_host() {
+    fn ambiguous_url_has_no_host() {
         for odd in [
             "",
             "https://",

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     node::{Entry, Fields, Kind, Node, Reader},
-    template::{Hole, Template, Values},
+    template::{Placeholder, Template, Values},
 };
 use crate::{
     policy::rule::{ConfigLayer, SourceLocation},
@@ -72,7 +72,7 @@ const PARAMETER_KEYS: &[&str] = &[
 ];
 const RETRY_KEYS: &[&str] = &["max_attempts", "backoff", "initial_delay", "max_delay"];
 /// Maximum number of parameters of one tool.
-const MOST: usize = 100;
+const MAX_PARAMETERS: usize = 100;
 
 /// A tool that a file declares: a command with placeholders for arguments.
 #[derive(Debug, Clone)]
@@ -158,12 +158,12 @@ pub(super) fn read(
             None
         }
     };
-    let (input_schema, holes) = parameters(reader, fields.get("parameters"));
-    let command = command(reader, fields, &holes);
+    let (input_schema, placeholders) = parameters(reader, fields.get("parameters"));
+    let command = command(reader, fields, &placeholders);
     let stdin = fields.get("stdin").and_then(|node| {
         let text = reader.text(node, "`stdin`")?;
         let mut template = Template::default();
-        let pushed = template.push_input(text, &holes);
+        let pushed = template.push_input(text, &placeholders);
         let reader_of_programs = command.as_ref().and_then(Template::reads_program);
         match (pushed, reader_of_programs) {
             (Ok(()), Some(program)) if template.names().next().is_some() => {
@@ -199,7 +199,7 @@ pub(super) fn read(
                 "use only one of the two",
             );
         }
-        unused(reader, fields, &holes, command.as_ref(), stdin.as_ref());
+        unused(reader, fields, &placeholders, command.as_ref(), stdin.as_ref());
     }
     if reader.mistakes.count() > before {
         return None;
@@ -212,23 +212,33 @@ pub(super) fn read(
 fn unused(
     reader: &mut Reader<'_>,
     fields: &Fields<'_>,
-    holes: &[Hole],
+    placeholders: &[Placeholder],
     command: Option<&Template>,
     stdin: Option<&Template>,
 ) {
     let Some(Node { kind: Kind::Table(entries), .. }) = fields.get("parameters") else { return };
     let names = || command.into_iter().chain(stdin).flat_map(Template::names);
-    for hole in holes.iter().filter(|hole| !names().any(|name| name == hole.name)) {
-        let at = entries.iter().find(|entry| entry.key == hole.name).map_or(0, |entry| entry.at);
+    for placeholder in
+        placeholders.iter().filter(|placeholder| !names().any(|name| name == placeholder.name))
+    {
+        let at =
+            entries.iter().find(|entry| entry.key == placeholder.name).map_or(0, |entry| entry.at);
         reader.wrong(
             at,
-            format!("the parameter `{}` is never used", hole.name),
-            format!("put `{{{}}}` into `command` or `stdin`, or remove the parameter", hole.name),
+            format!("the parameter `{}` is never used", placeholder.name),
+            format!(
+                "put `{{{}}}` into `command` or `stdin`, or remove the parameter",
+                placeholder.name
+            ),
         );
     }
 }
 
-fn command(reader: &mut Reader<'_>, fields: &Fields<'_>, holes: &[Hole]) -> Option<Template> {
+fn command(
+    reader: &mut Reader<'_>,
+    fields: &Fields<'_>,
+    placeholders: &[Placeholder],
+) -> Option<Template> {
     let node = fields.get("command")?;
     let Kind::List(list) = &node.kind else {
         reader.wrong(
@@ -251,7 +261,7 @@ fn command(reader: &mut Reader<'_>, fields: &Fields<'_>, holes: &[Hole]) -> Opti
         };
         let texts: Option<Vec<&str>> =
             words.iter().map(|word| reader.text(word, "an item of `command`")).collect();
-        let pushed = texts.map(|texts| template.push(&texts, is_group, holes));
+        let pushed = texts.map(|texts| template.push(&texts, is_group, placeholders));
         match pushed {
             Some(Ok(())) => {}
             Some(Err((message, hint))) => {
@@ -274,17 +284,17 @@ fn command(reader: &mut Reader<'_>, fields: &Fields<'_>, holes: &[Hole]) -> Opti
 }
 
 /// Reads the parameters into a schema, and into the placeholders of the template.
-fn parameters(reader: &mut Reader<'_>, node: Option<&Node>) -> (Value, Vec<Hole>) {
-    let (mut properties, mut required, mut holes) = (Map::new(), Vec::new(), Vec::new());
+fn parameters(reader: &mut Reader<'_>, node: Option<&Node>) -> (Value, Vec<Placeholder>) {
+    let (mut properties, mut required, mut placeholders) = (Map::new(), Vec::new(), Vec::new());
     let table = node.and_then(|node| Some((node, reader.any_table(node, "`parameters`")?)));
     if let Some((node, table)) = table {
-        if table.iter().count() > MOST {
+        if table.iter().count() > MAX_PARAMETERS {
             reader.wrong(
                 node.at,
                 "too many parameters",
                 "models handle only a few parameters well",
             );
-            return (json!({}), holes);
+            return (json!({}), placeholders);
         }
         for entry in table.iter() {
             let is_word = |name: &str| {
@@ -300,25 +310,30 @@ fn parameters(reader: &mut Reader<'_>, node: Option<&Node>) -> (Value, Vec<Hole>
                     "a name starts with a letter or `_`, followed by letters, digits or `_`",
                 );
             }
-            if let Some((schema, is_required, hole)) = parameter(reader, entry) {
+            if let Some((schema, is_required, placeholder)) = parameter(reader, entry) {
                 if is_required {
                     required.push(entry.key.clone());
                 }
                 properties.insert(entry.key.clone(), schema);
-                holes.push(hole);
+                placeholders.push(placeholder);
             } else {
                 // It exists, even if it is invalid; the command may name it.
                 let name = entry.key.clone();
-                holes.push(Hole { name, is_list: false, is_optional: true, values: Values::Any });
+                placeholders.push(Placeholder {
+                    name,
+                    is_list: false,
+                    is_optional: true,
+                    values: Values::Any,
+                });
             }
         }
     }
     let schema = json!({"type": "object", "properties": properties, "required": required,
         "additionalProperties": false});
-    (schema, holes)
+    (schema, placeholders)
 }
 
-fn parameter(reader: &mut Reader<'_>, entry: &Entry) -> Option<(Value, bool, Hole)> {
+fn parameter(reader: &mut Reader<'_>, entry: &Entry) -> Option<(Value, bool, Placeholder)> {
     let before = reader.mistakes.count();
     let what = format!("the parameter `{}`", entry.key);
     let fields = reader.table(&entry.value, &what, PARAMETER_KEYS)?;
@@ -434,8 +449,9 @@ fn parameter(reader: &mut Reader<'_>, entry: &Entry) -> Option<(Value, bool, Hol
     }
     let is_required = said.unwrap_or(default.is_none());
     let is_optional = !is_required && default.is_none();
-    let hole = Hole { name: entry.key.clone(), is_list, is_optional, values: allowed };
-    Some((schema, is_required, hole))
+    let placeholder =
+        Placeholder { name: entry.key.clone(), is_list, is_optional, values: allowed };
+    Some((schema, is_required, placeholder))
 }
 
 /// Checks that a schema is valid and that the default matches it.

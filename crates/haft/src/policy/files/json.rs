@@ -2,12 +2,12 @@
 //! value keeps its offset.
 //!
 //! Hand-written, because serde_json does not keep offsets. It still parses strings and numbers.
-//! Bounded: at most [`DEEPEST`] levels, one pass.
+//! Bounded: at most [`MAX_DEPTH`] levels, one pass.
 
 use super::node::{Entry, Kind, Node};
 
 /// Maximum nesting.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// What is wrong, and where.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,8 +67,8 @@ impl Parser<'_> {
 
     fn value(&mut self, depth: usize) -> Result<Node, Broken> {
         self.skip()?;
-        if depth > DEEPEST {
-            return Err(self.broken(format!("nested deeper than {DEEPEST} levels")));
+        if depth > MAX_DEPTH {
+            return Err(self.broken(format!("nested deeper than {MAX_DEPTH} levels")));
         }
         let at = self.at;
         let kind = match self.peek() {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_trailing_commas_are_let_pass_and_move_nothing() {
+    fn comments_and_trailing_commas_are_accepted_and_keep_offsets() {
         let text =
             "// one\n{ /* two */ \"a\": [1, /*/ */ 2.5,], // \"no\": 1\n \"b\": \"//x\", }\n";
         let node = parse(text).unwrap();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_refused_where_it_breaks() {
+    fn invalid_json_is_refused_with_its_offset() {
         for (text, at) in [
             ("", 0),
             ("{", 1),
@@ -253,7 +253,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "[\\[\\]{}\",:/*\\\\ a1é.\n-]{0,60}") {
+        fn any_text_parses_or_is_refused(text in "[\\[\\]{}\",:/*\\\\ a1é.\n-]{0,60}") {
             let read = parse(&text);
             if let Ok(usual) = serde_json::from_str::<Value>(&text) {
                 prop_assert_eq!(plain(&read.unwrap()), usual);

@@ -63,8 +63,8 @@ impl Node {
 
 /// Truncates a text that a message quotes.
 fn shortened(text: &str) -> String {
-    const SHOWN: usize = 60;
-    match text.char_indices().nth(SHOWN) {
+    const MAX_QUOTED_CHARS: usize = 60;
+    match text.char_indices().nth(MAX_QUOTED_CHARS) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
     }
@@ -174,10 +174,12 @@ impl Reader<'_> {
     /// Takes a text that people and the model will read: short, without terminal control
     /// characters.
     pub(super) fn words<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n str> {
-        const LONGEST: usize = 1_000;
+        const MAX_TEXT_BYTES: usize = 1_000;
         let text = self.text(node, what)?;
-        if text.trim().is_empty() || text.len() > LONGEST || text.contains(char::is_control) {
-            let wanted = format!("a line of 1 to {LONGEST} bytes without control characters");
+        if text.trim().is_empty() || text.len() > MAX_TEXT_BYTES || text.contains(char::is_control)
+        {
+            let wanted =
+                format!("a line of 1 to {MAX_TEXT_BYTES} bytes without control characters");
             self.unlike(node, what, &wanted, "shorten it, or remove it");
             return None;
         }
@@ -250,7 +252,7 @@ impl Reader<'_> {
         match haft_core::parse_duration(text) {
             Ok(time) => Some(time),
             Err(_) => {
-                self.unlike(node, what, "a time", hint);
+                self.unlike(node, what, "a duration", hint);
                 None
             }
         }

@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{ConfigFile, node::Node, node::Reader, said::Said, toml::folder};
+use super::{ConfigFile, content::FileContent, node::Node, node::Reader, toml::folder};
 use crate::policy::{pattern::PathBase, rule::SourceLocation};
 
 const KEYS: &[&str] =
@@ -102,19 +102,19 @@ impl SandboxSettings {
     }
 
     /// Merges the settings of a file. A feature that one file disables stays disabled.
-    pub(super) fn add(&mut self, said: SandboxSaid) {
-        self.confine_unasked &= said.confine_unasked != Some(false);
-        self.toolchains &= said.toolchains != Some(false);
-        self.read_only_roots.extend(said.read_only_roots);
-        self.writable_roots.extend(said.writable_roots);
-        self.pass_env.extend(said.pass_env);
-        self.cgroup = said.cgroup.or(self.cgroup.take());
+    pub(super) fn add(&mut self, content: SandboxTable) {
+        self.confine_unasked &= content.confine_unasked != Some(false);
+        self.toolchains &= content.toolchains != Some(false);
+        self.read_only_roots.extend(content.read_only_roots);
+        self.writable_roots.extend(content.writable_roots);
+        self.pass_env.extend(content.pass_env);
+        self.cgroup = content.cgroup.or(self.cgroup.take());
     }
 }
 
 /// The sandbox settings of one file.
 #[derive(Debug, Default)]
-pub(super) struct SandboxSaid {
+pub(super) struct SandboxTable {
     confine_unasked: Option<bool>,
     toolchains: Option<bool>,
     read_only_roots: Vec<(PathBuf, SourceLocation)>,
@@ -123,7 +123,7 @@ pub(super) struct SandboxSaid {
     cgroup: Option<(PathBuf, SourceLocation)>,
 }
 
-impl SandboxSaid {
+impl SandboxTable {
     /// Removes what would give commands more access, and reports each.
     pub(super) fn strip(&mut self, mut ignored: impl FnMut(&'static str, &SourceLocation)) {
         for (_, place) in self.read_only_roots.drain(..).chain(self.writable_roots.drain(..)) {
@@ -144,10 +144,10 @@ pub(super) fn read(
     node: &Node,
     file: &ConfigFile,
     anchor: &PathBase,
-    said: &mut Said,
+    content: &mut FileContent,
 ) {
     let Some(fields) = reader.table(node, "`[sandbox]`", KEYS) else { return };
-    let own = &mut said.sandbox;
+    let own = &mut content.sandbox;
     let mut flag = |key: &str| {
         let node = fields.get(key)?;
         reader.flag(node, &format!("`{key}`"))
@@ -166,13 +166,14 @@ pub(super) fn read(
     if let Some(node) = fields.get("cgroup")
         && let Some(text) = reader.text(node, "`cgroup`")
     {
-        match Path::new(text).is_absolute() {
-            true => own.cgroup = Some((text.into(), reader.place(node.at))),
-            false => reader.wrong(
+        if Path::new(text).is_absolute() {
+            own.cgroup = Some((text.into(), reader.place(node.at)))
+        } else {
+            reader.wrong(
                 node.at,
                 format!("`{text}` is not an absolute path"),
                 "name the delegated cgroup directory, as in `/sys/fs/cgroup/haft`",
-            ),
+            )
         }
     }
 }
@@ -211,13 +212,14 @@ fn names(reader: &mut Reader<'_>, node: &Node) -> Vec<(String, SourceLocation)> 
         let name = text.strip_suffix('*').unwrap_or(text);
         let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        match is_name {
-            true => found.push((text.to_owned(), reader.place(at))),
-            false => reader.wrong(
+        if is_name {
+            found.push((text.to_owned(), reader.place(at)))
+        } else {
+            reader.wrong(
                 at,
                 format!("`{text}` is not a variable name"),
                 "write a name such as `JAVA_HOME`; it may end with `*`, as in `CARGO_*`",
-            ),
+            )
         }
     }
     found
@@ -245,7 +247,7 @@ mod tests {
         \"/sys/fs/cgroup/haft\"\n";
 
     #[test]
-    fn roots_and_variables_of_a_trusted_file_count() {
+    fn roots_and_variables_of_a_trusted_file_apply() {
         let setup = read(ALL, ConfigLayer::Project, true).unwrap().sandbox;
         let paths = |list: &[(PathBuf, SourceLocation)]| -> Vec<String> {
             list.iter().map(|(path, _)| path.display().to_string()).collect()
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_untrusted_project_can_turn_things_off_and_widens_nothing() {
+    fn untrusted_project_can_only_restrict_the_sandbox() {
         let setup = read(ALL, ConfigLayer::Project, false).unwrap();
         let SandboxSettings { read_only_roots, writable_roots, pass_env, .. } = &setup.sandbox;
         assert!(read_only_roots.is_empty() && writable_roots.is_empty() && pass_env.is_empty());
@@ -271,16 +273,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_off_in_one_file_is_not_turned_on_by_another() {
+    fn feature_disabled_in_one_file_is_not_enabled_by_another() {
         let mut settings = SandboxSettings::default();
-        let said = |on| SandboxSaid { confine_unasked: Some(on), ..SandboxSaid::default() };
-        settings.add(said(false));
-        settings.add(said(true));
+        let content = |on| SandboxTable { confine_unasked: Some(on), ..SandboxTable::default() };
+        settings.add(content(false));
+        settings.add(content(true));
         assert!(!settings.confine_unasked);
     }
 
     #[test]
-    fn roots_that_would_show_secrets_are_mistakes_with_a_clear_answer() {
+    fn roots_that_expose_secrets_are_mistakes() {
         for (root, why) in [
             ("/", "the whole file system"),
             ("~", "the home directory"),

@@ -12,11 +12,12 @@ use std::time::Duration;
 use haft_core::Decision;
 
 use super::{
-    ConfigFile, FileNote, Handler, HookSpec, LoadOptions, MAX_RULES, json,
+    ConfigFile, FileNote, Handler, HookSpec, LoadOptions, MAX_RULES,
+    content::{FileContent, ParsedHook},
+    json,
     mistake::Mistakes,
     negated::Negated,
     node::{Entry, Fields, Kind, Node, Reader},
-    said::{Hooked, Said},
     source::Source,
     toml::folder,
 };
@@ -32,31 +33,31 @@ const PROMPT_TIMEOUT: Duration = Duration::from_secs(30);
 const AGENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Reads one file.
-pub(super) fn read(file: &ConfigFile, place: &LoadOptions, mistakes: &mut Mistakes) -> Said {
+pub(super) fn read(file: &ConfigFile, place: &LoadOptions, mistakes: &mut Mistakes) -> FileContent {
     let source = Source::new(&file.path, &file.text);
-    let mut said = Said::nothing(file.layer, true);
+    let mut content = FileContent::empty(file.layer, true);
     let root = match json::parse(&file.text) {
         Ok(root) => root,
         Err(broken) => {
             mistakes.add(source.place(broken.at), || {
                 (format!("invalid JSON: {}", broken.message), None)
             });
-            return said;
+            return content;
         }
     };
     let mut reader = Reader { source: &source, mistakes };
-    let Some(fields) = reader.any_table(&root, "the file") else { return said };
+    let Some(fields) = reader.any_table(&root, "the file") else { return content };
     let mut settings = Settings {
         reader,
         file,
         anchor: PathBase { folder: Some(file.anchor.clone()), home: place.home.clone() },
-        said: &mut said,
+        content: &mut content,
         negated: Negated::default(),
     };
     settings.file(&fields);
     let note = settings.negated.note(&settings.reader);
-    said.notes.extend(note);
-    said
+    content.notes.extend(note);
+    content
 }
 
 /// The state while one file is read.
@@ -64,14 +65,14 @@ struct Settings<'a, 's> {
     reader: Reader<'a>,
     file: &'a ConfigFile,
     anchor: PathBase,
-    said: &'s mut Said,
+    content: &'s mut FileContent,
     negated: Negated,
 }
 
 impl Settings<'_, '_> {
     fn note(&mut self, at: usize, message: impl Into<String>) {
         let place = self.reader.place(at);
-        self.said.notes.push(FileNote { place, message: message.into() });
+        self.content.notes.push(FileNote { place, message: message.into() });
     }
 
     fn file(&mut self, fields: &Fields<'_>) {
@@ -82,10 +83,10 @@ impl Settings<'_, '_> {
                 "permissions" => self.permissions(&entry.value),
                 "hooks" => self.hooks(&entry.value),
                 "allowManagedPermissionRulesOnly" if managed => {
-                    self.said.only_managed_rules = self.strict_flag(entry);
+                    self.content.only_managed_rules = self.strict_flag(entry);
                 }
                 "allowManagedHooksOnly" if managed => {
-                    self.said.only_managed_hooks = self.strict_flag(entry);
+                    self.content.only_managed_hooks = self.strict_flag(entry);
                 }
                 key => {
                     let key = key.to_lowercase();
@@ -95,7 +96,7 @@ impl Settings<'_, '_> {
                 }
             }
         }
-        self.passed_over(&passed, "");
+        self.note_unsupported(&passed, "");
     }
 
     /// Reads a flag that restricts; an invalid value counts as set.
@@ -104,7 +105,7 @@ impl Settings<'_, '_> {
     }
 
     /// Notes keys that are relevant but not supported, all in one note.
-    fn passed_over(&mut self, entries: &[&Entry], of: &str) {
+    fn note_unsupported(&mut self, entries: &[&Entry], of: &str) {
         let Some(first) = entries.first() else { return };
         let names = names(entries.iter().map(|entry| format!("{of}{}", entry.key)));
         self.note(first.at, format!("not supported, and without effect: {names}"));
@@ -124,7 +125,7 @@ impl Settings<'_, '_> {
                 _ => passed.push(entry),
             }
         }
-        self.passed_over(&passed, "permissions.");
+        self.note_unsupported(&passed, "permissions.");
     }
 
     fn mode(&mut self, node: &Node) {
@@ -148,7 +149,7 @@ impl Settings<'_, '_> {
                 Mode::Default
             }
         };
-        self.said.mode = Some((mode, self.reader.place(node.at)));
+        self.content.mode = Some((mode, self.reader.place(node.at)));
     }
 
     fn bypass(&mut self, node: &Node) {
@@ -161,13 +162,13 @@ impl Settings<'_, '_> {
                  used",
             ),
         }
-        self.said.no_bypass = true;
+        self.content.no_bypass = true;
     }
 
     fn directories(&mut self, node: &Node) {
         for (text, at) in self.reader.texts(node, "`additionalDirectories`") {
             match folder(text, self.file, &self.anchor) {
-                Ok(path) => self.said.roots.push((path, self.reader.place(at))),
+                Ok(path) => self.content.roots.push((path, self.reader.place(at))),
                 Err(why) => self.note(at, format!("directory `{text}` is ignored: {why}")),
             }
         }
@@ -190,13 +191,13 @@ impl Settings<'_, '_> {
             let mut rule = Rule::new(decision.clone(), pattern);
             rule.place = self.reader.place(node.at);
             rule.layer = self.file.layer;
-            self.said.rules.push(rule);
+            self.content.rules.push(rule);
         }
     }
 
     /// Reads the pattern of one rule; `None` if it is ignored, which is noted.
     fn pattern(&mut self, text: &str, at: usize, decision: &Decision) -> Option<Pattern> {
-        if let Some(why) = counts_for_nothing(text, decision) {
+        if let Some(why) = ignored_because(text, decision) {
             self.note(at, format!("`{text}` is ignored: {why}"));
             return None;
         }
@@ -260,13 +261,13 @@ impl Settings<'_, '_> {
             };
             for node in self.reader.list(handlers, "`hooks`").unwrap_or(&[]) {
                 if let Some(hook) = self.handler(&entry.key, matcher.clone(), node) {
-                    self.said.hooks.push(hook);
+                    self.content.hooks.push(hook);
                 }
             }
         }
     }
 
-    fn handler(&mut self, event: &str, matcher: Option<String>, node: &Node) -> Option<Hooked> {
+    fn handler(&mut self, event: &str, matcher: Option<String>, node: &Node) -> Option<ParsedHook> {
         let before = self.reader.mistakes.count();
         let fields = self.reader.any_table(node, "a handler")?;
         let text = |reader: &mut Reader<'_>, key: &str| {
@@ -336,7 +337,7 @@ impl Settings<'_, '_> {
         if self.reader.mistakes.count() > before {
             return None;
         }
-        Some(Hooked {
+        Some(ParsedHook {
             spec: HookSpec {
                 event: event.to_owned(),
                 matcher,
@@ -421,9 +422,9 @@ impl Settings<'_, '_> {
     }
 
     fn seconds(&mut self, node: &Node) -> Option<Duration> {
-        const LONGEST: f64 = 86_400.0;
+        const MAX_SECONDS: f64 = 86_400.0;
         let seconds = self.reader.real(node, "`timeout`")?;
-        if seconds > 0.0 && seconds <= LONGEST {
+        if seconds > 0.0 && seconds <= MAX_SECONDS {
             return Some(Duration::from_secs_f64(seconds));
         }
         self.reader.wrong(
@@ -436,7 +437,7 @@ impl Settings<'_, '_> {
 }
 
 /// Returns why Claude Code would ignore a rule, if it would.
-fn counts_for_nothing(text: &str, decision: &Decision) -> Option<String> {
+fn ignored_because(text: &str, decision: &Decision) -> Option<String> {
     let (tool, specifier) = match text.split_once('(') {
         Some((tool, rest)) => (tool.trim(), Some(rest.strip_suffix(')').unwrap_or(rest).trim())),
         None => (text.trim(), None),
@@ -494,9 +495,9 @@ fn is_parameter(tool: &str, specifier: &str) -> bool {
 
 /// Joins names for a note, truncated.
 fn names(names: impl ExactSizeIterator<Item = String>) -> String {
-    const SHOWN: usize = 12;
-    let more = names.len().saturating_sub(SHOWN);
-    let shown: Vec<String> = names.take(SHOWN).map(|name| format!("`{name}`")).collect();
+    const MAX_NAMES: usize = 12;
+    let more = names.len().saturating_sub(MAX_NAMES);
+    let shown: Vec<String> = names.take(MAX_NAMES).map(|name| format!("`{name}`")).collect();
     match more {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),

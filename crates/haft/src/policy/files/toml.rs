@@ -11,11 +11,11 @@ use haft_core::Decision;
 
 use super::{
     ConfigFile, Handler, HookSpec, LoadOptions, MAX_RULES, command_tool,
-    config_path::tidy,
+    config_path::normalize_lexically,
+    content::{FileContent, ParsedHook},
     mistake::Mistakes,
     negated::Negated,
     node::{Entry, Fields, Kind, Node, Reader},
-    said::{Hooked, Said},
     sandbox,
     source::Source,
 };
@@ -61,17 +61,17 @@ const MODES: &[(&str, Mode)] = &[
 ];
 
 /// Reads one file.
-pub(super) fn read(file: &ConfigFile, place: &LoadOptions, mistakes: &mut Mistakes) -> Said {
+pub(super) fn read(file: &ConfigFile, place: &LoadOptions, mistakes: &mut Mistakes) -> FileContent {
     let source = Source::new(&file.path, &file.text);
-    let mut said = Said::nothing(file.layer, false);
-    let Some(root) = parse(&source, mistakes) else { return said };
+    let mut content = FileContent::empty(file.layer, false);
+    let Some(root) = parse(&source, mistakes) else { return content };
     let mut reader = Reader { source: &source, mistakes };
-    let Some(fields) = reader.table(&root, "the file", FILE_KEYS) else { return said };
+    let Some(fields) = reader.table(&root, "the file", FILE_KEYS) else { return content };
     let mut toml = Toml {
         reader,
         file,
         anchor: PathBase { folder: Some(file.anchor.clone()), home: place.home.clone() },
-        said: &mut said,
+        content: &mut content,
         negated: Negated::default(),
     };
     for entry in fields.iter() {
@@ -83,15 +83,15 @@ pub(super) fn read(file: &ConfigFile, place: &LoadOptions, mistakes: &mut Mistak
             "tool" => toml.tools(entry),
             "hooks" => toml.hooks(&entry.value),
             "sandbox" => {
-                let Toml { reader, anchor, said, .. } = &mut toml;
-                sandbox::read(reader, &entry.value, file, anchor, said);
+                let Toml { reader, anchor, content, .. } = &mut toml;
+                sandbox::read(reader, &entry.value, file, anchor, content);
             }
             _ => {}
         }
     }
     let note = toml.negated.note(&toml.reader);
-    said.notes.extend(note);
-    said
+    content.notes.extend(note);
+    content
 }
 
 /// Parses a text into values, or reports every syntax error.
@@ -160,7 +160,7 @@ struct Toml<'a, 's> {
     reader: Reader<'a>,
     file: &'a ConfigFile,
     anchor: PathBase,
-    said: &'s mut Said,
+    content: &'s mut FileContent,
     negated: Negated,
 }
 
@@ -170,12 +170,12 @@ impl Toml<'_, '_> {
         let Some(fields) = reader.table(node, "`[defaults]`", DEFAULT_KEYS) else { return };
         if let Some(node) = fields.get("mode") {
             let mode = reader.choice(node, "`mode`", MODES);
-            self.said.mode = mode.map(|mode| (mode, reader.place(node.at)));
+            self.content.mode = mode.map(|mode| (mode, reader.place(node.at)));
         }
         if let Some(node) = fields.get("disable_bypass") {
-            self.said.no_bypass = reader.flag(node, "`disable_bypass`").unwrap_or(false);
+            self.content.no_bypass = reader.flag(node, "`disable_bypass`").unwrap_or(false);
         }
-        let limits = &mut self.said.limits;
+        let limits = &mut self.content.limits;
         let mut time = |key: &str| {
             let node = fields.get(key)?;
             reader.time(node, &format!("`{key}`"))
@@ -191,7 +191,7 @@ impl Toml<'_, '_> {
         limits.max_result = whole("max_result");
         limits.concurrency = whole("concurrency");
         if *limits != super::CallLimits::default() {
-            self.said.limits_place = Some(reader.place(node.at));
+            self.content.limits_place = Some(reader.place(node.at));
         }
     }
 
@@ -200,7 +200,7 @@ impl Toml<'_, '_> {
         let Some(roots) = fields.get("roots") else { return };
         for (text, at) in self.reader.texts(roots, "`roots`") {
             match folder(text, self.file, &self.anchor) {
-                Ok(path) => self.said.roots.push((path, self.reader.place(at))),
+                Ok(path) => self.content.roots.push((path, self.reader.place(at))),
                 Err(why) => self.reader.wrong(
                     at,
                     format!("the directory `{text}` was not found: {why}"),
@@ -234,7 +234,7 @@ impl Toml<'_, '_> {
                 );
             }
             if let Some(rule) = self.rule(node, &fields) {
-                self.said.rules.push(rule);
+                self.content.rules.push(rule);
             }
         }
     }
@@ -331,7 +331,7 @@ impl Toml<'_, '_> {
 
     fn decision(&mut self, node: &Node, fields: &Fields<'_>) -> Option<Decision> {
         let reader = &mut self.reader;
-        let Some(said) = fields.get("decision") else {
+        let Some(content) = fields.get("decision") else {
             reader.wrong(
                 node.at,
                 "a rule without `decision`",
@@ -344,7 +344,7 @@ impl Toml<'_, '_> {
             None => None,
         };
         let word = reader.choice(
-            said,
+            content,
             "`decision`",
             &[("allow", "allow"), ("ask", "ask"), ("deny", "deny"), ("need_input", "need_input")],
         )?;
@@ -352,7 +352,7 @@ impl Toml<'_, '_> {
             ("need_input", Some((_, argument))) => Some(Decision::NeedInput(argument)),
             ("need_input", None) => {
                 reader.wrong(
-                    said.at,
+                    content.at,
                     "`need_input` without `input`",
                     "name the argument that a person must fill in, as in `input = \"recipient\"`",
                 );
@@ -445,7 +445,7 @@ impl Toml<'_, '_> {
                 match &node.kind {
                     Kind::Text(_) => {}
                     Kind::Table(_) => {
-                        let Some(call) = reader.table(node, "an example", Sample::WORDS) else {
+                        let Some(call) = reader.table(node, "an example", Sample::KEYS) else {
                             continue;
                         };
                         match call.get("tool") {
@@ -513,7 +513,7 @@ impl Toml<'_, '_> {
                 _ => {}
             }
         }
-        self.said.budget = budget;
+        self.content.budget = budget;
     }
 
     fn tools(&mut self, entry: &Entry) {
@@ -526,7 +526,7 @@ impl Toml<'_, '_> {
             };
             if fields.get("command").is_some() {
                 let declared = command_tool::read(reader, tool, &fields, self.file.layer);
-                self.said.tools.extend(declared);
+                self.content.tools.extend(declared);
             } else if let Some(other) = fields
                 .iter()
                 .find(|entry| entry.key != "args" && command_tool::TOOL_KEYS.contains(&&*entry.key))
@@ -549,9 +549,9 @@ impl Toml<'_, '_> {
                 ];
                 let what = format!("what the argument `{}` is about", arg.key);
                 if let Some(about) = reader.choice(&arg.value, &what, &words) {
-                    let of = self.said.about.entry(tool.key.clone()).or_default();
+                    let of = self.content.about.entry(tool.key.clone()).or_default();
                     of.insert(arg.key.clone(), about);
-                    self.said.about_place.get_or_insert_with(|| reader.place(entry.at));
+                    self.content.about_place.get_or_insert_with(|| reader.place(entry.at));
                 }
             }
         }
@@ -565,20 +565,20 @@ impl Toml<'_, '_> {
         for entry in fields.iter() {
             if entry.key == "mode" {
                 let words = [("guard", true), ("open", false)];
-                self.said.hooks_guard = self.reader.choice(&entry.value, "`mode`", &words);
+                self.content.hooks_guard = self.reader.choice(&entry.value, "`mode`", &words);
             } else if HookSpec::EVENTS.contains(&&*entry.key) {
                 let what = format!("`hooks.{0}`, written `[[hooks.{0}]]`,", entry.key);
                 let Some(list) = self.reader.list(&entry.value, &what) else { continue };
                 for node in list {
                     if let Some(hook) = self.hook(&entry.key, node) {
-                        self.said.hooks.push(hook);
+                        self.content.hooks.push(hook);
                     }
                 }
             }
         }
     }
 
-    fn hook(&mut self, event: &str, node: &Node) -> Option<Hooked> {
+    fn hook(&mut self, event: &str, node: &Node) -> Option<ParsedHook> {
         let before = self.reader.mistakes.count();
         let reader = &mut self.reader;
         let fields = reader.table(node, "a hook", HOOK_KEYS)?;
@@ -647,7 +647,7 @@ impl Toml<'_, '_> {
         if self.reader.mistakes.count() > before {
             return None;
         }
-        Some(Hooked {
+        Some(ParsedHook {
             spec: HookSpec {
                 event: event.to_owned(),
                 matcher,
@@ -702,13 +702,14 @@ pub(super) fn folder(
     }
     if let Some(rest) = below_home {
         let home = anchor.home.as_ref().ok_or("the home directory is not known")?;
-        return Ok(tidy(&home.join(rest)));
+        return Ok(normalize_lexically(&home.join(rest)));
     }
     let path = PathBuf::from(text);
     // A file that applies to all directories has no directory to resolve a relative path from.
-    match path.is_absolute() || file.layer.comes_with_the_folder() {
-        true => Ok(tidy(&file.anchor.join(path))),
-        false => Err("it is relative, and this file has no directory to resolve it from"),
+    if path.is_absolute() || file.layer.comes_with_the_folder() {
+        Ok(normalize_lexically(&file.anchor.join(path)))
+    } else {
+        Err("it is relative, and this file has no directory to resolve it from")
     }
 }
 

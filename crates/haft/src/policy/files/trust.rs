@@ -156,10 +156,11 @@ impl TrustedDirs {
         for key in ["trusted", "outdated"] {
             let list = fields.get(key).and_then(|node| reader.list(node, &format!("`{key}`")));
             for node in list.unwrap_or(&[]) {
-                let read = match reader.is_text(node) || key == "outdated" {
+                let read = if reader.is_text(node) || key == "outdated" {
                     // Entries of an older format cover nothing.
-                    true => reader.text(node, "a directory").map(|text| self.outdate(text)),
-                    false => entry(node, reader).map(|entry| self.insert(entry).map(drop)),
+                    reader.text(node, "a directory").map(|text| self.outdate(text))
+                } else {
+                    entry(node, reader).map(|entry| self.insert(entry).map(drop))
                 };
                 if let Some(Err(why)) = read {
                     reader.wrong(node.at, why, "directories are added with `haft trust`");
@@ -419,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_trusted_with_what_is_below_and_nothing_beside() {
+    fn directory_is_trusted_with_its_subdirectories_only() {
         let dirs = dirs(&["/home/me/work", "/srv"]);
         for (folder, is) in [
             ("/home/me/work", true),
@@ -441,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn trust_covers_what_was_shown_and_nothing_that_is_new_or_changed() {
+    fn trust_covers_shown_files_and_no_new_or_changed_ones() {
         let dirs = dirs(&["/w"]);
         let covers = |file: &str, text: &str| dirs.covers(Path::new(file), text.as_bytes(), same);
         assert_eq!(covers("/w/haft.toml", "a"), Ok(()));
@@ -455,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn any_entry_above_may_cover_and_the_nearest_says_why_not() {
+    fn any_entry_above_may_cover_and_the_nearest_gives_the_reason() {
         let mut dirs = dirs(&["/w"]);
         dirs.add(entry("/w/sub", &[("haft.toml", "c")])).unwrap();
         let covers = |text: &str| dirs.covers(Path::new("/w/sub/haft.toml"), text.as_bytes(), same);
@@ -464,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recorded_is_covered_in_a_trusted_directory_alone() {
+    fn recorded_file_is_covered_only_in_a_trusted_directory() {
         let mut dirs = dirs(&["/w"]);
         let file = Path::new("/w/haft.local.toml");
         assert!(!dirs.record(file, b"x", |_| None), "the directory was replaced");
@@ -475,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_book_survives_being_written_and_read() {
+    fn trust_file_round_trips() {
         let mut dirs = dirs(&["/a \"b\"\\c", "/ü/ö", "/a"]);
         dirs.add(TrustEntry::new("/none", None)).unwrap();
         assert_eq!(TrustedDirs::parse(&dirs.to_text()).unwrap(), dirs);
@@ -483,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_book_trusts_nothing_and_is_known_as_such() {
+    fn older_trust_file_trusts_nothing_and_is_reported() {
         let mut dirs = TrustedDirs::parse("trusted = [\"/a\", \"/b\"]\n").unwrap();
         assert!(dirs.trusted_by(Path::new("/a"), same).is_none());
         assert!(dirs.is_outdated(Path::new("/a/deep")) && !dirs.is_outdated(Path::new("/c")));
@@ -493,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_a_folder_leaves_those_above() {
+    fn removing_a_directory_keeps_its_parents() {
         let mut dirs = dirs(&["/a", "/a/b"]);
         assert!(dirs.remove(Path::new("/a/b")));
         assert!(!dirs.remove(Path::new("/a/b")));
@@ -502,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_stand_in_a_book_is_refused() {
+    fn entry_that_cannot_be_stored_is_refused() {
         let mut dirs = TrustedDirs::default();
         for folder in ["/", "", "a", "./a", "/a/../b", "/a\nb"] {
             assert!(dirs.add(entry(folder, &[])).is_err(), "{folder:?}");
@@ -519,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_book_is_an_error_with_every_mistake() {
+    fn invalid_trust_file_reports_every_mistake() {
         let error = TrustedDirs::parse("trusted = [\n 1,\n \"x\",\n]\ntrust = []\n").unwrap_err();
         let text = error.to_string();
         assert!(text.contains("trust.toml:2:2: a trusted directory must be a table"), "{text}");

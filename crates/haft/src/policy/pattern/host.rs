@@ -104,7 +104,7 @@ impl HostPattern {
     }
 
     /// Returns whether certainly no host matches both.
-    pub(super) fn is_apart(&self, other: &Self) -> bool {
+    pub(super) fn is_disjoint(&self, other: &Self) -> bool {
         match (&self.shape, &other.shape) {
             (Shape::Any, _) | (_, Shape::Any) => false,
             (Shape::Number(own), Shape::Number(other)) => own != other,
@@ -116,7 +116,7 @@ impl HostPattern {
                     (false, true) => others.len() < labels.len(),
                 };
                 let mut pairs = labels.iter().rev().zip(others.iter().rev());
-                !depth || pairs.any(|(a, b)| a.is_apart(b))
+                !depth || pairs.any(|(a, b)| a.is_disjoint(b))
             }
             _ => true,
         }

@@ -13,9 +13,9 @@ use super::{
 use crate::near::nearest;
 
 /// Maximum bytes of a pattern; matching is linear in its length.
-const LONG: usize = 4096;
+const MAX_PATTERN_BYTES: usize = 4096;
 
-const WORDS: [&str; 14] = [
+const SELECTORS: [&str; 14] = [
     "tool",
     "source",
     "effect",
@@ -53,8 +53,12 @@ type Parsed<T> = Result<T, PatternError>;
 
 /// Parses a whole pattern.
 pub(super) fn pattern(text: &str, anchor: &PathBase) -> Parsed<(Option<Head>, Vec<Written>)> {
-    if text.len() > LONG {
-        return bad(LONG, format!("the pattern is longer than {LONG} bytes"), "split it up");
+    if text.len() > MAX_PATTERN_BYTES {
+        return bad(
+            MAX_PATTERN_BYTES,
+            format!("the pattern is longer than {MAX_PATTERN_BYTES} bytes"),
+            "split it up",
+        );
     }
     if let Some((at, _)) = text.char_indices().find(|(_, c)| c.is_control()) {
         return bad(at, "the pattern contains a control character", "write it on one line");
@@ -84,7 +88,7 @@ pub(super) fn pattern(text: &str, anchor: &PathBase) -> Parsed<(Option<Head>, Ve
             }
             next => {
                 if head.is_some() || !selectors.is_empty() {
-                    let meant = nearest(word, WORDS).map_or_else(
+                    let meant = nearest(word, SELECTORS).map_or_else(
                         || "the tool comes first, then selectors such as `arg.x=…`".to_owned(),
                         |meant| format!("did you mean `{meant}`?"),
                     );
@@ -329,9 +333,9 @@ impl<'t> Reader<'t> {
                 );
             }
             _ => {
-                let hint = match nearest(word, WORDS) {
+                let hint = match nearest(word, SELECTORS) {
                     Some(meant) => format!("did you mean `{meant}`?"),
-                    None => format!("there are {}", WORDS.join(", ")),
+                    None => format!("there are {}", SELECTORS.join(", ")),
                 };
                 return bad(from, format!("`{word}` is not a selector"), hint);
             }

@@ -13,7 +13,7 @@ use crate::policy::{
 };
 
 /// Maximum bytes of a text that is compared with wildcards.
-const LONG: usize = 256 * 1024;
+const MAX_VALUE_BYTES: usize = 256 * 1024;
 
 /// One condition.
 #[derive(Debug, Clone)]
@@ -198,9 +198,12 @@ fn one(value: &Value, globs: &[Glob]) -> Ternary {
     if globs.iter().any(Glob::is_any) {
         return Ternary::Yes;
     }
-    let is = |text: &str| match text.len() > LONG && globs.iter().any(|g| g.literal().is_none()) {
-        true => Ternary::Unknown("the value is too long to compare".to_owned()),
-        false => yes(globs.iter().any(|glob| glob.matches(text, false))),
+    let is = |text: &str| {
+        if text.len() > MAX_VALUE_BYTES && globs.iter().any(|g| g.literal().is_none()) {
+            Ternary::Unknown("the value is too long to compare".to_owned())
+        } else {
+            yes(globs.iter().any(|glob| glob.matches(text, false)))
+        }
     };
     match value {
         Value::String(text) => is(text),

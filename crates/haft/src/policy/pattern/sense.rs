@@ -41,7 +41,7 @@ impl Pattern {
         if let Some(tools) = self.tools() {
             let other = self.selectors.iter().find(|written| {
                 matches!(&written.selector, Selector::Tool(others)
-                    if others.iter().all(|other| tools.is_apart(other)))
+                    if others.iter().all(|other| tools.is_disjoint(other)))
             });
             if let Some(other) = other {
                 let message = format!("`{}` is not the tool that the pattern names", other.text);

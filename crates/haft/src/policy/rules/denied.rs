@@ -162,16 +162,16 @@ mod tests {
     use super::*;
     use crate::{
         clock::{Clock as _, ManualClock},
-        policy::{PathBase, Pattern, Policy as _, PolicyContext, testing::Folder},
+        policy::{PathBase, Pattern, Policy as _, PolicyContext, testing::TestDirectory},
     };
 
-    fn rules(folder: &Folder, patterns: &[&str]) -> Rules {
+    fn rules(folder: &TestDirectory, patterns: &[&str]) -> Rules {
         let anchor = PathBase { folder: Some(folder.at("")), ..PathBase::default() };
         let rule = |text: &&str| Rule::new(Decision::Deny, Pattern::parse(text, &anchor).unwrap());
         Rules::new(patterns.iter().map(rule).collect(), PolicyContext::default()).unwrap()
     }
 
-    fn find(rules: &Rules, folder: &Folder) -> Result<DeniedPaths, DeniedPathsUnknown> {
+    fn find(rules: &Rules, folder: &TestDirectory) -> Result<DeniedPaths, DeniedPathsUnknown> {
         let root = folder.at("").canonicalize().unwrap();
         let scope = Scope { working_directory: root.as_path().into(), ..Scope::default() };
         let now = ManualClock::default().now();
@@ -179,8 +179,8 @@ mod tests {
     }
 
     #[test]
-    fn more_entries_than_the_bound_are_an_error_and_a_literal_path_needs_no_walk() {
-        let folder = Folder::new("denied-bound");
+    fn too_many_entries_are_an_error_but_a_literal_path_needs_no_walk() {
+        let folder = TestDirectory::new("denied-bound");
         for n in 0..50 {
             folder.dir(&format!("many/{n}"));
         }
@@ -197,8 +197,8 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_that_takes_too_long_is_an_error() {
-        let folder = Folder::new("denied-time");
+    fn walk_timeout_is_an_error() {
+        let folder = TestDirectory::new("denied-time");
         for n in 0..300 {
             folder.dir(&format!("many/{n}"));
         }
@@ -215,8 +215,8 @@ mod tests {
     }
 
     #[test]
-    fn patterns_for_new_names_are_written_from_the_root_on() {
-        let folder = Folder::new("denied-new");
+    fn patterns_for_new_names_are_absolute() {
+        let folder = TestDirectory::new("denied-new");
         let rules = rules(&folder, &["Read(./a[!x-z]?/**)", "Edit(*.lock)", "Read(//o\\*/b)"]);
         let new = find(&rules, &folder).unwrap().new;
         let root = folder.at("").canonicalize().unwrap();

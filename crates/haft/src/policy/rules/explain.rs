@@ -11,13 +11,13 @@ use super::{
         facts::{Facts, Part, Parts},
     },
     Mode, Rules,
-    judge::{Notebook, Ruling},
+    judge::{CheckRecorder, Ruling},
     labels,
 };
 use crate::turn::ValidatedCall;
 
 /// Maximum number of reported near misses.
-const MOST_NEAR: usize = 5;
+const MAX_NEAR_MISSES: usize = 5;
 
 /// A recorder that keeps everything.
 #[derive(Default)]
@@ -26,8 +26,8 @@ struct Notes(Vec<Note>);
 /// The check, its result, the reason, and the rule with the pattern.
 type Note = (&'static str, &'static str, String, Option<(usize, usize)>);
 
-impl Notebook for Notes {
-    const READ: bool = true;
+impl CheckRecorder for Notes {
+    const ENABLED: bool = true;
 
     fn note(
         &mut self,
@@ -103,17 +103,17 @@ impl Rules {
         ];
         for of_kind in order {
             for (at, rule) in self.rules.iter().enumerate() {
-                if near.len() >= MOST_NEAR {
+                if near.len() >= MAX_NEAR_MISSES {
                     return near;
                 }
                 if !of_kind(&rule.decision) || self.applies(at, facts).is_some() {
                     continue;
                 }
                 let missing = if rule.enabled {
-                    let nearly = |(number, pattern): (usize, &super::super::Pattern)| {
-                        pattern.nearly(facts).map(|missing| (number, missing))
+                    let near_miss = |(number, pattern): (usize, &super::super::Pattern)| {
+                        pattern.near_miss(facts).map(|missing| (number, missing))
                     };
-                    rule.matches.iter().enumerate().find_map(nearly)
+                    rule.matches.iter().enumerate().find_map(near_miss)
                 } else {
                     Some((0, "it is disabled".to_owned()))
                 };
@@ -171,12 +171,13 @@ impl Rules {
                     let says = spec.read_only.is_some() || spec.per_call.contains(&"read_only");
                     !says || spec.capabilities.is_none()
                 });
-                match silent {
-                    true => format!(
+                if silent {
+                    format!(
                         "{flip}, or declare `read_only` and `capabilities(…)` in the tool, if \
                          that is true"
-                    ),
-                    false => flip,
+                    )
+                } else {
+                    flip
                 }
             }
         }

@@ -271,7 +271,7 @@ impl Policy for Rules {
         // FAIL CLOSED: a name that is not UTF-8 cannot be matched against a rule.
         let Some(file) = file.to_str() else { return true };
         let sample = Sample::touching(doing, file, Arc::clone(scope));
-        self.is_kept(&sample.facts(&self.ground))
+        self.is_restricted(&sample.facts(&self.ground))
     }
 
     fn asks_about_protected(&self) -> bool {

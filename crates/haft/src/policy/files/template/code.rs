@@ -9,7 +9,7 @@
 
 use haft_shell::{CodeSource, Command};
 
-use super::{Group, Hole, Piece, Template, Values, Word, Wrong};
+use super::{Group, Piece, Placeholder, Template, Values, Word, Wrong};
 
 /// Maximum number of variants of one template: twelve optional parameters.
 const MAX_VARIANTS: usize = 4_096;
@@ -117,18 +117,20 @@ impl Template {
 
     /// Returns every command that a call can make.
     fn variants(&self) -> Result<Vec<Variant>, Found> {
-        let mut holes: Vec<&Hole> = Vec::new();
+        let mut placeholders: Vec<&Placeholder> = Vec::new();
         for (_, _, word) in self.numbered() {
             for piece in &word.pieces {
-                if let Piece::Value(hole) = piece
-                    && !holes.iter().any(|known| known.name == hole.name)
+                if let Piece::Value(placeholder) = piece
+                    && !placeholders.iter().any(|known| known.name == placeholder.name)
                 {
-                    holes.push(hole);
+                    placeholders.push(placeholder);
                 }
             }
         }
-        let mut given: Vec<(&str, Vec<Given>)> =
-            holes.into_iter().map(|hole| (&*hole.name, ways(hole))).collect();
+        let mut given: Vec<(&str, Vec<Given>)> = placeholders
+            .into_iter()
+            .map(|placeholder| (&*placeholder.name, ways(placeholder)))
+            .collect();
         for name in self.groups.iter().flat_map(|group| &group.conditions) {
             if !given.iter().any(|(known, _)| known == name) {
                 let way = |holds| Given { words: None, holds };
@@ -245,25 +247,26 @@ impl Variant {
 }
 
 /// Returns the ways in which a call can pass a parameter.
-fn ways(hole: &Hole) -> Vec<Given> {
-    let values: Vec<Option<String>> = match &hole.values {
+fn ways(placeholder: &Placeholder) -> Vec<Given> {
+    let values: Vec<Option<String>> = match &placeholder.values {
         Values::Any => vec![None],
         Values::Choice(values) => values.iter().cloned().map(Some).collect(),
         Values::Flag => vec![Some("true".to_owned()), Some("false".to_owned())],
     };
-    let is_false =
-        |value: &Option<String>| hole.values == Values::Flag && value.as_deref() == Some("false");
+    let is_false = |value: &Option<String>| {
+        placeholder.values == Values::Flag && value.as_deref() == Some("false")
+    };
     let mut ways = Vec::new();
-    if hole.is_optional {
+    if placeholder.is_optional {
         ways.push(Given { words: None, holds: false });
     }
-    if hole.is_list {
+    if placeholder.is_list {
         ways.push(Given { words: Some(Vec::new()), holds: true });
     }
     for value in &values {
         let holds = !is_false(value);
         ways.push(Given { words: Some(vec![value.clone()]), holds });
-        if hole.is_list {
+        if placeholder.is_list {
             let pairs = values.iter().map(|other| vec![value.clone(), other.clone()]);
             ways.extend(pairs.map(|pair| Given { words: Some(pair), holds: true }));
         }
@@ -279,8 +282,8 @@ fn filled<'g>(
 ) -> Option<Vec<String>> {
     let mark = || format!("{MARK}{number}{MARK}");
     let text = |value: &Option<String>| value.clone().unwrap_or_else(mark);
-    if let [Piece::Value(hole)] = &*word.pieces {
-        let words = find(&hole.name)?.words.as_ref()?;
+    if let [Piece::Value(placeholder)] = &*word.pieces {
+        let words = find(&placeholder.name)?.words.as_ref()?;
         return Some(words.iter().map(text).collect());
     }
     let mut whole = String::new();
@@ -288,8 +291,8 @@ fn filled<'g>(
         match piece {
             Piece::Text(text) => whole.push_str(text),
             Piece::Condition(_) => {}
-            Piece::Value(hole) => {
-                let words = find(&hole.name)?.words.as_ref()?;
+            Piece::Value(placeholder) => {
+                let words = find(&placeholder.name)?.words.as_ref()?;
                 words.iter().for_each(|value| whole.push_str(&text(value)));
             }
         }
@@ -319,7 +322,7 @@ mod tests {
     use super::{super::tests::template, *};
 
     #[test]
-    fn parameters_that_can_be_left_out_are_checked_in_every_combination() {
+    fn optional_parameters_are_checked_in_every_combination() {
         for words in [
             &["python3", "{maybe}", "-c", "{text}"][..],
             &["python3", "{files}", "-c", "{text}"],
@@ -364,8 +367,8 @@ mod tests {
 
     #[test]
     fn too_many_combinations_are_refused_only_where_code_is_possible() {
-        let holes: Vec<Hole> = (0..13)
-            .map(|n| Hole {
+        let placeholders: Vec<Placeholder> = (0..13)
+            .map(|n| Placeholder {
                 name: format!("p{n}"),
                 is_list: false,
                 is_optional: true,
@@ -374,12 +377,14 @@ mod tests {
             .collect();
         let made = |program: &str, count: usize| {
             let mut template = Template::default();
-            template.push(&[program], false, &holes).unwrap();
+            template.push(&[program], false, &placeholders).unwrap();
             if program == "python3" {
-                template.push(&["s.py"], false, &holes).unwrap();
+                template.push(&["s.py"], false, &placeholders).unwrap();
             }
-            for hole in holes.iter().take(count) {
-                template.push(&[&format!("--x={{{}}}", hole.name)], false, &holes).unwrap();
+            for placeholder in placeholders.iter().take(count) {
+                template
+                    .push(&[&format!("--x={{{}}}", placeholder.name)], false, &placeholders)
+                    .unwrap();
             }
             template.check()
         };
@@ -390,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn no_option_or_operand_that_is_code_takes_a_value_of_a_call() {
+    fn call_value_cannot_be_an_option_or_operand_that_is_code() {
         for words in [
             &["sed", "--exp={text}"][..],
             &["sed", "--e={text}", "file"],
@@ -518,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn no_call_writes_code_through_the_standard_input() {
+    fn call_cannot_inject_code_through_stdin() {
         for words in [
             &["xargs", "-0", "sh", "-c"][..],
             &["xargs", "python3"],
@@ -565,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn dashes_count_only_for_a_program_that_ends_its_options_there() {
+    fn double_dash_counts_only_for_a_program_that_ends_options_there() {
         let filled = |words: &[&str]| {
             template(words).unwrap().fill(&json!({"text": "-x", "file": "-x", "maybe": "y"}))
         };
