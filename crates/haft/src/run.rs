@@ -25,7 +25,7 @@ use crate::{
     background::{BackgroundResult, TaskInfo},
     error::Error,
     event::{Event, EventSource},
-    policy::{Budget, Ledger, Manners, TaintTracker},
+    policy::{Budget, Ledger, PromptLimits, TaintTracker},
     registry::{ToolSet, ToolSnapshot, ToolView},
     runtime::Inner,
     tool_result::ToolResult,
@@ -60,7 +60,7 @@ pub(crate) struct RunCore {
     /// The last tool set whose definitions were recorded as read by the model.
     recorded: Mutex<Weak<ToolSet>>,
     pub(crate) slips: InvalidCallCounts,
-    pub(crate) manners: Manners,
+    pub(crate) manners: PromptLimits,
     /// The last tool set and its filtered view, so that an unchanged registry costs nothing.
     viewed: Mutex<Option<(Arc<ToolSet>, Arc<ToolSet>)>>,
 }
@@ -568,7 +568,7 @@ impl RunBuilder {
             sub_run_count: AtomicU32::new(0),
             recorded: Mutex::default(),
             slips: InvalidCallCounts::default(),
-            manners: Manners::new(&self.inner.desk, &self.scope, self.one_shot),
+            manners: PromptLimits::new(&self.inner.desk, &self.scope, self.one_shot),
             viewed: Mutex::new(None),
             base: self.scope,
             line: self.line,

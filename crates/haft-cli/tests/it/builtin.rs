@@ -159,7 +159,7 @@ fn untrusted_directory_declares_no_tools() {
     let folder = Folder::new("hands-untrusted", FILES);
     let list = folder.run(["tools", "list"]);
     assert!(!list.out.contains("count_lines"), "{list:?}");
-    assert!(list.err.contains("1 declared tool of this folder does not count"), "{list:?}");
+    assert!(list.err.contains("1 declared tool of this directory does not apply"), "{list:?}");
     assert_eq!(folder.run(["call", "count_lines", "file=notes.txt"]).code, Some(1));
     let hint = "hint: this directory declares `count_lines`, but is not trusted";
     for named in [&["call", "count_lines"][..], &["tools", "show", "count_lines"]] {
@@ -180,7 +180,7 @@ fn mistake_in_a_declared_tool_is_reported_with_its_location() {
     std::fs::write(folder.work().join("haft.toml"), slip).unwrap();
     let ran = folder.run(["tools", "list"]);
     assert_eq!(ran.code, Some(1));
-    assert!(ran.err.contains("haft.toml:3:24: `{a}` would be read by `sh`"), "{ran:?}");
+    assert!(ran.err.contains("haft.toml:3:24: `sh` would execute `{a}`"), "{ran:?}");
 }
 
 #[test]

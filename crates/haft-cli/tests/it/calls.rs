@@ -196,9 +196,9 @@ fn approval_is_denied_without_a_terminal() {
     assert_snapshot!(haft("call delete_note name=trip").page(), @r"
     exit 2
     --- stderr
-    error: denied: it must be asked about (it does more than read), and nobody can be asked here
+    error: denied: it must be asked about (it is not read-only), and nobody can be asked here
     hint: `--yes` approves this call
-    cause: ask: it does more than read (the default)
+    cause: ask: it is not read-only (the default)
     ");
     // `y` on a piped stdin is not an approval.
     assert_eq!(haft_fed("call delete_note name=trip", b"y\n").code, Some(2));

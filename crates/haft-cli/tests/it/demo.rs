@@ -11,7 +11,7 @@ fn demo_shows_every_kind_of_result() {
     for shown in [
         "list_notes + read_note + search_notes",
         "reads run concurrently",
-        "ask it does more than read (the default) → allow (the approver, simulated)",
+        "ask it is not read-only (the default) → allow (the approver, simulated)",
         "│ bad_arguments: /limit: expected an integer from 1 to 50; got \"all\" (string)",
         "│ Next: did you mean `read_note`?",
         "deny the note `garden` is pinned (guard `unpinned`)",

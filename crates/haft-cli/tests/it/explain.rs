@@ -27,7 +27,7 @@ fn default_policy_is_named_when_no_rule_matches() {
     let ran = haft("explain delete_note name=trip");
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
     assert!(
-        ran.out.starts_with("delete_note(name: \"trip\")\nask: it does more than read\n"),
+        ran.out.starts_with("delete_note(name: \"trip\")\nask: it is not read-only\n"),
         "{}",
         ran.out
     );

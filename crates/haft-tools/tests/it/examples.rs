@@ -16,14 +16,14 @@ fn example_reads_edits_searches_and_runs_inside_the_workspace_only() {
     let (files, commands) = stdout.split_at(stdout.find("shell(").expect("it calls the shell"));
     insta::assert_snapshot!(files, @r#"
     write_file({"file_path":"shop/list.txt","content":"eggs\nbraed\ntea\n"})
-      asked: it does more than read
+      asked: it is not read-only
       created `shop/list.txt`: 3 lines, 15 bytes
     read_file({"file_path":"shop/list.txt"})
       1	eggs
       2	braed
       3	tea
     edit_file({"file_path":"shop/list.txt","old_text":"braed","new_text":"bread"})
-      asked: it does more than read
+      asked: it is not read-only
       replaced 1 occurrence in `shop/list.txt`, at line 2
     search_files({"pattern":"^b"})
       shop/list.txt

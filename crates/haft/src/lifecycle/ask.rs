@@ -19,7 +19,7 @@ use super::{
 use crate::{
     event::Event,
     policy::{
-        Answered, ApprovalDigest, ApprovalRequest, ApprovalResponse, ApprovalScope, Seat,
+        Answered, ApprovalDigest, ApprovalRequest, ApprovalResponse, ApprovalScope, QueuePermit,
         SuggestedRules, in_words,
     },
     turn::{StopReason, TurnCore, ValidatedCall},
@@ -99,7 +99,10 @@ pub(super) async fn ask(
 const TOO_MANY: &str = "it must be asked about, and there are too many questions at once";
 
 /// Stands in line, as long as the call may.
-async fn seat<'a>(turn: &'a TurnCore, cx: &ToolContext) -> Result<Option<Seat<'a>>, Failure> {
+async fn seat<'a>(
+    turn: &'a TurnCore,
+    cx: &ToolContext,
+) -> Result<Option<QueuePermit<'a>>, Failure> {
     tokio::select! {
         biased;
         seat = turn.inner.desk.seat() => Ok(seat),

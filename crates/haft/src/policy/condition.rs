@@ -16,7 +16,7 @@ impl Pattern {
     /// Returns whether it matches this call, or any part of it.
     #[must_use]
     pub fn is_about(&self, call: &ValidatedCall, ground: &PolicyContext) -> Ternary {
-        told(self.hits(&Facts::of(call, ground), Side::Restrict))
+        ternary(self.hits(&Facts::of(call, ground), Side::Restrict))
     }
 
     /// Returns whether it matches a call that is only described.
@@ -29,15 +29,15 @@ impl Pattern {
     ) -> Ternary {
         let sample = Sample::new(tool, arguments.clone());
         let hits = self.hits(&sample.facts(ground), Side::Restrict);
-        told(hits)
+        ternary(hits)
     }
 }
 
-fn told(hits: Hits) -> Ternary {
+fn ternary(hits: Hits) -> Ternary {
     if !hits.yes.is_empty() {
         Ternary::Yes
     } else if !hits.unknown.is_empty() {
-        Ternary::Unknown(hits.why.unwrap_or_else(|| "it cannot be told".to_owned()))
+        Ternary::Unknown(hits.why.unwrap_or_else(|| "it cannot be determined".to_owned()))
     } else {
         Ternary::No
     }

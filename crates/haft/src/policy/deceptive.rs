@@ -7,34 +7,34 @@
 
 use crate::sanitize::{is_hidden, is_odd_blank, turns_order};
 
-/// Names what in a text may not be what it looks like, in a few words each; most often nothing.
+/// Names what in a text may not be what it looks like, one phrase each; usually empty.
 ///
 /// ```
-/// assert_eq!(haft::deceptive_chars("p\u{430}ypal.com"), ["letters of several alphabets in one word"]);
+/// assert_eq!(haft::deceptive_chars("p\u{430}ypal.com"), ["mixed alphabets in one word"]);
 /// assert!(haft::deceptive_chars("paypal.com").is_empty());
 /// ```
 #[must_use]
 pub fn deceptive_chars(text: &str) -> Vec<&'static str> {
     let mut found = Vec::new();
     if text.contains(turns_order) {
-        found.push("characters that turn the order of the text around");
+        found.push("characters that reverse the text direction (bidi)");
     }
     if text.contains(|c| is_hidden(c) && !turns_order(c) && !c.is_control()) {
-        found.push("characters that are not seen");
+        found.push("invisible characters");
     }
     if text.contains(|c: char| c.is_control() && c != '\n' && c != '\t') {
-        found.push("characters that control a terminal");
+        found.push("terminal control characters");
     }
     // The wide space of Chinese and Japanese is the usual one there.
     if text.contains(|c| is_odd_blank(c) && c != '\u{3000}') {
-        found.push("spaces that are not the usual one");
+        found.push("unusual space characters");
     }
     let mixed = |word: &str| {
         let mut first = None;
         word.chars().filter_map(alphabet).any(|own| *first.get_or_insert(own) != own)
     };
     if text.split(|c: char| !c.is_alphanumeric()).any(mixed) {
-        found.push("letters of several alphabets in one word");
+        found.push("mixed alphabets in one word");
     }
     found
 }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_is_not_seen_is_named() {
+    fn invisible_characters_are_named() {
         for c in
             ['\u{1b}', '\r', '\u{0}', '\u{ad}', '\u{200d}', '\u{2066}', '\u{fe0f}', '\u{e0041}']
         {
@@ -67,13 +67,13 @@ mod tests {
     }
 
     #[test]
-    fn honest_text_in_any_language_has_no_tricks() {
+    fn normal_text_in_any_language_is_not_deceptive() {
         for text in
             ["git push origin main", "Привет, мир", "καλημέρα", "日本語 text", "naïve_x1", ""]
         {
             assert!(deceptive_chars(text).is_empty(), "{text}");
         }
-        assert_eq!(deceptive_chars("a\u{a0}b"), ["spaces that are not the usual one"]);
-        assert_eq!(deceptive_chars("gοοgle"), ["letters of several alphabets in one word"]);
+        assert_eq!(deceptive_chars("a\u{a0}b"), ["unusual space characters"]);
+        assert_eq!(deceptive_chars("gοοgle"), ["mixed alphabets in one word"]);
     }
 }

@@ -11,7 +11,7 @@ use haft_shell::{Kind, Known};
 use super::{
     Policy,
     facts::{self, Facts, Part},
-    path_resolver::{is_inside, keeps_to, start},
+    path_resolver::{is_inside, start, works_in},
     rules::PolicyContext,
 };
 use crate::turn::ValidatedCall;
@@ -23,15 +23,15 @@ pub struct DefaultPolicy;
 
 const SOURCE: &str = "the default";
 /// The context when there are no rules.
-static GROUND: LazyLock<PolicyContext> = LazyLock::new(PolicyContext::default);
+static NO_RULES: LazyLock<PolicyContext> = LazyLock::new(PolicyContext::default);
 
 impl Policy for DefaultPolicy {
     fn judge(&self, call: &ValidatedCall) -> Verdict {
         // Arguments that name files are checked; most tools have none.
         if call.tool().traits().is_marked() {
-            return judge(call, &Facts::of(call, &GROUND), &GROUND);
+            return judge(call, &Facts::of(call, &NO_RULES), &NO_RULES);
         }
-        or_confined(call, by_default(call, &GROUND, None))
+        or_confined(call, by_default(call, &NO_RULES, None))
     }
 }
 
@@ -49,8 +49,7 @@ fn or_confined(call: &ValidatedCall, verdict: Verdict) -> Verdict {
     if verdict.decision != Decision::Ask || not_confined(call).is_some() {
         return verdict;
     }
-    let reason =
-        "it is not known to write, and its sandbox lets it change nothing and connect to nothing";
+    let reason = "it is not known to write, and its sandbox allows no writes and no network";
     Verdict::allow(reason).by(CONFINEMENT).confine()
 }
 
@@ -63,10 +62,10 @@ pub(super) fn not_confined(call: &ValidatedCall) -> Option<String> {
     match call.context().confinement() {
         _ if !call.tool().body().is_isolated() => Some("the tool has no sandbox".to_owned()),
         _ if secrets => Some("the tool may read secrets".to_owned()),
-        None => Some("the tool offers none".to_owned()),
+        None => Some("the tool does not support confinement".to_owned()),
         Some(Err(why)) => Some(why),
         Some(Ok(_)) if !call.profile().confinable => {
-            Some("this call cannot be confined".to_owned())
+            Some("this call cannot run confined".to_owned())
         }
         Some(Ok(_)) => None,
     }
@@ -77,7 +76,7 @@ fn unconfined(call: &ValidatedCall, facts: &Facts<'_>, ground: &PolicyContext) -
     if verdict.decision != Decision::Allow || call.tool().spec().permission == Permission::None {
         return verdict;
     }
-    match parts_ask(facts, facts::is_held(call)) {
+    match parts_ask(facts, facts::declares_reads(call)) {
         Some(why) => ask(call, why),
         None => verdict,
     }
@@ -90,13 +89,13 @@ pub(super) fn ask(call: &ValidatedCall, why: &'static str) -> Verdict {
 
 /// Returns why a call that is declared read-only needs approval because of its arguments. A command
 /// that is limited to the files it declares counts as these files only.
-fn parts_ask(facts: &Facts<'_>, is_held: bool) -> Option<&'static str> {
+fn parts_ask(facts: &Facts<'_>, declares_reads: bool) -> Option<&'static str> {
     facts.parts.iter().find_map(|part| match part {
         Part::Path { operation: Operation::Read, resolved: Ok(path), .. } => {
             (!is_inside(path, facts)).then_some(OUTSIDE)
         }
-        Part::Path { .. } => Some("it touches a file it should not, or nobody can tell which"),
-        Part::Command(_) => (!is_held).then_some("it runs a command"),
+        Part::Path { .. } => Some("it writes a file, or its path cannot be resolved"),
+        Part::Command(_) => (!declares_reads).then_some("it runs a command"),
         Part::Unreadable(_) => Some("it runs a command"),
         Part::Host(_) => Some("it reaches the network"),
         Part::Call | Part::Reach(_) => None,
@@ -105,11 +104,11 @@ fn parts_ask(facts: &Facts<'_>, is_held: bool) -> Option<&'static str> {
 
 fn by_default(call: &ValidatedCall, ground: &PolicyContext, facts: Option<&Facts<'_>>) -> Verdict {
     if call.tool().spec().permission == Permission::None {
-        return Verdict::allow("the tool says `permission = \"none\"`").by(SOURCE);
+        return Verdict::allow("the tool declares `permission = \"none\"`").by(SOURCE);
     }
     match must_ask(call, ground, facts) {
         Some(why) => ask(call, why),
-        None => Verdict::allow("it only reads, without network or secrets").by(SOURCE),
+        None => Verdict::allow("it is read-only, without network or secrets").by(SOURCE),
     }
 }
 
@@ -122,10 +121,10 @@ fn effects_of_commands(facts: Option<&Facts<'_>>) -> &'static str {
         Some((Kind::Destructive, _)) => "its command is known to be destructive",
         Some((_, Known::Network)) => "its command is known to use the network",
         Some((_, Known::Writes)) => "its command is known to write",
-        Some((_, Known::Unknown)) => "what its command does is not known",
+        Some((_, Known::Unknown)) => "its command is unknown",
         // The command line is read-only, but the tool does not trust the program.
-        Some((_, Known::ReadOnly)) => "its program may be another one than its name says",
-        None => "it is not known to only read",
+        Some((_, Known::ReadOnly)) => "its program may not be the one that its name suggests",
+        None => "it is not known to be read-only",
     }
 }
 
@@ -141,15 +140,15 @@ fn must_ask(
     if !claim.read_only {
         return Some(match spec.read_only {
             None if spec.per_call.contains(&"read_only") => effects_of_commands(facts),
-            None => "it does not say that it only reads",
-            Some(_) => "it does more than read",
+            None => "it is not declared read-only",
+            Some(_) => "it is not read-only",
         });
     }
     let Some(capabilities) = spec.capabilities else {
-        return Some("it does not say what it reaches; `capabilities()` would say nothing");
+        return Some("it does not declare its capabilities; `capabilities()` declares none");
     };
     // The capabilities of the tool do not apply to a call that is limited to its declared files.
-    if capabilities.has(Capability::Network) && !facts::is_held(call) {
+    if capabilities.has(Capability::Network) && !facts::declares_reads(call) {
         return Some("it reaches the network");
     }
     if capabilities.has(Capability::Secrets) {
@@ -158,14 +157,14 @@ fn must_ask(
     let files = capabilities.has(Capability::Filesystem);
     match &claim.effects {
         Effects::Declared(effects) => {
-            let here = Here {
+            let here = CallWorkspace {
                 work: &call.context().scope().working_directory,
                 own: call.tool().roots(),
                 ground,
             };
             for effect in effects.iter() {
                 if effect.operation != Operation::Read {
-                    return Some("it has an effect that does more than read");
+                    return Some("it has an effect other than reading");
                 }
                 if effect.target.as_deref().is_some_and(|target| !here.holds(target, files)) {
                     return Some(OUTSIDE);
@@ -174,14 +173,14 @@ fn must_ask(
             None
         }
         Effects::Undeclared if files && !says_which => {
-            Some("it reads files and does not say which")
+            Some("it reads files and does not declare which")
         }
         Effects::Undeclared => None,
     }
 }
 
 /// The workspace as a call sees it.
-struct Here<'a> {
+struct CallWorkspace<'a> {
     /// The working directory of the run.
     work: &'a Path,
     /// The directories that the tool is limited to.
@@ -189,7 +188,7 @@ struct Here<'a> {
     ground: &'a PolicyContext,
 }
 
-impl Here<'_> {
+impl CallWorkspace<'_> {
     /// Returns whether a target resolves into the workspace, compared component by component
     /// against path traversal. A target that is not a path (`table:users`) is not outside either.
     fn holds(&self, target: &str, files: bool) -> bool {
@@ -208,7 +207,7 @@ impl Here<'_> {
         }
         let below = |root: &PathBuf| world.resolve(root).is_ok_and(|root| leads.starts_with(root));
         // The working directory is inside for the tools that work there.
-        leads.starts_with(&root) && keeps_to(self.own, self.work, &**world)
+        leads.starts_with(&root) && works_in(self.own, self.work, &**world)
             || self.ground.roots.iter().chain(self.own).any(below)
     }
 }
@@ -229,11 +228,11 @@ mod tests {
     use super::*;
 
     fn inside(work: &Path, own: &[PathBuf], target: &str, files: bool) -> bool {
-        Here { work, own, ground: &PolicyContext::default() }.holds(target, files)
+        CallWorkspace { work, own, ground: &PolicyContext::default() }.holds(target, files)
     }
 
     #[test]
-    fn inside_is_judged_by_components() {
+    fn workspace_check_compares_components() {
         for (root, target, is) in [
             ("/w", "a", true),
             ("/w", "/w/a", true),
@@ -255,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_tool_keeps_to_is_inside_wherever_the_run_works() {
+    fn roots_of_a_tool_are_inside_wherever_the_run_works() {
         let own = [PathBuf::from("/no/garden")];
         for (target, is) in [
             ("/no/garden/plan", true),
@@ -273,8 +272,8 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_link_out_of_the_workspace_is_outside_and_one_into_it_inside() {
-        let folder = crate::policy::testing::Folder::new("inside");
+    fn symlink_out_of_the_workspace_is_outside() {
+        let folder = crate::policy::testing::TestDirectory::new("inside");
         folder.dir("w/src");
         folder.dir("secret");
         folder.link("w/out", "../secret");

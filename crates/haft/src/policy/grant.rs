@@ -139,17 +139,17 @@ impl GrantError {
 impl fmt::Display for GrantError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Malformed => "it is no grant",
-            Self::Forged => "it was not signed here, or was changed since",
-            Self::Expired => "its time is over",
-            Self::Spent => "it was used before",
-            Self::WrongDefinition => "the tool is no longer defined as it was",
-            Self::WrongArguments => "it was given for other arguments",
-            Self::WrongDirectory => "it was given for another folder",
-            Self::WrongPolicy => "it was given under other rules",
-            Self::StateChanged => "what it rests on has changed",
-            Self::WrongCall => "it was given for another call",
-            Self::Full => "too many grants were used of late",
+            Self::Malformed => "it is not a grant",
+            Self::Forged => "its signature is invalid",
+            Self::Expired => "it has expired",
+            Self::Spent => "it was already used",
+            Self::WrongDefinition => "the tool's definition has changed",
+            Self::WrongArguments => "it was issued for other arguments",
+            Self::WrongDirectory => "it was issued for another directory",
+            Self::WrongPolicy => "it was issued under other rules",
+            Self::StateChanged => "the state it was issued for has changed",
+            Self::WrongCall => "it was issued for another call",
+            Self::Full => "too many grants were used recently",
         })
     }
 }
@@ -168,25 +168,25 @@ pub struct GrantStore {
     started: Instant,
     /// The time when this store was opened.
     since: Duration,
-    book: Mutex<Book>,
+    state: Mutex<StoreState>,
 }
 
 #[derive(Default)]
-struct Book {
+struct StoreState {
     issued: u64,
     /// Ordered by expiry, so that expired ones are dropped with one split.
     spent: BTreeSet<(u64, Nonce)>,
 }
 
-type Nonce = [u8; NONCE];
+type Nonce = [u8; NONCE_BYTES];
 
-const NONCE: usize = 18;
+const NONCE_BYTES: usize = 18;
 /// Version, scope, nonce, expiry, four digests, policy, and the call or the session.
-const BODY: usize = 1 + 1 + NONCE + 8 + 32 * 5 + 8;
-const MAC: usize = 32;
+const BODY_BYTES: usize = 1 + 1 + NONCE_BYTES + 8 + 32 * 5 + 8;
+const MAC_BYTES: usize = 32;
 /// A multiple of three, so that base64 has exactly one spelling.
-const WHOLE: usize = BODY + MAC;
-const _: () = assert!(WHOLE.is_multiple_of(3));
+const TOKEN_BYTES: usize = BODY_BYTES + MAC_BYTES;
+const _: () = assert!(TOKEN_BYTES.is_multiple_of(3));
 const PREFIX: &str = "haft1.";
 const VERSION: u8 = 1;
 
@@ -218,7 +218,7 @@ impl GrantStore {
             started: RuntimeClock.now(),
             clock: Arc::new(RuntimeClock),
             since: now,
-            book: Mutex::default(),
+            state: Mutex::default(),
         })
     }
 
@@ -244,8 +244,8 @@ impl GrantStore {
     #[must_use]
     pub fn spent(&self) -> Vec<(Duration, [u8; 18])> {
         let now = self.now();
-        let book = self.lock();
-        let alive = book.spent.iter().filter(|(until, _)| *until > now);
+        let state = self.lock();
+        let alive = state.spent.iter().filter(|(until, _)| *until > now);
         alive.map(|(until, nonce)| (Duration::from_millis(*until), *nonce)).collect()
     }
 
@@ -258,14 +258,14 @@ impl GrantStore {
         good_for: Duration,
     ) -> String {
         let until = self.now().saturating_add(millis(good_for));
-        let mut nonce = [0; NONCE];
+        let mut nonce = [0; NONCE_BYTES];
         {
-            let mut book = self.lock();
-            book.issued = book.issued.wrapping_add(1);
+            let mut state = self.lock();
+            state.issued = state.issued.wrapping_add(1);
             nonce[..10].copy_from_slice(&self.seed);
-            nonce[10..].copy_from_slice(&book.issued.to_be_bytes());
+            nonce[10..].copy_from_slice(&state.issued.to_be_bytes());
         }
-        let mut all = Vec::with_capacity(WHOLE);
+        let mut all = Vec::with_capacity(TOKEN_BYTES);
         all.push(VERSION);
         all.push(mark(lasting));
         all.extend(nonce);
@@ -292,14 +292,14 @@ impl GrantStore {
     ) -> Result<ApprovalScope, GrantError> {
         let token = self.read(token)?;
         let now = self.now();
-        let mut book = self.lock();
-        self.fits(&token, binding, now, &book)?;
+        let mut state = self.lock();
+        self.fits(&token, binding, now, &state)?;
         // Only expired grants are forgotten; they would be refused anyway.
-        book.spent = book.spent.split_off(&(now.saturating_add(1), [0; NONCE]));
-        if book.spent.len() >= Self::MOST_SPENT {
+        state.spent = state.spent.split_off(&(now.saturating_add(1), [0; NONCE_BYTES]));
+        if state.spent.len() >= Self::MOST_SPENT {
             return Err(GrantError::Full);
         }
-        book.spent.insert((token.until, token.nonce));
+        state.spent.insert((token.until, token.nonce));
         Ok(token.lasting)
     }
 
@@ -319,11 +319,11 @@ impl GrantStore {
         token: &Token,
         binding: &ApprovalDigest,
         now: u64,
-        book: &Book,
+        state: &StoreState,
     ) -> Result<(), GrantError> {
         for (is_wrong, refusal) in [
             (token.until <= now, GrantError::Expired),
-            (book.spent.contains(&(token.until, token.nonce)), GrantError::Spent),
+            (state.spent.contains(&(token.until, token.nonce)), GrantError::Spent),
             (token.definition != binding.definition, GrantError::WrongDefinition),
             (token.arguments != binding.arguments, GrantError::WrongArguments),
             (token.directory != binding.directory, GrantError::WrongDirectory),
@@ -342,7 +342,7 @@ impl GrantStore {
     fn read(&self, token: &str) -> Result<Token, GrantError> {
         let text = token.strip_prefix(PREFIX).ok_or(GrantError::Malformed)?;
         let all = decode(text).ok_or(GrantError::Malformed)?;
-        let (body, mac) = all.split_at(BODY);
+        let (body, mac) = all.split_at(BODY_BYTES);
         // Compares in constant time (no timing attack).
         self.key.clone().chain_update(body).verify_slice(mac).map_err(|_| GrantError::Forged)?;
         Token::of(body).ok_or(GrantError::Malformed)
@@ -352,8 +352,8 @@ impl GrantStore {
         millis(self.since.saturating_add(self.clock.now().saturating_duration_since(self.started)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, StoreState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -413,8 +413,11 @@ fn millis(time: Duration) -> u64 {
 fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|e| {
-        Error::new(ErrorKind::Unsupported, "this machine gave no randomness to sign approvals with")
-            .because(e.to_string())
+        Error::new(
+            ErrorKind::Unsupported,
+            "the system returned no random bytes for the approval key",
+        )
+        .because(e.to_string())
     })?;
     Ok(bytes)
 }
@@ -488,7 +491,8 @@ fn quote(text: &str, out: &mut String) {
     out.push_str(&Value::String(text.to_owned()).to_string());
 }
 
-const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+const BASE64_ALPHABET: &[u8; 64] =
+    b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /// Encodes bytes as URL-safe base64, three at a time.
 fn encode(bytes: &[u8]) -> String {
@@ -496,16 +500,16 @@ fn encode(bytes: &[u8]) -> String {
     for three in bytes.chunks(3) {
         let whole = three.iter().fold(0_u32, |whole, byte| whole << 8 | u32::from(*byte));
         for shift in [18, 12, 6, 0] {
-            out.push(char::from(LETTERS[(whole >> shift & 63) as usize]));
+            out.push(char::from(BASE64_ALPHABET[(whole >> shift & 63) as usize]));
         }
     }
     out
 }
 
 /// Decodes what [`encode`] wrote, if it has the length of a token.
-fn decode(text: &str) -> Option<[u8; WHOLE]> {
-    let mut all = [0; WHOLE];
-    if text.len() != WHOLE / 3 * 4 {
+fn decode(text: &str) -> Option<[u8; TOKEN_BYTES]> {
+    let mut all = [0; TOKEN_BYTES];
+    if text.len() != TOKEN_BYTES / 3 * 4 {
         return None;
     }
     for (four, three) in text.as_bytes().chunks(4).zip(all.chunks_mut(3)) {
@@ -560,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_covers_what_it_was_given_for_once() {
+    fn grant_covers_its_call_exactly_once() {
         let grants = GrantStore::new().unwrap();
         for lasting in [ApprovalScope::Once, ApprovalScope::Session, ApprovalScope::Always] {
             let token = grants.issue(&binding(), lasting, SOON);
@@ -572,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_grant_is_malformed() {
+    fn invalid_token_is_malformed() {
         let grants = GrantStore::new().unwrap();
         let good = grants.issue(&binding(), ApprovalScope::Once, SOON);
         let longer = format!("{good}A");
@@ -582,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn another_key_signs_nothing_here() {
+    fn token_of_another_key_is_refused() {
         let theirs = GrantStore::new().unwrap().issue(&binding(), ApprovalScope::Once, SOON);
         assert_eq!(GrantStore::new().unwrap().spend(&theirs, &binding()), Err(GrantError::Forged));
     }
@@ -608,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn another_folder_is_refused() {
+    fn another_directory_is_refused() {
         assert_eq!(refused(|b| b.directory = [0; 32]), GrantError::WrongDirectory);
     }
 
@@ -618,7 +622,7 @@ mod tests {
     }
 
     #[test]
-    fn another_world_is_refused() {
+    fn changed_state_is_refused() {
         assert_eq!(refused(|b| b.world = [0; 32]), GrantError::StateChanged);
     }
 
@@ -628,7 +632,7 @@ mod tests {
     }
 
     #[test]
-    fn a_yes_for_a_session_covers_its_next_call_and_no_other_session() {
+    fn session_approval_covers_its_next_call_and_no_other_session() {
         let grants = GrantStore::new().unwrap();
         let token = grants.issue(&binding(), ApprovalScope::Session, SOON);
         let elsewhere = ApprovalDigest { session: [0; 32], ..binding() };
@@ -638,10 +642,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_full_book_refuses_until_something_in_it_expires() {
+    async fn full_store_refuses_until_a_grant_expires() {
         let grants = GrantStore::new().unwrap();
         let many = (0..GrantStore::MOST_SPENT as u64).map(|n| {
-            let mut nonce = [0; NONCE];
+            let mut nonce = [0; NONCE_BYTES];
             nonce[..8].copy_from_slice(&n.to_be_bytes());
             (SOON, nonce)
         });
@@ -654,7 +658,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_kept_key_knows_its_grants_after_a_restart_and_its_used_ones_too() {
+    async fn stored_key_accepts_grants_after_a_restart_but_no_replay() {
         let day = Duration::from_secs(86_400);
         let before = GrantStore::with_key([7; 32], day).unwrap();
         let [open, used] = [(); 2].map(|()| before.issue(&binding(), ApprovalScope::Once, SOON));
@@ -668,7 +672,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_data_is_written_in_one_way() {
+    fn equal_data_has_one_canonical_form() {
         let one = json!({"b": [1.0, -0.5, "é\n\"", null], "a": {"\u{10000}": 1, "\u{ff61}": true}});
         let two = json!({"a": {"\u{ff61}": true, "\u{10000}": 1}, "b": [1, -0.5, "é\n\"", null]});
         assert_eq!(canonical(&one), canonical(&two));
@@ -697,7 +701,8 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_canonically_is_still_the_same_data(text in "[\\[\\]{}a\":,0-9.\\\\ ]{0,40}") {
+        fn canonical_json_is_the_same_data(text in "[\\[\\]{}a\":,0-9.\\\\ \
+            ]{0,40}") {
             if let Ok(value) = serde_json::from_str::<Value>(&text) {
                 let again: Value = serde_json::from_str(&canonical(&value)).unwrap();
                 prop_assert_eq!(canonical(&again), canonical(&value));

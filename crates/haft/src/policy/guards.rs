@@ -18,9 +18,9 @@ use tokio::sync::Semaphore;
 
 use super::{
     Guard,
-    facts::is_held,
+    facts::declares_reads,
     glob::Glob,
-    path_resolver::{LOOKED_AT, PathResolver, led_to, start},
+    path_resolver::{MAX_SEARCHED_ENTRIES, PathResolver, start, symlink_targets},
 };
 use crate::{
     turn::{ValidatedCall, clock_of},
@@ -29,7 +29,7 @@ use crate::{
 
 type Judged<'a> = BoxFuture<'a, Result<Option<Verdict>, Failure>>;
 
-fn at_once<'a>(verdict: Option<Verdict>) -> Judged<'a> {
+fn ready<'a>(verdict: Option<Verdict>) -> Judged<'a> {
     Box::pin(std::future::ready(Ok(verdict)))
 }
 
@@ -44,7 +44,7 @@ impl Guard for NoObjection {
     }
 
     fn judge<'a>(&'a self, _: &'a ValidatedCall) -> Judged<'a> {
-        at_once(Some(Verdict::allow("this guard has nothing against it")))
+        ready(Some(Verdict::allow("this guard does not object")))
     }
 }
 
@@ -66,7 +66,7 @@ impl Guard for DenyAll {
     }
 
     fn judge<'a>(&'a self, _: &'a ValidatedCall) -> Judged<'a> {
-        at_once(Some(Verdict::deny(self.0.clone())))
+        ready(Some(Verdict::deny(self.0.clone())))
     }
 }
 
@@ -126,9 +126,10 @@ impl<G: Guard> Guard for ForTools<G> {
     fn judge<'a>(&'a self, call: &'a ValidatedCall) -> Judged<'a> {
         // The alias of a view does not bypass the guard.
         let tool = call.tool();
-        match [tool.name(), tool.registered()].iter().any(|n| self.names.matches(n.as_str())) {
-            true => self.guard.judge(call),
-            false => at_once(None),
+        if [tool.name(), tool.registered()].iter().any(|n| self.names.matches(n.as_str())) {
+            self.guard.judge(call)
+        } else {
+            ready(None)
         }
     }
 }
@@ -175,14 +176,14 @@ impl Guard for ToolNameGuard {
         let source = match denied {
             Some(glob) => format!("guard `name policy`: denied by `{}`", glob.as_str()),
             None if self.allow.is_empty() || self.allow.iter().any(|g| g.matches(name)) => {
-                return at_once(None);
+                return ready(None);
             }
             None => {
                 let all: Vec<_> = self.allow.iter().map(Glob::as_str).collect();
                 format!("guard `name policy`: not among the allowed `{}`", all.join("`, `"))
             }
         };
-        at_once(Some(Verdict::deny("this tool may not be used here").by(source)))
+        ready(Some(Verdict::deny("this tool may not be used here").by(source)))
     }
 }
 
@@ -199,7 +200,7 @@ impl Guard for ConfirmDestructive {
         let declared = call.tool().spec().capabilities;
         let destroys = declared.is_some_and(|all| all.has(Capability::Destructive));
         let ask = destroys || call.profile().may_destroy();
-        at_once(ask.then(|| Verdict::ask("it may destroy something that cannot be brought back")))
+        ready(ask.then(|| Verdict::ask("it may destroy something irrecoverably")))
     }
 }
 
@@ -216,10 +217,10 @@ pub struct PathGuard {
 }
 
 /// Maximum number of entries that are searched for hard links to denied files.
-const MOST_ENTRIES: usize = 200_000;
+const MAX_ENTRIES: usize = 200_000;
 
 /// Maximum number of paths in one call; more are refused.
-const MOST_PATHS: usize = 1_000;
+const MAX_PATHS: usize = 1_000;
 
 impl PathGuard {
     /// Makes a guard that allows nothing yet, and resolves paths with this resolver.
@@ -259,7 +260,7 @@ impl PathGuard {
                 let target = effect.target.as_deref();
                 match effect.operation {
                     Operation::Read | Operation::Write | Operation::Unknown => {
-                        paths.push(target.ok_or("it does not say which files it touches")?);
+                        paths.push(target.ok_or("it does not declare which files it touches")?);
                     }
                     Operation::Execute => paths.extend(target.filter(|t| t.contains('/'))),
                     Operation::External => {}
@@ -268,14 +269,12 @@ impl PathGuard {
         }
         for name in &self.arguments {
             let arguments = call.arguments();
-            let value = match name.starts_with('/') {
-                true => arguments.pointer(name),
-                false => arguments.get(name),
-            };
+            let value =
+                if name.starts_with('/') { arguments.pointer(name) } else { arguments.get(name) };
             gather(value, &mut paths)?;
         }
-        if paths.len() > MOST_PATHS {
-            return Err("it names more paths than can be looked at");
+        if paths.len() > MAX_PATHS {
+            return Err("it names too many paths to check");
         }
         Ok(paths)
     }
@@ -289,7 +288,7 @@ impl PathGuard {
             let spec = call.tool().spec();
             let silent = matches!(call.profile().effects, Effects::Undeclared)
                 && spec.judged_capabilities().has(Capability::Filesystem);
-            return silent.then(|| Verdict::ask("it does not say which files it touches"));
+            return silent.then(|| Verdict::ask("it does not declare which files it touches"));
         }
         // Directories are resolved for every call: a symlink may have replaced one (TOCTOU).
         let lead = |path: &PathBuf| self.world.resolve(path).ok();
@@ -320,16 +319,17 @@ impl PathGuard {
         let own = call.tool().roots();
         let base = (!own.is_empty()).then(|| start(own, work, &*self.world).ok()).flatten();
         let spelled = base.as_deref().unwrap_or(work).join(path);
-        let resolved = match spelled.is_absolute() && !path.contains('\0') {
-            true => self.world.resolve(&spelled),
-            false => Err("it is not an absolute path".to_owned()),
+        let resolved = if spelled.is_absolute() && !path.contains('\0') {
+            self.world.resolve(&spelled)
+        } else {
+            Err("it is not an absolute path".to_owned())
         };
         let resolved = match resolved {
             Ok(resolved) => resolved,
             // FAIL CLOSED: a path that cannot be resolved is denied.
             Err(why) => {
                 return Some(
-                    Verdict::deny(format!("where `{shown}` leads cannot be told"))
+                    Verdict::deny(format!("`{shown}` cannot be resolved"))
                         .by(format!("guard `path guard`: {why}")),
                 );
             }
@@ -339,41 +339,40 @@ impl PathGuard {
         };
         if let Some(place) = below(denied, &resolved).or_else(|| below(denied, &spelled)) {
             return Some(
-                Verdict::deny(format!("`{shown}` must not be touched"))
+                Verdict::deny(format!("access to `{shown}` is denied"))
                     .by(format!("guard `path guard`: below {}", place.display())),
             );
         }
         if !denied.is_empty() && self.is_denied_elsewhere(&resolved, denied) {
-            return Some(
-                Verdict::deny(format!("`{shown}` must not be touched"))
-                    .by("guard `path guard`: a hard link to a denied file, or too many to tell"),
-            );
+            return Some(Verdict::deny(format!("access to `{shown}` is denied")).by(
+                "guard `path guard`: a hard link to a denied file, or too many links to check",
+            ));
         }
         // A command declares which directories it reads, and reads what is in them.
-        if !denied.is_empty() && is_held(call) && self.may_come_to(&resolved, denied) {
+        if !denied.is_empty() && declares_reads(call) && self.may_reach_denied(&resolved, denied) {
             return Some(
-                Verdict::ask(format!("below `{shown}` is what must not be touched"))
-                    .by("guard `path guard`: a command reads whole folders"),
+                Verdict::ask(format!("`{shown}` contains denied paths"))
+                    .by("guard `path guard`: a command reads whole directories"),
             );
         }
         if below(roots, &resolved).is_some() {
             return None;
         }
         Some(
-            Verdict::ask(format!("`{shown}` is outside of where it may work"))
+            Verdict::ask(format!("`{shown}` is outside the allowed directories"))
                 .by(format!("guard `path guard`: it leads to {}", resolved.display())),
         )
     }
 
     /// Whether something denied is below a directory, or reachable from there through a symlink.
-    fn may_come_to(&self, folder: &Path, denied: &[PathBuf]) -> bool {
+    fn may_reach_denied(&self, folder: &Path, denied: &[PathBuf]) -> bool {
         let meets = |path: &PathBuf| {
             denied.iter().any(|denied| denied.starts_with(path) || path.starts_with(denied))
         };
-        let led_to = || led_to(&*self.world, vec![folder.to_owned()]);
+        let symlink_targets = || symlink_targets(&*self.world, vec![folder.to_owned()]);
         denied.iter().any(|denied| denied.starts_with(folder))
             // FAIL CLOSED: symlinks that cannot be resolved may lead there.
-            || led_to().map_or(true, |places| places.iter().any(meets))
+            || symlink_targets().map_or(true, |places| places.iter().any(meets))
             || self.links_below(folder).is_none_or(|files| self.has_name_in(&files, denied))
     }
 
@@ -387,7 +386,7 @@ impl PathGuard {
 
     /// Returns the files with several hard links at and below a directory, if they can be listed.
     fn links_below(&self, folder: &Path) -> Option<Vec<(PathBuf, HardLinked)>> {
-        let (mut left, mut found) = (LOOKED_AT, Vec::new());
+        let (mut left, mut found) = (MAX_SEARCHED_ENTRIES, Vec::new());
         self.world.hard_links(folder, &mut left, &mut found).ok().map(|()| found)
     }
 
@@ -396,7 +395,7 @@ impl PathGuard {
         if files.is_empty() {
             return false;
         }
-        let (mut left, mut found) = (MOST_ENTRIES, Vec::new());
+        let (mut left, mut found) = (MAX_ENTRIES, Vec::new());
         let all =
             denied.iter().all(|place| self.world.hard_links(place, &mut left, &mut found).is_ok());
         let denied: HashSet<_> = found.iter().map(|(_, file)| file.identity()).collect();
@@ -413,10 +412,10 @@ fn gather<'a>(value: Option<&'a Value>, paths: &mut Vec<&'a str>) -> Result<(), 
         Some(Value::Array(list)) => {
             for item in list {
                 // One level: a list of lists is not a list of paths.
-                paths.push(item.as_str().ok_or("an argument that should be a path is none")?);
+                paths.push(item.as_str().ok_or("an argument that should be a path is not a path")?);
             }
         }
-        Some(_) => return Err("an argument that should be a path is none"),
+        Some(_) => return Err("an argument that should be a path is not a path"),
     }
     Ok(())
 }
@@ -459,15 +458,15 @@ pub struct ReviewGuard<R> {
 }
 
 /// Shorter than the timeout of a guard, so that a slow reviewer leads to an ask, not a refusal.
-const REVIEW_TIME: Duration = Duration::from_secs(20);
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Maximum characters that are kept of a reviewer's reason.
-const MOST_REASON: usize = 500;
+const MAX_REASON_CHARS: usize = 500;
 
 impl<R: Reviewer> ReviewGuard<R> {
     /// Uses a reviewer with a timeout of twenty seconds.
     pub fn new(reviewer: R) -> Self {
-        Self { reviewer, limit: REVIEW_TIME }
+        Self { reviewer, limit: REVIEW_TIMEOUT }
     }
 
     /// Sets the reviewer's timeout. Beyond `judge_timeout` the guard itself times out, and then the
@@ -499,13 +498,13 @@ impl<R: Reviewer> Guard for ReviewGuard<R> {
                 Err(stopped) => stopped.to_string(),
             };
             let source = format!("guard `{}`: {trouble}", self.reviewer.name());
-            Ok(Some(Verdict::ask("nobody could review it, so it counts as risky").by(source)))
+            Ok(Some(Verdict::ask("the review failed, so the call counts as risky").by(source)))
         })
     }
 }
 
 fn bounded(why: &str) -> String {
-    why.chars().take(MOST_REASON).collect()
+    why.chars().take(MAX_REASON_CHARS).collect()
 }
 
 impl<R: Reviewer> fmt::Debug for ReviewGuard<R> {

@@ -25,7 +25,7 @@ use super::{
 use crate::error::{Error, ErrorKind};
 
 /// The reason in the file. No date: the same answer writes the same text.
-const REASON: &str = "a person allowed this for good";
+const REASON: &str = "a person allowed this permanently";
 
 /// Quotes a text as TOML; `None` if it has invisible characters.
 pub(super) fn quoted(text: &str) -> Option<String> {
@@ -94,14 +94,16 @@ pub(super) fn keep(
     };
     let folder = match offer.file.parent() {
         Some(folder) if offer.file.is_absolute() => folder,
-        _ => return Err(wrong("its path does not start at the root")),
+        _ => return Err(wrong("its path is not absolute")),
     };
     if offer.file.extension().is_none_or(|extension| extension != "toml") {
-        return Err(wrong("rules are kept in a `.toml` file"));
+        return Err(wrong("rules are stored in a `.toml` file"));
     }
     let old = read(&offer.file).map_err(|e| wrong(e.message()).because(e))?;
     let text = match &old {
-        Some(old) => std::str::from_utf8(old).map_err(|e| wrong("it is no text").because(e))?,
+        Some(old) => {
+            std::str::from_utf8(old).map_err(|e| wrong("it is not UTF-8 text").because(e))?
+        }
         None => "",
     };
     let Some(new) = appended(text, offer, folder, home)? else { return Ok(()) };
@@ -144,8 +146,8 @@ fn appended(
         new.push_str(end);
     }
     for rule in &lacking {
-        let text = quoted(rule)
-            .ok_or_else(|| wrong(format!("{rule:?} has characters that nobody can see")))?;
+        let text =
+            quoted(rule).ok_or_else(|| wrong(format!("{rule:?} contains invisible characters")))?;
         if !new.is_empty() {
             new.push_str(end);
         }
@@ -162,9 +164,10 @@ fn appended(
     let added = after.get(before.len()..).unwrap_or(&[]);
     let as_shown = added.len() == lacking.len()
         && added.iter().zip(&lacking).all(|(rule, text)| is_same(rule, text));
-    match as_shown {
-        true => Ok(Some(new)),
-        false => Err(wrong("the rules would not mean what was shown".to_owned())),
+    if as_shown {
+        Ok(Some(new))
+    } else {
+        Err(wrong("the saved rules would differ from the ones that were shown".to_owned()))
     }
 }
 
@@ -205,7 +208,7 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
 
 /// Replaces the content atomically.
 fn replace(path: &Path, folder: &Path, old: Option<&[u8]>, new: &str) -> io::Result<()> {
-    let (beside, mut file) = open_beside(path, folder)?;
+    let (beside, mut file) = open_temporary(path, folder)?;
     let written = (|| {
         file.write_all(new.as_bytes())?;
         if old.is_some() {
@@ -214,7 +217,7 @@ fn replace(path: &Path, folder: &Path, old: Option<&[u8]>, new: &str) -> io::Res
         file.sync_all()?;
         // The file may have been edited in the meantime; that edit must not be lost.
         if read(path).map_err(io::Error::other)?.as_deref() != old {
-            return Err(io::Error::other("it changed meanwhile; try again"));
+            return Err(io::Error::other("it changed in the meantime; try again"));
         }
         fs::rename(&beside, path)
     })();
@@ -225,15 +228,15 @@ fn replace(path: &Path, folder: &Path, old: Option<&[u8]>, new: &str) -> io::Res
 }
 
 /// Creates a temporary file next to another one, readable only by its owner.
-fn open_beside(path: &Path, folder: &Path) -> io::Result<(PathBuf, fs::File)> {
-    const TRIES: u32 = 16;
+fn open_temporary(path: &Path, folder: &Path) -> io::Result<(PathBuf, fs::File)> {
+    const MAX_TRIES: u32 = 16;
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("rules");
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut last = None;
-    for n in 0..TRIES {
+    for n in 0..MAX_TRIES {
         let beside = folder.join(format!(".{name}.{}-{n}.new", std::process::id()));
         match options.open(&beside) {
             Ok(file) => return Ok((beside, file)),
@@ -241,7 +244,7 @@ fn open_beside(path: &Path, folder: &Path) -> io::Result<(PathBuf, fs::File)> {
             Err(e) => return Err(e),
         }
     }
-    Err(last.unwrap_or_else(|| io::Error::other("no name beside it is free")))
+    Err(last.unwrap_or_else(|| io::Error::other("no free name for a temporary file next to it")))
 }
 
 #[cfg(test)]
@@ -262,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_appended_and_the_rest_stays_as_it_was() {
+    fn rule_is_appended_and_the_rest_is_unchanged() {
         let old = "# mine\n[defaults]\nmode   = \"plan\" # odd  spacing";
         let new = append(old, &["Bash(git push origin *)"]).unwrap().unwrap();
         assert!(new.starts_with(old));
@@ -274,7 +277,7 @@ mod tests {
         [[rule]]
         match = "Bash(git push origin *)"
         decision = "allow"
-        reason = "a person allowed this for good"
+        reason = "a person allowed this permanently"
         "#);
     }
 
@@ -290,14 +293,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_long_line_ends_keeps_them() {
+    fn crlf_line_endings_are_kept() {
         let new = append("[defaults]\r\n", &["Bash(ls)"]).unwrap().unwrap();
         assert!(!new.replace("\r\n", "").contains(['\r', '\n']), "{new:?}");
         assert_eq!(append(&new, &["Bash(ls)"]).unwrap(), None);
     }
 
     #[test]
-    fn a_file_that_is_bad_or_would_become_bad_is_refused() {
+    fn invalid_rule_file_is_never_written() {
         for old in ["[defaults", "what = 1\n", "[defaults]\ntext = \"\"\"\n", "rule = []\n"] {
             assert!(append(old, &["Bash(ls)"]).is_err(), "{old}");
         }

@@ -18,10 +18,10 @@ use crate::registry::RegisteredTool;
 
 /// Maximum number of pattern pairs to compare, about one second. Enough for some thousand rules
 /// about the same tool, and for any number about different ones.
-const MOST_PAIRS: usize = 2_000_000;
+const MAX_PAIRS: usize = 2_000_000;
 
 /// The default priority.
-const USUAL_PRIORITY: i32 = 100;
+const DEFAULT_PRIORITY: i32 = 100;
 
 /// A finding about a rule, for its author.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -118,7 +118,7 @@ impl Rules {
     pub fn lint(&self, tools: &[Arc<RegisteredTool>]) -> Vec<Finding> {
         let mut lint = Lint {
             rules: self.rules(),
-            drawers: HashMap::new(),
+            buckets: HashMap::new(),
             tools: tools.iter().map(|tool| &**tool).collect(),
             about: self.ground().about.values().flat_map(|about| about.values().copied()).collect(),
             home: self.ground().home.as_deref(),
@@ -127,18 +127,18 @@ impl Rules {
         };
         for (at, rule) in self.rules().iter().enumerate().filter(|(_, rule)| rule.enabled) {
             for (number, pattern) in rule.matches.iter().enumerate() {
-                lint.drawers.entry(pattern.drawer()).or_default().push((at, number));
+                lint.buckets.entry(pattern.bucket()).or_default().push((at, number));
             }
         }
         for (at, rule) in self.rules().iter().enumerate().filter(|(_, rule)| rule.enabled) {
             lint.look_at(at, rule);
         }
-        if lint.pairs >= MOST_PAIRS {
-            lint.tell(
+        if lint.pairs >= MAX_PAIRS {
+            lint.report(
                 &Rule::place_of(self.rules().last()),
                 FindingKind::Unfinished,
-                format!("after {MOST_PAIRS} pairs no more rules were compared with each other"),
-                "write fewer rules about the same tool; lists in one rule are as good",
+                format!("only {MAX_PAIRS} pairs of rules were compared"),
+                "write fewer rules about the same tool; one rule can have a list of patterns",
                 None,
             );
         }
@@ -155,7 +155,7 @@ impl Rule {
 struct Lint<'r> {
     rules: &'r [Rule],
     /// The patterns, by rule and number, keyed by what they name.
-    drawers: HashMap<String, Vec<(usize, usize)>>,
+    buckets: HashMap<String, Vec<(usize, usize)>>,
     tools: Vec<&'r RegisteredTool>,
     /// The argument kinds that the policy context declares.
     about: Vec<ArgumentKind>,
@@ -166,7 +166,7 @@ struct Lint<'r> {
 }
 
 impl<'r> Lint<'r> {
-    fn tell(
+    fn report(
         &mut self,
         place: &SourceLocation,
         kind: FindingKind,
@@ -191,11 +191,11 @@ impl<'r> Lint<'r> {
         let restricts = matches!(rule.decision, Decision::Deny | Decision::Ask);
         if restricts && rule.examples.is_empty() && can_have_examples(rule) {
             let word = rule.decision.as_str();
-            self.tell(
+            self.report(
                 &rule.place,
                 FindingKind::Untested,
                 format!("the rule decides `{word}` and has no example"),
-                format!("write a call that it must catch under `test.{word}`"),
+                format!("add a call that it must match under `test.{word}`"),
                 None,
             );
         }
@@ -203,14 +203,11 @@ impl<'r> Lint<'r> {
 
     fn never_matches(&mut self, rule: &Rule, pattern: &Pattern) -> bool {
         let never = pattern.contradicts_itself(&rule.decision, self.home).or_else(|| {
-            match self.tools.is_empty() {
-                true => None,
-                false => pattern.misses(&self.tools, &self.about),
-            }
+            if self.tools.is_empty() { None } else { pattern.misses(&self.tools, &self.about) }
         });
         let Some((why, hint)) = never else { return false };
         let message = format!("`{pattern}` never matches: {why}");
-        self.tell(&rule.place, FindingKind::NeverMatches, message, hint, None);
+        self.report(&rule.place, FindingKind::NeverMatches, message, hint, None);
         true
     }
 
@@ -220,22 +217,22 @@ impl<'r> Lint<'r> {
             return false;
         }
         let same =
-            self.drawers.get(&pattern.drawer()).into_iter().flatten().find(|(other, number)| {
+            self.buckets.get(&pattern.bucket()).into_iter().flatten().find(|(other, number)| {
                 let other_rule = &self.rules[*other];
                 *other != at
                     && matches!(other_rule.decision, Decision::Deny | Decision::Ask)
                     && other_rule.except.is_empty()
-                    && speaks_of(other_rule, rule)
+                    && applies_to(other_rule, rule)
                     && other_rule.matches[*number].as_str().trim() == pattern.as_str().trim()
             });
         let Some((other, _)) = same.copied() else { return false };
         let other = &self.rules[other];
         let word = other.decision.as_str();
-        self.tell(
+        self.report(
             &rule.place,
             FindingKind::Contradictory,
-            format!("`{pattern}` is allowed here, and another rule says `{word}`, which wins"),
-            "take one of the two out",
+            format!("`{pattern}` is allowed here, but another rule decides `{word}`, which wins"),
+            "remove one of the two",
             Some(&other.place),
         );
         true
@@ -248,25 +245,26 @@ impl<'r> Lint<'r> {
         let wide = &other.matches[number];
         let (own, word) = (rule.decision.as_str(), other.decision.as_str());
         let (message, hint) = if wide.as_str() == pattern.as_str() && own == word {
-            (format!("`{pattern}` is written twice"), "take one of the two out")
+            (format!("`{pattern}` is written twice"), "remove one of the two")
         } else if own == word {
-            let message = format!("`{wide}` takes in `{pattern}`, and says `{word}` as well");
-            (message, "take this one out")
+            let message = format!("`{wide}` already covers `{pattern}`, and also decides `{word}`");
+            (message, "remove this one")
         } else {
-            let message = format!("`{pattern}` never says `{own}`: `{wide}` says `{word}` first");
-            (message, "take this one out, or except it from the other")
+            let message =
+                format!("`{pattern}` never decides `{own}`: `{wide}` decides `{word}` first");
+            (message, "remove this one, or add it to `except` of the other")
         };
-        self.tell(&rule.place, FindingKind::Shadowed, message, hint, Some(&other.place));
+        self.report(&rule.place, FindingKind::Shadowed, message, hint, Some(&other.place));
     }
 
     fn shadow(&mut self, at: usize, rule: &Rule, pattern: &Pattern) -> Option<(usize, usize)> {
-        for drawer in pattern.drawers() {
-            for (other, number) in self.drawers.get(&drawer).into_iter().flatten().copied() {
+        for bucket in pattern.buckets() {
+            for (other, number) in self.buckets.get(&bucket).into_iter().flatten().copied() {
                 let other_rule = &self.rules[other];
-                if !comes_before((other, other_rule), (at, rule)) || !speaks_of(other_rule, rule) {
+                if !comes_before((other, other_rule), (at, rule)) || !applies_to(other_rule, rule) {
                     continue;
                 }
-                if self.pairs >= MOST_PAIRS {
+                if self.pairs >= MAX_PAIRS {
                     return None;
                 }
                 self.pairs += 1;
@@ -286,16 +284,16 @@ impl<'r> Lint<'r> {
             _ => Sides::Allow,
         };
         for except in &rule.except {
-            let (message, hint) = if rule.matches.iter().all(|own| except.is_apart(own)) {
-                (format!("`{except}` takes nothing out of the rule"), "take it out, or mend it")
+            let (message, hint) = if rule.matches.iter().all(|own| except.is_disjoint(own)) {
+                (format!("`{except}` excludes nothing from the rule"), "remove it, or fix it")
             } else if rule.matches.iter().all(|own| except.subsumes(own, sides)) {
-                let message = format!("`{except}` takes out everything that the rule matches");
-                (message, "take the rule out, or make the exception narrower")
+                let message = format!("`{except}` excludes everything that the rule matches");
+                (message, "remove the rule, or make the exception narrower")
             } else {
                 continue;
             };
             let place = &rule.place;
-            self.tell(place, FindingKind::UnreachableException, message, hint, None);
+            self.report(place, FindingKind::UnreachableException, message, hint, None);
         }
     }
 
@@ -305,7 +303,7 @@ impl<'r> Lint<'r> {
         }
         for pattern in &rule.matches {
             if let Some(what) = pattern.leaves_open() {
-                self.tell(
+                self.report(
                     &rule.place,
                     FindingKind::BroadAllow,
                     format!("`{pattern}` allows {what}"),
@@ -320,31 +318,34 @@ impl<'r> Lint<'r> {
     fn without_effect(&mut self, at: usize, rule: &Rule) {
         let word = rule.decision.as_str();
         let mut none = |message: String, hint: &str| {
-            self.tell(&rule.place, FindingKind::NoEffect, message, hint, None);
+            self.report(&rule.place, FindingKind::NoEffect, message, hint, None);
         };
         if rule.even_tainted && rule.decision != Decision::Allow {
             let message =
-                format!("`when = \"tainted\"` does nothing for a rule that says `{word}`");
-            none(message, "take it out: such a rule holds in every run");
+                format!("`when = \"tainted\"` has no effect in a rule that decides `{word}`");
+            none(message, "remove it: such a rule applies in every run");
         }
         let rewrites = matches!(rule.decision, Decision::Allow | Decision::Ask);
         if !rule.rewrite.is_empty() && !rewrites {
-            let message = format!("`rewrite` does nothing for a rule that says `{word}`");
-            none(message, "take it out: the call does not run as it is");
+            let message = format!("`rewrite` has no effect in a rule that decides `{word}`");
+            none(message, "remove it: the call does not run");
         }
-        if rule.priority != USUAL_PRIORITY && !self.has_rival(at, rule) {
-            self.tell(
+        if rule.priority != DEFAULT_PRIORITY && !self.overlaps_same_decision(at, rule) {
+            self.report(
                 &rule.place,
                 FindingKind::NoEffect,
-                format!("`priority` does nothing: no other rule that says `{word}` meets this one"),
-                "take it out: it only orders rules of the same decision",
+                format!(
+                    "`priority` has no effect: no other rule that decides `{word}` overlaps \
+                    with this one"
+                ),
+                "remove it: it only orders rules of the same decision",
                 None,
             );
         }
     }
 
     /// Whether another rule of the same decision may match the same call.
-    fn has_rival(&mut self, at: usize, rule: &Rule) -> bool {
+    fn overlaps_same_decision(&mut self, at: usize, rule: &Rule) -> bool {
         for (other, other_rule) in self.rules.iter().enumerate() {
             let same = other_rule.decision.as_str() == rule.decision.as_str();
             if other == at || !other_rule.enabled || !same {
@@ -352,8 +353,8 @@ impl<'r> Lint<'r> {
             }
             for theirs in &other_rule.matches {
                 self.pairs += rule.matches.len();
-                if self.pairs >= MOST_PAIRS
-                    || rule.matches.iter().any(|own| !own.is_apart_in_calls(theirs))
+                if self.pairs >= MAX_PAIRS
+                    || rule.matches.iter().any(|own| !own.is_disjoint_in_calls(theirs))
                 {
                     return true;
                 }
@@ -364,7 +365,7 @@ impl<'r> Lint<'r> {
 }
 
 /// Whether one rule applies to every kind of call that the other applies to.
-fn speaks_of(wide: &Rule, narrow: &Rule) -> bool {
+fn applies_to(wide: &Rule, narrow: &Rule) -> bool {
     wide.subject == Subject::Any || wide.subject == narrow.subject
 }
 

@@ -23,7 +23,7 @@ mod default;
 #[cfg(test)]
 mod testing;
 mod grant;
-mod desk;
+mod approval_queue;
 mod deceptive;
 mod glob;
 mod guards;
@@ -48,6 +48,10 @@ pub use self::functions::{approver_fn, guard_fn};
 pub(crate) use self::glob::Glob;
 #[cfg(test)]
 pub(crate) use self::grant::canonical;
+pub(crate) use self::{
+    approval_queue::{Answered, ApprovalQueue, PromptLimits, QueuePermit, in_words},
+    grant::digest,
+};
 pub use self::{
     budget::Budget,
     deceptive::deceptive_chars,
@@ -73,10 +77,6 @@ pub use self::{
     rules::{ArgumentKind, ExampleResult, Mode, PolicyContext, Rules},
     suggest::{RecordedDecision, Suggestion},
     taint::{Provenance, Taint, TaintTracker},
-};
-pub(crate) use self::{
-    desk::{Answered, Desk, Manners, Seat, in_words},
-    grant::digest,
 };
 use crate::{
     error::{Error, ErrorKind},
@@ -177,7 +177,7 @@ pub trait Policy: Send + Sync + 'static {
     /// # Errors
     /// Fails if the file cannot be written or would become invalid.
     fn keep(&self, _offer: &SuggestedRules) -> Result<(), Error> {
-        Err(Error::new(ErrorKind::Unsupported, "this policy keeps no rules"))
+        Err(Error::new(ErrorKind::Unsupported, "this policy stores no rules"))
     }
 }
 

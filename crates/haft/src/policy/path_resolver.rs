@@ -34,7 +34,7 @@ pub trait PathResolver: fmt::Debug + Send + Sync + 'static {
     /// strict side. The default implementation fails.
     fn links(&self, folder: &Path, left: &mut usize) -> Result<Vec<PathBuf>, String> {
         let _ = (folder, left);
-        Err("which links there are is not known".to_owned())
+        Err("symlinks cannot be read here".to_owned())
     }
 
     /// Returns the entries at any depth below a directory, without following symlinks. Anything
@@ -45,7 +45,7 @@ pub trait PathResolver: fmt::Debug + Send + Sync + 'static {
     /// implementation fails.
     fn entries(&self, directory: &Path, left: &mut usize) -> Result<Vec<PathBuf>, String> {
         let _ = (directory, left);
-        Err("which files there are is not known".to_owned())
+        Err("files cannot be listed here".to_owned())
     }
 
     /// Finds the regular files with more than one hard link, at and below a path, without following
@@ -62,7 +62,7 @@ pub trait PathResolver: fmt::Debug + Send + Sync + 'static {
         found: &mut Vec<(PathBuf, HardLinked)>,
     ) -> Result<(), String> {
         let _ = (path, left, found);
-        Err("which hard links there are is not known".to_owned())
+        Err("hard links cannot be read here".to_owned())
     }
 }
 
@@ -87,11 +87,11 @@ pub struct FsPathResolver;
 pub struct LexicalResolver;
 
 /// Maximum number of symlinks in one path, as on Linux; more are treated as a loop.
-const LINKS: usize = 40;
+const MAX_SYMLINKS: usize = 40;
 /// Maximum bytes of a path; no system opens a longer one.
-const LONG: usize = 16 * 1024;
+const MAX_PATH_BYTES: usize = 16 * 1024;
 /// Maximum number of components, symlink targets included.
-const STEPS: usize = 4 * LONG;
+const MAX_COMPONENTS: usize = 4 * MAX_PATH_BYTES;
 
 impl PathResolver for FsPathResolver {
     fn storage(&self) -> Storage {
@@ -99,7 +99,7 @@ impl PathResolver for FsPathResolver {
     }
 
     fn resolve(&self, path: &Path) -> Result<PathBuf, String> {
-        sane(path)?;
+        check_path(path)?;
         let mut here = PathBuf::new();
         if path.is_relative() {
             here = Path::new(".").canonicalize().map_err(|e| e.to_string())?;
@@ -109,8 +109,8 @@ impl PathResolver for FsPathResolver {
         let (mut links, mut steps, mut exists) = (0, 0, true);
         while let Some(step) = rest.pop_front() {
             steps += 1;
-            if steps > STEPS {
-                return Err("the path goes round in circles".to_owned());
+            if steps > MAX_COMPONENTS {
+                return Err("the path has a symlink loop".to_owned());
             }
             let name = match step {
                 Step::Start(start) => {
@@ -133,14 +133,14 @@ impl PathResolver for FsPathResolver {
             match here.read_link() {
                 Ok(target) => {
                     links += 1;
-                    if links > LINKS {
-                        return Err("the path goes through too many links".to_owned());
+                    if links > MAX_SYMLINKS {
+                        return Err("the path has too many symlinks".to_owned());
                     }
                     // The target of a `/proc` symlink depends on the process that follows it.
                     if here.starts_with("/proc") {
-                        return Err("the path goes through a link of `/proc`".to_owned());
+                        return Err("the path goes through a symlink of `/proc`".to_owned());
                     }
-                    sane(&target)?;
+                    check_path(&target)?;
                     here.pop();
                     put_before(&mut rest, &target);
                 }
@@ -148,8 +148,8 @@ impl PathResolver for FsPathResolver {
                     // It exists and is not a symlink.
                     ErrorKind::InvalidInput => {}
                     ErrorKind::NotFound | ErrorKind::NotADirectory => exists = false,
-                    _ if is_no_link(&here) => {}
-                    _ => return Err(format!("where the path leads cannot be seen: {e}")),
+                    _ if is_not_symlink(&here) => {}
+                    _ => return Err(format!("the path cannot be resolved: {e}")),
                 },
             }
         }
@@ -158,7 +158,7 @@ impl PathResolver for FsPathResolver {
 
     fn links(&self, folder: &Path, left: &mut usize) -> Result<Vec<PathBuf>, String> {
         let mut links = Vec::new();
-        walk(folder, left, Closed::Refuse, |entry, kind| {
+        walk(folder, left, Unreadable::Refuse, |entry, kind| {
             if kind.is_symlink() {
                 links.push(entry.path());
             }
@@ -169,7 +169,7 @@ impl PathResolver for FsPathResolver {
 
     fn entries(&self, directory: &Path, left: &mut usize) -> Result<Vec<PathBuf>, String> {
         let mut entries = Vec::new();
-        walk(directory, left, Closed::Refuse, |entry, _| {
+        walk(directory, left, Unreadable::Refuse, |entry, _| {
             entries.push(entry.path());
             Ok(())
         })?;
@@ -184,7 +184,7 @@ impl PathResolver for FsPathResolver {
     ) -> Result<(), String> {
         let own = path.symlink_metadata().ok().filter(fs::Metadata::is_file);
         found.extend(own.and_then(|own| Some((path.to_owned(), hard_linked(&own)?))));
-        walk(path, left, Closed::LeaveOut, |entry, kind| {
+        walk(path, left, Unreadable::LeaveOut, |entry, kind| {
             if kind.is_file() {
                 // One that was removed in the meantime has no hard link here.
                 let linked = entry.metadata().ok().as_ref().and_then(hard_linked);
@@ -214,7 +214,7 @@ fn hard_linked(_: &fs::Metadata) -> Option<HardLinked> {
 
 /// How a directory is handled that this process may not list.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Closed {
+enum Unreadable {
     Refuse,
     /// No name in it can be reached, and none can be hard-linked from there.
     LeaveOut,
@@ -224,7 +224,7 @@ enum Closed {
 fn walk(
     directory: &Path,
     left: &mut usize,
-    closed: Closed,
+    closed: Unreadable,
     mut visit: impl FnMut(&fs::DirEntry, fs::FileType) -> Result<(), String>,
 ) -> Result<(), String> {
     let mut open = vec![directory.to_owned()];
@@ -234,13 +234,13 @@ fn walk(
             Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 continue;
             }
-            Err(e) if e.kind() == ErrorKind::PermissionDenied && closed == Closed::LeaveOut => {
+            Err(e) if e.kind() == ErrorKind::PermissionDenied && closed == Unreadable::LeaveOut => {
                 continue;
             }
-            Err(e) => return Err(format!("a folder cannot be looked into: {e}")),
+            Err(e) => return Err(format!("a directory cannot be read: {e}")),
         };
         for entry in entries {
-            *left = left.checked_sub(1).ok_or("there are too many files to look at")?;
+            *left = left.checked_sub(1).ok_or("there are too many files to check")?;
             let entry = entry.map_err(|e| e.to_string())?;
             let kind = entry.file_type().map_err(|e| e.to_string())?;
             visit(&entry, kind)?;
@@ -253,14 +253,14 @@ fn walk(
 }
 
 /// Maximum number of entries that are searched for symlinks: a few milliseconds.
-pub(crate) const LOOKED_AT: usize = 4_096;
+pub(crate) const MAX_SEARCHED_ENTRIES: usize = 4_096;
 
 /// Returns the targets of the symlinks below some directories, transitively.
-pub(crate) fn led_to(
+pub(crate) fn symlink_targets(
     world: &dyn PathResolver,
     folders: Vec<PathBuf>,
 ) -> Result<Vec<PathBuf>, String> {
-    let mut left = LOOKED_AT;
+    let mut left = MAX_SEARCHED_ENTRIES;
     let (mut open, mut done, mut found) = (folders, Vec::<PathBuf>::new(), Vec::new());
     while let Some(folder) = open.pop() {
         if done.iter().any(|done| folder.starts_with(done)) {
@@ -269,8 +269,8 @@ pub(crate) fn led_to(
         for link in world.links(&folder, &mut left)? {
             let leads = world.resolve(&link)?;
             // Each is compared with all before it.
-            if found.len() >= LINKS_AT_ONCE {
-                return Err("there are too many links to follow".to_owned());
+            if found.len() >= MAX_SYMLINK_TARGETS {
+                return Err("there are too many symlinks to follow".to_owned());
             }
             if !found.contains(&leads) {
                 found.push(leads.clone());
@@ -283,10 +283,10 @@ pub(crate) fn led_to(
 }
 
 /// Maximum number of symlink targets.
-const LINKS_AT_ONCE: usize = 256;
+const MAX_SYMLINK_TARGETS: usize = 256;
 
 /// Other systems report in other ways that something is not a symlink.
-fn is_no_link(path: &Path) -> bool {
+fn is_not_symlink(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|meta| !meta.file_type().is_symlink())
 }
 
@@ -296,8 +296,8 @@ impl PathResolver for LexicalResolver {
     }
 
     fn resolve(&self, path: &Path) -> Result<PathBuf, String> {
-        sane(path)?;
-        Ok(tidy(path))
+        check_path(path)?;
+        Ok(normalize_lexically(path))
     }
 
     fn links(&self, _: &Path, _: &mut usize) -> Result<Vec<PathBuf>, String> {
@@ -341,19 +341,19 @@ fn put_before(rest: &mut VecDeque<Step>, path: &Path) {
 }
 
 /// Rejects paths that no system opens, or that are opened as something else.
-fn sane(path: &Path) -> Result<(), String> {
+fn check_path(path: &Path) -> Result<(), String> {
     let bytes = path.as_os_str().as_encoded_bytes();
     if bytes.contains(&0) {
-        return Err("the path holds a NUL".to_owned());
+        return Err("the path contains a NUL byte".to_owned());
     }
-    if bytes.len() > LONG {
-        return Err(format!("the path is longer than {LONG} bytes"));
+    if bytes.len() > MAX_PATH_BYTES {
+        return Err(format!("the path is longer than {MAX_PATH_BYTES} bytes"));
     }
     Ok(())
 }
 
 /// Removes `.` and `..` from a path lexically, without file system access.
-pub(crate) fn tidy(path: &Path) -> PathBuf {
+pub(crate) fn normalize_lexically(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
         match part {
@@ -377,12 +377,12 @@ pub(crate) fn is_inside(path: &Path, facts: &Facts<'_>) -> bool {
     let world = &*facts.ground.world;
     let below = |root: &Path| world.resolve(root).is_ok_and(|root| path.starts_with(root));
     let work = &facts.scope.working_directory;
-    keeps_to(facts.roots, work, world) && below(work)
+    works_in(facts.roots, work, world) && below(work)
         || facts.ground.roots.iter().chain(facts.roots).any(|root| below(root))
 }
 
 /// Returns whether a tool works in a directory. A tool without roots works anywhere.
-pub(crate) fn keeps_to(roots: &[PathBuf], folder: &Path, world: &dyn PathResolver) -> bool {
+pub(crate) fn works_in(roots: &[PathBuf], folder: &Path, world: &dyn PathResolver) -> bool {
     let holds = |root: &PathBuf, leads: &Path| {
         world.resolve(root).is_ok_and(|root| leads.starts_with(root))
     };
@@ -398,7 +398,7 @@ pub(crate) fn start(
     world: &dyn PathResolver,
 ) -> Result<PathBuf, String> {
     match roots.first() {
-        Some(first) if !keeps_to(roots, work, world) => Ok(first.clone()),
+        Some(first) if !works_in(roots, work, world) => Ok(first.clone()),
         _ if work.is_absolute() && roots.iter().any(|root| work.starts_with(root)) => {
             Ok(work.to_owned())
         }
@@ -410,10 +410,10 @@ pub(crate) fn start(
 mod tests {
     use super::*;
     #[cfg(unix)]
-    use crate::policy::testing::Folder;
+    use crate::policy::testing::TestDirectory;
 
     #[test]
-    fn without_a_disk_only_dots_are_taken_out() {
+    fn lexical_resolver_only_removes_dots() {
         for (path, leads) in [
             ("/a/./b/../c", "/a/c"),
             ("/../a", "/a"),
@@ -428,8 +428,8 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn links_are_followed_as_far_as_the_path_exists() {
-        let folder = Folder::new("links");
+    fn symlinks_are_followed_as_far_as_the_path_exists() {
+        let folder = TestDirectory::new("links");
         folder.dir("real/sub");
         folder.link("link", "real");
         folder.link("up", "real/sub/..");
@@ -438,13 +438,16 @@ mod tests {
         assert_eq!(at("link/new/file"), Ok(folder.at("real/new/file")));
         assert_eq!(at("up/x"), Ok(folder.at("real/x")));
         assert_eq!(at("link/sub/../../y"), Ok(folder.at("y")), "`..` comes after the link");
-        assert_eq!(at("nowhere/../../z"), Ok(folder.at("..").join("z")).map(|p| tidy(&p)));
+        assert_eq!(
+            at("nowhere/../../z"),
+            Ok(folder.at("..").join("z")).map(|p| normalize_lexically(&p))
+        );
     }
 
     #[cfg(unix)]
     #[test]
-    fn circles_and_odd_paths_are_errors_and_never_a_guess() {
-        let folder = Folder::new("circles");
+    fn symlink_loops_and_invalid_paths_are_errors() {
+        let folder = TestDirectory::new("circles");
         folder.link("a", "b");
         folder.link("b", "a");
         folder.link("deep", "deep/deep");
@@ -456,7 +459,10 @@ mod tests {
         }
         assert!(FsPathResolver.resolve(&folder.at("x\0y")).unwrap_err().contains("NUL"));
         assert!(
-            FsPathResolver.resolve(Path::new(&"/a".repeat(LONG))).unwrap_err().contains("longer")
+            FsPathResolver
+                .resolve(Path::new(&"/a".repeat(MAX_PATH_BYTES)))
+                .unwrap_err()
+                .contains("longer")
         );
         #[cfg(target_os = "linux")]
         assert!(

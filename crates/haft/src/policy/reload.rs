@@ -93,7 +93,10 @@ impl ReloadableRules {
 
     fn reload_in_turn(&self) -> Result<(), Error> {
         let Some(load) = &self.load else {
-            return Err(Error::new(ErrorKind::Unsupported, "these rules came from no file"));
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "these rules were not loaded from a file",
+            ));
         };
         match load() {
             Ok(rules) => {
@@ -101,7 +104,7 @@ impl ReloadableRules {
                 Ok(())
             }
             Err(e) => {
-                let message = format!("the rules from before stay in force\n{}", e.message());
+                let message = format!("the previous rules stay in force\n{}", e.message());
                 let hints: Vec<String> = e.hints().to_vec();
                 let error = Error::new(e.kind(), message).because(e);
                 Err(hints.into_iter().fold(error, Error::hint))
@@ -195,14 +198,17 @@ impl Policy for ReloadableRules {
     fn keep(&self, offer: &SuggestedRules) -> Result<(), Error> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if self.load.is_none() {
-            return Err(Error::new(ErrorKind::Unsupported, "these rules came from no file"));
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "these rules were not loaded from a file",
+            ));
         }
         let rules = self.current();
         // FAIL CLOSED: rules are only written to the configured file, whatever the suggestion says.
         if rules.ground().keep.as_deref() != Some(&*offer.file) {
             return Err(Error::new(
                 ErrorKind::BadConfig,
-                format!("{} is not the file that rules are kept in", offer.file.display()),
+                format!("{} is not the file that rules are saved to", offer.file.display()),
             ));
         }
         keep::keep(offer, rules.ground().home.as_deref(), self.recorder.as_deref())?;

@@ -18,7 +18,7 @@ use super::{
 };
 
 /// Minimum number of approvals for a suggestion.
-const HABIT: usize = 2;
+const MIN_APPROVALS: usize = 2;
 /// Programs that execute what they are given: a prefix of one does not restrict it.
 const OPEN_ENDED: &[&str] = &[
     "sh", "bash", "zsh", "dash", "ksh", "fish", "sudo", "doas", "env", "eval", "exec", "xargs",
@@ -70,9 +70,9 @@ impl Rules {
                 None => by_arguments(tool, &open),
             };
             suggestions.extend(found.into_iter().filter(|s| {
-                s.covers >= HABIT
+                s.covers >= MIN_APPROVALS
                     && open.iter().filter(|args| covers(&s.rule, tool, args, self.ground())).count()
-                        >= HABIT
+                        >= MIN_APPROVALS
                     && !denied.iter().any(|args| covers(&s.rule, tool, args, self.ground()))
             }));
         }
@@ -118,7 +118,7 @@ fn commands(argument: &str, calls: &[&Value]) -> Vec<Suggestion> {
     let mut found: Vec<Suggestion> = counted
         .iter()
         // A `*` in a command would be a wildcard in the rule, and cover more than was approved.
-        .filter(|(text, count)| **count >= HABIT && !text.contains(['*', '\\']))
+        .filter(|(text, count)| **count >= MIN_APPROVALS && !text.contains(['*', '\\']))
         .map(|(text, count)| Suggestion {
             rule: format!("Bash({text})"),
             covers: *count,
@@ -150,7 +150,7 @@ fn commands(argument: &str, calls: &[&Value]) -> Vec<Suggestion> {
     found.extend(shared.into_iter().map(|(prefix, covers)| Suggestion {
         rule: format!("Bash({prefix} *)"),
         covers,
-        also: vec![format!("anything that begins with `{prefix}`, whatever follows")],
+        also: vec![format!("anything that starts with `{prefix}`")],
     }));
     found
 }
@@ -158,7 +158,9 @@ fn commands(argument: &str, calls: &[&Value]) -> Vec<Suggestion> {
 /// Rules for other tools: what was equal in all calls stays, what varied is reported.
 fn by_arguments(tool: &str, calls: &[&Value]) -> Vec<Suggestion> {
     let maps: Vec<_> = calls.iter().filter_map(|args| args.as_object()).collect();
-    let (Some(first), true) = (maps.first(), maps.len() >= HABIT) else { return Vec::new() };
+    let (Some(first), true) = (maps.first(), maps.len() >= MIN_APPROVALS) else {
+        return Vec::new();
+    };
     let mut rule = tool.to_owned();
     let mut also = Vec::new();
     for (key, value) in *first {

@@ -20,7 +20,7 @@ use crate::{
 struct Idle;
 
 impl Host for Idle {
-    #[expect(clippy::disallowed_methods, reason = "nobody looks at this clock")]
+    #[expect(clippy::disallowed_methods, reason = "this clock is not used")]
     fn now(&self) -> std::time::Instant {
         std::time::Instant::now()
     }
@@ -32,11 +32,11 @@ impl Host for Idle {
         _: String,
         _: Value,
     ) -> BoxFuture<'static, Result<Output, Failure>> {
-        Box::pin(async { Err(Failure::failed("there is nobody to call")) })
+        Box::pin(async { Err(Failure::failed("nested calls are not available here")) })
     }
 
     fn spawn_blocking(&self, _: Box<dyn FnOnce() + Send>) -> Result<(), Failure> {
-        Err(Failure::failed("there is no thread"))
+        Err(Failure::failed("no thread is available"))
     }
 
     fn tell(&self, _: &ToolContext, _: Progress) {}
@@ -93,9 +93,9 @@ pub(crate) fn ground() -> PolicyContext {
 }
 
 /// A directory that is deleted on drop.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct TestDirectory(PathBuf);
 
-impl Folder {
+impl TestDirectory {
     pub(crate) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("haft-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
@@ -117,7 +117,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }

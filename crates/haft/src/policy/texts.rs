@@ -7,9 +7,9 @@
 use std::{collections::VecDeque, sync::Arc};
 
 /// Bytes of a page. A longer text has a page to itself.
-const PAGE: usize = 16 << 10;
+const PAGE_BYTES: usize = 16 << 10;
 /// Overhead of one text, so that many small ones are bounded too.
-const EACH: usize = 32;
+const TEXT_OVERHEAD: usize = 32;
 
 /// Bounded texts.
 #[derive(Debug, Clone)]
@@ -55,7 +55,7 @@ impl<T> Page<T> {
     }
 
     fn size(&self) -> usize {
-        self.text.len() + self.marks.len() * EACH
+        self.text.len() + self.marks.len() * TEXT_OVERHEAD
     }
 }
 
@@ -67,7 +67,7 @@ impl<T: Clone> Texts<T> {
 
     /// Adds a text under a name. Returns the page that was dropped, if any.
     pub(super) fn push(&mut self, name: &str, text: &str, with: T) -> Option<Arc<Page<T>>> {
-        if self.open.size() + name.len() + text.len() > PAGE && !self.open.marks.is_empty() {
+        if self.open.size() + name.len() + text.len() > PAGE_BYTES && !self.open.marks.is_empty() {
             self.full.push_back(Arc::new(std::mem::take(&mut self.open)));
         }
         let Page { text: all, marks } = &mut self.open;
@@ -75,7 +75,7 @@ impl<T: Clone> Texts<T> {
         let name_end = all.len();
         all.push_str(text);
         marks.push(Mark { name_end, end: all.len(), with });
-        self.size += name.len() + text.len() + EACH;
+        self.size += name.len() + text.len() + TEXT_OVERHEAD;
         let mut dropped = None;
         while self.size > self.most
             && let Some(page) = self.full.pop_front()
@@ -111,7 +111,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_newest_are_kept_whole_and_within_the_bound(
+        fn newest_texts_are_kept_within_the_limit(
             sizes in prop::collection::vec(0_usize..40_000, 1..60),
         ) {
             let most = 64 << 10;
@@ -133,10 +133,10 @@ mod tests {
     }
 
     #[test]
-    fn many_empty_texts_have_a_bound_too() {
+    fn many_empty_texts_are_bounded() {
         let mut texts = Texts::new(64 << 10);
         (0..100_000).for_each(|n| drop(texts.push("", "", n)));
-        assert!(kept(&texts).len() <= (64 << 10) / EACH + 1);
+        assert!(kept(&texts).len() <= (64 << 10) / TEXT_OVERHEAD + 1);
         assert_eq!(kept(&texts).last().map(|(_, _, n)| *n), Some(99_999));
     }
 }

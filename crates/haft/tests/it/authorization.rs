@@ -24,7 +24,7 @@ async fn without_rules_only_plain_reads_inside_the_workspace_are_allowed() {
     let say = || ToolSpec::new("t", "Does it.");
     for (spec, allowed, why) in [
         (say(), false, "silent"),
-        (say().read_only(), false, "does not say what it reaches"),
+        (say().read_only(), false, "does not declare what it reaches"),
         (say().read_only().capabilities(Capabilities::NONE), true, "reads and reaches nothing"),
         (say().read_only().capabilities([Capability::Network]), false, "network"),
         (say().read_only().capabilities([Capability::Secrets]), false, "secrets"),
@@ -56,7 +56,7 @@ async fn denial_gives_the_model_the_reason_and_the_operator_the_rule() {
     let runtime = strict(vec![quick(ToolSpec::new("t", "Does it."))]).build().unwrap();
     let failure = runtime.call("t", json!({})).await.unwrap_err();
     insta::assert_snapshot!(failure, @r"
-    denied: it must be asked about (it does not say that it only reads), and nobody can be asked here
+    denied: it must be asked about (it is not declared read-only), and nobody can be asked here
     Next: go on without it, or tell the user what you would have done
     ");
     assert_eq!(failure.execution(), Execution::NotStarted);

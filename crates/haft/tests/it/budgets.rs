@@ -63,7 +63,7 @@ async fn budget_refusal_names_the_rest_and_the_scope() {
     let all = run.turn().await.unwrap().run(calls("mail_send mail_send look")).await;
     assert_eq!(ends(&all), ["c1 ok", "c2 budget_exhausted", "c3 ok"]);
     insta::assert_snapshot!(all[1].text(), @r"
-    budget_exhausted: 9 of 10 calls are left for this run, none for `mail_send`
+    budget_exhausted: 9 of 10 calls are left for this run, but none for `mail_send`
     Next: finish with what you have, and say what is missing
     ");
     assert_eq!(run.remaining_budget_of(&ToolName::from("mail_send")), Some(0));
@@ -137,7 +137,7 @@ async fn byte_budget_is_never_exceeded_and_the_rest_is_refunded() {
     assert!(all[0].text().len() as u64 <= 1_000 - shown as u64);
     assert_eq!(run.remaining_budget().bytes, Some(0));
     let all = run.turn().await.unwrap().run(calls("long:1")).await;
-    assert_eq!(all[0].failure().unwrap().message(), "no bytes of results are left for this run");
+    assert_eq!(all[0].failure().unwrap().message(), "the result bytes of this run are used up");
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,7 +150,7 @@ async fn time_budget_starts_with_the_run_and_shortens_deadlines() {
     assert_eq!(answers(&run, "slow").await, ["c1 deadline_passed"]);
     assert!(began.elapsed() < Duration::from_secs(11));
     let all = run.turn().await.unwrap().run(calls("quick")).await;
-    assert_eq!(all[0].failure().unwrap().message(), "the time of this run, 60 s, is used up");
+    assert_eq!(all[0].failure().unwrap().message(), "the time limit of this run, 60 s, has passed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,7 +185,7 @@ async fn body_sees_the_rest_of_the_budget_and_cannot_exceed_it() {
     });
     let run = run_with(vec![asks], both);
     let all = run.turn().await.unwrap().run(calls("asks")).await;
-    assert_eq!(all[0].text(), "60 tokens are wanted, 40 of 100 are left for this run");
+    assert_eq!(all[0].text(), "60 tokens requested, but only 40 of 100 are left for this run");
     let seen = seen.lock().unwrap();
     assert_eq!(seen[0], seen[1], "a refusal costs nothing");
     assert_eq!((seen[0].tokens, seen[0].calls, seen[0].own_calls), (Some(40), Some(4), Some(1)));

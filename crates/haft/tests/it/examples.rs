@@ -26,9 +26,9 @@ fn first_tool_runs_and_refuses_invalid_calls() {
       /min_length: expected an integer from 1 to 50; got 0 (integer)
       Next: call `count_words` again with this fixed
     erase_notes({})
-      denied: it must be asked about (it does not say that it only reads), and nobody can be asked here
+      denied: it must be asked about (it is not declared read-only), and nobody can be asked here
       Next: go on without it, or tell the user what you would have done
-      (because ask: it does not say that it only reads (the default))
+      (because ask: it is not declared read-only (the default))
     count_words("as itself", 1) = 2 words
     "#);
 }
@@ -142,7 +142,7 @@ fn own_loop_runs_until_the_model_stops() {
            7
            [/haft 0000000003]
     tools: toolu_5 [haft 0000000004 tool=send_message from=host error=denied chars=163]
-           denied: it must be asked about (it does not say that it only reads), and nobody can be asked here
+           denied: it must be asked about (it is not declared read-only), and nobody can be asked here
            Next: go on without it, or tell the user what you would have done
            [/haft 0000000004]
     model: Paris, with 19 degrees against 7 in Oslo. I was not allowed to send you a message.
@@ -243,15 +243,15 @@ fn rules_allow_ask_deny_and_say_why() {
       touches     run `git push origin main`
       has read    call haft-1 of `shell`
       check       admit        passed    the arguments fit
-      check       deny rules   no match  none of 3 is about such a call
+      check       deny rules   no match  none of 3 is for such a call
       check       input rules  no match  there are none
       check       ask rules    ask       haft.toml:9 ask "Bash(git push *)" it matches
       check       verdict      ask       ask: shared branches are looked at first (haft.toml:9 ask "Bash(git push *)")
       nearly      haft.toml:3 allow "Bash(git status *)": the tool matches, `git push origin main` is not `git status *`
-      to flip it  add `except = ["Bash(git push origin main)"]` to the rule at haft.toml:9, and a rule `match = "Bash(git push origin main)"` with `decision = "allow"`, or let the tool say `read_only` and `capabilities(…)`, if that is true
+      to flip it  add `except = ["Bash(git push origin main)"]` to the rule at haft.toml:9, and a rule `match = "Bash(git push origin main)"` with `decision = "allow"`, or declare `read_only` and `capabilities(…)` in the tool, if that is true
 
     haft.toml:3:1: unknown key `decison` in a rule
-    hint: did you mean `decision`? Known are `id`, `match`, `decision`, `input`, `except`, `reason`, `priority`, `subject`, `when`, `rewrite`, `enabled`, `test`
+    hint: did you mean `decision`? Known keys: `id`, `match`, `decision`, `input`, `except`, `reason`, `priority`, `subject`, `when`, `rewrite`, `enabled`, `test`
     haft.toml:1:1: a rule without `decision`
     hint: add `decision = "allow"`, "ask", "deny" or "need_input"
     "#);
@@ -261,33 +261,33 @@ fn rules_allow_ask_deny_and_say_why() {
 fn approver_allows_edits_answers_and_denies() {
     insta::assert_snapshot!(output("approvals"), @r#"
     allowed once, with a comment: pay Ada 5
-      asked about pay({"to":"Ada","amount":5}): it does not say that it only reads
+      asked about pay({"to":"Ada","amount":5}): it is not declared read-only
       answered: Allow { lasting: Once, comment: Some("the last one today") }
       model reads: paid 5 to Ada
                    [note from the host: A person allowed this call and said: the last one today]
     edited, then allowed: pay Ada 1000
-      asked about pay({"to":"Ada","amount":1000}): it does not say that it only reads
+      asked about pay({"to":"Ada","amount":1000}): it is not declared read-only
       answered: Edit(Object {"to": String("Ada"), "amount": Number(10)})
-      asked about pay({"to":"Ada","amount":10}): it does not say that it only reads
+      asked about pay({"to":"Ada","amount":10}): it is not declared read-only
       answered: Allow { lasting: Once, comment: None }
       model reads: paid 10 to Ada
     answered instead: pay Ada 30
-      asked about pay({"to":"Ada","amount":30}): it does not say that it only reads
+      asked about pay({"to":"Ada","amount":30}): it is not declared read-only
       answered: ReplaceResult("already paid in cash")
       model reads: already paid in cash
     declined: pay Ada 40
-      asked about pay({"to":"Ada","amount":40}): it does not say that it only reads
+      asked about pay({"to":"Ada","amount":40}): it is not declared read-only
       answered: Deny(Some("not on a Friday"))
       model reads: declined: a person said no: not on a Friday
                    Next: go on without it, or tell the user what you would have done
     allowed for the session: pay Ada 7
-      asked about pay({"to":"Ada","amount":7}): it does not say that it only reads
+      asked about pay({"to":"Ada","amount":7}): it is not declared read-only
       answered: Allow { lasting: Session, comment: None }
       model reads: paid 7 to Ada
     the same again: nobody is asked: pay Ada 7
       model reads: paid 7 to Ada
     another amount: no answer is left, so it does not run: pay Ada 8
-      asked about pay({"to":"Ada","amount":8}): it does not say that it only reads
+      asked about pay({"to":"Ada","amount":8}): it is not declared read-only
       model reads: guard_failed: whether this call is allowed could not be found out, so it is not
     "#);
 }
@@ -359,8 +359,8 @@ fn slow_subscriber_misses_progress_but_no_terminal_event() {
       57 run-1 turn 2: copy tool_failed
       65 run-1 turn 3: erase denied
     the records that failed, newest first
-      erase by ada: it must be asked about (it does not say that it only reads), and nobody can be asked here, attempts 0, because deny: it must be asked about (it does not say that it only reads), and nobody can be asked here (the default)
-      copy by ada: there is nothing to copy, attempts 1, because allow: it only reads, without network or secrets (the default)
+      erase by ada: it must be asked about (it is not declared read-only), and nobody can be asked here, attempts 0, because deny: it must be asked about (it is not declared read-only), and nobody can be asked here (the default)
+      copy by ada: there is nothing to copy, attempts 1, because allow: it is read-only, without network or secrets (the default)
     and one that went well: 40 files copied
     ");
 }

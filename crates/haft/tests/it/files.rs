@@ -56,7 +56,7 @@ fn negated_deny_is_left_out_and_reported_once() {
     let setup = trusted(&[settings(ConfigLayer::Project, text)]);
     assert_eq!(setup.rules.len(), 1, "{}", shown(&setup));
     let [note] = &*setup.notes else { panic!("one note: {}", shown(&setup)) };
-    for says in ["`Read(!secrets/public/**)`", "1 more", "`!` re-includes nothing"] {
+    for says in ["`Read(!secrets/public/**)`", "1 more", "`!` is not supported"] {
         assert!(note.message.contains(says), "{}", note.message);
     }
     assert_eq!(note.place.line, 2);
@@ -134,7 +134,7 @@ fn documented_hook_is_read_and_reported_as_fail_open() {
     insta::assert_snapshot!(shown(&setup), @r#"
     mode Default
     PreToolUse Bash|Edit if Bash(rm *): shell "./guard.sh", 30s, fails open at settings.json:3
-    note settings.json:3: 1 hook of this file FAIL OPEN, as documented there: when one cannot answer, the call goes on; `[hooks] mode = "guard"` in haft.toml makes them refuse instead
+    note settings.json:3: 1 hook of this file FAIL OPEN, as documented there: if one fails, the call goes on; `[hooks] mode = "guard"` in haft.toml makes them refuse instead
     "#);
 }
 
@@ -151,15 +151,15 @@ fn every_handler_type_is_read_or_reported() {
     PreToolUse *: shell "log", 600s, fails open at settings.json:11
     PreToolUse *: other "command", 600s, fails open at settings.json:12
     PostToolUse mcp__memory__.*: shell "./after.sh", 600s, fails open at settings.json:16
-    note settings.json:8: handlers of type `mcp_tool` are not run here; `command` and `http` are
-    note settings.json:9: handlers of type `prompt` are not run here; `command` and `http` are
-    note settings.json:10: handlers of type `agent` are not run here; `command` and `http` are
-    note settings.json:11: `async` handlers are waited for here
-    note settings.json:12: only `bash` is started here; this handler is not run
-    note settings.json:21: a hook of `SessionStart` with `if` is never called: it is about no tool
-    note settings.json:18: hooks of events that are not called here: `UserPromptSubmit`, `PreCompact`
-    note settings.json:20: hooks of events that nobody knows: `PreToolUsed`
-    note settings.json:5: 8 hooks of this file FAIL OPEN, as documented there: when one cannot answer, the call goes on; `[hooks] mode = "guard"` in haft.toml makes them refuse instead
+    note settings.json:8: handlers of type `mcp_tool` are not supported; use `command` or `http`
+    note settings.json:9: handlers of type `prompt` are not supported; use `command` or `http`
+    note settings.json:10: handlers of type `agent` are not supported; use `command` or `http`
+    note settings.json:11: `async` is not supported: the handler runs in the foreground
+    note settings.json:12: only `bash` is supported; this handler is ignored
+    note settings.json:21: a hook of `SessionStart` with `if` is never called: this event has no tool
+    note settings.json:18: haft does not support the hook events: `UserPromptSubmit`, `PreCompact`
+    note settings.json:20: unknown hook events: `PreToolUsed`
+    note settings.json:5: 8 hooks of this file FAIL OPEN, as documented there: if one fails, the call goes on; `[hooks] mode = "guard"` in haft.toml makes them refuse instead
     "#);
 }
 
@@ -175,19 +175,19 @@ fn rules_that_claude_code_ignores_are_ignored_and_reported() {
     deny Write at settings.json:25
     deny mcp__* at settings.json:26
     deny Fetch(method:POST) at settings.json:27
-    note settings.json:6: mode `auto` lets a classifier answer; here it is judged as `default`, and what no rule speaks of is asked
-    note settings.json:9: `Write(./a/**)` counts for nothing: paths are judged by `Read(…)` and `Edit(…)` alone; write `Edit(./a/**)`
-    note settings.json:10: `Write(*)` counts for nothing: paths are judged by `Read(…)` and `Edit(…)` alone; write `Edit(*)`
-    note settings.json:11: `mcp__*` counts for nothing: an allow may have `*` in the name of a tool only after `mcp__<server>__`
-    note settings.json:12: `*` counts for nothing: an allow may have `*` in the name of a tool only after `mcp__<server>__`
-    note settings.json:13: `mcp__git*__get` counts for nothing: an allow may have `*` in the name of a tool only after `mcp__<server>__`
-    note settings.json:15: `Fetch(method:GET)` counts for nothing: `Tool(parameter:value)` can deny or ask, but not allow
-    note settings.json:20: `NotebookEdit(n.ipynb)` counts for nothing: paths are judged by `Read(…)` and `Edit(…)` alone; write `Edit(n.ipynb)`
-    note settings.json:21: `Glob(**)` counts for nothing: paths are judged by `Read(…)` and `Edit(…)` alone; write `Read(**)`
-    note settings.json:23: `Skill(deploy)` counts for nothing: there are no skills to be called here
-    note settings.json:24: `Cd(/etc)` counts for nothing: a run does not change its folder here
-    note settings.json:7: not read here, and without effect: `permissions.skipDangerousModePermissionPrompt`
-    note settings.json:4: not read here, and without effect: `disableAllHooks`
+    note settings.json:6: mode `auto` uses a classifier, which is not supported; `default` is used, and calls that no rule matches need approval
+    note settings.json:9: `Write(./a/**)` is ignored: paths are matched only by `Read(…)` and `Edit(…)`; write `Edit(./a/**)`
+    note settings.json:10: `Write(*)` is ignored: paths are matched only by `Read(…)` and `Edit(…)`; write `Edit(*)`
+    note settings.json:11: `mcp__*` is ignored: an allow rule may use `*` in a tool name only after `mcp__<server>__`
+    note settings.json:12: `*` is ignored: an allow rule may use `*` in a tool name only after `mcp__<server>__`
+    note settings.json:13: `mcp__git*__get` is ignored: an allow rule may use `*` in a tool name only after `mcp__<server>__`
+    note settings.json:15: `Fetch(method:GET)` is ignored: `Tool(parameter:value)` can deny or ask, but not allow
+    note settings.json:20: `NotebookEdit(n.ipynb)` is ignored: paths are matched only by `Read(…)` and `Edit(…)`; write `Edit(n.ipynb)`
+    note settings.json:21: `Glob(**)` is ignored: paths are matched only by `Read(…)` and `Edit(…)`; write `Read(**)`
+    note settings.json:23: `Skill(deploy)` is ignored: skills are not supported
+    note settings.json:24: `Cd(/etc)` is ignored: a run does not change its directory
+    note settings.json:7: not supported, and without effect: `permissions.skipDangerousModePermissionPrompt`
+    note settings.json:4: not supported, and without effect: `disableAllHooks`
     ");
 }
 
@@ -230,14 +230,14 @@ fn managed_settings_can_reserve_allows_and_hooks() {
 #[test]
 fn invalid_settings_are_refused_as_a_whole() {
     for (text, says) in [
-        ("{", "settings.json:1:2: this is no JSON"),
+        ("{", "settings.json:1:2: invalid JSON"),
         ("[]", "settings.json:1:1: the file must be a table, got a list"),
         ("{\"permissions\": {\"deny\": \"Bash\"}}", "`permissions.deny` must be a list"),
         (
             "{\"permissions\": {\"deny\": [7]}}",
-            "settings.json:1:27: a rule of `permissions.deny` must be a text",
+            "settings.json:1:27: a rule of `permissions.deny` must be a string",
         ),
-        ("{\"permissions\": {\"defaultMode\": 1}}", "`defaultMode` must be a text"),
+        ("{\"permissions\": {\"defaultMode\": 1}}", "`defaultMode` must be a string"),
         ("{\"hooks\": {\"PreToolUse\": [{}]}}", "a hook without `hooks`"),
         ("{\"hooks\": {\"PreToolUse\": [{\"hooks\": [{}]}]}}", "a handler without `type`"),
         (
@@ -401,7 +401,7 @@ fn unknown_key_is_refused_at_any_depth() {
         let said = mistakes(&[project(text)]);
         let start = format!("haft.toml:{line}:{column}: unknown key `{key}` in ");
         assert!(said.contains(&start), "{text}\n{said}");
-        assert!(said.contains(&format!("hint: did you mean `{near}`? Known are `")), "{said}");
+        assert!(said.contains(&format!("hint: did you mean `{near}`? Known keys: `")), "{said}");
     }
 }
 
@@ -414,15 +414,15 @@ fn wrong_value_type_is_refused_and_the_expected_type_is_named() {
         ("[defaults]\nmode = \"plna\"".to_owned(), "did you mean `plan`?"),
         (
             "[defaults]\ntimeout = 5".to_owned(),
-            "`timeout` must be a time in quotes, got the number 5",
+            "`timeout` must be a duration in quotes, got the number 5",
         ),
-        ("[defaults]\ntimeout = \"soon\"".to_owned(), "`timeout` must be a time, got \"soon\""),
+        ("[defaults]\ntimeout = \"soon\"".to_owned(), "`timeout` must be a duration, got \"soon\""),
         (
             "[defaults]\nconcurrency = 0".to_owned(),
-            "`concurrency` must be a whole number from 1 on",
+            "`concurrency` must be a whole number, at least 1",
         ),
         ("[defaults]\nconcurrency = 1979-05-27".to_owned(), "got a date"),
-        ("[workspace]\nroots = [1]".to_owned(), "`roots` must be a text, got the number 1"),
+        ("[workspace]\nroots = [1]".to_owned(), "`roots` must be a string, got the number 1"),
         ("[[rule]]\nmatch = \"x\"".to_owned(), "a rule without `decision`"),
         ("[[rule]]\ndecision = \"deny\"".to_owned(), "a rule without `match`"),
         ("[[rule]]\nmatch = []\ndecision = \"deny\"".to_owned(), "`match` is an empty list"),
@@ -438,43 +438,46 @@ fn wrong_value_type_is_refused_and_the_expected_type_is_named() {
         (rule("when = \"wet\""), "`when` must be one of `tainted`"),
         (rule("reason = \"a\\u001bb\""), "without control characters"),
         (rule("rewrite = 1"), "`rewrite` must be a table"),
-        (rule("rewrite = { at = 1979-05-27 }"), "an argument must be something JSON can say"),
+        (
+            rule("rewrite = { at = 1979-05-27 }"),
+            "an argument must be a value that JSON can represent",
+        ),
         (rule("test.deny = [\"x\"]"), "`test.deny` in a rule that decides `allow`"),
         (rule("test.allow = \"x\""), "`test.allow` must be a list"),
         (rule("test.allow = [{}]"), "an example without `tool`"),
         (
             "[[rule]]\nmatch = \"x\"\ndecision = \"ask\"\nwhen = \"tainted\"".to_owned(),
-            "is for a rule that allows",
+            "applies only to rules that allow",
         ),
         (
             "[[rule]]\nmatch = \"x\"\ndecision = \"deny\"\nrewrite = {}".to_owned(),
             "`rewrite` in a rule that decides `deny`",
         ),
-        ("[budget]\ncalls = -1".to_owned(), "`calls` must be a whole number from 0 on"),
+        ("[budget]\ncalls = -1".to_owned(), "`calls` must be a whole number, at least 0"),
         ("[budget]\nmoney = \"1.1234567\"".to_owned(), "`money` must be an amount of money"),
         ("[budget]\nmoney = -0.5".to_owned(), "`money` must be an amount of money"),
-        ("[budget]\nwarn_at = 80".to_owned(), "`warn_at` must be a share above 0 and up to 1"),
+        ("[budget]\nwarn_at = 80".to_owned(), "`warn_at` must be a fraction above 0 and up to 1"),
         (
             "[tool.x]\nargs = { a = \"path\" }".to_owned(),
             "what the argument `a` is about must be one of",
         ),
-        ("[[hooks.PreToolUse]]\nmatcher = \"x\"".to_owned(), "a hook must say one thing to call"),
+        (
+            "[[hooks.PreToolUse]]\nmatcher = \"x\"".to_owned(),
+            "a hook must have exactly one thing to call",
+        ),
         (
             "[[hooks.PreToolUse]]\ncommand = \"x\"\nurl = \"https://x\"".to_owned(),
-            "a hook must say one thing to call",
+            "a hook must have exactly one thing to call",
         ),
         ("[[hooks.PreToolUse]]\ncommand = \"\"".to_owned(), "the command is empty"),
         ("[[hooks.PreToolUse]]\nargs = [\"\", \"x\"]".to_owned(), "the command is empty"),
         ("[[hooks.PreToolUse]]\ncommand = \"# no\"".to_owned(), "the command is only a comment"),
-        ("[[hooks.PreToolUse]]\nurl = \"x\"".to_owned(), "`x` is no address"),
+        ("[[hooks.PreToolUse]]\nurl = \"x\"".to_owned(), "`x` is not a valid URL"),
         (
             "[[hooks.PreToolUse]]\ncommand = \"x\"\nheaders = {}".to_owned(),
             "`headers` in a hook without `url`",
         ),
-        (
-            "[[hooks.SessionStart]]\ncommand = \"x\"\nif = \"Bash\"".to_owned(),
-            "which is not about one tool",
-        ),
+        ("[[hooks.SessionStart]]\ncommand = \"x\"\nif = \"Bash\"".to_owned(), "which has no tool"),
     ] {
         let said = mistakes(&[project(&text)]);
         assert!(said.contains(says), "{text}\n{said}");
@@ -493,12 +496,12 @@ fn all_errors_of_all_files_are_reported_together() {
     ]);
     insta::assert_snapshot!(said, @r#"
     haft.toml:3:1: unknown key `timeot` in `[defaults]`
-    hint: did you mean `timeout`? Known are `mode`, `disable_bypass`, `timeout`, `deadline`, `approval_timeout`, `judge_timeout`, `max_result`, `concurrency`
+    hint: did you mean `timeout`? Known keys: `mode`, `disable_bypass`, `timeout`, `deadline`, `approval_timeout`, `judge_timeout`, `max_result`, `concurrency`
     haft.toml:2:8: `mode` must be one of `default`, `acceptEdits`, `plan`, `dontAsk`, `bypassPermissions`, got "plna"
     hint: did you mean `plan`?
     haft.toml:8:6: `test.allow` in a rule that decides `ask`
-    hint: calls it decides about go to `test.ask`, calls it leaves alone to `test.skip`
-    config.toml:1:8: this is no TOML: unclosed table, expected `]`
+    hint: put calls that it matches into `test.ask`, and other calls into `test.skip`
+    config.toml:1:8: invalid TOML: unclosed table, expected `]`
     settings.json:1:17: `permissions` must be a table, got the number 1
     hint: write its keys as `key = value`
     "#);
@@ -539,9 +542,9 @@ fn crlf_and_byte_order_mark_change_nothing() {
 #[test]
 fn oversized_or_deeply_nested_files_are_refused() {
     let said = mistakes(&[project(&" ".repeat((1 << 20) + 1))]);
-    assert!(said.contains("bytes; a file of rules has at most 1048576"), "{said}");
+    assert!(said.contains("bytes; a rule file may have at most 1048576"), "{said}");
     let said = mistakes(&[project(&format!("a = {}1{}", "[".repeat(9_999), "]".repeat(9_999)))]);
-    assert!(said.contains("this is no TOML"), "{said}");
+    assert!(said.contains("invalid TOML"), "{said}");
     let dotted = format!("{}a = 1", "a.".repeat(200_000));
     assert!(mistakes(&[project(&dotted)]).contains("haft.toml:1:"));
     let rules = format!("rule = [{}]", "{},".repeat(20_001));
@@ -615,13 +618,13 @@ fn untrusted_directory_may_deny_and_ask_but_not_allow() {
     ask Bash(curl *) at haft.toml:19
     deny Read(./.env) at haft.toml:24
     need_input mail_send at haft.toml:28
-    note haft.toml:11: 2 allow rules of this folder do not count until the folder is trusted; to trust it, run `haft trust`
-    note haft.toml:19: 1 rewrite of arguments of this folder does not count until the folder is trusted; to trust it, run `haft trust`
-    note haft.toml:38: 1 hook of this folder does not count until the folder is trusted; to trust it, run `haft trust`
-    note haft.toml:8: 1 folder of the workspace of this folder does not count until the folder is trusted; to trust it, run `haft trust`
-    note haft.toml:35: 1 statement about an argument of this folder does not count until the folder is trusted; to trust it, run `haft trust`
-    note haft.toml:2: 2 limits of this folder do not count until the folder is trusted; to trust it, run `haft trust`
-    note haft.toml:3: mode `bypassPermissions` of this folder does not count until the folder is trusted; to trust it, run `haft trust`
+    note haft.toml:11: 2 allow rules of this directory do not apply until the directory is trusted; to trust it, run `haft trust`
+    note haft.toml:19: 1 rewrite of arguments of this directory does not apply until the directory is trusted; to trust it, run `haft trust`
+    note haft.toml:38: 1 hook of this directory does not apply until the directory is trusted; to trust it, run `haft trust`
+    note haft.toml:8: 1 directory of the workspace of this directory does not apply until the directory is trusted; to trust it, run `haft trust`
+    note haft.toml:35: 1 statement about an argument of this directory does not apply until the directory is trusted; to trust it, run `haft trust`
+    note haft.toml:2: 2 limits of this directory do not apply until the directory is trusted; to trust it, run `haft trust`
+    note haft.toml:3: mode `bypassPermissions` of this directory does not apply until the directory is trusted; to trust it, run `haft trust`
     ");
     assert!(setup.rules.iter().all(|rule| rule.rewrite.is_empty()));
     assert!(setup.ground.about.is_empty());
@@ -648,11 +651,11 @@ fn file_outside_the_trusted_set_may_deny_and_ask_but_not_allow() {
     ask Bash(curl *) at haft.toml:19
     deny Read(./.env) at haft.toml:24
     need_input mail_send at haft.toml:28
-    note haft.toml:11: changed since it was trusted: 2 allow rules, 1 rewrite of arguments, 1 hook, 1 folder of the workspace, 1 statement about an argument, 2 limits, 1 mode do not count; to see the file and accept it, run `haft trust`
+    note haft.toml:11: changed since it was trusted: 2 allow rules, 1 rewrite of arguments, 1 hook, 1 directory of the workspace, 1 statement about an argument, 2 limits, 1 mode do not apply; to see the file and accept it, run `haft trust`
     ");
     assert!(setup.ground.about.is_empty() && setup.limits == haft::CallLimits::default());
     let new = read(Uncovered::New, "[[rule]]\nmatch = \"x\"\ndecision = \"allow\"\n").unwrap();
-    let said = "new since this directory was trusted: 1 allow rule does not count";
+    let said = "new since this directory was trusted: 1 allow rule does not apply";
     assert!(new.notes[0].message.starts_with(said), "{:?}", new.notes);
     // Nothing in it needs trust; only that it may have denied more before is worth a note.
     let deny = "[[rule]]\nmatch = \"x\"\ndecision = \"deny\"\n";
@@ -660,7 +663,11 @@ fn file_outside_the_trusted_set_may_deny_and_ask_but_not_allow() {
     let changed = read(Uncovered::Changed, deny).unwrap();
     assert_eq!(changed.notes[0].place.to_string(), "haft.toml:1");
     let replaced = read(Uncovered::Replaced, GREEDY).unwrap();
-    assert!(replaced.notes[0].message.starts_with("another directory"), "{:?}", replaced.notes);
+    assert!(
+        replaced.notes[0].message.starts_with("the directory at this path is not"),
+        "{:?}",
+        replaced.notes
+    );
     let script = read(Uncovered::Script("guard.sh".to_owned()), GREEDY).unwrap_err().to_string();
     assert!(
         script.contains("haft.toml:1:1: `guard.sh`, which a hook of this file runs"),
@@ -771,7 +778,7 @@ fn bypass_disabled_in_any_file_stays_disabled() {
         let setup = trusted(&[project(on), settings(layer, off)]);
         assert_eq!(setup.ground.mode, Mode::Default, "{layer:?}");
         assert!(!setup.may_bypass);
-        assert!(setup.notes[0].message.contains("switched off"), "{:?}", setup.notes);
+        assert!(setup.notes[0].message.contains("disabled"), "{:?}", setup.notes);
     }
     let setup = trusted(&[project(on), user("[defaults]\ndisable_bypass = true\n")]);
     assert_eq!(setup.ground.mode, Mode::Default);
@@ -825,11 +832,11 @@ fn hooks_of_stronger_files_come_first() {
 #[test]
 fn file_without_a_directory_cannot_use_a_relative_path() {
     let said = mistakes(&[user("[workspace]\nroots = [\"shared\"]\n")]);
-    assert!(said.contains("config.toml:2:10: `shared` is no folder"), "{said}");
+    assert!(said.contains("config.toml:2:10: the directory `shared` was not found"), "{said}");
     let text = "{\"permissions\": {\"additionalDirectories\": [\"../shared\", \"~/x\"]}}";
     let setup = trusted(&[settings(ConfigLayer::User, text)]);
     assert_eq!(setup.ground.roots, [Path::new("/me/x")]);
-    assert!(setup.notes[0].message.contains("`../shared` does not count"), "{:?}", setup.notes);
+    assert!(setup.notes[0].message.contains("`../shared` is ignored"), "{:?}", setup.notes);
 }
 
 const DECLARED: &str = r#"
@@ -881,27 +888,27 @@ fn untrusted_directory_declares_no_tools_and_the_stronger_file_wins() {
     let setup = untrusted(&[project(DECLARED)]);
     assert!(setup.tools.is_empty());
     let note = &setup.notes[0].message;
-    assert!(note.contains("1 declared tool of this folder does not count"), "{note}");
+    assert!(note.contains("1 declared tool of this directory does not apply"), "{note}");
     let mine = "[tool.count_lines]\ncommand = [\"true\"]\ndescription = \"Mine.\"\n";
     let setup = untrusted(&[project(DECLARED), user(mine)]);
     assert_eq!(setup.tools[0].program(), "true", "a person's own file counts");
     let setup = trusted(&[project(DECLARED), user(mine)]);
     assert_eq!((setup.tools.len(), setup.tools[0].program()), (1, "wc"));
-    let told = setup.notes.iter().any(|note| note.message.contains("that one counts"));
+    let told = setup.notes.iter().any(|note| note.message.contains("that declaration is used"));
     assert!(told, "{:?}", setup.notes);
 }
 
 #[test]
 fn every_error_in_a_declared_tool_is_reported_with_its_position() {
     let slips = [
-        ("command = \"wc {f}\"", "3:11: `command` must be a list of words"),
+        ("command = \"wc {f}\"", "3:11: `command` must be a list of strings"),
         ("command = []", "3:11: `command` is empty"),
-        ("command = [\"{f}\"]", "3:12: the first word is the program"),
-        ("command = [\"wc\", \"{g}\"]", "3:18: `{g}` is no parameter of this tool"),
-        ("command = [\"sh\", \"-c\", \"wc {f}\"]", "3:24: `wc {f}` would be read by `sh`"),
-        ("command = [\"wc\"]", "the parameter `f` goes nowhere"),
+        ("command = [\"{f}\"]", "3:12: the first item is the program"),
+        ("command = [\"wc\", \"{g}\"]", "3:18: `{g}` is not a parameter of this tool"),
+        ("command = [\"sh\", \"-c\", \"wc {f}\"]", "3:24: `sh` would execute `wc {f}`"),
+        ("command = [\"wc\"]", "the parameter `f` is never used"),
         ("command = [\"wc\", \"{f}\"]\ntimout = \"1s\"", "4:1: unknown key `timout`"),
-        ("command = [\"wc\", \"{f}\"]\nrate = \"often\"", "4:8: this is no rate"),
+        ("command = [\"wc\", \"{f}\"]\nrate = \"often\"", "4:8: this is not a rate"),
         (
             "command = [\"wc\", \"{f}\"]\ncapabilities = [\"netwrok\"]",
             "a capability must be one of",
@@ -918,14 +925,11 @@ fn every_error_in_a_declared_tool_is_reported_with_its_position() {
     }
     let parameters = [
         ("type = \"strnig\"", "`type` must be one of"),
-        ("min = 1", "`min` does not go with the type"),
-        ("pattern = \"(\"", "cannot be checked"),
-        ("type = \"integer\"\ndefault = \"a\"", "the default of the parameter `f` does not fit"),
-        (
-            "type = \"integer\"\nmax = 3\ndefault = 4",
-            "the default of the parameter `f` does not fit",
-        ),
-        ("required = true\ndefault = \"a\"", "is required and has a default"),
+        ("min = 1", "`min` does not apply to the type"),
+        ("pattern = \"(\"", "has an invalid schema"),
+        ("type = \"integer\"\ndefault = \"a\"", "the default of the parameter `f` is invalid"),
+        ("type = \"integer\"\nmax = 3\ndefault = 4", "the default of the parameter `f` is invalid"),
+        ("required = true\ndefault = \"a\"", "is required and also has a default"),
         ("enum = []", "`enum` is empty"),
         ("about = \"file\"", "`about` must be one of"),
         ("colour = 1", "unknown key `colour`"),
@@ -938,5 +942,5 @@ fn every_error_in_a_declared_tool_is_reported_with_its_position() {
         assert!(told.contains(wanted), "{slip}: {told}");
     }
     assert!(mistakes(&[project("[tool.t]\ncommand = [\"ls\"]")]).contains("without `description`"));
-    assert!(mistakes(&[project("[tool.\"a b\"]\ncommand = [\"ls\"]")]).contains("not usable"));
+    assert!(mistakes(&[project("[tool.\"a b\"]\ncommand = [\"ls\"]")]).contains("not a valid"));
 }

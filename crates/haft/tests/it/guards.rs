@@ -297,7 +297,7 @@ async fn relative_path_without_a_base_is_refused() {
     let spec = read("t").capabilities([Capability::Filesystem]).effects([Effect::read("a")]);
     let runtime = permissive(vec![quick(spec)]).guard(path_guard()).build().unwrap();
     let failure = runtime.call("t", json!({})).await.unwrap_err();
-    assert!(failure.message().contains("cannot be told"), "{failure}");
+    assert!(failure.message().contains("cannot be resolved"), "{failure}");
 }
 
 struct Opinion(fn() -> Result<Review, Failure>);

@@ -131,7 +131,7 @@ fn invalid_rule_file_is_not_written() {
     let elsewhere =
         SuggestedRules { file: folder.0.join("other.toml"), ..folder.offer(&["Bash(ls)"]) };
     let said = live.keep(&elsewhere).unwrap_err().to_string();
-    assert!(said.contains("is not the file that rules are kept in"), "{said}");
+    assert!(said.contains("is not the file that rules are saved to"), "{said}");
     assert_eq!(folder.text(), DENY);
     assert_eq!(live.current().rules().len(), 1);
 }
@@ -143,7 +143,7 @@ fn invalid_file_keeps_the_old_rules_and_is_reported() {
     let live = folder.live();
     folder.write("[[rule]]\nmatch = \"x\"\n");
     let said = live.reload().unwrap_err().to_string();
-    assert!(said.starts_with("the rules from before stay in force\n"), "{said}");
+    assert!(said.starts_with("the previous rules stay in force\n"), "{said}");
     assert!(said.contains("haft.local.toml:1:1: a rule without `decision`"), "{said}");
     assert_eq!(live.current().rules().len(), 1);
     folder.write("");

@@ -479,7 +479,7 @@ async fn explanation_names_every_rule_that_blocks_a_change() {
     let named =
         explain(rules(vec![allow("write_file")]), "write_file", json!({"file_path": "haft.toml"}))
             .await;
-    assert_eq!(named.flip.unwrap(), "an allow rule that spells the protected name out");
+    assert_eq!(named.flip.unwrap(), "an allow rule that names the protected file");
 }
 
 #[tokio::test]

@@ -46,7 +46,7 @@ struct Used {
     micros: u64,
     cycles: u32,
     /// The kinds for which a warning was emitted, by index in [`KINDS`]; tools come after.
-    told: Vec<usize>,
+    warned: Vec<usize>,
 }
 
 const CALLS: usize = 0;
@@ -132,7 +132,7 @@ impl Ledger {
             })
         {
             if left == 0 {
-                return Err(exhausted("no bytes of results are left for this run"));
+                return Err(exhausted("the result bytes of this run are used up"));
             }
             let part = left / u64::try_from(among.max(1)).unwrap_or(u64::MAX);
             share = u64::try_from(wanted).unwrap_or(u64::MAX).min(part.max(1));
@@ -195,7 +195,8 @@ impl Ledger {
                     let left = limit.saturating_sub(used);
                     if wanted > left {
                         return Err(exhausted(format!(
-                            "{wanted} {what} are wanted, {left} of {limit} are left for this run"
+                            "{wanted} {what} requested, but only {left} of {limit} are left for \
+                             this run"
                         )));
                     }
                 }
@@ -245,8 +246,8 @@ impl Ledger {
     pub(crate) fn has_time(&self) -> Result<(), Failure> {
         match self.until {
             Some(until) if self.clock.now() >= until => Err(exhausted(match self.budget.wall {
-                Some(wall) => format!("the time of this run, {}, is used up", seconds(wall)),
-                None => "the time of this run is used up".to_owned(),
+                Some(wall) => format!("the time limit of this run, {}, has passed", seconds(wall)),
+                None => "the time limit of this run has passed".to_owned(),
             })),
             _ => Ok(()),
         }
@@ -265,31 +266,32 @@ impl Ledger {
             self.calls_of(used, tool).map(|(limit, used)| (limit.saturating_sub(used), limit));
         match (calls, own) {
             (Some((0, limit)), _) => {
-                return Err(exhausted(format!("none of {limit} calls is left for this run")));
+                return Err(exhausted(format!("all {limit} calls of this run are used")));
             }
             (Some((left, limit)), Some((0, _))) => {
                 return Err(exhausted(format!(
-                    "{left} of {limit} calls are left for this run, none for `{shown}`"
+                    "{left} of {limit} calls are left for this run, but none for `{shown}`"
                 )));
             }
             (None, Some((0, limit))) => {
-                return Err(exhausted(format!("none of {limit} calls is left for `{shown}`")));
+                return Err(exhausted(format!("all {limit} calls of `{shown}` are used")));
             }
             _ => {}
         }
         if let Some(limit) = budget.tokens
             && used.tokens >= limit
         {
-            return Err(exhausted(format!("none of {limit} tokens is left for this run")));
+            return Err(exhausted(format!("all {limit} tokens of this run are used")));
         }
         if let Some(limit) = budget.micros {
             let left = limit.saturating_sub(used.micros);
             if left == 0 {
-                return Err(exhausted("no money is left for this run"));
+                return Err(exhausted("the money budget of this run is used up"));
             }
             if price > left {
                 return Err(exhausted(format!(
-                    "`{shown}` costs {price} micros a call, {left} of {limit} are left for this run"
+                    "`{shown}` costs {price} micros a call, but only {left} of {limit} are left \
+                     for this run"
                 )));
             }
         }
@@ -329,10 +331,10 @@ impl Ledger {
         let at = u128::from(budget.warn_at.unwrap_or(WARN_AT));
         let mut look = |kind: usize, name: &dyn Fn() -> String, spent: u64, limit: Option<u64>| {
             let Some(of) = limit else { return };
-            if u128::from(spent) * 100 < u128::from(of) * at || used.told.contains(&kind) {
+            if u128::from(spent) * 100 < u128::from(of) * at || used.warned.contains(&kind) {
                 return;
             }
-            used.told.push(kind);
+            used.warned.push(kind);
             let (run, what) = (self.who.run.clone(), name());
             let low = Event::BudgetLow { run, what, left: of.saturating_sub(spent), of };
             due.push((Arc::clone(&self.who), low));
@@ -358,18 +360,18 @@ impl Ledger {
         let (mut chain, mut due) = (self.lock_all(), Vec::new());
         for (ledger, used) in &mut chain {
             used.bytes = used.bytes.saturating_add(bytes);
-            ledger.low_bytes(used, &mut due);
+            ledger.add_byte_warnings(used, &mut due);
         }
         drop(chain);
         due.into_iter().for_each(|(who, event)| events.tell(|| who, || event));
     }
 
     /// Warns about bytes. Only shown bytes count, because a call reserves far more than it shows.
-    fn low_bytes(&self, used: &mut Used, due: &mut Vec<(Arc<EventSource>, Event)>) {
+    fn add_byte_warnings(&self, used: &mut Used, due: &mut Vec<(Arc<EventSource>, Event)>) {
         let Some(of) = self.budget.bytes else { return };
         let at = u128::from(self.budget.warn_at.unwrap_or(WARN_AT));
-        if u128::from(used.bytes) * 100 >= u128::from(of) * at && !used.told.contains(&BYTES) {
-            used.told.push(BYTES);
+        if u128::from(used.bytes) * 100 >= u128::from(of) * at && !used.warned.contains(&BYTES) {
+            used.warned.push(BYTES);
             let (run, what) = (self.who.run.clone(), KINDS[BYTES].to_owned());
             let low = Event::BudgetLow { run, what, left: of.saturating_sub(used.bytes), of };
             due.push((Arc::clone(&self.who), low));
@@ -413,7 +415,7 @@ impl Held {
                     used.of[at] = used.of[at].saturating_sub(1);
                 }
             }
-            ledger.low_bytes(used, &mut due);
+            ledger.add_byte_warnings(used, &mut due);
         }
         drop(chain);
         due.into_iter().for_each(|(who, event)| events.tell(|| who, || event));
@@ -461,7 +463,7 @@ fn exhausted(what: impl Into<String>) -> Failure {
 pub(crate) fn too_deep(depth: u32) -> Failure {
     Failure::new(
         FailureCode::BudgetExhausted,
-        format!("calls are nested {depth} deep already; no more is allowed"),
+        format!("calls are already nested {depth} levels deep, which is the limit"),
     )
 }
 
@@ -498,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_there_is_no_ledger() {
+    fn no_ledger_without_a_limit() {
         let unlimited = Budget { depth: Some(3), warn_at: Some(1), ..Budget::default() };
         assert!(
             Ledger::open(EventSource::of(&Scope::default()), unlimited, None, &clock()).is_none()
@@ -506,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smaller_of_each_limit_and_the_higher_price_hold() {
+    fn smaller_limit_and_higher_price_win() {
         let one = Budget {
             calls: Some(5),
             calls_of: [("a".to_owned(), 3)].into(),
@@ -526,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_is_left_and_what_was_wanted() {
+    fn budget_failure_names_what_is_left_and_requested() {
         let both = Budget {
             calls: Some(10),
             calls_of: [("mail_send".to_owned(), 0)].into(),
@@ -535,15 +537,18 @@ mod tests {
         let ledger = open(both, None);
         let mail = ToolName::from("mail_send");
         let failure = ledger.hold((&mail, &mail), None, 1, &silent()).unwrap_err();
-        assert_eq!(failure.message(), "10 of 10 calls are left for this run, none for `mail_send`");
+        assert_eq!(
+            failure.message(),
+            "10 of 10 calls are left for this run, but none for `mail_send`"
+        );
         let failure = open(Budget { tokens: Some(5), ..Budget::default() }, None)
             .charge(6, 0, &silent())
             .unwrap_err();
-        assert_eq!(failure.message(), "6 tokens are wanted, 5 of 5 are left for this run");
+        assert_eq!(failure.message(), "6 tokens requested, but only 5 of 5 are left for this run");
     }
 
     #[test]
-    fn a_sub_run_takes_from_both_or_from_none() {
+    fn sub_run_charges_both_ledgers_or_none() {
         let over = open(budget(2), None);
         let under = open(budget(5), Some(Arc::clone(&over)));
         let tool = ToolName::from("t");
@@ -557,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_been_spent_is_counted_past_the_limit_and_then_nothing_runs() {
+    fn spending_is_counted_beyond_the_limit_and_blocks_further_calls() {
         let ledger = open(Budget { micros: Some(10), ..Budget::default() }, None);
         ledger.spend(0, 25, &silent());
         assert_eq!(ledger.left(None).micros, Some(0));
@@ -565,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn a_price_holds_all_the_way_down() {
+    fn price_applies_to_all_sub_runs() {
         let over = open(
             Budget {
                 micros: Some(10),
@@ -578,11 +583,14 @@ mod tests {
         let pay = ToolName::from("pay");
         under.hold((&pay, &pay), None, 1, &silent()).unwrap().settle(true, 0, &silent());
         let failure = under.hold((&pay, &pay), None, 1, &silent()).unwrap_err();
-        assert_eq!(failure.message(), "`pay` costs 6 micros a call, 4 of 10 are left for this run");
+        assert_eq!(
+            failure.message(),
+            "`pay` costs 6 micros a call, but only 4 of 10 are left for this run"
+        );
     }
 
     #[test]
-    fn calls_that_start_together_share_the_bytes_and_may_use_what_the_others_left() {
+    fn concurrent_calls_share_bytes_and_may_use_what_others_left() {
         let ledger = open(Budget { bytes: Some(100), ..Budget::default() }, None);
         let tool = ToolName::from("t");
         let mut one = ledger.hold((&tool, &tool), Some(1_000), 2, &silent()).unwrap();
@@ -597,7 +605,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn used_and_left_are_the_limit_and_nothing_leaks(
+        fn used_plus_left_is_the_limit(
             limits in prop::collection::vec((1u64..20, 1u64..500), 1..4),
             steps in prop::collection::vec((any::<bool>(), 0usize..200, 0usize..4, 0u8..3), 0..60),
         ) {

@@ -8,25 +8,25 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use fluent_uri::Uri;
 
 /// The longest DNS name.
-const LONG: usize = 253;
+const MAX_HOST_BYTES: usize = 253;
 
 /// Returns the host of a URL, or of a text that is a host with or without a port.
 pub(crate) fn host(address: &str) -> Result<String, String> {
     if address.bytes().any(|b| b.is_ascii_control()) {
-        return Err("the address holds control characters".to_owned());
+        return Err("the URL contains control characters".to_owned());
     }
     let authority = authority(address)?;
     let end = authority.find(['/', '?', '#']).unwrap_or(authority.len());
     let authority = &authority[..end];
-    if authority.len() > 4 * LONG {
-        return Err("the address is too long".to_owned());
+    if authority.len() > 4 * MAX_HOST_BYTES {
+        return Err("the URL is too long".to_owned());
     }
     if authority.contains(['\\', '%', ' ']) || !authority.is_ascii() {
-        return Err("the host is written in a way that not all readers take alike".to_owned());
+        return Err("the host is ambiguous: URL parsers read it differently".to_owned());
     }
     let whole = format!("x://{authority}");
-    let parsed = Uri::parse(whole.as_str()).map_err(|_| "it is no address".to_owned())?;
-    let parsed = parsed.authority().ok_or_else(|| "the address has no host".to_owned())?;
+    let parsed = Uri::parse(whole.as_str()).map_err(|_| "it is not a valid URL".to_owned())?;
+    let parsed = parsed.authority().ok_or_else(|| "the URL has no host".to_owned())?;
     typed(parsed.host())
 }
 
@@ -40,7 +40,7 @@ fn authority(address: &str) -> Result<&str, String> {
         && before.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b));
     if let Some(rest) = after.strip_prefix("//").filter(|_| is_scheme) {
         if before.eq_ignore_ascii_case("file") {
-            return Err("a `file:` address names a file and no host".to_owned());
+            return Err("a `file:` URL names a file, not a host".to_owned());
         }
         return Ok(rest);
     }
@@ -48,29 +48,31 @@ fn authority(address: &str) -> Result<&str, String> {
     let end = after.find(['/', '?', '#']).unwrap_or(after.len());
     let port = &after[..end];
     let bare = address.starts_with('[') || before.contains(['/', '?', '#']);
-    match bare || (!port.is_empty() && port.bytes().all(|b| b.is_ascii_digit())) {
-        true => Ok(address),
-        false => Err("it is no whole address".to_owned()),
+    if bare || (!port.is_empty() && port.bytes().all(|b| b.is_ascii_digit())) {
+        Ok(address)
+    } else {
+        Err("it is not a complete URL".to_owned())
     }
 }
 
 /// Normalizes a host: lower case, no trailing dot, IP addresses as numbers.
 fn typed(host: &str) -> Result<String, String> {
     if let Some(inner) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        let address: Ipv6Addr = inner.parse().map_err(|_| format!("`{host}` is no address"))?;
+        let address: Ipv6Addr =
+            inner.parse().map_err(|_| format!("`{host}` is not a valid address"))?;
         return Ok(plain(address));
     }
     let name = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
     if name.is_empty() {
-        return Err("the address has no host".to_owned());
+        return Err("the URL has no host".to_owned());
     }
-    if name.len() > LONG {
+    if name.len() > MAX_HOST_BYTES {
         return Err("the host is too long".to_owned());
     }
     for label in name.split('.') {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
         if label.is_empty() || label.len() > 63 || !label.bytes().all(plain) {
-            return Err(format!("`{label}` is no part of a host"));
+            return Err(format!("`{label}` is not a valid host label"));
         }
     }
     // A name that ends in a number is an IPv4 address to some parsers, even in octal or
@@ -79,7 +81,7 @@ fn typed(host: &str) -> Result<String, String> {
     let number = last.bytes().all(|b| b.is_ascii_digit())
         || last.strip_prefix("0x").is_some_and(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()));
     if number && name.parse::<Ipv4Addr>().is_err() {
-        return Err(format!("`{name}` is an odd spelling of an address"));
+        return Err(format!("`{name}` is an unusual spelling of an IP address"));
     }
     Ok(name)
 }
@@ -97,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_host_is_what_the_parser_says() {
+    fn host_is_what_the_url_parser_returns() {
         for (address, is) in [
             ("https://X.org/p?q#f", "x.org"),
             ("HTTPS://x.org.", "x.org"),
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_readers_could_take_differently_has_no_host() {
+    fn ambiguous_url_has_no_host() {
         for odd in [
             "",
             "https://",

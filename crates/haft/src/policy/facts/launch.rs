@@ -13,10 +13,10 @@ use std::{
 use haft_shell::{Command, Program, RedirectKind, Script, Word, WordPiece, Wrappers};
 use smallvec::SmallVec;
 
-use crate::policy::path_resolver::{PathResolver, tidy};
+use crate::policy::path_resolver::{PathResolver, normalize_lexically};
 
 /// Maximum number of working directories that are followed.
-const MOST_DIRECTORIES: usize = 8;
+const MAX_DIRECTORIES: usize = 8;
 
 /// A program that a command runs.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct Launch {
 impl Launch {
     /// Returns where it may be, normalized lexically.
     pub(crate) fn spelled(&self) -> impl Iterator<Item = PathBuf> {
-        self.files.iter().map(|file| tidy(file))
+        self.files.iter().map(|file| normalize_lexically(file))
     }
 
     /// Returns what each of its files resolves to, symlinks followed.
@@ -77,9 +77,10 @@ impl Directories {
     /// Returns what a command launches, and advances to the directories after it.
     pub(super) fn launches(&mut self, command: &Command) -> Vec<Launch> {
         let views = views(command);
-        let mut found = match moves_itself(&views) {
-            true => launches(&views, None),
-            false => launches(&views, self.known.as_deref()),
+        let mut found = if moves_itself(&views) {
+            launches(&views, None)
+        } else {
+            launches(&views, self.known.as_deref())
         };
         // `env PATH=. x` starts `x`, so every view counts.
         for view in views.iter().filter(|_| self.sets_path) {
@@ -110,7 +111,7 @@ impl Directories {
                 known.push(directory);
             }
         }
-        if known.len() > MOST_DIRECTORIES {
+        if known.len() > MAX_DIRECTORIES {
             self.known = None;
         }
     }
@@ -167,12 +168,11 @@ fn changes_alone(command: &Command) -> bool {
 
 /// Returns the commands that a command starts, itself included. The common case copies nothing.
 fn views(command: &Command) -> SmallVec<[Cow<'_, Command>; 1]> {
-    match command.may_wrap(Wrappers::All) {
-        true => {
-            let views = command.unwrapped(Wrappers::All).into_iter();
-            views.map(|view| Cow::Owned(view.command)).collect()
-        }
-        false => SmallVec::from_iter([Cow::Borrowed(command)]),
+    if command.may_wrap(Wrappers::All) {
+        let views = command.unwrapped(Wrappers::All).into_iter();
+        views.map(|view| Cow::Owned(view.command)).collect()
+    } else {
+        SmallVec::from_iter([Cow::Borrowed(command)])
     }
 }
 

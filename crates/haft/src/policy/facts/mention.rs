@@ -91,14 +91,10 @@ pub(super) enum Mention {
 /// Returns the files that a command names, also behind wrappers.
 pub(super) fn mentions(command: &Command) -> Vec<Mention> {
     let mut found = Vec::new();
-    match command.may_wrap(Wrappers::All) {
-        false => look(command, &mut found),
-        true => {
-            command
-                .unwrapped(Wrappers::All)
-                .iter()
-                .for_each(|view| look(&view.command, &mut found));
-        }
+    if command.may_wrap(Wrappers::All) {
+        command.unwrapped(Wrappers::All).iter().for_each(|view| look(&view.command, &mut found));
+    } else {
+        look(command, &mut found)
     }
     found
 }

@@ -28,7 +28,7 @@ use smallvec::SmallVec;
 use self::{launch::Directories, mention::Mention, traits::Mark};
 pub(crate) use self::{launch::Launch, sample::Sample, traits::Traits};
 use super::{
-    path_resolver::{LOOKED_AT, led_to, start, tidy},
+    path_resolver::{MAX_SEARCHED_ENTRIES, normalize_lexically, start, symlink_targets},
     rule::Subject,
     rules::{ArgumentKind, PolicyContext},
     taint::TaintTracker,
@@ -39,7 +39,7 @@ use crate::{
 };
 
 /// Maximum number of files in one command.
-const MOST_MENTIONS: usize = 256;
+const MAX_MENTIONS: usize = 256;
 
 /// What is known about a call.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) scope: &'a Arc<Scope>,
     /// What the run has read.
     pub(crate) seen: &'a Arc<TaintTracker>,
-    /// Its parts, at most [`Parts::MOST`]; `overflow` is set if there were more.
+    /// Its parts, at most [`Parts::MAX`]; `overflow` is set if there were more.
     pub(crate) parts: SmallVec<[Part; 2]>,
     /// There are more parts than can be judged; callers take the strict side.
     pub(crate) overflow: bool,
@@ -84,10 +84,10 @@ pub(crate) struct Facts<'a> {
     /// Prefixes of names that only a running shell completes: the part, the operation, the
     /// directory, and the prefix.
     pub(crate) beginnings: Vec<(usize, Operation, PathBuf, String)>,
-    /// It runs a confined command that declares all that it reads, see [`is_held`].
-    pub(crate) is_held: bool,
+    /// It runs a confined command that declares all that it reads, see [`declares_reads`].
+    pub(crate) declares_reads: bool,
     /// Entries below directories, listed on first use.
-    looked_up: LookedUp,
+    listings: DirectoryListings,
     /// The directories that the tool is limited to, if it declares any.
     pub(crate) roots: &'a [PathBuf],
     /// The context of the rules.
@@ -99,18 +99,18 @@ pub(crate) struct Facts<'a> {
 }
 
 /// The entries below a directory; `None` if they cannot be listed.
-type Listed = Option<Rc<[PathBuf]>>;
+type Listing = Option<Rc<[PathBuf]>>;
 
 /// Entries below some directories, with one limit on all of them together.
 #[derive(Debug)]
-struct LookedUp {
+struct DirectoryListings {
     left: Cell<usize>,
-    folders: RefCell<Vec<(PathBuf, Listed)>>,
+    folders: RefCell<Vec<(PathBuf, Listing)>>,
 }
 
-impl Default for LookedUp {
+impl Default for DirectoryListings {
     fn default() -> Self {
-        Self { left: Cell::new(LOOKED_AT), folders: RefCell::default() }
+        Self { left: Cell::new(MAX_SEARCHED_ENTRIES), folders: RefCell::default() }
     }
 }
 
@@ -167,23 +167,23 @@ pub(crate) struct Parts(pub(crate) u64);
 
 impl Parts {
     /// Maximum number of parts.
-    pub(crate) const MOST: usize = 64;
+    pub(crate) const MAX: usize = 64;
     /// No part.
     pub(crate) const NONE: Self = Self(0);
 
     /// Returns the set of the first `n` parts.
     pub(crate) fn first(n: usize) -> Self {
-        Self(if n >= Self::MOST { u64::MAX } else { (1 << n) - 1 })
+        Self(if n >= Self::MAX { u64::MAX } else { (1 << n) - 1 })
     }
 
     /// Returns this set with one more part.
     pub(crate) fn with(self, part: usize) -> Self {
-        Self(self.0 | 1 << (part % Self::MOST))
+        Self(self.0 | 1 << (part % Self::MAX))
     }
 
     /// Returns whether a part is among them.
     pub(crate) fn has(self, part: usize) -> bool {
-        self.0 & 1 << (part % Self::MOST) != 0
+        self.0 & 1 << (part % Self::MAX) != 0
     }
 
     /// Returns the parts of either.
@@ -237,36 +237,38 @@ impl<'a> Facts<'a> {
             mentions: Vec::new(),
             launches: Vec::new(),
             beginnings: Vec::new(),
-            is_held: is_held(call),
-            looked_up: LookedUp::default(),
+            declares_reads: declares_reads(call),
+            listings: DirectoryListings::default(),
             roots: tool.roots(),
             ground,
             base: OnceCell::new(),
             root: OnceCell::new(),
         };
-        let is_held = facts.is_held;
+        let declares_reads = facts.declares_reads;
         let mut whole = match &claim.effects {
-            Effects::Declared(_) if is_held => false,
+            Effects::Declared(_) if declares_reads => false,
             Effects::Declared(list) => facts.add_effects(list),
             Effects::Undeclared => true,
         };
         facts.add_marked(tool, traits);
-        if let (true, Effects::Declared(list)) = (is_held, &claim.effects) {
+        if let (true, Effects::Declared(list)) = (declares_reads, &claim.effects) {
             // Without a command to belong to, they are parts like any other.
-            match facts.parts.iter().any(|part| matches!(part, Part::Command(_))) {
-                true => facts.add_held(list),
-                false => whole = facts.add_effects(list),
+            if facts.parts.iter().any(|part| matches!(part, Part::Command(_))) {
+                facts.add_declared_reads(list)
+            } else {
+                whole = facts.add_effects(list)
             }
         }
         facts.add_named();
         if claim.effects == Effects::Undeclared {
             // Marked arguments are a declaration, if the tool declares its capabilities.
-            match facts.declared && !facts.parts.is_empty() {
-                true => whole = false,
-                false => facts.does(Operation::Unknown),
+            if facts.declared && !facts.parts.is_empty() {
+                whole = false
+            } else {
+                facts.does(Operation::Unknown)
             }
         }
-        facts.add_silent(&traits.silent);
+        facts.add_undeclared(&traits.silent);
         facts.add_rest(whole);
         facts
     }
@@ -285,15 +287,15 @@ impl<'a> Facts<'a> {
 
     /// Returns the entries at any depth below a directory, without following symlinks. `None` if
     /// they cannot be listed, or if there are too many.
-    pub(crate) fn entries_below(&self, folder: &Path) -> Listed {
-        let mut known = self.looked_up.folders.borrow_mut();
+    pub(crate) fn entries_below(&self, folder: &Path) -> Listing {
+        let mut known = self.listings.folders.borrow_mut();
         if let Some((_, entries)) = known.iter().find(|(own, _)| own == folder) {
             return entries.clone();
         }
-        let mut left = self.looked_up.left.get();
+        let mut left = self.listings.left.get();
         let entries = self.ground.world.entries(folder, &mut left);
-        self.looked_up.left.set(left);
-        let entries: Listed = entries.ok().map(Into::into);
+        self.listings.left.set(left);
+        let entries: Listing = entries.ok().map(Into::into);
         known.push((folder.to_owned(), entries.clone()));
         entries
     }
@@ -319,10 +321,7 @@ impl<'a> Facts<'a> {
         if self.parts.contains(&part) {
             return;
         }
-        match self.parts.len() < Parts::MOST {
-            true => self.parts.push(part),
-            false => self.overflow = true,
-        }
+        if self.parts.len() < Parts::MAX { self.parts.push(part) } else { self.overflow = true }
     }
 
     fn does(&mut self, operation: Operation) {
@@ -356,18 +355,22 @@ impl<'a> Facts<'a> {
 
     /// Adds the files that a confined command reads. Allowing the command allows them, so they are
     /// not parts of their own; restricting rules check them.
-    fn add_held(&mut self, list: &[Effect]) {
+    fn add_declared_reads(&mut self, list: &[Effect]) {
         let Some(at) = self.parts.len().checked_sub(1) else { return };
         self.does(Operation::Read);
         for target in list.iter().filter_map(|effect| effect.target.as_deref()) {
-            if self.mentions.len() >= MOST_MENTIONS {
+            if self.mentions.len() >= MAX_MENTIONS {
                 self.overflow = true;
                 return;
             }
             let Ok(base) = self.base() else { continue };
             let whole = base.join(target);
             let resolved = self.ground.world.resolve(&whole);
-            let path = Part::Path { operation: Operation::Read, spelled: tidy(&whole), resolved };
+            let path = Part::Path {
+                operation: Operation::Read,
+                spelled: normalize_lexically(&whole),
+                resolved,
+            };
             self.mentions.push((at, path));
         }
     }
@@ -388,7 +391,7 @@ impl<'a> Facts<'a> {
 
     /// Sets the mentions to these paths, as what a confined command can read.
     pub(crate) fn show(&mut self, paths: &[PathBuf]) {
-        self.is_held = true;
+        self.declares_reads = true;
         self.beginnings.clear();
         let part = |path: &PathBuf| Part::Path {
             operation: Operation::Read,
@@ -410,7 +413,7 @@ impl<'a> Facts<'a> {
             _ => None,
         };
         let folders = self.mentions.iter().filter_map(leads).collect();
-        for path in led_to(&*self.ground.world, folders)? {
+        for path in symlink_targets(&*self.ground.world, folders)? {
             self.beginnings.push((at, Operation::Read, path.clone(), String::new()));
             let resolved = Ok(path.clone());
             let part = Part::Path { operation: Operation::Read, spelled: path, resolved };
@@ -435,7 +438,7 @@ impl<'a> Facts<'a> {
                 self.add_mark(value, mark);
             }
             if !complete {
-                self.add_doubt("its schema cannot be followed to every argument");
+                self.add_all_unknown("its schema is too complex to find every argument");
             }
         }
         for (name, mark) in &traits.marks {
@@ -480,7 +483,7 @@ impl<'a> Facts<'a> {
             Mark::Folder => self.add_about(value, ArgumentKind::ReadPath),
             Mark::Agent => {}
             // FAIL CLOSED: a mark of a later version may mean anything.
-            Mark::Unknown => self.add_doubt("its schema says `x-haft` with an unknown word"),
+            Mark::Unknown => self.add_all_unknown("its schema has an unknown `x-haft` value"),
         }
     }
 
@@ -508,7 +511,7 @@ impl<'a> Facts<'a> {
                     self.add(Part::Command(Command { words, ..Command::default() }));
                 }
             }
-            _ => self.add_unknown(about, "it is neither a text nor a list of texts"),
+            _ => self.add_unknown(about, "it is neither a string nor a list of strings"),
         }
     }
 
@@ -524,7 +527,7 @@ impl<'a> Facts<'a> {
                 self.does(Operation::Execute);
                 self.add_command(&haft_shell::quoted(words));
             }
-            None => self.add_unknown(ArgumentKind::Command, "it is no list of texts"),
+            None => self.add_unknown(ArgumentKind::Command, "it is not a list of strings"),
         }
     }
 
@@ -542,7 +545,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Adds a part of every kind that cannot be inspected.
-    fn add_doubt(&mut self, why: &str) {
+    fn add_all_unknown(&mut self, why: &str) {
         for about in [
             ArgumentKind::ReadPath,
             ArgumentKind::WritePath,
@@ -554,7 +557,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Adds what a tool of this name must touch, if nothing is declared about it.
-    fn add_silent(&mut self, silent: &[ArgumentKind]) {
+    fn add_undeclared(&mut self, silent: &[ArgumentKind]) {
         for about in silent {
             let said = self.parts.iter().any(|part| {
                 matches!(
@@ -565,7 +568,10 @@ impl<'a> Facts<'a> {
                 )
             });
             if !said {
-                self.add_unknown(*about, "the tool does not say which of its arguments that is");
+                self.add_unknown(
+                    *about,
+                    "the tool does not declare which of its arguments that is",
+                );
             }
         }
     }
@@ -580,7 +586,7 @@ impl<'a> Facts<'a> {
                 None => self.add(Part::Path {
                     operation,
                     spelled: PathBuf::from(path),
-                    resolved: Err(format!("where `{path}` is, is not known")),
+                    resolved: Err(format!("the base directory of `{path}` is not known")),
                 }),
             }
         }
@@ -591,7 +597,7 @@ impl<'a> Facts<'a> {
             // As the kernel does: `..` applies after symlinks are followed.
             Ok(base) => {
                 let whole = base.join(path);
-                let spelled = tidy(&whole);
+                let spelled = normalize_lexically(&whole);
                 let known = |part: &Part| {
                     matches!(part, Part::Path { operation: same, spelled: at, resolved: Ok(_) }
                         if *same == operation && *at == spelled && whole == spelled)
@@ -601,7 +607,7 @@ impl<'a> Facts<'a> {
                 }
                 (spelled, self.ground.world.resolve(&whole))
             }
-            Err(why) => (tidy(path), Err(why.to_owned())),
+            Err(why) => (normalize_lexically(path), Err(why.to_owned())),
         };
         self.add(Part::Path { operation, spelled, resolved });
     }
@@ -617,7 +623,7 @@ impl<'a> Facts<'a> {
             Err(e) => return self.add(Part::Unreadable(e.why)),
         };
         if script.commands.is_empty() {
-            return self.add(Part::Unreadable("there is no command in it".to_owned()));
+            return self.add(Part::Unreadable("it contains no command".to_owned()));
         }
         let moves = self.starts_elsewhere || script.commands.iter().any(moves);
         let base = self.base().ok().filter(|_| !self.starts_elsewhere);
@@ -640,7 +646,7 @@ impl<'a> Facts<'a> {
     fn add_launches(&mut self, command: &Command, launched: Vec<Launch>) {
         let same = |part: &Part| matches!(part, Part::Command(own) if own == command);
         let at = self.parts.iter().position(same).unwrap_or(self.parts.len());
-        if self.launches.len() + launched.len() > MOST_MENTIONS {
+        if self.launches.len() + launched.len() > MAX_MENTIONS {
             self.overflow = true;
             return;
         }
@@ -657,7 +663,7 @@ impl<'a> Facts<'a> {
     fn add_mentions(&mut self, named: Vec<Mention>, moves: bool) {
         let Some(at) = self.parts.len().checked_sub(1) else { return };
         for mention in named {
-            if self.mentions.len() >= MOST_MENTIONS {
+            if self.mentions.len() >= MAX_MENTIONS {
                 self.overflow = true;
                 return;
             }
@@ -670,7 +676,7 @@ impl<'a> Facts<'a> {
                 let Ok(base) = self.base() else { continue };
                 let (folder, name) = text.rsplit_once('/').map_or(("", &**text), |(f, n)| (f, n));
                 let folder = if text.starts_with('/') && folder.is_empty() { "/" } else { folder };
-                let folder = tidy(&base.join(folder));
+                let folder = normalize_lexically(&base.join(folder));
                 let name = if moves { String::new() } else { name.to_owned() };
                 self.beginnings.push((at, *operation, folder, name));
                 continue;
@@ -678,10 +684,10 @@ impl<'a> Facts<'a> {
             let part = match mention {
                 Mention::Beginning(..) => continue,
                 Mention::Unknown(operation) => {
-                    unknown(operation, "only a running shell knows which file that is")
+                    unknown(operation, "the file is known only when the shell runs")
                 }
                 Mention::Path(operation, path) if moves && !path.starts_with(['/', '~']) => {
-                    unknown(operation, "the command goes to another folder first")
+                    unknown(operation, "the command changes its directory first")
                 }
                 Mention::Path(operation, path) => {
                     let home = self.ground.home.as_ref();
@@ -690,7 +696,7 @@ impl<'a> Facts<'a> {
                     let Ok(base) = self.base() else { continue };
                     let whole = base.join(path);
                     let resolved = self.ground.world.resolve(&whole);
-                    Part::Path { operation, spelled: tidy(&whole), resolved }
+                    Part::Path { operation, spelled: normalize_lexically(&whole), resolved }
                 }
             };
             self.mentions.push((at, part));
@@ -712,7 +718,7 @@ impl<'a> Facts<'a> {
             if let Some(host) = redirect.reaches() {
                 self.does(Operation::External);
                 let host = host.literal().map(host::host);
-                let unknown = || Err("only a running shell knows which host that is".to_owned());
+                let unknown = || Err("the host is known only when the shell runs".to_owned());
                 self.add(Part::Host(host.unwrap_or_else(unknown)));
                 continue;
             }
@@ -721,14 +727,14 @@ impl<'a> Facts<'a> {
                     Operation::Read => ArgumentKind::ReadPath,
                     _ => ArgumentKind::WritePath,
                 };
-                self.add_unknown(about, "only a running shell knows which file that is");
+                self.add_unknown(about, "the file is known only when the shell runs");
                 continue;
             };
             if moves && !target.starts_with(['/', '~']) {
                 self.add(Part::Path {
                     operation,
                     spelled: PathBuf::from(target),
-                    resolved: Err("the command goes to another folder first".to_owned()),
+                    resolved: Err("the command changes its directory first".to_owned()),
                 });
             } else {
                 self.add_path(operation, target);
@@ -753,7 +759,7 @@ impl<'a> Facts<'a> {
         }
         if (!is_command && (unsaid || !self.declared)) || self.parts.is_empty() {
             // FAIL CLOSED: one slot is reserved for the part that only the whole call covers.
-            if self.parts.len() == Parts::MOST {
+            if self.parts.len() == Parts::MAX {
                 self.parts.pop();
                 self.overflow = true;
             }
@@ -766,7 +772,7 @@ impl<'a> Facts<'a> {
 ///
 /// It must be declared for this call. A tool that is read-only for every call has declared nothing
 /// about what a command or the network may do in it.
-pub(crate) fn is_held(call: &ValidatedCall) -> bool {
+pub(crate) fn declares_reads(call: &ValidatedCall) -> bool {
     let claim = call.profile();
     call.tool().body().is_isolated()
         && call.tool().spec().read_only.is_none()

@@ -13,7 +13,7 @@ use haft_core::{Capabilities, Capability, Confidentiality, Label, Operation, Sco
 use serde_json::{Map, Value};
 use smallvec::SmallVec;
 
-use super::{Facts, LookedUp, Names, traits};
+use super::{DirectoryListings, Facts, Names, traits};
 use crate::{
     near::nearest,
     policy::{
@@ -39,7 +39,7 @@ pub(crate) struct Sample {
 }
 
 /// The names that rules use for built-in tools, and what such a tool reaches.
-const OTHERS: [(&str, &str, Capability); 5] = [
+const BUILTIN_NAMES: [(&str, &str, Capability); 5] = [
     ("Bash", "shell", Capability::Subprocess),
     ("Read", "read_file", Capability::Filesystem),
     ("Edit", "edit_file", Capability::Filesystem),
@@ -49,7 +49,7 @@ const OTHERS: [(&str, &str, Capability); 5] = [
 
 impl Sample {
     /// The keys of an example that is a table.
-    pub(crate) const WORDS: &[&str] =
+    pub(crate) const KEYS: &[&str] =
         &["tool", "args", "label", "capabilities", "effects", "agent", "user"];
 
     /// Parses an example: `Tool(…)`, a table with `tool` and `args`, or, for a rule about commands,
@@ -58,13 +58,14 @@ impl Sample {
         match example {
             Value::String(text) => Self::of_text(text, rule),
             Value::Object(table) => Self::of_table(table),
-            _ => Err("an example is a text or a table with `tool` and `args`".to_owned()),
+            _ => Err("an example must be a string or a table with `tool` and `args`".to_owned()),
         }
     }
 
     /// Makes a call of a tool that need not be registered.
     pub(crate) fn new(tool: &str, arguments: Value) -> Self {
-        let own = OTHERS.iter().find(|(other, ..)| *other == tool).map_or(tool, |(_, own, _)| own);
+        let own =
+            BUILTIN_NAMES.iter().find(|(other, ..)| *other == tool).map_or(tool, |(_, own, _)| own);
         // An example is only text, so the first `__` separates.
         let remote = tool.strip_prefix("mcp__").and_then(|rest| rest.split_once("__"));
         Self {
@@ -100,8 +101,10 @@ impl Sample {
         let text = text.trim();
         let about = rule.matches.first().and_then(|pattern| pattern.about());
         match split(text) {
-            Some((name, Some(inside))) if OTHERS.iter().any(|(other, ..)| *other == name) => {
-                let (_, about) = traits::usual(name).ok_or("it is no call")?;
+            Some((name, Some(inside)))
+                if BUILTIN_NAMES.iter().any(|(other, ..)| *other == name) =>
+            {
+                let (_, about) = traits::usual(name).ok_or("it is not a call")?;
                 let mut sample = Self::about(about, inside);
                 sample.tool = Self::new(name, Value::Null).tool;
                 Ok(sample)
@@ -115,7 +118,7 @@ impl Sample {
                     Ok(Self::new(name, pairs(inside.unwrap_or_default())?))
                 }
                 (None, None) => Err(format!(
-                    "`{text}` is no call; write `Tool`, `Tool(name=value)`, or a table with \
+                    "`{text}` is not a call; write `Tool`, `Tool(name=value)`, or a table with \
                      `tool` and `args`"
                 )),
             },
@@ -123,21 +126,21 @@ impl Sample {
     }
 
     fn of_table(table: &Map<String, Value>) -> Result<Self, String> {
-        if let Some(odd) = table.keys().find(|key| !Self::WORDS.contains(&key.as_str())) {
+        if let Some(odd) = table.keys().find(|key| !Self::KEYS.contains(&key.as_str())) {
             let meant =
-                nearest(odd, Self::WORDS.iter().copied()).map(|w| format!("; did you mean `{w}`?"));
-            return Err(format!("an example has no `{odd}`{}", meant.unwrap_or_default()));
+                nearest(odd, Self::KEYS.iter().copied()).map(|w| format!("; did you mean `{w}`?"));
+            return Err(format!("unknown key `{odd}` in an example{}", meant.unwrap_or_default()));
         }
         let text = |key: &str| match table.get(key) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.as_str())),
-            Some(_) => Err(format!("`{key}` of an example is a text")),
+            Some(_) => Err(format!("`{key}` of an example must be a string")),
         };
-        let tool = text("tool")?.ok_or("an example that is a table needs `tool`")?;
+        let tool = text("tool")?.ok_or("an example that is a table needs the key `tool`")?;
         let arguments = match table.get("args") {
             None => Value::Object(Map::new()),
             Some(args @ Value::Object(_)) => args.clone(),
-            Some(_) => return Err("`args` of an example is a table".to_owned()),
+            Some(_) => return Err("`args` of an example must be a table".to_owned()),
         };
         let mut sample = Self::new(tool, arguments);
         let mut scope = Scope::default();
@@ -153,7 +156,7 @@ impl Sample {
         }
         for word in words(table, "effects")? {
             let known = serde_json::from_value(Value::from(word));
-            sample.operations.push(known.map_err(|_| format!("`{word}` is no effect"))?);
+            sample.operations.push(known.map_err(|_| format!("`{word}` is not a known effect"))?);
         }
         sample.scope = Arc::new(scope);
         Ok(sample)
@@ -161,7 +164,8 @@ impl Sample {
 
     /// Gathers what is known about it.
     pub(crate) fn facts<'a>(&'a self, ground: &'a PolicyContext) -> Facts<'a> {
-        let own = OTHERS.iter().find(|(_, own, _)| *own == self.tool && self.remote.is_none());
+        let own =
+            BUILTIN_NAMES.iter().find(|(_, own, _)| *own == self.tool && self.remote.is_none());
         let capabilities = self.capabilities.or(own.map(|(.., reach)| [*reach].into()));
         let remote = self.remote.as_ref().map(|(source, tool)| (&**source, &**tool));
         let known: &[&str] = match remote {
@@ -175,9 +179,10 @@ impl Sample {
         let mut facts = Facts {
             names,
             arguments: &self.arguments,
-            subject: match known.contains(&"Agent") {
-                true => Subject::SubagentCall,
-                false => Subject::ToolCall,
+            subject: if known.contains(&"Agent") {
+                Subject::SubagentCall
+            } else {
+                Subject::ToolCall
             },
             capabilities: capabilities.unwrap_or(Capabilities::ALL),
             declared: capabilities.is_some(),
@@ -195,8 +200,8 @@ impl Sample {
             mentions: Vec::new(),
             launches: Vec::new(),
             beginnings: Vec::new(),
-            is_held: false,
-            looked_up: LookedUp::default(),
+            declares_reads: false,
+            listings: DirectoryListings::default(),
             roots: &[],
             ground,
             base: OnceCell::new(),
@@ -224,9 +229,10 @@ fn split(text: &str) -> Option<(&str, Option<&str>)> {
     if name.is_empty() {
         return None;
     }
-    match rest.is_empty() {
-        true => Some((name, None)),
-        false => Some((name, Some(rest.strip_prefix('(')?.strip_suffix(')')?))),
+    if rest.is_empty() {
+        Some((name, None))
+    } else {
+        Some((name, Some(rest.strip_prefix('(')?.strip_suffix(')')?)))
     }
 }
 
@@ -236,7 +242,7 @@ fn pairs(inside: &str) -> Result<Value, String> {
     let mut rest = inside.trim();
     while !rest.is_empty() {
         let Some((name, after)) = rest.split_once('=') else {
-            return Err(format!("`{rest}` is no argument; write `name=value`"));
+            return Err(format!("`{rest}` is not an argument; write `name=value`"));
         };
         let after = after.trim_start();
         // A quoted string, a list or a table may contain commas.
@@ -263,7 +269,7 @@ fn words<'v>(table: &'v Map<String, Value>, key: &str) -> Result<Vec<&'v str>, S
         Some(Value::Array(list)) => list.iter().map(Value::as_str).collect(),
         Some(_) => None,
     };
-    words.ok_or_else(|| format!("`{key}` of an example is a text or a list of texts"))
+    words.ok_or_else(|| format!("`{key}` of an example must be a string or a list of strings"))
 }
 
 fn label(word: &str) -> Result<Label, String> {
@@ -274,6 +280,6 @@ fn label(word: &str) -> Result<Label, String> {
         "untrusted" | "tainted" => Label { trust: Trust::Untrusted, confidentiality },
         "internal" => Label { trust, confidentiality: Confidentiality::Internal },
         "secret" => Label { trust, confidentiality: Confidentiality::Secret },
-        _ => return Err(format!("`{word}` is no label")),
+        _ => return Err(format!("`{word}` is not a known label")),
     })
 }

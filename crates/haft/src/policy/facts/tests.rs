@@ -39,14 +39,14 @@ fn spec() -> ToolSpec {
 }
 
 #[test]
-fn a_silent_tool_is_one_whole_call() {
+fn tool_without_declarations_is_one_call_part() {
     assert_eq!(of(spec(), json!({}), json!({})), ["call"]);
     let declared = spec().capabilities(Capabilities::NONE).effects([]);
     assert_eq!(of(declared, json!({}), json!({})), ["call"], "there is always a part");
 }
 
 #[test]
-fn what_is_declared_and_named_leaves_no_whole_call() {
+fn declared_and_named_effects_leave_no_call_part() {
     let files = || spec().capabilities([Capability::Filesystem]);
     let one = files().effects([Effect::read("a/../b"), Effect::write("/x")]);
     assert_eq!(of(one, json!({}), json!({})), ["read /w/b", "write /x"]);
@@ -69,7 +69,7 @@ fn what_is_declared_and_named_leaves_no_whole_call() {
 }
 
 #[test]
-fn arguments_are_what_their_schema_says_and_not_what_they_are_called() {
+fn argument_kind_comes_from_the_schema_not_from_its_name() {
     // Names, lists, upper-case schemes, nesting: what a guess by key would miss.
     let schema = json!({"properties": {
         "target": {"type": "string", "x-haft": "write_path"},
@@ -103,7 +103,7 @@ fn arguments_are_what_their_schema_says_and_not_what_they_are_called() {
 }
 
 #[test]
-fn the_ground_may_say_what_arguments_are_about() {
+fn policy_context_can_declare_argument_kinds() {
     let about = |key: &str| {
         let about = BTreeMap::from([
             ("file".to_owned(), ArgumentKind::ReadPath),
@@ -137,7 +137,7 @@ fn redirections_are_files_and_network_files_are_hosts() {
 }
 
 #[test]
-fn a_tool_called_as_everybody_calls_it_says_what_it_touches_or_leaves_doubt() {
+fn well_known_tool_declares_its_targets_or_is_unknown() {
     let text = |name: &str| json!({"properties": {name: {"type": "string"}}});
     let named = |name: &str| ToolSpec::new(name, "Does it.");
     assert_eq!(of(named("read_file"), text("path"), json!({"path": "a"})), ["read /w/a", "call"]);
@@ -179,18 +179,18 @@ fn names_are_those_a_tool_was_registered_by() {
 }
 
 #[test]
-fn more_parts_than_can_be_told_apart_are_said_to_be_more() {
+fn too_many_parts_set_overflow() {
     let many: Vec<Effect> = (0..100).map(|n| Effect::read(format!("f{n}"))).collect();
     let call = call(spec().effects(many), json!({}), json!({}));
     let ground = ground();
     let facts = Facts::of(&call, &ground);
     assert!(facts.overflow);
-    assert_eq!(facts.parts.len(), Parts::MOST);
+    assert_eq!(facts.parts.len(), Parts::MAX);
     assert!(facts.parts.contains(&Part::Call), "the whole call keeps its place");
 }
 
 #[test]
-fn a_relative_working_directory_is_made_absolute_by_the_world() {
+fn relative_working_directory_is_resolved() {
     let read = spec().capabilities([Capability::Filesystem]).effects([Effect::read("a")]);
     let call = call_in(at("."), None, read, json!({}), json!({}));
     let disk = PolicyContext::default();
@@ -213,7 +213,7 @@ fn sample(example: Value, rule: &str) -> Result<Vec<String>, String> {
 }
 
 #[test]
-fn examples_are_read_as_people_write_them() {
+fn examples_parse_in_every_documented_form() {
     let ok = |example: Value, rule: &str| sample(example, rule).unwrap();
     assert_eq!(ok(json!("Bash(git push)"), "t"), ["shell", "run git push"]);
     assert_eq!(ok(json!("git push && ls"), "Bash(git *)"), ["shell", "run git push", "run ls"]);
@@ -227,19 +227,19 @@ fn examples_are_read_as_people_write_them() {
     let shell = json!({"tool": "Bash", "args": {"command": "ls"}});
     assert_eq!(ok(shell, "t"), ["shell", "run ls"]);
     for (bad, says) in [
-        (json!(5), "a text or a table"),
-        (json!("not a call!"), "is no call"),
+        (json!(5), "a string or a table"),
+        (json!("not a call!"), "is not a call"),
         (json!("t(x)"), "name=value"),
-        (json!({"args": {}}), "needs `tool`"),
+        (json!({"args": {}}), "needs the key `tool`"),
         (json!({"tol": "t"}), "did you mean `tool`?"),
-        (json!({"tool": "t", "label": "odd"}), "no label"),
+        (json!({"tool": "t", "label": "odd"}), "not a known label"),
     ] {
         assert!(sample(bad.clone(), "t").unwrap_err().contains(says), "{bad}");
     }
 }
 
 #[test]
-fn arguments_of_an_example_are_json_where_they_can_be() {
+fn arguments_of_an_example_are_json_if_they_parse() {
     let pattern = Pattern::parse("t", &PathBase::default()).unwrap();
     let rule = Rule::new(Decision::Ask, pattern);
     let text = r#"mail_send(to=bob@x.org, n=5, list=["a, b"], note="x, y", plain=a b)"#;
@@ -251,7 +251,7 @@ fn arguments_of_an_example_are_json_where_they_can_be() {
 }
 
 #[test]
-fn a_command_as_a_list_is_judged_like_its_text_and_a_folder_makes_relative_paths_unknown() {
+fn command_list_is_judged_like_text_and_cwd_makes_relative_paths_unknown() {
     let schema = json!({"properties": {
         "command": {"type": "string", "x-haft": "command"},
         "argv": {"type": "array", "items": {"type": "string"}, "x-haft": "words"},

@@ -73,7 +73,7 @@ pub(super) enum Mark {
 }
 
 /// Built-in tools that other programs know by another name.
-const KNOWN: [(&str, &[&str]); 11] = [
+const ALIASES: [(&str, &[&str]); 11] = [
     ("shell", &["Bash"]),
     ("read_file", &["Read"]),
     ("write_file", &["Write", "Edit"]),
@@ -88,7 +88,7 @@ const KNOWN: [(&str, &[&str]); 11] = [
 ];
 
 /// The arguments that such tools have, if their schema has no marks.
-const USUAL: [(&str, &[&str], ArgumentKind); 6] = [
+const USUAL_ARGUMENTS: [(&str, &[&str], ArgumentKind); 6] = [
     ("Bash", &["command"], ArgumentKind::Command),
     ("Read", &["path", "file_path"], ArgumentKind::ReadPath),
     ("Edit", &["path", "file_path"], ArgumentKind::WritePath),
@@ -98,19 +98,22 @@ const USUAL: [(&str, &[&str], ArgumentKind); 6] = [
 ];
 
 /// Maximum number of schema nodes for one value.
-const NODES: usize = 256;
+const MAX_SCHEMA_NODES: usize = 256;
 /// Maximum nesting of arguments; see `turn::admit`.
-const DEEP: usize = 130;
+const MAX_DEPTH: usize = 130;
 
 /// Returns the names that other programs have for a built-in tool of this name.
 pub(super) fn known_as(name: &str) -> &'static [&'static str] {
-    KNOWN.iter().find(|(own, _)| *own == name).map_or(&[], |(_, known)| known)
+    ALIASES.iter().find(|(own, _)| *own == name).map_or(&[], |(_, known)| known)
 }
 
 /// Returns the kind of the usual arguments of such a tool.
 pub(super) fn usual(known: &str) -> Option<(&'static [&'static str], ArgumentKind)> {
     let known = if known == "Write" { "Edit" } else { known };
-    USUAL.iter().find(|(name, ..)| *name == known).map(|(_, names, about)| (*names, *about))
+    USUAL_ARGUMENTS
+        .iter()
+        .find(|(name, ..)| *name == known)
+        .map(|(_, names, about)| (*names, *about))
 }
 
 impl Traits {
@@ -126,7 +129,7 @@ impl Traits {
                 traits.delegates |= mark == Mark::Agent;
             }
         }
-        traits.deep = count(schema, DEEP) > shallow;
+        traits.deep = count(schema, MAX_DEPTH) > shallow;
         if entry.remote().is_some() {
             return traits;
         }
@@ -204,7 +207,7 @@ pub(super) fn walk<'v>(
     let mut walker = Walker { root: schema, found, complete: true };
     let mut nodes = Vec::new();
     walker.spread(schema, &mut nodes);
-    walker.visit(&nodes, arguments, DEEP);
+    walker.visit(&nodes, arguments, MAX_DEPTH);
     walker.complete
 }
 
@@ -291,7 +294,7 @@ impl<'s, 'v> Walker<'s, 'v, '_> {
             if nodes.iter().any(|known| std::ptr::eq(*known, node)) {
                 continue;
             }
-            if nodes.len() >= NODES {
+            if nodes.len() >= MAX_SCHEMA_NODES {
                 self.complete = false;
                 return;
             }

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     node::{Entry, Fields, Kind, Node, Reader},
-    template::{Hole, Template, Values},
+    template::{Placeholder, Template, Values},
 };
 use crate::{
     policy::rule::{ConfigLayer, SourceLocation},
@@ -72,7 +72,7 @@ const PARAMETER_KEYS: &[&str] = &[
 ];
 const RETRY_KEYS: &[&str] = &["max_attempts", "backoff", "initial_delay", "max_delay"];
 /// Maximum number of parameters of one tool.
-const MOST: usize = 100;
+const MAX_PARAMETERS: usize = 100;
 
 /// A tool that a file declares: a command with placeholders for arguments.
 #[derive(Debug, Clone)]
@@ -141,8 +141,9 @@ pub(super) fn read(
     if !ToolName::is_safe(&entry.key) {
         reader.wrong(
             entry.at,
-            "this name is not usable for a tool",
-            "a name is a letter or `_`, then letters, digits, `_` or `-`, at most 64 in all",
+            "this is not a valid tool name",
+            "a name starts with a letter or `_`, followed by letters, digits, `_` or `-`; at most \
+             64 characters",
         );
     }
     let description = match fields.get("description") {
@@ -151,24 +152,25 @@ pub(super) fn read(
             reader.wrong(
                 entry.at,
                 format!("`[tool.{}]` without `description`", entry.key),
-                "say in a sentence what it does; a model chooses by it",
+                "describe in one sentence what it does; the model chooses tools by their \
+                 description",
             );
             None
         }
     };
-    let (input_schema, holes) = parameters(reader, fields.get("parameters"));
-    let command = command(reader, fields, &holes);
+    let (input_schema, placeholders) = parameters(reader, fields.get("parameters"));
+    let command = command(reader, fields, &placeholders);
     let stdin = fields.get("stdin").and_then(|node| {
         let text = reader.text(node, "`stdin`")?;
         let mut template = Template::default();
-        let pushed = template.push_input(text, &holes);
+        let pushed = template.push_input(text, &placeholders);
         let reader_of_programs = command.as_ref().and_then(Template::reads_program);
         match (pushed, reader_of_programs) {
             (Ok(()), Some(program)) if template.names().next().is_some() => {
                 reader.wrong(
                     node.at,
-                    format!("`stdin` would be read by `{program}` as a program"),
-                    "a call chooses arguments, never programs; name a script file in `command`",
+                    format!("`{program}` would execute `stdin` as code"),
+                    "a call may choose arguments, never code; name a script file in `command`",
                 );
                 None
             }
@@ -191,9 +193,13 @@ pub(super) fn read(
     };
     if reader.mistakes.count() == before {
         for problem in spec.problems() {
-            reader.wrong(entry.at, format!("`[tool.{}]`: {problem}", entry.key), "say one of both");
+            reader.wrong(
+                entry.at,
+                format!("`[tool.{}]`: {problem}", entry.key),
+                "use only one of the two",
+            );
         }
-        unused(reader, fields, &holes, command.as_ref(), stdin.as_ref());
+        unused(reader, fields, &placeholders, command.as_ref(), stdin.as_ref());
     }
     if reader.mistakes.count() > before {
         return None;
@@ -206,34 +212,44 @@ pub(super) fn read(
 fn unused(
     reader: &mut Reader<'_>,
     fields: &Fields<'_>,
-    holes: &[Hole],
+    placeholders: &[Placeholder],
     command: Option<&Template>,
     stdin: Option<&Template>,
 ) {
     let Some(Node { kind: Kind::Table(entries), .. }) = fields.get("parameters") else { return };
     let names = || command.into_iter().chain(stdin).flat_map(Template::names);
-    for hole in holes.iter().filter(|hole| !names().any(|name| name == hole.name)) {
-        let at = entries.iter().find(|entry| entry.key == hole.name).map_or(0, |entry| entry.at);
+    for placeholder in
+        placeholders.iter().filter(|placeholder| !names().any(|name| name == placeholder.name))
+    {
+        let at =
+            entries.iter().find(|entry| entry.key == placeholder.name).map_or(0, |entry| entry.at);
         reader.wrong(
             at,
-            format!("the parameter `{}` goes nowhere", hole.name),
-            format!("put `{{{}}}` into `command` or `stdin`, or leave it out", hole.name),
+            format!("the parameter `{}` is never used", placeholder.name),
+            format!(
+                "put `{{{}}}` into `command` or `stdin`, or remove the parameter",
+                placeholder.name
+            ),
         );
     }
 }
 
-fn command(reader: &mut Reader<'_>, fields: &Fields<'_>, holes: &[Hole]) -> Option<Template> {
+fn command(
+    reader: &mut Reader<'_>,
+    fields: &Fields<'_>,
+    placeholders: &[Placeholder],
+) -> Option<Template> {
     let node = fields.get("command")?;
     let Kind::List(list) = &node.kind else {
         reader.wrong(
             node.at,
-            "`command` must be a list of words",
-            "no shell reads it: write `[\"wc\", \"-l\", \"--\", \"{file}\"]`",
+            "`command` must be a list of strings",
+            "no shell is involved; write `[\"wc\", \"-l\", \"--\", \"{file}\"]`",
         );
         return None;
     };
     if list.is_empty() {
-        reader.wrong(node.at, "`command` is empty", "its first word is the program");
+        reader.wrong(node.at, "`command` is empty", "its first item is the program");
         return None;
     }
     let mut template = Template::default();
@@ -244,8 +260,8 @@ fn command(reader: &mut Reader<'_>, fields: &Fields<'_>, holes: &[Hole]) -> Opti
             _ => (std::slice::from_ref(word), false),
         };
         let texts: Option<Vec<&str>> =
-            words.iter().map(|word| reader.text(word, "a word of `command`")).collect();
-        let pushed = texts.map(|texts| template.push(&texts, is_group, holes));
+            words.iter().map(|word| reader.text(word, "an item of `command`")).collect();
+        let pushed = texts.map(|texts| template.push(&texts, is_group, placeholders));
         match pushed {
             Some(Ok(())) => {}
             Some(Err((message, hint))) => {
@@ -256,7 +272,7 @@ fn command(reader: &mut Reader<'_>, fields: &Fields<'_>, holes: &[Hole]) -> Opti
         }
     }
     if is_sound && (template.program().is_empty() || template.program().contains('\0')) {
-        reader.wrong(node.at, "`command` names no program", "its first word is the program");
+        reader.wrong(node.at, "`command` names no program", "its first item is the program");
         is_sound = false;
     }
     if is_sound && let Err(found) = template.check() {
@@ -268,13 +284,17 @@ fn command(reader: &mut Reader<'_>, fields: &Fields<'_>, holes: &[Hole]) -> Opti
 }
 
 /// Reads the parameters into a schema, and into the placeholders of the template.
-fn parameters(reader: &mut Reader<'_>, node: Option<&Node>) -> (Value, Vec<Hole>) {
-    let (mut properties, mut required, mut holes) = (Map::new(), Vec::new(), Vec::new());
+fn parameters(reader: &mut Reader<'_>, node: Option<&Node>) -> (Value, Vec<Placeholder>) {
+    let (mut properties, mut required, mut placeholders) = (Map::new(), Vec::new(), Vec::new());
     let table = node.and_then(|node| Some((node, reader.any_table(node, "`parameters`")?)));
     if let Some((node, table)) = table {
-        if table.iter().count() > MOST {
-            reader.wrong(node.at, "too many parameters", "a model fills in a handful at most");
-            return (json!({}), holes);
+        if table.iter().count() > MAX_PARAMETERS {
+            reader.wrong(
+                node.at,
+                "too many parameters",
+                "models handle only a few parameters well",
+            );
+            return (json!({}), placeholders);
         }
         for entry in table.iter() {
             let is_word = |name: &str| {
@@ -286,29 +306,34 @@ fn parameters(reader: &mut Reader<'_>, node: Option<&Node>) -> (Value, Vec<Hole>
             if !is_word(&entry.key) {
                 reader.wrong(
                     entry.at,
-                    "this name is not usable for a parameter",
-                    "a name is a letter or `_`, then letters, digits or `_`",
+                    "this is not a valid parameter name",
+                    "a name starts with a letter or `_`, followed by letters, digits or `_`",
                 );
             }
-            if let Some((schema, is_required, hole)) = parameter(reader, entry) {
+            if let Some((schema, is_required, placeholder)) = parameter(reader, entry) {
                 if is_required {
                     required.push(entry.key.clone());
                 }
                 properties.insert(entry.key.clone(), schema);
-                holes.push(hole);
+                placeholders.push(placeholder);
             } else {
                 // It exists, even if it is invalid; the command may name it.
                 let name = entry.key.clone();
-                holes.push(Hole { name, is_list: false, is_optional: true, values: Values::Any });
+                placeholders.push(Placeholder {
+                    name,
+                    is_list: false,
+                    is_optional: true,
+                    values: Values::Any,
+                });
             }
         }
     }
     let schema = json!({"type": "object", "properties": properties, "required": required,
         "additionalProperties": false});
-    (schema, holes)
+    (schema, placeholders)
 }
 
-fn parameter(reader: &mut Reader<'_>, entry: &Entry) -> Option<(Value, bool, Hole)> {
+fn parameter(reader: &mut Reader<'_>, entry: &Entry) -> Option<(Value, bool, Placeholder)> {
     let before = reader.mistakes.count();
     let what = format!("the parameter `{}`", entry.key);
     let fields = reader.table(&entry.value, &what, PARAMETER_KEYS)?;
@@ -351,8 +376,9 @@ fn parameter(reader: &mut Reader<'_>, entry: &Entry) -> Option<(Value, bool, Hol
         if !fits {
             reader.wrong(
                 field.at,
-                format!("`{key}` does not go with the type of {what}"),
-                "`min` and `max` are for numbers, `pattern` and lengths for texts, `items` for lists",
+                format!("`{key}` does not apply to the type of {what}"),
+                "`min` and `max` are for numbers, `pattern` and lengths for strings, `items` for \
+                 lists",
             );
             continue;
         }
@@ -385,7 +411,7 @@ fn parameter(reader: &mut Reader<'_>, entry: &Entry) -> Option<(Value, bool, Hol
                 let values: Option<Vec<Value>> = list.iter().map(|n| reader.value(n)).collect();
                 let values = values?;
                 if values.is_empty() {
-                    reader.wrong(node.at, "`enum` is empty", "list the values there are");
+                    reader.wrong(node.at, "`enum` is empty", "list the allowed values");
                 }
                 let text =
                     |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -411,7 +437,11 @@ fn parameter(reader: &mut Reader<'_>, entry: &Entry) -> Option<(Value, bool, Hol
         None => None,
     };
     if let (Some(true), Some(node)) = (said, default) {
-        reader.wrong(node.at, format!("{what} is required and has a default"), "say one of both");
+        reader.wrong(
+            node.at,
+            format!("{what} is required and also has a default"),
+            "use only one of the two",
+        );
     }
     let schema = fitting(reader, entry, default, Value::Object(schema), &what)?;
     if reader.mistakes.count() > before {
@@ -419,8 +449,9 @@ fn parameter(reader: &mut Reader<'_>, entry: &Entry) -> Option<(Value, bool, Hol
     }
     let is_required = said.unwrap_or(default.is_none());
     let is_optional = !is_required && default.is_none();
-    let hole = Hole { name: entry.key.clone(), is_list, is_optional, values: allowed };
-    Some((schema, is_required, hole))
+    let placeholder =
+        Placeholder { name: entry.key.clone(), is_list, is_optional, values: allowed };
+    Some((schema, is_required, placeholder))
 }
 
 /// Checks that a schema is valid and that the default matches it.
@@ -435,15 +466,15 @@ fn fitting(
         Ok(compiled) => compiled,
         Err(e) => {
             let hint = "is `pattern` a regular expression?";
-            reader.wrong(entry.at, format!("{what} cannot be checked: {e}"), hint);
+            reader.wrong(entry.at, format!("{what} has an invalid schema: {e}"), hint);
             return None;
         }
     };
     if let Some(node) = default {
         let value = reader.value(node)?;
         if let Some(problem) = compiled.first_problem(&value) {
-            let message = format!("the default of {what} does not fit: {problem}");
-            reader.wrong(node.at, message, "give one that a call could give");
+            let message = format!("the default of {what} is invalid: {problem}");
+            reader.wrong(node.at, message, "use a value that a call could pass");
             return None;
         }
         schema["default"] = value;
@@ -463,8 +494,9 @@ fn options(reader: &mut Reader<'_>, fields: &Fields<'_>, mut spec: ToolSpec) -> 
                     if ToolName::is_safe(name) {
                         spec.aliases.push(name.to_owned());
                     } else {
-                        let hint = "a name is a letter or `_`, then letters, digits, `_` or `-`";
-                        reader.wrong(at, format!("`{name}` is not usable as a name"), hint);
+                        let hint = "a name starts with a letter or `_`, followed by letters, \
+                            digits, `_` or `-`";
+                        reader.wrong(at, format!("`{name}` is not a valid name"), hint);
                     }
                 }
             }
@@ -511,7 +543,7 @@ fn options(reader: &mut Reader<'_>, fields: &Fields<'_>, mut spec: ToolSpec) -> 
                 let text = reader.text(node, &what);
                 match text.map(Rate::parse) {
                     Some(Ok(rate)) => spec.rate = Some(rate),
-                    Some(Err(hint)) => reader.wrong(node.at, "this is no rate", hint),
+                    Some(Err(hint)) => reader.wrong(node.at, "this is not a rate", hint),
                     None => {}
                 }
             }
@@ -524,7 +556,7 @@ fn options(reader: &mut Reader<'_>, fields: &Fields<'_>, mut spec: ToolSpec) -> 
                 });
             }
             "cache_scope" if fields.get("cache").is_none() => {
-                reader.wrong(field.at, "`cache_scope` without `cache`", "say for how long");
+                reader.wrong(field.at, "`cache_scope` without `cache`", "set how long");
             }
             "retry" => spec.retry = retry(reader, node),
             "max_result" => {

@@ -178,7 +178,7 @@ pub fn project_root(
 }
 
 /// Removes `.` and `..` from a path lexically, without file system access.
-pub(super) fn tidy(path: &Path) -> PathBuf {
+pub(super) fn normalize_lexically(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
         match part {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn at_home_the_persons_settings_are_listed_once() {
+    fn user_settings_in_the_home_directory_are_listed_once() {
         let home = Path::new("/me");
         let files = config_paths(home, None, Some(home));
         let own = home.join(".claude/settings.json");
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_outermost_folder_with_a_marker_is_the_root() {
+    fn outermost_directory_with_a_marker_is_the_root() {
         assert_eq!(root("/home/me/a/b", &["/home/me/a/.git"]), "/home/me/a");
         assert_eq!(
             root("/home/me/a/b", &["/home/me/a/.git", "/home/me/a/b/.claude"]),
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_every_folder_up_to_the_root_are_read_nearest_first() {
+    fn files_of_every_directory_up_to_the_root_are_read_nearest_first() {
         let files = files_from(Path::new("/p/a/b"), Path::new("/p"), None, None);
         let shown = |layer| {
             let all = files.iter().filter(|f| f.layer == layer && f.form == FileFormat::Toml);
@@ -319,11 +319,11 @@ mod tests {
     }
 
     #[test]
-    fn tidying_never_climbs_above_the_root() {
+    fn lexical_normalization_never_leaves_the_root() {
         for (path, tidied) in
             [("/a/../b", "/b"), ("/../../b", "/b"), ("a/./../..", ".."), ("/a/b/../c/.", "/a/c")]
         {
-            assert_eq!(tidy(Path::new(path)), Path::new(tidied), "{path}");
+            assert_eq!(normalize_lexically(Path::new(path)), Path::new(tidied), "{path}");
         }
     }
 }

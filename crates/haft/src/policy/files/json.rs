@@ -2,12 +2,12 @@
 //! value keeps its offset.
 //!
 //! Hand-written, because serde_json does not keep offsets. It still parses strings and numbers.
-//! Bounded: at most [`DEEPEST`] levels, one pass.
+//! Bounded: at most [`MAX_DEPTH`] levels, one pass.
 
 use super::node::{Entry, Kind, Node};
 
 /// Maximum nesting.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// What is wrong, and where.
 #[derive(Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Parser<'_> {
                 // Searched after the opening: `/*/` does not close itself.
                 Some(b'/') if self.rest().starts_with("/*") => match self.rest()[2..].find("*/") {
                     Some(end) => self.at += end + 4,
-                    None => return Err(self.broken("a comment that does not end")),
+                    None => return Err(self.broken("unterminated comment")),
                 },
                 _ => return Ok(()),
             }
@@ -67,8 +67,8 @@ impl Parser<'_> {
 
     fn value(&mut self, depth: usize) -> Result<Node, Broken> {
         self.skip()?;
-        if depth > DEEPEST {
-            return Err(self.broken(format!("nested deeper than {DEEPEST} levels")));
+        if depth > MAX_DEPTH {
+            return Err(self.broken(format!("nested deeper than {MAX_DEPTH} levels")));
         }
         let at = self.at;
         let kind = match self.peek() {
@@ -101,7 +101,7 @@ impl Parser<'_> {
             // Some parsers take the first key and others the last, so the effective rules would be
             // ambiguous.
             if !keys.insert(key.clone()) {
-                return Err(Broken { at, message: format!("the key `{key}` stands here twice") });
+                return Err(Broken { at, message: format!("duplicate key `{key}`") });
             }
             self.skip()?;
             if self.peek() != Some(b':') {
@@ -144,7 +144,7 @@ impl Parser<'_> {
         let mut end = self.at + 1;
         loop {
             match bytes.get(end) {
-                None => return Err(self.broken("a text that does not end")),
+                None => return Err(self.broken("unterminated string")),
                 Some(b'"') => break,
                 Some(b'\\') => end += 2,
                 Some(_) => end += 1,
@@ -156,7 +156,7 @@ impl Parser<'_> {
                 self.at = end + 1;
                 Ok(text)
             }
-            None => Err(self.broken("a text with a wrong escape or a bare control character")),
+            None => Err(self.broken("a string with an invalid escape or a bare control character")),
         }
     }
 
@@ -172,7 +172,7 @@ impl Parser<'_> {
                 (None, Some(n)) => Kind::Real(n),
                 _ => Kind::Odd("a number too large"),
             },
-            Err(_) => return Err(self.broken("a number that is none")),
+            Err(_) => return Err(self.broken("not a number")),
         };
         self.at += long;
         Ok(kind)
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_trailing_commas_are_let_pass_and_move_nothing() {
+    fn comments_and_trailing_commas_are_accepted_and_keep_offsets() {
         let text =
             "// one\n{ /* two */ \"a\": [1, /*/ */ 2.5,], // \"no\": 1\n \"b\": \"//x\", }\n";
         let node = parse(text).unwrap();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_refused_where_it_breaks() {
+    fn invalid_json_is_refused_with_its_offset() {
         for (text, at) in [
             ("", 0),
             ("{", 1),
@@ -253,7 +253,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "[\\[\\]{}\",:/*\\\\ a1é.\n-]{0,60}") {
+        fn any_text_parses_or_is_refused(text in "[\\[\\]{}\",:/*\\\\ a1é.\n-]{0,60}") {
             let read = parse(&text);
             if let Ok(usual) = serde_json::from_str::<Value>(&text) {
                 prop_assert_eq!(plain(&read.unwrap()), usual);

@@ -9,7 +9,7 @@
 
 use haft_core::Decision;
 
-use super::{CallLimits, FileNote, LoadOptions, PolicyConfig, Uncovered, said::Said};
+use super::{CallLimits, FileNote, LoadOptions, PolicyConfig, Uncovered, content::FileContent};
 use crate::policy::{
     budget::Budget,
     rule::{ConfigLayer, SourceLocation},
@@ -17,9 +17,9 @@ use crate::policy::{
 };
 
 /// Merges what the files contain.
-pub(super) fn merge(mut files: Vec<Said>, place: &LoadOptions) -> PolicyConfig {
+pub(super) fn merge(mut files: Vec<FileContent>, place: &LoadOptions) -> PolicyConfig {
     // Of two files of one layer, haft's own comes first.
-    files.sort_by_key(|said| (said.layer, said.imported));
+    files.sort_by_key(|content| (content.layer, content.imported));
     let mut setup = PolicyConfig::default();
     distrust(&mut files, &mut setup.notes);
     only_managed(&mut files, &mut setup.notes);
@@ -27,50 +27,50 @@ pub(super) fn merge(mut files: Vec<Said>, place: &LoadOptions) -> PolicyConfig {
     setup.ground.home.clone_from(&place.home);
     // An allow that is written into an untrusted directory would be ignored.
     setup.ground.keep = if place.trusted { place.keep.clone() } else { None };
-    let guard = files.iter().any(|said| said.hooks_guard == Some(true));
-    for said in files {
-        tighten(&mut setup.budget, &said.budget);
-        setup.limits = setup.limits.or(said.limits);
-        for (tool, args) in said.about {
+    let guard = files.iter().any(|content| content.hooks_guard == Some(true));
+    for content in files {
+        tighten(&mut setup.budget, &content.budget);
+        setup.limits = setup.limits.or(content.limits);
+        for (tool, args) in content.about {
             let of = setup.ground.about.entry(tool).or_default();
             for (argument, about) in args {
                 of.entry(argument).or_insert(about);
             }
         }
-        for (root, _) in said.roots {
+        for (root, _) in content.roots {
             if !setup.ground.roots.contains(&root) {
                 setup.ground.roots.push(root);
             }
         }
-        for tool in said.tools {
+        for tool in content.tools {
             match setup.tools.iter().find(|known| known.spec.name == tool.spec.name) {
                 None => setup.tools.push(tool),
                 Some(known) => {
                     let message = format!(
-                        "the tool `{}` is declared at {} as well, and that one counts",
+                        "the tool `{}` is also declared at {}, and that declaration is used",
                         known.spec.name, known.place
                     );
                     setup.notes.push(FileNote { place: tool.place, message });
                 }
             }
         }
-        setup.sandbox.add(said.sandbox);
-        setup.rules.extend(said.rules);
-        setup.notes.extend(said.notes);
+        setup.sandbox.add(content.sandbox);
+        setup.rules.extend(content.rules);
+        setup.notes.extend(content.notes);
         let mut open: Option<(SourceLocation, usize)> = None;
-        for hook in said.hooks {
+        for hook in content.hooks {
             let mut spec = hook.spec;
-            let usual = guard || !said.imported && said.hooks_guard != Some(false);
+            let usual = guard || !content.imported && content.hooks_guard != Some(false);
             spec.fails_closed = hook.fails_closed.unwrap_or(usual);
-            if said.imported && !spec.fails_closed {
+            if content.imported && !spec.fails_closed {
                 open.get_or_insert_with(|| (spec.place.clone(), 0)).1 += 1;
             }
             setup.hooks.push(spec);
         }
         if let Some((place, count)) = open {
             let message = format!(
-                "{} of this file FAIL OPEN, as documented there: when one cannot answer, the call \
-                 goes on; `[hooks] mode = \"guard\"` in haft.toml makes them refuse instead",
+                "{} of this file FAIL OPEN, as documented there: if one fails, the call goes on; \
+                 `[hooks] mode = \"guard\"` in haft.toml makes them refuse instead",
                 counted(count, "hook"),
             );
             setup.notes.push(FileNote { place, message });
@@ -80,65 +80,65 @@ pub(super) fn merge(mut files: Vec<Said>, place: &LoadOptions) -> PolicyConfig {
 }
 
 /// Removes everything that could loosen a restriction from files that trust does not cover.
-fn distrust(files: &mut [Said], notes: &mut Vec<FileNote>) {
+fn distrust(files: &mut [FileContent], notes: &mut Vec<FileNote>) {
     let mut untrusted = Ignored::default();
-    for said in files {
-        match said.uncovered.clone() {
+    for content in files {
+        match content.uncovered.clone() {
             None => {}
-            Some(Uncovered::Untrusted) => strip(said, &mut untrusted),
+            Some(Uncovered::Untrusted) => strip(content, &mut untrusted),
             // One note for each file, because a person has to review that file.
             Some(why) => {
                 let mut ignored = Ignored::default();
-                strip(said, &mut ignored);
-                if let Some((mode, place)) = &said.mode
+                strip(content, &mut ignored);
+                if let Some((mode, place)) = &content.mode
                     && strictness(*mode) < strictness(Mode::Default)
                 {
                     ignored.add("mode", place);
                 }
-                ignored.tell_of_file(&why, &said.place, notes);
+                ignored.report_file(&why, &content.place, notes);
             }
         }
     }
-    untrusted.tell(notes);
+    untrusted.report(notes);
 }
 
 /// Removes everything that could loosen a restriction from one file.
-fn strip(said: &mut Said, ignored: &mut Ignored) {
-    said.rules.retain(|rule| {
+fn strip(content: &mut FileContent, ignored: &mut Ignored) {
+    content.rules.retain(|rule| {
         let strict = rule.decision != Decision::Allow;
         if !strict {
             ignored.add("allow rule", &rule.place);
         }
         strict
     });
-    for rule in &mut said.rules {
+    for rule in &mut content.rules {
         if !rule.rewrite.is_empty() {
             ignored.add("rewrite of arguments", &rule.place);
             rule.rewrite.clear();
         }
     }
-    for hook in said.hooks.drain(..) {
+    for hook in content.hooks.drain(..) {
         ignored.add("hook", &hook.spec.place);
     }
-    for tool in said.tools.drain(..) {
+    for tool in content.tools.drain(..) {
         ignored.add("declared tool", &tool.place);
     }
-    for (_, place) in said.roots.drain(..) {
-        ignored.add("folder of the workspace", &place);
+    for (_, place) in content.roots.drain(..) {
+        ignored.add("directory of the workspace", &place);
     }
-    said.sandbox.strip(|what, place| ignored.add(what, place));
-    if let Some(place) = said.about_place.take() {
-        for _ in said.about.values().flatten() {
+    content.sandbox.strip(|what, place| ignored.add(what, place));
+    if let Some(place) = content.about_place.take() {
+        for _ in content.about.values().flatten() {
             ignored.add("statement about an argument", &place);
         }
-        said.about.clear();
+        content.about.clear();
     }
     // A shorter timeout is not a restriction either: a hook that fails open could miss it.
-    if let Some(place) = said.limits_place.take() {
-        for _ in 0..said.limits.count() {
+    if let Some(place) = content.limits_place.take() {
+        for _ in 0..content.limits.count() {
             ignored.add("limit", &place);
         }
-        said.limits = CallLimits::default();
+        content.limits = CallLimits::default();
     }
 }
 
@@ -154,12 +154,12 @@ impl Ignored {
         }
     }
 
-    fn tell(self, notes: &mut Vec<FileNote>) {
+    fn report(self, notes: &mut Vec<FileNote>) {
         for (what, count, place) in self.0 {
             let verb = if count == 1 { "does" } else { "do" };
             let message = format!(
-                "{} of this folder {verb} not count until the folder is trusted; to trust it, run \
-                 `haft trust`",
+                "{} of this directory {verb} not apply until the directory is trusted; to trust \
+                 it, run `haft trust`",
                 counted(count, what)
             );
             notes.push(FileNote { place, message });
@@ -167,14 +167,12 @@ impl Ignored {
     }
 
     /// Reports what a new or changed file does not apply until it was shown.
-    fn tell_of_file(self, why: &Uncovered, file: &SourceLocation, notes: &mut Vec<FileNote>) {
+    fn report_file(self, why: &Uncovered, file: &SourceLocation, notes: &mut Vec<FileNote>) {
         let why = match why {
             // Reported even if nothing is ignored: the old file may have denied something.
             Uncovered::Changed => "changed since it was trusted",
             _ if self.0.is_empty() => return,
-            Uncovered::Replaced => {
-                "another directory is at this path than the one that was trusted"
-            }
+            Uncovered::Replaced => "the directory at this path is not the one that was trusted",
             _ => "new since this directory was trusted",
         };
         let place = self.0.first().map_or(file, |(_, _, place)| place).clone();
@@ -183,8 +181,8 @@ impl Ignored {
             self.0.into_iter().map(|(what, count, _)| counted(count, what)).collect();
         let effect = match total {
             0 => String::new(),
-            1 => format!(": {} does not count", what.join(", ")),
-            _ => format!(": {} do not count", what.join(", ")),
+            1 => format!(": {} does not apply", what.join(", ")),
+            _ => format!(": {} do not apply", what.join(", ")),
         };
         let message = format!("{why}{effect}; to see the file and accept it, run `haft trust`");
         notes.push(FileNote { place, message });
@@ -203,13 +201,13 @@ fn counted(count: usize, what: &str) -> String {
 }
 
 /// Removes what only the organisation may set.
-fn only_managed(files: &mut [Said], notes: &mut Vec<FileNote>) {
-    let rules = files.iter().any(|said| said.only_managed_rules);
-    let hooks = files.iter().any(|said| said.only_managed_hooks);
+fn only_managed(files: &mut [FileContent], notes: &mut Vec<FileNote>) {
+    let rules = files.iter().any(|content| content.only_managed_rules);
+    let hooks = files.iter().any(|content| content.only_managed_hooks);
     let mut left_out = Ignored::default();
-    for said in files.iter_mut().filter(|said| said.layer != ConfigLayer::Managed) {
+    for content in files.iter_mut().filter(|content| content.layer != ConfigLayer::Managed) {
         if rules {
-            said.rules.retain(|rule| {
+            content.rules.retain(|rule| {
                 let strict = rule.decision != Decision::Allow;
                 if !strict {
                     left_out.add("allow rule", &rule.place);
@@ -218,14 +216,14 @@ fn only_managed(files: &mut [Said], notes: &mut Vec<FileNote>) {
             });
         }
         if hooks {
-            for hook in said.hooks.drain(..) {
+            for hook in content.hooks.drain(..) {
                 left_out.add("hook", &hook.spec.place);
             }
         }
     }
     for (what, count, place) in left_out.0 {
         let message = format!(
-            "{} without effect: the organisation's settings let only its own count",
+            "{} without effect: the organisation's settings allow only its own",
             counted(count, what)
         );
         notes.push(FileNote { place, message });
@@ -233,11 +231,11 @@ fn only_managed(files: &mut [Said], notes: &mut Vec<FileNote>) {
 }
 
 /// Finds the mode: the strongest file's, unless it loosens without permission.
-fn mode(files: &[Said], setup: &mut PolicyConfig) {
+fn mode(files: &[FileContent], setup: &mut PolicyConfig) {
     let mut found: Option<(Mode, SourceLocation)> = None;
     let mut uncovered: Vec<(Mode, SourceLocation, bool)> = Vec::new();
-    for said in files {
-        match (&said.mode, &said.uncovered) {
+    for content in files {
+        match (&content.mode, &content.uncovered) {
             (None, _) => {}
             (Some((mode, place)), None) => {
                 found = Some((*mode, place.clone()));
@@ -256,22 +254,22 @@ fn mode(files: &[Said], setup: &mut PolicyConfig) {
             found = Some((mode, at));
         } else if is_untrusted && strictness(mode) < strictness(usual) {
             let message = format!(
-                "mode `{}` of this folder does not count until the folder is trusted; to trust it, \
-                 run `haft trust`",
+                "mode `{}` of this directory does not apply until the directory is trusted; to \
+                 trust it, run `haft trust`",
                 word(mode)
             );
             setup.notes.push(FileNote { place: at, message });
         }
     }
-    setup.may_bypass = !files.iter().any(|said| said.no_bypass);
+    setup.may_bypass = !files.iter().any(|content| content.no_bypass);
     let Some((mode, at)) = found else { return };
     setup.ground.mode = mode;
     if mode == Mode::BypassPermissions {
         let message = if setup.may_bypass {
-            "EVERYTHING THAT NO RULE SPEAKS OF IS ALLOWED: mode `bypassPermissions`"
+            "EVERYTHING THAT NO RULE MATCHES IS ALLOWED: mode `bypassPermissions`"
         } else {
             setup.ground.mode = Mode::Default;
-            "mode `bypassPermissions` is switched off here; judged as `default`"
+            "mode `bypassPermissions` is disabled here; `default` is used"
         };
         setup.notes.push(FileNote { place: at, message: message.to_owned() });
     }

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Maximum number of reported mistakes; a hostile file could have any number.
-const MOST: usize = 100;
+const MAX_MISTAKES: usize = 100;
 
 /// The mistakes, in order.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ impl Mistakes {
         place: SourceLocation,
         words: impl FnOnce() -> (String, Option<String>),
     ) {
-        if self.list.len() == MOST {
+        if self.list.len() == MAX_MISTAKES {
             self.more += 1;
             return;
         }

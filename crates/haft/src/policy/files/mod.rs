@@ -9,7 +9,7 @@ mod mistake;
 mod negated;
 mod node;
 mod json;
-mod said;
+mod content;
 mod open;
 mod toml;
 mod settings;
@@ -138,12 +138,12 @@ impl PolicyConfig {
     /// ```
     pub fn read(files: &[ConfigFile], place: &LoadOptions) -> Result<Self, Error> {
         let mut mistakes = Mistakes::default();
-        let mut said = Vec::with_capacity(files.len());
+        let mut content = Vec::with_capacity(files.len());
         for file in files {
             if file.text.len() > MAX_FILE {
                 mistakes.add(Source::new(&file.path, "").place(0), || {
                     let long = file.text.len();
-                    let message = format!("{long} bytes; a file of rules has at most {MAX_FILE}");
+                    let message = format!("{long} bytes; a rule file may have at most {MAX_FILE}");
                     (message, Some("is it the right file?".to_owned()))
                 });
                 continue;
@@ -164,11 +164,11 @@ impl PolicyConfig {
                     (message, Some(hint.to_owned()))
                 });
             }
-            said.push(one);
+            content.push(one);
         }
         match mistakes.into_error() {
             Some(error) => Err(error),
-            None => Ok(merge::merge(said, place)),
+            None => Ok(merge::merge(content, place)),
         }
     }
 }

@@ -6,7 +6,7 @@
 use super::{FileNote, node::Reader};
 
 /// Maximum number of patterns that the report names.
-const NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// The patterns of one file that start with `!`.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ impl Negated {
     pub(super) fn add(&mut self, text: &str, at: usize) {
         self.first.get_or_insert(at);
         self.count += 1;
-        if self.named.len() < NAMED {
+        if self.named.len() < MAX_NAMED {
             self.named.push(format!("`{text}`"));
         }
     }
@@ -35,7 +35,7 @@ impl Negated {
             more => format!(" and {more} more"),
         };
         let message = format!(
-            "{names}{more}: left out. `!` re-includes nothing, because the strictest rule holds; \
+            "{names}{more}: ignored. `!` is not supported, because the strictest rule applies; \
              narrow the other rule, or add an `except` to it in `haft.toml`"
         );
         Some(FileNote { place, message })

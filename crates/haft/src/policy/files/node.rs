@@ -63,8 +63,8 @@ impl Node {
 
 /// Truncates a text that a message quotes.
 fn shortened(text: &str) -> String {
-    const SHOWN: usize = 60;
-    match text.char_indices().nth(SHOWN) {
+    const MAX_QUOTED_CHARS: usize = 60;
+    match text.char_indices().nth(MAX_QUOTED_CHARS) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
     }
@@ -139,8 +139,8 @@ impl Reader<'_> {
         self.mistakes.add(self.source.place(entry.at), || {
             let list = known.join("`, `");
             let hint = match nearest(&entry.key, known.iter().copied()) {
-                Some(near) => format!("did you mean `{near}`? Known are `{list}`"),
-                None => format!("known are `{list}`"),
+                Some(near) => format!("did you mean `{near}`? Known keys: `{list}`"),
+                None => format!("known keys: `{list}`"),
             };
             (format!("unknown key `{}` in {what}", shortened(&entry.key)), Some(hint))
         });
@@ -165,7 +165,7 @@ impl Reader<'_> {
         match &node.kind {
             Kind::Text(text) => Some(text),
             _ => {
-                self.unlike(node, what, "a text", "put it in double quotes");
+                self.unlike(node, what, "a string", "put it in double quotes");
                 None
             }
         }
@@ -174,11 +174,13 @@ impl Reader<'_> {
     /// Takes a text that people and the model will read: short, without terminal control
     /// characters.
     pub(super) fn words<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n str> {
-        const LONGEST: usize = 1_000;
+        const MAX_TEXT_BYTES: usize = 1_000;
         let text = self.text(node, what)?;
-        if text.trim().is_empty() || text.len() > LONGEST || text.contains(char::is_control) {
-            let wanted = format!("a line of 1 to {LONGEST} bytes without control characters");
-            self.unlike(node, what, &wanted, "say it shorter, or leave it out");
+        if text.trim().is_empty() || text.len() > MAX_TEXT_BYTES || text.contains(char::is_control)
+        {
+            let wanted =
+                format!("a line of 1 to {MAX_TEXT_BYTES} bytes without control characters");
+            self.unlike(node, what, &wanted, "shorten it, or remove it");
             return None;
         }
         Some(text)
@@ -193,7 +195,7 @@ impl Reader<'_> {
                 .filter_map(|node| self.text(node, what).map(|text| (text, node.at)))
                 .collect(),
             _ => {
-                self.unlike(node, what, "a text or a list of texts", "put it in double quotes");
+                self.unlike(node, what, "a string or a list of strings", "put it in double quotes");
                 Vec::new()
             }
         }
@@ -224,7 +226,7 @@ impl Reader<'_> {
         }
         let wanted = match least {
             i64::MIN => "a whole number".to_owned(),
-            least => format!("a whole number from {least} on"),
+            least => format!("a whole number, at least {least}"),
         };
         self.unlike(node, what, &wanted, "write it without quotes, as in `50` or `50_000`");
         None
@@ -242,15 +244,15 @@ impl Reader<'_> {
     }
 
     pub(super) fn time(&mut self, node: &Node, what: &str) -> Option<Duration> {
-        let hint = "a time is a whole number above zero and ms, s, m, h or d, as in \"120s\"";
+        let hint = "a duration is a whole number above zero and ms, s, m, h or d, as in \"120s\"";
         let Kind::Text(text) = &node.kind else {
-            self.unlike(node, what, "a time in quotes", hint);
+            self.unlike(node, what, "a duration in quotes", hint);
             return None;
         };
         match haft_core::parse_duration(text) {
             Ok(time) => Some(time),
             Err(_) => {
-                self.unlike(node, what, "a time", hint);
+                self.unlike(node, what, "a duration", hint);
                 None
             }
         }
@@ -305,7 +307,10 @@ impl Reader<'_> {
                         "a pattern is `Tool`, `Tool(specifier)` or selectors such as `host=x.org`"
                             .to_owned()
                     });
-                    (format!("`{}` is no pattern: {}", shortened(text), e.message), Some(hint))
+                    (
+                        format!("`{}` is not a valid pattern: {}", shortened(text), e.message),
+                        Some(hint),
+                    )
                 });
                 None
             }
@@ -321,13 +326,18 @@ impl Reader<'_> {
             Kind::Real(n) => match serde_json::Number::from_f64(*n) {
                 Some(n) => Value::Number(n),
                 None => {
-                    self.unlike(node, "a number", "finite", "arguments are JSON");
+                    self.unlike(node, "a number", "finite", "arguments must be JSON");
                     return None;
                 }
             },
             Kind::Text(text) => Value::from(&**text),
             Kind::Odd(_) => {
-                self.unlike(node, "an argument", "something JSON can say", "write it as a text");
+                self.unlike(
+                    node,
+                    "an argument",
+                    "a value that JSON can represent",
+                    "write it as a string",
+                );
                 return None;
             }
             Kind::List(list) => {

@@ -28,7 +28,7 @@ pub fn read_config_file(path: &Path) -> Result<Option<String>, Error> {
         Ok(text) => Ok(Some(text)),
         Err(e) => {
             let at = e.utf8_error().valid_up_to();
-            Err(wrong(path, format!("is not UTF-8: the byte at {at} belongs to no character")))
+            Err(wrong(path, format!("is not UTF-8: invalid byte at offset {at}")))
         }
     }
 }
@@ -54,48 +54,46 @@ pub(in crate::policy) fn read(
     symlinks: Symlinks,
     max_bytes: usize,
 ) -> Result<Option<Vec<u8>>, Error> {
-    let file = match open(path, symlinks) {
-        Ok(file) => file,
-        Err(e) if is_absent(&e) => {
-            return match path.symlink_metadata() {
-                Ok(found) if found.is_symlink() => Err(wrong(path, "is a symlink to nothing")
-                    .hint("delete it, or make it lead to a file")),
-                // It was removed or created a moment ago, and was missing when it was opened.
-                _ => Ok(None),
-            };
-        }
-        // A socket cannot be opened, nor can a symlink that must not be followed.
-        Err(e) => {
-            let found = path.symlink_metadata();
-            let found = found.as_ref().ok().and_then(|found| kind(found.file_type()));
-            return Err(match found {
-                Some(kind) => no_file(path, kind),
-                None => wrong(path, format!("cannot be read: {e}")).because(e),
-            });
-        }
-    };
+    let file =
+        match open(path, symlinks) {
+            Ok(file) => file,
+            Err(e) if is_absent(&e) => {
+                return match path.symlink_metadata() {
+                    Ok(found) if found.is_symlink() => Err(wrong(path, "is a dangling symlink")
+                        .hint("delete it, or point it to a file")),
+                    // It was removed or created a moment ago, and was missing when it was opened.
+                    _ => Ok(None),
+                };
+            }
+            // A socket cannot be opened, nor can a symlink that must not be followed.
+            Err(e) => {
+                let found = path.symlink_metadata();
+                let found = found.as_ref().ok().and_then(|found| kind(found.file_type()));
+                return Err(match found {
+                    Some(kind) => no_file(path, kind),
+                    None => wrong(path, format!("cannot be read: {e}")).because(e),
+                });
+            }
+        };
     let cannot = |e: io::Error| wrong(path, format!("cannot be read: {e}")).because(e);
     // Checked on the file descriptor: the path may have changed since (TOCTOU).
     let found = file.metadata().map_err(cannot)?;
     if found.is_dir() {
         return match fs::read_dir(path).map_err(cannot)?.next() {
             None => Ok(None),
-            Some(_) => Err(no_file(path, "a directory with something in it")),
+            Some(_) => Err(no_file(path, "a directory that is not empty")),
         };
     }
     if !found.is_file() {
-        return Err(no_file(path, kind(found.file_type()).unwrap_or("no regular file")));
+        return Err(no_file(path, kind(found.file_type()).unwrap_or("not a regular file")));
     }
     let mut bytes = Vec::new();
     // One byte more than the limit, to detect a longer file.
     file.take(max_bytes as u64 + 1).read_to_end(&mut bytes).map_err(cannot)?;
     if bytes.len() > max_bytes {
         let most = max_bytes >> 20;
-        return Err(wrong(
-            path,
-            format!("is larger than {most} MiB, which is the most that is read"),
-        )
-        .hint("is it the right file?"));
+        return Err(wrong(path, format!("is larger than {most} MiB, which is the limit"))
+            .hint("is it the right file?"));
     }
     Ok(Some(bytes))
 }
@@ -143,7 +141,7 @@ fn is_absent(error: &io::Error) -> bool {
 }
 
 fn no_file(path: &Path, what: &str) -> Error {
-    wrong(path, format!("is {what}, and configuration is a regular file"))
+    wrong(path, format!("is {what}, but configuration must be a regular file"))
         .hint("find out what put it there, and delete it")
 }
 

@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{ConfigFile, node::Node, node::Reader, said::Said, toml::folder};
+use super::{ConfigFile, content::FileContent, node::Node, node::Reader, toml::folder};
 use crate::policy::{pattern::PathBase, rule::SourceLocation};
 
 const KEYS: &[&str] =
@@ -86,12 +86,12 @@ impl SandboxSettings {
         }
         let home = home?;
         if home.starts_with(root) {
-            return Some("the home directory with all its secrets is in it");
+            return Some("it contains the home directory with all its secrets");
         }
         SECRETS
             .iter()
             .any(|secret| root.starts_with(home.join(secret)))
-            .then_some("it holds secrets")
+            .then_some("it contains secrets")
     }
 
     /// Returns the paths below a root that contain secrets, whether they exist or not.
@@ -102,19 +102,19 @@ impl SandboxSettings {
     }
 
     /// Merges the settings of a file. A feature that one file disables stays disabled.
-    pub(super) fn add(&mut self, said: SandboxSaid) {
-        self.confine_unasked &= said.confine_unasked != Some(false);
-        self.toolchains &= said.toolchains != Some(false);
-        self.read_only_roots.extend(said.read_only_roots);
-        self.writable_roots.extend(said.writable_roots);
-        self.pass_env.extend(said.pass_env);
-        self.cgroup = said.cgroup.or(self.cgroup.take());
+    pub(super) fn add(&mut self, content: SandboxTable) {
+        self.confine_unasked &= content.confine_unasked != Some(false);
+        self.toolchains &= content.toolchains != Some(false);
+        self.read_only_roots.extend(content.read_only_roots);
+        self.writable_roots.extend(content.writable_roots);
+        self.pass_env.extend(content.pass_env);
+        self.cgroup = content.cgroup.or(self.cgroup.take());
     }
 }
 
 /// The sandbox settings of one file.
 #[derive(Debug, Default)]
-pub(super) struct SandboxSaid {
+pub(super) struct SandboxTable {
     confine_unasked: Option<bool>,
     toolchains: Option<bool>,
     read_only_roots: Vec<(PathBuf, SourceLocation)>,
@@ -123,7 +123,7 @@ pub(super) struct SandboxSaid {
     cgroup: Option<(PathBuf, SourceLocation)>,
 }
 
-impl SandboxSaid {
+impl SandboxTable {
     /// Removes what would give commands more access, and reports each.
     pub(super) fn strip(&mut self, mut ignored: impl FnMut(&'static str, &SourceLocation)) {
         for (_, place) in self.read_only_roots.drain(..).chain(self.writable_roots.drain(..)) {
@@ -144,10 +144,10 @@ pub(super) fn read(
     node: &Node,
     file: &ConfigFile,
     anchor: &PathBase,
-    said: &mut Said,
+    content: &mut FileContent,
 ) {
     let Some(fields) = reader.table(node, "`[sandbox]`", KEYS) else { return };
-    let own = &mut said.sandbox;
+    let own = &mut content.sandbox;
     let mut flag = |key: &str| {
         let node = fields.get(key)?;
         reader.flag(node, &format!("`{key}`"))
@@ -166,13 +166,14 @@ pub(super) fn read(
     if let Some(node) = fields.get("cgroup")
         && let Some(text) = reader.text(node, "`cgroup`")
     {
-        match Path::new(text).is_absolute() {
-            true => own.cgroup = Some((text.into(), reader.place(node.at))),
-            false => reader.wrong(
+        if Path::new(text).is_absolute() {
+            own.cgroup = Some((text.into(), reader.place(node.at)))
+        } else {
+            reader.wrong(
                 node.at,
-                format!("`{text}` is no whole path"),
-                "name the directory that was delegated, as in `/sys/fs/cgroup/haft`",
-            ),
+                format!("`{text}` is not an absolute path"),
+                "name the delegated cgroup directory, as in `/sys/fs/cgroup/haft`",
+            )
         }
     }
 }
@@ -189,8 +190,8 @@ fn roots(
         match folder(text, file, anchor) {
             Err(why) => reader.wrong(
                 at,
-                format!("`{text}` is no directory that could be found: {why}"),
-                "write the whole path, as in `/srv/toolchain`, or start it with `~/`",
+                format!("the directory `{text}` was not found: {why}"),
+                "write an absolute path, as in `/srv/toolchain`, or start it with `~/`",
             ),
             Ok(path) => match SandboxSettings::refuses(&path, anchor.home.as_deref()) {
                 Some(why) => reader.wrong(
@@ -211,13 +212,14 @@ fn names(reader: &mut Reader<'_>, node: &Node) -> Vec<(String, SourceLocation)> 
         let name = text.strip_suffix('*').unwrap_or(text);
         let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        match is_name {
-            true => found.push((text.to_owned(), reader.place(at))),
-            false => reader.wrong(
+        if is_name {
+            found.push((text.to_owned(), reader.place(at)))
+        } else {
+            reader.wrong(
                 at,
-                format!("`{text}` is no name of a variable"),
-                "write a name such as `JAVA_HOME`; `*` may stand at its end, as in `CARGO_*`",
-            ),
+                format!("`{text}` is not a variable name"),
+                "write a name such as `JAVA_HOME`; it may end with `*`, as in `CARGO_*`",
+            )
         }
     }
     found
@@ -239,11 +241,13 @@ mod tests {
         PolicyConfig::read(&[file], &place)
     }
 
-    const ALL: &str = "[sandbox]\nconfine_unasked = false\nread_only_roots = [\"~/.rustup\", \"/srv/x\"]\n\
-        writable_roots = [\"~/.npm\"]\npass_env = [\"JAVA_HOME\", \"CARGO_*\"]\ncgroup = \"/sys/fs/cgroup/haft\"\n";
+    const ALL: &str = "[sandbox]\nconfine_unasked = false\nread_only_roots = [\"~/.rustup\", \
+        \"/srv/x\"]\n\
+        writable_roots = [\"~/.npm\"]\npass_env = [\"JAVA_HOME\", \"CARGO_*\"]\ncgroup = \
+        \"/sys/fs/cgroup/haft\"\n";
 
     #[test]
-    fn roots_and_variables_of_a_trusted_file_count() {
+    fn roots_and_variables_of_a_trusted_file_apply() {
         let setup = read(ALL, ConfigLayer::Project, true).unwrap().sandbox;
         let paths = |list: &[(PathBuf, SourceLocation)]| -> Vec<String> {
             list.iter().map(|(path, _)| path.display().to_string()).collect()
@@ -257,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn an_untrusted_project_can_turn_things_off_and_widens_nothing() {
+    fn untrusted_project_can_only_restrict_the_sandbox() {
         let setup = read(ALL, ConfigLayer::Project, false).unwrap();
         let SandboxSettings { read_only_roots, writable_roots, pass_env, .. } = &setup.sandbox;
         assert!(read_only_roots.is_empty() && writable_roots.is_empty() && pass_env.is_empty());
@@ -269,28 +273,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_off_in_one_file_is_not_turned_on_by_another() {
+    fn feature_disabled_in_one_file_is_not_enabled_by_another() {
         let mut settings = SandboxSettings::default();
-        let said = |on| SandboxSaid { confine_unasked: Some(on), ..SandboxSaid::default() };
-        settings.add(said(false));
-        settings.add(said(true));
+        let content = |on| SandboxTable { confine_unasked: Some(on), ..SandboxTable::default() };
+        settings.add(content(false));
+        settings.add(content(true));
         assert!(!settings.confine_unasked);
     }
 
     #[test]
-    fn roots_that_would_show_secrets_are_mistakes_with_a_clear_answer() {
+    fn roots_that_expose_secrets_are_mistakes() {
         for (root, why) in [
             ("/", "the whole file system"),
             ("~", "the home directory"),
             ("~/", "the home directory"),
             ("~/.cargo/..", "the home directory"),
             ("/me", "the home directory"),
-            ("~/.ssh", "it holds secrets"),
-            ("~/.ssh/keys", "it holds secrets"),
-            ("~/.aws", "it holds secrets"),
-            ("~/.gnupg", "it holds secrets"),
-            ("~/.config/gh", "it holds secrets"),
-            ("~/.cargo/credentials.toml", "it holds secrets"),
+            ("~/.ssh", "it contains secrets"),
+            ("~/.ssh/keys", "it contains secrets"),
+            ("~/.aws", "it contains secrets"),
+            ("~/.gnupg", "it contains secrets"),
+            ("~/.config/gh", "it contains secrets"),
+            ("~/.cargo/credentials.toml", "it contains secrets"),
         ] {
             for key in ["read_only_roots", "writable_roots"] {
                 let text = format!("[sandbox]\n{key} = [\"{root}\"]\n");
@@ -300,8 +304,8 @@ mod tests {
         }
         for (bad, why) in [
             ("read_only_roots = \"~/.rustup\"\nx = 1", "unknown key `x`"),
-            ("pass_env = [\"A B\"]", "no name of a variable"),
-            ("pass_env = [\"*\"]", "no name of a variable"),
+            ("pass_env = [\"A B\"]", "not a variable name"),
+            ("pass_env = [\"*\"]", "not a variable name"),
             ("confine_unasked = \"no\"", "confine_unasked"),
             ("read_only_roots = [\"\"]", "it is empty"),
             ("read_only_roots = [3]", "read_only_roots"),

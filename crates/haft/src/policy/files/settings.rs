@@ -12,11 +12,12 @@ use std::time::Duration;
 use haft_core::Decision;
 
 use super::{
-    ConfigFile, FileNote, Handler, HookSpec, LoadOptions, MAX_RULES, json,
+    ConfigFile, FileNote, Handler, HookSpec, LoadOptions, MAX_RULES,
+    content::{FileContent, ParsedHook},
+    json,
     mistake::Mistakes,
     negated::Negated,
     node::{Entry, Fields, Kind, Node, Reader},
-    said::{Hooked, Said},
     source::Source,
     toml::folder,
 };
@@ -32,31 +33,31 @@ const PROMPT_TIMEOUT: Duration = Duration::from_secs(30);
 const AGENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Reads one file.
-pub(super) fn read(file: &ConfigFile, place: &LoadOptions, mistakes: &mut Mistakes) -> Said {
+pub(super) fn read(file: &ConfigFile, place: &LoadOptions, mistakes: &mut Mistakes) -> FileContent {
     let source = Source::new(&file.path, &file.text);
-    let mut said = Said::nothing(file.layer, true);
+    let mut content = FileContent::empty(file.layer, true);
     let root = match json::parse(&file.text) {
         Ok(root) => root,
         Err(broken) => {
             mistakes.add(source.place(broken.at), || {
-                (format!("this is no JSON: {}", broken.message), None)
+                (format!("invalid JSON: {}", broken.message), None)
             });
-            return said;
+            return content;
         }
     };
     let mut reader = Reader { source: &source, mistakes };
-    let Some(fields) = reader.any_table(&root, "the file") else { return said };
+    let Some(fields) = reader.any_table(&root, "the file") else { return content };
     let mut settings = Settings {
         reader,
         file,
         anchor: PathBase { folder: Some(file.anchor.clone()), home: place.home.clone() },
-        said: &mut said,
+        content: &mut content,
         negated: Negated::default(),
     };
     settings.file(&fields);
     let note = settings.negated.note(&settings.reader);
-    said.notes.extend(note);
-    said
+    content.notes.extend(note);
+    content
 }
 
 /// The state while one file is read.
@@ -64,14 +65,14 @@ struct Settings<'a, 's> {
     reader: Reader<'a>,
     file: &'a ConfigFile,
     anchor: PathBase,
-    said: &'s mut Said,
+    content: &'s mut FileContent,
     negated: Negated,
 }
 
 impl Settings<'_, '_> {
     fn note(&mut self, at: usize, message: impl Into<String>) {
         let place = self.reader.place(at);
-        self.said.notes.push(FileNote { place, message: message.into() });
+        self.content.notes.push(FileNote { place, message: message.into() });
     }
 
     fn file(&mut self, fields: &Fields<'_>) {
@@ -82,10 +83,10 @@ impl Settings<'_, '_> {
                 "permissions" => self.permissions(&entry.value),
                 "hooks" => self.hooks(&entry.value),
                 "allowManagedPermissionRulesOnly" if managed => {
-                    self.said.only_managed_rules = self.strict_flag(entry);
+                    self.content.only_managed_rules = self.strict_flag(entry);
                 }
                 "allowManagedHooksOnly" if managed => {
-                    self.said.only_managed_hooks = self.strict_flag(entry);
+                    self.content.only_managed_hooks = self.strict_flag(entry);
                 }
                 key => {
                     let key = key.to_lowercase();
@@ -95,7 +96,7 @@ impl Settings<'_, '_> {
                 }
             }
         }
-        self.passed_over(&passed, "");
+        self.note_unsupported(&passed, "");
     }
 
     /// Reads a flag that restricts; an invalid value counts as set.
@@ -104,10 +105,10 @@ impl Settings<'_, '_> {
     }
 
     /// Notes keys that are relevant but not supported, all in one note.
-    fn passed_over(&mut self, entries: &[&Entry], of: &str) {
+    fn note_unsupported(&mut self, entries: &[&Entry], of: &str) {
         let Some(first) = entries.first() else { return };
         let names = names(entries.iter().map(|entry| format!("{of}{}", entry.key)));
-        self.note(first.at, format!("not read here, and without effect: {names}"));
+        self.note(first.at, format!("not supported, and without effect: {names}"));
     }
 
     fn permissions(&mut self, node: &Node) {
@@ -124,7 +125,7 @@ impl Settings<'_, '_> {
                 _ => passed.push(entry),
             }
         }
-        self.passed_over(&passed, "permissions.");
+        self.note_unsupported(&passed, "permissions.");
     }
 
     fn mode(&mut self, node: &Node) {
@@ -138,17 +139,17 @@ impl Settings<'_, '_> {
             "auto" => {
                 self.note(
                     node.at,
-                    "mode `auto` lets a classifier answer; here it is judged as `default`, and what \
-                     no rule speaks of is asked",
+                    "mode `auto` uses a classifier, which is not supported; `default` is used, \
+                     and calls that no rule matches need approval",
                 );
                 Mode::Default
             }
             other => {
-                self.note(node.at, format!("mode `{other}` is not known; judged as `default`"));
+                self.note(node.at, format!("unknown mode `{other}`; `default` is used"));
                 Mode::Default
             }
         };
-        self.said.mode = Some((mode, self.reader.place(node.at)));
+        self.content.mode = Some((mode, self.reader.place(node.at)));
     }
 
     fn bypass(&mut self, node: &Node) {
@@ -157,17 +158,18 @@ impl Settings<'_, '_> {
             // FAIL CLOSED: the author of the key wanted it disabled.
             _ => self.note(
                 node.at,
-                "`disableBypassPermissionsMode` is `\"disable\"` or absent; read as `\"disable\"`",
+                "`disableBypassPermissionsMode` must be `\"disable\"` or absent; `\"disable\"` is \
+                 used",
             ),
         }
-        self.said.no_bypass = true;
+        self.content.no_bypass = true;
     }
 
     fn directories(&mut self, node: &Node) {
         for (text, at) in self.reader.texts(node, "`additionalDirectories`") {
             match folder(text, self.file, &self.anchor) {
-                Ok(path) => self.said.roots.push((path, self.reader.place(at))),
-                Err(why) => self.note(at, format!("folder `{text}` does not count: {why}")),
+                Ok(path) => self.content.roots.push((path, self.reader.place(at))),
+                Err(why) => self.note(at, format!("directory `{text}` is ignored: {why}")),
             }
         }
     }
@@ -179,7 +181,7 @@ impl Settings<'_, '_> {
             self.reader.wrong(
                 entry.at,
                 format!("{} rules in one list; at most {MAX_RULES} are read", list.len()),
-                "say more with one pattern: `*` stands for anything",
+                "combine patterns: `*` matches anything",
             );
             return;
         }
@@ -189,14 +191,14 @@ impl Settings<'_, '_> {
             let mut rule = Rule::new(decision.clone(), pattern);
             rule.place = self.reader.place(node.at);
             rule.layer = self.file.layer;
-            self.said.rules.push(rule);
+            self.content.rules.push(rule);
         }
     }
 
     /// Reads the pattern of one rule; `None` if it is ignored, which is noted.
     fn pattern(&mut self, text: &str, at: usize, decision: &Decision) -> Option<Pattern> {
-        if let Some(why) = counts_for_nothing(text, decision) {
-            self.note(at, format!("`{text}` counts for nothing: {why}"));
+        if let Some(why) = ignored_because(text, decision) {
+            self.note(at, format!("`{text}` is ignored: {why}"));
             return None;
         }
         if *decision != Decision::Allow {
@@ -227,11 +229,11 @@ impl Settings<'_, '_> {
         }
         if let Some(first) = uncalled.first() {
             let names = names(uncalled.iter().map(|entry| entry.key.clone()));
-            self.note(first.at, format!("hooks of events that are not called here: {names}"));
+            self.note(first.at, format!("haft does not support the hook events: {names}"));
         }
         if let Some(first) = unknown.first() {
             let names = names(unknown.iter().map(|entry| entry.key.clone()));
-            self.note(first.at, format!("hooks of events that nobody knows: {names}"));
+            self.note(first.at, format!("unknown hook events: {names}"));
         }
     }
 
@@ -253,19 +255,19 @@ impl Settings<'_, '_> {
                 self.reader.wrong(
                     group.at,
                     "a hook without `hooks`",
-                    "the handlers stand in a list: `\"hooks\": [{ \"type\": \"command\", … }]`",
+                    "write the handlers as a list: `\"hooks\": [{ \"type\": \"command\", … }]`",
                 );
                 continue;
             };
             for node in self.reader.list(handlers, "`hooks`").unwrap_or(&[]) {
                 if let Some(hook) = self.handler(&entry.key, matcher.clone(), node) {
-                    self.said.hooks.push(hook);
+                    self.content.hooks.push(hook);
                 }
             }
         }
     }
 
-    fn handler(&mut self, event: &str, matcher: Option<String>, node: &Node) -> Option<Hooked> {
+    fn handler(&mut self, event: &str, matcher: Option<String>, node: &Node) -> Option<ParsedHook> {
         let before = self.reader.mistakes.count();
         let fields = self.reader.any_table(node, "a handler")?;
         let text = |reader: &mut Reader<'_>, key: &str| {
@@ -291,7 +293,7 @@ impl Settings<'_, '_> {
                 self.note(
                     node.at,
                     format!(
-                        "handlers of type `{other}` are not run here; `command` and `http` are"
+                        "handlers of type `{other}` are not supported; use `command` or `http`"
                     ),
                 );
                 let usual = match other {
@@ -311,7 +313,9 @@ impl Settings<'_, '_> {
             if !HookSpec::about_tools(event) {
                 self.note(
                     at,
-                    format!("a hook of `{event}` with `if` is never called: it is about no tool"),
+                    format!(
+                        "a hook of `{event}` with `if` is never called: this event has no tool"
+                    ),
                 );
                 return None;
             }
@@ -320,7 +324,7 @@ impl Settings<'_, '_> {
                 self.note(
                     at,
                     format!(
-                        "`if` `{pattern}` is no rule ({}); the hook is always called",
+                        "`if` `{pattern}` is not a valid pattern ({}); the hook is always called",
                         e.message
                     ),
                 );
@@ -333,7 +337,7 @@ impl Settings<'_, '_> {
         if self.reader.mistakes.count() > before {
             return None;
         }
-        Some(Hooked {
+        Some(ParsedHook {
             spec: HookSpec {
                 event: event.to_owned(),
                 matcher,
@@ -363,14 +367,17 @@ impl Settings<'_, '_> {
         if let Some(shell) = fields.get("shell")
             && self.reader.text(shell, "`shell`")? != "bash"
         {
-            self.note(shell.at, "only `bash` is started here; this handler is not run");
+            self.note(shell.at, "only `bash` is supported; this handler is ignored");
             return self.reader.value(node).map(Handler::Other);
         }
         for key in ["async", "asyncRewake"] {
             if let Some(entry) = fields.entry(key)
                 && entry.value.kind != Kind::Flag(false)
             {
-                self.note(entry.at, format!("`{key}` handlers are waited for here"));
+                self.note(
+                    entry.at,
+                    format!("`{key}` is not supported: the handler runs in the foreground"),
+                );
             }
         }
         let args = match fields.get("args") {
@@ -392,7 +399,7 @@ impl Settings<'_, '_> {
             self.reader.wrong(
                 node.at,
                 "a handler of type `http` without `url`",
-                "name the address, as in `\"url\": \"https://hooks.example.org/check\"`",
+                "set the URL, as in `\"url\": \"https://hooks.example.org/check\"`",
             );
             return None;
         };
@@ -415,22 +422,22 @@ impl Settings<'_, '_> {
     }
 
     fn seconds(&mut self, node: &Node) -> Option<Duration> {
-        const LONGEST: f64 = 86_400.0;
+        const MAX_SECONDS: f64 = 86_400.0;
         let seconds = self.reader.real(node, "`timeout`")?;
-        if seconds > 0.0 && seconds <= LONGEST {
+        if seconds > 0.0 && seconds <= MAX_SECONDS {
             return Some(Duration::from_secs_f64(seconds));
         }
         self.reader.wrong(
             node.at,
             format!("`timeout` must be a number of seconds above 0 and up to a day, got {seconds}"),
-            "leave it out to give a command ten minutes",
+            "remove it to use the default of ten minutes",
         );
         None
     }
 }
 
 /// Returns why Claude Code would ignore a rule, if it would.
-fn counts_for_nothing(text: &str, decision: &Decision) -> Option<String> {
+fn ignored_because(text: &str, decision: &Decision) -> Option<String> {
     let (tool, specifier) = match text.split_once('(') {
         Some((tool, rest)) => (tool.trim(), Some(rest.strip_suffix(')').unwrap_or(rest).trim())),
         None => (text.trim(), None),
@@ -442,14 +449,14 @@ fn counts_for_nothing(text: &str, decision: &Decision) -> Option<String> {
     {
         let instead = |rule: &str| {
             format!(
-                "paths are judged by `Read(…)` and `Edit(…)` alone; write `{rule}({specifier})`"
+                "paths are matched only by `Read(…)` and `Edit(…)`; write `{rule}({specifier})`"
             )
         };
         match tool {
             "Write" | "NotebookEdit" | "MultiEdit" => return Some(instead("Edit")),
             "Glob" | "Grep" | "LS" => return Some(instead("Read")),
-            "Skill" => return Some("there are no skills to be called here".to_owned()),
-            "Cd" => return Some("a run does not change its folder here".to_owned()),
+            "Skill" => return Some("skills are not supported".to_owned()),
+            "Cd" => return Some("a run does not change its directory".to_owned()),
             _ => {}
         }
     }
@@ -458,7 +465,7 @@ fn counts_for_nothing(text: &str, decision: &Decision) -> Option<String> {
     }
     if tool.contains('*') && !names_a_server(tool) {
         return Some(
-            "an allow may have `*` in the name of a tool only after `mcp__<server>__`".to_owned(),
+            "an allow rule may use `*` in a tool name only after `mcp__<server>__`".to_owned(),
         );
     }
     if let Some(specifier) = specifier
@@ -488,9 +495,9 @@ fn is_parameter(tool: &str, specifier: &str) -> bool {
 
 /// Joins names for a note, truncated.
 fn names(names: impl ExactSizeIterator<Item = String>) -> String {
-    const SHOWN: usize = 12;
-    let more = names.len().saturating_sub(SHOWN);
-    let shown: Vec<String> = names.take(SHOWN).map(|name| format!("`{name}`")).collect();
+    const MAX_NAMES: usize = 12;
+    let more = names.len().saturating_sub(MAX_NAMES);
+    let shown: Vec<String> = names.take(MAX_NAMES).map(|name| format!("`{name}`")).collect();
     match more {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),

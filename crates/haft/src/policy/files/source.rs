@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_count_characters_and_lines_end_with_either_kind_of_break() {
+    fn columns_count_characters_with_lf_and_crlf() {
         let source = Source::new(Path::new("a"), "é = 1\r\nöö = 2\n");
         let at = |offset| {
             let place = source.place(offset);
@@ -87,7 +87,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn places_agree_with_counting(text in "[a-zé\n]{0,3000}", pick in 0usize..3000) {
+        fn locations_agree_with_counting(text in "[a-zé\n]{0,3000}", pick in 0usize..3000) {
             let at = text.char_indices().map(|(at, _)| at).nth(pick).unwrap_or(text.len());
             let before = &text[..at];
             let line = before.matches('\n').count() + 1;

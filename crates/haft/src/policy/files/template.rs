@@ -12,13 +12,13 @@ use haft_core::{Failure, FailureCode};
 use serde_json::Value;
 
 /// Maximum bytes of one value; the kernel limits one argument to 128 KiB.
-const LONGEST_WORD: usize = 100_000;
+const MAX_ARGUMENT_BYTES: usize = 100_000;
 /// Maximum bytes of the command; the kernel limits it to about 2 MB with the environment.
-const LONGEST: usize = 1_000_000;
+const MAX_COMMAND_BYTES: usize = 1_000_000;
 
 /// What a template needs to know about a parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Hole {
+pub(super) struct Placeholder {
     pub(super) name: String,
     /// It has several values, each one argument.
     pub(super) is_list: bool,
@@ -38,7 +38,7 @@ pub(super) enum Values {
     Flag,
 }
 
-impl Hole {
+impl Placeholder {
     /// Whether the file lists the values.
     fn is_fixed(&self) -> bool {
         self.values != Values::Any
@@ -71,7 +71,7 @@ struct Word {
 #[derive(Debug, Clone, PartialEq)]
 enum Piece {
     Text(String),
-    Value(Hole),
+    Value(Placeholder),
     Condition(String),
 }
 
@@ -84,11 +84,11 @@ impl Template {
         &mut self,
         words: &[&str],
         is_group: bool,
-        holes: &[Hole],
+        placeholders: &[Placeholder],
     ) -> Result<(), Wrong> {
         let mut group = Group { is_whole: is_group, ..Group::default() };
         for text in words {
-            let pieces = pieces(text, holes)?;
+            let pieces = pieces(text, placeholders)?;
             match &*pieces {
                 [Piece::Condition(name)] if is_group => {
                     group.conditions.push(name.clone());
@@ -96,7 +96,7 @@ impl Template {
                 }
                 _ if pieces.iter().any(|piece| matches!(piece, Piece::Condition(_))) => {
                     return Err((
-                        format!("`{text}` is a condition where none can be"),
+                        format!("a condition is not allowed in `{text}`"),
                         "put it into brackets of its own, as in `[\"{?all}\", \"--all\"]`".into(),
                     ));
                 }
@@ -105,16 +105,16 @@ impl Template {
             let lists = pieces.iter().any(|piece| matches!(piece, Piece::Value(h) if h.is_list));
             if lists && pieces.len() > 1 {
                 return Err((
-                    format!("`{text}` puts a list into a word"),
-                    "a list has a word for each of its items, so `{name}` stands alone".into(),
+                    format!("`{text}` puts a list into one argument"),
+                    "each item of a list becomes one argument, so write `{name}` alone".into(),
                 ));
             }
             if self.is_first(&group) && !matches!(&*pieces, [Piece::Text(_)])
                 || is_group && self.groups.is_empty()
             {
                 return Err((
-                    "the first word is the program, and must be written out".into(),
-                    "write its name or path; a call chooses arguments, never programs".into(),
+                    "the first item is the program, and must be a fixed name".into(),
+                    "write its name or path; a call may choose arguments, never programs".into(),
                 ));
             }
             // `check` determines where options have ended.
@@ -125,12 +125,16 @@ impl Template {
     }
 
     /// Sets the template of the standard input. There are no options in it.
-    pub(super) fn push_input(&mut self, text: &str, holes: &[Hole]) -> Result<(), Wrong> {
-        let pieces = pieces(text, holes)?;
+    pub(super) fn push_input(
+        &mut self,
+        text: &str,
+        placeholders: &[Placeholder],
+    ) -> Result<(), Wrong> {
+        let pieces = pieces(text, placeholders)?;
         if pieces.iter().any(|piece| matches!(piece, Piece::Condition(_))) {
             return Err((
-                "`stdin` has a condition in it".into(),
-                "conditions are for words".into(),
+                "`stdin` contains a condition".into(),
+                "conditions are allowed only in `command`".into(),
             ));
         }
         let words = vec![Word { pieces, may_be_option: false }];
@@ -147,7 +151,7 @@ impl Template {
             match piece {
                 Piece::Text(text) => input.push_str(text),
                 Piece::Condition(_) => {}
-                Piece::Value(hole) => match arguments.get(&hole.name) {
+                Piece::Value(placeholder) => match arguments.get(&placeholder.name) {
                     None | Some(Value::Null) => {}
                     Some(Value::String(text)) => input.push_str(text),
                     Some(Value::Array(list)) => {
@@ -185,12 +189,14 @@ impl Template {
         for word in &words {
             length += word.len() + 1;
         }
-        if length > LONGEST {
+        if length > MAX_COMMAND_BYTES {
             return Err(Failure::new(
                 FailureCode::InvalidValue,
-                format!("the arguments have {length} bytes; a command takes {LONGEST}"),
+                format!(
+                    "the arguments have {length} bytes; a command takes at most {MAX_COMMAND_BYTES}"
+                ),
             )
-            .with_next("pass less at once, or a file that has it"));
+            .with_next("pass less at once, or pass a file"));
         }
         Ok(words)
     }
@@ -209,9 +215,10 @@ impl Template {
         for group in &self.groups {
             let conditions = group.conditions.iter().map(|name| format!("{{?{name}}}"));
             let words = conditions.chain(group.words.iter().map(Word::shown)).collect::<Vec<_>>();
-            shown.push(match group.is_whole {
-                true => format!("[{}]", words.join(" ")),
-                false => words.join(" "),
+            shown.push(if group.is_whole {
+                format!("[{}]", words.join(" "))
+            } else {
+                words.join(" ")
             });
         }
         shown.join(" ")
@@ -222,7 +229,7 @@ impl Template {
         self.groups.iter().flat_map(|group| {
             let values = group.words.iter().flat_map(|word| word.pieces.iter());
             let values = values.filter_map(|piece| match piece {
-                Piece::Value(hole) => Some(&*hole.name),
+                Piece::Value(placeholder) => Some(&*placeholder.name),
                 _ => None,
             });
             values.chain(group.conditions.iter().map(|name| &**name))
@@ -238,19 +245,21 @@ impl Word {
     /// Whether one of its values is missing; then the argument is omitted.
     fn is_missing(&self, arguments: &Value) -> bool {
         self.pieces.iter().any(|piece| match piece {
-            Piece::Value(hole) => matches!(arguments.get(&hole.name), None | Some(Value::Null)),
+            Piece::Value(placeholder) => {
+                matches!(arguments.get(&placeholder.name), None | Some(Value::Null))
+            }
             Piece::Text(_) | Piece::Condition(_) => false,
         })
     }
 
     fn fill(&self, arguments: &Value, words: &mut Vec<String>) -> Result<(), Failure> {
-        if let [Piece::Value(hole)] = &*self.pieces
-            && hole.is_list
-            && let Some(Value::Array(list)) = arguments.get(&hole.name)
+        if let [Piece::Value(placeholder)] = &*self.pieces
+            && placeholder.is_list
+            && let Some(Value::Array(list)) = arguments.get(&placeholder.name)
         {
             for (at, value) in list.iter().enumerate() {
-                let text = text(&format!("{}[{at}]", hole.name), value)?;
-                self.may_begin(hole, &text)?;
+                let text = text(&format!("{}[{at}]", placeholder.name), value)?;
+                self.may_begin(placeholder, &text)?;
                 words.push(text);
             }
             return Ok(());
@@ -260,12 +269,12 @@ impl Word {
             match piece {
                 Piece::Text(text) => word.push_str(text),
                 Piece::Condition(_) => {}
-                Piece::Value(hole) => {
-                    let value = arguments.get(&hole.name).unwrap_or(&Value::Null);
-                    let text = text(&hole.name, value)?;
+                Piece::Value(placeholder) => {
+                    let value = arguments.get(&placeholder.name).unwrap_or(&Value::Null);
+                    let text = text(&placeholder.name, value)?;
                     // An empty value before it keeps it at the start of the argument.
                     if word.is_empty() {
-                        self.may_begin(hole, &text)?;
+                        self.may_begin(placeholder, &text)?;
                     }
                     word.push_str(&text);
                 }
@@ -276,7 +285,7 @@ impl Word {
             && word.starts_with('-')
             && !matches!(self.pieces.first(), Some(Piece::Text(_)))
         {
-            let fixed = |piece: &Piece| !matches!(piece, Piece::Value(hole) if !hole.is_fixed());
+            let fixed = |piece: &Piece| !matches!(piece, Piece::Value(placeholder) if !placeholder.is_fixed());
             if !self.pieces.iter().all(fixed) {
                 return Err(option(&word));
             }
@@ -286,17 +295,18 @@ impl Word {
     }
 
     /// FAIL CLOSED: a value that starts with `-` in the position of an option is refused.
-    fn may_begin(&self, hole: &Hole, text: &str) -> Result<(), Failure> {
-        match self.may_be_option && !hole.is_fixed() && text.starts_with('-') {
-            true => Err(option(&hole.name)),
-            false => Ok(()),
+    fn may_begin(&self, placeholder: &Placeholder, text: &str) -> Result<(), Failure> {
+        if self.may_be_option && !placeholder.is_fixed() && text.starts_with('-') {
+            Err(option(&placeholder.name))
+        } else {
+            Ok(())
         }
     }
 
     fn shown(&self) -> String {
         let piece = |piece: &Piece| match piece {
             Piece::Text(text) => text.clone(),
-            Piece::Value(hole) => format!("{{{}}}", hole.name),
+            Piece::Value(placeholder) => format!("{{{}}}", placeholder.name),
             Piece::Condition(name) => format!("{{?{name}}}"),
         };
         self.pieces.iter().map(piece).collect()
@@ -307,9 +317,9 @@ fn option(name: &str) -> Failure {
     let shown: String = name.chars().take(60).collect();
     Failure::new(
         FailureCode::InvalidValue,
-        format!("`{shown}` begins with `-`, and the program could take it for an option"),
+        format!("`{shown}` starts with `-`, and the program could read it as an option"),
     )
-    .with_next("write it differently: a file as `./-name`, a text with something before the `-`")
+    .with_next("write a file as `./-name`, and other text with something before the `-`")
 }
 
 /// Returns a value as an argument.
@@ -319,27 +329,27 @@ fn text(name: &str, value: &Value) -> Result<String, Failure> {
         Value::Number(number) => number.to_string(),
         Value::Bool(flag) => flag.to_string(),
         Value::Null | Value::Array(_) | Value::Object(_) => {
-            let message = format!("`{name}` must be a text, a number, or true or false");
+            let message = format!("`{name}` must be a string, a number, or true or false");
             return Err(Failure::new(FailureCode::BadArguments, message));
         }
     };
     let wrong = if text.contains('\0') {
-        "has a NUL byte in it, which no program can be given".to_owned()
-    } else if text.len() > LONGEST_WORD {
-        format!("has {} bytes; a word of a command takes {LONGEST_WORD}", text.len())
+        "contains a NUL byte, which cannot be passed to a program".to_owned()
+    } else if text.len() > MAX_ARGUMENT_BYTES {
+        format!("has {} bytes; one argument takes at most {MAX_ARGUMENT_BYTES}", text.len())
     } else {
         return Ok(text);
     };
     Err(Failure::new(FailureCode::InvalidValue, format!("`{name}` {wrong}"))
-        .with_next("pass a shorter, plain text"))
+        .with_next("pass a shorter string without NUL bytes"))
 }
 
 /// Parses an argument: `{name}` is a placeholder, `{?name}` a condition, `{{` and `}}` are braces.
-fn pieces(word: &str, holes: &[Hole]) -> Result<Vec<Piece>, Wrong> {
+fn pieces(word: &str, placeholders: &[Placeholder]) -> Result<Vec<Piece>, Wrong> {
     let mut pieces = Vec::new();
     let mut plain = String::new();
     let mut rest = word;
-    let braces = "braces that mean themselves are doubled, as in `{{print $1}}`";
+    let braces = "to write a literal brace, double it, as in `{{print $1}}`";
     while let Some(at) = rest.find(['{', '}']) {
         plain.push_str(&rest[..at]);
         let here = &rest[at..];
@@ -348,28 +358,33 @@ fn pieces(word: &str, holes: &[Hole]) -> Result<Vec<Piece>, Wrong> {
             rest = after;
             continue;
         }
-        let hole = here.strip_prefix('{').and_then(|here| here.split_once('}'));
-        let Some((name, after)) = hole else {
-            return Err((format!("`{word}` has a brace that is alone"), braces.to_owned()));
+        let placeholder = here.strip_prefix('{').and_then(|here| here.split_once('}'));
+        let Some((name, after)) = placeholder else {
+            return Err((format!("`{word}` has an unmatched brace"), braces.to_owned()));
         };
         let (name, is_condition) = match name.strip_prefix('?') {
             Some(name) => (name, true),
             None => (name, false),
         };
-        let Some(hole) = holes.iter().find(|hole| hole.name == name) else {
-            let near = crate::near::nearest(name, holes.iter().map(|hole| &*hole.name));
+        let Some(placeholder) = placeholders.iter().find(|placeholder| placeholder.name == name)
+        else {
+            let near = crate::near::nearest(
+                name,
+                placeholders.iter().map(|placeholder| &*placeholder.name),
+            );
             let hint = match near {
                 Some(near) => format!("did you mean `{{{near}}}`?"),
                 None => format!("declare it under `parameters`; {braces}"),
             };
-            return Err((format!("`{{{name}}}` is no parameter of this tool"), hint));
+            return Err((format!("`{{{name}}}` is not a parameter of this tool"), hint));
         };
         if !plain.is_empty() {
             pieces.push(Piece::Text(std::mem::take(&mut plain)));
         }
-        pieces.push(match is_condition {
-            true => Piece::Condition(name.to_owned()),
-            false => Piece::Value(hole.clone()),
+        pieces.push(if is_condition {
+            Piece::Condition(name.to_owned())
+        } else {
+            Piece::Value(placeholder.clone())
         });
         rest = after;
     }
@@ -386,8 +401,8 @@ pub(super) mod tests {
 
     use super::*;
 
-    pub(super) fn holes() -> Vec<Hole> {
-        let hole = |name: &str, is_list, values| Hole {
+    pub(super) fn placeholders() -> Vec<Placeholder> {
+        let placeholder = |name: &str, is_list, values| Placeholder {
             name: name.to_owned(),
             is_list,
             is_optional: false,
@@ -395,17 +410,17 @@ pub(super) mod tests {
         };
         let choice = |words: &[&str]| Values::Choice(words.iter().map(|w| (*w).into()).collect());
         vec![
-            hole("file", false, Values::Any),
-            hole("text", false, Values::Any),
-            hole("files", true, Values::Any),
-            hole("mode", false, choice(&["x", "-l"])),
-            hole("all", false, Values::Flag),
-            hole("n", false, Values::Any),
-            Hole { is_optional: true, ..hole("maybe", false, Values::Any) },
-            Hole { is_optional: true, ..hole("other", false, Values::Any) },
-            hole("option", false, choice(&["-u", "-c"])),
-            hole("safe", false, choice(&["-u", "-B"])),
-            hole("options", true, choice(&["-u", "-c"])),
+            placeholder("file", false, Values::Any),
+            placeholder("text", false, Values::Any),
+            placeholder("files", true, Values::Any),
+            placeholder("mode", false, choice(&["x", "-l"])),
+            placeholder("all", false, Values::Flag),
+            placeholder("n", false, Values::Any),
+            Placeholder { is_optional: true, ..placeholder("maybe", false, Values::Any) },
+            Placeholder { is_optional: true, ..placeholder("other", false, Values::Any) },
+            placeholder("option", false, choice(&["-u", "-c"])),
+            placeholder("safe", false, choice(&["-u", "-B"])),
+            placeholder("options", true, choice(&["-u", "-c"])),
         ]
     }
 
@@ -415,9 +430,9 @@ pub(super) mod tests {
         for word in words {
             match word.strip_prefix('[') {
                 Some(group) => {
-                    template.push(&group.split(' ').collect::<Vec<_>>(), true, &holes())?
+                    template.push(&group.split(' ').collect::<Vec<_>>(), true, &placeholders())?
                 }
-                None => template.push(&[word], false, &holes())?,
+                None => template.push(&[word], false, &placeholders())?,
             }
         }
         template.check().map_err(|found| found.wrong)?;
@@ -429,7 +444,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_value_is_one_word_whatever_is_in_it() {
+    fn value_is_always_one_argument() {
         for odd in
             ["a b", "$(rm -rf /)", "; ls", "`id`", "a\nb", "*", "~", "'\"", "{text}", "", "é"]
         {
@@ -442,7 +457,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_left_out_leaves_no_word_and_takes_its_group_along() {
+    fn omitted_value_removes_its_argument_and_its_group() {
         let words =
             ["head", "[-n {n}", "[{?all} --all --yes", "--mode={mode}", "--", "{file}", "{files}"];
         assert_eq!(filled(&words, json!({})).unwrap(), ["head", "--"]);
@@ -455,7 +470,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_value_is_no_option_unless_the_template_says_where_options_end() {
+    fn value_cannot_become_an_option_before_double_dash() {
         for dash in ["-", "-rf", "--help"] {
             for words in [
                 &["ls", "{file}"][..],
@@ -496,7 +511,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn no_call_chooses_the_program_or_writes_for_a_shell() {
+    fn call_cannot_choose_the_program_or_inject_shell_code() {
         for words in [
             &["{file}"][..],
             &["/bin/{file}"],
@@ -542,7 +557,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn no_call_writes_the_program_of_an_interpreter() {
+    fn call_cannot_inject_code_into_an_interpreter() {
         for words in [
             &["python", "-c", "{text}"][..],
             &["python3.12", "-c", "print({text})"],
@@ -577,7 +592,7 @@ pub(super) mod tests {
             &["busybox", "awk", "{text}"],
         ] {
             let (message, hint) = template(words).map(|_| words).unwrap_err();
-            assert!(message.contains("would be read by"), "{words:?}: {message}");
+            assert!(message.contains("would execute"), "{words:?}: {message}");
             assert!(hint.contains("arguments"), "{words:?}: {hint}");
         }
         for words in [
@@ -599,7 +614,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn no_call_writes_a_program_through_the_standard_input() {
+    fn call_cannot_inject_a_program_through_stdin() {
         for (words, name) in [
             (&["sh"][..], Some("sh")),
             (&["python3", "-"], Some("python3")),
@@ -616,12 +631,12 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_no_program_could_be_given_is_refused() {
-        let much = "x".repeat(LONGEST_WORD + 1);
+    fn value_that_cannot_be_passed_to_a_program_is_refused() {
+        let much = "x".repeat(MAX_ARGUMENT_BYTES + 1);
         for bad in [json!("a\0b"), json!(much), json!({"a": 1}), json!(["a"])] {
             assert!(filled(&["ls", "--", "{file}"], json!({"file": bad})).is_err(), "{bad}");
         }
-        let many: Vec<String> = (0..20).map(|_| "y".repeat(LONGEST_WORD)).collect();
+        let many: Vec<String> = (0..20).map(|_| "y".repeat(MAX_ARGUMENT_BYTES)).collect();
         assert!(filled(&["ls", "{files}"], json!({"files": many})).unwrap_err().contains("bytes"));
     }
 }

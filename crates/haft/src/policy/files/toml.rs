@@ -11,11 +11,11 @@ use haft_core::Decision;
 
 use super::{
     ConfigFile, Handler, HookSpec, LoadOptions, MAX_RULES, command_tool,
-    config_path::tidy,
+    config_path::normalize_lexically,
+    content::{FileContent, ParsedHook},
     mistake::Mistakes,
     negated::Negated,
     node::{Entry, Fields, Kind, Node, Reader},
-    said::{Hooked, Said},
     sandbox,
     source::Source,
 };
@@ -61,17 +61,17 @@ const MODES: &[(&str, Mode)] = &[
 ];
 
 /// Reads one file.
-pub(super) fn read(file: &ConfigFile, place: &LoadOptions, mistakes: &mut Mistakes) -> Said {
+pub(super) fn read(file: &ConfigFile, place: &LoadOptions, mistakes: &mut Mistakes) -> FileContent {
     let source = Source::new(&file.path, &file.text);
-    let mut said = Said::nothing(file.layer, false);
-    let Some(root) = parse(&source, mistakes) else { return said };
+    let mut content = FileContent::empty(file.layer, false);
+    let Some(root) = parse(&source, mistakes) else { return content };
     let mut reader = Reader { source: &source, mistakes };
-    let Some(fields) = reader.table(&root, "the file", FILE_KEYS) else { return said };
+    let Some(fields) = reader.table(&root, "the file", FILE_KEYS) else { return content };
     let mut toml = Toml {
         reader,
         file,
         anchor: PathBase { folder: Some(file.anchor.clone()), home: place.home.clone() },
-        said: &mut said,
+        content: &mut content,
         negated: Negated::default(),
     };
     for entry in fields.iter() {
@@ -83,15 +83,15 @@ pub(super) fn read(file: &ConfigFile, place: &LoadOptions, mistakes: &mut Mistak
             "tool" => toml.tools(entry),
             "hooks" => toml.hooks(&entry.value),
             "sandbox" => {
-                let Toml { reader, anchor, said, .. } = &mut toml;
-                sandbox::read(reader, &entry.value, file, anchor, said);
+                let Toml { reader, anchor, content, .. } = &mut toml;
+                sandbox::read(reader, &entry.value, file, anchor, content);
             }
             _ => {}
         }
     }
     let note = toml.negated.note(&toml.reader);
-    said.notes.extend(note);
-    said
+    content.notes.extend(note);
+    content
 }
 
 /// Parses a text into values, or reports every syntax error.
@@ -110,7 +110,7 @@ pub(super) fn parse(source: &Source<'_>, mistakes: &mut Mistakes) -> Option<Node
         last_line = place.line;
         mistakes.add(place, || {
             let what = error.message().trim().replace('\n', ", ");
-            (format!("this is no TOML: {what}"), None)
+            (format!("invalid TOML: {what}"), None)
         });
     }
     None
@@ -126,7 +126,7 @@ fn node(value: DeValue<'_>, at: usize) -> Node {
         },
         DeValue::Float(n) => match n.as_str().parse() {
             Ok(n) => Kind::Real(n),
-            Err(_) => Kind::Odd("a number that is none"),
+            Err(_) => Kind::Odd("not a number"),
         },
         DeValue::Boolean(flag) => Kind::Flag(flag),
         DeValue::Datetime(_) => Kind::Odd("a date"),
@@ -160,7 +160,7 @@ struct Toml<'a, 's> {
     reader: Reader<'a>,
     file: &'a ConfigFile,
     anchor: PathBase,
-    said: &'s mut Said,
+    content: &'s mut FileContent,
     negated: Negated,
 }
 
@@ -170,12 +170,12 @@ impl Toml<'_, '_> {
         let Some(fields) = reader.table(node, "`[defaults]`", DEFAULT_KEYS) else { return };
         if let Some(node) = fields.get("mode") {
             let mode = reader.choice(node, "`mode`", MODES);
-            self.said.mode = mode.map(|mode| (mode, reader.place(node.at)));
+            self.content.mode = mode.map(|mode| (mode, reader.place(node.at)));
         }
         if let Some(node) = fields.get("disable_bypass") {
-            self.said.no_bypass = reader.flag(node, "`disable_bypass`").unwrap_or(false);
+            self.content.no_bypass = reader.flag(node, "`disable_bypass`").unwrap_or(false);
         }
-        let limits = &mut self.said.limits;
+        let limits = &mut self.content.limits;
         let mut time = |key: &str| {
             let node = fields.get(key)?;
             reader.time(node, &format!("`{key}`"))
@@ -191,7 +191,7 @@ impl Toml<'_, '_> {
         limits.max_result = whole("max_result");
         limits.concurrency = whole("concurrency");
         if *limits != super::CallLimits::default() {
-            self.said.limits_place = Some(reader.place(node.at));
+            self.content.limits_place = Some(reader.place(node.at));
         }
     }
 
@@ -200,11 +200,11 @@ impl Toml<'_, '_> {
         let Some(roots) = fields.get("roots") else { return };
         for (text, at) in self.reader.texts(roots, "`roots`") {
             match folder(text, self.file, &self.anchor) {
-                Ok(path) => self.said.roots.push((path, self.reader.place(at))),
+                Ok(path) => self.content.roots.push((path, self.reader.place(at))),
                 Err(why) => self.reader.wrong(
                     at,
-                    format!("`{text}` is no folder that could be found: {why}"),
-                    "write the whole path, as in `/srv/shared`, or start it with `~/`",
+                    format!("the directory `{text}` was not found: {why}"),
+                    "write an absolute path, as in `/srv/shared`, or start it with `~/`",
                 ),
             }
         }
@@ -216,7 +216,7 @@ impl Toml<'_, '_> {
             self.reader.wrong(
                 node.at,
                 format!("{} rules in one file; at most {MAX_RULES} are read", list.len()),
-                "say more with one pattern: `match` takes a list, and `*` stands for anything",
+                "combine patterns: `match` takes a list, and `*` matches anything",
             );
             return;
         }
@@ -229,12 +229,12 @@ impl Toml<'_, '_> {
             {
                 self.reader.wrong(
                     id.at,
-                    format!("two rules of this file are called `{name}`"),
-                    "reports name rules by their `id`; give this one another",
+                    format!("two rules of this file have the id `{name}`"),
+                    "reports refer to rules by `id`; choose another one",
                 );
             }
             if let Some(rule) = self.rule(node, &fields) {
-                self.said.rules.push(rule);
+                self.content.rules.push(rule);
             }
         }
     }
@@ -251,7 +251,7 @@ impl Toml<'_, '_> {
                 self.reader.wrong(
                     node.at,
                     "a rule without `match`",
-                    "say what it is about, as in `match = \"Bash(git push *)\"`",
+                    "say which calls it matches, as in `match = \"Bash(git push *)\"`",
                 );
                 Vec::new()
             }
@@ -295,8 +295,9 @@ impl Toml<'_, '_> {
             if word.is_some_and(|word| word != "allow") {
                 reader.wrong(
                     node.at,
-                    "`when = \"tainted\"` is for a rule that allows, even in a tainted run",
-                    "a rule about tainted runs alone says so in `match`, with `label=untrusted`",
+                    "`when = \"tainted\"` applies only to rules that allow",
+                    "for a rule that applies only to tainted runs, add `label=untrusted` to \
+                     `match`",
                 );
             }
         }
@@ -330,7 +331,7 @@ impl Toml<'_, '_> {
 
     fn decision(&mut self, node: &Node, fields: &Fields<'_>) -> Option<Decision> {
         let reader = &mut self.reader;
-        let Some(said) = fields.get("decision") else {
+        let Some(content) = fields.get("decision") else {
             reader.wrong(
                 node.at,
                 "a rule without `decision`",
@@ -343,7 +344,7 @@ impl Toml<'_, '_> {
             None => None,
         };
         let word = reader.choice(
-            said,
+            content,
             "`decision`",
             &[("allow", "allow"), ("ask", "ask"), ("deny", "deny"), ("need_input", "need_input")],
         )?;
@@ -351,7 +352,7 @@ impl Toml<'_, '_> {
             ("need_input", Some((_, argument))) => Some(Decision::NeedInput(argument)),
             ("need_input", None) => {
                 reader.wrong(
-                    said.at,
+                    content.at,
                     "`need_input` without `input`",
                     "name the argument that a person must fill in, as in `input = \"recipient\"`",
                 );
@@ -361,7 +362,7 @@ impl Toml<'_, '_> {
                 reader.wrong(
                     at,
                     format!("`input` in a rule that decides `{word}`"),
-                    "it names the argument of `decision = \"need_input\"`; leave it out",
+                    "it names the argument of `decision = \"need_input\"`; remove it",
                 );
                 None
             }
@@ -381,7 +382,7 @@ impl Toml<'_, '_> {
             self.reader.wrong(
                 node.at,
                 format!("{what} is an empty list"),
-                "a list of nothing matches nothing; name a pattern or leave it out",
+                "an empty list matches nothing; add a pattern or remove the key",
             );
         }
         let texts = self.reader.texts(node, what);
@@ -406,7 +407,7 @@ impl Toml<'_, '_> {
             self.reader.wrong(
                 node.at,
                 "`rewrite` in a rule that decides `deny`",
-                "a refused call has no arguments; decide `allow` or `ask`, or leave it out",
+                "a denied call does not run; decide `allow` or `ask`, or remove `rewrite`",
             );
         }
         if self.reader.any_table(node, "`rewrite`").is_none() {
@@ -432,7 +433,8 @@ impl Toml<'_, '_> {
                     entry.at,
                     format!("`test.{}` in a rule that decides `{own}`", entry.key),
                     format!(
-                        "calls it decides about go to `test.{own}`, calls it leaves alone to `test.skip`"
+                        "put calls that it matches into `test.{own}`, and other calls into \
+                         `test.skip`"
                     ),
                 );
                 continue;
@@ -443,7 +445,7 @@ impl Toml<'_, '_> {
                 match &node.kind {
                     Kind::Text(_) => {}
                     Kind::Table(_) => {
-                        let Some(call) = reader.table(node, "an example", Sample::WORDS) else {
+                        let Some(call) = reader.table(node, "an example", Sample::KEYS) else {
                             continue;
                         };
                         match call.get("tool") {
@@ -453,7 +455,8 @@ impl Toml<'_, '_> {
                             None => reader.wrong(
                                 node.at,
                                 "an example without `tool`",
-                                "write it as `{ tool = \"mail_send\", args = { to = \"x@y.org\" } }`",
+                                "write it as `{ tool = \"mail_send\", args = { to = \"x@y.org\" } \
+                                 }`",
                             ),
                         }
                         if let Some(args) = call.get("args") {
@@ -510,7 +513,7 @@ impl Toml<'_, '_> {
                 _ => {}
             }
         }
-        self.said.budget = budget;
+        self.content.budget = budget;
     }
 
     fn tools(&mut self, entry: &Entry) {
@@ -523,7 +526,7 @@ impl Toml<'_, '_> {
             };
             if fields.get("command").is_some() {
                 let declared = command_tool::read(reader, tool, &fields, self.file.layer);
-                self.said.tools.extend(declared);
+                self.content.tools.extend(declared);
             } else if let Some(other) = fields
                 .iter()
                 .find(|entry| entry.key != "args" && command_tool::TOOL_KEYS.contains(&&*entry.key))
@@ -531,8 +534,8 @@ impl Toml<'_, '_> {
                 reader.wrong(
                     other.at,
                     format!("`{}` in {what}, which has no `command`", other.key),
-                    "a tool is declared with `command = [\"program\", \"{parameter}\"]`; of other \
-                     tools only `args` can be said",
+                    "declare a tool with `command = [\"program\", \"{parameter}\"]`; other tools \
+                     accept only `args` here",
                 );
             }
             let Some(args) = fields.get("args") else { continue };
@@ -546,9 +549,9 @@ impl Toml<'_, '_> {
                 ];
                 let what = format!("what the argument `{}` is about", arg.key);
                 if let Some(about) = reader.choice(&arg.value, &what, &words) {
-                    let of = self.said.about.entry(tool.key.clone()).or_default();
+                    let of = self.content.about.entry(tool.key.clone()).or_default();
                     of.insert(arg.key.clone(), about);
-                    self.said.about_place.get_or_insert_with(|| reader.place(entry.at));
+                    self.content.about_place.get_or_insert_with(|| reader.place(entry.at));
                 }
             }
         }
@@ -562,20 +565,20 @@ impl Toml<'_, '_> {
         for entry in fields.iter() {
             if entry.key == "mode" {
                 let words = [("guard", true), ("open", false)];
-                self.said.hooks_guard = self.reader.choice(&entry.value, "`mode`", &words);
+                self.content.hooks_guard = self.reader.choice(&entry.value, "`mode`", &words);
             } else if HookSpec::EVENTS.contains(&&*entry.key) {
                 let what = format!("`hooks.{0}`, written `[[hooks.{0}]]`,", entry.key);
                 let Some(list) = self.reader.list(&entry.value, &what) else { continue };
                 for node in list {
                     if let Some(hook) = self.hook(&entry.key, node) {
-                        self.said.hooks.push(hook);
+                        self.content.hooks.push(hook);
                     }
                 }
             }
         }
     }
 
-    fn hook(&mut self, event: &str, node: &Node) -> Option<Hooked> {
+    fn hook(&mut self, event: &str, node: &Node) -> Option<ParsedHook> {
         let before = self.reader.mistakes.count();
         let reader = &mut self.reader;
         let fields = reader.table(node, "a hook", HOOK_KEYS)?;
@@ -589,8 +592,8 @@ impl Toml<'_, '_> {
             if !HookSpec::about_tools(event) {
                 reader.wrong(
                     node.at,
-                    format!("`if` in a hook of `{event}`, which is not about one tool"),
-                    "leave it out; the hook is called for every such event",
+                    format!("`if` in a hook of `{event}`, which has no tool"),
+                    "remove it; the hook is called for every such event",
                 );
             }
             reader.pattern(pattern, node.at, &self.anchor);
@@ -615,7 +618,7 @@ impl Toml<'_, '_> {
                 reader.wrong(
                     entry.at,
                     format!("`{key}` in a hook without `url`"),
-                    "it belongs to a hook that is an address; leave it out",
+                    "it applies only to hooks with a `url`; remove it",
                 );
             }
         }
@@ -630,8 +633,9 @@ impl Toml<'_, '_> {
                 if self.reader.mistakes.count() == before {
                     self.reader.wrong(
                         node.at,
-                        "a hook must say one thing to call",
-                        "write `command = \"./guard.sh\"`, `args = [\"program\", \"argument\"]` or `url = \"https://…\"`",
+                        "a hook must have exactly one thing to call",
+                        "write `command = \"./guard.sh\"`, `args = [\"program\", \"argument\"]` \
+                         or `url = \"https://…\"`",
                     );
                 }
                 None
@@ -643,7 +647,7 @@ impl Toml<'_, '_> {
         if self.reader.mistakes.count() > before {
             return None;
         }
-        Some(Hooked {
+        Some(ParsedHook {
             spec: HookSpec {
                 event: event.to_owned(),
                 matcher,
@@ -664,7 +668,7 @@ impl Toml<'_, '_> {
         let reader = &mut self.reader;
         if !(url.starts_with("https://") || url.starts_with("http://")) {
             let at = fields.get("url").map_or(0, |node| node.at);
-            reader.wrong(at, format!("`{url}` is no address"), "start it with `https://`");
+            reader.wrong(at, format!("`{url}` is not a valid URL"), "start it with `https://`");
         }
         let mut headers = Vec::new();
         if let Some(node) = fields.get("headers") {
@@ -694,17 +698,18 @@ pub(super) fn folder(
         _ => text.strip_prefix("~/"),
     };
     if text.is_empty() || text.contains('\0') {
-        return Err("it is empty or has a null in it");
+        return Err("it is empty or contains a NUL byte");
     }
     if let Some(rest) = below_home {
-        let home = anchor.home.as_ref().ok_or("nobody said where home is")?;
-        return Ok(tidy(&home.join(rest)));
+        let home = anchor.home.as_ref().ok_or("the home directory is not known")?;
+        return Ok(normalize_lexically(&home.join(rest)));
     }
     let path = PathBuf::from(text);
     // A file that applies to all directories has no directory to resolve a relative path from.
-    match path.is_absolute() || file.layer.comes_with_the_folder() {
-        true => Ok(tidy(&file.anchor.join(path))),
-        false => Err("it is relative, and this file belongs to no folder"),
+    if path.is_absolute() || file.layer.comes_with_the_folder() {
+        Ok(normalize_lexically(&file.anchor.join(path)))
+    } else {
+        Err("it is relative, and this file has no directory to resolve it from")
     }
 }
 
@@ -721,7 +726,7 @@ fn money(reader: &mut Reader<'_>, node: &Node, what: &str) -> Option<u64> {
     if amount.is_none() {
         reader.wrong(
             node.at,
-            format!("{what} must be an amount of money from 0 on, with at most six decimals"),
+            format!("{what} must be an amount of money, at least 0, with at most six decimals"),
             "write it as a number or in quotes, as in `0.50` or \"0.50\"",
         );
     }
@@ -747,8 +752,8 @@ fn share(reader: &mut Reader<'_>, node: &Node) -> Option<u8> {
     }
     reader.wrong(
         node.at,
-        format!("`warn_at` must be a share above 0 and up to 1, got {share}"),
-        "0.8 warns when four fifths are used",
+        format!("`warn_at` must be a fraction above 0 and up to 1, got {share}"),
+        "0.8 warns when 80% are used",
     );
     None
 }

@@ -136,28 +136,31 @@ impl TrustedDirs {
     pub fn parse(text: &str) -> Result<Self, Error> {
         let source = Source::new(Path::new(Self::FILE), text);
         let mut mistakes = Mistakes::default();
-        let mut book = Self::default();
+        let mut dirs = Self::default();
         if text.len() > MAX_FILE {
-            mistakes.add(source.place(0), || ("the book is too long to be one".to_owned(), None));
+            mistakes.add(source.place(0), || ("the trust file is too long".to_owned(), None));
         } else if let Some(root) = toml::parse(&source, &mut mistakes) {
             let mut reader = Reader { source: &source, mistakes: &mut mistakes };
-            book.read(&root, &mut reader);
+            dirs.read(&root, &mut reader);
         }
         match mistakes.into_error() {
             Some(error) => Err(error),
-            None => Ok(book),
+            None => Ok(dirs),
         }
     }
 
     fn read(&mut self, root: &Node, reader: &mut Reader<'_>) {
-        let Some(fields) = reader.table(root, "the book", &["trusted", "outdated"]) else { return };
+        let Some(fields) = reader.table(root, "the trust file", &["trusted", "outdated"]) else {
+            return;
+        };
         for key in ["trusted", "outdated"] {
             let list = fields.get(key).and_then(|node| reader.list(node, &format!("`{key}`")));
             for node in list.unwrap_or(&[]) {
-                let read = match reader.is_text(node) || key == "outdated" {
+                let read = if reader.is_text(node) || key == "outdated" {
                     // Entries of an older format cover nothing.
-                    true => reader.text(node, "a directory").map(|text| self.outdate(text)),
-                    false => entry(node, reader).map(|entry| self.insert(entry).map(drop)),
+                    reader.text(node, "a directory").map(|text| self.outdate(text))
+                } else {
+                    entry(node, reader).map(|entry| self.insert(entry).map(drop))
                 };
                 if let Some(Err(why)) = read {
                     reader.wrong(node.at, why, "directories are added with `haft trust`");
@@ -169,7 +172,7 @@ impl TrustedDirs {
     fn outdate(&mut self, text: &str) -> Result<(), String> {
         let text = check(Path::new(text))?;
         if self.outdated.len() >= MAX_ENTRIES {
-            return Err(format!("the book has more than {MAX_ENTRIES} directories"));
+            return Err(format!("the trust file has more than {MAX_ENTRIES} directories"));
         }
         if !self.outdated.contains(&text) {
             self.outdated.push(text);
@@ -259,8 +262,8 @@ impl TrustedDirs {
         let changed = self.insert(entry).map_err(wrong)?;
         if self.to_text().len() > MAX_FILE {
             *self = before;
-            return Err(wrong("the book of trusted directories is full".to_owned())
-                .hint("`haft trust --revoke DIR` takes a directory out of it"));
+            return Err(wrong("the list of trusted directories is full".to_owned())
+                .hint("remove a directory with `haft trust --revoke DIR`"));
         }
         Ok(changed)
     }
@@ -322,11 +325,11 @@ impl TrustedDirs {
         entry.directory = PathBuf::from(&text);
         for (name, digest) in &entry.files {
             if name.contains(char::is_control) || !is_digest(digest) {
-                return Err(format!("{name:?} has a name or a digest that cannot be written down"));
+                return Err(format!("{name:?} has a name or a digest that cannot be stored"));
             }
         }
         if self.entries.len() >= MAX_ENTRIES || entry.files.len() > MAX_ENTRIES {
-            return Err(format!("the book has more than {MAX_ENTRIES} directories or files"));
+            return Err(format!("the trust file has more than {MAX_ENTRIES} directories or files"));
         }
         self.outdated.retain(|own| *own != text);
         let before = self.entries.insert(text, entry.clone());
@@ -347,7 +350,7 @@ fn entry(node: &Node, reader: &mut Reader<'_>) -> Option<TrustEntry> {
         let text = reader.text(node, &format!("`{key}`"))?;
         let number = text.parse::<u64>().ok();
         if number.is_none() {
-            reader.wrong(node.at, format!("`{key}` is no number"), "run `haft trust` again");
+            reader.wrong(node.at, format!("`{key}` is not a number"), "run `haft trust` again");
         }
         number
     };
@@ -379,14 +382,14 @@ fn check(folder: &Path) -> Result<String, String> {
     let steps =
         folder.components().any(|part| matches!(part, Component::ParentDir | Component::CurDir));
     if !folder.is_absolute() || steps {
-        return Err(format!("`{shown}` is not the whole path of a folder"));
+        return Err(format!("`{shown}` is not an absolute path of a directory"));
     }
     if plain.parent().is_none() {
-        return Err(format!("`{shown}` holds every folder there is; trust one of them"));
+        return Err(format!("`{shown}` contains every directory; trust one of them"));
     }
     match plain.to_str() {
         Some(text) if !text.contains(char::is_control) => Ok(text.to_owned()),
-        _ => Err(format!("`{shown}` has a name that cannot be written down")),
+        _ => Err(format!("`{shown}` has a name that cannot be stored")),
     }
 }
 
@@ -408,17 +411,17 @@ mod tests {
         entry
     }
 
-    fn book(folders: &[&str]) -> TrustedDirs {
-        let mut book = TrustedDirs::default();
+    fn dirs(folders: &[&str]) -> TrustedDirs {
+        let mut dirs = TrustedDirs::default();
         for folder in folders {
-            book.add(entry(folder, &[("haft.toml", "a"), ("sub/haft.toml", "b")])).unwrap();
+            dirs.add(entry(folder, &[("haft.toml", "a"), ("sub/haft.toml", "b")])).unwrap();
         }
-        book
+        dirs
     }
 
     #[test]
-    fn a_folder_is_trusted_with_what_is_below_and_nothing_beside() {
-        let book = book(&["/home/me/work", "/srv"]);
+    fn directory_is_trusted_with_its_subdirectories_only() {
+        let dirs = dirs(&["/home/me/work", "/srv"]);
         for (folder, is) in [
             ("/home/me/work", true),
             ("/home/me/work/", true),
@@ -431,101 +434,101 @@ mod tests {
             ("/home/me/work/../other", false),
             ("/other/../srv", false),
         ] {
-            assert_eq!(book.trusted_by(Path::new(folder), same).is_some(), is, "{folder}");
+            assert_eq!(dirs.trusted_by(Path::new(folder), same).is_some(), is, "{folder}");
         }
-        let found = book.trusted_by(Path::new("/srv/x/y"), same).unwrap();
+        let found = dirs.trusted_by(Path::new("/srv/x/y"), same).unwrap();
         assert_eq!(found.directory, Path::new("/srv"));
-        assert!(book.trusted_by(Path::new("/srv"), |_| None).is_none(), "it was replaced");
+        assert!(dirs.trusted_by(Path::new("/srv"), |_| None).is_none(), "it was replaced");
     }
 
     #[test]
-    fn trust_covers_what_was_shown_and_nothing_that_is_new_or_changed() {
-        let book = book(&["/w"]);
-        let covers = |file: &str, text: &str| book.covers(Path::new(file), text.as_bytes(), same);
+    fn trust_covers_shown_files_and_no_new_or_changed_ones() {
+        let dirs = dirs(&["/w"]);
+        let covers = |file: &str, text: &str| dirs.covers(Path::new(file), text.as_bytes(), same);
         assert_eq!(covers("/w/haft.toml", "a"), Ok(()));
         assert_eq!(covers("/w/sub/haft.toml", "b"), Ok(()));
         assert_eq!(covers("/w/haft.toml", "b"), Err(Uncovered::Changed));
         assert_eq!(covers("/w/haft.local.toml", "a"), Err(Uncovered::New));
         assert_eq!(covers("/w/sub/sub/haft.toml", "b"), Err(Uncovered::New));
         assert_eq!(covers("/v/haft.toml", "a"), Err(Uncovered::Untrusted));
-        let replaced = book.covers(Path::new("/w/haft.toml"), b"a", |_| None);
+        let replaced = dirs.covers(Path::new("/w/haft.toml"), b"a", |_| None);
         assert_eq!(replaced, Err(Uncovered::Replaced));
     }
 
     #[test]
-    fn any_entry_above_may_cover_and_the_nearest_says_why_not() {
-        let mut book = book(&["/w"]);
-        book.add(entry("/w/sub", &[("haft.toml", "c")])).unwrap();
-        let covers = |text: &str| book.covers(Path::new("/w/sub/haft.toml"), text.as_bytes(), same);
+    fn any_entry_above_may_cover_and_the_nearest_gives_the_reason() {
+        let mut dirs = dirs(&["/w"]);
+        dirs.add(entry("/w/sub", &[("haft.toml", "c")])).unwrap();
+        let covers = |text: &str| dirs.covers(Path::new("/w/sub/haft.toml"), text.as_bytes(), same);
         assert_eq!((covers("b"), covers("c")), (Ok(()), Ok(())));
         assert_eq!(covers("d"), Err(Uncovered::Changed));
     }
 
     #[test]
-    fn what_is_recorded_is_covered_in_a_trusted_directory_alone() {
-        let mut book = book(&["/w"]);
+    fn recorded_file_is_covered_only_in_a_trusted_directory() {
+        let mut dirs = dirs(&["/w"]);
         let file = Path::new("/w/haft.local.toml");
-        assert!(!book.record(file, b"x", |_| None), "the directory was replaced");
-        assert!(book.record(file, b"x", same));
-        assert_eq!(book.covers(file, b"x", same), Ok(()));
-        assert_eq!(book.covers(file, b"y", same), Err(Uncovered::Changed));
-        assert!(!book.record(Path::new("/v/haft.local.toml"), b"x", same));
+        assert!(!dirs.record(file, b"x", |_| None), "the directory was replaced");
+        assert!(dirs.record(file, b"x", same));
+        assert_eq!(dirs.covers(file, b"x", same), Ok(()));
+        assert_eq!(dirs.covers(file, b"y", same), Err(Uncovered::Changed));
+        assert!(!dirs.record(Path::new("/v/haft.local.toml"), b"x", same));
     }
 
     #[test]
-    fn a_book_survives_being_written_and_read() {
-        let mut book = book(&["/a \"b\"\\c", "/ü/ö", "/a"]);
-        book.add(TrustEntry::new("/none", None)).unwrap();
-        assert_eq!(TrustedDirs::parse(&book.to_text()).unwrap(), book);
+    fn trust_file_round_trips() {
+        let mut dirs = dirs(&["/a \"b\"\\c", "/ü/ö", "/a"]);
+        dirs.add(TrustEntry::new("/none", None)).unwrap();
+        assert_eq!(TrustedDirs::parse(&dirs.to_text()).unwrap(), dirs);
         assert_eq!(TrustedDirs::parse("").unwrap(), TrustedDirs::default());
     }
 
     #[test]
-    fn an_older_book_trusts_nothing_and_is_known_as_such() {
-        let mut book = TrustedDirs::parse("trusted = [\"/a\", \"/b\"]\n").unwrap();
-        assert!(book.trusted_by(Path::new("/a"), same).is_none());
-        assert!(book.is_outdated(Path::new("/a/deep")) && !book.is_outdated(Path::new("/c")));
-        book.add(entry("/a", &[])).unwrap();
-        assert!(!book.is_outdated(Path::new("/a")) && book.is_outdated(Path::new("/b")));
-        assert_eq!(TrustedDirs::parse(&book.to_text()).unwrap(), book);
+    fn older_trust_file_trusts_nothing_and_is_reported() {
+        let mut dirs = TrustedDirs::parse("trusted = [\"/a\", \"/b\"]\n").unwrap();
+        assert!(dirs.trusted_by(Path::new("/a"), same).is_none());
+        assert!(dirs.is_outdated(Path::new("/a/deep")) && !dirs.is_outdated(Path::new("/c")));
+        dirs.add(entry("/a", &[])).unwrap();
+        assert!(!dirs.is_outdated(Path::new("/a")) && dirs.is_outdated(Path::new("/b")));
+        assert_eq!(TrustedDirs::parse(&dirs.to_text()).unwrap(), dirs);
     }
 
     #[test]
-    fn removing_a_folder_leaves_those_above() {
-        let mut book = book(&["/a", "/a/b"]);
-        assert!(book.remove(Path::new("/a/b")));
-        assert!(!book.remove(Path::new("/a/b")));
-        let above = book.trusted_by(Path::new("/a/b"), same).unwrap();
+    fn removing_a_directory_keeps_its_parents() {
+        let mut dirs = dirs(&["/a", "/a/b"]);
+        assert!(dirs.remove(Path::new("/a/b")));
+        assert!(!dirs.remove(Path::new("/a/b")));
+        let above = dirs.trusted_by(Path::new("/a/b"), same).unwrap();
         assert_eq!(above.directory, Path::new("/a"));
     }
 
     #[test]
-    fn what_cannot_stand_in_a_book_is_refused() {
-        let mut book = TrustedDirs::default();
+    fn entry_that_cannot_be_stored_is_refused() {
+        let mut dirs = TrustedDirs::default();
         for folder in ["/", "", "a", "./a", "/a/../b", "/a\nb"] {
-            assert!(book.add(entry(folder, &[])).is_err(), "{folder:?}");
+            assert!(dirs.add(entry(folder, &[])).is_err(), "{folder:?}");
         }
         let mut odd = entry("/a", &[]);
         odd.files.insert("haft.toml".to_owned(), "sha256:12".to_owned());
-        assert!(book.add(odd).is_err());
+        assert!(dirs.add(odd).is_err());
         let mut long = entry("/a", &[]);
         for n in 0..9_999 {
             long.files.insert(format!("{n}/{}", "x".repeat(100)), TrustedDirs::digest(b""));
         }
-        assert!(book.add(long).is_err(), "it could not be read again");
-        assert_eq!(book, TrustedDirs::default());
+        assert!(dirs.add(long).is_err(), "it could not be read again");
+        assert_eq!(dirs, TrustedDirs::default());
     }
 
     #[test]
-    fn a_bad_book_is_an_error_with_every_mistake() {
+    fn invalid_trust_file_reports_every_mistake() {
         let error = TrustedDirs::parse("trusted = [\n 1,\n \"x\",\n]\ntrust = []\n").unwrap_err();
         let text = error.to_string();
         assert!(text.contains("trust.toml:2:2: a trusted directory must be a table"), "{text}");
-        assert!(text.contains("trust.toml:3:2: `x` is not the whole path"), "{text}");
+        assert!(text.contains("trust.toml:3:2: `x` is not an absolute path"), "{text}");
         assert!(text.contains("trust.toml:5:1: unknown key `trust`"), "{text}");
         assert!(TrustedDirs::parse("trusted = [").is_err());
         let entry = "[[trusted]]\ndirectory = \"/a\"\ndevice = \"x\"\n[trusted.files]\nf = \"1\"\n";
         let text = TrustedDirs::parse(entry).unwrap_err().to_string();
-        assert!(text.contains("`device` is no number"), "{text}");
+        assert!(text.contains("`device` is not a number"), "{text}");
     }
 }

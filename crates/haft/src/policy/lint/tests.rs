@@ -116,7 +116,7 @@ fn a_rule_that_may_decide_is_not_shadowed() {
 }
 
 #[test]
-fn a_pattern_that_nothing_can_match_is_found() {
+fn pattern_that_never_matches_is_found() {
     for text in [
         "Bash(git add * && git commit *)",
         "Bash(* | sh)",
@@ -141,7 +141,7 @@ fn a_pattern_that_nothing_can_match_is_found() {
 }
 
 #[test]
-fn a_pattern_about_no_tool_of_the_catalog_is_found() {
+fn pattern_that_matches_no_registered_tool_is_found() {
     let tools = tools();
     for text in [
         "mail_sent",
@@ -171,7 +171,7 @@ fn a_pattern_about_no_tool_of_the_catalog_is_found() {
 }
 
 #[test]
-fn the_same_pattern_allowed_and_refused_is_a_contradiction() {
+fn same_pattern_allowed_and_denied_is_a_contradiction() {
     assert_eq!(kinds(vec![allow("mail_send"), deny("mail_send")]), [(1, "contradictory")]);
     assert_eq!(kinds(vec![ask("Bash(ls *)"), allow("Bash(ls *)")]), [(2, "contradictory")]);
     assert_eq!(kinds(vec![deny("mail_send"), ask("mail_send")]), [(2, "shadowed")]);
@@ -180,7 +180,7 @@ fn the_same_pattern_allowed_and_refused_is_a_contradiction() {
 }
 
 #[test]
-fn an_exception_that_takes_out_nothing_or_everything_is_found() {
+fn exception_that_excludes_nothing_or_everything_is_found() {
     for (own, gap) in [
         ("Bash(rm -rf *)", "Bash(rm x)"),
         ("Bash(rm *)", "WebFetch(domain:x.org)"),
@@ -206,7 +206,7 @@ fn an_exception_that_takes_out_nothing_or_everything_is_found() {
 }
 
 #[test]
-fn an_allow_for_everything_is_found() {
+fn overbroad_allow_is_found() {
     for text in [
         "*",
         "Bash",
@@ -230,7 +230,7 @@ fn an_allow_for_everything_is_found() {
 }
 
 #[test]
-fn words_that_do_nothing_are_found() {
+fn options_without_effect_are_found() {
     let with = |mut rule: Rule, change: fn(&mut Rule)| {
         change(&mut rule);
         rule
@@ -329,7 +329,7 @@ fn a_deny_or_an_ask_without_an_example_is_untested() {
 }
 
 #[test]
-fn nothing_is_found_in_rules_that_make_sense() {
+fn valid_rules_have_no_findings() {
     let rules = read(SENSIBLE);
     let found = rules.lint(&[]);
     assert!(found.is_empty(), "{found:#?}");
@@ -337,7 +337,7 @@ fn nothing_is_found_in_rules_that_make_sense() {
 
 proptest::proptest! {
     #[test]
-    fn whatever_stands_in_a_file_is_refused_or_looked_through(
+    fn any_file_is_refused_or_linted(
         cuts in proptest::collection::vec((proptest::prelude::any::<proptest::sample::Index>(), 0..12usize, ".{0,6}"), 0..6),
     ) {
         let mut text = SENSIBLE.to_owned();
@@ -365,7 +365,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn ten_thousand_rules_are_looked_through_and_it_is_said_when_that_is_too_many() {
+fn lint_handles_ten_thousand_rules_and_reports_the_limit() {
     let many = (0..10_000).map(|n| deny(&format!("tool_{n} arg.x={n}"))).collect();
     assert_eq!(kinds(many), []);
     let same = (0..3_000).map(|n| deny(&format!("tool arg.x={n}"))).collect();

@@ -25,11 +25,11 @@ pub(crate) enum Side {
 const NEVER_BY_PREFIX: [&str; 4] = ["watch", "setsid", "ionice", "flock"];
 
 /// Options that make `find` more than a search.
-const FIND_ACTS: [&str; 9] =
+const FIND_ACTIONS: [&str; 9] =
     ["-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"];
 
 /// Maximum bytes of patterns that are compared with each other.
-const LONG: usize = 256;
+const MAX_COMPARED_BYTES: usize = 256;
 
 /// Operators that join commands or redirect.
 const OPERATORS: [&str; 7] = ["&&", "||", ";", "|", "&", ">", "<"];
@@ -96,12 +96,10 @@ impl CommandPattern {
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
         if text.is_empty() {
-            return Err(
-                "a pattern over commands must not be empty; `*` is every command".to_owned()
-            );
+            return Err("a command pattern must not be empty; `*` matches every command".to_owned());
         }
         if text.chars().any(|c| c.is_control() || c == STAR || c == LITERAL_STAR) {
-            return Err("a pattern over commands is one line without control characters".to_owned());
+            return Err("a command pattern must be one line without control characters".to_owned());
         }
         let plain = unquoted(text);
         let (head, boundary) = match plain.strip_suffix(":*").or_else(|| plain.strip_suffix(" *")) {
@@ -143,7 +141,7 @@ impl CommandPattern {
     }
 
     /// Returns whether certainly no command matches both.
-    pub(super) fn is_apart(&self, other: &Self) -> bool {
+    pub(super) fn is_disjoint(&self, other: &Self) -> bool {
         // Only restricting rules skip options before a subcommand.
         let plain =
             |word: &str| !alone(word).may_wrap(Wrappers::All) && !haft_shell::has_subcommands(word);
@@ -156,7 +154,7 @@ impl CommandPattern {
 
     /// Comparing two patterns costs by the product of their lengths.
     fn is_long(&self) -> bool {
-        self.text.len() > LONG
+        self.text.len() > MAX_COMPARED_BYTES
     }
 
     /// Returns a shell operator in it, outside of quotes. Commands are matched one by one, so none
@@ -246,9 +244,10 @@ impl CommandPattern {
             // The assignments must be literal: a `*` among them could set anything.
             let fixed = command.assignments.iter().all(|a| a.value.literal().is_some());
             let matched = self.compare(command, true);
-            return match fixed && self.fixes(&assigned(command)) {
-                true => self.cautious(command, matched),
-                false => doubtful(matched, "it sets variables that the rule does not spell out"),
+            return if fixed && self.fixes(&assigned(command)) {
+                self.cautious(command, matched)
+            } else {
+                doubtful(matched, "it sets variables that the rule does not name")
             };
         }
         // `'git status' x` starts a program of that name, not `git`.
@@ -256,9 +255,10 @@ impl CommandPattern {
         if name.is_some_and(|name| name.contains(' ')) {
             return Ternary::No;
         }
-        let answer = match command.may_wrap(Wrappers::Harmless) {
-            true => self.allows_wrapped(command),
-            false => self.cautious(command, self.compare(command, false)),
+        let answer = if command.may_wrap(Wrappers::Harmless) {
+            self.allows_wrapped(command)
+        } else {
+            self.cautious(command, self.compare(command, false))
         };
         match command.unsafe_assignment() {
             Some(set) => doubtful(answer, &format!("it sets `{}` for the command", set.name)),
@@ -278,9 +278,10 @@ impl CommandPattern {
         for view in views.iter().rev().skip(1) {
             let matched = self.compare(&view.command, false);
             let named = named_through(view, last_at).is_some_and(|words| self.fixes(&words));
-            let matched = match self.is_exact() || named {
-                true => self.cautious(views.last().map_or(command, |v| &v.command), matched),
-                false => doubtful(matched, "the rule does not say what the wrapper may start"),
+            let matched = if self.is_exact() || named {
+                self.cautious(views.last().map_or(command, |v| &v.command), matched)
+            } else {
+                doubtful(matched, "the rule does not name what the wrapper may start")
             };
             answer = match (answer, matched) {
                 (Ternary::Yes, _) | (_, Ternary::Yes) => Ternary::Yes,
@@ -302,7 +303,7 @@ impl CommandPattern {
             }
             Some("find") => {
                 let acts = command.words.iter().any(|word| {
-                    word.has_unknown() || word.literal().is_some_and(|t| FIND_ACTS.contains(&t))
+                    word.has_unknown() || word.literal().is_some_and(|t| FIND_ACTIONS.contains(&t))
                 });
                 if acts {
                     doubtful(matched, "this `find` may do more than search")
@@ -359,7 +360,7 @@ impl CommandPattern {
             (true, true) => Ternary::Yes,
             (false, _) => Ternary::No,
             (true, false) => {
-                Ternary::Unknown("a part of the command is only known when it runs".to_owned())
+                Ternary::Unknown("a part of the command is known only when it runs".to_owned())
             }
         }
     }
@@ -379,11 +380,10 @@ pub(crate) enum Start<'c> {
 /// Reports how each view of a command starts, to look up rules. Uses the restricting side, which
 /// includes every view of an allow.
 pub(crate) fn starts(command: &Command, mut tell: impl FnMut(Start<'_>)) {
-    match command.may_wrap(Wrappers::All) {
-        false => tell(start(command)),
-        true => {
-            command.unwrapped(Wrappers::All).iter().for_each(|view| tell(start(&view.command)));
-        }
+    if command.may_wrap(Wrappers::All) {
+        command.unwrapped(Wrappers::All).iter().for_each(|view| tell(start(&view.command)));
+    } else {
+        tell(start(command))
     }
 }
 
@@ -747,7 +747,7 @@ mod tests {
     }
 
     #[test]
-    fn the_documented_forms_mean_what_is_documented() {
+    fn documented_patterns_match_as_documented() {
         for (pattern, text, wanted) in [
             ("npm test", "npm test", "yes"),
             ("npm test", "npm  test", "yes"),
@@ -788,7 +788,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_neither_yes_nor_no() {
+    fn unknown_words_match_as_unknown() {
         for (pattern, text, wanted) in [
             ("ls *", "ls $X", "yes"),
             ("ls *", "ls \"$X\" *.txt", "yes"),
@@ -813,7 +813,7 @@ mod tests {
     }
 
     #[test]
-    fn an_allow_looks_through_what_is_harmless_and_nothing_else() {
+    fn allow_unwraps_only_harmless_wrappers() {
         for (pattern, text, wanted) in [
             ("npm test *", "timeout 5 npm test", "yes"),
             ("npm test *", "nohup nice -n 5 npm test", "yes"),
@@ -874,7 +874,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_way_round_a_deny_and_none_through_an_allow() {
+    fn deny_cannot_be_bypassed_and_allow_cannot_be_widened() {
         for text in [
             "ls;rm x",
             "ls && rm x",
@@ -952,7 +952,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_word_is_told_where_there_is_one() {
+    fn first_word_is_known_if_it_is_literal() {
         for (pattern, wanted) in [
             ("git push *", Some("git")),
             ("git", Some("git")),
@@ -996,7 +996,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn known_text_matches_as_the_plainest_matcher_says(
+        fn known_text_matches_like_the_naive_matcher(
             pattern in "[ab*]{1,6}( [ab*]{1,4}){0,2}( \\*)?", text in "[ab]{1,6}( [ab]{1,4}){0,3}",
         ) {
             let words = text.split(' ').map(Word::text).collect();
@@ -1007,7 +1007,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_unknown_agrees_with_every_value_it_may_have(
+        fn unknown_matches_agree_with_every_possible_value(
             pattern in "[ab*]{1,5}( [ab*]{1,3}){0,2}( \\*)?",
             words in prop::collection::vec("[ab?]{1,3}", 1..4),
             values in prop::collection::vec("([ab]{0,3}( [ab]{1,2})?)?", 12),
@@ -1036,7 +1036,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_text_of_unknown_words_is_compared_at_once() {
+    fn longest_text_of_unknown_words_is_matched_fast() {
         let text = format!("a {}", "$x ".repeat(3000));
         let script = haft_shell::parse(&text).unwrap();
         let pattern = CommandPattern::parse("a *b*c*d*e*f*g*h*i*j*k*l*m*n*o*p").unwrap();

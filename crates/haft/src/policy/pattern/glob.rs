@@ -1,6 +1,6 @@
 //! Globs `*`, `?` and `[a-z]` over one text. `\` escapes the next character.
 
-use super::subsume::lines_up;
+use super::subsume::aligns;
 
 /// A glob over one text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -8,12 +8,12 @@ pub(super) enum Glob {
     /// Exactly this.
     Text(String),
     /// Wildcards and literal characters.
-    Holes(Vec<Hole>),
+    Items(Vec<GlobItem>),
 }
 
 /// One element of a glob.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Hole {
+pub(super) enum GlobItem {
     /// This character.
     Is(char),
     /// Any one character.
@@ -36,37 +36,37 @@ pub(super) enum Style {
 impl Glob {
     /// Parses a glob. Fails with the offset of an unclosed bracket.
     pub(super) fn parse(text: &str, style: Style) -> Result<Self, usize> {
-        let mut holes = Vec::new();
+        let mut items = Vec::new();
         let mut chars = text.char_indices().peekable();
         while let Some((at, c)) = chars.next() {
             let hole = match c {
                 '\\' => match chars.next() {
-                    Some((_, next)) => Hole::Is(next),
-                    None => Hole::Is('\\'),
+                    Some((_, next)) => GlobItem::Is(next),
+                    None => GlobItem::Is('\\'),
                 },
-                '*' if holes.last() == Some(&Hole::Many) => continue,
-                '*' => Hole::Many,
-                '?' if style == Style::Files => Hole::One,
+                '*' if items.last() == Some(&GlobItem::Many) => continue,
+                '*' => GlobItem::Many,
+                '?' if style == Style::Files => GlobItem::One,
                 '[' if style == Style::Files => class(&mut chars).ok_or(at)?,
-                other => Hole::Is(other),
+                other => GlobItem::Is(other),
             };
-            holes.push(hole);
+            items.push(hole);
         }
-        let text: Option<String> = holes
+        let text: Option<String> = items
             .iter()
             .map(|hole| match hole {
-                Hole::Is(c) => Some(*c),
+                GlobItem::Is(c) => Some(*c),
                 _ => None,
             })
             .collect();
-        Ok(text.map_or(Self::Holes(holes), Self::Text))
+        Ok(text.map_or(Self::Items(items), Self::Text))
     }
 
     /// Returns the text, if there are no wildcards.
     pub(super) fn literal(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
-            Self::Holes(_) => None,
+            Self::Items(_) => None,
         }
     }
 
@@ -81,13 +81,13 @@ impl Glob {
         };
         match self {
             Self::Text(own) => own.chars().for_each(|c| escaped(&mut text, c)),
-            Self::Holes(holes) => {
-                for hole in holes {
+            Self::Items(items) => {
+                for hole in items {
                     match hole {
-                        Hole::Is(c) => escaped(&mut text, *c),
-                        Hole::One => text.push('?'),
-                        Hole::Many => text.push('*'),
-                        Hole::Of { not, ranges } => {
+                        GlobItem::Is(c) => escaped(&mut text, *c),
+                        GlobItem::One => text.push('?'),
+                        GlobItem::Many => text.push('*'),
+                        GlobItem::Of { not, ranges } => {
                             text.push_str(if *not { "[!" } else { "[" });
                             for (low, high) in ranges {
                                 text.extend(['\\', *low]);
@@ -106,25 +106,25 @@ impl Glob {
 
     /// Returns whether it matches everything.
     pub(super) fn is_any(&self) -> bool {
-        matches!(self, Self::Holes(holes) if holes.as_slice() == [Hole::Many])
+        matches!(self, Self::Items(items) if items.as_slice() == [GlobItem::Many])
     }
 
     /// Returns whether it certainly matches all that the other matches.
     pub(super) fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (_, Self::Text(text)) => self.matches(text, false),
-            (Self::Text(_), Self::Holes(_)) => false,
-            (Self::Holes(own), Self::Holes(other)) => {
-                lines_up(own, other, |hole| *hole == Hole::Many, takes_hole)
+            (Self::Text(_), Self::Items(_)) => false,
+            (Self::Items(own), Self::Items(other)) => {
+                aligns(own, other, |hole| *hole == GlobItem::Many, covers_item)
             }
         }
     }
 
     /// Returns whether certainly nothing matches both.
-    pub(super) fn is_apart(&self, other: &Self) -> bool {
+    pub(super) fn is_disjoint(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Text(text), holes) | (holes, Self::Text(text)) => !holes.matches(text, false),
-            (Self::Holes(_), Self::Holes(_)) => false,
+            (Self::Text(text), items) | (items, Self::Text(text)) => !items.matches(text, false),
+            (Self::Items(_), Self::Items(_)) => false,
         }
     }
 
@@ -136,19 +136,19 @@ impl Glob {
                 .chars()
                 .flat_map(char::to_lowercase)
                 .eq(text.chars().flat_map(char::to_lowercase)),
-            Self::Holes(holes) => fits(holes, text, fold),
+            Self::Items(items) => fits(items, text, fold),
         }
     }
 }
 
 /// Parses `a-z]`, after the opening bracket.
-fn class(chars: &mut std::iter::Peekable<std::str::CharIndices<'_>>) -> Option<Hole> {
+fn class(chars: &mut std::iter::Peekable<std::str::CharIndices<'_>>) -> Option<GlobItem> {
     let not = chars.next_if(|(_, c)| matches!(c, '!' | '^')).is_some();
     let mut ranges: Vec<(char, char)> = Vec::new();
     loop {
         let (_, low) = chars.next()?;
         if low == ']' && !ranges.is_empty() {
-            return Some(Hole::Of { not, ranges });
+            return Some(GlobItem::Of { not, ranges });
         }
         let low = if low == '\\' { chars.next()?.1 } else { low };
         let mut high = low;
@@ -164,12 +164,12 @@ fn class(chars: &mut std::iter::Peekable<std::str::CharIndices<'_>>) -> Option<H
 
 /// Two positions that move forward; a mismatch backtracks to the last star alone, so the cost is at
 /// most the product of the lengths.
-fn fits(holes: &[Hole], text: &str, fold: bool) -> bool {
+fn fits(items: &[GlobItem], text: &str, fold: bool) -> bool {
     let (mut hole, mut at) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     while let Some(c) = text[at..].chars().next() {
-        match holes.get(hole) {
-            Some(Hole::Many) => {
+        match items.get(hole) {
+            Some(GlobItem::Many) => {
                 star = Some((hole, at));
                 hole += 1;
                 continue;
@@ -187,15 +187,15 @@ fn fits(holes: &[Hole], text: &str, fold: bool) -> bool {
         star = Some((many, at));
         hole = many + 1;
     }
-    holes[hole..].iter().all(|hole| *hole == Hole::Many)
+    items[hole..].iter().all(|hole| *hole == GlobItem::Many)
 }
 
-fn takes(hole: &Hole, c: char, fold: bool) -> bool {
+fn takes(hole: &GlobItem, c: char, fold: bool) -> bool {
     match hole {
-        Hole::Is(own) if fold => own.to_lowercase().eq(c.to_lowercase()),
-        Hole::Is(own) => *own == c,
-        Hole::One | Hole::Many => true,
-        Hole::Of { not, ranges } => {
+        GlobItem::Is(own) if fold => own.to_lowercase().eq(c.to_lowercase()),
+        GlobItem::Is(own) => *own == c,
+        GlobItem::One | GlobItem::Many => true,
+        GlobItem::Of { not, ranges } => {
             let within = |c: char| ranges.iter().any(|(low, high)| (*low..=*high).contains(&c));
             let found =
                 within(c) || fold && (c.to_lowercase().any(within) || c.to_uppercase().any(within));
@@ -205,11 +205,11 @@ fn takes(hole: &Hole, c: char, fold: bool) -> bool {
 }
 
 /// Whether this element, which is not a star, matches all that the other matches.
-fn takes_hole(own: &Hole, other: &Hole) -> bool {
+fn covers_item(own: &GlobItem, other: &GlobItem) -> bool {
     match (own, other) {
-        (_, Hole::Many) => false,
-        (Hole::One, _) => true,
-        (own, Hole::Is(c)) => takes(own, *c, false),
+        (_, GlobItem::Many) => false,
+        (GlobItem::One, _) => true,
+        (own, GlobItem::Is(c)) => takes(own, *c, false),
         (own, other) => own == other,
     }
 }
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_questions_and_brackets_stand_for_characters() {
+    fn wildcards_match_characters() {
         for (pattern, text, is) in [
             ("a*b*c", "axxbyyc", true),
             ("a*b*c", "axxc", false),

@@ -49,8 +49,9 @@ impl HostPattern {
         }
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '*');
         if let Some(at) = lower.find(|c| !is_plain(c)) {
-            let hint = "a host has letters, digits, `-`, `_` and dots; other scripts are written as `xn--…`";
-            return wrong(at, "this is no part of a host", hint);
+            let hint = "a host has letters, digits, `-`, `_` and dots; other scripts are written \
+                as `xn--…`";
+            return wrong(at, "this is not a valid host label", hint);
         }
         if lower == "*" {
             return Ok(Self { text: text.to_owned(), shape: Shape::Any, ending: String::new() });
@@ -61,7 +62,7 @@ impl HostPattern {
             None => (false, name),
         };
         if name.split('.').any(str::is_empty) {
-            return wrong(0, "a part of the host is empty", "write it as in `x.org` or `*.x.org`");
+            return wrong(0, "a label of the host is empty", "write it as in `x.org` or `*.x.org`");
         }
         let labels: Vec<Glob> =
             name.split('.').filter_map(|label| Glob::parse(label, Style::Star).ok()).collect();
@@ -103,7 +104,7 @@ impl HostPattern {
     }
 
     /// Returns whether certainly no host matches both.
-    pub(super) fn is_apart(&self, other: &Self) -> bool {
+    pub(super) fn is_disjoint(&self, other: &Self) -> bool {
         match (&self.shape, &other.shape) {
             (Shape::Any, _) | (_, Shape::Any) => false,
             (Shape::Number(own), Shape::Number(other)) => own != other,
@@ -115,7 +116,7 @@ impl HostPattern {
                     (false, true) => others.len() < labels.len(),
                 };
                 let mut pairs = labels.iter().rev().zip(others.iter().rev());
-                !depth || pairs.any(|(a, b)| a.is_apart(b))
+                !depth || pairs.any(|(a, b)| a.is_disjoint(b))
             }
             _ => true,
         }

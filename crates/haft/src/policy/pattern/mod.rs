@@ -44,8 +44,8 @@ use super::{
     rules::ArgumentKind,
 };
 
-const NO_FILE: &str = "it does not say which files it touches";
-const NO_HOST: &str = "it does not say which hosts it reaches";
+const NO_FILE: &str = "it does not declare which files it touches";
+const NO_HOST: &str = "it does not declare which hosts it reaches";
 
 /// Whether something matches.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -261,19 +261,23 @@ impl Pattern {
         let mut vague = Parts::NONE;
         match &self.head {
             None => {}
-            Some(Head::Tools(tools)) => match tools.matches(&facts.names, side) {
-                true => named = true,
-                false => return Hits::default(),
-            },
-            Some(Head::Kind(kind)) => match facts.names.known_as.contains(&kind.name()) {
-                true => named = true,
-                false => {
+            Some(Head::Tools(tools)) => {
+                if tools.matches(&facts.names, side) {
+                    named = true
+                } else {
+                    return Hits::default();
+                }
+            }
+            Some(Head::Kind(kind)) => {
+                if facts.names.known_as.contains(&kind.name()) {
+                    named = true
+                } else {
                     eligible = select_parts(facts, |part| kind.has(part));
                     if side == Side::Restrict {
                         vague = kind.may_have(facts).without(eligible);
                     }
                 }
-            },
+            }
             Some(Head::Parameter { tools, name, value }) => {
                 if !tools.matches(&facts.names, side) {
                     return Hits::default();
@@ -302,16 +306,17 @@ impl Pattern {
                 Ternary::Yes => {}
             }
         }
-        let mut hits = match self.asks_about_parts() {
-            false => Hits { yes: eligible, ..Hits::default() },
-            true => match self.parts(facts, side, eligible.or(vague), named) {
+        let mut hits = if self.asks_about_parts() {
+            match self.parts(facts, side, eligible.or(vague), named) {
                 Some(hits) => hits,
                 None => return Hits::default(),
-            },
+            }
+        } else {
+            Hits { yes: eligible, ..Hits::default() }
         };
         if !vague.is_empty() && !self.asks_about_parts() {
             hits.unknown = hits.unknown.or(vague);
-            hits.why.get_or_insert_with(|| "it does not say what it touches".to_owned());
+            hits.why.get_or_insert_with(|| "it does not declare what it touches".to_owned());
         }
         if doubt.is_some() {
             hits.unknown = hits.unknown.or(hits.yes);
@@ -405,7 +410,7 @@ impl Pattern {
                 continue;
             }
             if found.there.is_empty() && named {
-                why.get_or_insert_with(|| "the tool does not say what it touches".to_owned());
+                why.get_or_insert_with(|| "the tool does not declare what it touches".to_owned());
                 doubt = true;
                 continue;
             }
@@ -455,29 +460,30 @@ impl Pattern {
         let head = match (&self.head, part) {
             (Some(Head::Command(pattern)), Part::Command(command)) => {
                 let words = pattern.matches(command, side);
-                match words == Ternary::Yes || side == Side::Allow {
-                    true => words,
+                if words == Ternary::Yes || side == Side::Allow {
+                    words
+                } else {
                     // Another spelling of the program does not bypass a rule about it.
-                    false => {
-                        let launches = facts.launches_of(part);
-                        let files = launches.map(|launch| program::matches(pattern, launch, facts));
-                        either(std::iter::once(words).chain(files))
-                    }
+                    let launches = facts.launches_of(part);
+                    let files = launches.map(|launch| program::matches(pattern, launch, facts));
+                    either(std::iter::once(words).chain(files))
                 }
             }
             (Some(Head::Command(_)), Part::Unreadable(why)) => Ternary::Unknown(why.clone()),
             (Some(Head::Host(pattern)), Part::Host(host)) => is_host(pattern, host),
             (Some(Head::Read(path)), Part::Path { operation, spelled, resolved }) => {
                 // A file that must not be read must not be overwritten either.
-                match *operation == Operation::Read || side == Side::Restrict {
-                    true => path.matches(spelled, resolved, facts, side),
-                    false => Ternary::No,
+                if *operation == Operation::Read || side == Side::Restrict {
+                    path.matches(spelled, resolved, facts, side)
+                } else {
+                    Ternary::No
                 }
             }
             (Some(Head::Edit(path)), Part::Path { operation, spelled, resolved }) => {
-                match *operation != Operation::Read {
-                    true => path.matches(spelled, resolved, facts, side),
-                    false => Ternary::No,
+                if *operation != Operation::Read {
+                    path.matches(spelled, resolved, facts, side)
+                } else {
+                    Ternary::No
                 }
             }
             _ => Ternary::Yes,
@@ -558,7 +564,7 @@ impl Pattern {
 
     /// Returns whether its key may miss calls that it matches, because its literal path prefix
     /// contains a symlink. `work` is the base of relative paths. Such a rule is always evaluated.
-    pub(crate) fn strays(&self, world: &dyn PathResolver, work: &Path) -> bool {
+    pub(crate) fn has_symlink_prefix(&self, world: &dyn PathResolver, work: &Path) -> bool {
         let head = match &self.head {
             Some(Head::Read(path) | Head::Edit(path)) => Some(path),
             _ => None,
@@ -568,7 +574,7 @@ impl Pattern {
             _ => &[],
         });
         matches!(self.key(), Key::Below(_) | Key::FileName(_))
-            && head.into_iter().chain(selected).any(|path| path.strays(world, work))
+            && head.into_iter().chain(selected).any(|path| path.has_symlink_prefix(world, work))
     }
 
     /// Returns the directories of the files that it restricts by path.
@@ -655,21 +661,25 @@ impl Pattern {
     }
 
     /// Returns what is missing for a match; `None` if it is not close.
-    pub(crate) fn nearly(&self, facts: &Facts<'_>) -> Option<String> {
+    pub(crate) fn near_miss(&self, facts: &Facts<'_>) -> Option<String> {
         let side = Side::Restrict;
         let mut missing = Vec::new();
         let mut fits = false;
         match &self.head {
             None => {}
-            Some(Head::Tools(tools)) => match tools.matches(&facts.names, side) {
-                true => fits = true,
-                false => return None,
-            },
+            Some(Head::Tools(tools)) => {
+                if tools.matches(&facts.names, side) {
+                    fits = true
+                } else {
+                    return None;
+                }
+            }
             Some(Head::Kind(kind)) => {
                 let known = facts.names.known_as.contains(&kind.name());
-                match known || facts.parts.iter().any(|part| kind.has(part)) {
-                    true => fits = true,
-                    false => return None,
+                if known || facts.parts.iter().any(|part| kind.has(part)) {
+                    fits = true
+                } else {
+                    return None;
                 }
             }
             Some(Head::Parameter { tools, name, value }) => {
@@ -680,7 +690,7 @@ impl Pattern {
                 if parameter(facts, name, value, side) == Ternary::No {
                     let is = match find(facts.arguments, name).first() {
                         Some(value) => format!("is {}", shown(&value.to_string())),
-                        None => "is left out".to_owned(),
+                        None => "is missing".to_owned(),
                     };
                     missing.push(format!("the tool matches, `{name}` {is}"));
                 }
@@ -695,13 +705,14 @@ impl Pattern {
                 }
             }
             Some(Head::Command(_) | Head::Read(_) | Head::Edit(_) | Head::Host(_)) => {
-                match facts
+                if facts
                     .parts
                     .iter()
                     .any(|part| self.part(part, facts, side) != Ternary::No && self.is_for(part))
                 {
-                    true => fits = true,
-                    false => missing.push(facts.parts.iter().find_map(|part| self.differs(part))?),
+                    fits = true
+                } else {
+                    missing.push(facts.parts.iter().find_map(|part| self.differs(part))?)
                 }
             }
         }
@@ -712,13 +723,11 @@ impl Pattern {
                         Selector::Path(_) => matches!(part, Part::Path { .. }),
                         _ => matches!(part, Part::Host(_)),
                     };
-                    let mut parts = facts.parts.iter().filter(of).peekable();
-                    match parts.peek().is_none() {
-                        true => Ternary::No,
-                        false if parts.any(|p| self.part(p, facts, side) != Ternary::No) => {
-                            Ternary::Yes
-                        }
-                        false => Ternary::No,
+                    let mut parts = facts.parts.iter().filter(of);
+                    if parts.any(|p| self.part(p, facts, side) != Ternary::No) {
+                        Ternary::Yes
+                    } else {
+                        Ternary::No
                     }
                 }
                 selector => selector.holds(facts, side),
@@ -765,9 +774,10 @@ impl Pattern {
             }
             (Some(Head::Edit(path)), Part::Path { operation, spelled, .. }) => {
                 let spelled = spelled.to_string_lossy();
-                Some(match *operation == Operation::Read {
-                    true => format!("`{}` is read and not written", shown(&spelled)),
-                    false => format!("`{}` is not below `{}`", shown(&spelled), path.as_str()),
+                Some(if *operation == Operation::Read {
+                    format!("`{}` is read, not written", shown(&spelled))
+                } else {
+                    format!("`{}` is not below `{}`", shown(&spelled), path.as_str())
                 })
             }
             (Some(Head::Host(pattern)), Part::Host(Ok(host))) => {

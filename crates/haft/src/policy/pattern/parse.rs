@@ -13,9 +13,9 @@ use super::{
 use crate::near::nearest;
 
 /// Maximum bytes of a pattern; matching is linear in its length.
-const LONG: usize = 4096;
+const MAX_PATTERN_BYTES: usize = 4096;
 
-const WORDS: [&str; 14] = [
+const SELECTORS: [&str; 14] = [
     "tool",
     "source",
     "effect",
@@ -53,11 +53,15 @@ type Parsed<T> = Result<T, PatternError>;
 
 /// Parses a whole pattern.
 pub(super) fn pattern(text: &str, anchor: &PathBase) -> Parsed<(Option<Head>, Vec<Written>)> {
-    if text.len() > LONG {
-        return bad(LONG, format!("the pattern is longer than {LONG} bytes"), "split it up");
+    if text.len() > MAX_PATTERN_BYTES {
+        return bad(
+            MAX_PATTERN_BYTES,
+            format!("the pattern is longer than {MAX_PATTERN_BYTES} bytes"),
+            "split it up",
+        );
     }
     if let Some((at, _)) = text.char_indices().find(|(_, c)| c.is_control()) {
-        return bad(at, "the pattern holds a control character", "write it on one line");
+        return bad(at, "the pattern contains a control character", "write it on one line");
     }
     let mut reader = Reader { text, at: 0, anchor };
     reader.skip_blanks();
@@ -84,18 +88,18 @@ pub(super) fn pattern(text: &str, anchor: &PathBase) -> Parsed<(Option<Head>, Ve
             }
             next => {
                 if head.is_some() || !selectors.is_empty() {
-                    let meant = nearest(word, WORDS).map_or_else(
+                    let meant = nearest(word, SELECTORS).map_or_else(
                         || "the tool comes first, then selectors such as `arg.x=…`".to_owned(),
                         |meant| format!("did you mean `{meant}`?"),
                     );
-                    return bad(from, format!("`{word}` is no selector"), meant);
+                    return bad(from, format!("`{word}` is not a selector"), meant);
                 }
                 head = Some(reader.head(word, from, next == Some('('))?);
             }
         }
         if !reader.rest().is_empty() && !reader.rest().starts_with(' ') {
-            let hint = "put a blank between the parts of a pattern";
-            return bad(reader.at, "something stands behind the end of this part", hint);
+            let hint = "put a space between the parts of a pattern";
+            return bad(reader.at, "unexpected text after the end of this part", hint);
         }
         reader.skip_blanks();
     }
@@ -141,8 +145,8 @@ impl<'t> Reader<'t> {
             return bad(from, "the name of a tool is missing", "write it as in `Bash(git push *)`");
         }
         if let Some((inside, c)) = name.char_indices().find(|(_, c)| !is_plain(*c)) {
-            let hint = "a name has letters, digits, `_`, `-`, and `*` for any text";
-            return bad(from + inside, format!("`{c}` is no part of a tool's name"), hint);
+            let hint = "a name has letters, digits, `_`, `-`, and `*` for any characters";
+            return bad(from + inside, format!("`{c}` is not allowed in a tool name"), hint);
         }
         if !opened {
             return Ok(match Kind::of(name) {
@@ -152,7 +156,7 @@ impl<'t> Reader<'t> {
         }
         let open = self.at;
         let Some(close) = self.closing(open) else {
-            return bad(open, "this bracket is never closed", "put `)` behind the specifier");
+            return bad(open, "this bracket is never closed", "put `)` after the specifier");
         };
         let inside = &self.text[open + 1..close];
         self.at = close + 1;
@@ -203,23 +207,21 @@ impl<'t> Reader<'t> {
             "WebFetch" => self.domain(inside, at),
             "Write" | "NotebookEdit" | "MultiEdit" => inert(
                 from,
-                format!("`{name}(…)` matches nothing; writing is matched by `Edit(…)`"),
+                format!("`{name}(…)` matches nothing; use `Edit(…)` for writes"),
                 format!("write `Edit({inside})`"),
             ),
             "Glob" | "Grep" | "LS" => inert(
                 from,
-                format!("`{name}(…)` matches nothing; reading is matched by `Read(…)`"),
+                format!("`{name}(…)` matches nothing; use `Read(…)` for reads"),
                 format!("write `Read({inside})`"),
             ),
-            "Skill" => inert(
-                from,
-                "`Skill(…)` matches nothing: there are no skills to be called",
-                "take it out",
-            ),
+            "Skill" => {
+                inert(from, "`Skill(…)` matches nothing: skills are not supported", "remove it")
+            }
             "Cd" => inert(
                 from,
-                "`Cd(…)` matches nothing: a run does not change its folder",
-                "take it out",
+                "`Cd(…)` matches nothing: a run does not change its directory",
+                "remove it",
             ),
             "Agent" | "Task" => Ok(Head::Agent(self.glob(inside, at)?)),
             _ if whole => Ok(Head::Tools(Tools::parse(name))),
@@ -242,7 +244,7 @@ impl<'t> Reader<'t> {
             let plain = plain.strip_prefix("url:").unwrap_or(plain);
             let plain = plain.split(['/', ':']).next().unwrap_or_default();
             let hint = format!("write `WebFetch(domain:{plain})`");
-            return bad(at, "addresses are matched by their host", hint);
+            return bad(at, "URLs are matched by their host", hint);
         };
         let at = at + "domain:".len();
         match HostPattern::parse(host.trim_start()) {
@@ -261,16 +263,20 @@ impl<'t> Reader<'t> {
                     format!("write `{tool}(parameter:value)`, or `{tool} path={inside}` for a path")
                 }
             };
-            return bad(at, format!("what `{inside}` is about is not said"), hint);
+            return bad(
+                at,
+                format!("the pattern does not say which parameter `{inside}` refers to"),
+                hint,
+            );
         };
         let name = name.trim();
         if let Some((_, form)) = PRIMARY.iter().find(|(primary, _)| *primary == name) {
-            return bad(at, format!("`{name}` is not compared as text"), format!("use {form}"));
+            return bad(at, format!("`{name}` cannot be compared as text"), format!("use {form}"));
         }
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         if name.is_empty() || !name.chars().all(plain) {
             let hint = format!("write `{tool}(parameter:value)`");
-            return bad(at, format!("`{name}` is no parameter"), hint);
+            return bad(at, format!("`{name}` is not a parameter"), hint);
         }
         let value = self.glob(value.trim(), at + inside.len() - value.len())?;
         Ok(Head::Parameter { tools: Tools::parse(tool), name: name.to_owned(), value })
@@ -327,11 +333,11 @@ impl<'t> Reader<'t> {
                 );
             }
             _ => {
-                let hint = match nearest(word, WORDS) {
+                let hint = match nearest(word, SELECTORS) {
                     Some(meant) => format!("did you mean `{meant}`?"),
-                    None => format!("there are {}", WORDS.join(", ")),
+                    None => format!("there are {}", SELECTORS.join(", ")),
                 };
-                return bad(from, format!("`{word}` is no selector"), hint);
+                return bad(from, format!("`{word}` is not a selector"), hint);
             }
         })
     }
@@ -366,7 +372,7 @@ impl<'t> Reader<'t> {
                 }
             }
             if quote.is_some() && end.is_none() {
-                return bad(from, "this quote is never closed", "close it, or leave it out");
+                return bad(from, "this quote is never closed", "close it, or remove it");
             }
             self.at += end.unwrap_or(self.rest().len());
             if value.is_empty() && quote.is_none() {
@@ -410,7 +416,7 @@ fn among<T: Copy>(
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => format!("there are {}", words.join(", ")),
             };
-            bad(*at, format!("`{value}` is no {what}"), hint)
+            bad(*at, format!("`{value}` is not a valid {what}"), hint)
         }
     };
     values.iter().map(one).collect()

@@ -28,20 +28,20 @@ use smallvec::SmallVec;
 use super::{
     Key, PathBase, Side, Ternary,
     glob::{Glob, Style},
-    subsume::lines_up,
+    subsume::aligns,
 };
 use crate::policy::{
     facts::Facts,
-    path_resolver::{PathResolver, tidy},
+    path_resolver::{PathResolver, normalize_lexically},
 };
 
 pub(crate) use self::absolute::{AbsolutePattern, Search, States};
 
 /// Here two spellings that differ in case are one file.
-const FOLDS: bool = cfg!(any(target_os = "macos", target_os = "windows"));
+const CASE_INSENSITIVE: bool = cfg!(any(target_os = "macos", target_os = "windows"));
 
 /// Maximum bytes of a file name on common file systems.
-const LONGEST_NAME: usize = 255;
+const MAX_NAME_BYTES: usize = 255;
 
 /// A pattern over paths.
 #[derive(Debug, Clone)]
@@ -95,8 +95,8 @@ impl PathPattern {
             return wrong(0, "the path is empty", "write it as in `./src/**`");
         }
         if is_negated(text) {
-            let hint = "say what is not meant with `except`; a file called so is `./!…`";
-            return wrong(0, "`!` does not turn a rule round", hint);
+            let hint = "use `except` for exceptions; a file whose name starts with `!` is `./!…`";
+            return wrong(0, "`!` is not supported", hint);
         }
         let (base, rest) = if let Some(rest) = text.strip_prefix("//") {
             (Base::Root, rest)
@@ -105,8 +105,8 @@ impl PathPattern {
         } else if text.starts_with('~') {
             return wrong(
                 0,
-                "the home of another user is not known",
-                "write the path out, `//home/…`",
+                "the home directory of another user is not known",
+                "write the full path, `//home/…`",
             );
         } else if let Some(rest) = text.strip_prefix('/') {
             (Base::Folder(anchor.folder.clone()), rest)
@@ -195,7 +195,7 @@ impl PathPattern {
 
     /// Returns its index key.
     pub(super) fn key(&self) -> Key<'_> {
-        if FOLDS {
+        if CASE_INSENSITIVE {
             return Key::Any;
         }
         if let Some(below) =
@@ -216,7 +216,7 @@ impl PathPattern {
 
     /// Returns whether its literal prefix contains a symlink, so that its key does not find all it
     /// matches.
-    pub(super) fn strays(&self, world: &dyn PathResolver, work: &Path) -> bool {
+    pub(super) fn has_symlink_prefix(&self, world: &dyn PathResolver, work: &Path) -> bool {
         let strays_from = |base: &Path| {
             let start = self.start(base);
             world.resolve(&start).is_ok_and(|leads| leads != start)
@@ -247,11 +247,11 @@ impl PathPattern {
             (Step::Name(own), Step::Name(other)) => own.covers(other),
             _ => false,
         };
-        lines_up(&own, &other, |step| **step == Step::Any, takes)
+        aligns(&own, &other, |step| **step == Step::Any, takes)
     }
 
     /// Returns whether certainly no path matches both, symlinks excluded.
-    pub(super) fn is_apart(&self, other: &Self) -> bool {
+    pub(super) fn is_disjoint(&self, other: &Self) -> bool {
         // One of the two restricts, and then a floating pattern matches at any depth.
         let floats = self.floating.is_some() || other.floating.is_some();
         let same = self.base == other.base
@@ -259,11 +259,11 @@ impl PathPattern {
             && self.anchor == other.anchor
             && !floats;
         let mut pairs = self.steps.iter().zip(&other.steps).map_while(|pair| match pair {
-            (Step::Name(own), Step::Name(other)) => Some(own.is_apart(other)),
+            (Step::Name(own), Step::Name(other)) => Some(own.is_disjoint(other)),
             _ => None,
         });
         // On a case-insensitive file system, names that differ may be the same.
-        same && !FOLDS && pairs.any(|apart| apart)
+        same && !CASE_INSENSITIVE && pairs.any(|apart| apart)
     }
 
     /// Returns its components, and what it covers below them.
@@ -288,17 +288,17 @@ impl PathPattern {
     /// Returns why no file can match. `home` is the home directory of the current user.
     pub(super) fn is_nowhere(&self, side: Side, home: Option<&Path>) -> Option<String> {
         let unknown = match &self.base {
-            Base::Home(own) if own.as_deref().or(home).is_none() => Some("the home folder"),
-            Base::Folder(None) => Some("the folder of its file"),
+            Base::Home(own) if own.as_deref().or(home).is_none() => Some("the home directory"),
+            Base::Folder(None) => Some("the directory of its file"),
             _ => None,
         };
         // For a restricting rule that is `Unknown`, which counts.
         if let Some(what) = unknown.filter(|_| side == Side::Allow) {
             return Some(format!("`{}` starts from {what}, which is not known", self.text));
         }
-        let long = self.names().find(|name| name.len() > LONGEST_NAME)?;
+        let long = self.names().find(|name| name.len() > MAX_NAME_BYTES)?;
         let start: String = long.chars().take(20).collect();
-        Some(format!("no file has a name as long as `{start}…`"))
+        Some(format!("no file name is as long as `{start}…`"))
     }
 
     /// Returns whether a path matches, as written and resolved.
@@ -380,7 +380,7 @@ impl PathPattern {
                 _ => first,
             }
         };
-        let start = tidy(&self.up_from(base));
+        let start = normalize_lexically(&self.up_from(base));
         let steps = self.steps_on(Side::Restrict);
         let mut answer = both(&start, steps);
         if answer == Ternary::No
@@ -411,11 +411,11 @@ impl PathPattern {
                 .as_deref()
                 .or(facts.ground.home.as_deref())
                 .map(Cow::Borrowed)
-                .ok_or_else(|| unknown("the home folder")),
+                .ok_or_else(|| unknown("the home directory")),
             Base::Folder(folder) => folder
                 .as_deref()
                 .map(Cow::Borrowed)
-                .ok_or_else(|| unknown("the folder of its file")),
+                .ok_or_else(|| unknown("the directory of its file")),
         }
     }
 
@@ -423,9 +423,8 @@ impl PathPattern {
     /// pattern matches. `None` if its base is unknown.
     pub(super) fn restricted_starts(&self, facts: &Facts<'_>) -> Vec<PathBuf> {
         let floats = self.floating.is_some();
-        let start = |base: Cow<'_, Path>| match floats {
-            true => tidy(&self.up_from(&base)),
-            false => self.start(&base),
+        let start = |base: Cow<'_, Path>| {
+            if floats { normalize_lexically(&self.up_from(&base)) } else { self.start(&base) }
         };
         self.restricting_bases(facts).into_iter().flatten().map(start).collect()
     }
@@ -440,7 +439,7 @@ impl PathPattern {
     /// down.
     pub(super) fn may_begin(&self, folder: &Path, name: &str, facts: &Facts<'_>) -> bool {
         let is_loose = self.floating.is_some() || self.steps.first() == Some(&Step::Any);
-        match (is_loose, facts.is_held) {
+        match (is_loose, facts.declares_reads) {
             // It may match anywhere, and the command reads only what exists: so the directory is
             // searched. FAIL CLOSED: if it cannot be searched, a match is assumed.
             (true, true) => self.is_found_below(folder, name, facts).unwrap_or(true),
@@ -460,7 +459,7 @@ impl PathPattern {
         let leads = |path: &Path| facts.ground.world.resolve(path).ok();
         let mut starts = Vec::new();
         for base in self.restricting_bases(facts)? {
-            let start = tidy(&self.up_from(&base));
+            let start = normalize_lexically(&self.up_from(&base));
             starts.push(leads(&self.start(&base)).map(|at| (at, &self.steps[self.literal..])));
             starts.push(leads(&start).map(|at| (at, steps)));
             starts.push(Some((start, steps)));
@@ -499,14 +498,16 @@ impl PathPattern {
     }
 
     fn start(&self, base: &Path) -> PathBuf {
-        tidy(&self.up_from(base)).join(&self.prefix)
+        normalize_lexically(&self.up_from(base)).join(&self.prefix)
     }
 
     /// Whether a path is below a directory and its rest matches.
     fn below(&self, folder: &Path, steps: &[Step], path: &Path, side: Side) -> Ternary {
-        let fold = FOLDS && side == Side::Restrict;
+        let fold = CASE_INSENSITIVE && side == Side::Restrict;
         if path.is_absolute() != folder.is_absolute() {
-            return Ternary::Unknown("where relative paths start is not known".to_owned());
+            return Ternary::Unknown(
+                "the base directory of relative paths is not known".to_owned(),
+            );
         }
         let mut own = path.components();
         for part in folder.components() {
@@ -519,18 +520,19 @@ impl PathPattern {
             match part {
                 Component::Normal(name) => match name.to_str() {
                     Some(name) => names.push(name),
-                    None => return Ternary::Unknown("the path is no UTF-8".to_owned()),
+                    None => return Ternary::Unknown("the path is not UTF-8".to_owned()),
                 },
-                _ => return Ternary::Unknown("the path climbs out of what is known".to_owned()),
+                _ => {
+                    return Ternary::Unknown(
+                        "the path leaves the known directories with `..`".to_owned(),
+                    );
+                }
             }
         }
         // A literal name covers what is below it; a trailing `*` of an allow does not.
         let more =
             side == Side::Restrict || steps.last().is_none_or(|last| last.literal().is_some());
-        match fits(steps, &names, more, fold) {
-            true => Ternary::Yes,
-            false => Ternary::No,
-        }
+        if fits(steps, &names, more, fold) { Ternary::Yes } else { Ternary::No }
     }
 }
 

@@ -10,10 +10,10 @@ use haft_shell::{Command, Word, WordPiece};
 use super::{CommandPattern, Ternary};
 use crate::policy::{
     facts::{Facts, Launch},
-    path_resolver::tidy,
+    path_resolver::normalize_lexically,
 };
 
-const UNCLEAR: &str = "it cannot be told which file runs";
+const UNCLEAR: &str = "haft cannot determine which file runs";
 
 /// Returns whether the pattern matches a command that launches this.
 pub(super) fn matches(pattern: &CommandPattern, launch: &Launch, facts: &Facts<'_>) -> Ternary {
@@ -63,7 +63,7 @@ fn one(
             None => base.join(first),
         };
         let same = facts.ground.world.resolve(&whole).is_ok_and(|own| own == leads);
-        if same || tidy(&whole) == spelled {
+        if same || normalize_lexically(&whole) == spelled {
             return pattern.compare(&command(Word::text(first), launch), false);
         }
     }

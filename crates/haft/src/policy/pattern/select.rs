@@ -13,7 +13,7 @@ use crate::policy::{
 };
 
 /// Maximum bytes of a text that is compared with wildcards.
-const LONG: usize = 256 * 1024;
+const MAX_VALUE_BYTES: usize = 256 * 1024;
 
 /// One condition.
 #[derive(Debug, Clone)]
@@ -81,7 +81,9 @@ impl Selector {
             Self::Effect(wanted) => effects(wanted, facts, side),
             Self::Capability(wanted) => {
                 if !facts.declared {
-                    return Ternary::Unknown("the tool does not say what it reaches".to_owned());
+                    return Ternary::Unknown(
+                        "the tool does not declare what it reaches".to_owned(),
+                    );
                 }
                 let mut own = facts.capabilities.iter();
                 yes(match side {
@@ -140,8 +142,8 @@ impl Selector {
             Self::Label(_) => format!("the run is not {}", written.trim_start_matches("label=")),
             Self::FromUntrusted => "no argument comes from untrusted output".to_owned(),
             Self::Destructive => "the call is not destructive".to_owned(),
-            Self::ReadOnly => "the call does more than read".to_owned(),
-            _ => format!("`{written}` does not hold"),
+            Self::ReadOnly => "the call is not read-only".to_owned(),
+            _ => format!("`{written}` does not match"),
         }
     }
 }
@@ -165,7 +167,7 @@ fn effects(wanted: &[Operation], facts: &Facts<'_>, side: Side) -> Ternary {
         {
             Ternary::No
         }
-        _ if silent => Ternary::Unknown("the call does not say what it does".to_owned()),
+        _ if silent => Ternary::Unknown("the call does not declare its effects".to_owned()),
         _ => Ternary::No,
     }
 }
@@ -196,9 +198,12 @@ fn one(value: &Value, globs: &[Glob]) -> Ternary {
     if globs.iter().any(Glob::is_any) {
         return Ternary::Yes;
     }
-    let is = |text: &str| match text.len() > LONG && globs.iter().any(|g| g.literal().is_none()) {
-        true => Ternary::Unknown("the value is too long to be compared".to_owned()),
-        false => yes(globs.iter().any(|glob| glob.matches(text, false))),
+    let is = |text: &str| {
+        if text.len() > MAX_VALUE_BYTES && globs.iter().any(|g| g.literal().is_none()) {
+            Ternary::Unknown("the value is too long to compare".to_owned())
+        } else {
+            yes(globs.iter().any(|glob| glob.matches(text, false)))
+        }
     };
     match value {
         Value::String(text) => is(text),
@@ -208,7 +213,7 @@ fn one(value: &Value, globs: &[Glob]) -> Ternary {
         },
         Value::Bool(_) | Value::Null => is(&value.to_string()),
         Value::Array(_) | Value::Object(_) => {
-            Ternary::Unknown("the value is no plain one".to_owned())
+            Ternary::Unknown("the value is not a string, number or boolean".to_owned())
         }
     }
 }
@@ -241,6 +246,6 @@ pub(super) fn delegates_to(glob: &Glob, facts: &Facts<'_>, side: Side) -> Ternar
     let named = names.iter().find_map(|name| facts.arguments.get(name));
     match named {
         Some(value) => values(&[value], std::slice::from_ref(glob), side),
-        None => Ternary::Unknown("the call does not say which agent".to_owned()),
+        None => Ternary::Unknown("the call does not name its agent".to_owned()),
     }
 }

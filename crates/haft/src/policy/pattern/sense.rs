@@ -33,15 +33,15 @@ impl Pattern {
             for other in self.selectors.iter().skip(at + 1) {
                 if subsume::excludes(&own.selector, &other.selector) {
                     let message =
-                        format!("`{}` and `{}` never hold together", own.text, other.text);
-                    return Some((message, "write two rules, or one of the two".to_owned()));
+                        format!("`{}` and `{}` never match together", own.text, other.text);
+                    return Some((message, "write two rules, or remove one of the two".to_owned()));
                 }
             }
         }
         if let Some(tools) = self.tools() {
             let other = self.selectors.iter().find(|written| {
                 matches!(&written.selector, Selector::Tool(others)
-                    if others.iter().all(|other| tools.is_apart(other)))
+                    if others.iter().all(|other| tools.is_disjoint(other)))
             });
             if let Some(other) = other {
                 let message = format!("`{}` is not the tool that the pattern names", other.text);
@@ -56,11 +56,12 @@ impl Pattern {
         if let Some(Head::Command(command)) = &self.head
             && let Some(operator) = command.operator()
         {
-            let message =
-                format!("no command holds `{operator}`: what it joins is judged part by part");
+            let message = format!(
+                "no command contains `{operator}`: each part of a compound command is matched alone"
+            );
             let hint = match operator {
                 ">" | "<" => "match the file with `Edit(…)` or `Read(…)`",
-                _ => "write one rule for each of the commands",
+                _ => "write one rule for each command",
             };
             return Some((message, hint.to_owned()));
         }
@@ -99,9 +100,11 @@ impl Pattern {
         let other = self.selectors.iter().find(|written| {
             matches!(&written.selector, Selector::Effect(effects) if !effects.contains(&does))
         })?;
-        let message =
-            format!("`{}` needs calls that do nothing else, and these `{word}`", other.text);
-        Some((message, format!("write `effect={word}`, or leave it out")))
+        let message = format!(
+            "`{}` matches only calls that do nothing else, and these also `{word}`",
+            other.text
+        );
+        Some((message, format!("write `effect={word}`, or remove it")))
     }
 
     /// Returns why none of these tools can match it.
@@ -160,9 +163,9 @@ impl Pattern {
         let near = crate::near::nearest(head, names.iter().map(|names| names.own));
         let hint = match near {
             Some(name) => format!("did you mean `{name}`?"),
-            None => "see what there is with `haft tools`".to_owned(),
+            None => "list the tools with `haft tools`".to_owned(),
         };
-        (format!("no tool is meant by `{}`", self.text), hint)
+        (format!("no tool matches `{}`", self.text), hint)
     }
 
     /// Arguments that none of its tools has.
@@ -185,7 +188,7 @@ impl Pattern {
         let near = crate::near::nearest(name, known.flat_map(|map| map.keys().map(String::as_str)));
         let hint = match near {
             Some(near) => format!("did you mean `{near}`?"),
-            None => "see its arguments with `haft tools`".to_owned(),
+            None => "list its arguments with `haft tools`".to_owned(),
         };
         Some((format!("the tool has no argument `{name}`"), hint))
     }
@@ -198,8 +201,8 @@ impl Pattern {
                 wanted.iter().any(|capability| own.has(*capability))
             }))
         })?;
-        let message = format!("no tool that it means has `{}`", written.text);
-        Some((message, "see what tools say they reach with `haft tools`".to_owned()))
+        let message = format!("no tool that it matches has `{}`", written.text);
+        Some((message, "list what tools declare with `haft tools`".to_owned()))
     }
 
     /// Parts that no tool has: a file, a URL, a command.
@@ -216,12 +219,12 @@ impl Pattern {
                 (&[ArgumentKind::WritePath, ArgumentKind::Command], "writes a file")
             }
             Some(Head::Host(_) | Head::Kind(Kind::WebFetch)) => {
-                (&[ArgumentKind::Url, ArgumentKind::Command], "reaches an address")
+                (&[ArgumentKind::Url, ArgumentKind::Command], "reaches a URL")
             }
             Some(Head::Agent(_)) => {
                 let any = tools.iter().any(|tool| tool.traits().delegates());
-                let message = "no tool hands work to an agent".to_owned();
-                return (!any).then(|| (message, "take it out".to_owned()));
+                let message = "no tool delegates to an agent".to_owned();
+                return (!any).then(|| (message, "remove it".to_owned()));
             }
             _ => return None,
         };
@@ -231,8 +234,8 @@ impl Pattern {
         if kinds.iter().any(has) {
             return None;
         }
-        let hint = "say what its arguments are about, with `x-haft` or in `[tool.NAME]`";
-        Some((format!("no tool {what}, so `{}` is about nothing", self.text), hint.to_owned()))
+        let hint = "declare what its arguments are, with `x-haft` or in `[tool.NAME]`";
+        Some((format!("no tool {what}, so `{}` matches nothing", self.text), hint.to_owned()))
     }
 
     /// Returns what an allow leaves open: everything, or a program that can do anything.
@@ -253,7 +256,7 @@ impl Pattern {
             }
             Some(Head::Command(command)) => command
                 .open_ended(&OPEN_ENDED)
-                .map(|program| format!("whatever `{program}` is told to do")),
+                .map(|program| format!("everything that `{program}` can do")),
             _ => None,
         }
     }
@@ -266,10 +269,10 @@ fn no_source(source: &str, names: &[Names<'_>]) -> Never {
     let bare = source.trim_start_matches("source=");
     let hint = match crate::near::nearest(bare, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
-        None if known.is_empty() => "there is no source of tools".to_owned(),
+        None if known.is_empty() => "there are no tool sources".to_owned(),
         None => format!("there are {}", known.join(", ")),
     };
-    (format!("there is no source `{bare}`"), hint)
+    (format!("there is no tool source `{bare}`"), hint)
 }
 
 /// Whether arguments of this schema certainly never have such a property.

@@ -65,20 +65,20 @@ impl Pattern {
 
     /// Returns whether certainly no part of any call is matched by both, one on the allowing side
     /// and one on the restricting side, like a rule and its exception.
-    pub(crate) fn is_apart(&self, other: &Pattern) -> bool {
+    pub(crate) fn is_disjoint(&self, other: &Pattern) -> bool {
         let (own, others) = (self.only_asks(), other.only_asks());
         // Commands mention files, so these two kinds overlap.
         let kinds = own.zip(others).is_some_and(|(a, b)| a != b && a.hosts != b.hosts);
-        kinds || self.one_part_apart(other) || self.is_apart_in_calls(other)
+        kinds || self.one_part_disjoint(other) || self.is_disjoint_in_calls(other)
     }
 
     /// Returns whether certainly no call is matched by both, whichever of its parts.
-    pub(crate) fn is_apart_in_calls(&self, other: &Pattern) -> bool {
+    pub(crate) fn is_disjoint_in_calls(&self, other: &Pattern) -> bool {
         let heads = match (&self.head, &other.head) {
             (
                 Some(Head::Tools(own) | Head::Parameter { tools: own, .. }),
                 Some(Head::Tools(other) | Head::Parameter { tools: other, .. }),
-            ) => own.is_apart(other),
+            ) => own.is_disjoint(other),
             _ => false,
         };
         heads
@@ -89,14 +89,14 @@ impl Pattern {
 
     /// Whether no part matches both specifiers. A call may have several parts of a kind, so this is
     /// about one part.
-    fn one_part_apart(&self, other: &Pattern) -> bool {
+    fn one_part_disjoint(&self, other: &Pattern) -> bool {
         match (&self.head, &other.head) {
-            (Some(Head::Command(own)), Some(Head::Command(other))) => own.is_apart(other),
-            (Some(Head::Host(own)), Some(Head::Host(other))) => own.is_apart(other),
+            (Some(Head::Command(own)), Some(Head::Command(other))) => own.is_disjoint(other),
+            (Some(Head::Host(own)), Some(Head::Host(other))) => own.is_disjoint(other),
             (
                 Some(Head::Read(own) | Head::Edit(own)),
                 Some(Head::Read(other) | Head::Edit(other)),
-            ) => own.is_apart(other),
+            ) => own.is_disjoint(other),
             _ => false,
         }
     }
@@ -173,29 +173,29 @@ impl Pattern {
 
     /// Returns its bucket when many are compared with each other; patterns that may cover anything
     /// are in the unnamed bucket.
-    pub(crate) fn drawer(&self) -> String {
-        drawer(&self.key())
+    pub(crate) fn bucket(&self) -> String {
+        bucket(&self.key())
     }
 
     /// Returns the buckets of the patterns that may cover it.
-    pub(crate) fn drawers(&self) -> Vec<String> {
-        let mut all = vec![String::new(), self.drawer()];
+    pub(crate) fn buckets(&self) -> Vec<String> {
+        let mut all = vec![String::new(), self.bucket()];
         let path = |all: &mut Vec<String>, path: &PathPattern| {
-            all.extend(path.names().map(|name| drawer(&super::Key::FileName(name))));
+            all.extend(path.names().map(|name| bucket(&super::Key::FileName(name))));
             if let super::Key::Below(folder) = path.key() {
-                all.extend(folder.ancestors().map(|folder| drawer(&super::Key::Below(folder))));
+                all.extend(folder.ancestors().map(|folder| bucket(&super::Key::Below(folder))));
             }
         };
         let host = |all: &mut Vec<String>, host: &HostPattern| {
             let mut rest = Some(host.ending());
             while let Some(ending) = rest {
-                all.push(drawer(&super::Key::Host(ending)));
+                all.push(bucket(&super::Key::Host(ending)));
                 rest = ending.split_once('.').map(|(_, rest)| rest);
             }
         };
         match &self.head {
             Some(Head::Tools(tools) | Head::Parameter { tools, .. }) => {
-                all.push(drawer(&tools.key()));
+                all.push(bucket(&tools.key()));
             }
             Some(Head::Read(own) | Head::Edit(own)) => path(&mut all, own),
             Some(Head::Host(own)) => host(&mut all, own),
@@ -203,7 +203,7 @@ impl Pattern {
         }
         for written in &self.selectors {
             match &written.selector {
-                Selector::Tool(tools) => all.extend(tools.iter().map(|t| drawer(&t.key()))),
+                Selector::Tool(tools) => all.extend(tools.iter().map(|t| bucket(&t.key()))),
                 Selector::Path(paths) => paths.iter().for_each(|own| path(&mut all, own)),
                 Selector::Host(hosts) => hosts.iter().for_each(|own| host(&mut all, own)),
                 _ => {}
@@ -215,7 +215,7 @@ impl Pattern {
     }
 }
 
-fn drawer(key: &super::Key<'_>) -> String {
+fn bucket(key: &super::Key<'_>) -> String {
     use super::Key;
     match key {
         Key::Tool(name) => format!("tool {name}"),
@@ -278,10 +278,10 @@ fn implied(own: &Selector, other: &Pattern, sides: Sides) -> bool {
 /// no contradiction.
 pub(super) fn excludes(own: &Selector, other: &Selector) -> bool {
     match (own, other) {
-        (Selector::Tool(own), Selector::Tool(other)) => none(own, other, |a, b| a.is_apart(b)),
+        (Selector::Tool(own), Selector::Tool(other)) => none(own, other, |a, b| a.is_disjoint(b)),
         (Selector::Source(own), Selector::Source(other))
         | (Selector::Agent(own), Selector::Agent(other))
-        | (Selector::User(own), Selector::User(other)) => none(own, other, |a, b| a.is_apart(b)),
+        | (Selector::User(own), Selector::User(other)) => none(own, other, |a, b| a.is_disjoint(b)),
         (Selector::Label(own), Selector::Label(other)) => none(own, other, |a, b| a.excludes(*b)),
         // A destructive call is never declared read-only.
         (Selector::Destructive, Selector::ReadOnly)
@@ -302,7 +302,7 @@ pub(super) fn none<T>(these: &[T], those: &[T], apart: impl Fn(&T, &T) -> bool) 
 
 /// Aligns two sequences in which some elements match any number of others. `takes` returns whether
 /// an element of ours covers one of theirs, and never does so for one of theirs that matches many.
-pub(super) fn lines_up<A, B>(
+pub(super) fn aligns<A, B>(
     ours: &[A],
     theirs: &[B],
     is_many: impl Fn(&A) -> bool,

@@ -74,7 +74,7 @@ fn allow(text: &str, call: &ValidatedCall) -> &'static str {
 }
 
 #[test]
-fn paths_are_matched_by_component_from_where_they_start() {
+fn paths_are_matched_by_component_from_their_base() {
     for (text, path, is) in [
         ("Read(./src/**)", "src/a/b", "yes"),
         ("Read(./src/**)", "/w/src/a", "yes"),
@@ -159,7 +159,7 @@ fn negated_path_is_an_error_of_its_own_kind() {
 }
 
 #[test]
-fn what_must_not_be_read_must_not_be_written_but_reading_allows_no_writing() {
+fn read_deny_also_denies_writes_but_read_allow_does_not_allow_them() {
     assert_eq!(deny("Read(./.env)", &writes(".env")), "yes");
     assert_eq!(allow("Read(./.env)", &writes(".env")), "no");
     assert_eq!(deny("Edit(./.env)", &reads(".env")), "no");
@@ -169,7 +169,7 @@ fn what_must_not_be_read_must_not_be_written_but_reading_allows_no_writing() {
 }
 
 #[test]
-fn every_part_is_judged_on_its_own() {
+fn every_part_is_judged_separately() {
     // A forbidden path next to an allowed one is not covered.
     let both = does(vec![Effect::read("ok/a"), Effect::read("/etc/shadow")]);
     assert_eq!(allow("Read(./ok/**)", &both), "part");
@@ -183,7 +183,7 @@ fn every_part_is_judged_on_its_own() {
 }
 
 #[test]
-fn a_named_tool_that_says_nothing_about_its_paths_leaves_doubt() {
+fn named_tool_without_declared_paths_is_unknown() {
     let silent = says(json!({"to": "bob"}));
     assert_eq!(deny("mail_send path=./a", &silent), "unknown");
     assert_eq!(allow("mail_send path=./a", &silent), "unknown");
@@ -192,7 +192,7 @@ fn a_named_tool_that_says_nothing_about_its_paths_leaves_doubt() {
 }
 
 #[test]
-fn hosts_are_matched_by_label_and_odd_ones_leave_doubt() {
+fn hosts_are_matched_by_label_and_ambiguous_ones_are_unknown() {
     for (text, address, is) in [
         ("WebFetch(domain:x.org)", "https://X.ORG/p", "yes"),
         ("WebFetch(domain:*.x.org)", "https://a.b.x.org", "yes"),
@@ -249,7 +249,7 @@ fn tools_of_a_source_are_matched_by_source_and_tool() {
 }
 
 #[test]
-fn parameters_and_arguments_are_compared_as_they_are_written() {
+fn parameters_and_arguments_are_compared_as_written() {
     let mail = says(json!({
         "to": "bob@x.org", "n": 5, "big": 12345678901u64, "urgent": true, "cc": ["a@x.org", "b@y.org"],
         "deep": {"a": [{"b": "c"}]}, "dotted.name": "d",
@@ -282,7 +282,7 @@ fn parameters_and_arguments_are_compared_as_they_are_written() {
 }
 
 #[test]
-fn silence_about_effects_and_capabilities_is_doubt_and_speech_is_not() {
+fn undeclared_effects_and_capabilities_are_unknown() {
     let silent = says(json!({}));
     let spec = || ToolSpec::new("t", "Does it.");
     let network = call(spec().capabilities([Capability::Network]), open(), json!({}));
@@ -307,7 +307,7 @@ fn silence_about_effects_and_capabilities_is_doubt_and_speech_is_not() {
 }
 
 #[test]
-fn conditions_on_the_run_are_about_the_run() {
+fn run_selectors_depend_on_the_run() {
     let metadata = json!({"tenant": "acme", "a": {"b": 1}});
     let scope = Scope {
         agent: Some("helper".into()),
@@ -336,7 +336,7 @@ fn conditions_on_the_run_are_about_the_run() {
 }
 
 #[test]
-fn a_specifier_of_commands_is_about_commands_alone() {
+fn command_specifier_matches_only_commands() {
     let spec = ToolSpec::new("shell", "Runs.").capabilities([Capability::Subprocess]);
     let effects = [Effect::execute("git status"), Effect::write("a")];
     let run = call(spec.effects(effects), open(), json!({}));
@@ -358,7 +358,7 @@ fn a_specifier_of_commands_is_about_commands_alone() {
 }
 
 #[test]
-fn an_agent_is_called_by_its_name() {
+fn agent_is_matched_by_name() {
     let agent = |name: &str| {
         let schema = json!({"properties": {"agent": {"type": "string"}}});
         call(ToolSpec::new("agent", "Delegates."), schema, json!({"agent": name}))
@@ -369,7 +369,7 @@ fn an_agent_is_called_by_its_name() {
 }
 
 #[test]
-fn only_patterns_without_conditions_cover_a_tool() {
+fn only_unconditional_patterns_cover_a_tool() {
     let call = call(ToolSpec::new("shell", "Runs."), open(), json!({}));
     let ground = ground();
     let facts = Facts::of(&call, &ground);
@@ -394,7 +394,7 @@ fn only_patterns_without_conditions_cover_a_tool() {
 }
 
 #[test]
-fn keys_name_what_a_matching_call_must_have() {
+fn index_key_is_in_every_matching_call() {
     for (text, key) in [
         ("mail_send", Key::Tool("mail_send")),
         ("mail_send(to:x)", Key::Argument { tool: "mail_send", name: "to", value: "x" }),
@@ -437,8 +437,8 @@ fn keys_name_what_a_matching_call_must_have() {
 
 #[cfg(unix)]
 #[test]
-fn a_link_carries_no_call_past_a_deny_nor_an_allow_beyond_its_folder() {
-    let folder = crate::policy::testing::Folder::new("pattern-links");
+fn symlink_cannot_bypass_a_deny_or_widen_an_allow() {
+    let folder = crate::policy::testing::TestDirectory::new("pattern-links");
     folder.dir("w/src");
     folder.dir("secrets");
     folder.link("w/out", "../secrets");
@@ -460,19 +460,19 @@ fn a_link_carries_no_call_past_a_deny_nor_an_allow_beyond_its_folder() {
     assert_eq!(side("Read(./out/**)", &through, &ground, Side::Allow), "no", "it leads elsewhere");
     assert_eq!(side("Read(./**)", &through, &ground, Side::Allow), "no");
     assert_eq!(side("Read(./src/**)", &reads("src/a"), &ground, Side::Allow), "yes");
-    assert!(pattern("Read(./out/**)").strays(&*ground.world, &folder.at("w")));
-    assert!(!pattern("Read(./src/**)").strays(&*ground.world, &folder.at("w")));
-    assert!(pattern(&way).strays(&*ground.world, &folder.at("w")));
+    assert!(pattern("Read(./out/**)").has_symlink_prefix(&*ground.world, &folder.at("w")));
+    assert!(!pattern("Read(./src/**)").has_symlink_prefix(&*ground.world, &folder.at("w")));
+    assert!(pattern(&way).has_symlink_prefix(&*ground.world, &folder.at("w")));
 }
 
 #[test]
-fn forms_that_match_nothing_say_so_and_what_to_write_instead() {
+fn inert_patterns_are_reported_with_a_replacement() {
     for (text, hint) in [
         ("Write(./a)", "write `Edit(./a)`"),
         ("NotebookEdit(./a)", "write `Edit(./a)`"),
         ("Glob(./a)", "write `Read(./a)`"),
-        ("Skill(x)", "take it out"),
-        ("Cd(x)", "take it out"),
+        ("Skill(x)", "remove it"),
+        ("Cd(x)", "remove it"),
     ] {
         let error = error(text);
         assert_eq!(error.kind, PatternErrorKind::Inert, "{text}");
@@ -481,7 +481,7 @@ fn forms_that_match_nothing_say_so_and_what_to_write_instead() {
 }
 
 #[test]
-fn mistakes_have_a_place_and_a_remedy() {
+fn mistakes_have_an_offset_and_a_hint() {
     for (text, at, says) in [
         ("", 0, "write `*`"),
         ("Bash(git push", 4, "never closed"),
@@ -501,18 +501,16 @@ fn mistakes_have_a_place_and_a_remedy() {
         ("t destructiv", 2, "did you mean `destructive`?"),
         ("t arg.x=", 8, "a value is missing"),
         ("t arg.x=\"a", 8, "never closed"),
-        ("t arg.x='a'b", 11, "put a blank"),
+        ("t arg.x='a'b", 11, "put a space"),
         ("destructive=1", 0, "write `destructive` alone"),
         ("provenance=web", 11, "untrusted"),
-        ("a b", 2, "no selector"),
+        ("a b", 2, "not a selector"),
         ("Read(./a)x", 4, "never closed"),
         ("t\u{0}x", 1, "control"),
     ] {
         let error = error(text);
-        let kind = match text.contains('!') {
-            true => PatternErrorKind::Negated,
-            false => PatternErrorKind::Bad,
-        };
+        let kind =
+            if text.contains('!') { PatternErrorKind::Negated } else { PatternErrorKind::Bad };
         assert_eq!(error.kind, kind, "{text}");
         assert_eq!(error.at, at, "{text}: {error}");
         assert!(error.to_string().contains(says), "{text}: {error}");
@@ -520,12 +518,13 @@ fn mistakes_have_a_place_and_a_remedy() {
 }
 
 #[test]
-fn a_near_miss_says_what_is_missing() {
+fn near_miss_names_what_is_missing() {
     let ground = ground();
-    let near = |text: &str, call: &ValidatedCall| pattern(text).nearly(&Facts::of(call, &ground));
+    let near =
+        |text: &str, call: &ValidatedCall| pattern(text).near_miss(&Facts::of(call, &ground));
     let said = |text: &str| Some(text.to_owned());
     assert_eq!(near("Read(./src/**)", &reads("a/b")), said("`/w/a/b` is not below `./src/**`"));
-    assert_eq!(near("Edit(./**)", &reads("a")), said("`/w/a` is read and not written"));
+    assert_eq!(near("Edit(./**)", &reads("a")), said("`/w/a` is read, not written"));
     assert_eq!(near("look label=untrusted", &reads("a")), said("the run is not untrusted"));
     assert_eq!(
         near("WebFetch(domain:y.org)", &fetches("https://x.org")),
@@ -541,7 +540,7 @@ fn a_near_miss_says_what_is_missing() {
 }
 
 #[test]
-fn brackets_inside_a_specifier_belong_to_it() {
+fn brackets_inside_a_specifier_are_part_of_it() {
     for (text, inside) in [
         ("Bash(echo (a) b)", "echo (a) b"),
         ("Bash(echo \\) x)", "echo \\) x"),
@@ -668,7 +667,7 @@ proptest! {
     #![proptest_config(ProptestConfig { max_global_rejects: 65_536, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_text_breaks_the_parser(text in any_pattern(), noise in ".{0,40}") {
+    fn parser_never_panics(text in any_pattern(), noise in ".{0,40}") {
         for text in [text, noise] {
             match Pattern::parse(&text, &PathBase::default()) {
                 Ok(pattern) => { let _ = pattern.key(); }
@@ -678,7 +677,7 @@ proptest! {
     }
 
     #[test]
-    fn a_value_written_literally_matches_itself(value in "[^\\p{Cc}]{1,20}", step in "[^/\\p{Cc}]{1,12}") {
+    fn escaped_value_matches_itself(value in "[^\\p{Cc}]{1,20}", step in "[^/\\p{Cc}]{1,12}") {
         let call = says(json!({"x": value}));
         let text = format!("mail_send arg.x=\"{}\"", glob::literally(&value));
         prop_assert_eq!(allow(&text, &call), "yes");
@@ -689,7 +688,7 @@ proptest! {
     }
 
     #[test]
-    fn what_allows_would_also_deny(text in good_pattern(), call in any_call()) {
+    fn whatever_an_allow_matches_a_deny_matches_too(text in good_pattern(), call in any_call()) {
         let ground = ground();
         let facts = Facts::of(&call, &ground);
         let pattern = pattern(text);
@@ -723,7 +722,7 @@ proptest! {
     }
 
     #[test]
-    fn a_call_that_matches_has_what_the_key_names(text in good_pattern(), call in any_call()) {
+    fn matching_call_has_the_index_key(text in good_pattern(), call in any_call()) {
         let ground = ground();
         let facts = Facts::of(&call, &ground);
         let pattern = pattern(text);

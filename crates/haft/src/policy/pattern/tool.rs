@@ -7,10 +7,11 @@ use super::{
 use crate::policy::facts::Names;
 
 /// Tool names of other programs, whose tools have other names here.
-const BORROWED: [&str; 8] = ["Bash", "Read", "Write", "Edit", "Glob", "Grep", "WebFetch", "Agent"];
+const FOREIGN_NAMES: [&str; 8] =
+    ["Bash", "Read", "Write", "Edit", "Glob", "Grep", "WebFetch", "Agent"];
 
-fn is_borrowed(name: &str) -> bool {
-    BORROWED.contains(&name)
+fn is_foreign(name: &str) -> bool {
+    FOREIGN_NAMES.contains(&name)
 }
 
 /// Which tools match.
@@ -96,20 +97,20 @@ impl Tools {
     }
 
     /// Returns whether certainly no tool matches both.
-    pub(super) fn is_apart(&self, other: &Self) -> bool {
+    pub(super) fn is_disjoint(&self, other: &Self) -> bool {
         match (self, other) {
             // A tool may have one of these names besides its own.
             (Self::Named(own), Self::Named(other)) => {
-                own != other && !is_borrowed(own) && !is_borrowed(other)
+                own != other && !is_foreign(own) && !is_foreign(other)
             }
             (Self::Like(glob), Self::Named(name)) | (Self::Named(name), Self::Like(glob)) => {
-                !is_borrowed(name)
+                !is_foreign(name)
                     && !glob.matches(name, false)
-                    && !BORROWED.iter().any(|name| glob.matches(name, false))
+                    && !FOREIGN_NAMES.iter().any(|name| glob.matches(name, false))
             }
             (Self::Of(own), Self::Of(other)) => match (&own.only, &other.only) {
                 (Some(a), Some(b)) if a == b => match (&own.tool, &other.tool) {
-                    (Some(a), Some(b)) => a.is_apart(b),
+                    (Some(a), Some(b)) => a.is_disjoint(b),
                     _ => false,
                 },
                 (Some(_), Some(_)) => true,

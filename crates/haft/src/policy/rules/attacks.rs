@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::policy::{
-    path_resolver::{PathResolver, tidy},
+    path_resolver::{PathResolver, normalize_lexically},
     pattern::{PathBase, Pattern},
 };
 
@@ -25,7 +25,7 @@ fn of_shell(rules: &[(Decision, &str)], command: &str) -> Decision {
 }
 
 #[test]
-fn a_denied_command_is_never_allowed_whatever_starts_it() {
+fn denied_command_is_denied_behind_every_wrapper() {
     let wrong: Vec<&str> = include_str!("attacks.txt")
         .split("\n---\n")
         .map(|text| text.trim_matches('\n'))
@@ -38,7 +38,7 @@ fn a_denied_command_is_never_allowed_whatever_starts_it() {
 }
 
 #[test]
-fn an_allowed_command_carries_nothing_else_with_it() {
+fn allowed_command_does_not_allow_another_one() {
     let wrong: Vec<&str> = [
         "git status; x",
         "git status\nx",
@@ -105,7 +105,7 @@ fn an_allowed_command_carries_nothing_else_with_it() {
 }
 
 #[test]
-fn odd_files_of_rules_are_read_or_refused_and_never_half_read() {
+fn malformed_rule_files_are_never_partially_read() {
     use crate::policy::{
         files::{ConfigFile, FileFormat, LoadOptions, PolicyConfig},
         rule::ConfigLayer,
@@ -180,7 +180,7 @@ const LINKS: [(&str, &str); 4] =
 
 impl PathResolver for Linked {
     fn resolve(&self, path: &Path) -> Result<PathBuf, String> {
-        let mut path = tidy(path);
+        let mut path = normalize_lexically(path);
         for _ in 0..8 {
             let link =
                 LINKS.iter().find_map(|(from, to)| Some((path.strip_prefix(from).ok()?, to)));
@@ -211,7 +211,7 @@ fn of_path(deny: &str, path: &str) -> Decision {
 }
 
 #[test]
-fn a_deny_that_is_written_through_a_link_denies_what_the_link_leads_to() {
+fn deny_through_a_symlink_denies_its_target() {
     for (deny, path) in [
         ("Read(./link/key)", "real/key"),
         ("Read(/link/key)", "/w/real/key"),
@@ -227,7 +227,7 @@ fn a_deny_that_is_written_through_a_link_denies_what_the_link_leads_to() {
 }
 
 #[test]
-fn a_source_is_denied_wherever_its_name_could_be_cut() {
+fn ambiguous_source_name_is_denied_in_every_split() {
     for (deny, source, tool) in [
         ("mcp__a__b__c", "a", "b__c"),
         ("mcp__a__b__c", "a__b", "c"),
@@ -416,7 +416,7 @@ fn made() -> impl Strategy<Value = Made> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20_000))]
     #[test]
-    fn whatever_matches_is_found_by_the_index(
+    fn index_finds_every_matching_rule(
         text in pattern_text(),
         call in made(),
         allows in any::<bool>(),
@@ -463,7 +463,7 @@ fn judged(rules: &[(Decision, &str)], tool: &str, arguments: Value) -> Decision 
 }
 
 #[test]
-fn an_argument_cannot_hide_behind_another_spelling_of_itself() {
+fn argument_cannot_bypass_a_rule_by_another_spelling() {
     use Decision::{Allow, Ask, Deny};
     for (deny, arguments) in [
         ("send arg.to.name=evil", json!({"to.name": "bob", "to": {"name": "evil"}})),
@@ -484,7 +484,7 @@ fn an_argument_cannot_hide_behind_another_spelling_of_itself() {
 }
 
 #[test]
-fn a_host_cannot_hide_behind_another_spelling_of_itself() {
+fn host_cannot_bypass_a_rule_by_another_spelling() {
     for url in [
         "http://127.0.0.1/",
         "http://[::ffff:127.0.0.1]/",
@@ -501,7 +501,7 @@ fn a_host_cannot_hide_behind_another_spelling_of_itself() {
 }
 
 #[test]
-fn blanks_in_a_pattern_or_a_word_change_nothing() {
+fn extra_spaces_in_a_pattern_or_a_word_do_not_matter() {
     use Decision::{Allow, Ask, Deny};
     let push = json!({"command": "git push origin"});
     assert_eq!(judged(&[(Allow, "Bash"), (Deny, "Bash(git  push   *)")], "shell", push), Deny);
@@ -510,7 +510,7 @@ fn blanks_in_a_pattern_or_a_word_change_nothing() {
 }
 
 #[test]
-fn a_protected_name_counts_only_where_the_write_itself_is_allowed_by_it() {
+fn protected_name_is_allowed_only_by_a_rule_that_covers_the_write() {
     use Decision::{Allow, Ask};
     let write = |path: &str| json!({"path": path});
     let whole = (Allow, "Edit(./**)");
@@ -531,7 +531,7 @@ fn a_protected_name_counts_only_where_the_write_itself_is_allowed_by_it() {
 }
 
 #[test]
-fn a_deny_about_a_label_holds_for_all_that_are_worse() {
+fn label_deny_applies_to_all_worse_labels() {
     use haft_core::{Confidentiality, Label, Trust};
     for (text, label, denied) in [
         ("label=internal", (Trust::Trusted, Confidentiality::Secret), true),
@@ -553,7 +553,7 @@ fn a_deny_about_a_label_holds_for_all_that_are_worse() {
 }
 
 #[test]
-fn a_suggestion_is_never_wider_than_it_says() {
+fn suggestion_is_never_wider_than_reported() {
     use crate::policy::suggest::RecordedDecision;
     let rules = Rules::new(Vec::new(), PolicyContext::default()).unwrap();
     let said = |command: &str| RecordedDecision {
@@ -571,7 +571,7 @@ fn a_suggestion_is_never_wider_than_it_says() {
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a test may look at the clock")]
-fn many_rules_and_large_calls_are_judged_in_no_time() {
+fn many_rules_and_large_calls_are_judged_fast() {
     let mut all = vec![rule(Decision::Allow, "*")];
     for n in 0..1_000 {
         all.push(rule(

@@ -72,11 +72,11 @@ impl Rules {
         }
         match world.storage() {
             Storage::Empty => return Ok(denied),
-            Storage::Unknown => return Err(unknown("which files there are is not known")),
+            Storage::Unknown => return Err(unknown("files cannot be listed here")),
             Storage::ThisMachine => {}
         }
         #[cfg(not(unix))]
-        return Err(unknown("files can be looked for on Unix alone"));
+        return Err(unknown("files can be searched only on Unix"));
         #[cfg(unix)]
         {
             let real: Result<Vec<PathBuf>, String> =
@@ -110,7 +110,7 @@ impl Rules {
             });
             for pattern in rules.flat_map(|rule| &rule.matches) {
                 let absolute = pattern.absolute(&facts).ok_or_else(|| {
-                    unknown(format!("where `{}` starts is not known", pattern.as_str()))
+                    unknown(format!("the base directory of `{}` is not known", pattern.as_str()))
                 })?;
                 for pattern in absolute {
                     if !all.contains(&pattern) {
@@ -162,16 +162,16 @@ mod tests {
     use super::*;
     use crate::{
         clock::{Clock as _, ManualClock},
-        policy::{PathBase, Pattern, Policy as _, PolicyContext, testing::Folder},
+        policy::{PathBase, Pattern, Policy as _, PolicyContext, testing::TestDirectory},
     };
 
-    fn rules(folder: &Folder, patterns: &[&str]) -> Rules {
+    fn rules(folder: &TestDirectory, patterns: &[&str]) -> Rules {
         let anchor = PathBase { folder: Some(folder.at("")), ..PathBase::default() };
         let rule = |text: &&str| Rule::new(Decision::Deny, Pattern::parse(text, &anchor).unwrap());
         Rules::new(patterns.iter().map(rule).collect(), PolicyContext::default()).unwrap()
     }
 
-    fn find(rules: &Rules, folder: &Folder) -> Result<DeniedPaths, DeniedPathsUnknown> {
+    fn find(rules: &Rules, folder: &TestDirectory) -> Result<DeniedPaths, DeniedPathsUnknown> {
         let root = folder.at("").canonicalize().unwrap();
         let scope = Scope { working_directory: root.as_path().into(), ..Scope::default() };
         let now = ManualClock::default().now();
@@ -179,8 +179,8 @@ mod tests {
     }
 
     #[test]
-    fn more_entries_than_the_bound_are_an_error_and_a_literal_path_needs_no_walk() {
-        let folder = Folder::new("denied-bound");
+    fn too_many_entries_are_an_error_but_a_literal_path_needs_no_walk() {
+        let folder = TestDirectory::new("denied-bound");
         for n in 0..50 {
             folder.dir(&format!("many/{n}"));
         }
@@ -197,8 +197,8 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_that_takes_too_long_is_an_error() {
-        let folder = Folder::new("denied-time");
+    fn walk_timeout_is_an_error() {
+        let folder = TestDirectory::new("denied-time");
         for n in 0..300 {
             folder.dir(&format!("many/{n}"));
         }
@@ -215,8 +215,8 @@ mod tests {
     }
 
     #[test]
-    fn patterns_for_new_names_are_written_from_the_root_on() {
-        let folder = Folder::new("denied-new");
+    fn patterns_for_new_names_are_absolute() {
+        let folder = TestDirectory::new("denied-new");
         let rules = rules(&folder, &["Read(./a[!x-z]?/**)", "Edit(*.lock)", "Read(//o\\*/b)"]);
         let new = find(&rules, &folder).unwrap().new;
         let root = folder.at("").canonicalize().unwrap();

@@ -11,13 +11,13 @@ use super::{
         facts::{Facts, Part, Parts},
     },
     Mode, Rules,
-    judge::{Notebook, Ruling},
+    judge::{CheckRecorder, Ruling},
     labels,
 };
 use crate::turn::ValidatedCall;
 
 /// Maximum number of reported near misses.
-const MOST_NEAR: usize = 5;
+const MAX_NEAR_MISSES: usize = 5;
 
 /// A recorder that keeps everything.
 #[derive(Default)]
@@ -26,8 +26,8 @@ struct Notes(Vec<Note>);
 /// The check, its result, the reason, and the rule with the pattern.
 type Note = (&'static str, &'static str, String, Option<(usize, usize)>);
 
-impl Notebook for Notes {
-    const READ: bool = true;
+impl CheckRecorder for Notes {
+    const ENABLED: bool = true;
 
     fn note(
         &mut self,
@@ -103,19 +103,19 @@ impl Rules {
         ];
         for of_kind in order {
             for (at, rule) in self.rules.iter().enumerate() {
-                if near.len() >= MOST_NEAR {
+                if near.len() >= MAX_NEAR_MISSES {
                     return near;
                 }
                 if !of_kind(&rule.decision) || self.applies(at, facts).is_some() {
                     continue;
                 }
                 let missing = if rule.enabled {
-                    let nearly = |(number, pattern): (usize, &super::super::Pattern)| {
-                        pattern.nearly(facts).map(|missing| (number, missing))
+                    let near_miss = |(number, pattern): (usize, &super::super::Pattern)| {
+                        pattern.near_miss(facts).map(|missing| (number, missing))
                     };
-                    rule.matches.iter().enumerate().find_map(nearly)
+                    rule.matches.iter().enumerate().find_map(near_miss)
                 } else {
-                    Some((0, "it is switched off".to_owned()))
+                    Some((0, "it is disabled".to_owned()))
                 };
                 if let Some((number, missing)) = missing {
                     near.push(NearMiss { rule: self.cite(at, number), missing });
@@ -144,16 +144,16 @@ impl Rules {
                 }
             }
             Ruling::Allowed { .. } | Ruling::Vouched(_) => {
-                format!("a rule `match = {}` with `decision = \"deny\"` would refuse it", own())
+                format!("a rule `match = {}` with `decision = \"deny\"` would deny it", own())
             }
             Ruling::Confined(_) | Ruling::Built { decision: Decision::Allow, .. } => {
                 format!("a rule `match = {}` with `decision = \"ask\"` would ask", own())
             }
             Ruling::Built { source: labels::PROTECTED_NAME, .. } => {
-                "an allow rule that spells the protected name out".to_owned()
+                "an allow rule that names the protected file".to_owned()
             }
             Ruling::Built { source: labels::CHANGED, .. } => {
-                "a run that starts with the definition as it is now".to_owned()
+                "a new run, which starts with the current definition".to_owned()
             }
             Ruling::Built { source, .. } if source.starts_with("built in") => {
                 format!("a rule `match = {}`, `decision = \"allow\"`, `when = \"tainted\"`", own())
@@ -171,11 +171,13 @@ impl Rules {
                     let says = spec.read_only.is_some() || spec.per_call.contains(&"read_only");
                     !says || spec.capabilities.is_none()
                 });
-                match silent {
-                    true => format!(
-                        "{flip}, or let the tool say `read_only` and `capabilities(…)`, if that is true"
-                    ),
-                    false => flip,
+                if silent {
+                    format!(
+                        "{flip}, or declare `read_only` and `capabilities(…)` in the tool, if \
+                         that is true"
+                    )
+                } else {
+                    flip
                 }
             }
         }
@@ -233,7 +235,7 @@ fn risk(facts: &Facts<'_>) -> Vec<String> {
         risk.push("only reads".to_owned());
     }
     if facts.capabilities == haft_core::Capabilities::ALL {
-        risk.push("does not say what it reaches".to_owned());
+        risk.push("does not declare what it reaches".to_owned());
     } else {
         for capability in [Capability::Payment, Capability::Email, Capability::Secrets] {
             if facts.capabilities.has(capability) {
@@ -254,7 +256,7 @@ impl fmt::Display for Part {
         match self {
             Self::Call => f.write_str("the call itself"),
             Self::Command(command) => write!(f, "run `{command}`"),
-            Self::Unreadable(why) => write!(f, "run a command that cannot be read ({why})"),
+            Self::Unreadable(why) => write!(f, "run a command that cannot be parsed ({why})"),
             Self::Path { operation, spelled, resolved } => {
                 let verb = if *operation == Operation::Read { "read" } else { "write" };
                 write!(f, "{verb} {}", spelled.display())?;
@@ -265,7 +267,7 @@ impl fmt::Display for Part {
                 }
             }
             Self::Host(Ok(host)) => write!(f, "reach {host}"),
-            Self::Host(Err(why)) => write!(f, "reach an address that cannot be read ({why})"),
+            Self::Host(Err(why)) => write!(f, "reach a URL that cannot be parsed ({why})"),
             Self::Reach(capability) => write!(f, "reach {capability}"),
         }
     }

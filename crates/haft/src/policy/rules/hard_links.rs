@@ -142,7 +142,7 @@ impl Rules {
             return OtherNames::Kept;
         }
         // If a rule asks about the path itself, that was already approved.
-        if others().any(|name| is(name, Self::is_kept)) && !is(path, Self::is_kept) {
+        if others().any(|name| is(name, Self::is_restricted)) && !is(path, Self::is_restricted) {
             return OtherNames::Kept;
         }
         if is_complete || names.len() as u64 == file.links {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn file_is_judged_by_every_name_it_has_where_rules_restrict() {
+    fn hard_link_is_judged_by_every_restricted_name() {
         let world = Fake::default();
         world.link("/w/secrets/key", file(1, 5));
         world.link("/w/vendor/secrets/key", file(2, 5));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn one_walk_serves_a_tree_of_hard_links_and_a_new_link_makes_another() {
+    fn hard_link_walk_is_cached_until_a_new_link_appears() {
         let world = Fake::default();
         let rules = rules(&world, &[(Decision::Deny, "Read(secrets/**)")]);
         for inode in 0..1_000 {
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_bound_only_files_with_all_names_seen_are_clear() {
+    fn beyond_the_limit_only_files_with_all_names_seen_are_clear() {
         let world = Fake { is_large: true, ..Fake::default() };
         world.link("/w/target/a", file(1, 5));
         world.link("/w/target/deps/a", file(1, 5));

@@ -25,23 +25,23 @@ use super::super::{
 /// Indexes of rules.
 pub(super) type Found = SmallVec<[u32; 16]>;
 
-type Drawer<K> = HashMap<K, Vec<u32>, ahash::RandomState>;
+type Bucket<K> = HashMap<K, Vec<u32>, ahash::RandomState>;
 
 /// Rules of one decision, indexed by what they name.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    tools: Drawer<Box<str>>,
+    tools: Bucket<Box<str>>,
     arguments: HashMap<Box<str>, Vec<Argument>, ahash::RandomState>,
-    sources: Drawer<Box<str>>,
+    sources: Bucket<Box<str>>,
     /// Commands by first word, with any second word.
-    words: Drawer<Box<str>>,
+    words: Bucket<Box<str>>,
     /// By both words, separated by a space.
-    pairs: Drawer<Box<str>>,
+    pairs: Bucket<Box<str>>,
     /// All of `pairs`, by first word alone.
-    started: Drawer<Box<str>>,
-    names: Drawer<Box<OsStr>>,
-    folders: Drawer<PathBuf>,
-    hosts: Drawer<Box<str>>,
+    started: Bucket<Box<str>>,
+    names: Bucket<Box<OsStr>>,
+    folders: Bucket<PathBuf>,
+    hosts: Bucket<Box<str>>,
     any_command: Vec<u32>,
     /// Commands whose first word is a path: a command may spell the same file in another way.
     programs: Vec<u32>,
@@ -51,17 +51,17 @@ pub(super) struct Index {
     any: Vec<u32>,
     count: usize,
     /// For a working directory: the rules whose path contains a symlink.
-    strays: RwLock<Vec<(PathBuf, Arc<[u32]>)>>,
+    symlinked: RwLock<Vec<(PathBuf, Arc<[u32]>)>>,
 }
 
 /// Maximum number of cached working directories.
-const MOST_FOLDERS: usize = 64;
+const MAX_DIRECTORIES: usize = 64;
 
 /// Rules about one argument of one tool.
 #[derive(Debug)]
 struct Argument {
     name: Box<str>,
-    values: Drawer<Box<str>>,
+    values: Bucket<Box<str>>,
     all: Vec<u32>,
 }
 
@@ -108,7 +108,7 @@ impl Index {
         let own = self.arguments.entry(tool.into()).or_default();
         // Linear search: tools have few arguments.
         let at = own.iter().position(|own| &*own.name == name).unwrap_or_else(|| {
-            own.push(Argument { name: name.into(), values: Drawer::default(), all: Vec::new() });
+            own.push(Argument { name: name.into(), values: Bucket::default(), all: Vec::new() });
             own.len() - 1
         });
         if let Some(argument) = own.get_mut(at) {
@@ -145,7 +145,7 @@ impl Index {
             found.extend_from_slice(&self.paths);
         }
         if !self.paths.is_empty() && facts.has_paths() {
-            found.extend_from_slice(&self.strays(facts, rules));
+            found.extend_from_slice(&self.symlinked(facts, rules));
         }
         for part in facts.parts.iter().chain(facts.mentions.iter().map(|(_, part)| part)) {
             match part {
@@ -199,25 +199,29 @@ impl Index {
 
     /// Returns the rules that their key does not find. Symlinks are resolved once for each working
     /// directory: an attacker who can add a symlink later can move the file as well.
-    fn strays(&self, facts: &Facts<'_>, rules: &[Rule]) -> Arc<[u32]> {
+    fn symlinked(&self, facts: &Facts<'_>, rules: &[Rule]) -> Arc<[u32]> {
         let Ok(work) = facts.base() else { return self.paths.as_slice().into() };
         let known = |list: &Vec<(PathBuf, Arc<[u32]>)>| {
-            list.iter().find(|(folder, _)| folder == work).map(|(_, strays)| Arc::clone(strays))
+            list.iter()
+                .find(|(folder, _)| folder == work)
+                .map(|(_, symlinked)| Arc::clone(symlinked))
         };
-        if let Some(strays) = known(&self.strays.read().unwrap_or_else(PoisonError::into_inner)) {
-            return strays;
+        if let Some(symlinked) =
+            known(&self.symlinked.read().unwrap_or_else(PoisonError::into_inner))
+        {
+            return symlinked;
         }
         let world = &*facts.ground.world;
         let stray = |at: &u32| {
             let rule = rules.get(*at as usize);
-            rule.is_none_or(|rule| rule.matches.iter().any(|p| p.strays(world, work)))
+            rule.is_none_or(|rule| rule.matches.iter().any(|p| p.has_symlink_prefix(world, work)))
         };
-        let strays: Arc<[u32]> = self.paths.iter().copied().filter(stray).collect();
-        let mut list = self.strays.write().unwrap_or_else(PoisonError::into_inner);
-        if list.len() < MOST_FOLDERS {
-            list.push((work.to_owned(), Arc::clone(&strays)));
+        let symlinked: Arc<[u32]> = self.paths.iter().copied().filter(stray).collect();
+        let mut list = self.symlinked.write().unwrap_or_else(PoisonError::into_inner);
+        if list.len() < MAX_DIRECTORIES {
+            list.push((work.to_owned(), Arc::clone(&symlinked)));
         }
-        strays
+        symlinked
     }
 
     fn find_arguments(&self, found: &mut Found, tool: &str, arguments: &Value) {
@@ -313,11 +317,11 @@ impl Argument {
     }
 }
 
-fn put<K: Hash + Eq>(drawer: &mut Drawer<K>, key: K, rule: u32) {
+fn put<K: Hash + Eq>(drawer: &mut Bucket<K>, key: K, rule: u32) {
     drawer.entry(key).or_default().push(rule);
 }
 
-fn take<K, Q>(found: &mut Found, drawer: &Drawer<K>, key: &Q)
+fn take<K, Q>(found: &mut Found, drawer: &Bucket<K>, key: &Q)
 where
     K: Hash + Eq + std::borrow::Borrow<Q>,
     Q: Hash + Eq + ?Sized,

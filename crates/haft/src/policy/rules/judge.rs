@@ -16,7 +16,7 @@ use super::{
     super::{
         default,
         facts::{self, Facts, Part, Parts},
-        path_resolver::LOOKED_AT,
+        path_resolver::MAX_SEARCHED_ENTRIES,
         pattern::{Key, Pattern, Side},
         rule::Rule,
     },
@@ -46,9 +46,9 @@ pub(super) enum Ruling {
 }
 
 /// Records the checks. The unit type records nothing.
-pub(super) trait Notebook {
+pub(super) trait CheckRecorder {
     /// Whether the notes are used.
-    const READ: bool;
+    const ENABLED: bool;
     /// Records one check.
     fn note(
         &mut self,
@@ -59,8 +59,8 @@ pub(super) trait Notebook {
     );
 }
 
-impl Notebook for () {
-    const READ: bool = false;
+impl CheckRecorder for () {
+    const ENABLED: bool = false;
     fn note(&mut self, _: &'static str, _: &'static str, _: String, _: Option<(usize, usize)>) {}
 }
 
@@ -80,26 +80,26 @@ pub(super) struct Cover {
 
 impl Rules {
     /// Decides. Without a call (for an example) the default uses the facts alone.
-    pub(super) fn rule_on<N: Notebook>(
+    pub(super) fn rule_on<N: CheckRecorder>(
         &self,
         facts: &Facts<'_>,
         call: Option<&ValidatedCall>,
         notes: &mut N,
     ) -> Ruling {
         if facts.overflow {
-            let reason = "it does more things at once than can be judged".to_owned();
+            let reason = "it does too many things at once to be checked".to_owned();
             notes.note("parts", "deny", reason.clone(), None);
             return built(Decision::Deny, reason, "the bound on parts");
         }
         if let Some((at, applied)) = self.strongest(&self.deny, facts, notes, "deny rules") {
             return Ruling::Denied { at, applied };
         }
-        if let Some(reason) = labels::changed(facts) {
+        if let Some(reason) = labels::definition_changed(facts) {
             notes.note("labels", "deny", reason.clone(), None);
             return built(Decision::Deny, reason, labels::CHANGED);
         }
         if self.ground.mode == Mode::Plan && !facts.read_only {
-            let reason = "nothing is changed while a plan is made".to_owned();
+            let reason = "plan mode allows only read-only calls".to_owned();
             notes.note("mode", "deny", reason.clone(), None);
             return built(Decision::Deny, reason, "the mode `plan`");
         }
@@ -114,19 +114,21 @@ impl Rules {
         if let Some((at, applied)) = need
             && let Decision::NeedInput(argument) = &self.rules[at].decision
         {
-            return self
-                .unless_silent(Ruling::Needed { at, applied, argument: argument.clone() }, notes);
+            return self.deny_if_dont_ask(
+                Ruling::Needed { at, applied, argument: argument.clone() },
+                notes,
+            );
         }
         if let Some((at, applied)) = self.strongest(&self.ask, facts, notes, "ask rules") {
-            return self.unless_silent(Ruling::Asked { at, applied }, notes);
+            return self.deny_if_dont_ask(Ruling::Asked { at, applied }, notes);
         }
         let cover = self.cover(facts, notes);
         let ruling = self.unrestricted(facts, call, &cover, notes);
-        self.unless_silent(ruling, notes)
+        self.deny_if_dont_ask(ruling, notes)
     }
 
     /// The decision if no rule denies or asks, including the taint of the run.
-    pub(super) fn unrestricted<N: Notebook>(
+    pub(super) fn unrestricted<N: CheckRecorder>(
         &self,
         facts: &Facts<'_>,
         call: Option<&ValidatedCall>,
@@ -136,18 +138,20 @@ impl Rules {
         let ruling = self.not_restricted(facts, call, cover, notes);
         match ruling {
             // The bypass was set explicitly; only protected files still need approval.
-            Ruling::Built { source: BYPASS, .. } => match labels::steers(facts, cover.by_name) {
-                Some(Concern { reason, source }) => {
-                    notes.note("labels", "ask", reason.clone(), None);
-                    built(Decision::Ask, reason, source)
+            Ruling::Built { source: BYPASS, .. } => {
+                match labels::protected_write(facts, cover.by_name) {
+                    Some(Concern { reason, source }) => {
+                        notes.note("labels", "ask", reason.clone(), None);
+                        built(Decision::Ask, reason, source)
+                    }
+                    None => ruling,
                 }
-                None => ruling,
-            },
+            }
             Ruling::Allowed { .. }
             | Ruling::Vouched(_)
             | Ruling::Built { decision: Decision::Allow, .. } => {
                 if self.names_restricted_link(facts) {
-                    let reason = "it names a hard link to a file that a rule keeps".to_owned();
+                    let reason = "it names a hard link to a file that a rule restricts".to_owned();
                     notes.note("hard links", "ask", reason.clone(), None);
                     return built(Decision::Ask, reason, HARD_LINK);
                 }
@@ -160,8 +164,8 @@ impl Rules {
                         built(Decision::Ask, reason, source)
                     }
                     None => {
-                        if N::READ {
-                            notes.note("labels", "no concern", read_so_far(facts), None);
+                        if N::ENABLED {
+                            notes.note("labels", "no concern", taint_note(facts), None);
                         }
                         ruling
                     }
@@ -186,7 +190,7 @@ impl Rules {
     }
 
     /// The decision if no rule denies or asks.
-    fn not_restricted<N: Notebook>(
+    fn not_restricted<N: CheckRecorder>(
         &self,
         facts: &Facts<'_>,
         call: Option<&ValidatedCall>,
@@ -206,7 +210,7 @@ impl Rules {
         }
         match self.ground.mode {
             Mode::BypassPermissions => {
-                let reason = "EVERYTHING NO RULE SPEAKS OF IS ALLOWED".to_owned();
+                let reason = "EVERYTHING THAT NO RULE MATCHES IS ALLOWED".to_owned();
                 notes.note("mode", "allow", reason.clone(), None);
                 return built(Decision::Allow, reason, BYPASS);
             }
@@ -222,25 +226,28 @@ impl Rules {
         }
         let verdict = match call {
             Some(call) if call.tool().spec().permission == Permission::None => {
-                Verdict::allow("the tool says `permission = \"none\"`")
+                Verdict::allow("the tool declares `permission = \"none\"`")
             }
             Some(call) => match default::judge(call, facts, &self.ground) {
                 verdict if verdict.confined => return self.confined(call, verdict, notes),
-                verdict if verdict.decision == Decision::Allow && self.keeps_below(call) => {
-                    default::ask(call, "it may read a file that a rule keeps")
+                verdict
+                    if verdict.decision == Decision::Allow
+                        && self.may_read_restricted_below(call) =>
+                {
+                    default::ask(call, "it may read a file that a rule restricts")
                 }
                 verdict => {
-                    if N::READ && verdict.decision == Decision::Ask {
+                    if N::ENABLED && verdict.decision == Decision::Ask {
                         note_not_confined(call, notes);
                     }
                     verdict
                 }
             },
             None if facts.read_only => Verdict::allow("it only reads"),
-            None => Verdict::ask("no rule speaks of it"),
+            None => Verdict::ask("no rule matches it"),
         };
         // A protected file is the better reason, because the request names it.
-        let reason = match labels::steers(facts, cover.by_name) {
+        let reason = match labels::protected_write(facts, cover.by_name) {
             Some(concern) if verdict.decision == Decision::Ask => concern.reason.into(),
             _ => verdict.reason,
         };
@@ -249,14 +256,14 @@ impl Rules {
     }
 
     /// Lets a call run confined, unless a confined run could read what a rule restricts.
-    fn confined<N: Notebook>(
+    fn confined<N: CheckRecorder>(
         &self,
         call: &ValidatedCall,
         verdict: Verdict,
         notes: &mut N,
     ) -> Ruling {
-        if self.keeps_from_confined(call) {
-            let ask = default::ask(call, "it may read a file that a rule keeps");
+        if self.confined_may_read_restricted(call) {
+            let ask = default::ask(call, "it may read a file that a rule restricts");
             notes.note("confinement", "not used", ask.reason.to_string(), None);
             return built(ask.decision, ask.reason, "the default");
         }
@@ -265,7 +272,7 @@ impl Rules {
     }
 
     /// In the mode `dontAsk`, a call that needs approval is denied.
-    fn unless_silent<N: Notebook>(&self, ruling: Ruling, notes: &mut N) -> Ruling {
+    fn deny_if_dont_ask<N: CheckRecorder>(&self, ruling: Ruling, notes: &mut N) -> Ruling {
         let asks = matches!(
             ruling,
             Ruling::Asked { .. }
@@ -275,12 +282,12 @@ impl Rules {
         if !asks || self.ground.mode != Mode::DontAsk {
             return ruling;
         }
-        let reason = "it would have to be asked about, and nobody is asked".to_owned();
+        let reason = "it needs approval, and this mode never asks".to_owned();
         notes.note("mode", "deny", reason.clone(), None);
         built(Decision::Deny, reason, "the mode `dontAsk`")
     }
 
-    fn strongest<N: Notebook>(
+    fn strongest<N: CheckRecorder>(
         &self,
         index: &Index,
         facts: &Facts<'_>,
@@ -292,17 +299,17 @@ impl Rules {
 
     /// Returns whether a command that needs no approval may read, below a directory that it names,
     /// what a rule denies or asks about. Which files it reads is known only when it runs.
-    fn keeps_below(&self, call: &ValidatedCall) -> bool {
-        if !facts::is_held(call) || !(self.deny.has_paths() || self.ask.has_paths()) {
+    fn may_read_restricted_below(&self, call: &ValidatedCall) -> bool {
+        if !facts::declares_reads(call) || !(self.deny.has_paths() || self.ask.has_paths()) {
             return false;
         }
-        self.keeps_within(Facts::of(call, &self.ground))
+        self.restricts_within(Facts::of(call, &self.ground))
     }
 
     /// Returns whether a confined run of a call could read what a rule asks about, or what one
     /// denies and the sandbox does not mask. The sandbox masks denied paths below its roots; if
     /// these cannot be determined, the tool's guard asks.
-    fn keeps_from_confined(&self, call: &ValidatedCall) -> bool {
+    fn confined_may_read_restricted(&self, call: &ValidatedCall) -> bool {
         if !(self.deny.has_paths() || self.ask.has_paths()) {
             return false;
         }
@@ -311,9 +318,9 @@ impl Rules {
         let mut system = Facts::of(call, &self.ground);
         system.show(&confinement.system);
         // The system is too large to search; a rule is compared with it by path.
-        system.is_held = false;
+        system.declares_reads = false;
         system.widen();
-        if self.keeps_one(&system) {
+        if self.restricts_any(&system) {
             return true;
         }
         if !self.ask.has_paths() {
@@ -331,16 +338,16 @@ impl Rules {
     }
 
     /// Returns whether a rule denies or asks about a file at or below the named paths.
-    fn keeps_within(&self, mut facts: Facts<'_>) -> bool {
+    fn restricts_within(&self, mut facts: Facts<'_>) -> bool {
         facts.widen();
         // FAIL CLOSED: symlinks that cannot be resolved may lead there.
-        self.keeps_one(&facts)
+        self.restricts_any(&facts)
             || facts.follow().is_err()
-            || self.keeps_one(&facts)
+            || self.restricts_any(&facts)
             || self.hard_links_below(&facts).unwrap_or(true)
     }
 
-    fn keeps_one(&self, facts: &Facts<'_>) -> bool {
+    fn restricts_any(&self, facts: &Facts<'_>) -> bool {
         self.strongest(&self.deny, facts, &mut (), "").is_some()
             || self.strongest(&self.ask, facts, &mut (), "").is_some()
     }
@@ -363,7 +370,7 @@ impl Rules {
     /// Returns whether a command may reach a hard link to a file that a rule restricts. `None` if
     /// there are too many files to check.
     fn hard_links_below(&self, facts: &Facts<'_>) -> Option<bool> {
-        let mut left = LOOKED_AT;
+        let mut left = MAX_SEARCHED_ENTRIES;
         self.finds_restricted_link(facts, |path, found| {
             self.ground.world.hard_links(path, &mut left, found).ok()
         })
@@ -397,14 +404,14 @@ impl Rules {
 
     /// Returns whether a rule denies a file, or asks about it by path. A rule that asks about every
     /// call of a tool was applied when the tool was called.
-    pub(super) fn is_kept(&self, facts: &Facts<'_>) -> bool {
+    pub(super) fn is_restricted(&self, facts: &Facts<'_>) -> bool {
         let by_path = |rule: &Rule| !rule.matches.iter().all(Pattern::may_cover_tools);
         self.is_denied(facts)
             || self.strongest_where(&self.ask, facts, &mut (), "", by_path).is_some()
     }
 
     /// Returns the rule that applies; of several the one of the highest priority, then the first.
-    pub(super) fn strongest_where<N: Notebook>(
+    pub(super) fn strongest_where<N: CheckRecorder>(
         &self,
         index: &Index,
         facts: &Facts<'_>,
@@ -419,15 +426,15 @@ impl Rules {
             let Some(rule) = self.rules.get(at).filter(|rule| counts(rule)) else { continue };
             looked_at += 1;
             if best.as_ref().is_some_and(|(best, _)| self.rules[*best].priority >= rule.priority)
-                && !N::READ
+                && !N::ENABLED
             {
                 continue;
             }
             let Some(applied) = self.applies(at, facts) else { continue };
-            if N::READ {
+            if N::ENABLED {
                 let why = applied.doubt.clone().map_or_else(
                     || "it matches".to_owned(),
-                    |doubt| format!("it cannot be evaluated, so it counts: {doubt}"),
+                    |doubt| format!("it cannot be evaluated, so it applies: {doubt}"),
                 );
                 notes.note(what, rule.decision.as_str(), why, Some((at, applied.pattern)));
             }
@@ -435,13 +442,13 @@ impl Rules {
                 best = Some((at, applied));
             }
         }
-        if N::READ && best.is_none() {
+        if N::ENABLED && best.is_none() {
             notes.note(what, "no match", counted(looked_at, index.len()), None);
         }
         best
     }
 
-    pub(super) fn cover<N: Notebook>(&self, facts: &Facts<'_>, notes: &mut N) -> Cover {
+    pub(super) fn cover<N: CheckRecorder>(&self, facts: &Facts<'_>, notes: &mut N) -> Cover {
         let mut cover = Cover::default();
         let mut looked_at = 0;
         for at in self.allow.find(facts, &self.rules) {
@@ -465,7 +472,7 @@ impl Rules {
                 }
             }
             cover.rules += 1;
-            if N::READ {
+            if N::ENABLED {
                 let all = facts.all().without(applied.parts).is_empty();
                 let why = if all { "it covers the call" } else { "it covers a part of the call" };
                 notes.note("allow rules", "allow", why.to_owned(), Some((at, applied.pattern)));
@@ -478,9 +485,9 @@ impl Rules {
                 cover.first = Some((at, applied));
             }
         }
-        if N::READ && cover.rules == 0 {
+        if N::ENABLED && cover.rules == 0 {
             notes.note("allow rules", "no match", counted(looked_at, self.allow.len()), None);
-        } else if N::READ && !facts.all().without(cover.parts).is_empty() {
+        } else if N::ENABLED && !facts.all().without(cover.parts).is_empty() {
             let open = facts.describe(facts.all().without(cover.parts));
             notes.note("allow rules", "not covered", open, None);
         }
@@ -496,14 +503,14 @@ impl Ruling {
     pub(super) fn verdict(self, rules: &Rules) -> Verdict {
         match self {
             Self::Denied { at, applied } => {
-                rules.by_rule(Decision::Deny, at, &applied, "a rule does not allow it")
+                rules.by_rule(Decision::Deny, at, &applied, "a rule denies it")
             }
             Self::Needed { at, applied, argument } => {
-                let reason = "a person must supply something first";
+                let reason = "a person must supply an argument first";
                 rules.by_rule(Decision::NeedInput(argument), at, &applied, reason)
             }
             Self::Asked { at, applied } => {
-                rules.by_rule(Decision::Ask, at, &applied, "a rule wants a person to look at it")
+                rules.by_rule(Decision::Ask, at, &applied, "a rule requires approval")
             }
             Self::Allowed { at, applied, more } => {
                 let verdict = rules.by_rule(Decision::Allow, at, &applied, "a rule allows it");
@@ -537,7 +544,7 @@ impl Rules {
         let verdict = match (&rule.reason, &applied.doubt) {
             (Some(reason), _) => Verdict::new(decision, reason.clone()),
             // The details are for people; the model only gets that the rule is uncertain.
-            (None, Some(_)) => Verdict::new(decision, "what it would do cannot be told beforehand"),
+            (None, Some(_)) => Verdict::new(decision, "haft cannot determine what it would do"),
             (None, None) => Verdict::new(decision, silent),
         };
         verdict.by(self.source(at, applied.pattern))
@@ -556,7 +563,7 @@ pub(super) fn built(decision: Decision, reason: impl Into<Words>, source: &'stat
 
 /// Records why a call that needs approval is not confined instead, if its tool supports
 /// confinement.
-fn note_not_confined<N: Notebook>(call: &ValidatedCall, notes: &mut N) {
+fn note_not_confined<N: CheckRecorder>(call: &ValidatedCall, notes: &mut N) {
     if call.context().confinement().is_some()
         && let Some(why) = default::not_confined(call)
     {
@@ -567,15 +574,17 @@ fn note_not_confined<N: Notebook>(call: &ValidatedCall, notes: &mut N) {
 fn counted(looked_at: usize, of: usize) -> String {
     match (looked_at, of) {
         (_, 0) => "there are none".to_owned(),
-        (0, of) => format!("none of {of} is about such a call"),
-        (n, of) => format!("{n} of {of} looked close, and none matches"),
+        (0, of) => format!("none of {of} is for such a call"),
+        (n, of) => format!("{n} of {of} were compared, and none matches"),
     }
 }
 
-fn read_so_far(facts: &Facts<'_>) -> String {
+fn taint_note(facts: &Facts<'_>) -> String {
     let label = Rules::label_of(facts);
     match label.trust {
-        Trust::Untrusted => "the run has read untrusted text, which is no concern here".to_owned(),
+        Trust::Untrusted => {
+            "the run has read untrusted text, which does not matter for this call".to_owned()
+        }
         _ => "the run has read nothing untrusted".to_owned(),
     }
 }

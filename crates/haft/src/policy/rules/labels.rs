@@ -1,6 +1,6 @@
 //! Taint rules: built-in decisions that depend on what a run has read.
 //!
-//! Untrusted text may contain a prompt injection that steers the model. So destructive calls,
+//! Untrusted text may contain a prompt injection that protected_write the model. So destructive calls,
 //! outbound calls, and values from that text need approval, even if a rule allows them, unless that
 //! rule has `when = "tainted"`. Deterministic: no model has to cooperate.
 
@@ -31,7 +31,7 @@ pub(super) const CHANGED: &str = "built in: a changed definition in a tainted ru
 
 /// Names that need approval as components of a path, whatever is below them: more than the
 /// [protected names](protected_names::PROTECTED), which the sandbox also write-protects.
-const ASKED: &[&str] = &[
+const ASKED_NAMES: &[&str] = &[
     "haft.toml",
     "haft.local.toml",
     "haft.lock",
@@ -66,7 +66,7 @@ const ASKED: &[&str] = &[
 static PROTECTED: LazyLock<Protected> = LazyLock::new(Protected::standard);
 
 /// Denies a tool whose definition changed during a tainted run.
-pub(super) fn changed(facts: &Facts<'_>) -> Option<String> {
+pub(super) fn definition_changed(facts: &Facts<'_>) -> Option<String> {
     let tainted = Rules::label_of(facts).trust == Trust::Untrusted;
     (tainted && facts.seen.has_changed(&facts.names.own.into())).then(|| {
         "the tool's definition has changed, and the run has read untrusted text".to_owned()
@@ -74,14 +74,15 @@ pub(super) fn changed(facts: &Facts<'_>) -> Option<String> {
 }
 
 /// Finds a write to a protected name, unless a rule that allows it names it.
-pub(super) fn steers(facts: &Facts<'_>, named_there: Parts) -> Option<Concern> {
+pub(super) fn protected_write(facts: &Facts<'_>, named_there: Parts) -> Option<Concern> {
     let open = facts.protected().without(named_there);
     if open.is_empty() {
         return None;
     }
     let mut written = facts.written().filter(|(at, _)| open.has(*at));
     let reason = written.find_map(|(_, part)| protection(part, facts));
-    let reason = reason.unwrap_or_else(|| "it writes a file that steers programs".to_owned());
+    let reason =
+        reason.unwrap_or_else(|| "it writes a file that controls other programs".to_owned());
     Some(Concern { reason, source: PROTECTED_NAME })
 }
 
@@ -96,7 +97,7 @@ pub(super) fn protection(part: &Part, facts: &Facts<'_>) -> Option<String> {
     let shown = shown.display();
     Some(match PROTECTED.standing(path) {
         Standing::Above => {
-            format!("it changes `{shown}`, with the protected `{pattern}` below: {reason}")
+            format!("it changes `{shown}`, which contains the protected `{pattern}`: {reason}")
         }
         _ => format!("it changes the protected file `{shown}`: {reason}"),
     })
@@ -114,7 +115,7 @@ pub(super) fn concern(
     let tainted = label.trust == Trust::Untrusted;
     let secret = label.confidentiality == Confidentiality::Secret;
     let say = |reason: String, source: &'static str| Some(Concern { reason, source });
-    if let Some(concern) = steers(facts, named_there) {
+    if let Some(concern) = protected_write(facts, named_there) {
         return Some(concern);
     }
     if excused || !(tainted || secret) {
@@ -123,8 +124,8 @@ pub(super) fn concern(
     let outbound = is_outbound(facts);
     if secret && outbound && !hosts_known {
         return say(
-            "the run has read a secret, and this could carry it away".to_owned(),
-            "built in: a secret and a way out",
+            "the run has read a secret, and this call could exfiltrate it".to_owned(),
+            "built in: a secret and outbound access",
         );
     }
     if !tainted || (facts.read_only && !outbound && !reaches(facts, Capability::Secrets)) {
@@ -146,9 +147,9 @@ pub(super) fn concern(
     }
     if outbound && facts.seen.has_read_private() {
         return say(
-            "the run has read untrusted text and private data, and this leaves the machine"
+            "the run has read untrusted text and private data, and this call can send data out"
                 .to_owned(),
-            "built in: untrusted text, private data and a way out",
+            "built in: untrusted text, private data and outbound access",
         );
     }
     None
@@ -193,7 +194,7 @@ fn traced(facts: &Facts<'_>) -> Option<(String, Taint)> {
     }
     // FAIL CLOSED: an untraced value counts as untrusted.
     let taint = facts.seen.taints().into_iter().next().filter(|_| !traced.is_whole)?;
-    Some(("one of very many values".to_owned(), taint))
+    Some(("one of too many values to trace".to_owned(), taint))
 }
 
 /// Describes the result that a run has read.
@@ -215,7 +216,7 @@ impl Facts<'_> {
     /// Returns the parts that change a protected name.
     pub(super) fn protected(&self) -> Parts {
         self.written().fold(Parts::NONE, |set, (at, part)| {
-            if names_to_spell(part).next().is_some() { set.with(at) } else { set }
+            if required_names(part).next().is_some() { set.with(at) } else { set }
         })
     }
 
@@ -228,8 +229,8 @@ impl Facts<'_> {
     /// Returns those of them whose protected name a pattern contains: its author intended it.
     pub(super) fn protected_in(&self, pattern: &str) -> Parts {
         self.written().fold(Parts::NONE, |set, (at, part)| {
-            let mut names = names_to_spell(part).peekable();
-            let named = names.peek().is_some() && names.all(|name| spells(pattern, name));
+            let mut names = required_names(part).peekable();
+            let named = names.peek().is_some() && names.all(|name| has_component(pattern, name));
             if named { set.with(at) } else { set }
         })
     }
@@ -239,7 +240,7 @@ impl Facts<'_> {
 pub(in crate::policy) fn names_protected(pattern: &str) -> bool {
     let is_path = |name: &&ProtectedName| name.scope == NameScope::Everywhere;
     let table = protected_names::PROTECTED.iter().filter(is_path).map(|name| name.pattern);
-    ASKED.iter().copied().chain(table).any(|name| spells(pattern, name))
+    ASKED_NAMES.iter().copied().chain(table).any(|name| has_component(pattern, name))
 }
 
 /// The paths that a part writes: as written, and resolved.
@@ -255,7 +256,7 @@ fn written_paths(part: &Part) -> impl Iterator<Item = &Path> {
 
 /// The names that a rule must contain to allow a part that writes. A protected name must be
 /// complete (`.config/systemd`), unless its first component is sufficient (`.github`).
-fn names_to_spell(part: &Part) -> impl Iterator<Item = &str> {
+fn required_names(part: &Part) -> impl Iterator<Item = &str> {
     let components = written_paths(part).flat_map(Path::iter);
     let components = components.filter_map(|name| asked(name.to_str()?));
     let protected = written_paths(part).filter_map(|path| {
@@ -267,11 +268,11 @@ fn names_to_spell(part: &Part) -> impl Iterator<Item = &str> {
 }
 
 fn asked(name: &str) -> Option<&'static str> {
-    ASKED.iter().copied().find(|asked| asked.eq_ignore_ascii_case(name))
+    ASKED_NAMES.iter().copied().find(|asked| asked.eq_ignore_ascii_case(name))
 }
 
 /// Whether a pattern has this name as a whole component: `.github` does not contain `.git`.
-fn spells(pattern: &str, name: &str) -> bool {
+fn has_component(pattern: &str, name: &str) -> bool {
     let ends = |c: char| !(c.is_alphanumeric() || "._-".contains(c));
     pattern.match_indices(name).any(|(at, _)| {
         let (before, behind) = (&pattern[..at], &pattern[at + name.len()..]);
@@ -284,7 +285,7 @@ pub(super) fn edits_inside(facts: &Facts<'_>) -> Parts {
     let mut edits = Parts::NONE;
     for (at, part) in facts.parts.iter().enumerate() {
         if let Part::Path { resolved: Ok(path), .. } = part
-            && names_to_spell(part).next().is_none()
+            && required_names(part).next().is_none()
             && path_resolver::is_inside(path, facts)
         {
             edits = edits.with(at);
@@ -303,7 +304,7 @@ mod tests {
     fn every_file_that_configures_haft_is_a_protected_name() {
         let files = CONFIG_FILES.iter().map(|file| file.path);
         for path in files.chain([RESERVED_DIRECTORY]) {
-            let is_protected = path.split('/').any(|name| ASKED.contains(&name));
+            let is_protected = path.split('/').any(|name| ASKED_NAMES.contains(&name));
             assert!(is_protected, "{path}");
         }
     }

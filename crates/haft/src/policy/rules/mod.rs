@@ -191,7 +191,7 @@ impl Rules {
         for more in broken.take(20) {
             error = error.hint(more.to_string());
         }
-        Err(error.hint("change the rule or the example, so that they agree"))
+        Err(error.hint("change the rule or the example so that they agree"))
     }
 
     /// Returns the parts that a rule applies to, and the reason if it is uncertain; `None` if it
@@ -257,7 +257,7 @@ impl Policy for Rules {
             .iter()
             .filter_map(|at| self.rules.get(*at))
             .find(|rule| rule.matches.iter().any(|pattern| pattern.covers_tool(&names)))?;
-        Some(rule.reason.clone().unwrap_or_else(|| "a rule does not allow it".to_owned()))
+        Some(rule.reason.clone().unwrap_or_else(|| "a rule denies it".to_owned()))
     }
 
     fn hides_tools(&self) -> bool {
@@ -271,7 +271,7 @@ impl Policy for Rules {
         // FAIL CLOSED: a name that is not UTF-8 cannot be matched against a rule.
         let Some(file) = file.to_str() else { return true };
         let sample = Sample::touching(doing, file, Arc::clone(scope));
-        self.is_kept(&sample.facts(&self.ground))
+        self.is_restricted(&sample.facts(&self.ground))
     }
 
     fn asks_about_protected(&self) -> bool {

@@ -20,9 +20,9 @@ use super::{
 use crate::turn::ValidatedCall;
 
 /// Maximum number of rules for a compound command.
-const MOST: usize = 5;
-/// Maximum characters of a rule: a longer one cannot be shown in full.
-const LONGEST: usize = 200;
+const MAX_RULES: usize = 5;
+/// Maximum bytes of a rule: a longer one cannot be shown in full.
+const MAX_RULE_BYTES: usize = 200;
 
 impl Rules {
     pub(super) fn offer_for(
@@ -48,7 +48,7 @@ impl Rules {
     /// Rules for exactly these parts of the call, parsed again and checked.
     pub(super) fn literals(&self, facts: &Facts<'_>, parts: Parts) -> Option<Vec<String>> {
         let rules = commands(facts, parts).or_else(|| arguments(facts))?;
-        if rules.len() > MOST || rules.iter().any(|rule| rule.len() > LONGEST) {
+        if rules.len() > MAX_RULES || rules.iter().any(|rule| rule.len() > MAX_RULE_BYTES) {
             return None;
         }
         let anchor = PathBase { folder: None, home: self.ground.home.clone() };

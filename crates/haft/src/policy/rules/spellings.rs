@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::*;
 use crate::policy::{
-    path_resolver::{PathResolver, tidy},
+    path_resolver::{PathResolver, normalize_lexically},
     pattern::{PathBase, Pattern},
 };
 
@@ -21,7 +21,7 @@ struct Linked;
 
 impl PathResolver for Linked {
     fn resolve(&self, path: &Path) -> Result<PathBuf, String> {
-        let path = tidy(path);
+        let path = normalize_lexically(path);
         if path == Path::new("/w/link.sh") {
             return Ok("/w/deploy.sh".into());
         }
@@ -128,7 +128,7 @@ fn every_spelling_of_a_denied_program_is_denied() {
 }
 
 #[test]
-fn other_programs_are_not_taken_for_a_denied_one() {
+fn other_programs_do_not_match_a_deny() {
     let commands = [
         "./build.sh",
         "bash build.sh",
@@ -202,7 +202,7 @@ fn every_spelling_of_pip_is_denied() {
 }
 
 #[test]
-fn options_before_a_subcommand_do_not_pass_a_deny() {
+fn options_before_a_subcommand_do_not_bypass_a_deny() {
     for (deny, commands) in [
         (
             "Bash(npm publish:*)",
@@ -321,7 +321,7 @@ fn commands_within_awk_and_sed_programs_are_denied() {
 }
 
 #[test]
-fn an_allow_is_no_looser_for_it() {
+fn allow_is_not_widened_by_spellings() {
     for (allow, command) in [
         ("Bash(./deploy.sh:*)", "././deploy.sh"),
         ("Bash(./deploy.sh:*)", "bash deploy.sh"),
@@ -369,7 +369,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn no_random_spelling_passes_a_deny(
+    fn no_random_spelling_bypasses_a_deny(
         (goes, path) in path_to_program(),
         starter in prop::sample::select(vec![
             "", "bash ", "sh -x ", "sudo ", "env A=1 ", "timeout 5 ", "exec ", "source ", ". ",
@@ -389,7 +389,7 @@ proptest! {
     }
 
     #[test]
-    fn a_rule_that_holds_for_a_program_is_found_by_the_index(
+    fn index_finds_every_rule_about_a_program(
         pattern in prop::sample::select(vec![
             "./deploy.sh *", "/w/deploy.sh", "deploy.sh *", "deploy.sh prod", "npm publish *",
             "npm run x", "./scripts/*", "*/deploy.sh", "~/bin/x *", "pip install *", "docker compose down",

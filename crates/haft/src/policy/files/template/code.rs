@@ -9,7 +9,7 @@
 
 use haft_shell::{CodeSource, Command};
 
-use super::{Group, Hole, Piece, Template, Values, Word, Wrong};
+use super::{Group, Piece, Placeholder, Template, Values, Word, Wrong};
 
 /// Maximum number of variants of one template: twelve optional parameters.
 const MAX_VARIANTS: usize = 4_096;
@@ -117,18 +117,20 @@ impl Template {
 
     /// Returns every command that a call can make.
     fn variants(&self) -> Result<Vec<Variant>, Found> {
-        let mut holes: Vec<&Hole> = Vec::new();
+        let mut placeholders: Vec<&Placeholder> = Vec::new();
         for (_, _, word) in self.numbered() {
             for piece in &word.pieces {
-                if let Piece::Value(hole) = piece
-                    && !holes.iter().any(|known| known.name == hole.name)
+                if let Piece::Value(placeholder) = piece
+                    && !placeholders.iter().any(|known| known.name == placeholder.name)
                 {
-                    holes.push(hole);
+                    placeholders.push(placeholder);
                 }
             }
         }
-        let mut given: Vec<(&str, Vec<Given>)> =
-            holes.into_iter().map(|hole| (&*hole.name, ways(hole))).collect();
+        let mut given: Vec<(&str, Vec<Given>)> = placeholders
+            .into_iter()
+            .map(|placeholder| (&*placeholder.name, ways(placeholder)))
+            .collect();
         for name in self.groups.iter().flat_map(|group| &group.conditions) {
             if !given.iter().any(|(known, _)| known == name) {
                 let way = |holds| Given { words: None, holds };
@@ -138,11 +140,11 @@ impl Template {
         let count = given.iter().fold(1usize, |all, (_, ways)| all.saturating_mul(ways.len()));
         if count > MAX_VARIANTS {
             let message = format!(
-                "a call can make more than {MAX_VARIANTS} commands of this, and `{}` can run code",
+                "this template has more than {MAX_VARIANTS} variants, and `{}` can run code",
                 self.program()
             );
-            let hint = "make arguments required, give them fewer values, or declare two tools; \
-                        twelve parameters that can be left out are possible";
+            let hint = "make parameters required, give them fewer values, or declare two tools; \
+                at most twelve optional parameters are possible";
             return Err(Found { at: None, wrong: (message, hint.to_owned()) });
         }
         Ok((0..count).map(|n| self.variant(&given, n)).collect())
@@ -185,9 +187,9 @@ impl Template {
     fn found(&self, program: &str, source: &CodeSource) -> Option<Found> {
         let (CodeSource::Text(word) | CodeSource::Shell(word) | CodeSource::Name(word)) = source
         else {
-            let message = format!("it cannot be found out what `{program}` would run");
-            let hint = "a call chooses arguments, never programs; leave out options that are not \
-                        needed, or put the command into a script file";
+            let message = format!("haft cannot determine what `{program}` would run");
+            let hint = "a call may choose arguments, never code; remove options that are not \
+                needed, or put the command into a script file";
             let wrong = (message, hint.to_owned());
             return (*source == CodeSource::Unclear).then_some(Found { at: None, wrong });
         };
@@ -206,21 +208,21 @@ impl Template {
         let at = number.and_then(|number| self.group_of(number));
         let (message, hint) = match source {
             CodeSource::Shell(_) => (
-                format!("{shown} would be read by `{program}` as a command"),
+                format!("`{program}` would execute {shown} as a shell command"),
                 format!(
-                    "arguments are words and never shell text; pass it as a word: \
+                    "arguments are never shell code; pass it as an argument: \
                      `[\"sh\", \"-c\", \"grep -- \\\"$1\\\" *.txt\", \"sh\", \"{text}\"]`"
                 ),
             ),
             CodeSource::Name(_) => (
-                format!("{shown} would choose what `{program}` starts"),
-                "write the program out; a call chooses arguments, never programs".to_owned(),
+                format!("{shown} would choose which program `{program}` starts"),
+                "write a fixed program; a call may choose arguments, never programs".to_owned(),
             ),
             _ => (
-                format!("{shown} would be read by `{program}` as a program"),
+                format!("`{program}` would execute {shown} as code"),
                 format!(
-                    "a call chooses arguments, never programs; put the program into a file and \
-                     pass the value behind it: `[\"python3\", \"tool.py\", \"{text}\"]`"
+                    "a call may choose arguments, never code; put the code into a file and pass \
+                     the value after it: `[\"python3\", \"tool.py\", \"{text}\"]`"
                 ),
             ),
         };
@@ -245,25 +247,26 @@ impl Variant {
 }
 
 /// Returns the ways in which a call can pass a parameter.
-fn ways(hole: &Hole) -> Vec<Given> {
-    let values: Vec<Option<String>> = match &hole.values {
+fn ways(placeholder: &Placeholder) -> Vec<Given> {
+    let values: Vec<Option<String>> = match &placeholder.values {
         Values::Any => vec![None],
         Values::Choice(values) => values.iter().cloned().map(Some).collect(),
         Values::Flag => vec![Some("true".to_owned()), Some("false".to_owned())],
     };
-    let is_false =
-        |value: &Option<String>| hole.values == Values::Flag && value.as_deref() == Some("false");
+    let is_false = |value: &Option<String>| {
+        placeholder.values == Values::Flag && value.as_deref() == Some("false")
+    };
     let mut ways = Vec::new();
-    if hole.is_optional {
+    if placeholder.is_optional {
         ways.push(Given { words: None, holds: false });
     }
-    if hole.is_list {
+    if placeholder.is_list {
         ways.push(Given { words: Some(Vec::new()), holds: true });
     }
     for value in &values {
         let holds = !is_false(value);
         ways.push(Given { words: Some(vec![value.clone()]), holds });
-        if hole.is_list {
+        if placeholder.is_list {
             let pairs = values.iter().map(|other| vec![value.clone(), other.clone()]);
             ways.extend(pairs.map(|pair| Given { words: Some(pair), holds: true }));
         }
@@ -279,8 +282,8 @@ fn filled<'g>(
 ) -> Option<Vec<String>> {
     let mark = || format!("{MARK}{number}{MARK}");
     let text = |value: &Option<String>| value.clone().unwrap_or_else(mark);
-    if let [Piece::Value(hole)] = &*word.pieces {
-        let words = find(&hole.name)?.words.as_ref()?;
+    if let [Piece::Value(placeholder)] = &*word.pieces {
+        let words = find(&placeholder.name)?.words.as_ref()?;
         return Some(words.iter().map(text).collect());
     }
     let mut whole = String::new();
@@ -288,8 +291,8 @@ fn filled<'g>(
         match piece {
             Piece::Text(text) => whole.push_str(text),
             Piece::Condition(_) => {}
-            Piece::Value(hole) => {
-                let words = find(&hole.name)?.words.as_ref()?;
+            Piece::Value(placeholder) => {
+                let words = find(&placeholder.name)?.words.as_ref()?;
                 words.iter().for_each(|value| whole.push_str(&text(value)));
             }
         }
@@ -319,7 +322,7 @@ mod tests {
     use super::{super::tests::template, *};
 
     #[test]
-    fn parameters_that_can_be_left_out_are_checked_in_every_combination() {
+    fn optional_parameters_are_checked_in_every_combination() {
         for words in [
             &["python3", "{maybe}", "-c", "{text}"][..],
             &["python3", "{files}", "-c", "{text}"],
@@ -364,8 +367,8 @@ mod tests {
 
     #[test]
     fn too_many_combinations_are_refused_only_where_code_is_possible() {
-        let holes: Vec<Hole> = (0..13)
-            .map(|n| Hole {
+        let placeholders: Vec<Placeholder> = (0..13)
+            .map(|n| Placeholder {
                 name: format!("p{n}"),
                 is_list: false,
                 is_optional: true,
@@ -374,23 +377,25 @@ mod tests {
             .collect();
         let made = |program: &str, count: usize| {
             let mut template = Template::default();
-            template.push(&[program], false, &holes).unwrap();
+            template.push(&[program], false, &placeholders).unwrap();
             if program == "python3" {
-                template.push(&["s.py"], false, &holes).unwrap();
+                template.push(&["s.py"], false, &placeholders).unwrap();
             }
-            for hole in holes.iter().take(count) {
-                template.push(&[&format!("--x={{{}}}", hole.name)], false, &holes).unwrap();
+            for placeholder in placeholders.iter().take(count) {
+                template
+                    .push(&[&format!("--x={{{}}}", placeholder.name)], false, &placeholders)
+                    .unwrap();
             }
             template.check()
         };
         assert_eq!(made("python3", 12), Ok(()));
         let found = made("python3", 13).unwrap_err();
-        assert!(found.wrong.0.contains("more than 4096 commands"), "{found:?}");
+        assert!(found.wrong.0.contains("more than 4096 variants"), "{found:?}");
         assert_eq!(made("wc", 13), Ok(()));
     }
 
     #[test]
-    fn no_option_or_operand_that_is_code_takes_a_value_of_a_call() {
+    fn call_value_cannot_be_an_option_or_operand_that_is_code() {
         for words in [
             &["sed", "--exp={text}"][..],
             &["sed", "--e={text}", "file"],
@@ -475,7 +480,7 @@ mod tests {
             &["timeout", "5", "tar", "xf", "a.tar", "--to-command={text}"],
         ] {
             let (message, hint) = template(words).map(|_| words).unwrap_err();
-            let is_clear = ["would be read by", "would choose what", "cannot be found out"]
+            let is_clear = ["would execute", "would choose which", "cannot determine what"]
                 .iter()
                 .any(|form| message.contains(form));
             assert!(is_clear, "{words:?}: {message}");
@@ -518,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn no_call_writes_code_through_the_standard_input() {
+    fn call_cannot_inject_code_through_stdin() {
         for words in [
             &["xargs", "-0", "sh", "-c"][..],
             &["xargs", "python3"],
@@ -565,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn dashes_count_only_for_a_program_that_ends_its_options_there() {
+    fn double_dash_counts_only_for_a_program_that_ends_options_there() {
         let filled = |words: &[&str]| {
             template(words).unwrap().fill(&json!({"text": "-x", "file": "-x", "maybe": "y"}))
         };

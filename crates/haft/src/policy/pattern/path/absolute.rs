@@ -5,7 +5,7 @@
 
 use std::path::{Component, Path};
 
-use super::{FOLDS, Facts, PathPattern, Side, Step, tidy};
+use super::{CASE_INSENSITIVE, Facts, PathPattern, Side, Step, normalize_lexically};
 use crate::policy::pattern::glob::Glob;
 
 /// Which components may come next: bit `n` is component `n`. The bit after the last component means
@@ -42,7 +42,7 @@ impl PathPattern {
         let steps = self.steps_on(Side::Restrict);
         let mut all: Vec<AbsolutePattern> = Vec::new();
         for base in self.restricting_bases(facts)? {
-            let start = tidy(&self.up_from(&base));
+            let start = normalize_lexically(&self.up_from(&base));
             let literal = leads(&self.start(&base)).map(|at| (at, &self.steps[self.literal..]));
             let resolved = leads(&start).map(|at| (at, steps));
             for (start, steps) in [literal, resolved, Some((start, steps))].into_iter().flatten() {
@@ -87,7 +87,9 @@ impl AbsolutePattern {
             left &= left - 1;
             match self.0.get(n) {
                 Some(Step::Any) => next |= 1 << n,
-                Some(Step::Name(glob)) if glob.matches(name, FOLDS) => next |= 1 << (n + 1),
+                Some(Step::Name(glob)) if glob.matches(name, CASE_INSENSITIVE) => {
+                    next |= 1 << (n + 1)
+                }
                 _ => {}
             }
         }
@@ -120,7 +122,7 @@ impl AbsolutePattern {
         }
         let each = self.pending(states).map(|step| match step {
             Step::Any => Search::Tree,
-            Step::Name(glob) if glob.literal().is_some() && !FOLDS => Search::Names,
+            Step::Name(glob) if glob.literal().is_some() && !CASE_INSENSITIVE => Search::Names,
             Step::Name(_) => Search::Entries,
         });
         each.max().unwrap_or(Search::Names)
@@ -137,9 +139,6 @@ impl AbsolutePattern {
             Step::Any => "/**".to_owned(),
             Step::Name(glob) => format!("/{}", glob.written()),
         };
-        match self.0.is_empty() {
-            true => "/**".to_owned(),
-            false => self.0.iter().map(step).collect(),
-        }
+        if self.0.is_empty() { "/**".to_owned() } else { self.0.iter().map(step).collect() }
     }
 }

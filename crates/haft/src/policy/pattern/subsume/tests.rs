@@ -140,9 +140,10 @@ fn check(wide: &Pattern, narrow: &Pattern, sides: Sides, facts: &Facts<'_>) -> R
         }
         Sides::RestrictAllow => theirs.yes.is_empty() || !own.yes.or(own.unknown).is_empty(),
     };
-    match holds {
-        true => Ok(()),
-        false => Err(format!("{wide} / {narrow}, {sides:?}: {own:?} {theirs:?} for {facts:?}")),
+    if holds {
+        Ok(())
+    } else {
+        Err(format!("{wide} / {narrow}, {sides:?}: {own:?} {theirs:?} for {facts:?}"))
     }
 }
 
@@ -216,7 +217,7 @@ fn any_call() -> impl Strategy<Value = ValidatedCall> {
 
 proptest! {
     #[test]
-    fn a_hit_of_what_is_covered_is_a_hit_of_what_covers(call in any_call()) {
+    fn covering_pattern_matches_whatever_the_covered_one_matches(call in any_call()) {
         let ground = ground();
         let facts = Facts::of(&call, &ground);
         let (all, pairs) = pairs();
@@ -263,7 +264,7 @@ proptest! {
         let hits = |side| -> Vec<_> { all.iter().map(|p| p.hits(&facts, side).yes).collect() };
         let (denied, allowed) = (hits(Side::Restrict), hits(Side::Allow));
         for (own, a) in all.iter().enumerate() {
-            for (other, b) in all.iter().enumerate().filter(|(_, b)| a.is_apart(b)) {
+            for (other, b) in all.iter().enumerate().filter(|(_, b)| a.is_disjoint(b)) {
                 prop_assert!(denied[own].and(allowed[other]).is_empty(), "{a} / {b} {facts:?}");
             }
         }
@@ -277,14 +278,14 @@ proptest! {
         if own.covers(&other) && other.matches(&text, false) {
             prop_assert!(own.matches(&text, false), "{a} {b} {text}");
         }
-        if own.is_apart(&other) {
+        if own.is_disjoint(&other) {
             prop_assert!(!(own.matches(&text, false) && other.matches(&text, false)));
         }
     }
 }
 
 #[test]
-fn what_covers_what() {
+fn subsumption_table() {
     for (wide, narrow, restrict, allow) in [
         ("*", "Bash(git push *)", true, true),
         ("Bash", "Bash(git push *)", true, true),
@@ -324,11 +325,11 @@ fn what_covers_what() {
 }
 
 #[test]
-fn what_covers_lies_in_a_drawer_that_is_looked_into() {
+fn covering_pattern_is_in_a_searched_bucket() {
     let (all, pairs) = pairs();
     for (own, other, sides) in pairs {
         let (wide, narrow) = (&all[*own], &all[*other]);
-        let looked = narrow.drawers();
-        assert!(looked.contains(&wide.drawer()), "{wide} / {narrow} {sides:?}: {looked:?}");
+        let looked = narrow.buckets();
+        assert!(looked.contains(&wide.bucket()), "{wide} / {narrow} {sides:?}: {looked:?}");
     }
 }

@@ -24,7 +24,7 @@ use super::{
 /// Maximum depth; each level holds a file descriptor.
 const MAX_DEPTH: usize = 200;
 /// Entries between two checks of the deadline.
-const ENTRIES_PER_LOOK: usize = 256;
+const ENTRIES_PER_CLOCK_CHECK: usize = 256;
 
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -56,10 +56,10 @@ impl Budget<'_> {
         self.left = self
             .left
             .checked_sub(1)
-            .ok_or_else(|| unknown(format!("there are more than {} files to look at", self.max)))?;
-        if self.left.is_multiple_of(ENTRIES_PER_LOOK) && (self.now)() > self.end {
+            .ok_or_else(|| unknown(format!("there are more than {} files to check", self.max)))?;
+        if self.left.is_multiple_of(ENTRIES_PER_CLOCK_CHECK) && (self.now)() > self.end {
             let limit = MAX_TIME.as_millis();
-            return Err(unknown(format!("it takes longer than {limit} ms to look at all files")));
+            return Err(unknown(format!("checking all files takes longer than {limit} ms")));
         }
         Ok(())
     }
@@ -81,7 +81,7 @@ struct Here<'a> {
     path: &'a Path,
     states: &'a [States],
     /// Changing it is denied, as a whole.
-    is_kept: bool,
+    is_restricted: bool,
 }
 
 impl Search<'_> {
@@ -92,7 +92,8 @@ impl Search<'_> {
         let root = rustix::fs::open("/", DIRECTORY, Mode::empty())
             .map_err(|e| unknown(format!("the root directory cannot be opened: {e}")))?;
         let states: AllStates = self.patterns.iter().map(AbsolutePattern::root).collect();
-        let here = Here { handle: &root, path: Path::new("/"), states: &states, is_kept: false };
+        let here =
+            Here { handle: &root, path: Path::new("/"), states: &states, is_restricted: false };
         self.look(&here, 0, &mut budget, &mut found)?;
         if !found.linked_read.is_empty() || !found.linked_edit.is_empty() {
             // Everything is searched once more, within the same deadline.
@@ -204,7 +205,7 @@ impl Search<'_> {
             return Ok(());
         }
         let is_hit = self.patterns.iter().zip(&states).any(|(p, states)| p.is_matched(*states));
-        let mut is_kept = here.is_kept;
+        let mut is_restricted = here.is_restricted;
         if is_hit {
             let path = here.path.join(OsStr::from_bytes(name));
             match self.rules.denial(Operation::Read, &path, self.scope) {
@@ -220,15 +221,16 @@ impl Search<'_> {
                 }
                 _ => {}
             }
-            let denial = match is_kept {
-                true => Denial::None,
-                false => self.rules.denial(Operation::Write, &path, self.scope),
+            let denial = if is_restricted {
+                Denial::None
+            } else {
+                self.rules.denial(Operation::Write, &path, self.scope)
             };
             match denial {
                 Denial::Whole if is_directory => {
                     self.collect_links(here.handle, name, budget, &mut found.linked_edit, 0)?;
                     found.edit.push(path);
-                    is_kept = true;
+                    is_restricted = true;
                 }
                 Denial::Whole | Denial::Entry if !is_directory => {
                     found.linked_edit.extend(linked(here.handle, OsStr::from_bytes(name)));
@@ -241,7 +243,7 @@ impl Search<'_> {
             }
         }
         if is_directory {
-            below.push((name.to_vec(), states, is_kept));
+            below.push((name.to_vec(), states, is_restricted));
         }
         Ok(())
     }
@@ -254,7 +256,7 @@ impl Search<'_> {
         budget: &mut Budget<'_>,
         found: &mut Found,
     ) -> Result<()> {
-        for (name, states, is_kept) in below {
+        for (name, states, is_restricted) in below {
             let name = OsStr::from_bytes(&name);
             let path = here.path.join(name);
             let is_in_root = self.is_in_root(&path);
@@ -262,7 +264,8 @@ impl Search<'_> {
             let flags = if is_in_root { DIRECTORY } else { pass() };
             match rustix::fs::openat(here.handle, name, flags, Mode::empty()) {
                 Ok(handle) => {
-                    let here = Here { handle: &handle, path: &path, states: &states, is_kept };
+                    let here =
+                        Here { handle: &handle, path: &path, states: &states, is_restricted };
                     self.look(&here, depth + 1, budget, found)?;
                 }
                 // FAIL CLOSED: its owner could open it, so it is denied as a whole.
@@ -394,7 +397,7 @@ fn pass() -> OFlags {
 }
 
 fn cannot_look(path: &Path, e: Errno) -> DeniedPathsUnknown {
-    unknown(format!("`{}` cannot be looked into: {e}", path.display()))
+    unknown(format!("`{}` cannot be read: {e}", path.display()))
 }
 
 fn kind_of(parent: &OwnedFd, name: &OsStr) -> Option<FileType> {

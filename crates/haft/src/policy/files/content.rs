@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use super::{
     CallLimits, CommandTool, ConfigFile, FileNote, HookSpec, LoadOptions, Uncovered,
-    sandbox::SandboxSaid,
+    sandbox::SandboxTable,
 };
 use crate::policy::{
     budget::Budget,
@@ -14,7 +14,7 @@ use crate::policy::{
 
 /// The content of one file.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct FileContent {
     pub(super) layer: ConfigLayer,
     /// Whether it is a file of another program.
     pub(super) imported: bool,
@@ -33,8 +33,8 @@ pub(super) struct Said {
     pub(super) about: BTreeMap<String, BTreeMap<String, ArgumentKind>>,
     pub(super) about_place: Option<SourceLocation>,
     pub(super) tools: Vec<CommandTool>,
-    pub(super) sandbox: SandboxSaid,
-    pub(super) hooks: Vec<Hooked>,
+    pub(super) sandbox: SandboxTable,
+    pub(super) hooks: Vec<ParsedHook>,
     /// Whether hooks fail closed by default.
     pub(super) hooks_guard: Option<bool>,
     /// Only the organisation's own allows apply.
@@ -46,14 +46,14 @@ pub(super) struct Said {
 
 /// A hook, and its own failure mode, if set.
 #[derive(Debug)]
-pub(super) struct Hooked {
+pub(super) struct ParsedHook {
     pub(super) spec: HookSpec,
     pub(super) fails_closed: Option<bool>,
 }
 
-impl Said {
+impl FileContent {
     /// A file without content.
-    pub(super) fn nothing(layer: ConfigLayer, imported: bool) -> Self {
+    pub(super) fn empty(layer: ConfigLayer, imported: bool) -> Self {
         Self {
             layer,
             imported,
@@ -70,7 +70,7 @@ impl Said {
             about: BTreeMap::new(),
             about_place: None,
             tools: Vec::new(),
-            sandbox: SandboxSaid::default(),
+            sandbox: SandboxTable::default(),
             hooks: Vec::new(),
             hooks_guard: None,
             only_managed_rules: false,
@@ -86,9 +86,10 @@ impl Said {
         if !file.layer.comes_with_the_folder() {
             return;
         }
-        self.uncovered = match place.trusted {
-            true => place.uncovered.get(&file.path).cloned(),
-            false => Some(Uncovered::Untrusted),
+        self.uncovered = if place.trusted {
+            place.uncovered.get(&file.path).cloned()
+        } else {
+            Some(Uncovered::Untrusted)
         };
         for hook in &mut self.hooks {
             hook.spec.directory = Some(file.anchor.clone());

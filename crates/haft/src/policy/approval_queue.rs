@@ -31,21 +31,21 @@ use crate::{
 };
 
 /// Asks approvers, and limits how many requests are open.
-pub(crate) struct Desk {
+pub(crate) struct ApprovalQueue {
     approvers: Vec<Box<dyn Approver>>,
     pub(crate) grants: Arc<GrantStore>,
     /// Permits for open requests; further requests wait.
-    seats: Semaphore,
+    permits: Semaphore,
     waiting: AtomicUsize,
     max_waiting: usize,
     /// By session and user.
-    sessions: Mutex<Lately<Whose, Arc<Session>>>,
+    sessions: Mutex<BoundedMap<SessionKey, Arc<Session>>>,
 }
 
-type Whose = (String, Option<String>);
+type SessionKey = (String, Option<String>);
 
 /// The permit to ask.
-pub(crate) struct Seat<'a> {
+pub(crate) struct QueuePermit<'a> {
     _seat: SemaphorePermit<'a>,
     /// Whether the permit had to be waited for, so that the state may have changed.
     pub(crate) waited: bool,
@@ -60,7 +60,7 @@ pub(crate) struct Answered {
     pub(crate) is_person: bool,
 }
 
-impl Desk {
+impl ApprovalQueue {
     pub(crate) fn new(
         approvers: Vec<Box<dyn Approver>>,
         grants: Arc<GrantStore>,
@@ -69,10 +69,10 @@ impl Desk {
         Self {
             approvers,
             grants,
-            seats: Semaphore::new(config.prompts_at_once.min(Semaphore::MAX_PERMITS)),
+            permits: Semaphore::new(config.prompts_at_once.min(Semaphore::MAX_PERMITS)),
             waiting: AtomicUsize::new(0),
             max_waiting: config.max_waiting_prompts,
-            sessions: Mutex::new(Lately::new(MOST_SESSIONS)),
+            sessions: Mutex::new(BoundedMap::new(MAX_SESSIONS)),
         }
     }
 
@@ -87,13 +87,13 @@ impl Desk {
     }
 
     /// Waits for a permit; `None` if the queue is full. Dropping the future leaves the queue.
-    pub(crate) async fn seat(&self) -> Option<Seat<'_>> {
-        if let Ok(seat) = self.seats.try_acquire() {
-            return Some(Seat { _seat: seat, waited: false });
+    pub(crate) async fn seat(&self) -> Option<QueuePermit<'_>> {
+        if let Ok(seat) = self.permits.try_acquire() {
+            return Some(QueuePermit { _seat: seat, waited: false });
         }
-        let _in_line = InLine::join(&self.waiting, self.max_waiting)?;
-        let seat = self.seats.acquire().await.ok()?;
-        Some(Seat { _seat: seat, waited: true })
+        let _in_line = QueuePlace::join(&self.waiting, self.max_waiting)?;
+        let seat = self.permits.acquire().await.ok()?;
+        Some(QueuePermit { _seat: seat, waited: true })
     }
 
     /// Asks all approvers at once. The first valid answer counts, and the other approvers are
@@ -112,7 +112,7 @@ impl Desk {
             })
             .collect();
         let mut broken = Vec::new();
-        let mut trouble = Failure::new(FailureCode::GuardFailed, NO_ANSWER);
+        let mut trouble = Failure::new(FailureCode::GuardFailed, APPROVAL_FAILED);
         while let Some((at, said)) = open.next().await {
             let name = name(&*self.approvers[at]);
             let out = match said {
@@ -128,11 +128,11 @@ impl Desk {
                 },
                 Ok(Err(failure)) => {
                     broken.push(at);
-                    Misfit::Broken(failure.to_string())
+                    AnswerError::Broken(failure.to_string())
                 }
                 Err(panic) => {
                     broken.push(at);
-                    Misfit::Broken(format!("it panicked: {}", words(panic)))
+                    AnswerError::Broken(format!("it panicked: {}", words(panic)))
                 }
             };
             trouble = out.failure(&name, trouble.cause());
@@ -157,12 +157,12 @@ impl Desk {
     }
 }
 
-const NO_ANSWER: &str = "whether this call is allowed could not be found out, so it is not";
+const APPROVAL_FAILED: &str = "the approval failed, so this call is not allowed";
 
 /// Maximum number of remembered sessions. A forgotten one is asked again.
-const MOST_SESSIONS: usize = 1_000;
+const MAX_SESSIONS: usize = 1_000;
 /// Maximum number of remembered calls for each session.
-const MOST_CALLS: usize = 1_000;
+const MAX_CALLS_PER_SESSION: usize = 1_000;
 
 /// The name is only for records; an approver that panics here gets a generic name.
 fn name(approver: &dyn Approver) -> Arc<str> {
@@ -170,7 +170,7 @@ fn name(approver: &dyn Approver) -> Arc<str> {
 }
 
 /// Why an answer is rejected.
-enum Misfit {
+enum AnswerError {
     /// It does not match this request.
     Wrong(String),
     /// It changes the arguments into something the tool does not accept.
@@ -179,18 +179,19 @@ enum Misfit {
     Broken(String),
 }
 
-impl Misfit {
+impl AnswerError {
     fn failure(self, who: &str, before: Option<String>) -> Failure {
         let (failure, why) = match self {
             Self::Wrong(why) | Self::Broken(why) => {
-                (Failure::new(FailureCode::GuardFailed, NO_ANSWER), why)
+                (Failure::new(FailureCode::GuardFailed, APPROVAL_FAILED), why)
             }
             Self::Unusable => (
                 Failure::new(
                     FailureCode::Declined,
-                    "the answer changed the arguments into something the tool does not take",
+                    "the approver changed the arguments, and the tool does not accept the changed \
+                     ones",
                 ),
-                "the arguments do not fit".to_owned(),
+                "the arguments do not match the schema".to_owned(),
             ),
         };
         failure.with_source(match before {
@@ -205,35 +206,35 @@ fn fits(
     question: &ApprovalRequest<'_>,
     answer: &ApprovalResponse,
     grants: &GrantStore,
-) -> Result<(), Misfit> {
-    let wrong = |why: &str| Err(Misfit::Wrong(why.to_owned()));
+) -> Result<(), AnswerError> {
+    let wrong = |why: &str| Err(AnswerError::Wrong(why.to_owned()));
     let is_need = matches!(question.verdict.decision, Decision::NeedInput(_));
     match answer {
         // An allow does not supply the requested argument, and an input does not allow.
         ApprovalResponse::Allow { .. } | ApprovalResponse::Grant(_) if is_need => {
-            wrong("the answer does not fit the question: an argument was asked for")
+            wrong("the answer does not match the request: an argument was requested")
         }
         ApprovalResponse::Allow { lasting, .. } => may_last(question, *lasting),
         ApprovalResponse::Grant(token) => match grants.look(token, question.binding) {
             Ok(lasting) => may_last(question, lasting),
-            Err(refusal) => Err(Misfit::Wrong(format!("the grant does not hold: {refusal}"))),
+            Err(refusal) => Err(AnswerError::Wrong(format!("the grant is invalid: {refusal}"))),
         },
         ApprovalResponse::Input(value) => match input(question, value) {
             Some(arguments) => takes(question, &arguments),
-            None => wrong("the answer does not fit the question: no argument was asked for"),
+            None => wrong("the answer does not match the request: no argument was requested"),
         },
         ApprovalResponse::Edit(arguments) => takes(question, arguments),
         ApprovalResponse::ReplaceResult(_) | ApprovalResponse::Deny(_) => Ok(()),
     }
 }
 
-fn may_last(question: &ApprovalRequest<'_>, lasting: ApprovalScope) -> Result<(), Misfit> {
+fn may_last(question: &ApprovalRequest<'_>, lasting: ApprovalScope) -> Result<(), AnswerError> {
     match lasting {
-        ApprovalScope::Session if !question.session => {
-            Err(Misfit::Wrong("there is no session that it could hold for".to_owned()))
-        }
+        ApprovalScope::Session if !question.session => Err(AnswerError::Wrong(
+            "the run has no session that the approval could apply to".to_owned(),
+        )),
         ApprovalScope::Always if question.offer.is_none() => {
-            Err(Misfit::Wrong("there is no rule that could be kept".to_owned()))
+            Err(AnswerError::Wrong("there is no suggested rule to save".to_owned()))
         }
         _ => Ok(()),
     }
@@ -249,21 +250,18 @@ fn input(question: &ApprovalRequest<'_>, value: &Value) -> Option<Value> {
 
 /// Checks that the tool would accept these arguments. They are validated in full before anything
 /// runs.
-fn takes(question: &ApprovalRequest<'_>, arguments: &Value) -> Result<(), Misfit> {
+fn takes(question: &ApprovalRequest<'_>, arguments: &Value) -> Result<(), AnswerError> {
     let entry = question.call.tool();
-    let Value::Object(map) = arguments else { return Err(Misfit::Unusable) };
+    let Value::Object(map) = arguments else { return Err(AnswerError::Unusable) };
     let mut map = map.clone();
     entry.drop_unknown(&mut map);
-    match entry.input().is_valid(&Value::Object(map)) {
-        true => Ok(()),
-        false => Err(Misfit::Unusable),
-    }
+    if entry.input().is_valid(&Value::Object(map)) { Ok(()) } else { Err(AnswerError::Unusable) }
 }
 
 /// A place in the queue, released on drop.
-struct InLine<'a>(&'a AtomicUsize);
+struct QueuePlace<'a>(&'a AtomicUsize);
 
-impl<'a> InLine<'a> {
+impl<'a> QueuePlace<'a> {
     fn join(waiting: &'a AtomicUsize, most: usize) -> Option<Self> {
         let more = |n: usize| (n < most).then_some(n + 1);
         waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
@@ -271,18 +269,18 @@ impl<'a> InLine<'a> {
     }
 }
 
-impl Drop for InLine<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// What was allowed for a session, by the digest of the exact request.
-pub(crate) struct Session(Mutex<Lately<[u8; 32], Arc<str>>>);
+pub(crate) struct Session(Mutex<BoundedMap<[u8; 32], Arc<str>>>);
 
 impl Default for Session {
     fn default() -> Self {
-        Self(Mutex::new(Lately::new(MOST_CALLS)))
+        Self(Mutex::new(BoundedMap::new(MAX_CALLS_PER_SESSION)))
     }
 }
 
@@ -303,33 +301,36 @@ impl Session {
 }
 
 /// Counts the approval requests of one run, and how often they were declined.
-pub(crate) struct Manners {
+pub(crate) struct PromptLimits {
     /// Whether an answer can apply to more than one call.
     pub(crate) has_more: bool,
     pub(crate) session: Arc<Session>,
     asked: Mutex<VecDeque<Instant>>,
-    declined: Mutex<Lately<ToolName, u32>>,
+    declined: Mutex<BoundedMap<ToolName, u32>>,
 }
 
 /// The window over which requests are counted.
-const WHILE: Duration = Duration::from_secs(60);
+const REQUEST_WINDOW: Duration = Duration::from_secs(60);
 /// Maximum number of counted tools.
-const MOST_TOOLS: usize = 1_000;
+const MAX_COUNTED_TOOLS: usize = 1_000;
 
-impl Manners {
-    pub(crate) fn new(desk: &Desk, scope: &Scope, one_shot: bool) -> Self {
+impl PromptLimits {
+    pub(crate) fn new(queue: &ApprovalQueue, scope: &Scope, one_shot: bool) -> Self {
         Self {
             has_more: !one_shot || scope.session.is_some(),
-            session: desk.session(scope),
+            session: queue.session(scope),
             asked: Mutex::default(),
-            declined: Mutex::new(Lately::new(MOST_TOOLS)),
+            declined: Mutex::new(BoundedMap::new(MAX_COUNTED_TOOLS)),
         }
     }
 
     /// Counts a request that is about to be made; returns `false` if there were too many recently.
     pub(crate) fn may_ask(&self, most: usize, now: Instant) -> bool {
         let mut asked = lock(&self.asked);
-        while asked.front().is_some_and(|first| now.saturating_duration_since(*first) >= WHILE) {
+        while asked
+            .front()
+            .is_some_and(|first| now.saturating_duration_since(*first) >= REQUEST_WINDOW)
+        {
             asked.pop_front();
         }
         let may = asked.len() < most;
@@ -361,13 +362,13 @@ impl Manners {
 }
 
 /// A map that evicts its oldest entry when it is full.
-struct Lately<K, V> {
+struct BoundedMap<K, V> {
     map: HashMap<K, V>,
     order: VecDeque<K>,
     most: usize,
 }
 
-impl<K: Hash + Eq + Clone, V: Clone> Lately<K, V> {
+impl<K: Hash + Eq + Clone, V: Clone> BoundedMap<K, V> {
     fn new(most: usize) -> Self {
         Self { map: HashMap::new(), order: VecDeque::new(), most }
     }
@@ -414,8 +415,8 @@ mod tests {
     use crate::clock::{Clock as _, ManualClock};
 
     #[test]
-    fn what_came_first_is_let_go_first() {
-        let mut few = Lately::new(2);
+    fn oldest_entry_is_evicted_first() {
+        let mut few = BoundedMap::new(2);
         for n in [1, 2, 1, 3] {
             few.get_or(n, || n * 10);
         }
@@ -424,22 +425,30 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_counted_over_a_minute() {
-        let desk = Desk::new(Vec::new(), Arc::new(GrantStore::new().unwrap()), &Config::default());
-        let run = Manners::new(&desk, &Scope::default(), false);
+    fn approval_requests_are_rate_limited_per_minute() {
+        let queue = ApprovalQueue::new(
+            Vec::new(),
+            Arc::new(GrantStore::new().unwrap()),
+            &Config::default(),
+        );
+        let run = PromptLimits::new(&queue, &Scope::default(), false);
         let clock = ManualClock::new();
         let may_ask = |most| run.may_ask(most, clock.now());
         assert!(may_ask(2) && may_ask(2));
         assert!(!may_ask(2));
-        clock.advance(WHILE);
+        clock.advance(REQUEST_WINDOW);
         assert!(may_ask(2));
         assert!(!may_ask(0), "none is none");
     }
 
     #[test]
-    fn noes_are_counted_in_a_row() {
-        let desk = Desk::new(Vec::new(), Arc::new(GrantStore::new().unwrap()), &Config::default());
-        let run = Manners::new(&desk, &Scope::default(), false);
+    fn declines_in_a_row_are_counted() {
+        let queue = ApprovalQueue::new(
+            Vec::new(),
+            Arc::new(GrantStore::new().unwrap()),
+            &Config::default(),
+        );
+        let run = PromptLimits::new(&queue, &Scope::default(), false);
         let tool = ToolName::from("t");
         assert_eq!((run.count_no(&tool), run.count_no(&tool)), (1, 2));
         run.forget_no(&tool);
@@ -448,14 +457,18 @@ mod tests {
 
     #[test]
     fn runs_of_one_session_and_user_share_what_was_allowed() {
-        let desk = Desk::new(Vec::new(), Arc::new(GrantStore::new().unwrap()), &Config::default());
+        let queue = ApprovalQueue::new(
+            Vec::new(),
+            Arc::new(GrantStore::new().unwrap()),
+            &Config::default(),
+        );
         let of = |session: Option<&str>, user: Option<&str>| {
             let scope = Scope {
                 session: session.map(str::to_owned),
                 user: user.map(str::to_owned),
                 ..Scope::default()
             };
-            desk.session(&scope)
+            queue.session(&scope)
         };
         of(Some("s"), None).allow([1; 32], "somebody".into());
         assert_eq!(of(Some("s"), None).allowed_by(&[1; 32]).as_deref(), Some("somebody"));
@@ -466,18 +479,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_that_is_too_long_takes_nobody_in_and_forgets_who_leaves() {
+    async fn full_queue_refuses_and_dropped_waiters_leave_it() {
         let config = Config { max_waiting_prompts: 1, ..Config::default() };
-        let desk = Desk::new(Vec::new(), Arc::new(GrantStore::new().unwrap()), &config);
-        let first = desk.seat().await.unwrap();
+        let queue = ApprovalQueue::new(Vec::new(), Arc::new(GrantStore::new().unwrap()), &config);
+        let first = queue.seat().await.unwrap();
         assert!(!first.waited);
-        let mut second = Box::pin(desk.seat());
+        let mut second = Box::pin(queue.seat());
         assert!(crate::watch::once(second.as_mut()).await.is_pending());
-        assert_eq!(desk.waiting(), 1);
-        assert!(desk.seat().await.is_none(), "the line is full");
+        assert_eq!(queue.waiting(), 1);
+        assert!(queue.seat().await.is_none(), "the line is full");
         drop(second);
-        assert_eq!(desk.waiting(), 0);
-        let mut third = Box::pin(desk.seat());
+        assert_eq!(queue.waiting(), 0);
+        let mut third = Box::pin(queue.seat());
         assert!(crate::watch::once(third.as_mut()).await.is_pending());
         drop(first);
         assert!(third.await.unwrap().waited);
