@@ -1,4 +1,4 @@
-//! Approvals: who is asked, what an answer is worth, and what becomes of one that came too late.
+//! Approvals: which approvers are asked, what an answer covers, and what happens to a late one.
 
 use std::{
     sync::{
@@ -21,13 +21,13 @@ use crate::kit::*;
 
 const LONG: Duration = Duration::from_secs(10_000);
 
-/// What a person says to one question, when, and whether they are still there by then.
+/// An approver's answer to one question, its delay, and whether the approver is still there then.
 type Says =
     dyn Fn(&ApprovalRequest<'_>) -> (Duration, Result<ApprovalResponse, Failure>) + Send + Sync;
 
 type Replies = dyn Fn(&ApprovalRequest<'_>) -> ApprovalResponse + Send + Sync;
 
-/// Somebody who is asked. Notes what they were asked, and what was settled without them.
+/// An approver. Records its questions, and those that were settled without it.
 #[derive(Clone)]
 struct Person {
     name: &'static str,
@@ -86,13 +86,13 @@ impl Approver for Person {
     }
 }
 
-/// Rules that can be changed while somebody thinks.
+/// Rules that can be changed while an approver decides.
 #[derive(Clone)]
 struct Rules(Arc<RulesInner>);
 
 struct RulesInner {
     revision: AtomicU64,
-    /// What the judgement rests on: a link, a label.
+    /// A state that the verdict depends on: a symlink, a label.
     world: AtomicU64,
     decision: Mutex<Decision>,
     offers: AtomicBool,
@@ -170,7 +170,7 @@ impl Policy for Rules {
     }
 }
 
-/// A tool that writes down what it really ran with.
+/// A tool that records the arguments it ran with.
 fn tool(ran: &Arc<Mutex<Vec<Value>>>) -> DynTool {
     let ran = Arc::clone(ran);
     DynTool::new(write("t"), open_schema(), move |args, _| {
@@ -478,7 +478,7 @@ async fn grant_is_valid_for_its_call_and_only_once() {
     let grants = Arc::new(GrantStore::new().unwrap());
     let last: Arc<Mutex<Option<String>>> = Arc::default();
     let signs = (Arc::clone(&grants), Arc::clone(&last));
-    // Signs the first question, and hands in the same paper ever after.
+    // Signs the first question, and returns the same grant for every later one (replay).
     let replays = Person::new("replays", move |q| {
         let mut last = signs.1.lock().unwrap();
         let token =
@@ -658,7 +658,7 @@ async fn questions_are_queued_and_queue_time_does_not_count_as_answer_time() {
     };
     let began = tokio::time::Instant::now();
     let (answers, ()) = tokio::join!(all, look);
-    // The last one waited 600 seconds, twice the time that a person may think.
+    // The last one waited 600 seconds, twice the answer timeout.
     assert!(answers.iter().all(|answer| code(answer).is_none()));
     assert_eq!(began.elapsed(), Duration::from_secs(800));
 }
@@ -825,7 +825,7 @@ enum Whim {
     Error,
     Panic,
     Hang,
-    /// Moves the world, then says yes.
+    /// Changes the state that the verdict depends on, then approves.
     Meddle,
 }
 
@@ -845,7 +845,7 @@ fn whim() -> impl Strategy<Value = Whim> {
     ]
 }
 
-/// Follows its whims, one per question, and writes down what it said yes to.
+/// Acts randomly on each question, and records what it approved.
 struct Whimsical {
     whims: Vec<(Whim, u64)>,
     next: AtomicUsize,
@@ -927,7 +927,7 @@ proptest! {
             let ran = scene.ran.lock().unwrap().clone();
             let succeeded = answers.iter().filter(|a| a.execution() == Execution::Completed).count();
             assert_eq!(ran.len(), succeeded, "each body ran once, and only where the answer says so");
-            // Every run took a yes of its own to exactly those arguments.
+            // Every run used an approval of its own for exactly those arguments.
             let mut left = yes.lock().unwrap().clone();
             for arguments in &ran {
                 let at = left.iter().position(|yes| yes == arguments);

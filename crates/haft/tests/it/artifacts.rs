@@ -1,4 +1,4 @@
-//! Results that are too large: what is shown, what is kept, and how it is read again.
+//! Oversized results (artifacts): what the model sees, what is stored, and how it is read in pages.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::kit::{calls, read, settled};
 
-/// A runtime over one tool that gives this, and `read_result`.
+/// A runtime with one tool that returns this output, and `read_result`.
 fn giving(spec: ToolSpec, output: Output) -> RuntimeBuilder {
     let tool = DynTool::new(spec, json!({}), move |_, _| {
         let output = output.clone();

@@ -1,9 +1,8 @@
 //! Whole request bodies of every dialect, as a host would send them.
 //!
-//! Built with the real registry, the real runtime and the real history, and written down as files;
-//! `scripts/vendor-types` reads them with the vendors' own types. What can be said without a vendor
-//! is asserted here: each body pairs its calls, names no tool twice, and is the same when it is
-//! built again.
+//! Built with the real registry, runtime and history, and written to files; `scripts/vendor-types`
+//! reads them with the vendors' own types. What can be checked without a vendor is asserted here:
+//! each body pairs its calls, names no tool twice, and is identical when it is built again.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -23,17 +22,17 @@ use crate::{
     script::{Said, call, complete, endings, events, text},
 };
 
-/// A picture of one pixel.
+/// A one-pixel image.
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/// Bodies by their name; the name of a dialect's folder stands first.
+/// Bodies by name; the name starts with the dialect's directory.
 type Bodies = BTreeMap<String, Value>;
 
 fn spoken() -> impl Iterator<Item = Dialect> {
     Dialect::ALL.iter().copied().filter(|dialect| *dialect != Dialect::Mcp)
 }
 
-/// Schemas that went wrong somewhere, each as one tool.
+/// Schemas that caused a bug somewhere, each as one tool.
 fn schemas() -> Vec<(&'static str, Value)> {
     vec![
         ("nothing", json!({})),
@@ -124,7 +123,7 @@ fn schemas() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Tools of every kind: the schemas above, and those that the conversation calls.
+/// The schemas above as tools, and the tools that the conversation calls.
 fn tools() -> Vec<DynTool> {
     let plain =
         |name: &str, schema: Value| DynTool::new(read(name), schema, |_, _| async { Ok("done") });
@@ -152,7 +151,7 @@ fn tools() -> Vec<DynTool> {
             }))
     }));
     tools.push(DynTool::new(read("silent"), json!({}), |_, _| async { Ok(()) }));
-    // A description that is exactly as long as some hosts cut one.
+    // A description of exactly the length at which some hosts truncate one.
     let long = "x".repeat(70);
     for name in ["seldom", "never_loaded"] {
         let spec = ToolSpec::new(name, long.clone()).exposure(Exposure::Deferred);
@@ -172,7 +171,7 @@ fn runtime() -> Runtime {
     Runtime::builder().registry(registry).policy(AllowAll).nonces(nonces).build().unwrap()
 }
 
-/// What a host may choose, by a name.
+/// Export options, by name.
 fn choices() -> Vec<(&'static str, ExportOptions)> {
     let default = ExportOptions::default;
     vec![
@@ -192,7 +191,7 @@ fn choices() -> Vec<(&'static str, ExportOptions)> {
     ]
 }
 
-/// Returns the key of a request that holds the conversation.
+/// Returns the request key that holds the conversation.
 fn key(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::OpenAiResponses => "input",
@@ -201,7 +200,7 @@ fn key(dialect: Dialect) -> &'static str {
     }
 }
 
-/// Returns what the user says.
+/// Returns the user message.
 fn question(dialect: Dialect) -> Value {
     let said = "How warm is it in Oslo?";
     match dialect {
@@ -229,7 +228,7 @@ fn body(dialect: Dialect, conversation: Map<String, Value>, tools: &Map<String, 
     Value::Object(body)
 }
 
-/// Returns a conversation of these messages; what is a list is several of them.
+/// Returns a conversation of these messages; a list counts as several messages.
 fn conversation(dialect: Dialect, messages: impl IntoIterator<Item = Value>) -> Map<String, Value> {
     let mut list = vec![question(dialect)];
     for message in messages {
@@ -241,7 +240,7 @@ fn conversation(dialect: Dialect, messages: impl IntoIterator<Item = Value>) -> 
     Map::from_iter([(key(dialect).to_owned(), Value::Array(list))])
 }
 
-/// Returns the message of the model out of a complete response, as a host would echo it.
+/// Returns the assistant message of a complete response, as a host would echo it.
 fn echo(dialect: Dialect, response: &Value) -> Value {
     match dialect {
         Dialect::Anthropic => json!({"role": "assistant", "content": response["content"]}),
@@ -253,7 +252,7 @@ fn echo(dialect: Dialect, response: &Value) -> Value {
     }
 }
 
-/// Several calls at once: good ones, wrong arguments, a tool that does not exist.
+/// Several parallel calls: valid ones, invalid arguments, an unknown tool.
 fn said() -> Vec<Said> {
     vec![
         text("Let me look."),
@@ -265,8 +264,8 @@ fn said() -> Vec<Said> {
     ]
 }
 
-/// Names that a registry would refuse and a server may well have, some of them equal once they are
-/// made fit. They have no description either.
+/// Names that a registry would refuse but a server may have, some of them equal after sanitizing.
+/// They have no description either.
 const ODD: &[&str] = &[
     "files.read",
     "files/read",
@@ -278,7 +277,7 @@ const ODD: &[&str] = &[
     "a_name_that_is_by_far_too_long_for_any_provider_to_take_it_as_it_is_and_goes_on_and_on_and_so",
 ];
 
-/// Shows the tools under every choice.
+/// Exports the tools with every option.
 async fn exports(bodies: &mut Bodies) {
     let turn = runtime().run().turn().await.unwrap();
     for dialect in spoken() {
@@ -298,7 +297,7 @@ async fn exports(bodies: &mut Bodies) {
     bodies.insert("mcp/tools-list".into(), Value::Object(listed.request().clone()));
 }
 
-/// Answers a complete response, a streamed one, and one that was cut off.
+/// Answers a complete response, a streamed one, and a truncated one.
 async fn conversations(bodies: &mut Bodies) {
     for dialect in spoken() {
         let ending = endings(dialect)[0];
@@ -316,7 +315,7 @@ async fn conversations(bodies: &mut Bodies) {
         bodies.insert(format!("{dialect}/without-ids"), body(dialect, whole, export.request()));
 
         let events = events(dialect, &said(), ending, 3);
-        // Inside the arguments of a call, where the provider sends arguments in pieces.
+        // Inside the arguments of a call, where the provider streams arguments.
         let cut = events.len() * 2 / 3;
         for (name, events) in [("listened", events.as_slice()), ("cut", &events[..cut])] {
             let mut listening = runtime().run().turn().await.unwrap().stream(dialect);
@@ -335,7 +334,7 @@ async fn conversations(bodies: &mut Bodies) {
     }
 }
 
-/// Takes the ids of calls out of a response, keys and all, as some servers leave them out.
+/// Removes the ids of calls from a response, including the keys, as some servers do.
 fn forget_ids(response: &mut Value) {
     match response {
         Value::Object(map) => {
@@ -347,7 +346,8 @@ fn forget_ids(response: &mut Value) {
     }
 }
 
-/// A conversation with everything that a transcript can hold and every provider has some form of.
+/// A conversation with everything that a transcript can hold and every provider supports in some
+/// form.
 fn everything() -> Transcript {
     let media = |media_type: &str, at: MediaSource, name: Option<&str>| ContentPart::Media {
         media: Media { media_type: media_type.into(), at, name: name.map(Into::into) },
@@ -385,7 +385,7 @@ fn everything() -> Transcript {
     }
 }
 
-/// What a provider's own model thinks beside its calls, which nobody else can read.
+/// Adds provider-specific reasoning next to the calls.
 fn thinking(dialect: Dialect, mut body: Value) -> Value {
     let messages = body[key(dialect)].as_array_mut().unwrap();
     let thought = match dialect {
@@ -422,7 +422,7 @@ fn thinking(dialect: Dialect, mut body: Value) -> Value {
     body
 }
 
-/// Carries every conversation to every provider.
+/// Converts every conversation to every provider.
 async fn moved(bodies: &mut Bodies) {
     let turn = runtime().run().turn().await.unwrap();
     for to in spoken() {
@@ -466,7 +466,7 @@ fn names(dialect: Dialect, body: &Value) -> Vec<String> {
     tools.as_array().into_iter().flatten().filter_map(name).collect()
 }
 
-/// Writes the bodies where the script finds them, and nothing else stays there.
+/// Writes the bodies where the script finds them, and removes everything else there.
 fn keep(bodies: &Bodies) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bodies");
     if folder.exists() {

@@ -1,4 +1,4 @@
-//! What can be seen of a call: stamped events, streams of them, records, spans.
+//! Observability of calls: stamped events, event streams, records, spans.
 
 use std::{
     sync::{Arc, Mutex},
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::kit::{calls, failing, open_schema, permissive, quick, read, slow, write};
 
-/// Keeps every event with its stamp.
+/// Records every event with its stamp.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<(EventMeta, Event)>>>);
 
@@ -271,7 +271,7 @@ async fn records_are_bounded_in_bytes_and_outputs_in_length() {
     assert!(journal.bytes() <= 40_000);
 }
 
-/// Writes everything down twice.
+/// Writes every record to two journals.
 struct Twice(MemoryJournal, MemoryJournal);
 
 impl Journal for Twice {
@@ -343,7 +343,7 @@ async fn queue_time_is_in_the_record_and_not_in_the_attempt() {
     assert!(gates.count() >= 1, "a wait has its end");
 }
 
-/// Returns where in some data a time is written as parts of a second.
+/// Returns the places in some JSON where a time is written as a fraction of a second.
 fn odd_times(data: &serde_json::Value) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = vec![data];

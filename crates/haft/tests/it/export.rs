@@ -1,4 +1,4 @@
-//! A registry as each provider is shown it, and calls taken back from there.
+//! Exports a registry to each provider, and restores calls.
 
 use std::sync::{Arc, Mutex};
 
@@ -121,7 +121,7 @@ fn tool_beyond_the_limit_is_left_out_and_beyond_the_strict_limit_is_plain() {
     assert!(strict.shown()[20].not_strict.as_ref().unwrap().contains("20 strict"));
 }
 
-/// A tool that remembers what it was called with.
+/// A tool that records its arguments.
 fn remembering() -> (DynTool, Arc<Mutex<Vec<Value>>>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&seen);
@@ -159,7 +159,7 @@ async fn strict_mode_nulls_do_not_reach_the_tool() {
     }
     assert_eq!(listening.finish().await.answer[0]["output"], framed(1, "erase", "done"));
     assert_eq!(*seen.lock().unwrap(), [json!({"a": "x"}), json!({"a": "x"})]);
-    // Plainly shown, the nulls are the model's own, and this tool may destroy something.
+    // Without strict mode the nulls are the model's own, and this tool is destructive.
     let turn = run.turn().await.unwrap();
     let plain = ExportOptions::default().strict(StrictMode::Off);
     assert!(!turn.snapshot().export_with(Dialect::OpenAiResponses, &plain).shown()[0].strict);

@@ -1,4 +1,4 @@
-//! One conversation in every dialect, carried from each to each; and what breaks on the way.
+//! Message history: one conversation in every dialect, converted from each to each, and repaired.
 
 use haft::{
     Arguments, Dialect, ErrorKind, ExportOptions, ToolDefinition, ToolExport, Transcript,
@@ -10,7 +10,7 @@ use haft::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Every dialect that has a conversation.
+/// Every dialect that has a message history.
 const SPOKEN: &[Dialect] = &[
     Dialect::Anthropic,
     Dialect::OpenAiResponses,
@@ -22,7 +22,7 @@ const SPOKEN: &[Dialect] = &[
     Dialect::Ollama,
 ];
 
-/// The same conversation as each provider holds it: two calls at once, one of which fails.
+/// The same conversation in each provider's form: two parallel calls, one of which fails.
 fn weather(dialect: Dialect) -> Value {
     let (a, b) = ("callAaaa1", "callBbbb2");
     match dialect {
@@ -139,7 +139,8 @@ fn history_converts_from_every_dialect_to_every_other() {
             let carried = carry(&weather(from), from, to);
             let mut expected = weather(to).to_string();
             if from == Dialect::Ollama {
-                // It has no ids: they come from the place, and Gemini is not shown them.
+                // Ollama has no ids: they are derived from the position, and Gemini is not sent
+                // them.
                 for (place, id) in [("haft_2_0", "callAaaa1"), ("haft_2_1", "callBbbb2")] {
                     expected = match to {
                         Dialect::Gemini | Dialect::GeminiJson => {
@@ -639,8 +640,8 @@ fn a_transcript() -> impl Strategy<Value = Transcript> {
     prop::collection::vec(message, 0..9).prop_map(|messages| Transcript { messages })
 }
 
-/// Returns what must survive every move: system text, and per speaker the text, the calls with
-/// their arguments, and the answers.
+/// Returns what must survive every conversion: system text, and per speaker the text, the calls
+/// with their arguments, and the results.
 fn essence(transcript: &Transcript) -> Vec<String> {
     const ADDED: &[&str] = &["(the conversation continues here)", "(the results were read)"];
     let text = |part: &ContentPart| match part {
@@ -699,7 +700,7 @@ fn essence(transcript: &Transcript) -> Vec<String> {
     essence
 }
 
-/// Takes out what some dialects cannot carry.
+/// Removes what some dialects do not support.
 fn without_media(mut transcript: Transcript) -> Transcript {
     for message in &mut transcript.messages {
         match message {
@@ -783,7 +784,7 @@ proptest! {
     fn conversion_there_and_back_keeps_calls_results_and_text(transcript in a_transcript()) {
         let mut transcript = without_media(transcript);
         transcript.mend(Ending::Closed);
-        // Bedrock takes no blank result, so a word stands for it.
+        // Bedrock accepts no blank result, so a placeholder replaces it.
         let essence_of = |transcript: &Transcript| -> Vec<String> {
             essence(transcript).iter().map(|line| line.replace("(empty)", "")).collect()
         };
@@ -819,7 +820,7 @@ proptest! {
     }
 }
 
-/// JSON that looks like a history, and is none.
+/// JSON that resembles a history but is not a valid one.
 fn nearly() -> impl Strategy<Value = Value> {
     let word = prop::sample::select(vec![
         "user",
@@ -921,7 +922,7 @@ proptest! {
 
 #[test]
 fn long_history_is_repaired_in_one_pass() {
-    // Twenty thousand calls under one id, all answers at the end: the worst that ids can do.
+    // Twenty thousand calls under one id, with all results at the end: the worst case for pairing.
     let calls = 20_000;
     let mut messages: Vec<Message> = (0..calls)
         .flat_map(|_| {

@@ -1,4 +1,4 @@
-//! Rules that are replaced while calls run, and answers that are written to a file.
+//! Rules that are reloaded while calls run, and approvals that are saved to a file.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use haft::{
     RuleWrite, Rules, SuggestedRules,
 };
 
-/// A folder of one test's own.
+/// A temporary directory for one test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -34,7 +34,7 @@ impl Folder {
         String::from_utf8(fs::read(self.file()).unwrap()).unwrap()
     }
 
-    /// Rules that are read from the file, which is also where answers go.
+    /// Rules from the file that approvals are also saved to.
     fn live(&self) -> ReloadableRules {
         let path = self.file();
         ReloadableRules::with_loader(move || -> Result<Rules, Error> {

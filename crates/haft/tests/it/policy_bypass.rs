@@ -1,5 +1,5 @@
-//! Ways round judgement that were tried: another name, a sub-run, a rewrite that gets lost, a value
-//! that is spelled differently, an explanation that says something else than what happens.
+//! Attempts to bypass authorization: another name, a sub-run, a lost rewrite, a different spelling
+//! of a value, an explanation that differs from the verdict.
 
 use std::sync::{Arc, Mutex};
 
@@ -29,7 +29,7 @@ fn rule(decision: Decision, text: &str) -> Rule {
     Rule::new(decision, Pattern::parse(text, &PathBase::default()).unwrap())
 }
 
-/// Blocks whatever it meets.
+/// Blocks every call it matches.
 struct Wall;
 
 impl Hook for Wall {
@@ -171,7 +171,7 @@ async fn tool_cost_holds_wherever_it_is_declared() {
 // ---------------------------------------------------------------------------------------------
 // Rewrites and explanations.
 
-/// Answers and writes down what was asked.
+/// Answers and records the questions.
 #[derive(Clone)]
 struct Desk(fn(&ApprovalRequest<'_>) -> ApprovalResponse, Arc<Mutex<Vec<Value>>>);
 
@@ -235,7 +235,7 @@ fn is_fetch(tool: &RegisteredTool) -> bool {
     *tool.name() == "fetch"
 }
 
-/// Rules that have no say in `fetch`, so that a run can be tainted under any of them.
+/// Rules that do not apply to `fetch`, so that a run can be tainted under any of them.
 struct ButFetch(Rules);
 
 impl Policy for ButFetch {
@@ -305,7 +305,7 @@ fn scene() -> impl Strategy<Value = Scene> {
     all.prop_map(|(rules, guard, tainted, reads, x)| Scene { rules, guard, tainted, reads, x })
 }
 
-/// What was said would happen, and what happened.
+/// The explained decision, and the actual one.
 async fn play(scene: Scene) -> (Decision, Decision) {
     let list = scene.rules.into_iter().map(|(decision, text, x, priority)| {
         let mut rule = rule(decision, text);

@@ -1,4 +1,4 @@
-//! Ways for a secret, a deceptive character or a forged mark to get out, each of them shut.
+//! Ways for a secret, a deceptive character or a forged marker to get out; each must be closed.
 
 use std::{
     sync::{Arc, Mutex},
@@ -17,7 +17,7 @@ use crate::kit::{open_schema, permissive, read};
 
 const VALUE: &str = "s3sam-open-42";
 
-/// Gives back what it is told to, word for word.
+/// A tool that returns exactly this output.
 fn giving(spec: ToolSpec, give: impl Fn(&str) -> Output + Send + Sync + 'static) -> DynTool {
     DynTool::new(spec, open_schema(), move |args, _| {
         let output = give(args["x"].as_str().unwrap_or_default());
@@ -31,14 +31,14 @@ async fn one(builder: RuntimeBuilder, name: &str, arguments: Value) -> ToolResul
     turn.run([ToolCall::new("c1", name, arguments)]).await.remove(0)
 }
 
-/// Every event as text, with all that is in it.
+/// Every event as text, with all its fields.
 fn listener() -> (Arc<Mutex<Vec<String>>>, impl Fn(&Event) + Send + Sync + 'static) {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&lines);
     (lines, move |event: &Event| kept.lock().unwrap().push(format!("{event:?}")))
 }
 
-/// The value with things in it that nobody sees.
+/// The value with invisible characters in it.
 const HIDDEN: &[&str] = &[
     "s3sam-o\u{200b}pen-42",
     "s3\u{202e}sam-open\u{feff}-42",
@@ -76,7 +76,7 @@ async fn invisible_characters_do_not_hide_a_secret() {
             let answer = one(runtime, "leak", json!({})).await;
             let mut told = events.lock().unwrap().join("\n");
             told += &format!("{answer:?}{:?}{}", journal.records(), answer.model_text());
-            // An escape before it may swallow the beginning of the mark, and nothing more.
+            // An escape sequence before it may consume the start of the marker, and nothing more.
             assert!(told.contains("ACTED:secret/door:"), "{hidden:?} {how}: {told}");
             for part in ["3sam", "pen-4", "czNz", "b3Bl", "73616d"] {
                 assert!(!told.contains(part), "{hidden:?} {how}: {part} in {told}");
@@ -87,7 +87,7 @@ async fn invisible_characters_do_not_hide_a_secret() {
 
 #[tokio::test]
 async fn json_preview_is_redacted_after_unescaping() {
-    // In the text it is none: `\u0073` is no `s` until somebody reads it.
+    // The raw text has no secret: `\u0073` becomes `s` only after parsing.
     let text = format!(
         r#"{{"note": "\u00733sam-open-42 and gpj\u202eexe\u009b2J", "rows": [{}"end"]}}"#,
         "\"some row\",".repeat(500)
@@ -129,7 +129,7 @@ async fn keyed_chunks_are_redacted_across_borders_and_terminal_safe() {
         cx.partial("red \x1b[3");
         cx.partial("1m and \u{202e}");
         cx.partial_of("c", "s3sam-op");
-        // More keys than are held open: the oldest give out what they had.
+        // More keys than are held open: the oldest are flushed.
         (0..100).for_each(|n| cx.partial_of(format!("k{n}"), "s3s"));
         Ok("done")
     });
@@ -161,7 +161,7 @@ async fn keyed_chunks_are_redacted_across_borders_and_terminal_safe() {
     assert_eq!(plain.collect::<String>(), "red  and <U+202E>");
 }
 
-/// Asks about everything, and says why with a secret in it.
+/// Asks about everything, with a secret in the reason.
 struct Asks;
 
 impl Policy for Asks {
@@ -175,7 +175,7 @@ impl Policy for Asks {
     }
 }
 
-/// Keeps all that it was shown, and says yes.
+/// Records what it was shown, and approves.
 struct Person(Arc<Mutex<Vec<String>>>);
 
 impl Approver for Person {
@@ -303,7 +303,7 @@ async fn keys_that_collide_after_redaction_keep_both_values() {
 
 #[tokio::test]
 async fn many_colliding_keys_cost_linear_time() {
-    // Fourteen marks, each as it is or written out: all these keys become the same one.
+    // Fourteen markers, each raw or escaped: all these keys collide.
     let keys = (0..1u32 << 14).map(|n| {
         let mark = |bit: u32| if n >> bit & 1 == 0 { "<s>" } else { "<U+003C>s>" };
         (0..14).map(mark).collect::<String>()
@@ -322,7 +322,7 @@ async fn many_colliding_keys_cost_linear_time() {
     assert_eq!(found.unwrap().len(), 1 << 14);
 }
 
-/// What a model reads if whoever shows it puts texts together without a break.
+/// What a model reads if its host joins texts without a separator.
 fn read_in_a_row(answer: &ToolResult) -> String {
     let text = |block: &Block| match block {
         Block::Text { text } => text.clone(),
@@ -331,7 +331,7 @@ fn read_in_a_row(answer: &ToolResult) -> String {
     answer.model_blocks().iter().map(text).collect()
 }
 
-/// Bits that marks are made of.
+/// Fragments that markers are made of.
 fn bits() -> impl Strategy<Value = String> {
     let bit = prop::sample::select(vec![
         "[",
@@ -405,7 +405,7 @@ proptest! {
         let output = if as_text { Output::text(data.to_string()) } else { Output::json(data) };
         let big = giving(read("big").max_result(bound), move |_| output.clone());
         let answer = runtime.block_on(one(permissive(vec![big]), "big", json!({})));
-        // No room for any data; three characters are the least there is.
+        // No space for any JSON; three characters are the minimum.
         prop_assume!(bound >= 3);
         let blocks = answer.blocks();
         match &blocks[0] {
@@ -423,7 +423,7 @@ async fn truncated_value_in_a_message_shows_no_part_of_a_secret() {
     let number = json!({"type": "object", "properties": {"x": {"type": "integer"}}});
     let tool =
         || DynTool::new(read("count"), number.clone(), |_, _| async { Ok(Output::text("never")) });
-    // Wherever the cut falls, one of these has it inside of the value.
+    // Wherever the truncation falls, one of these has it inside of the value.
     for before in 0..130 {
         let said = format!("{}{VALUE}{}", "-".repeat(before), "-".repeat(200));
         let (lines, listen) = listener();

@@ -1,4 +1,4 @@
-//! Streaming results and progress: what is told, what is kept, and at what pace.
+//! Streaming output and progress: what is emitted, what is kept, and how it is throttled.
 
 use std::{
     pin::Pin,
@@ -15,7 +15,7 @@ use haft::{
 
 use crate::kit::*;
 
-/// A stream of what it was given, with a pause before each piece, that may hang at the end.
+/// A stream of the given chunks, with a pause before each, that may hang at the end.
 struct Pieces<T> {
     rest: std::vec::IntoIter<T>,
     pause: Option<Pin<Box<tokio::time::Sleep>>>,
@@ -58,7 +58,7 @@ where
 
 type Notes = Arc<Mutex<Vec<(u64, Progress)>>>;
 
-/// Runs one call and returns its answer and what was told, with the tenths of a second.
+/// Runs one call and returns its result and the emitted output, with the tenths of a second.
 async fn told(builder: RuntimeBuilder) -> (ToolResult, Vec<(u64, Progress)>) {
     let notes = Notes::default();
     let (keep, began) = (Arc::clone(&notes), tokio::time::Instant::now());
@@ -241,7 +241,7 @@ async fn failed_stream_keeps_its_partial_output() {
     assert_eq!((answer.interrupted_output(), notes.len()), ("1 to 5 ", 1));
 }
 
-/// A stream that always has one more piece and never lets anybody else have a turn.
+/// A stream that is always ready and never yields to other tasks.
 struct Flood<T>(T);
 
 impl<T: Clone + Unpin> Stream for Flood<T> {

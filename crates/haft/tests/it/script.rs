@@ -1,17 +1,17 @@
-//! One scripted message in the words of every provider: as a complete response, as events, and as
+//! One scripted message in the format of every provider: as a complete response, as events, and as
 //! the bytes of a body.
 
 use haft::Dialect;
 use serde_json::{Map, Value, json};
 
-/// One thing that the model says.
+/// One part of the model's message.
 #[derive(Debug, Clone)]
 pub(crate) enum Said {
     Text(String),
     Call { id: String, name: String, arguments: Map<String, Value> },
 }
 
-/// Returns a text.
+/// Returns a text part.
 pub(crate) fn text(text: &str) -> Said {
     Said::Text(text.to_owned())
 }
@@ -22,7 +22,7 @@ pub(crate) fn call(id: &str, name: &str, arguments: Value) -> Said {
     Said::Call { id: id.to_owned(), name: name.to_owned(), arguments }
 }
 
-/// Returns what each provider calls an ending: as it should, cut off, refused, unknown.
+/// Returns each provider's stop reasons: done, truncated, refused, unknown.
 pub(crate) fn endings(dialect: Dialect) -> [&'static str; 4] {
     match dialect {
         Dialect::Anthropic => ["tool_use", "max_tokens", "refusal", "new"],
@@ -40,7 +40,7 @@ pub(crate) fn endings(dialect: Dialect) -> [&'static str; 4] {
     }
 }
 
-/// Returns the whole response.
+/// Returns the complete response.
 pub(crate) fn complete(dialect: Dialect, said: &[Said], ending: &str) -> Value {
     match dialect {
         Dialect::Anthropic => {
@@ -104,7 +104,7 @@ pub(crate) fn complete(dialect: Dialect, said: &[Said], ending: &str) -> Value {
     }
 }
 
-/// Returns the events of the same message; texts and arguments come in pieces of so many characters.
+/// Returns the events of the same message, with texts and arguments in chunks of `size` characters.
 pub(crate) fn events(dialect: Dialect, said: &[Said], ending: &str, size: usize) -> Vec<Value> {
     match dialect {
         Dialect::Anthropic => anthropic(said, ending, size),
@@ -191,7 +191,7 @@ fn calls(said: &[Said]) -> impl Iterator<Item = (&str, &str, Value)> {
     })
 }
 
-/// All texts as one, for providers that keep them apart from the calls.
+/// All texts joined, for providers that keep them apart from the calls.
 fn spoken(said: &[Said]) -> Option<String> {
     let texts: Vec<&str> = said
         .iter()
@@ -203,7 +203,7 @@ fn spoken(said: &[Said]) -> Option<String> {
     (!texts.is_empty()).then(|| texts.concat())
 }
 
-/// Cuts text into pieces; an empty text has one empty piece.
+/// Splits text into chunks; an empty text has one empty chunk.
 fn pieces(text: &str, size: usize) -> std::vec::IntoIter<String> {
     let chars: Vec<char> = text.chars().collect();
     let pieces: Vec<String> = if chars.is_empty() {
@@ -254,7 +254,7 @@ fn anthropic(said: &[Said], ending: &str, size: usize) -> Vec<Value> {
             }
             Said::Call { id, name, arguments } => {
                 let block = json!({"type": "tool_use", "id": id, "name": name, "input": {}});
-                // No arguments are often no pieces at all.
+                // Empty arguments often have no chunks at all.
                 let whole =
                     if arguments.is_empty() { String::new() } else { json!(arguments).to_string() };
                 (block, "input_json_delta", "partial_json", whole)

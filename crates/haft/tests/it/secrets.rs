@@ -1,4 +1,4 @@
-//! Secrets stay where they belong: in the body, and nowhere that anybody looks.
+//! Secrets stay inside the body: not in results, events, records, prompts or panics.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,14 +17,14 @@ fn with_secrets(name: &str) -> ToolSpec {
     ToolSpec::new(name, "Uses a secret.").read_only().capabilities([Capability::Secrets])
 }
 
-/// Every event as text, with all that is in it.
+/// Every event as text, with all its fields.
 fn listener() -> (Arc<Mutex<Vec<String>>>, impl Fn(&Event) + Send + Sync + 'static) {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&lines);
     (lines, move |event: &Event| kept.lock().unwrap().push(format!("{event:?}")))
 }
 
-/// Says what it is given, back to front as well, so that a test can tell that it had the value.
+/// Returns its argument, reversed as well, so that a test can see that it had the value.
 fn echo(spec: ToolSpec) -> DynTool {
     DynTool::new(spec, open_schema(), |args, _| async move {
         let text = args["x"].as_str().unwrap_or_default().to_owned();
@@ -268,7 +268,7 @@ async fn partial_output_before_an_interrupt_is_redacted() {
     }
 }
 
-/// Keeps what it was shown, and says yes.
+/// Records what it was shown, and approves.
 struct Person(Arc<Mutex<Vec<String>>>);
 
 impl Approver for Person {
@@ -409,7 +409,7 @@ async fn panic_in_a_body_prints_no_secret_to_stderr() {
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let kept = Arc::clone(&told);
     let redactor = haft::Redactor::new(secrets.clone());
-    // It stays: what other tests panic with is printed as before.
+    // It stays installed: panics of other tests are printed as before.
     std::panic::set_hook(redactor.panic_hook(move |text| {
         eprintln!("{text}");
         kept.lock().unwrap().push(text.to_owned());
@@ -449,7 +449,7 @@ async fn large_result_is_redacted_off_the_executor() {
     let hostile = "password=".repeat(200_000);
     let tools = vec![says("large", hostile), says("small", "password=hunter2x".to_owned())];
     let runtime = permissive(tools).build().unwrap();
-    // A call that waits for nothing ends where it is first polled; this one waits for a thread.
+    // A call without a wait ends at its first poll; this one waits for a thread.
     let turn = runtime.run().turn().await.unwrap();
     let mut large = Box::pin(turn.run([ToolCall::new("a", "large", json!({}))]));
     assert!((&mut large).now_or_never().is_none(), "it was looked at in place");

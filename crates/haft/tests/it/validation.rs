@@ -1,4 +1,4 @@
-//! Arguments that do not fit: what the model is told, what is repaired, and who gets to see it.
+//! Invalid arguments: what the model is told, what is repaired, and where the repair is visible.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 
 use crate::kit::*;
 
-/// Returns a tool that gives its arguments back.
+/// Returns a tool that returns its arguments.
 fn echo(spec: ToolSpec) -> DynTool {
     let schema = json!({
         "properties": {
@@ -40,7 +40,7 @@ fn kinds(repairs: &[Repair]) -> Vec<RepairKind> {
     repairs.iter().map(|repair| repair.kind).collect()
 }
 
-/// Notes the arguments that it is asked about.
+/// Records the arguments that it is asked about.
 #[derive(Clone, Default)]
 struct Witness(Arc<Mutex<Vec<String>>>);
 
@@ -193,7 +193,7 @@ async fn a_hooks_rewrite_is_not_repaired() {
     };
     let failure = build(json!({"count": "3"})).call("echo", json!({"count": 1})).await;
     assert_eq!(failure.unwrap_err().code(), FailureCode::HookFailed);
-    // What was repaired before the hook had its say is still told.
+    // A repair before the hook's rewrite is still reported.
     let turn = build(json!({"count": 7})).run().turn().await.unwrap();
     let answers = turn.run([call(json!({"count": "3"}))]).await;
     assert_eq!((answers[0].text().as_ref(), answers[0].repairs().len()), (r#"{"count":7}"#, 1));
@@ -227,7 +227,7 @@ async fn calls_of_a_truncated_message_are_not_repaired() {
         .run_with_stop_reason(slips(), StopReason::Truncated)
         .await;
     assert_eq!(ends(&answers), ["c not_run", "d not_run"]);
-    // What is not admitted stands alone; repaired, the two would have shared a batch.
+    // An invalid call runs alone; repaired, the two would have shared a batch.
     let lines = transcript.lines();
     assert!(lines.iter().any(|line| line.starts_with("d echo batch 1")), "{lines:?}");
     let mut intake = runtime.run().turn().await.unwrap().schedule();
@@ -267,7 +267,7 @@ async fn second_failure_in_a_row_adds_an_example() {
     assert!(ask(json!([])).await.contains(EXAMPLE), "also for what cannot be read");
     assert!(ask(json!({"count": 1})).await.starts_with('{'));
     assert!(!ask(json!({})).await.contains("Arguments that fit"), "a success starts afresh");
-    // Several in one turn count once: the model has not read the first answer yet.
+    // Several in one turn count once: the model has not read the first result yet.
     let turn = runtime.run().turn().await.unwrap();
     let answers = turn.run([call(json!({})), ToolCall::new("d", "echo", json!({}))]).await;
     assert!(answers.iter().all(|answer| !answer.text().contains("Arguments that fit")));
@@ -285,12 +285,12 @@ async fn after_three_failures_in_a_row_the_model_is_told_to_stop() {
     let failure = answers[0].failure().unwrap();
     assert_eq!(failure.retry(), RetryHint::Never);
     assert!(failure.next().unwrap().starts_with("stop calling `echo`"), "{failure}");
-    // It is advice: a call that fits still runs, and starts afresh.
+    // It is advice: a valid call still runs, and resets the count.
     let answers = run.turn().await.unwrap().run([call(json!({"count": 1}))]).await;
     assert!(!answers[0].is_error());
 }
 
-/// A closed object with something of every kind in it.
+/// A closed object with every kind of value in it.
 fn rich() -> Value {
     json!({
         "type": "object",
@@ -319,7 +319,7 @@ fn rich() -> Value {
     })
 }
 
-/// Values such as a hasty writer would send for it.
+/// Values that a careless model would send for it.
 fn hasty() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -388,7 +388,7 @@ fn hasty() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Takes every recorded step back, the last one first. Nothing when a record was shortened.
+/// Reverts every recorded repair, the last one first. `None` when a record was truncated.
 fn undone(mut value: Value, repairs: &[Repair]) -> Option<Value> {
     for repair in repairs.iter().rev() {
         if repair.before.ends_with('…') {
@@ -433,12 +433,12 @@ proptest! {
             let allowed = [RepairKind::Number, RepairKind::Boolean, RepairKind::Json];
             prop_assert!(!careful || repairs.iter().all(|r| allowed.contains(&r.kind)));
         }
-        // Whatever came of it, there is something to say exactly when it does not fit.
+        // There is a problem to report exactly when the value is invalid.
         prop_assert_eq!(schema.problems(&value).is_empty(), schema.is_valid(&value));
     }
 }
 
-/// Schemas of every make, also such as nobody would write.
+/// Schemas of every kind, also unusual ones.
 fn schemas() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(json!({"type": "string"})),
@@ -484,7 +484,8 @@ proptest! {
 
     #[test]
     fn repair_loses_nothing_under_any_schema(schema in schemas(), mut sent in hasty()) {
-        // A definition that is nothing but itself does not compile; that is an answer too.
+        // A definition that is only a reference to itself does not compile, which is a valid
+        // outcome.
         let Ok(schema) = Schema::compile(&schema) else { return Ok(()) };
         sent.as_object_mut().unwrap().remove("text");
         let mut value = sent.clone();
@@ -498,7 +499,7 @@ proptest! {
     }
 }
 
-/// The records, unless a secret was left out of them.
+/// The records, unless a secret was redacted from them.
 fn visible(repairs: &[Repair]) -> Option<&[Repair]> {
     repairs.iter().all(|repair| repair.before != "a hidden value").then_some(repairs)
 }
@@ -582,7 +583,7 @@ fn recorded_calls_are_validated_and_repaired_as_expected() {
             "stringified-json" => &[RepairKind::Json],
             "case-changed-string" => &[RepairKind::EnumCase],
             "misspelled-property" => &[RepairKind::Name],
-            // Whatever else was done to a call, a null in it may have been all that was wrong.
+            // Whatever else was repaired, a null may have been the only problem.
             _ => &[],
         };
         for repair in &repairs {
@@ -605,8 +606,7 @@ fn recorded_calls_are_validated_and_repaired_as_expected() {
     };
     let repaired: usize = counts.iter().filter(|((_, end), _)| end != "left").map(|(_, n)| n).sum();
     eprintln!("{repaired} of {invalid} calls that do not fit were repaired");
-    // What is left of these has something else wrong with it, or is text where text is admitted,
-    // or is Python's `False`.
+    // The rest has another problem, or is a string where strings are valid, or is Python's `False`.
     for (mutation, least) in [
         ("number-as-string", 57),
         ("bool-as-string", 4),

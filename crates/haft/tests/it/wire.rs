@@ -1,4 +1,4 @@
-//! Whole exchanges with every provider: what it says, complete and streamed, and what it hears.
+//! Whole exchanges with every provider: responses, complete and streamed, and the result messages.
 
 use haft::{
     Block, Dialect, DynTool, ErrorKind, MemoryJournal, Output, StopReason, ToolCall, ToolResult,
@@ -341,7 +341,7 @@ async fn truncated_calls_are_answered_and_not_run() {
         let runtime = permissive(tools).journal(journal.clone()).build().unwrap();
         let mut listening = runtime.run().turn().await.unwrap().stream(dialect);
         let mut events = events(dialect, &said, endings(dialect)[0], 4);
-        // Without what follows the last call: its end mark.
+        // Without what follows the last call: its end marker.
         let is_end = |event: &Value| {
             let text = event.to_string();
             ["message_delta", "message_stop", "response.completed", "messageStop", "\"done\":true"]
@@ -405,14 +405,14 @@ async fn missing_or_duplicate_ids_are_equal_in_echo_and_result() {
         assert_eq!(echoed, wanted, "{dialect}");
         assert_eq!(answered, wanted, "{dialect}");
     }
-    // Mistral takes nine letters and digits.
+    // Mistral requires nine letters and digits.
     let (message, answers) = exchange(Dialect::Mistral, &said).await;
     let ids: Vec<_> = (0..3).map(|n| answers[n]["tool_call_id"].as_str().unwrap()).collect();
     let echoed: Vec<_> = (0..3).map(|n| message["tool_calls"][n]["id"].as_str().unwrap()).collect();
     assert_eq!(ids, echoed);
     assert_eq!(ids[0], "a");
     assert!(ids[1] != ids[2] && ids[1..].iter().all(|id| id.len() == 9), "{ids:?}");
-    // Where order decides, an id is repeated as it was given, and none is made up.
+    // Where order decides, a given id is repeated, and none is generated.
     let (_, answers) = exchange(Dialect::Gemini, &said).await;
     let parts = answers["parts"].as_array().unwrap();
     let ids: Vec<_> = parts.iter().map(|p| p["functionResponse"].get("id").cloned()).collect();
@@ -580,7 +580,7 @@ fn final_arguments_replace_the_deltas() {
     assert_eq!(given, [ToolCall::new("c", "x", "{\"a\":2}")]);
     assert_eq!(stream.finish().stop, StopReason::Done);
 
-    // A server that says nothing before the end.
+    // A server that sends nothing before the end.
     let mut stream = Dialect::OpenAiResponses.stream();
     let whole = json!({"status": "completed", "output": [item("{}", "completed")]});
     let given = stream.event(&json!({"type": "response.completed", "response": whole}));
@@ -636,7 +636,7 @@ fn dialect_is_detected_from_the_response() {
         let response = complete(dialect, &said, endings(dialect)[0]);
         let wanted = match dialect {
             Dialect::GeminiJson => Dialect::Gemini,
-            // Nothing but its model's name tells it from the others.
+            // Only the name of its model distinguishes it from the others.
             Dialect::Mistral => Dialect::OpenAiChat,
             other => other,
         };

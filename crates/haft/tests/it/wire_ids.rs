@@ -1,5 +1,5 @@
-//! Ids of calls: the message that is echoed and the message that answers it carry the same ones,
-//! whatever the provider wrote where an id belongs.
+//! Call ids: the echoed message and the result message carry the same ids, whatever the provider
+//! sent as an id.
 
 use haft::{Dialect, history::Ending};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use crate::{
     script::{call, complete, endings, events},
 };
 
-/// What stands where the id of a call belongs.
+/// What the provider sent as the id of a call.
 #[derive(Debug, Clone, PartialEq)]
 enum Id {
     Absent,
@@ -32,7 +32,7 @@ fn id() -> impl Strategy<Value = Id> {
     ]
 }
 
-/// Replaces the marker of each call's id by what shall stand there.
+/// Replaces the marker of each call's id.
 fn with_ids(value: &mut Value, ids: &[Id]) {
     match value {
         Value::Object(map) => {
@@ -76,7 +76,7 @@ fn echoed(dialect: Dialect, message: &Value) -> Vec<Option<String>> {
     ids(list, id)
 }
 
-/// The ids of the answers.
+/// The ids of the results.
 fn answered(dialect: Dialect, answer: &Value) -> Vec<Option<String>> {
     let (list, id) = match dialect {
         Dialect::Anthropic => (&answer["content"], "/tool_use_id"),
@@ -93,7 +93,7 @@ fn ids(list: &Value, id: &str) -> Vec<Option<String>> {
     list.as_array().unwrap().iter().map(|one| one.pointer(id).and_then(text)).collect()
 }
 
-/// A request with one question, the model's message and the answers.
+/// A request with one question, the assistant message and the results.
 fn history(dialect: Dialect, message: Value, answer: Value) -> Value {
     let (key, question) = match dialect {
         Dialect::OpenAiResponses => ("input", json!({"role": "user", "content": "Go."})),
@@ -158,7 +158,7 @@ proptest! {
             if pairs_by_id(dialect) {
                 prop_assert!(echo.iter().all(Option::is_some) && !twice, "{}: {:?}", dialect, echo);
             }
-            // A provider that pairs by order repeats an id that it gave twice.
+            // A provider that pairs by order repeats an id that it sent twice.
             if !twice {
                 let history = history(dialect, message, answer);
                 let transcript = dialect.read_history(&history).unwrap();

@@ -1,5 +1,5 @@
-//! Streams as bad servers write them, and as bad networks cut them: nothing that only half arrived
-//! runs, nothing runs twice, and the worst ending wins.
+//! Malformed streams, from faulty servers and networks: a partial call never runs, nothing runs
+//! twice, and the worst stop reason wins.
 
 use haft::{Dialect, StopReason, ToolCall, TurnOutput};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ async fn fed(dialect: Dialect, body: &[u8]) -> TurnOutput {
     listening.finish().await
 }
 
-/// What came of each call: the answer of a success, the code of a failure.
+/// The result of each call: the text of a success, the code of a failure.
 fn told(heard: &TurnOutput) -> Vec<String> {
     let one = |answer: &haft::ToolResult| match answer.failure() {
         Some(failure) => failure.code().as_str().to_owned(),
@@ -33,7 +33,7 @@ fn told(heard: &TurnOutput) -> Vec<String> {
     heard.envelopes.iter().map(one).collect()
 }
 
-/// Chunks of chat, one per list of pieces, and the end that it names.
+/// Chunks of chat, one per list of deltas, and the given finish reasons.
 fn chat(pieces: &[Value], ends: &[&str]) -> Vec<Value> {
     let chunk =
         |piece: &Value| json!({"choices": [{"index": 0, "delta": {"tool_calls": [piece]}}]});
@@ -367,7 +367,7 @@ async fn generated_call_id_is_valid_for_the_provider() {
         let answer = turn.dispatch(dialect, &response).await.unwrap();
         let id = answer[1].get("tool_call_id").or(answer[1].get("call_id")).unwrap();
         assert!(id.as_str().unwrap().len() <= limit, "{dialect}: {id}");
-        // The shorthand has nothing but the answers; an id of theirs may be any.
+        // The shorthand has only the results; their ids may be anything.
         let turn = runtime().run().turn().await.unwrap();
         let id = "y z".repeat(30);
         let answers = turn.run([ToolCall::new(&*id, "get", json!({}))]).await;
@@ -491,7 +491,7 @@ async fn cancelled_mcp_request_does_not_run() {
     assert_eq!(told(&heard)[0], "not_run");
 }
 
-/// Events of Responses for calls `(place, id, name, arguments)`, as far as `output_item.added`.
+/// Events of Responses for calls `(position, id, name, arguments)`, up to `output_item.added`.
 fn item(id: &str, name: &str, arguments: &str, status: &str) -> Value {
     json!({"type": "function_call", "id": format!("fc_{id}"), "call_id": id, "name": name,
            "arguments": arguments, "status": status})

@@ -1,5 +1,5 @@
-//! Streams: however a body is cut, it says what the complete response says; whatever a body holds,
-//! reading it ends.
+//! Streams: however a body is chunked, it decodes like the complete response; whatever it contains,
+//! decoding ends.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::script::{Said, body, call, complete, endings, events, text};
 
-/// Calls with their arguments as data, however they came.
+/// Calls with their arguments as JSON values.
 fn plain(calls: &[ToolCall]) -> Vec<(String, String, Value)> {
     let data = |arguments: &Arguments| match arguments {
         Arguments::Json(data) => data.clone(),
@@ -19,7 +19,7 @@ fn plain(calls: &[ToolCall]) -> Vec<(String, String, Value)> {
     calls.iter().map(|c| (c.id.to_string(), c.name.to_string(), data(&c.arguments))).collect()
 }
 
-/// Puts an echoed message back into a response, to read it again.
+/// Puts an echoed message back into a response, to decode it again.
 fn wrapped(dialect: Dialect, message: Value) -> Value {
     match dialect {
         Dialect::OpenAiResponses => json!({"output": message}),
@@ -185,7 +185,7 @@ proptest! {
                 given += stream.event(event).len();
             }
             let ended = stream.finish();
-            // In chat nothing but the end says that a call with broken arguments has ended.
+            // In chat only the end shows that a call with invalid arguments is complete.
             let is_chat = matches!(dialect, Dialect::OpenAiChat | Dialect::Mistral);
             if ended.stop == StopReason::Done && !is_chat {
                 prop_assert!(ended.calls.is_empty(), "{dialect}: an open call is no good end");
@@ -195,8 +195,8 @@ proptest! {
     }
 }
 
-/// Mixes the events of the items of a message; those of one item keep their order. Items begin in
-/// order, unless any may.
+/// Interleaves the events of a message's items; those of one item keep their order. Items start in
+/// order, unless `any_start`.
 fn mixed(events: Vec<Value>, picks: &[prop::sample::Index], any_start: bool) -> Vec<Value> {
     let index = |event: &Value| {
         let block = event.as_object()?.values().next()?;
@@ -262,7 +262,7 @@ fn body_truncated_before_its_end_marker_is_not_done() {
                 first_done.get_or_insert(at);
                 assert_eq!(calls.len() + ended.calls.len(), 2, "{dialect} at {at}");
             } else {
-                // Inside a later event nobody knows that it brings no call.
+                // Inside a later event it is unknown whether it brings a call.
                 let is_between = bytes[..at].ends_with(b"\n");
                 let is_open = first_done.is_none() || !is_between;
                 assert!(is_open, "{dialect} at {at}: the end does not go away");

@@ -1,8 +1,8 @@
-//! Hands calls over by chance, stops some of them, and checks every answer.
+//! Submits random calls, stops some of them, and checks every result.
 //!
-//! Several runs go on beside one another, each turn by turn. A turn has up to twenty calls. Some
-//! turns are interrupted, some are stopped by force, some are let go of while they run; some runs are
-//! cancelled. A reader of events is too slow on purpose.
+//! Several runs are concurrent, each turn by turn. A turn has up to twenty calls. Some turns are
+//! interrupted, some are stopped by force, some are dropped while they run; some runs are
+//! cancelled. One event subscriber is too slow on purpose.
 
 use std::{
     collections::BTreeMap,
@@ -28,38 +28,38 @@ use super::{
     tools,
 };
 
-/// How many runs go on at once.
+/// The number of concurrent runs.
 const RUNS: u64 = 6;
-/// The most calls of one turn.
+/// The maximum number of calls of one turn.
 const TURN: u64 = 20;
-/// How much is kept aside at most.
+/// The artifact quota in bytes.
 pub(crate) const QUOTA: u64 = 2 << 20;
 
-/// What is to be done.
+/// The plan of one soak.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) calls: u64,
     pub(crate) seed: u64,
-    /// Where large results go.
+    /// The artifact directory.
     pub(crate) folder: PathBuf,
 }
 
-/// What came of it.
+/// The outcome of a soak.
 #[derive(Debug)]
 pub(crate) struct Report {
-    /// Calls that were asked and calls that ended, nested ones included.
+    /// Calls that were submitted and calls that ended, nested ones included.
     pub(crate) asked: u64,
     pub(crate) ended: u64,
-    /// Answers by their code; `ok` for a success.
+    /// Results by code; `ok` for a success.
     pub(crate) answers: BTreeMap<String, u64>,
-    /// Results that came later, events that were read, events that were missed.
+    /// Background results, events read, events missed.
     pub(crate) late: u64,
     pub(crate) read: u64,
     pub(crate) missed: u64,
     pub(crate) mistakes: Vec<String>,
 }
 
-/// Looks at every call and leaves it as it is.
+/// Observes every call and changes nothing.
 struct Idle;
 
 impl Hook for Idle {
@@ -84,11 +84,11 @@ fn runtime(plan: &Plan, ledger: &Arc<Ledger>) -> Result<Runtime, haft::Error> {
         rule(Decision::Allow, "read_result"),
     ];
     let mut config = Config::default();
-    // Short, so that bodies that do not listen do not hold the whole up.
+    // Short, so that bodies that ignore cancellation do not delay the whole.
     config.grace = Duration::from_millis(2);
     // It opens and closes all the time.
     config.breaker = Some(Breaker { failures: 5, cooldown: Duration::from_millis(20) });
-    // Small, so that each is full before the memory is looked at.
+    // Small, so that each is full before the memory is measured.
     config.max_cache = 1 << 20;
     config.max_records = 1_000;
     config.max_record_bytes = 1 << 20;
@@ -107,18 +107,18 @@ fn runtime(plan: &Plan, ledger: &Arc<Ledger>) -> Result<Runtime, haft::Error> {
         .build()
 }
 
-/// What all runs share.
+/// State shared by all runs.
 struct Shared {
     runtime: Runtime,
     ledger: Arc<Ledger>,
-    /// Calls that were handed over.
+    /// Submitted calls.
     done: AtomicU64,
-    /// Results that came later.
+    /// Background results.
     late: AtomicU64,
     answers: Mutex<BTreeMap<String, u64>>,
 }
 
-/// Runs everything to its end. `step` is called now and then with the calls so far.
+/// Runs everything to its end. `step` is called periodically with the calls so far.
 pub(crate) async fn soak(plan: &Plan, step: &dyn Fn(u64)) -> Result<Report, haft::Error> {
     let ledger = Arc::new(Ledger::default());
     let runtime = runtime(plan, &ledger)?;
@@ -134,7 +134,7 @@ pub(crate) async fn soak(plan: &Plan, step: &dyn Fn(u64)) -> Result<Report, haft
     });
     let mut drivers = JoinSet::new();
     for name in 0..RUNS {
-        // The first one takes what cannot be shared evenly.
+        // The first one takes the remainder.
         let calls = plan.calls / RUNS + if name == 0 { plan.calls % RUNS } else { 0 };
         let chance = Chance::new(plan.seed.wrapping_add(name << 32));
         let shared = Arc::clone(&shared);
@@ -150,7 +150,7 @@ pub(crate) async fn soak(plan: &Plan, step: &dyn Fn(u64)) -> Result<Report, haft
         step(shared.done.load(Ordering::Relaxed));
     }
     shared.runtime.close().await;
-    // Bodies that were let go of end by themselves, within their time and their grace.
+    // Dropped bodies end by themselves, within their timeout and grace period.
     for _ in 0..200 {
         let (asked, ended) = shared.ledger.counts();
         if asked == ended {
@@ -178,8 +178,8 @@ pub(crate) async fn soak(plan: &Plan, step: &dyn Fn(u64)) -> Result<Report, haft
     })
 }
 
-/// Reads events more slowly than they come, until it is told to stop, and then what is left. Each
-/// number must come once, in its place, as an event or among what was missed.
+/// Reads events more slowly than they arrive, until stopped, and then the rest. Each sequence
+/// number must come once and in order, as an event or among the missed ones.
 async fn slow(mut events: EventStream, stop: Arc<Notify>, ledger: Arc<Ledger>) -> (u64, u64) {
     let (mut read, mut missed, mut last) = (0, 0, 0);
     let mut heard = 0_u64;
@@ -205,7 +205,7 @@ async fn slow(mut events: EventStream, stop: Arc<Notify>, ledger: Arc<Ledger>) -
             }
             _ => break,
         }
-        // Reads a few, and looks away for longer than the queue lasts.
+        // Reads a few, and then pauses for longer than the queue lasts.
         if heard.is_multiple_of(32) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -216,12 +216,12 @@ async fn slow(mut events: EventStream, stop: Arc<Notify>, ledger: Arc<Ledger>) -
     (read, missed)
 }
 
-/// One run after another.
+/// Runs one run after another.
 struct Driver {
     shared: Arc<Shared>,
     name: u64,
     chance: Chance,
-    /// The last result of this run that was kept aside.
+    /// The latest artifact of this run.
     kept: String,
 }
 
@@ -252,7 +252,7 @@ impl Driver {
     async fn turn(&mut self, run: &Run, number: u64, count: u64) {
         let ids: Vec<String> = (0..count).map(|n| format!("{}-{number}-{n}", self.name)).collect();
         let mut calls: Vec<ToolCall> = ids.iter().map(|id| self.call(id)).collect();
-        // Something comes in between, and finds at least one of them running.
+        // An interrupt arrives while at least one of them runs.
         let is_stopped = self.chance.once_in(20);
         if is_stopped {
             calls[0] = ToolCall::new(&*ids[0], "look", json!({"how": "hang", "n": number}));
@@ -275,7 +275,7 @@ impl Driver {
                     0 => control.interrupt(),
                     1 => control.abort(),
                     2 => drop(control.cancel_call(&ids[0])),
-                    // Let go of: what runs ends by itself, and its end is told.
+                    // Dropped: what runs ends by itself, and its terminal event is emitted.
                     _ => return drop(answered),
                 }
                 self.check(&ids, &answered.await);
@@ -314,7 +314,7 @@ impl Driver {
         }
     }
 
-    /// Every call has its answer, in order, and no answer holds what must not be shown.
+    /// Every call has its result, in order, and no result contains the secret.
     fn check(&mut self, ids: &[String], answers: &[ToolResult]) {
         let same = ids.iter().map(String::as_str).eq(answers.iter().map(|a| a.id().as_str()));
         if !same {
