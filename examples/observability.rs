@@ -1,9 +1,9 @@
-//! What can be seen of calls. Run it with `cargo run -p haft --example observability`.
+//! Events and records. Run it with `cargo run -p haft --example observability`.
 //!
 //! What to notice:
-//! - The reader is slow and its queue is small. It misses notes, never an end, and is told how much
-//!   it missed and where. No call waits for it.
-//! - A refused call has a record like all others.
+//! - The subscriber is slow and its queue is small. It misses progress events, never a terminal
+//!   event, and learns how much it missed and where. No call waits for it.
+//! - A denied call has a record like all others.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -39,11 +39,11 @@ async fn main() -> Result<(), haft::Error> {
     let erase = DynTool::new(erase, json!({}), |_, _| async { Ok("gone") });
     let registry = ToolRegistry::builder().add(vec![copy(), erase]).build()?;
     let mut config = Config::default();
-    // Every note is told as it comes, so that there is something to miss.
+    // No throttling, so that there is something to miss.
     config.progress_every = Duration::ZERO;
     let runtime = Runtime::builder().registry(registry).config(config).build()?;
 
-    // The reader keeps twelve events at most. No call ever waits for it.
+    // The queue holds twelve events at most. No call ever waits for it.
     let mut events = runtime.events(12);
     let run = runtime.run_builder().agent("ada").start();
     for (name, arguments) in

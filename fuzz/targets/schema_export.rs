@@ -1,10 +1,10 @@
-//! Any schema is shown in every dialect without a panic, and what a report says is true.
+//! Any schema is exported to every dialect without a panic, and its loss report is true.
 #![no_main]
 
 use haft::{Dialect, ExportOptions, Formats, Schema, StrictMode, ToolDefinition, ToolExport};
 use libfuzzer_sys::fuzz_target;
 
-/// Larger schemas are shown too, but their verdicts are not compared: a run should stay quick.
+/// Larger schemas are exported too, but their verdicts are not compared, to keep a run quick.
 const COMPARED: usize = 4_000;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -1,7 +1,7 @@
-//! `search_files` beside `rg`, and `read_file` of 100 MB beside `sed` and `tail`.
+//! `search_files` compared with `rg`, and `read_file` of 100 MB compared with `sed` and `tail`.
 //!
-//! The tree is made for the run: 6 000 files in 200 folders, about 50 MB, with ignore files. Ours is
-//! a whole call: judged, recorded, bounded.
+//! The tree is generated for the run: 6 000 files in 200 directories, about 50 MB, with ignore
+//! files. Ours is a whole call: authorized, recorded, bounded.
 
 use std::{
     fs::File,
@@ -25,11 +25,11 @@ use crate::{Case, Group, without};
 
 const FOLDERS: usize = 200;
 const FILES: usize = 30;
-/// What a large file is.
+/// The size of the large file.
 const LARGE: u64 = 100 << 20;
 const WORDS: [&str; 8] = ["alpha", "beta", "gamma", "delta", "value", "return", "struct", "import"];
 
-/// A folder, and a run in it.
+/// A directory, and a run in it.
 struct Room {
     _home: TempDir,
     folder: PathBuf,
@@ -97,7 +97,7 @@ fn searches() -> Result<Vec<Group>, String> {
         if has_rg {
             cases.push(Case::new("rg", move || {
                 let mut command = Command::new("rg");
-                // Without it rg asks whether the folder is a repository of git.
+                // Without it rg checks whether the directory is a git repository.
                 command.args(["-n", "--no-config", "--no-require-git", "-e", pattern]);
                 if any_case {
                     command.arg("-i");
@@ -111,7 +111,7 @@ fn searches() -> Result<Vec<Group>, String> {
     Ok(patterns.into_iter().map(group).collect())
 }
 
-/// Two that find different things do different work.
+/// Subjects that find different matches do different work.
 fn is_right(pattern: &str, found: usize, told: &str) -> Result<(), String> {
     let wanted = if pattern.starts_with("nowhere") { 0 } else { FOLDERS };
     if found == wanted {
@@ -169,7 +169,7 @@ fn reads() -> Result<Vec<Group>, String> {
     Ok(groups)
 }
 
-/// Returns whether a program is here, and says so if it is not.
+/// Returns whether a program is installed, and prints a line if it is not.
 pub(crate) fn runs(name: &str) -> bool {
     let asked = Command::new(name).arg("--version").stdout(Stdio::null()).status();
     match asked {

@@ -1,9 +1,10 @@
-//! Calls without end: a million of them through everything, with failures by chance.
+//! Soak test: a million random calls through all features, with random failures.
 //!
-//! Cache, rate, retry, breaker, middleware, hooks, rules, redaction, frames, artifacts with a quota,
-//! a slow reader of events and late results are all on; bodies fail, panic, hang, flood and leak;
-//! turns are interrupted and let go of. What must hold: every call is answered once, the memory is
-//! flat once everything is warm, no task is left behind, and the folder stays within its quota.
+//! Cache, rate limit, retry, circuit breaker, middleware, hooks, rules, redaction, frames,
+//! artifacts with a quota, a slow event subscriber and background results are all on; bodies fail,
+//! panic, hang, flood and leak; turns are interrupted and dropped. Checked: every call gets one
+//! result, memory is flat after the warm-up, no task leaks, and the artifact directory stays within
+//! its quota.
 //!
 //! `cargo run --release -p haft-benches --bin soak [-- --calls 1000000] [--seed 1]`
 
@@ -18,20 +19,20 @@ use std::{
 
 use soak::{Plan, QUOTA, Report, quiet_panics, soak};
 
-/// The memory is looked at so often, evenly.
+/// How often memory is sampled, evenly spaced.
 const STEPS: u64 = 20;
-/// Caches, records and pools have filled up by this part of the calls.
+/// Caches, records and pools are full after this many samples.
 const WARM: usize = 5;
-/// How much more memory the last looks may show than the first ones after that. The allocator gives
-/// nothing back in the middle of its heap, so it may still find a better fit; a leak of one word per
-/// call would be eight megabytes.
+/// How much the memory may grow between the first samples after that and the last ones. The
+/// allocator returns nothing from the middle of its heap, so it may still find a better fit; a leak
+/// of one word per call would be eight megabytes.
 const GROWTH: u64 = 8 << 20;
-/// A run that takes longer is broken.
+/// A run that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(1_800);
-/// How long tasks have to be gone after the last answer.
+/// How long tasks may take to end after the last result.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// One look: calls so far, bytes in memory, tasks that are alive, bytes in the folder.
+/// One sample: calls so far, bytes in memory, live tasks, bytes in the artifact directory.
 struct Look {
     calls: u64,
     memory: u64,
@@ -94,7 +95,7 @@ fn left_behind(tokio: &tokio::runtime::Runtime) -> usize {
     tokio.metrics().num_alive_tasks()
 }
 
-/// Bytes of this process in memory; none where the system does not say.
+/// Resident memory of this process in bytes; 0 where the system does not report it.
 fn memory() -> u64 {
     let status = std::fs::read("/proc/self/status").unwrap_or_default();
     let status = String::from_utf8_lossy(&status);
@@ -139,7 +140,7 @@ fn print(report: &Report, looks: &[Look], took: Duration) {
     println!("{:>10} events read, {} missed and told so", report.read, report.missed);
 }
 
-/// Returns what does not hold.
+/// Returns the failed checks.
 #[expect(clippy::print_stdout, clippy::cast_precision_loss, reason = "the result of the command")]
 fn verdict(report: &Report, looks: &[Look], left: usize, kept: u64) -> Vec<String> {
     let mut wrong = report.mistakes.clone();
@@ -153,8 +154,8 @@ fn verdict(report: &Report, looks: &[Look], left: usize, kept: u64) -> Vec<Strin
     if most > QUOTA {
         wrong.push(format!("{most} bytes were kept aside, with a quota of {QUOTA}"));
     }
-    // Medians of the first looks after the warm-up and of the last ones: a single look may come
-    // while a flood is being held.
+    // Medians of the first samples after the warm-up and of the last ones: a single sample may fall
+    // into a burst.
     let warm = looks.get(WARM..).unwrap_or_default();
     let (first, last) = (middle(warm.iter().take(WARM)), middle(warm.iter().rev().take(WARM)));
     println!(
