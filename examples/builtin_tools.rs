@@ -56,8 +56,8 @@ fn main() -> Result<(), Failure> {
 }
 
 async fn work() -> Result<(), Failure> {
-    let folder = tempfile::tempdir()?;
-    let workspace = Workspace::builder().root(folder.path(), Access::Write).build()?;
+    let directory = tempfile::tempdir()?;
+    let workspace = Workspace::builder().root(directory.path(), Access::Write).build()?;
     let hands = BuiltinTools::new(workspace).helper(Helper::ThisProgram);
     let runtime = Runtime::builder()
         .registry(ToolRegistry::builder().add(hands).build()?)

@@ -37,7 +37,7 @@ async fn tides(
 }
 
 /// Prints what the layers do.
-fn tell(event: &Event) {
+fn print_event(event: &Event) {
     match event {
         Event::Cached { how, .. } => println!("  cache: {how:?}"),
         Event::Retrying { attempt, failed, wait, .. } => {
@@ -73,7 +73,7 @@ async fn main() -> Result<(), Failure> {
     let clock = ManualClock::new();
     let registry = ToolRegistry::builder().add(TidesTool).build()?;
     let runtime =
-        Runtime::builder().registry(registry).clock(clock.clone()).observer(tell).build()?;
+        Runtime::builder().registry(registry).clock(clock.clone()).observer(print_event).build()?;
     for entry in runtime.registry().own() {
         println!("{} stands behind", entry.name());
         runtime.layers_of(entry).iter().for_each(|layer| println!("  {layer}"));

@@ -53,16 +53,16 @@ async fn main() -> Result<(), haft::Error> {
         run.turn().await?.run([call]).await;
     }
     println!("the stream");
-    while let Some(told) = events.try_next() {
-        match told {
+    while let Some(item) = events.try_next() {
+        match item {
             StreamItem::Lagged(gap) => println!(
                 "  {:>2} to {}: missed {}, of them {} notes and {} ends",
                 gap.from_seq, gap.to_seq, gap.count, gap.notes, gap.ends
             ),
-            StreamItem::Event(told) => {
-                if let Event::Finished { tool_name: meant, failed, .. } = &told.event {
+            StreamItem::Event(item) => {
+                if let Event::Finished { tool_name: meant, failed, .. } = &item.event {
                     let end = failed.map_or("ok", |code| code.as_str());
-                    let (seq, who) = (told.at.seq, &told.at.who);
+                    let (seq, who) = (item.at.seq, &item.at.who);
                     println!("  {seq:>2} {} turn {}: {meant} {end}", who.run, who.cycle);
                 }
             }

@@ -159,11 +159,11 @@ async fn converse(runtime: &Runtime, provider: &Provider) -> Result<(), Failure>
                 for chunk in events.as_bytes().chunks(23) {
                     listening.feed(chunk);
                 }
-                let heard = listening.finish().await;
-                if let Some(problem) = heard.problem {
+                let decoded = listening.finish().await;
+                if let Some(problem) = decoded.problem {
                     return Err(problem.into());
                 }
-                (heard.message, heard.answer, heard.envelopes.len())
+                (decoded.message, decoded.answer, decoded.envelopes.len())
             }
             Body::Complete(text) => {
                 let response: Value = serde_json::from_str(text)?;
@@ -179,12 +179,12 @@ async fn converse(runtime: &Runtime, provider: &Provider) -> Result<(), Failure>
                 (message, answer, calls)
             }
         };
-        read_aloud(&message);
+        print_messages(&message);
         conversation.extend(items(message));
         if calls == 0 {
             return Ok(());
         }
-        read_aloud(&answer);
+        print_messages(&answer);
         conversation.extend(items(answer));
     }
     Err(Failure::failed("the recording ends before the model does"))
@@ -217,7 +217,7 @@ fn difference(recorded: &Value, sent: &Value, place: &str) -> Option<String> {
 }
 
 /// Prints the messages of either provider, line by line.
-fn read_aloud(message: &Value) {
+fn print_messages(message: &Value) {
     let inside = message["content"].as_array().or(message.as_array());
     for part in inside.into_iter().flatten() {
         let text = |key: &str| part[key].as_str().unwrap_or_default();
@@ -231,7 +231,7 @@ fn read_aloud(message: &Value) {
             "function_call_output" => {
                 println!("tools: {} {}", text("call_id"), indented(text("output")))
             }
-            "message" => read_aloud(part),
+            "message" => print_messages(part),
             other => println!("model: ({other})"),
         }
     }

@@ -29,7 +29,7 @@ impl<P: Policy> Policy for Often<P> {
 }
 
 /// Repetitions in a row.
-const OFTEN: u32 = 1_000;
+const REPETITIONS: u32 = 1_000;
 
 fn rule(decision: Decision, text: &str) -> Rule {
     let pattern = Pattern::parse(text, &PathBase::default());
@@ -122,14 +122,14 @@ fn case(
     call: (&str, &str, &str),
     units: u32,
 ) {
-    let policy = Often(Arc::new(policy), OFTEN);
+    let policy = Often(Arc::new(policy), REPETITIONS);
     let runtime = Runtime::builder().registry(registry()).policy(policy).build();
     let runtime = Rc::new(runtime.unwrap_or_else(|e| panic!("{e}")));
     let arguments: Value = json!({call.1: call.2});
     let tool = call.0.to_owned();
     let asked = Rc::new(Cell::new(0u32));
-    bench.case(name, units.next_multiple_of(OFTEN), move |tokio, units| {
-        for _ in 0..units / OFTEN {
+    bench.case(name, units.next_multiple_of(REPETITIONS), move |tokio, units| {
+        for _ in 0..units / REPETITIONS {
             let call = ToolCall::new("1", tool.as_str(), arguments.clone());
             let answers = tokio.block_on(async {
                 let turn = runtime.run().turn().await.unwrap_or_else(|e| panic!("{e}"));
@@ -163,17 +163,23 @@ pub(crate) fn add(bench: &mut Bench) {
         }
         if call.0 == "plain_called" {
             for count in [100, 1_000, 10_000] {
-                case(bench, format!("{count} of the same tool"), rules(same(count)), call, OFTEN);
+                case(
+                    bench,
+                    format!("{count} of the same tool"),
+                    rules(same(count)),
+                    call,
+                    REPETITIONS,
+                );
                 let name = format!("{count} globs of the same tool");
-                case(bench, name, rules(same_globs(count)), call, OFTEN);
+                case(bench, name, rules(same_globs(count)), call, REPETITIONS);
             }
         }
         if call.0 == "shell_called" {
             for count in [100, 1_000, 10_000] {
                 let name = format!("{count} of the same program");
-                case(bench, name, rules(same_program(count)), call, OFTEN);
+                case(bench, name, rules(same_program(count)), call, REPETITIONS);
                 let name = format!("{count} globs of the same program");
-                case(bench, name, rules(same_program_globs(count)), call, OFTEN);
+                case(bench, name, rules(same_program_globs(count)), call, REPETITIONS);
             }
         }
     }

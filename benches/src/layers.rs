@@ -24,9 +24,9 @@ use crate::{
 };
 
 /// The tool with a richer spec.
-struct Dressed(fn(ToolSpec) -> ToolSpec);
+struct WithSpec(fn(ToolSpec) -> ToolSpec);
 
-impl Tool for Dressed {
+impl Tool for WithSpec {
     type Args = <AddTool as Tool>::Args;
     type Output = <AddTool as Tool>::Output;
 
@@ -61,7 +61,7 @@ impl Walk {
         dress: fn(ToolSpec) -> ToolSpec,
         set_up: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder,
     ) -> Self {
-        let registry = ToolRegistry::builder().add(Dressed(dress)).build();
+        let registry = ToolRegistry::builder().add(WithSpec(dress)).build();
         let runtime = registry.and_then(|c| set_up(Runtime::builder().registry(c)).build());
         let run = runtime.unwrap_or_else(|e| panic!("{e}")).run();
         Self { run, asked: AtomicU64::new(0), step: 1, framed: false }
@@ -81,7 +81,9 @@ impl Walk {
     pub(crate) fn everything() -> Self {
         let all = Self::new(
             |spec| retried(rated(cached(spec))).timeout(Duration::from_secs(5)),
-            |runtime| watched(secrets(runtime.policy(rules(20)).hook(Idle).middleware(Through))),
+            |runtime| {
+                watched(secrets(runtime.policy(rules(20)).hook(Idle).middleware(PassThrough)))
+            },
         );
         Self { framed: true, ..all }
     }
@@ -186,9 +188,9 @@ impl Hook for Idle {
 }
 
 /// A middleware that only calls `next`.
-struct Through;
+struct PassThrough;
 
-impl Middleware for Through {
+impl Middleware for PassThrough {
     fn name(&self) -> &str {
         "through"
     }
@@ -223,7 +225,7 @@ pub(crate) fn add(bench: &mut Bench) {
     bench.add("one rule", Walk::ruled());
     bench.add("20 rules", Walk::new(|spec| spec, |runtime| runtime.policy(rules(20))));
     bench.add("hook", Walk::new(|spec| spec, |runtime| runtime.hook(Idle)));
-    bench.add("middleware", Walk::new(|spec| spec, |runtime| runtime.middleware(Through)));
+    bench.add("middleware", Walk::new(|spec| spec, |runtime| runtime.middleware(PassThrough)));
     bench.add("cache miss", Walk::new(cached, |runtime| runtime));
     bench.add("cache hit", Walk { step: 0, ..Walk::new(cached, |runtime| runtime) });
     bench.add("retry", Walk::new(retried, |runtime| runtime));

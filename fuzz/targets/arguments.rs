@@ -132,8 +132,8 @@ fuzz_target!(|bytes: &[u8]| {
     if let Some(value @ Value::Object(_)) = parsed
         && bench.schema.is_valid(&value)
     {
-        let told = asked(bench, repair, value.clone().into());
-        assert_eq!(told, Ok((value, 0)), "data that fits stays as it is");
+        let outcome = asked(bench, repair, value.clone().into());
+        assert_eq!(outcome, Ok((value, 0)), "data that fits stays as it is");
     }
 });
 

@@ -22,7 +22,7 @@ use crate::{Case, Group, files::runs, without};
 const PROGRAM: &str = "/bin/true";
 /// Our result does not wait until the helper's memory is freed, nor bubblewrap for the last of its
 /// namespaces. The next measurement should not pay for it.
-const REST: Duration = Duration::from_millis(20);
+const PAUSE_AFTER_RUN: Duration = Duration::from_millis(20);
 
 pub(crate) fn groups() -> Result<Vec<Group>, String> {
     let home = tempfile::tempdir().map_err(|e| e.to_string())?;
@@ -48,8 +48,8 @@ pub(crate) fn groups() -> Result<Vec<Group>, String> {
             }
         };
         for (words, profile) in [("protected names", &as_tools_do), ("no protected names", &bare)] {
-            let room = Room { tokio: tokio.clone(), _home: home.clone() };
-            let ours = ours(room, sandbox.clone(), profile.clone());
+            let fixture = Fixture { tokio: tokio.clone(), _home: home.clone() };
+            let ours = ours(fixture, sandbox.clone(), profile.clone());
             let mut cases = vec![ours, Case::floor("plain spawn", || started(&mut plain()))];
             if has_bwrap {
                 let folder = folder.clone();
@@ -58,24 +58,24 @@ pub(crate) fn groups() -> Result<Vec<Group>, String> {
                 cases.push(make("bwrap", move || started(&mut bubblewrap(&folder))));
             }
             let name = format!("launch: tier {tier}, {words}");
-            groups.push(Group { name, cases, times: 1, rest: REST, has_cpu: false });
+            groups.push(Group { name, cases, times: 1, rest: PAUSE_AFTER_RUN, has_cpu: false });
         }
     }
     Ok(groups)
 }
 
-struct Room {
+struct Fixture {
     tokio: Rc<Runtime>,
     /// It contains the workspace.
     _home: Rc<TempDir>,
 }
 
-fn ours(room: Room, sandbox: Sandbox, profile: Profile) -> Case {
+fn ours(fixture: Fixture, sandbox: Sandbox, profile: Profile) -> Case {
     Case::new("haft", move || {
         // All of it, so that the directory lives as long as the case.
-        let room = &room;
+        let fixture = &fixture;
         let command = haft_sandbox::Command::new(PROGRAM);
-        let ended = room.tokio.block_on(sandbox.run(command, profile.clone()));
+        let ended = fixture.tokio.block_on(sandbox.run(command, profile.clone()));
         match ended.map_err(|e| e.to_string())? {
             ended if ended.is_success() => Ok(()),
             ended => Err(format!("{PROGRAM} ended with {:?}, {:?}", ended.exit, ended.how)),

@@ -17,23 +17,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use soak::{Plan, QUOTA, Report, quiet_panics, soak};
+use soak::{MAX_ARTIFACT_BYTES, Plan, Report, quiet_panics, soak};
 
 /// How often memory is sampled, evenly spaced.
-const STEPS: u64 = 20;
+const MEMORY_SAMPLES: u64 = 20;
 /// Caches, records and pools are full after this many samples.
-const WARM: usize = 5;
+const WARM_SAMPLES: usize = 5;
 /// How much the memory may grow between the first samples after that and the last ones. The
 /// allocator returns nothing from the middle of its heap, so it may still find a better fit; a leak
 /// of one word per call would be eight megabytes.
-const GROWTH: u64 = 8 << 20;
+const MAX_MEMORY_GROWTH_BYTES: u64 = 8 << 20;
 /// A run that takes longer has failed.
-const PATIENCE: Duration = Duration::from_secs(1_800);
+const MAX_SOAK_TIME: Duration = Duration::from_secs(1_800);
 /// How long tasks may take to end after the last result.
-const LINGER: Duration = Duration::from_secs(2);
+const MAX_TASK_END_TIME: Duration = Duration::from_secs(2);
 
 /// One sample: calls so far, bytes in memory, live tasks, bytes in the artifact directory.
-struct Look {
+struct Sample {
     calls: u64,
     memory: u64,
     tasks: usize,
@@ -45,23 +45,23 @@ fn main() -> Result<(), String> {
     quiet_panics();
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let tokio = tokio.map_err(|e| format!("cannot start the runtime: {e}"))?;
-    let looks = RefCell::new(Vec::new());
+    let samples = RefCell::new(Vec::new());
     let begun = now();
-    let every = (plan.calls / STEPS).max(1);
+    let every = (plan.calls / MEMORY_SAMPLES).max(1);
     let step = |calls: u64| {
-        let mut looks = looks.borrow_mut();
-        if calls / every > looks.len() as u64 {
-            looks.push(look(calls, &tokio, &plan.folder));
+        let mut samples = samples.borrow_mut();
+        if calls / every > samples.len() as u64 {
+            samples.push(sample(calls, &tokio, &plan.folder));
         }
-        assert!(begun.elapsed() < PATIENCE, "the soak takes longer than {PATIENCE:?}");
+        assert!(begun.elapsed() < MAX_SOAK_TIME, "the soak takes longer than {PATIENCE:?}");
     };
     let report = tokio.block_on(soak(&plan, &step)).map_err(|e| e.to_string())?;
     let left = left_behind(&tokio);
     let kept = bytes_in(&plan.folder);
     let _ = std::fs::remove_dir_all(&plan.folder);
-    let looks = looks.into_inner();
-    print(&report, &looks, begun.elapsed());
-    let wrong = verdict(&report, &looks, left, kept);
+    let samples = samples.into_inner();
+    print(&report, &samples, begun.elapsed());
+    let wrong = verdict(&report, &samples, left, kept);
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
 }
 
@@ -80,15 +80,15 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Plan, String> {
     Ok(plan)
 }
 
-fn look(calls: u64, tokio: &tokio::runtime::Runtime, folder: &Path) -> Look {
+fn sample(calls: u64, tokio: &tokio::runtime::Runtime, folder: &Path) -> Sample {
     let tasks = tokio.metrics().num_alive_tasks();
-    Look { calls, memory: memory(), tasks, kept: bytes_in(folder) }
+    Sample { calls, memory: memory(), tasks, kept: bytes_in(folder) }
 }
 
 /// Waits a moment for tasks to end, and returns how many did not.
 #[expect(clippy::disallowed_methods, reason = "the last moment, when nothing runs any more")]
 fn left_behind(tokio: &tokio::runtime::Runtime) -> usize {
-    let until = now() + LINGER;
+    let until = now() + MAX_TASK_END_TIME;
     while tokio.metrics().num_alive_tasks() > 0 && now() < until {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -121,11 +121,11 @@ fn now() -> Instant {
 const MB: f64 = 1_048_576.0;
 
 #[expect(clippy::print_stdout, clippy::cast_precision_loss, reason = "the result of the command")]
-fn print(report: &Report, looks: &[Look], took: Duration) {
+fn print(report: &Report, samples: &[Sample], took: Duration) {
     println!("{:>10} {:>10} {:>8} {:>10}", "calls", "MB", "tasks", "kept MB");
-    for look in looks {
-        let (memory, kept) = (look.memory as f64 / MB, look.kept as f64 / MB);
-        println!("{:>10} {memory:>10.1} {:>8} {kept:>10.2}", look.calls, look.tasks);
+    for sample in samples {
+        let (memory, kept) = (sample.memory as f64 / MB, sample.kept as f64 / MB);
+        println!("{:>10} {memory:>10.1} {:>8} {kept:>10.2}", sample.calls, sample.tasks);
     }
     println!(
         "\n{} calls asked, {} ended, in {:.1} s",
@@ -142,7 +142,7 @@ fn print(report: &Report, looks: &[Look], took: Duration) {
 
 /// Returns the failed checks.
 #[expect(clippy::print_stdout, clippy::cast_precision_loss, reason = "the result of the command")]
-fn verdict(report: &Report, looks: &[Look], left: usize, kept: u64) -> Vec<String> {
+fn verdict(report: &Report, samples: &[Sample], left: usize, kept: u64) -> Vec<String> {
     let mut wrong = report.mistakes.clone();
     if report.asked != report.ended {
         wrong.push(format!("{} calls were asked and {} ended", report.asked, report.ended));
@@ -150,28 +150,29 @@ fn verdict(report: &Report, looks: &[Look], left: usize, kept: u64) -> Vec<Strin
     if left > 0 {
         wrong.push(format!("{left} tasks are left behind"));
     }
-    let most = looks.iter().map(|look| look.kept).chain([kept]).max().unwrap_or_default();
-    if most > QUOTA {
+    let most = samples.iter().map(|sample| sample.kept).chain([kept]).max().unwrap_or_default();
+    if most > MAX_ARTIFACT_BYTES {
         wrong.push(format!("{most} bytes were kept aside, with a quota of {QUOTA}"));
     }
     // Medians of the first samples after the warm-up and of the last ones: a single sample may fall
     // into a burst.
-    let warm = looks.get(WARM..).unwrap_or_default();
-    let (first, last) = (middle(warm.iter().take(WARM)), middle(warm.iter().rev().take(WARM)));
+    let warm = samples.get(WARM_SAMPLES..).unwrap_or_default();
+    let (first, last) =
+        (middle(warm.iter().take(WARM_SAMPLES)), middle(warm.iter().rev().take(WARM_SAMPLES)));
     println!(
         "\nmemory when warm {:.1} MB, at the end {:.1} MB; at most {:.0} MB more is allowed",
         first as f64 / MB,
         last as f64 / MB,
-        GROWTH as f64 / MB
+        MAX_MEMORY_GROWTH_BYTES as f64 / MB
     );
-    if last > first + GROWTH {
+    if last > first + MAX_MEMORY_GROWTH_BYTES {
         wrong.push(format!("the memory grew by {} bytes", last - first));
     }
     wrong
 }
 
-fn middle<'a>(looks: impl Iterator<Item = &'a Look>) -> u64 {
-    let mut sorted: Vec<u64> = looks.map(|look| look.memory).collect();
+fn middle<'a>(samples: impl Iterator<Item = &'a Sample>) -> u64 {
+    let mut sorted: Vec<u64> = samples.map(|sample| sample.memory).collect();
     sorted.sort_unstable();
     sorted.get(sorted.len() / 2).copied().unwrap_or_default()
 }

@@ -154,13 +154,13 @@ async fn tickets_are_limited_until_they_are_delivered() {
 async fn background_work_times_out_and_undelivered_results_expire() {
     let lines = Arc::default();
     let asked = Arc::new(AtomicBool::new(false));
-    let heard = Arc::clone(&asked);
+    let seen_stop = Arc::clone(&asked);
     let endless = defers(move |cx| {
-        let heard = Arc::clone(&heard);
+        let seen_stop = Arc::clone(&seen_stop);
         async move {
             cx.partial("so far");
             cx.cancelled().await;
-            heard.store(true, Ordering::SeqCst);
+            seen_stop.store(true, Ordering::SeqCst);
             std::future::pending().await
         }
     });

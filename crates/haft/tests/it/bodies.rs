@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     kit::read,
-    script::{Said, call, complete, endings, events, text},
+    script::{ScriptPart, call, complete, endings, events, text},
 };
 
 /// A one-pixel image.
@@ -28,7 +28,7 @@ const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mN
 /// Bodies by name; the name starts with the dialect's directory.
 type Bodies = BTreeMap<String, Value>;
 
-fn spoken() -> impl Iterator<Item = Dialect> {
+fn dialects_with_history() -> impl Iterator<Item = Dialect> {
     Dialect::ALL.iter().copied().filter(|dialect| *dialect != Dialect::Mcp)
 }
 
@@ -202,11 +202,13 @@ fn key(dialect: Dialect) -> &'static str {
 
 /// Returns the user message.
 fn question(dialect: Dialect) -> Value {
-    let said = "How warm is it in Oslo?";
+    let script = "How warm is it in Oslo?";
     match dialect {
-        Dialect::Gemini | Dialect::GeminiJson => json!({"role": "user", "parts": [{"text": said}]}),
-        Dialect::Bedrock => json!({"role": "user", "content": [{"text": said}]}),
-        _ => json!({"role": "user", "content": said}),
+        Dialect::Gemini | Dialect::GeminiJson => {
+            json!({"role": "user", "parts": [{"text": script}]})
+        }
+        Dialect::Bedrock => json!({"role": "user", "content": [{"text": script}]}),
+        _ => json!({"role": "user", "content": script}),
     }
 }
 
@@ -253,7 +255,7 @@ fn echo(dialect: Dialect, response: &Value) -> Value {
 }
 
 /// Several parallel calls: valid ones, invalid arguments, an unknown tool.
-fn said() -> Vec<Said> {
+fn script() -> Vec<ScriptPart> {
     vec![
         text("Let me look."),
         call("callAaaa1", "warmth", json!({"city": "Oslo"})),
@@ -266,7 +268,7 @@ fn said() -> Vec<Said> {
 
 /// Names that a registry would refuse but a server may have, some of them equal after sanitizing.
 /// They have no description either.
-const ODD: &[&str] = &[
+const INVALID_NAMES: &[&str] = &[
     "files.read",
     "files/read",
     "files_read",
@@ -280,14 +282,14 @@ const ODD: &[&str] = &[
 /// Exports the tools with every option.
 async fn exports(bodies: &mut Bodies) {
     let turn = runtime().run().turn().await.unwrap();
-    for dialect in spoken() {
+    for dialect in dialects_with_history() {
         for (name, options) in choices() {
             let export = turn.snapshot().export_with(dialect, &options);
             let body = body(dialect, conversation(dialect, []), export.request());
             bodies.insert(format!("{dialect}/tools-{name}"), body);
         }
         let schemas = schemas();
-        let odd = ODD.iter().zip(&schemas);
+        let odd = INVALID_NAMES.iter().zip(&schemas);
         let odd: Vec<_> = odd.map(|(name, (_, s))| ToolDefinition::new(name, "", s)).collect();
         let export = ToolExport::of(dialect, &odd, &ExportOptions::default());
         let body = body(dialect, conversation(dialect, []), export.request());
@@ -299,9 +301,9 @@ async fn exports(bodies: &mut Bodies) {
 
 /// Answers a complete response, a streamed one, and a truncated one.
 async fn conversations(bodies: &mut Bodies) {
-    for dialect in spoken() {
+    for dialect in dialects_with_history() {
         let ending = endings(dialect)[0];
-        let response = complete(dialect, &said(), ending);
+        let response = complete(dialect, &script(), ending);
         let turn = runtime().run().turn().await.unwrap();
         let export = turn.snapshot().export(dialect);
         let answer = turn.dispatch(dialect, &response).await.unwrap();
@@ -310,23 +312,24 @@ async fn conversations(bodies: &mut Bodies) {
 
         let mut without = response.clone();
         forget_ids(&mut without);
-        let heard = runtime().run().turn().await.unwrap().respond(dialect, &without).await.unwrap();
-        let whole = conversation(dialect, [heard.message, heard.answer]);
+        let decoded =
+            runtime().run().turn().await.unwrap().respond(dialect, &without).await.unwrap();
+        let whole = conversation(dialect, [decoded.message, decoded.answer]);
         bodies.insert(format!("{dialect}/without-ids"), body(dialect, whole, export.request()));
 
-        let events = events(dialect, &said(), ending, 3);
+        let events = events(dialect, &script(), ending, 3);
         // Inside the arguments of a call, where the provider streams arguments.
         let cut = events.len() * 2 / 3;
         for (name, events) in [("listened", events.as_slice()), ("cut", &events[..cut])] {
             let mut listening = runtime().run().turn().await.unwrap().stream(dialect);
             events.iter().for_each(|event| listening.event(event));
-            let heard = listening.finish().await;
-            assert!(heard.problem.is_none(), "{dialect}/{name}: {:?}", heard.problem);
-            let whole = conversation(dialect, [heard.message, heard.answer]);
+            let decoded = listening.finish().await;
+            assert!(decoded.problem.is_none(), "{dialect}/{name}: {:?}", decoded.problem);
+            let whole = conversation(dialect, [decoded.message, decoded.answer]);
             bodies.insert(format!("{dialect}/{name}"), body(dialect, whole, export.request()));
         }
     }
-    for (at, one) in said().iter().enumerate().skip(1) {
+    for (at, one) in script().iter().enumerate().skip(1) {
         let requests = complete(Dialect::Mcp, std::slice::from_ref(one), "");
         let turn = runtime().run().turn().await.unwrap();
         let answer = turn.dispatch(Dialect::Mcp, &requests[0]).await.unwrap();
@@ -348,7 +351,7 @@ fn forget_ids(response: &mut Value) {
 
 /// A conversation with everything that a transcript can hold and every provider supports in some
 /// form.
-fn everything() -> Transcript {
+fn full_transcript() -> Transcript {
     let media = |media_type: &str, at: MediaSource, name: Option<&str>| ContentPart::Media {
         media: Media { media_type: media_type.into(), at, name: name.map(Into::into) },
         own: None,
@@ -425,15 +428,15 @@ fn thinking(dialect: Dialect, mut body: Value) -> Value {
 /// Converts every conversation to every provider.
 async fn moved(bodies: &mut Bodies) {
     let turn = runtime().run().turn().await.unwrap();
-    for to in spoken() {
+    for to in dialects_with_history() {
         let export = turn.snapshot().export(to);
         let mut carry = |name: String, transcript: &Transcript| {
             let carried = transcript.write(to).unwrap().body.as_object().unwrap().clone();
             bodies.insert(format!("{to}/{name}"), body(to, carried, export.request()));
         };
-        carry("everything".into(), &everything());
-        for from in spoken() {
-            let response = complete(from, &said(), endings(from)[0]);
+        carry("everything".into(), &full_transcript());
+        for from in dialects_with_history() {
+            let response = complete(from, &script(), endings(from)[0]);
             let answer = runtime().run().turn().await.unwrap();
             let answer = answer.dispatch(from, &response).await.unwrap();
             let whole = conversation(from, [echo(from, &response), answer]);
@@ -467,13 +470,13 @@ fn names(dialect: Dialect, body: &Value) -> Vec<String> {
 }
 
 /// Writes the bodies where the script finds them, and removes everything else there.
-fn keep(bodies: &Bodies) {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bodies");
-    if folder.exists() {
-        fs::remove_dir_all(&folder).unwrap();
+fn write_bodies(bodies: &Bodies) {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bodies");
+    if directory.exists() {
+        fs::remove_dir_all(&directory).unwrap();
     }
     for (name, body) in bodies {
-        let file = folder.join(format!("{name}.json"));
+        let file = directory.join(format!("{name}.json"));
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         #[expect(
             clippy::disallowed_methods,
@@ -486,7 +489,7 @@ fn keep(bodies: &Bodies) {
 #[tokio::test]
 async fn recorded_bodies_decode_and_match_their_snapshot() {
     let first = bodies().await;
-    keep(&first);
+    write_bodies(&first);
     assert_eq!(
         serde_json::to_string(&first).unwrap(),
         serde_json::to_string(&bodies().await).unwrap(),
@@ -503,7 +506,7 @@ async fn recorded_bodies_decode_and_match_their_snapshot() {
         unique.sort_unstable();
         unique.dedup();
         assert_eq!(unique.len(), shown.len(), "{name}: {shown:?}");
-        let expected = if case == "odd-names" { ODD.len() } else { tools().len() };
+        let expected = if case == "odd-names" { INVALID_NAMES.len() } else { tools().len() };
         assert!(shown.len() >= expected, "{name}: {shown:?}");
         let transcript = dialect.read_history(body).unwrap();
         transcript.check(Ending::Closed).unwrap_or_else(|error| panic!("{name}: {error}"));

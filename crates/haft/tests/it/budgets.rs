@@ -291,8 +291,8 @@ async fn cancelling_a_run_reaches_its_sub_runs() {
 
 #[tokio::test(start_paused = true)]
 async fn budget_warning_is_emitted_once_per_kind() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let kept = Arc::clone(&told);
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&reported);
     let observer = move |event: &Event| {
         if let Event::BudgetLow { run, what, left, of } = event {
             kept.lock().unwrap().push(format!("{run}: {left} of {of} {what}"));
@@ -313,12 +313,12 @@ async fn budget_warning_is_emitted_once_per_kind() {
     run.spend(1, 0);
     answers(&run, "long:70").await;
     assert_eq!(
-        *told.lock().unwrap(),
+        *reported.lock().unwrap(),
         ["r: 0 of 2 calls of `look`", "r: 2 of 10 tokens", "r: 18 of 100 bytes"]
     );
     tokio::time::advance(Duration::from_secs(9)).await;
     answers(&run.sub_run().id("sub").start(), "long:1").await;
-    assert_eq!(told.lock().unwrap()[3..], ["r: 1000 of 10000 milliseconds", "r: 1 of 5 calls"]);
+    assert_eq!(reported.lock().unwrap()[3..], ["r: 1000 of 10000 milliseconds", "r: 1 of 5 calls"]);
 }
 
 // ---------------------------------------------------------------------------------------------

@@ -102,8 +102,8 @@ async fn directory_and_run_values_are_part_of_the_cache_key() {
     let (tool, ran) = counting(kept("t"), 0);
     let (own, own_ran) = counting(kept("own").need(Dependency::side::<u8>()), 0);
     let runtime = permissive(vec![tool, own]).build().unwrap();
-    for folder in ["/a", "/b", "/a"] {
-        let run = runtime.run_builder().working_directory(folder).run_state(1_u8).start();
+    for directory in ["/a", "/b", "/a"] {
+        let run = runtime.run_builder().working_directory(directory).run_state(1_u8).start();
         run.turn().await.unwrap().run(calls("t own own")).await;
     }
     assert_eq!((ran.load(Ordering::SeqCst), own_ran.load(Ordering::SeqCst)), (2, 3));

@@ -96,8 +96,8 @@ async fn model_chosen_names_and_ids_count_against_the_record_byte_limit() {
 #[tokio::test]
 async fn panicking_or_reentrant_observers_do_not_block_or_hide_events() {
     let place: Arc<OnceLock<Runtime>> = Arc::default();
-    let (looked, told) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (back, counted, after) = (Arc::clone(&place), Arc::clone(&looked), Arc::clone(&told));
+    let (looked, reported) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (back, counted, after) = (Arc::clone(&place), Arc::clone(&looked), Arc::clone(&reported));
     let runtime = permissive(vec![quick(read("t"))])
         .observer(|_: &Event| panic!("always"))
         .observer(move |_: &Event| {
@@ -118,7 +118,7 @@ async fn panicking_or_reentrant_observers_do_not_block_or_hide_events() {
     place.set(runtime.clone()).unwrap();
     let answers = runtime.run().turn().await.unwrap().run(calls("t t nothing")).await;
     assert_eq!(ends(&answers), ["c1 ok", "c2 ok", "c3 unknown_tool"]);
-    assert_eq!(told.load(Ordering::SeqCst), 3, "who stands behind the broken one hears all");
+    assert_eq!(reported.load(Ordering::SeqCst), 3, "who stands behind the broken one hears all");
     let mut heard = 0;
     while let Some(StreamItem::Event(_)) = stream.try_next() {
         heard += 1;
@@ -432,9 +432,9 @@ async fn error_whose_display_panics_is_an_ordinary_failure() {
 }
 
 /// Panics on drop.
-struct Clings;
+struct PanicsOnDrop;
 
-impl Drop for Clings {
+impl Drop for PanicsOnDrop {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             panic!("does not let go");
@@ -446,7 +446,7 @@ impl Drop for Clings {
 async fn body_that_panics_on_drop_gives_one_result_and_releases_its_permit() {
     let clinging = || {
         DynTool::new(write("clings").timeout(SECOND), open_schema(), |_, _| async move {
-            let _clings = Clings;
+            let _clings = PanicsOnDrop;
             std::future::pending::<()>().await;
             Ok("never")
         })

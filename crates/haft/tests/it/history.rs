@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 /// Every dialect that has a message history.
-const SPOKEN: &[Dialect] = &[
+const WITH_HISTORY: &[Dialect] = &[
     Dialect::Anthropic,
     Dialect::OpenAiResponses,
     Dialect::OpenAiChat,
@@ -134,8 +134,8 @@ fn carry(history: &Value, from: Dialect, to: Dialect) -> Converted {
 
 #[test]
 fn history_converts_from_every_dialect_to_every_other() {
-    for from in SPOKEN.iter().copied() {
-        for to in SPOKEN.iter().copied() {
+    for from in WITH_HISTORY.iter().copied() {
+        for to in WITH_HISTORY.iter().copied() {
             let carried = carry(&weather(from), from, to);
             let mut expected = weather(to).to_string();
             if from == Dialect::Ollama {
@@ -624,7 +624,7 @@ fn a_result() -> impl Strategy<Value = PastResult> {
 }
 
 /// Any list of messages, however broken.
-fn a_transcript() -> impl Strategy<Value = Transcript> {
+fn any_transcript() -> impl Strategy<Value = Transcript> {
     let text = || words().prop_map(ContentPart::text);
     let said = prop_oneof![
         2 => text().prop_map(AssistantPart::Part),
@@ -734,7 +734,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn repair_is_idempotent(transcript in a_transcript(), is_open in any::<bool>()) {
+    fn repair_is_idempotent(transcript in any_transcript(), is_open in any::<bool>()) {
         let ending = if is_open { Ending::Open } else { Ending::Closed };
         let mut mended = transcript.clone();
         let mends = mended.mend(ending);
@@ -769,8 +769,8 @@ proptest! {
     }
 
     #[test]
-    fn written_history_round_trips_in_its_dialect(transcript in a_transcript()) {
-        for dialect in SPOKEN.iter().copied() {
+    fn written_history_round_trips_in_its_dialect(transcript in any_transcript()) {
+        for dialect in WITH_HISTORY.iter().copied() {
             let first = write(&transcript, dialect);
             prop_assert_eq!(first.body.to_string(), write(&transcript, dialect).body.to_string());
             let read = dialect.read_history(&first.body).unwrap();
@@ -781,17 +781,17 @@ proptest! {
     }
 
     #[test]
-    fn conversion_there_and_back_keeps_calls_results_and_text(transcript in a_transcript()) {
+    fn conversion_there_and_back_keeps_calls_results_and_text(transcript in any_transcript()) {
         let mut transcript = without_media(transcript);
         transcript.mend(Ending::Closed);
         // Bedrock accepts no blank result, so a placeholder replaces it.
         let essence_of = |transcript: &Transcript| -> Vec<String> {
             essence(transcript).iter().map(|line| line.replace("(empty)", "")).collect()
         };
-        for there in SPOKEN.iter().copied() {
+        for there in WITH_HISTORY.iter().copied() {
             let carried = there.read_history(&write(&transcript, there).body).unwrap();
             prop_assert_eq!(essence_of(&carried), essence_of(&transcript), "{}", there);
-            for back in SPOKEN.iter().copied() {
+            for back in WITH_HISTORY.iter().copied() {
                 let again = back.read_history(&write(&carried, back).body).unwrap();
                 prop_assert_eq!(essence_of(&again), essence_of(&transcript), "{} to {}", there, back);
             }
@@ -799,7 +799,7 @@ proptest! {
     }
 
     #[test]
-    fn written_call_ids_are_valid_and_unique(transcript in a_transcript()) {
+    fn written_call_ids_are_valid_and_unique(transcript in any_transcript()) {
         for (dialect, calls, results) in [
             (Dialect::Anthropic, ["id"], ["tool_use_id"]),
             (Dialect::Bedrock, ["toolUseId"], ["toolUseId"]),
@@ -821,7 +821,7 @@ proptest! {
 }
 
 /// JSON that resembles a history but is not a valid one.
-fn nearly() -> impl Strategy<Value = Value> {
+fn malformed_history() -> impl Strategy<Value = Value> {
     let word = prop::sample::select(vec![
         "user",
         "assistant",
@@ -901,17 +901,17 @@ proptest! {
 
     #[test]
     fn arbitrary_json_is_an_error_or_a_writable_history(
-        messages in prop::collection::vec(("user|assistant|model|tool", nearly(), nearly()), 0..4),
-        other in nearly(),
+        messages in prop::collection::vec(("user|assistant|model|tool", malformed_history(), malformed_history()), 0..4),
+        other in malformed_history(),
     ) {
         let message = |(role, content, calls): (String, Value, Value)| {
             json!({"role": role, "content": content, "parts": content, "tool_calls": calls})
         };
         let list: Vec<Value> = messages.into_iter().map(message).collect();
         for value in [json!({"messages": list, "contents": list, "input": list}), other] {
-        for dialect in SPOKEN.iter().copied() {
+        for dialect in WITH_HISTORY.iter().copied() {
             let Ok(transcript) = dialect.read_history(&value) else { continue };
-            for to in SPOKEN.iter().copied() {
+            for to in WITH_HISTORY.iter().copied() {
                 let body = write(&transcript, to).body;
                 prop_assert!(to.read_history(&body).is_ok(), "{} to {}: {}", dialect, to, body);
             }
@@ -954,7 +954,7 @@ fn tool_names_in_history_match_the_export() {
     let none = json!({});
     let tools =
         ["files.read", "files_read", "ok"].map(|name| ToolDefinition::new(name, "d", &none));
-    for dialect in SPOKEN.iter().copied() {
+    for dialect in WITH_HISTORY.iter().copied() {
         let export = ToolExport::of(dialect, &tools, &ExportOptions::default());
         let carried = write(&transcript, dialect);
         let again = dialect.read_history(&carried.body).unwrap();

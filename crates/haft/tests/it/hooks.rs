@@ -550,8 +550,8 @@ async fn transforms_see_failures_and_cannot_hide_that_a_body_ran() {
 
 #[tokio::test]
 async fn hook_that_fails_open_is_reported_each_time() {
-    let told: Arc<Mutex<Vec<String>>> = Arc::default();
-    let write_down = Arc::clone(&told);
+    let reported: Arc<Mutex<Vec<String>>> = Arc::default();
+    let write_down = Arc::clone(&reported);
     let runtime = permissive(vec![quick(read("t"))])
         .hook(before("lax", |_| Ok(PreCallDecision::proceed().with_problem("could not look"))))
         .observer(move |event: &Event| {
@@ -563,7 +563,7 @@ async fn hook_that_fails_open_is_reported_each_time() {
         .unwrap();
     let answers = runtime.run().turn().await.unwrap().run(calls("t t")).await;
     assert_eq!(ends(&answers), ["c1 ok", "c2 ok"]);
-    assert_eq!(told.lock().unwrap().len(), 2, "{told:?}");
+    assert_eq!(reported.lock().unwrap().len(), 2, "{reported:?}");
 }
 
 #[tokio::test]

@@ -463,9 +463,9 @@ fn everything(clock: &ManualClock) -> (RuntimeBuilder, Arc<Mutex<Vec<String>>>) 
             }
         }
     });
-    let told = Arc::clone(&lines);
+    let reported = Arc::clone(&lines);
     let observer = move |event: &Event| {
-        told.lock().unwrap().push(match event {
+        reported.lock().unwrap().push(match event {
             Event::Cached { call, how } => format!("{call} cache {how:?}"),
             Event::Waited { call, what, time } => format!("{call} waited {time:?} ({what:?})"),
             Event::Retrying { call, attempt, failed, wait } => {

@@ -30,9 +30,9 @@ fn rule(decision: Decision, text: &str) -> Rule {
 }
 
 /// Blocks every call it matches.
-struct Wall;
+struct BlockingGuard;
 
-impl Hook for Wall {
+impl Hook for BlockingGuard {
     fn name(&self) -> &str {
         "wall"
     }
@@ -45,7 +45,7 @@ impl Hook for Wall {
     }
 }
 
-impl Guard for Wall {
+impl Guard for BlockingGuard {
     fn name(&self) -> &str {
         "wall"
     }
@@ -86,8 +86,8 @@ async fn guard_for_a_tool_applies_under_every_alias() {
     let tools = || vec![quick(write("mail_send").alias("post"))];
     let view = || ToolView::all().prefix("work_").rename("work_mail_send", "letter");
     for builder in [
-        permissive(tools()).hook_for("mail_*", Wall),
-        permissive(tools()).guard(ForTools::new("mail_*", Wall)),
+        permissive(tools()).hook_for("mail_*", BlockingGuard),
+        permissive(tools()).guard(ForTools::new("mail_*", BlockingGuard)),
         permissive(tools()).guard(ToolNameGuard::new().deny(["mail_send"])),
     ] {
         let runtime = builder.build().unwrap();
@@ -236,9 +236,9 @@ fn is_fetch(tool: &RegisteredTool) -> bool {
 }
 
 /// Rules that do not apply to `fetch`, so that a run can be tainted under any of them.
-struct ButFetch(Rules);
+struct ExceptFetch(Rules);
 
-impl Policy for ButFetch {
+impl Policy for ExceptFetch {
     fn judge(&self, call: &ValidatedCall) -> Verdict {
         if is_fetch(call.tool()) { Verdict::allow("to begin with") } else { self.0.judge(call) }
     }
@@ -321,7 +321,7 @@ async fn play(scene: Scene) -> (Decision, Decision) {
     let told = Arc::clone(&asked);
     let runtime = Runtime::builder()
         .registry(ToolRegistry::builder().add(vec![quick(spec), fetch]).build().unwrap())
-        .policy(ButFetch(rules))
+        .policy(ExceptFetch(rules))
         .guard(Opinion(scene.guard))
         .approver(desk)
         .observer(move |event: &Event| {

@@ -74,12 +74,12 @@ async fn invisible_characters_do_not_hide_a_secret() {
                 .journal(journal.clone())
                 .observer(observer);
             let answer = one(runtime, "leak", json!({})).await;
-            let mut told = events.lock().unwrap().join("\n");
-            told += &format!("{answer:?}{:?}{}", journal.records(), answer.model_text());
+            let mut reported = events.lock().unwrap().join("\n");
+            reported += &format!("{answer:?}{:?}{}", journal.records(), answer.model_text());
             // An escape sequence before it may consume the start of the marker, and nothing more.
-            assert!(told.contains("ACTED:secret/door:"), "{hidden:?} {how}: {told}");
+            assert!(reported.contains("ACTED:secret/door:"), "{hidden:?} {how}: {reported}");
             for part in ["3sam", "pen-4", "czNz", "b3Bl", "73616d"] {
-                assert!(!told.contains(part), "{hidden:?} {how}: {part} in {told}");
+                assert!(!reported.contains(part), "{hidden:?} {how}: {part} in {reported}");
             }
         }
     }
@@ -119,8 +119,8 @@ async fn image_that_contains_a_secret_is_dropped() {
 
 #[tokio::test]
 async fn keyed_chunks_are_redacted_across_borders_and_terminal_safe() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let kept = Arc::clone(&told);
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&reported);
     let stream = DynTool::new(read("stream"), open_schema(), |_, cx| async move {
         for (key, piece) in [("a", "it is s3s"), ("b", "one "), ("a", "am-op"), ("b", "two")] {
             cx.partial_of(key, piece);
@@ -143,9 +143,9 @@ async fn keyed_chunks_are_redacted_across_borders_and_terminal_safe() {
         },
     );
     one(runtime, "stream", json!({})).await;
-    let told = told.lock().unwrap();
+    let reported = reported.lock().unwrap();
     let under = |key: &str| -> String {
-        let own = told.iter().filter_map(|note| match note {
+        let own = reported.iter().filter_map(|note| match note {
             Progress::Keyed(k, text) if k == key => Some(text.as_str()),
             _ => None,
         });
@@ -154,7 +154,7 @@ async fn keyed_chunks_are_redacted_across_borders_and_terminal_safe() {
     assert_eq!(under("a"), "it is [REDACTED:secret/door:13].");
     assert_eq!((under("b"), under("c")), ("one two".to_owned(), "s3sam-op".to_owned()));
     assert!((0..100).all(|n| under(&format!("k{n}")) == "s3s"), "nothing is lost");
-    let plain = told.iter().filter_map(|note| match note {
+    let plain = reported.iter().filter_map(|note| match note {
         Progress::Partial(text) => Some(text.as_str()),
         _ => None,
     });
@@ -212,16 +212,16 @@ async fn question_ticket_origin_and_repair_are_redacted() {
     let answer =
         turn.run([ToolCall::new("c1", "send", json!({"pin": "12345678"}))]).await.remove(0);
     assert_eq!(answer.repairs().len(), 1, "{answer:?}");
-    let told = [
+    let reported = [
         asked.lock().unwrap().join("\n"),
         serde_json::to_string(&answer).unwrap(),
         format!("{:?}", run.tickets()),
         format!("{:?} {}", answer.origin(), answer.model_text()),
     ];
-    for told in &told {
-        assert!(!told.contains("s3sam") && !told.contains("12345678"), "{told}");
+    for reported in &reported {
+        assert!(!reported.contains("s3sam") && !reported.contains("12345678"), "{reported}");
     }
-    assert!(told[0].contains("[REDACTED:secret/door:13]"), "{}", told[0]);
+    assert!(reported[0].contains("[REDACTED:secret/door:13]"), "{}", reported[0]);
     assert!(answer.origin().unwrap().what().unwrap().ends_with("k=[REDACTED:secret/door:13]"));
 }
 
@@ -257,10 +257,14 @@ async fn interrupted_result_says_how_much_was_emitted() {
         config.timeout = Duration::from_secs(1);
         let answer = one(permissive(vec![chatty(bound, size)]).config(config), "chatty", json!({}));
         let answer = answer.await;
-        let told = answer.interrupted_output();
-        assert!(told.starts_with("123456789\n") && told.chars().count() <= bound, "{}", told.len());
+        let reported = answer.interrupted_output();
+        assert!(
+            reported.starts_with("123456789\n") && reported.chars().count() <= bound,
+            "{}",
+            reported.len()
+        );
         let notice = format!("\n[… cut: {size} bytes were told in all …]");
-        assert_eq!(told.ends_with(&notice), is_cut, "{}", &told[told.len() - 60..]);
+        assert_eq!(reported.ends_with(&notice), is_cut, "{}", &reported[reported.len() - 60..]);
     }
 }
 
@@ -323,7 +327,7 @@ async fn many_colliding_keys_cost_linear_time() {
 }
 
 /// What a model reads if its host joins texts without a separator.
-fn read_in_a_row(answer: &ToolResult) -> String {
+fn joined_text(answer: &ToolResult) -> String {
     let text = |block: &Block| match block {
         Block::Text { text } => text.clone(),
         _ => String::new(),
@@ -332,7 +336,7 @@ fn read_in_a_row(answer: &ToolResult) -> String {
 }
 
 /// Fragments that markers are made of.
-fn bits() -> impl Strategy<Value = String> {
+fn marker_fragments() -> impl Strategy<Value = String> {
     let bit = prop::sample::select(vec![
         "[",
         "/",
@@ -362,7 +366,7 @@ fn bits() -> impl Strategy<Value = String> {
         "\x1b[0m",
         "\u{ff0f}",
     ]);
-    prop::collection::vec(bit, 0..7).prop_map(|bits| bits.concat())
+    prop::collection::vec(bit, 0..7).prop_map(|marker_fragments| marker_fragments.concat())
 }
 
 proptest! {
@@ -370,7 +374,7 @@ proptest! {
 
     #[test]
     fn no_output_can_forge_a_marker_alone_or_combined(
-        texts in prop::collection::vec(bits(), 1..4), fails in any::<bool>(),
+        texts in prop::collection::vec(marker_fragments(), 1..4), fails in any::<bool>(),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let tool = DynTool::new(read("t"), open_schema(), move |_, _| {
@@ -384,7 +388,7 @@ proptest! {
             }
         });
         let answer = runtime.block_on(one(permissive(vec![tool]), "t", json!({})));
-        let row = read_in_a_row(&answer);
+        let row = joined_text(&answer);
         let open = row.find(']').unwrap();
         let close = "[/haft 0000000000]";
         let inside = row[open + 1..].strip_suffix(close).expect("the mark is the last").to_lowercase();
@@ -432,8 +436,8 @@ async fn truncated_value_in_a_message_shows_no_part_of_a_secret() {
         let answer = one(builder.journal(journal.clone()), "count", json!({"x": said})).await;
         let message = answer.text().into_owned();
         assert!(message.contains("/x"), "{message}");
-        let told = lines.lock().unwrap().join("\n") + &format!("{:?}", journal.records());
-        for text in [&message, &told] {
+        let reported = lines.lock().unwrap().join("\n") + &format!("{:?}", journal.records());
+        for text in [&message, &reported] {
             assert!(!text.contains("s3s"), "{before}: {text}");
         }
     }

@@ -276,9 +276,9 @@ async fn whole_tool_deny_hides_it_and_refuses_it_when_called() {
 }
 
 /// Gives every question the same answer and records what was shown.
-struct Desk(ApprovalResponse, Arc<Mutex<Vec<String>>>);
+struct FixedApprover(ApprovalResponse, Arc<Mutex<Vec<String>>>);
 
-impl Approver for Desk {
+impl Approver for FixedApprover {
     fn ask<'a>(
         &'a self,
         question: &'a ApprovalRequest<'a>,
@@ -290,7 +290,7 @@ impl Approver for Desk {
 
 fn with_desk(rules: Rules, answer: ApprovalResponse) -> (Runtime, Arc<Mutex<Vec<String>>>) {
     let shown = Arc::new(Mutex::new(Vec::new()));
-    let desk = Desk(answer, Arc::clone(&shown));
+    let desk = FixedApprover(answer, Arc::clone(&shown));
     let builder = Runtime::builder().registry(kit()).policy(rules).approver(desk);
     (builder.build().unwrap(), shown)
 }

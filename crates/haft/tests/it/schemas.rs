@@ -561,7 +561,7 @@ fn open_object_is_closed_only_with_an_entry_in_the_report() {
         let (_, shown) =
             shown_with(dialect, &source, &ExportOptions::default().strict(StrictMode::On));
         assert!(shown.strict, "{dialect}: {:?}", shown.not_strict);
-        let mut told: Vec<&str> = shown
+        let mut reported: Vec<&str> = shown
             .report
             .iter()
             .filter(|loss| {
@@ -569,7 +569,7 @@ fn open_object_is_closed_only_with_an_entry_in_the_report() {
             })
             .map(|loss| loss.pointer.as_str())
             .collect();
-        told.sort_unstable();
+        reported.sort_unstable();
         let wanted = [
             "",
             "/$defs/open",
@@ -581,7 +581,7 @@ fn open_object_is_closed_only_with_an_entry_in_the_report() {
             "/properties/none",
             "/properties/plain",
         ];
-        assert_eq!(told, wanted, "{dialect}");
+        assert_eq!(reported, wanted, "{dialect}");
     }
     // A closed object cannot have arbitrary keys, so such a tool is not strict.
     for more in [json!(true), json!({}), json!({"type": "string"})] {

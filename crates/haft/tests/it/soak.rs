@@ -2,7 +2,7 @@
 
 use std::{cell::Cell, path::Path, time::Duration};
 
-use crate::soak_support::{Plan, QUOTA, Report, quiet_panics, soak};
+use crate::soak_support::{MAX_ARTIFACT_BYTES, Plan, Report, quiet_panics, soak};
 
 fn bytes_in(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -37,7 +37,11 @@ async fn random_calls_get_one_result_each_and_leak_nothing() {
         assert!(report.answers.contains_key(code), "no call was {code}: {:?}", report.answers);
     }
     assert!(report.late > 0 && report.read > 0 && report.missed > 0, "{report:?}");
-    assert!(most.get() > 0 && most.get() <= QUOTA, "{} bytes were kept aside", most.get());
+    assert!(
+        most.get() > 0 && most.get() <= MAX_ARTIFACT_BYTES,
+        "{} bytes were kept aside",
+        most.get()
+    );
     // Dropped bodies need a moment to end.
     let metrics = tokio::runtime::Handle::current().metrics();
     for _ in 0..1_000 {

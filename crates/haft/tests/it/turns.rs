@@ -129,9 +129,9 @@ async fn bad_input_is_answered_and_siblings_still_run() {
             ToolCall::new("f", "search", json!([1])),
         ])
         .await;
-    let told: Vec<String> =
+    let reported: Vec<String> =
         answers.iter().map(|a| format!("[{}] {}", a.id(), a.text().replace('\n', " / "))).collect();
-    insta::assert_snapshot!(told.join("\n"), @r#"
+    insta::assert_snapshot!(reported.join("\n"), @r#"
     [a] search(fine)
     [b] unparseable_arguments: the arguments are not valid JSON: EOF while parsing a value at line 1 column 6 / Next: send the arguments again as one valid JSON object
     [c] unknown_tool: there is no tool called `serach` / Next: did you mean `search`? call it by that name

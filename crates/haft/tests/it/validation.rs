@@ -203,7 +203,7 @@ async fn a_hooks_rewrite_is_not_repaired() {
 async fn calls_of_a_truncated_message_are_not_repaired() {
     let ran = Arc::new(AtomicUsize::new(0));
     let (count, repaired) = (Arc::clone(&ran), Arc::new(AtomicUsize::new(0)));
-    let told = Arc::clone(&repaired);
+    let reported = Arc::clone(&repaired);
     let schema = json!({"properties": {"n": {"type": "integer"}}});
     let tool = DynTool::new(read("echo"), schema, move |_, _| {
         count.fetch_add(1, Ordering::SeqCst);
@@ -213,7 +213,8 @@ async fn calls_of_a_truncated_message_are_not_repaired() {
     let runtime = permissive(vec![tool])
         .observer(transcript.observer())
         .observer(move |event: &Event| {
-            told.fetch_add(usize::from(matches!(event, Event::Repaired { .. })), Ordering::SeqCst);
+            reported
+                .fetch_add(usize::from(matches!(event, Event::Repaired { .. })), Ordering::SeqCst);
         })
         .build()
         .unwrap();
@@ -320,7 +321,7 @@ fn rich() -> Value {
 }
 
 /// Values that a careless model would send for it.
-fn hasty() -> impl Strategy<Value = Value> {
+fn careless_values() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
@@ -389,7 +390,7 @@ fn hasty() -> impl Strategy<Value = Value> {
 }
 
 /// Reverts every recorded repair, the last one first. `None` when a record was truncated.
-fn undone(mut value: Value, repairs: &[Repair]) -> Option<Value> {
+fn reverted(mut value: Value, repairs: &[Repair]) -> Option<Value> {
     for repair in repairs.iter().rev() {
         if repair.before.ends_with('…') {
             return None;
@@ -418,7 +419,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn repair_is_valid_reversible_and_leaves_valid_arguments_alone(sent in hasty(), careful in any::<bool>()) {
+    fn repair_is_valid_reversible_and_leaves_valid_arguments_alone(sent in careless_values(), careful in any::<bool>()) {
         let schema = Schema::compile(&rich()).unwrap();
         let mut value = sent.clone();
         let repairs = schema.repair(&mut value, careful);
@@ -427,8 +428,8 @@ proptest! {
         } else {
             prop_assert!(!schema.is_valid(&sent), "what fits is left alone");
             prop_assert!(schema.is_valid(&value), "what was repaired fits");
-            if let Some(undone) = undone(value.clone(), &repairs) {
-                prop_assert_eq!(undone, sent, "the record says everything");
+            if let Some(reverted) = reverted(value.clone(), &repairs) {
+                prop_assert_eq!(reverted, sent, "the record says everything");
             }
             let allowed = [RepairKind::Number, RepairKind::Boolean, RepairKind::Json];
             prop_assert!(!careful || repairs.iter().all(|r| allowed.contains(&r.kind)));
@@ -483,7 +484,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
     #[test]
-    fn repair_loses_nothing_under_any_schema(schema in schemas(), mut sent in hasty()) {
+    fn repair_loses_nothing_under_any_schema(schema in schemas(), mut sent in careless_values()) {
         // A definition that is only a reference to itself does not compile, which is a valid
         // outcome.
         let Ok(schema) = Schema::compile(&schema) else { return Ok(()) };
@@ -491,8 +492,8 @@ proptest! {
         let mut value = sent.clone();
         let repairs = schema.repair(&mut value, false);
         if repairs.is_empty() { prop_assert_eq!(&value, &sent) } else { prop_assert!(schema.is_valid(&value) && !schema.is_valid(&sent)) }
-        if let Some(undone) = visible(&repairs).and_then(|repairs| undone(value.clone(), repairs)) {
-            prop_assert_eq!(undone, sent);
+        if let Some(reverted) = visible(&repairs).and_then(|repairs| reverted(value.clone(), repairs)) {
+            prop_assert_eq!(reverted, sent);
         }
         prop_assert_eq!(schema.problems(&value).is_empty(), schema.is_valid(&value));
         prop_assert!(schema.example().is_none_or(|example| schema.is_valid(&example)));
@@ -571,8 +572,8 @@ fn recorded_calls_are_validated_and_repaired_as_expected() {
             continue;
         }
         assert!(schema.is_valid(&value), "{call}");
-        if let Some(undone) = undone(value.clone(), &repairs) {
-            assert_eq!(undone, *sent, "{repairs:?}");
+        if let Some(reverted) = reverted(value.clone(), &repairs) {
+            assert_eq!(reverted, *sent, "{repairs:?}");
         }
         let mut kinds = kinds(&repairs);
         kinds.sort();
@@ -588,9 +589,9 @@ fn recorded_calls_are_validated_and_repaired_as_expected() {
         };
         for repair in &repairs {
             let at = json!(repair.pointer);
-            let told = call["errors"].as_array().unwrap().iter().any(|e| e["pointer"] == at);
+            let reported = call["errors"].as_array().unwrap().iter().any(|e| e["pointer"] == at);
             let was_null = sent.pointer(&repair.pointer) == Some(&Value::Null);
-            let dropped = repair.kind == RepairKind::Null && told && was_null;
+            let dropped = repair.kind == RepairKind::Null && reported && was_null;
             assert!(dropped || allowed.contains(&repair.kind), "{mutation}: {repairs:?}\n{call}");
         }
         *counts.entry((mutation, format!("{kinds:?}"))).or_default() += 1;

@@ -119,25 +119,25 @@ fn pairs_by_id(dialect: Dialect) -> bool {
 }
 
 async fn both_messages(dialect: Dialect, wanted: &[Id], streamed: bool) -> (Value, Value) {
-    let said: Vec<_> =
+    let script: Vec<_> =
         (0..wanted.len()).map(|n| call(&format!("ID{n}"), "search", json!({}))).collect();
     let runtime = permissive(vec![quick(read("search"))]).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
     let ending = endings(dialect)[0];
-    let heard = if streamed {
+    let decoded = if streamed {
         let mut listening = turn.stream(dialect);
-        for mut event in events(dialect, &said, ending, 4) {
+        for mut event in events(dialect, &script, ending, 4) {
             with_ids(&mut event, wanted);
             listening.event(&event);
         }
         listening.finish().await
     } else {
-        let mut response = complete(dialect, &said, ending);
+        let mut response = complete(dialect, &script, ending);
         with_ids(&mut response, wanted);
         turn.respond(dialect, &response).await.unwrap()
     };
-    assert!(heard.problem.is_none(), "{dialect}: {:?}", heard.problem);
-    (heard.message, heard.answer)
+    assert!(decoded.problem.is_none(), "{dialect}: {:?}", decoded.problem);
+    (decoded.message, decoded.answer)
 }
 
 proptest! {
@@ -190,10 +190,10 @@ async fn provider_executed_call_does_not_shift_generated_ids() {
     ]}}});
     let runtime = permissive(vec![quick(read("search"))]).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
-    let heard = turn.respond(Dialect::Bedrock, &response).await.unwrap();
-    assert_eq!(heard.message["content"][0]["toolUse"]["toolUseId"], "s");
-    assert_eq!(heard.message["content"][1]["toolUse"]["toolUseId"], "haft-1");
-    assert_eq!(heard.answer["content"][0]["toolResult"]["toolUseId"], "haft-1");
+    let decoded = turn.respond(Dialect::Bedrock, &response).await.unwrap();
+    assert_eq!(decoded.message["content"][0]["toolUse"]["toolUseId"], "s");
+    assert_eq!(decoded.message["content"][1]["toolUse"]["toolUseId"], "haft-1");
+    assert_eq!(decoded.answer["content"][0]["toolResult"]["toolUseId"], "haft-1");
 }
 
 #[tokio::test]
@@ -229,7 +229,7 @@ async fn echoed_response_has_arguments_in_request_form() {
         ),
     ] {
         let turn = runtime.run().turn().await.unwrap();
-        let heard = turn.respond(dialect, &response).await.unwrap();
-        assert_eq!(heard.message.pointer(place), Some(&wanted), "{dialect}: {}", heard.message);
+        let decoded = turn.respond(dialect, &response).await.unwrap();
+        assert_eq!(decoded.message.pointer(place), Some(&wanted), "{dialect}: {}", decoded.message);
     }
 }

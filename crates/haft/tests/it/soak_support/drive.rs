@@ -29,11 +29,11 @@ use super::{
 };
 
 /// The number of concurrent runs.
-const RUNS: u64 = 6;
+const CONCURRENT_RUNS: u64 = 6;
 /// The maximum number of calls of one turn.
-const TURN: u64 = 20;
+const MAX_TURN_CALLS: u64 = 20;
 /// The artifact quota in bytes.
-pub(crate) const QUOTA: u64 = 2 << 20;
+pub(crate) const MAX_ARTIFACT_BYTES: u64 = 2 << 20;
 
 /// The plan of one soak.
 #[derive(Debug, Clone)]
@@ -93,7 +93,8 @@ fn runtime(plan: &Plan, ledger: &Arc<Ledger>) -> Result<Runtime, haft::Error> {
     config.max_records = 1_000;
     config.max_record_bytes = 1 << 20;
     config.background_ttl = Duration::from_millis(50);
-    let limits = ArtifactLimits::default().quota(QUOTA).expiry(Duration::from_millis(100));
+    let limits =
+        ArtifactLimits::default().quota(MAX_ARTIFACT_BYTES).expiry(Duration::from_millis(100));
     let through = middleware_fn("through", |_call, next| next.run());
     Runtime::builder()
         .config(config)
@@ -133,9 +134,10 @@ pub(crate) async fn soak(plan: &Plan, step: &dyn Fn(u64)) -> Result<Report, haft
         answers: Mutex::default(),
     });
     let mut drivers = JoinSet::new();
-    for name in 0..RUNS {
+    for name in 0..CONCURRENT_RUNS {
         // The first one takes the remainder.
-        let calls = plan.calls / RUNS + if name == 0 { plan.calls % RUNS } else { 0 };
+        let calls =
+            plan.calls / CONCURRENT_RUNS + if name == 0 { plan.calls % CONCURRENT_RUNS } else { 0 };
         let chance = Chance::new(plan.seed.wrapping_add(name << 32));
         let shared = Arc::clone(&shared);
         drivers.spawn(Driver { shared, name, chance, kept: String::new() }.drive(calls));
@@ -183,8 +185,8 @@ pub(crate) async fn soak(plan: &Plan, step: &dyn Fn(u64)) -> Result<Report, haft
 async fn slow(mut events: EventStream, stop: Arc<Notify>, ledger: Arc<Ledger>) -> (u64, u64) {
     let (mut read, mut missed, mut last) = (0, 0, 0);
     let mut heard = 0_u64;
-    let mut hear = |told: StreamItem| {
-        let (from, to) = match &told {
+    let mut hear = |reported: StreamItem| {
+        let (from, to) = match &reported {
             StreamItem::Event(event) => (event.at.seq, event.at.seq),
             StreamItem::Lagged(gap) => (gap.from_seq, gap.to_seq),
         };
@@ -192,16 +194,16 @@ async fn slow(mut events: EventStream, stop: Arc<Notify>, ledger: Arc<Ledger>) -
             ledger.mistake(format!("after event {last} came {from}"));
         }
         last = to;
-        match told {
+        match reported {
             StreamItem::Event(_) => read += 1,
             StreamItem::Lagged(gap) => missed += gap.count,
         }
     };
     loop {
         match select(Box::pin(events.next()), Box::pin(stop.notified())).await {
-            Either::Left((Some(told), _)) => {
+            Either::Left((Some(reported), _)) => {
                 heard += 1;
-                hear(told);
+                hear(reported);
             }
             _ => break,
         }
@@ -210,8 +212,8 @@ async fn slow(mut events: EventStream, stop: Arc<Notify>, ledger: Arc<Ledger>) -
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
-    while let Some(told) = events.try_next() {
-        hear(told);
+    while let Some(reported) = events.try_next() {
+        hear(reported);
     }
     (read, missed)
 }
@@ -232,7 +234,7 @@ impl Driver {
             let session = format!("s{}", self.name);
             let run = self.shared.runtime.run_builder().session(session).start();
             for _ in 0..1 + self.chance.below(100) {
-                let count = (1 + self.chance.below(TURN)).min(left);
+                let count = (1 + self.chance.below(MAX_TURN_CALLS)).min(left);
                 if count == 0 {
                     break;
                 }
@@ -286,7 +288,7 @@ impl Driver {
     fn call(&mut self, id: &str) -> ToolCall {
         let n = self.chance.below(10_000);
         let mut at = self.chance.below(10_000);
-        let how = tools::WAYS.iter().find(|(_, share)| match at.checked_sub(*share) {
+        let how = tools::BEHAVIOURS.iter().find(|(_, share)| match at.checked_sub(*share) {
             None => true,
             Some(rest) => {
                 at = rest;

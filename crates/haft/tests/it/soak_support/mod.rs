@@ -7,6 +7,6 @@ mod drive;
 mod tools;
 
 pub(crate) use self::{
-    drive::{Plan, QUOTA, Report, soak},
+    drive::{MAX_ARTIFACT_BYTES, Plan, Report, soak},
     tools::quiet_panics,
 };

@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 /// Registered as a secret, so it must be redacted everywhere.
 pub(crate) const SECRET: &str = "correct-horse-battery";
 /// The panic message of an intended panic.
-const FELL: &str = "a body that fell over";
+const PANIC_MESSAGE: &str = "a body that fell over";
 /// The attempt timeout.
 const TIMEOUT: Duration = Duration::from_millis(5);
 /// Ends by itself, but after its timeout.
 const TOO_LONG: Duration = Duration::from_millis(12);
 
 /// The behaviours, and how many calls in ten thousand have each.
-pub(crate) const WAYS: [(&str, u64); 11] = [
+pub(crate) const BEHAVIOURS: [(&str, u64); 11] = [
     ("flood", 40),
     ("panic", 20),
     ("hang", 10),
@@ -41,7 +41,7 @@ async fn done(how: &str, n: u64, cx: &ToolContext) -> Result<Output, Failure> {
             let line = format!("line of {n}: {}\n", "words and more words ".repeat(4));
             Ok(Output::text(line.repeat(1_000)))
         }
-        "panic" => std::panic::panic_any(FELL),
+        "panic" => std::panic::panic_any(PANIC_MESSAGE),
         // Stops on cancellation.
         "hang" => {
             cx.cancellation().cancelled().await;
@@ -160,7 +160,7 @@ pub(crate) fn registry() -> Result<ToolRegistry, haft::Error> {
 pub(crate) fn quiet_panics() {
     let loud = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if panic.payload_as_str() != Some(FELL) {
+        if panic.payload_as_str() != Some(PANIC_MESSAGE) {
             loud(panic);
         }
     }));
