@@ -1,12 +1,12 @@
-//! Asking somebody. Run it with `cargo run -p haft --example approvals`.
+//! Approvals. Run it with `cargo run -p haft --example approvals`.
 //!
 //! What to notice:
-//! - Whoever is asked sees the frozen call and the reason, and answers for exactly that call. An
-//!   answer about 40 is no answer about 41.
-//! - Edited arguments are admitted, judged and asked about again before they run.
-//! - "Answer instead" gives the model a result without running anything; a no with a comment tells
-//!   the model why.
-//! - A yes for the session covers this very call again, and nothing else.
+//! - The approver sees the frozen call and the reason, and answers for exactly that call. An answer
+//!   about 40 does not cover 41.
+//! - Edited arguments are validated, authorized and asked about again before they run.
+//! - "Answer instead" gives the model a result without running anything; a denial with a comment
+//!   tells the model why.
+//! - An approval for the session covers the same call again, and nothing else.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -23,7 +23,7 @@ async fn pay(to: String, amount: u32) -> String {
     format!("paid {amount} to {to}")
 }
 
-/// Stands for a person: says what it was told to say, one answer for each question.
+/// A scripted approver: gives one prepared answer for each question.
 struct Script(Mutex<Vec<ApprovalResponse>>);
 
 impl Approver for Script {
@@ -40,7 +40,7 @@ impl Approver for Script {
             let (tool, arguments) = (call.tool().name(), call.arguments());
             println!("  asked about {tool}({arguments}): {}", question.verdict.reason);
             let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            // An error is no answer, and without an answer nothing runs.
+            // An error is not an answer, and without an answer nothing runs.
             let answer = answers.pop().ok_or_else(|| Failure::failed("the script is over"))?;
             println!("  answered: {answer:?}");
             Ok(answer)

@@ -1,11 +1,11 @@
-//! Work that goes on after its answer. Run it with `cargo run -p haft --example background`.
+//! Background work. Run it with `cargo run -p haft --example background`.
 //!
 //! What to notice:
-//! - The tool answers at once with a ticket, and the model goes on.
-//! - What the work tells on the way comes as events, at a pace that can be followed.
-//! - The model hears of the end in two ways: it asks with `check_ticket`, or the loop takes what came
-//!   and adds it to the conversation. Each result comes once.
-//! - Cancelling the run stops what is still going on, and the result says so.
+//! - The tool returns a ticket at once, and the model goes on.
+//! - Progress of the work comes as throttled events.
+//! - The model gets the result in two ways: it polls with `check_ticket`, or the loop takes
+//!   finished results and adds them to the conversation. Each result is delivered once.
+//! - Cancelling the run stops work that is still running, and the result says so.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -22,7 +22,7 @@ use haft::{
 async fn build(part: String, cx: &ToolContext) -> Result<Output, Failure> {
     cx.spawn_background(format!("building {part}"), move |cx| async move {
         cx.progress(0.1, "compiling");
-        // Stands for work; a body that wants to end well when it is stopped waits for that too.
+        // Simulated work; a body that wants a clean shutdown also waits for its cancellation.
         tokio::select! {
             () = tokio::time::sleep(Duration::from_millis(if part == "docs" { 60_000 } else { 20 })) => {}
             () = cx.cancelled() => return Err(Failure::failed("stopped between two files")),
@@ -59,7 +59,7 @@ async fn main() -> Result<(), Failure> {
 
     call(&run, "build", json!({"part": "command"})).await?;
     call(&run, "build", json!({"part": "docs"})).await?;
-    // The loop's way: whatever came is added to the conversation as a message of its own.
+    // The loop's way: each result is added to the conversation as a message of its own.
     if let Some(late) = run.next_settled().await {
         println!("loop adds: {}: {}", late.ticket, late.answer.text());
     }

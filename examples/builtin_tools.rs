@@ -1,15 +1,17 @@
-//! The built-in tools on a folder of their own. Run it with
-//! `cargo run -p haft-tools --example builtin_tools`.
+//! The built-in tools in a temporary directory.
+//! Run it with `cargo run -p haft-tools --example builtin_tools`.
 //!
 //! What to notice:
-//! - `init` is the first line of `main`: the sandbox starts this program again to confine a command.
-//! - Reading and searching files run unasked, and so does a command that only reads and names files of
-//!   the folder: it runs where nothing can be written and nothing else is shown. The rest is asked about.
-//! - Nobody says where the run works: the hands have a workspace, and a run works there.
-//! - A path that leads out of the folder is refused, and so is a name that makes other programs run
-//!   something. A yes would not help, so nobody is asked.
-//! - A command that writes outside finds that it cannot. It ran, so its own words are the answer.
-//! - Where nothing confines processes, commands are refused, and files work all the same.
+//! - `init` is the first line of `main`: the sandbox starts this program again to confine a
+//!   command.
+//! - Reading and searching files run without approval, and so does a read-only command on files of
+//!   the directory: its sandbox is read-only and shows nothing else. The rest needs approval.
+//! - The run needs no working directory: the tools have a workspace, and a run works there.
+//! - A path outside the directory is refused (path traversal), and so is a protected name that
+//!   makes other programs run code. Approval could not allow it, so no question is asked.
+//! - A command that writes outside gets a permission error. It ran, so its own output is the
+//!   result.
+//! - Without a sandbox, commands are refused, and file tools still work.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -21,7 +23,7 @@ use haft::{
 use haft_sandbox::{Access, Helper, Workspace};
 use haft_tools::BuiltinTools;
 
-/// A person who reads the question and says yes.
+/// An approver that prints the question and approves.
 struct Person;
 
 impl Approver for Person {
@@ -34,7 +36,7 @@ impl Approver for Person {
     }
 }
 
-/// Makes one call and shows what a model reads of it.
+/// Makes one call and prints what a model reads of it.
 async fn call(run: &Run, tool: &str, arguments: Value) -> Result<Option<FailureCode>, Failure> {
     println!("{tool}({arguments})");
     let answers = run.turn().await?.run([ToolCall::new("a", tool, arguments)]).await;
@@ -54,8 +56,8 @@ fn main() -> Result<(), Failure> {
 }
 
 async fn work() -> Result<(), Failure> {
-    let folder = tempfile::tempdir()?;
-    let workspace = Workspace::builder().root(folder.path(), Access::Write).build()?;
+    let directory = tempfile::tempdir()?;
+    let workspace = Workspace::builder().root(directory.path(), Access::Write).build()?;
     let hands = BuiltinTools::new(workspace).helper(Helper::ThisProgram);
     let runtime = Runtime::builder()
         .registry(ToolRegistry::builder().add(hands).build()?)

@@ -2,11 +2,11 @@
 //!
 //! What to notice:
 //! - The function is the tool: doc comments are what the model reads, types are the schema, and
-//!   `#[tool]` makes the unit struct `CountWordsTool` beside it. The function stays callable as
-//!   itself.
-//! - `read_only, capabilities()` is what lets it run unasked. `erase_notes` says nothing about
-//!   itself, so it needs permission, and here is nobody to ask: the answer is a refusal, not a run.
-//! - Whatever a model gets wrong comes back as a failure it can act on: code, message, next step.
+//!   `#[tool]` generates the unit struct `CountWordsTool`. The function can still be called
+//!   directly.
+//! - `read_only, capabilities()` lets it run without approval. `erase_notes` declares nothing, so
+//!   it needs approval, and no approver is configured: the result is a denial.
+//! - Invalid calls of a model come back as a failure it can act on: code, message, next step.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -34,7 +34,7 @@ async fn erase_notes() -> &'static str {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
-    // Everything that can be wrong with a definition or a setup is an error here, not later.
+    // Every error in a definition or a setup appears here, not later.
     let registry = ToolRegistry::builder().add(CountWordsTool).add(EraseNotesTool).build()?;
     let runtime = Runtime::builder().registry(registry).build()?;
 

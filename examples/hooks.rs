@@ -1,12 +1,12 @@
-//! Hooks that are commands. Run it with `cargo run -p haft-hooks --example hooks`.
+//! Command hooks. Run it with `cargo run -p haft-hooks --example hooks`.
 //!
 //! What to notice:
 //! - The hooks are real shell scripts. Each reads JSON on its standard input and answers with an
 //!   exit code and JSON, as Claude Code's hooks do.
-//! - Exit code 2 stops the call; the words on standard error are what the model reads.
-//! - A rewrite is checked against the tool's schema and judged before it runs.
-//! - A hook that breaks stops the call. The one that says `on_error = "open"` lets it go, and
-//!   observers are told each time.
+//! - Exit code 2 stops the call; standard error is what the model reads.
+//! - A rewrite is validated against the tool's schema and authorized before it runs.
+//! - A hook that fails stops the call. The one with `on_error = "open"` lets it pass, and observers
+//!   get an event each time.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 

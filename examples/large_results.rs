@@ -1,9 +1,9 @@
-//! A result that is too large to show. Run it with `cargo run -p haft --example large_results`.
+//! An oversized result. Run it with `cargo run -p haft --example large_results`.
 //!
 //! What to notice:
-//! - The model gets a head and a tail that are valid JSON, and the words that say where all of it is.
+//! - The model gets a head and a tail that are valid JSON, and a notice that names the artifact.
 //! - `read_result` is added to the registry like any tool; the notice names it only then.
-//! - Another run asks for the same id and finds nothing. The operator holds the store and finds all.
+//! - Another run asks for the same id and finds nothing. The operator owns the store and finds all.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -23,7 +23,7 @@ async fn list_trains() -> Raw<Vec<Value>> {
     Raw((0..300).map(train).collect())
 }
 
-/// Makes one call and returns its answer; the id is different each time, so it is left out.
+/// Makes one call and returns its result; the id is different each time, so it is left out.
 async fn ask(
     run: &Run,
     name: &str,

@@ -1,11 +1,11 @@
-//! What stands around a body. Run it with `cargo run -p haft --example layers`.
+//! Layers: cache, retry, rate limit, timeout. Run it with `cargo run -p haft --example layers`.
 //!
 //! What to notice:
-//! - The tool only declares; nothing in its body waits, counts or remembers.
-//! - A failed attempt is made again after a wait, and the body hears which attempt it is.
-//! - An equal call is answered from what is kept: no attempt, no rate. Another one stands in line.
-//! - A call with less time than the line is long is refused at once, and told when to come again.
-//! - All time is the clock's, which this program moves itself, so an hour of waiting takes none.
+//! - The tool only declares; nothing in its body waits, counts or caches.
+//! - A failed attempt is retried after a backoff, and the body sees the attempt number.
+//! - An equal call is a cache hit: no attempt, no rate. A different one waits for the rate limit.
+//! - A call whose deadline is shorter than that wait is refused at once, with a retry-after.
+//! - All time is the clock's, which this program advances itself, so an hour of waiting takes none.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -36,8 +36,8 @@ async fn tides(
     Ok(format!("{harbour}: high water at noon (attempt {})", cx.attempt()))
 }
 
-/// Says what the layers do.
-fn tell(event: &Event) {
+/// Prints what the layers do.
+fn print_event(event: &Event) {
     match event {
         Event::Cached { how, .. } => println!("  cache: {how:?}"),
         Event::Retrying { attempt, failed, wait, .. } => {
@@ -48,7 +48,7 @@ fn tell(event: &Event) {
     }
 }
 
-/// Makes one call, and moves the clock whenever everybody waits for it.
+/// Makes one call, and advances the clock whenever every task waits for it.
 async fn ask(run: &Run, clock: &ManualClock, call: ToolCall) -> Result<(), Failure> {
     let began = clock.now();
     println!("{}", call.id);
@@ -73,7 +73,7 @@ async fn main() -> Result<(), Failure> {
     let clock = ManualClock::new();
     let registry = ToolRegistry::builder().add(TidesTool).build()?;
     let runtime =
-        Runtime::builder().registry(registry).clock(clock.clone()).observer(tell).build()?;
+        Runtime::builder().registry(registry).clock(clock.clone()).observer(print_event).build()?;
     for entry in runtime.registry().own() {
         println!("{} stands behind", entry.name());
         runtime.layers_of(entry).iter().for_each(|layer| println!("  {layer}"));

@@ -1,11 +1,12 @@
-//! Moves a conversation to another provider. Run it with `cargo run -p haft --example move_history`.
+//! Converts message history to another provider.
+//! Run it with `cargo run -p haft --example move_history`.
 //!
 //! What to notice:
-//! - The history was cut off: one of two calls never got its result. The strict check refuses it;
-//!   writing mends it, and the made-up result says that nobody knows whether the call ran.
-//! - Mistral takes ids of nine letters only. Each id becomes another, the same one every time, in
-//!   the call and in its result.
-//! - Thinking belongs to the provider that signed it. It is left out, and the changes say so.
+//! - The history was truncated: one of two calls never got its result. The strict check refuses it;
+//!   writing repairs it, and the added result says that the outcome is unknown.
+//! - Mistral accepts ids of nine letters and digits only. Each id is mapped to another, always the
+//!   same one, in the call and in its result.
+//! - Thinking belongs to the provider that signed it. It is dropped, and the changes say so.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 

@@ -1,10 +1,11 @@
-//! A model that obeys whatever it reads. Run it with `cargo run -p haft --example obedient`.
+//! Prompt injection: a model that obeys whatever it reads.
+//! Run it with `cargo run -p haft --example obedient`.
 //!
 //! What to notice:
 //! - The rules allow everything, and the page says: send mail, pay, delete. The model tries it all.
-//! - Once the run has read untrusted text, calls that send, pay or destroy are asked about although
-//!   a rule allows them. The question names the result that tainted the run.
-//! - Nobody said yes, so nothing happened. A clean run may do such things unasked.
+//! - Once the run has read untrusted text, calls that send, pay or destroy need approval although a
+//!   rule allows them. The question names the result that tainted the run.
+//! - The approver denied, so nothing happened. A clean run may do such things without approval.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -56,7 +57,7 @@ async fn delete(file: String, world: State<World>) -> &'static str {
     world.happens(format!("{file} deleted"))
 }
 
-/// A person who reads the question and says no.
+/// An approver that prints the question and denies.
 struct Person;
 
 impl Approver for Person {

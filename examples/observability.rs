@@ -1,9 +1,9 @@
-//! What can be seen of calls. Run it with `cargo run -p haft --example observability`.
+//! Events and records. Run it with `cargo run -p haft --example observability`.
 //!
 //! What to notice:
-//! - The reader is slow and its queue is small. It misses notes, never an end, and is told how much
-//!   it missed and where. No call waits for it.
-//! - A refused call has a record like all others.
+//! - The subscriber is slow and its queue is small. It misses progress events, never a terminal
+//!   event, and learns how much it missed and where. No call waits for it.
+//! - A denied call has a record like all others.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -39,11 +39,11 @@ async fn main() -> Result<(), haft::Error> {
     let erase = DynTool::new(erase, json!({}), |_, _| async { Ok("gone") });
     let registry = ToolRegistry::builder().add(vec![copy(), erase]).build()?;
     let mut config = Config::default();
-    // Every note is told as it comes, so that there is something to miss.
+    // No throttling, so that there is something to miss.
     config.progress_every = Duration::ZERO;
     let runtime = Runtime::builder().registry(registry).config(config).build()?;
 
-    // The reader keeps twelve events at most. No call ever waits for it.
+    // The queue holds twelve events at most. No call ever waits for it.
     let mut events = runtime.events(12);
     let run = runtime.run_builder().agent("ada").start();
     for (name, arguments) in
@@ -53,16 +53,16 @@ async fn main() -> Result<(), haft::Error> {
         run.turn().await?.run([call]).await;
     }
     println!("the stream");
-    while let Some(told) = events.try_next() {
-        match told {
+    while let Some(item) = events.try_next() {
+        match item {
             StreamItem::Lagged(gap) => println!(
                 "  {:>2} to {}: missed {}, of them {} notes and {} ends",
                 gap.from_seq, gap.to_seq, gap.count, gap.notes, gap.ends
             ),
-            StreamItem::Event(told) => {
-                if let Event::Finished { tool_name: meant, failed, .. } = &told.event {
+            StreamItem::Event(item) => {
+                if let Event::Finished { tool_name: meant, failed, .. } = &item.event {
                     let end = failed.map_or("ok", |code| code.as_str());
-                    let (seq, who) = (told.at.seq, &told.at.who);
+                    let (seq, who) = (item.at.seq, &item.at.who);
                     println!("  {seq:>2} {} turn {}: {meant} {end}", who.run, who.cycle);
                 }
             }

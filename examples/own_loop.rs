@@ -1,13 +1,14 @@
-//! An agent loop of one's own. Run it with `cargo run -p haft --example own_loop`.
+//! An agent loop of your own. Run it with `cargo run -p haft --example own_loop`.
 //!
 //! What to notice:
-//! - The loop owns the conversation and the model; haft owns what happens in between. Per round it
-//!   is two calls: `run.turn()` before the model is asked, `turn.dispatch(..)` with what it said.
+//! - The loop owns the conversation and the model; haft owns what happens in between. Each round
+//!   makes two calls: `run.turn()` before the model is called, `turn.dispatch(..)` with its
+//!   response.
 //! - The model is a recording of three responses, so this needs no key and no network.
-//! - Each result stands between marks that no tool can forge; the system prompt says so once. Their
-//!   numbers are counted here, so that this prints the same each time; leave `nonces` out elsewhere.
-//! - Nothing in the loop handles a failed call. A wrong name, a wrong argument and a refusal are
-//!   answers inside the message, under the ids the model gave, and the model goes on from there.
+//! - Each result is between markers that no tool can forge; the system prompt says so once. Their
+//!   nonces are counted here, so that the output is reproducible; leave `nonces` out elsewhere.
+//! - The loop does not handle failed calls. A wrong name, a wrong argument and a denial are results
+//!   inside the message, under the ids of the model, and the model goes on from there.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -17,7 +18,7 @@ use haft::{
     tool,
 };
 
-/// What the model answered, turn by turn, as the provider sent it.
+/// The model's responses, turn by turn, as the provider sent them.
 const RECORDED: &str = include_str!("recorded/weather.json");
 
 /// Returns the temperature of a city in degrees Celsius.
@@ -61,12 +62,12 @@ async fn main() -> Result<(), Failure> {
     let mut model = serde_json::from_str::<Vec<Value>>(RECORDED)?.into_iter();
     let mut messages =
         vec![json!({"role": "user", "content": "Where is it warmer, Paris or Oslo?"})];
-    // What a request says before all else.
+    // The system prompt comes first in a request.
     println!("system: {} …", runtime.system_text().split(". ").next().unwrap_or_default());
     println!("user: Where is it warmer, Paris or Oslo?");
 
     loop {
-        // One turn, one frozen set of tools: this is what a request would be made of.
+        // One turn, one frozen set of tools: a request would contain these.
         let turn = run.turn().await?;
         let Some(response) = model.next() else {
             return Err(Failure::failed("the recording ends before the model does"));

@@ -1,15 +1,16 @@
-//! One question, two providers, a whole loop each. Run it with `cargo run -p haft --example provider_loop`.
+//! One question, two providers, a whole loop each.
+//! Run it with `cargo run -p haft --example provider_loop`.
 //!
 //! What to notice:
-//! - Per round it is three things: `turn.snapshot().export(..)` says what the request holds about
+//! - Each round does three things: `turn.snapshot().export(..)` gives the request fields about
 //!   tools, `turn.stream_as(..)` or `turn.dispatch_as(..)` takes the response, and what they return
-//!   is appended. The loop itself knows only where a request keeps its conversation.
+//!   is appended. The loop itself only knows where a request keeps its conversation.
 //! - The exchanges are recorded, request and response. A request that differs from the recording
-//!   ends the program, so that ids, order and shapes are really checked.
-//! - Each result stands between marks that no tool can forge, and the system prompt explains them.
-//!   A recording needs the same numbers in them each time, so they are counted here.
-//! - OpenAI is shown strict tools: there every argument is required, and an optional one may be
-//!   null. The model writes `"most":null`, and the tool sees its own default.
+//!   ends the program, so ids, order and shapes are really checked.
+//! - Each result is between markers that no tool can forge, and the system prompt explains them. A
+//!   recording needs reproducible nonces, so they are counted here.
+//! - OpenAI gets strict tools: there every argument is required, and an optional one may be null.
+//!   The model writes `"most":null`, and the tool gets its own default.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -52,7 +53,7 @@ async fn find_track(
     format!("{train} leaves from track 5")
 }
 
-/// One request and what came back, as they went over the wire.
+/// One recorded request and its response.
 struct Exchange {
     request: &'static str,
     response: Body,
@@ -65,7 +66,7 @@ enum Body {
     Complete(&'static str),
 }
 
-/// What a host knows about a provider: the rest of the request, and where the rest goes.
+/// What a host knows about a provider: the other fields of the request, and where messages go.
 struct Provider {
     dialect: Dialect,
     base: Value,
@@ -124,13 +125,13 @@ fn providers() -> [Provider; 2] {
     ]
 }
 
-/// Talks with one provider until the model calls nothing more.
+/// Talks with one provider until the model makes no more calls.
 async fn converse(runtime: &Runtime, provider: &Provider) -> Result<(), Failure> {
     let run = runtime.run();
     let mut conversation = vec![json!({"role": "user", "content": QUESTION})];
     println!("user: {QUESTION}");
     for Exchange { request, response } in &provider.recorded {
-        // One turn, one frozen set of tools, from the request to the answer.
+        // One turn, one frozen set of tools, from the request to the results.
         let turn = run.turn().await?;
         let export = turn.snapshot().export(provider.dialect);
         let mut body = provider.base.clone();
@@ -139,13 +140,13 @@ async fn converse(runtime: &Runtime, provider: &Provider) -> Result<(), Failure>
         if matches!(response, Body::Streamed(_)) {
             body["stream"] = json!(true);
         }
-        // The tools, and whatever else the request says about them.
+        // The tools, and the other request fields about them.
         for (key, value) in export.request() {
             body[key] = value.clone();
         }
 
-        // A real HTTP client sits here. It posts `body` with your key, and hands over what comes
-        // back: each chunk as it arrives, or the whole JSON. This one compares and plays back.
+        // A real HTTP client belongs here. It posts `body` with your key, and passes on the
+        // response: each chunk as it arrives, or the whole JSON. This one compares and plays back.
         let expected: Value = serde_json::from_str(request)?;
         if let Some(place) = difference(&expected, &body, "") {
             return Err(Failure::failed(format!("this is not the recorded request: {place}")));
@@ -154,21 +155,21 @@ async fn converse(runtime: &Runtime, provider: &Provider) -> Result<(), Failure>
         let (message, answer, calls) = match response {
             Body::Streamed(events) => {
                 let mut listening = turn.stream_as(export);
-                // The network cuts where it likes, also inside of a character.
+                // The network may split anywhere, also inside of a character.
                 for chunk in events.as_bytes().chunks(23) {
                     listening.feed(chunk);
                 }
-                let heard = listening.finish().await;
-                if let Some(problem) = heard.problem {
+                let decoded = listening.finish().await;
+                if let Some(problem) = decoded.problem {
                     return Err(problem.into());
                 }
-                (heard.message, heard.answer, heard.envelopes.len())
+                (decoded.message, decoded.answer, decoded.envelopes.len())
             }
             Body::Complete(text) => {
                 let response: Value = serde_json::from_str(text)?;
                 let calls = provider.dialect.parse(&response)?.calls.len();
                 let answer = turn.dispatch_as(&export, &response).await?;
-                // What is echoed: an Anthropic message, or the output items of OpenAI.
+                // The assistant message: an Anthropic message, or the output items of OpenAI.
                 let message = match provider.dialect {
                     Dialect::Anthropic => {
                         json!({"role": "assistant", "content": response["content"]})
@@ -178,18 +179,18 @@ async fn converse(runtime: &Runtime, provider: &Provider) -> Result<(), Failure>
                 (message, answer, calls)
             }
         };
-        read_aloud(&message);
+        print_messages(&message);
         conversation.extend(items(message));
         if calls == 0 {
             return Ok(());
         }
-        read_aloud(&answer);
+        print_messages(&answer);
         conversation.extend(items(answer));
     }
     Err(Failure::failed("the recording ends before the model does"))
 }
 
-/// A message, or a list of them, as what is appended.
+/// A message, or a list of them, as items to append.
 fn items(message: Value) -> Vec<Value> {
     match message {
         Value::Array(items) => items,
@@ -197,7 +198,7 @@ fn items(message: Value) -> Vec<Value> {
     }
 }
 
-/// Finds the first place where two values differ, and says how.
+/// Finds the first place where two values differ, and describes it.
 fn difference(recorded: &Value, sent: &Value, place: &str) -> Option<String> {
     match (recorded, sent) {
         (Value::Object(a), Value::Object(b)) => {
@@ -215,8 +216,8 @@ fn difference(recorded: &Value, sent: &Value, place: &str) -> Option<String> {
     }
 }
 
-/// Prints what either provider's messages hold, line by line.
-fn read_aloud(message: &Value) {
+/// Prints the messages of either provider, line by line.
+fn print_messages(message: &Value) {
     let inside = message["content"].as_array().or(message.as_array());
     for part in inside.into_iter().flatten() {
         let text = |key: &str| part[key].as_str().unwrap_or_default();
@@ -230,7 +231,7 @@ fn read_aloud(message: &Value) {
             "function_call_output" => {
                 println!("tools: {} {}", text("call_id"), indented(text("output")))
             }
-            "message" => read_aloud(part),
+            "message" => print_messages(part),
             other => println!("model: ({other})"),
         }
     }

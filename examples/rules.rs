@@ -1,12 +1,12 @@
-//! Rules in force. Run it with `cargo run -p haft --example rules`.
+//! Rules. Run it with `cargo run -p haft --example rules`.
 //!
 //! What to notice:
-//! - Deny, then ask, then allow. `git log && git push` is judged command by command, and an allow
+//! - Deny, then ask, then allow. `git log && git push` is checked command by command, and an allow
 //!   must cover all of them.
-//! - The model is told the reason. The rule, its file and its line are for people: they are in what
-//!   is behind the failure, in the record, and in the explanation.
-//! - A whole tool that is denied is not even offered.
-//! - A file with a slip in it is refused, with the line, the column and the fix.
+//! - The model gets the reason. The rule, its file and its line are for people: they are in the
+//!   source of the failure, in the record, and in the explanation.
+//! - A tool that is denied as a whole is not offered.
+//! - A file with an error is refused, with the line, the column and the fix.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -61,7 +61,7 @@ fn read(text: &str) -> Result<PolicyConfig, haft::Error> {
         anchor,
         text: text.to_owned(),
     };
-    // Whoever runs this program wrote the file, so what it allows counts.
+    // The user who runs this program wrote the file, so it is trusted.
     PolicyConfig::read(&[file], &LoadOptions { trusted: true, ..LoadOptions::default() })
 }
 

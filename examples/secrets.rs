@@ -1,11 +1,11 @@
-//! Keeping secrets. Run it with `cargo run -p haft --example secrets`.
+//! Secrets. Run it with `cargo run -p haft --example secrets`.
 //!
 //! What to notice:
-//! - The model writes `secret://mail`. Judges, observers and records see that; only the body sees the
-//!   value, and only if the tool declares `capabilities(secrets)`.
-//! - A body that repeats the value, as it is or in base64, shows a mark instead.
-//! - What merely looks like a key goes too, whoever wrote it.
-//! - A tool that a secret is not meant for is not even told that it exists.
+//! - The model writes `secret://mail`. Policies, observers and records see that; only the body sees
+//!   the value, and only if the tool declares `capabilities(secrets)`.
+//! - A body that repeats the value, raw or in base64, shows a marker instead.
+//! - What merely looks like a key is redacted too, whatever its origin.
+//! - A tool without access to a secret does not learn that it exists.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -49,7 +49,7 @@ async fn main() -> Result<(), Failure> {
                 .add(ReadFileTool)
                 .build()?,
         )
-        // An example has nobody to ask; yours should.
+        // An example has no approver; yours should.
         .policy(AllowAll)
         .secret("mail", "correct horse")
         .secret_for("pay_*", "bank", "7KQ2-99XB-4410")

@@ -1,10 +1,10 @@
-//! Tools that carry state. Run it with `cargo run -p haft --example state`.
+//! Tools with state. Run it with `cargo run -p haft --example state`.
 //!
 //! What to notice:
 //! - `#[tools]` makes a tool of each marked method; they share one `Ledger`.
 //! - `State<Limit>` comes from the runtime and is checked when the runtime is built;
-//!   `RunState<User>` comes from the run. Neither is in the schema, so a model cannot say who it
-//!   is.
+//!   `RunState<User>` comes from the run. Neither is in the schema, so a model cannot choose its
+//!   user.
 //! - A run that supplies no user is not offered these tools, and calling one anyway is refused.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
@@ -55,7 +55,7 @@ impl Ledger {
     }
 }
 
-/// Runs one turn and prints each answer.
+/// Runs one turn and prints each result.
 async fn turn(run: &Run, calls: [(&str, Value); 2]) -> Result<(), Failure> {
     let turn = run.turn().await?;
     println!("{}: {} tools offered", run.id(), turn.snapshot().entries().count());
@@ -69,7 +69,7 @@ async fn turn(run: &Run, calls: [(&str, Value); 2]) -> Result<(), Failure> {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     let tools = || ToolRegistry::builder().add(Ledger::default()).build();
-    // A forgotten `State` is found before anything runs.
+    // A missing `State` is found before anything runs.
     if let Err(error) = Runtime::builder().registry(tools()?).build() {
         println!("without a limit: {error}");
     }

@@ -1,7 +1,7 @@
-//! The one tool of all subjects, its schema, and arguments with known answers.
+//! The one tool of all subjects, its schema, and arguments with known results.
 //!
-//! The numbers vary, so that neither the branch predictor nor an allocator meets the same bytes
-//! every time. Making them and knowing their sums is not measured.
+//! The numbers vary, so that neither the branch predictor nor an allocator sees the same bytes
+//! every time. Generating them and their sums is not measured.
 
 use std::sync::LazyLock;
 
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 pub(crate) const NAME: &str = "add";
 /// What a model would read.
 pub(crate) const DESCRIPTION: &str = "Adds two numbers and returns the sum as text.";
-/// How many calls one fan makes at once.
+/// How many calls one fan-out makes in parallel.
 pub(crate) const FAN: u32 = 100;
 
-/// The arguments. `u64` says `>= 0` to subjects that do not validate against the schema.
+/// The arguments. `u64` enforces `>= 0` for subjects that do not validate against the schema.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Add {
     a: u64,
@@ -27,7 +27,7 @@ pub(crate) async fn add(args: Add) -> String {
     (args.a + args.b).to_string()
 }
 
-/// What a subject declares, where it wants a schema.
+/// The schema, for subjects that need one.
 pub(crate) fn schema() -> Value {
     json!({
         "type": "object",
@@ -40,7 +40,7 @@ pub(crate) fn schema() -> Value {
     })
 }
 
-/// One call as a model writes it, and the answer it must get.
+/// One call as a model writes it, and the expected result.
 #[derive(Debug)]
 pub(crate) struct Question {
     pub(crate) arguments: String,
@@ -48,14 +48,14 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// Stops the run when a subject answers wrongly: a fast wrong answer is no result.
+    /// Stops the run when a subject returns a wrong result.
     #[track_caller]
     pub(crate) fn check(&self, text: &str) {
         assert_eq!(text, self.answer, "for {}", self.arguments);
     }
 }
 
-/// Returns this many questions, out of 64 with numbers of one to six digits, round and round.
+/// Returns this many questions, cycling through 64 with numbers of one to six digits.
 pub(crate) fn questions(count: u32) -> impl Iterator<Item = &'static Question> {
     static ALL: LazyLock<Vec<Question>> = LazyLock::new(|| {
         let numbers = (0..64_u64).map(|n| (n * 7919 % 100_003, n * n));

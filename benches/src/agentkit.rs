@@ -1,9 +1,10 @@
 //! agentkit 0.10: the same tool through its registry and executor.
 //!
-//! As its documentation shows a normal call: `BasicToolExecutor::execute` with a `ToolRequest`, and the
-//! checker that allows everything. The request carries a JSON value, so the text is parsed first, as
-//! its agent loop does. The tool proposes no permission requests, so nothing is judged; nothing is
-//! validated against the schema or bounded either. Each call gets a context of its own.
+//! As its documentation shows a normal call: `BasicToolExecutor::execute` with a `ToolRequest`, and
+//! the checker that allows everything. The request carries a JSON value, so the text is parsed
+//! first, as its agent loop does. The tool proposes no permission requests, so nothing is
+//! authorized; nothing is validated against the schema or bounded either. Each call gets a context
+//! of its own.
 
 use agentkit_capabilities::CapabilityContext;
 use agentkit_core::{MetadataMap, SessionId, ToolOutput, ToolResultPart, TurnId};

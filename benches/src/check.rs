@@ -1,8 +1,9 @@
-//! What checking arguments costs, beside the validator alone on the same schemas and values.
+//! The cost of validating arguments, compared with the validator alone on the same schemas and
+//! values.
 //!
-//! `check` is the verdict on arguments that fit; `check-failing` is finding out what is wrong, which
-//! for us also means saying it in words; `admit` is the whole way in from text: parse, check, decode,
-//! claim and plan, beside parsing and the validator alone.
+//! `check` is the verdict on valid arguments; `check-failing` finds the problems, which for us
+//! includes explaining them; `admit` is the whole way in from text: parse, validate, decode,
+//! profile and plan, compared with parsing and the validator alone.
 
 use std::{hint::black_box, rc::Rc};
 
@@ -15,10 +16,10 @@ use crate::{
     toolbox::{self, Tool},
 };
 
-/// Enough schemas that they do not all lie in the nearest cache, as in a real registry.
+/// Enough schemas that they do not all fit into the nearest CPU cache, as in a real registry.
 const TOOLS: usize = 64;
 
-/// One tool with what judges its arguments.
+/// One tool with its validators.
 struct Judged {
     tool: Tool,
     text: String,
@@ -28,7 +29,7 @@ struct Judged {
 
 impl Judged {
     fn new(tool: Tool) -> Self {
-        // The same choices that our own schema makes.
+        // The same options as in our own schema.
         let alone = jsonschema::options()
             .offline()
             .with_draft(Draft::Draft202012)
@@ -62,7 +63,7 @@ pub(crate) fn add(bench: &mut Bench) {
     case(bench, "jsonschema iter_errors", units, |j| {
         assert!(j.alone.iter_errors(&j.tool.bad).count() > 0);
     });
-    // What everybody would do next: say each error.
+    // What every user would do next: format each error.
     case(bench, "the same, as text", units, |j| {
         for error in j.alone.iter_errors(&j.tool.bad) {
             black_box(format!("{}: {error}", error.instance_path()));

@@ -1,7 +1,7 @@
-//! What showing tools to a provider costs, beside writing the same tools down as JSON.
+//! The cost of exporting tools to a provider, compared with serializing the same tools as JSON.
 //!
-//! Every dialect shows the same set from nothing, as after a change of the registry. `again` is
-//! what each further turn pays: asking an unchanged snapshot once more.
+//! Every dialect exports the same set from scratch, as after a change of the registry. `again` is
+//! the cost of each further turn: exporting an unchanged snapshot again.
 
 use std::{hint::black_box, rc::Rc};
 
@@ -15,9 +15,9 @@ use crate::{
     toolbox::{self, Tool},
 };
 
-/// How many tools are made.
+/// The number of generated tools.
 const TOOLS: usize = 1_000;
-/// How often an unchanged set is asked for in one measurement.
+/// How often an unchanged set is exported in one measurement.
 const LOOKUPS: u32 = 1_000;
 
 pub(crate) fn add(bench: &mut Bench) {
@@ -36,7 +36,7 @@ fn count(tools: &[Tool]) -> u32 {
     u32::try_from(tools.len()).unwrap_or(u32::MAX)
 }
 
-/// One set of tools, written down and in every dialect.
+/// One set of tools, serialized and in every dialect.
 fn sets(bench: &mut Bench, prefix: &str, tools: &Rc<Vec<Tool>>) {
     let written: Vec<Value> = tools.iter().map(Tool::written).collect();
     bench.case(format!("{prefix}serde_json"), count(tools), move |_, _| {
@@ -56,7 +56,7 @@ fn sets(bench: &mut Bench, prefix: &str, tools: &Rc<Vec<Tool>>) {
     }
 }
 
-/// An unchanged snapshot, asked again.
+/// An unchanged snapshot, exported again.
 fn again(bench: &mut Bench, tools: &[Tool]) {
     let tool = |tool: &Tool| {
         let spec = ToolSpec::new(tool.name.as_str(), tool.description.as_str());

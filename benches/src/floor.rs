@@ -1,8 +1,8 @@
-//! What nobody can undercut: a call written by hand.
+//! The lower bound: a call written by hand.
 //!
-//! `Floor` does what any tool layer must do: find the handler by name, parse the text, decode it, call
-//! through a box, give text. `Direct` decodes the text straight into the struct. That is cheaper, and
-//! leaves no JSON value that a judge, a cache or a record could look at. It is here for honesty.
+//! `Floor` does what any tool layer must do: find the handler by name, parse the text, decode it,
+//! call through a box, return text. `Direct` decodes the text straight into the struct. That is
+//! cheaper, and leaves no JSON value for a policy, a cache or a record. It is here for honesty.
 
 use std::{collections::HashMap, pin::Pin};
 

@@ -1,10 +1,10 @@
 //! Runs all subjects in interleaved rounds and prints the medians.
 //!
-//! In: subjects. Out: one row per case on stdout, as a table or as JSON lines. A round runs every case
-//! once, each case of a group with the same work; the order is turned by one place per round, so that
-//! no case always follows the same neighbour. The first round warms up and is not counted.
+//! In: subjects. Out: one row per case on stdout, as a table or as JSON lines. A round runs every
+//! case once, each case of a group with the same work; the order rotates by one per round, so that
+//! no case always follows the same neighbour. The first round is a warm-up and is not counted.
 //!
-//! Cases stand in groups. Ratios are taken to the first case of the group, within each round.
+//! Cases are in groups. Ratios are relative to the first case of the group, within each round.
 
 use std::{hint::black_box, rc::Rc, time::Instant};
 
@@ -17,17 +17,17 @@ use crate::add::{FAN, Question, questions};
 
 /// One way to call the tool.
 pub(crate) trait Subject {
-    /// Makes one call and checks its answer.
+    /// Makes one call and checks its result.
     async fn ask(&self, question: &'static Question);
 
-    /// Makes this many calls, one after the other.
+    /// Makes this many calls in sequence.
     async fn one(&self, calls: u32) {
         for question in questions(calls) {
             self.ask(question).await;
         }
     }
 
-    /// Makes a hundred calls at once. A subject with a way of its own to do that overrides this.
+    /// Makes a hundred parallel calls. A subject with its own way to do that overrides this.
     async fn fan100(&self) {
         join_all(questions(FAN).map(|question| self.ask(question))).await;
     }
@@ -39,17 +39,18 @@ pub(crate) struct Options {
     json: bool,
     rounds: u32,
     calls: u32,
-    /// The groups that begin with this word or the case to run, as for a profiler; a lone case's ratio
-    /// is to itself.
+    /// The groups with this prefix or the case to run, as for a profiler; a lone case's ratio is to
+    /// itself.
     only: Option<String>,
     /// Only our own forms, as lines that the comparison with Python libraries reads.
     peer_json: bool,
 }
 
 impl Options {
-    /// Reads the arguments of the command.
+    /// Parses the arguments of the command.
     pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
-        // Nine medians out many a disturbance; 20 000 calls are 10 to 50 ms, far above the clock's grain.
+        // Nine rounds give a stable median; 20 000 calls take 10 to 50 ms, far above the clock's
+        // resolution.
         let mut options =
             Self { json: false, rounds: 9, calls: 20_000, only: None, peer_json: false };
         while let Some(arg) = args.next() {
@@ -74,7 +75,7 @@ impl Options {
     }
 }
 
-/// What the cases of a group are measured by.
+/// The unit that the cases of a group are measured in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     Call,
@@ -102,7 +103,7 @@ struct Case {
     group: &'static str,
     unit: Unit,
     name: String,
-    /// How many units one measurement is.
+    /// How many units one measurement has.
     units: u32,
     /// Whether others of its group are compared with it too, and not only with the first.
     is_base: bool,
@@ -111,8 +112,8 @@ struct Case {
 }
 
 impl Case {
-    /// What it costs beside another: the middle of the rounds. Within each round, so that what slows a
-    /// whole round down does not show.
+    /// The cost relative to another: the median over rounds. Taken within each round, so that a
+    /// slow round does not show.
     fn ratio_to(&self, base: &Self) -> f64 {
         let pairs = self.samples.iter().zip(&base.samples);
         median(pairs.map(|(case, base)| case.cpu / base.cpu))
@@ -136,7 +137,7 @@ pub(crate) struct Bench {
     runtime: Runtime,
     cases: Vec<Case>,
     group: (&'static str, Unit),
-    /// Groups with the same cases over more and more bytes, in order.
+    /// Groups with the same cases over increasing sizes, in order.
     growing: Vec<Vec<&'static str>>,
     _pin: Vec<u8>,
 }
@@ -145,32 +146,32 @@ impl Bench {
     /// Starts a runtime with two workers, whatever the machine has.
     pub(crate) fn new(options: Options) -> Result<Self, String> {
         let pin = settled_heap();
-        // The driver for time is there because a runtime under test may set timers.
+        // The time driver is enabled because a runtime under test may set timers.
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.map_err(|e| format!("cannot start the runtime: {e}"))?;
         let group = ("calls", Unit::Call);
         Ok(Self { options, runtime, cases: Vec::new(), group, growing: Vec::new(), _pin: pin })
     }
 
-    /// Begins a group, and returns how many units one measurement has by the options. The first case
-    /// that follows is what the others are compared with.
+    /// Starts a group, and returns how many units one measurement has by the options. The first
+    /// case that follows is the base of the ratios.
     pub(crate) fn group(&mut self, name: &'static str, unit: Unit) -> u32 {
         self.group = (name, unit);
         self.options.calls
     }
 
-    /// Returns the runtime, the rounds and the calls, where only our own forms were asked for.
+    /// Returns the runtime, the rounds and the calls, if only our own forms were requested.
     pub(crate) fn for_peers(&self) -> Option<(&Runtime, u32, u32)> {
         let Options { peer_json, rounds, calls, .. } = self.options;
         peer_json.then_some((&self.runtime, rounds, calls))
     }
 
-    /// Waits for something that a case needs before it can begin.
+    /// Runs a future that a case needs before it can start.
     pub(crate) fn wait<T>(&self, work: impl Future<Output = T>) -> T {
         self.runtime.block_on(work)
     }
 
-    /// Adds a subject as two cases: one call after the other, and a hundred at once.
+    /// Adds a subject as two cases: calls in sequence, and a hundred in parallel.
     pub(crate) fn add<S: Subject + 'static>(&mut self, name: &str, subject: S) {
         let subject = Rc::new(subject);
         let same = Rc::clone(&subject);
@@ -185,7 +186,7 @@ impl Bench {
         });
     }
 
-    /// Returns whether a group is to be measured as a whole, for those that are dear to set up.
+    /// Returns whether a group is to be measured as a whole, for those with an expensive setup.
     pub(crate) fn wants(&self, group: &str) -> bool {
         let begins = |only: &String| group.strip_prefix(only.as_str());
         self.options.only.as_ref().is_none_or(|only| {
@@ -193,7 +194,7 @@ impl Bench {
         })
     }
 
-    /// Adds one case that does so many units of its group at a time.
+    /// Adds one case that does this many units of its group at a time.
     pub(crate) fn case(&mut self, name: String, units: u32, run: impl Fn(&Runtime, u32) + 'static) {
         let (group, unit) = self.group;
         if !self.wants(group) && self.options.only.as_ref() != Some(&name) {
@@ -203,14 +204,15 @@ impl Bench {
         self.cases.push(Case { group, unit, name, units, is_base: false, run, samples });
     }
 
-    /// Makes the case that was added last one that its group is compared with too.
+    /// Makes the case that was added last a base of its group too.
     pub(crate) fn is_base(&mut self) {
         if let Some(case) = self.cases.last_mut() {
             case.is_base = true;
         }
     }
 
-    /// Says that these groups have the same cases, in growing sizes: their costs per byte are compared.
+    /// Declares that these groups have the same cases in increasing sizes: their costs per byte are
+    /// compared.
     pub(crate) fn grows(&mut self, groups: impl IntoIterator<Item = &'static str>) {
         self.growing.push(groups.into_iter().collect());
     }
@@ -240,7 +242,7 @@ impl Bench {
             let wall = median(case.samples.iter().map(|s| s.wall));
             let ratio = case.ratio_to(floor);
             let unit = case.unit.as_str();
-            // A byte takes less than a nanosecond, and so does a tool that is only looked up.
+            // A byte takes less than a nanosecond, and so does a cached lookup.
             let round = |x: f64| (x * 1000.0).round() / 1000.0;
             if self.options.json {
                 let cpu_samples: Vec<f64> = case.samples.iter().map(|s| round(s.cpu)).collect();
@@ -274,7 +276,7 @@ impl Bench {
                 print!(" {:>8.2}x {}", case.ratio_to(other), other.name);
             }
             match case.unit {
-                // Nanoseconds per byte, turned round.
+                // Nanoseconds per byte, inverted.
                 Unit::Byte => println!(" {:>7.0} MB/s", 1000.0 / cpu),
                 _ => println!(),
             }
@@ -282,8 +284,8 @@ impl Bench {
         self.growing.iter().for_each(|groups| self.print_growth(groups));
     }
 
-    /// Prints what a byte costs in each group beside the one before. Where that is about one, cost
-    /// grows with the size and no faster; caches that are too small for the larger size add to it.
+    /// Prints the cost of a byte in each group relative to the one before. About one means that
+    /// cost is linear in the size; CPU caches that are too small for the larger size add to it.
     #[expect(clippy::print_stdout, reason = "the result of the command")]
     fn print_growth(&self, groups: &[&'static str]) {
         let of = |group: &str, name: &str| {
@@ -312,9 +314,10 @@ impl Bench {
 
 /// Leaves a few free megabytes on the heap below one block that stays, and returns that block.
 ///
-/// glibc gives the top of the heap back to the system when 128 KiB of it are free. A hundred large
-/// futures cross that line, and then every fan pays for its pages anew: 0.7 to 1.1 µs per call were
-/// seen, or not, depending on what happened to lie above. No subject should win or lose by that.
+/// glibc returns the top of the heap to the system when 128 KiB of it are free. A hundred large
+/// futures cross that limit, and then every fan-out pays for its pages anew: 0.7 to 1.1 µs per call
+/// were seen, or not, depending on what happened to lie above. No subject should win or lose by
+/// that.
 fn settled_heap() -> Vec<u8> {
     // Blocks below 128 KiB come from the heap itself, and from its top while it is young.
     let mut blocks: Vec<Vec<u8>> = (0..128).map(|_| black_box(vec![0; 64 * 1024])).collect();
@@ -331,7 +334,7 @@ pub(crate) fn measure(runtime: &Runtime, run: &impl Fn(&Runtime, u32), units: u3
     Sample { cpu: per_unit(cpu), wall: per_unit(wall) }
 }
 
-/// Returns the middle value; of an even number, the upper of the two.
+/// Returns the median; of an even number, the upper of the two.
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);

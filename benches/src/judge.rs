@@ -1,10 +1,10 @@
-//! What judging one call costs, by the number of rules, beside the default policy.
+//! The cost of authorizing one call, by the number of rules, compared with the default policy.
 //!
-//! A policy that asks another one many times stands in the runtime, so what is measured is exactly
-//! `Policy::judge` on a real admitted call: gathering the facts and finding the ruling. Four calls: a
-//! tool that only computes, a file that is written, an address that is fetched, a shell command (which
-//! is parsed each time). The rules are a mix of all kinds; `same` is the worst case, where all of them
-//! are about the very tool that is called.
+//! The runtime has a policy that calls another one many times, so exactly `Policy::judge` on a real
+//! validated call is measured: collecting the facts and finding the deciding rule. Four calls: a
+//! tool that only computes, a file write, a URL fetch, a shell command (which is parsed each time).
+//! The rules are a mix of all kinds; `same` is the worst case, where all of them match the called
+//! tool.
 
 use std::{cell::Cell, hint::black_box, rc::Rc, sync::Arc};
 
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Bench, Unit};
 
-/// Judges a call so many times.
+/// Authorizes a call this many times.
 struct Often<P>(Arc<P>, u32);
 
 impl<P: Policy> Policy for Often<P> {
@@ -28,8 +28,8 @@ impl<P: Policy> Policy for Often<P> {
     }
 }
 
-/// So often in a row.
-const OFTEN: u32 = 1_000;
+/// Repetitions in a row.
+const REPETITIONS: u32 = 1_000;
 
 fn rule(decision: Decision, text: &str) -> Rule {
     let pattern = Pattern::parse(text, &PathBase::default());
@@ -37,7 +37,7 @@ fn rule(decision: Decision, text: &str) -> Rule {
     Rule::new(decision, pattern)
 }
 
-/// A mix of what people write, none of which is about the calls below, but for the last.
+/// A mix of typical rules, none of which match the calls below, except the last.
 fn mixed(count: usize) -> Vec<Rule> {
     let mut rules: Vec<Rule> = (0..count.saturating_sub(1))
         .map(|n| {
@@ -62,26 +62,26 @@ fn mixed(count: usize) -> Vec<Rule> {
     rules
 }
 
-/// Rules that are all about the tool that is called, and differ in an argument.
+/// Rules that all name the called tool, and differ in an argument.
 fn same(count: usize) -> Vec<Rule> {
     (0..count)
         .map(|n| rule(Decision::Ask, &format!("plain_called arg.to=someone{n}@example.org")))
         .collect()
 }
 
-/// The same, where the argument is a pattern, so that each must be asked.
+/// The same, where the argument is a pattern, so that each must be evaluated.
 fn same_globs(count: usize) -> Vec<Rule> {
     (0..count)
         .map(|n| rule(Decision::Ask, &format!("plain_called arg.to=someone{n}*@example.org")))
         .collect()
 }
 
-/// Rules that are all about the program that is run, and differ in its subcommand.
+/// Rules that all name the program that is run, and differ in its subcommand.
 fn same_program(count: usize) -> Vec<Rule> {
     (0..count).map(|n| rule(Decision::Ask, &format!("Bash(cargo sub{n} *)"))).collect()
 }
 
-/// The same, where the subcommand is a pattern, so that each must be asked.
+/// The same, where the subcommand is a pattern, so that each must be evaluated.
 fn same_program_globs(count: usize) -> Vec<Rule> {
     (0..count).map(|n| rule(Decision::Ask, &format!("Bash(cargo sub{n}* *)"))).collect()
 }
@@ -122,14 +122,14 @@ fn case(
     call: (&str, &str, &str),
     units: u32,
 ) {
-    let policy = Often(Arc::new(policy), OFTEN);
+    let policy = Often(Arc::new(policy), REPETITIONS);
     let runtime = Runtime::builder().registry(registry()).policy(policy).build();
     let runtime = Rc::new(runtime.unwrap_or_else(|e| panic!("{e}")));
     let arguments: Value = json!({call.1: call.2});
     let tool = call.0.to_owned();
     let asked = Rc::new(Cell::new(0u32));
-    bench.case(name, units.next_multiple_of(OFTEN), move |tokio, units| {
-        for _ in 0..units / OFTEN {
+    bench.case(name, units.next_multiple_of(REPETITIONS), move |tokio, units| {
+        for _ in 0..units / REPETITIONS {
             let call = ToolCall::new("1", tool.as_str(), arguments.clone());
             let answers = tokio.block_on(async {
                 let turn = runtime.run().turn().await.unwrap_or_else(|e| panic!("{e}"));
@@ -151,7 +151,8 @@ pub(crate) fn add(bench: &mut Bench) {
             "fetch_called" => "judge-host",
             _ => "judge-command",
         };
-        // Ten thousand rules take their time, which a profile of something else should not show.
+        // Ten thousand rules take a while to build, which a profile of something else should not
+        // show.
         if !bench.wants(group) {
             continue;
         }
@@ -162,17 +163,23 @@ pub(crate) fn add(bench: &mut Bench) {
         }
         if call.0 == "plain_called" {
             for count in [100, 1_000, 10_000] {
-                case(bench, format!("{count} of the same tool"), rules(same(count)), call, OFTEN);
+                case(
+                    bench,
+                    format!("{count} of the same tool"),
+                    rules(same(count)),
+                    call,
+                    REPETITIONS,
+                );
                 let name = format!("{count} globs of the same tool");
-                case(bench, name, rules(same_globs(count)), call, OFTEN);
+                case(bench, name, rules(same_globs(count)), call, REPETITIONS);
             }
         }
         if call.0 == "shell_called" {
             for count in [100, 1_000, 10_000] {
                 let name = format!("{count} of the same program");
-                case(bench, name, rules(same_program(count)), call, OFTEN);
+                case(bench, name, rules(same_program(count)), call, REPETITIONS);
                 let name = format!("{count} globs of the same program");
-                case(bench, name, rules(same_program_globs(count)), call, OFTEN);
+                case(bench, name, rules(same_program_globs(count)), call, REPETITIONS);
             }
         }
     }

@@ -1,9 +1,9 @@
-//! What each thing around a body costs, as a ratio to the plain walk in the same run.
+//! The cost of each layer around a body, as a ratio to the plain pipeline in the same run.
 //!
-//! `Walk` is the way of an agent: one run, a turn per response. Every call has arguments that were
-//! never there before, so that a cache misses as it would with a model, and keeps what it gets. Each
-//! case sets up one thing; `everything` sets up all of them. Nothing here is slow or fails: what is
-//! measured is the price of being ready for it.
+//! `Walk` is the path of an agent: one run, a turn per response. Every call has new arguments, so
+//! that a cache misses as it would with a model, and stores the result. Each case configures one
+//! layer; `everything` configures all of them. Nothing here is slow or fails: only the overhead is
+//! measured.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -23,10 +23,10 @@ use crate::{
     ours::AddTool,
 };
 
-/// The tool with more said about it.
-struct Dressed(fn(ToolSpec) -> ToolSpec);
+/// The tool with a richer spec.
+struct WithSpec(fn(ToolSpec) -> ToolSpec);
 
-impl Tool for Dressed {
+impl Tool for WithSpec {
     type Args = <AddTool as Tool>::Args;
     type Output = <AddTool as Tool>::Output;
 
@@ -46,13 +46,13 @@ impl Tool for Dressed {
     }
 }
 
-/// One run of a runtime, and numbers that were not asked for yet.
+/// One run of a runtime, and numbers that were not used yet.
 pub(crate) struct Walk {
     run: Run,
     asked: AtomicU64,
-    /// By how much the numbers go up; not at all where a hit is measured.
+    /// The increment of the numbers; 0 where a cache hit is measured.
     step: u64,
-    /// Whether answers are read as a model reads them, with what stands around them.
+    /// Whether results are read as a model reads them, with their frame.
     framed: bool,
 }
 
@@ -61,27 +61,29 @@ impl Walk {
         dress: fn(ToolSpec) -> ToolSpec,
         set_up: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder,
     ) -> Self {
-        let registry = ToolRegistry::builder().add(Dressed(dress)).build();
+        let registry = ToolRegistry::builder().add(WithSpec(dress)).build();
         let runtime = registry.and_then(|c| set_up(Runtime::builder().registry(c)).build());
         let run = runtime.unwrap_or_else(|e| panic!("{e}")).run();
         Self { run, asked: AtomicU64::new(0), step: 1, framed: false }
     }
 
-    /// What a host gets who says nothing.
+    /// The default configuration.
     pub(crate) fn plain() -> Self {
         Self::new(|spec| spec, |runtime| runtime)
     }
 
-    /// The same, judged by one rule that allows the tool.
+    /// The same, authorized by one rule that allows the tool.
     pub(crate) fn ruled() -> Self {
         Self::new(|spec| spec, |runtime| runtime.policy(rules(1)))
     }
 
-    /// Everything there is.
+    /// All layers.
     pub(crate) fn everything() -> Self {
         let all = Self::new(
             |spec| retried(rated(cached(spec))).timeout(Duration::from_secs(5)),
-            |runtime| watched(secrets(runtime.policy(rules(20)).hook(Idle).middleware(Through))),
+            |runtime| {
+                watched(secrets(runtime.policy(rules(20)).hook(Idle).middleware(PassThrough)))
+            },
         );
         Self { framed: true, ..all }
     }
@@ -92,7 +94,7 @@ impl Walk {
         (ToolCall::new(id, NAME, Arguments::Text(format!(r#"{{"a":{a},"b":{b}}}"#))), a + b)
     }
 
-    /// Makes a turn of these calls, and holds every answer against what it should be.
+    /// Makes a turn of these calls, and checks every result.
     async fn turn(&self, calls: impl ExactSizeIterator<Item = ToolCall>, sums: &[u64]) {
         let turn = self.run.turn().await.unwrap_or_else(|e| panic!("{e}"));
         let answers = turn.run(calls).await;
@@ -107,7 +109,7 @@ impl Walk {
     }
 }
 
-/// Stops the run when an answer is wrong: a fast wrong answer is no result.
+/// Stops the run when a result is wrong.
 #[track_caller]
 fn right(answer: &ToolResult, sum: u64) {
     assert_eq!(answer.text().parse(), Ok(sum), "{}", answer.text());
@@ -131,7 +133,7 @@ fn cached(spec: ToolSpec) -> ToolSpec {
 }
 
 fn rated(spec: ToolSpec) -> ToolSpec {
-    // So many that nobody ever waits.
+    // High enough that no call ever waits.
     spec.rate(Rate::parse("4000000000/second").unwrap_or_else(|e| panic!("{e}")))
 }
 
@@ -139,7 +141,7 @@ fn retried(spec: ToolSpec) -> ToolSpec {
     spec.retry(RetryPolicy::default())
 }
 
-/// So many rules of all kinds, the last of which allows the tool.
+/// This many rules of all kinds, the last of which allows the tool.
 fn rules(count: usize) -> Rules {
     let rule = |decision, text: &str| {
         let pattern = Pattern::parse(text, &PathBase::default());
@@ -161,7 +163,7 @@ fn rules(count: usize) -> Rules {
     Rules::new(all, PolicyContext::default()).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// A hook that looks at every call before and after, and leaves it as it is.
+/// A hook that sees every call before and after, and changes nothing.
 struct Idle;
 
 impl Hook for Idle {
@@ -185,10 +187,10 @@ impl Hook for Idle {
     }
 }
 
-/// A middleware that only goes on.
-struct Through;
+/// A middleware that only calls `next`.
+struct PassThrough;
 
-impl Middleware for Through {
+impl Middleware for PassThrough {
     fn name(&self) -> &str {
         "through"
     }
@@ -211,7 +213,7 @@ fn watched(runtime: RuntimeBuilder) -> RuntimeBuilder {
     runtime.observer(Count(AtomicU64::new(0)))
 }
 
-/// Three secrets, each looked for in all the forms it may travel in.
+/// Three secrets, each searched for in all its encodings.
 fn secrets(runtime: RuntimeBuilder) -> RuntimeBuilder {
     let runtime = runtime.secret("mail", "correct horse battery");
     runtime.secret("store", "staple-0123456789").secret("host", "8f14e45fceea167a")
@@ -223,7 +225,7 @@ pub(crate) fn add(bench: &mut Bench) {
     bench.add("one rule", Walk::ruled());
     bench.add("20 rules", Walk::new(|spec| spec, |runtime| runtime.policy(rules(20))));
     bench.add("hook", Walk::new(|spec| spec, |runtime| runtime.hook(Idle)));
-    bench.add("middleware", Walk::new(|spec| spec, |runtime| runtime.middleware(Through)));
+    bench.add("middleware", Walk::new(|spec| spec, |runtime| runtime.middleware(PassThrough)));
     bench.add("cache miss", Walk::new(cached, |runtime| runtime));
     bench.add("cache hit", Walk { step: 0, ..Walk::new(cached, |runtime| runtime) });
     bench.add("retry", Walk::new(retried, |runtime| runtime));

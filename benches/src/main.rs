@@ -1,11 +1,12 @@
-//! What tool calls cost, beside a bare call and two peers, and what stands around them: showing tools
-//! to a provider, checking arguments, reading streams. Measured in one run.
+//! The cost of tool calls, compared with a bare call and two peers, and of the parts around them:
+//! exporting tools, validating arguments, decoding streams. Measured in one run.
 //!
-//! Every subject of a call has the same tool, `add(a, b) -> text`, and gets the arguments as JSON text, the way
-//! a model writes them. Rounds are interleaved, so a busy machine disturbs all subjects alike; read
-//! the ratios first and the nanoseconds second.
+//! Every subject of a call has the same tool, `add(a, b) -> text`, and gets the arguments as JSON
+//! text, the way a model writes them. Rounds are interleaved, so a busy machine disturbs all
+//! subjects alike; read the ratios first and the nanoseconds second.
 //!
-//! `cargo run --release -p haft-benches [-- --json] [--peer-json] [--rounds 9] [--calls 20000] [--only export]`
+//! `cargo run --release -p haft-benches [-- --json] [--peer-json] [--rounds 9] [--calls 20000]
+//! [--only export]`
 
 mod add;
 mod harness;
@@ -41,7 +42,7 @@ fn main() -> Result<(), String> {
         return Ok(());
     }
 
-    // One line per subject. The first one of a group is what the ratios are taken to.
+    // One line per subject. The first one of a group is the base of the ratios.
     bench.add("floor", floor::Floor::new());
     bench.add("floor-direct", floor::Direct::new());
     bench.add("haft", ours::Turn::new());

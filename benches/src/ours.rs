@@ -1,8 +1,8 @@
-//! haft: the same tool through the whole walk of one call.
+//! haft: the same tool through the whole pipeline of one call.
 //!
-//! Everything of the default walk is on: the text is parsed and validated, the call is planned,
-//! checked, judged by what the tool declares (never by a switch that turns judging off), written
-//! down before and after, bounded and shaped. `Turn` is the way of an agent: one run, a turn per
+//! All default steps are on: the text is parsed and validated, the call is planned, guarded,
+//! authorized by what the tool declares (never by a switch that turns authorization off), journaled
+//! before and after, bounded and framed. `Turn` is the path of an agent: one run, a turn per
 //! response. `Direct` is `Runtime::call`, a run of its own for each call.
 
 use haft::{Arguments, Run, Runtime, ToolCall, ToolRegistry, tool};

@@ -1,9 +1,9 @@
-//! Our side of the comparison with Python libraries: the figures that `scripts/bench-peers` asks for.
+//! Our side of the comparison with Python libraries: the figures that `scripts/bench-peers` reads.
 //!
-//! In: how many rounds and calls. Out: one JSON line per form of ours, with the names that the peers'
-//! own programs print, so that one table can hold all. As there, a round is so many calls one after
-//! the other and as many again in hundreds, CPU time of the whole process is what counts, and a
-//! figure is the best round, with the median beside it.
+//! In: the number of rounds and calls. Out: one JSON line per form of ours, with the names that the
+//! peers' own programs print, so that one table can hold all. As there, a round is a number of
+//! calls in sequence and as many again in hundreds, CPU time of the whole process is what counts,
+//! and a figure is the best round, followed by the median.
 
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -17,7 +17,7 @@ use crate::{
 /// Calls before anything is counted.
 const WARM_UP: u32 = 200;
 
-/// One form of ours and what it cost, in nanoseconds per call.
+/// One form of ours and its cost, in nanoseconds per call.
 struct Form {
     name: &'static str,
     note: &'static str,

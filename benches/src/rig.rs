@@ -1,9 +1,9 @@
 //! rig 0.44: the same tool through its own tool path.
 //!
-//! Its core crate has handlers and no registry; `ToolSet`, which finds a tool by name, lives in its
+//! Its core crate has handlers and no registry; `ToolSet`, which finds a tool by name, is in its
 //! agent crate. `Core` is the least one can call: a handler from a map of our own, served inline.
-//! `Agent` is what its users call: `ToolSet::execute` with name and JSON text. Neither validates against
-//! the schema, judges, or bounds the result. Parallel calls are the caller's business.
+//! `Agent` is what its users call: `ToolSet::execute` with name and JSON text. Neither validates
+//! against the schema, authorizes, or bounds the result. Parallel calls are left to the caller.
 
 use std::{collections::HashMap, convert::Infallible};
 

@@ -1,12 +1,12 @@
-//! What making a result fit to be shown costs per byte, for small and for very large results.
+//! The cost per byte of preparing a result for the model, for small and for very large results.
 //!
-//! Two texts, each in three sizes. `plain` is a log as programs write it: words, numbers, paths, an
-//! accent here and there. `coloured` is the same for a terminal: a colour in each line, and now and
-//! then a key or a hidden character, so that most of it must be written anew. The first case is
-//! copying the bytes, the second a terminal's parser alone over them, and both are what the others
-//! are compared with. `call` is the whole way: a body that gives the text, and what a model reads.
+//! Two texts, each in three sizes. `plain` is a typical log: words, numbers, paths, an accent here
+//! and there. `coloured` is the same for a terminal: a colour in each line, and now and then a key
+//! or a hidden character, so that most of it must be rewritten. The first case copies the bytes,
+//! the second runs a terminal parser alone over them; both are bases of the ratios. `call` is the
+//! whole pipeline: a body that returns the text, and what a model reads.
 //!
-//! Cost must grow with the size and no faster, so the cost per byte is also compared between sizes.
+//! Cost must be linear in the size, so the cost per byte is also compared between sizes.
 
 use std::{cell::RefCell, hint::black_box, rc::Rc, time::Duration};
 
@@ -27,7 +27,7 @@ const SIZES: [(&str, &str, usize); 3] = [
     ("shape-plain-10m", "shape-coloured-10m", 10_000_000),
 ];
 
-/// A log of about so many bytes, which ends between characters.
+/// A log of about this many bytes, which ends at a character boundary.
 fn log(size: usize, coloured: bool) -> String {
     let mut text = String::with_capacity(size + 200);
     for n in 0.. {
@@ -51,7 +51,7 @@ fn log(size: usize, coloured: bool) -> String {
     text
 }
 
-/// Sees all that the parser sees, and keeps nothing.
+/// Receives all that the parser emits, and keeps nothing.
 #[derive(Default)]
 struct Seen(usize);
 
@@ -65,7 +65,7 @@ impl vte::Perform for Seen {
     }
 }
 
-/// A runtime with one tool that gives the text.
+/// A runtime with one tool that returns the text.
 fn runtime(text: &Rc<String>, bound: ResultLimit) -> Runtime {
     let spec = ToolSpec::new("show_log", "Shows the log.").read_only();
     let spec = spec.capabilities(Capabilities::NONE).max_result(bound);
@@ -74,10 +74,10 @@ fn runtime(text: &Rc<String>, bound: ResultLimit) -> Runtime {
         let text = text.clone();
         async { Ok(text) }
     });
-    // The largest text is over what is looked at by default.
+    // The largest text exceeds the default scan limit.
     let mut config = Config::default();
     config.max_result = 4 * BYTES;
-    // What was kept is gone by the next measurement, so that the store is never full.
+    // Artifacts expire before the next measurement, so that the store is never full.
     let limits = ArtifactLimits::default().expiry(Duration::from_millis(1));
     let registry = ToolRegistry::builder().add(tool).build().unwrap_or_else(|e| panic!("{e}"));
     let runtime = Runtime::builder().config(config).registry(registry);
@@ -133,7 +133,7 @@ fn redactor() -> Redactor {
     Redactor::new(secrets)
 }
 
-/// What one read from a process may bring.
+/// The size of one read from a process.
 const CHUNK: usize = 4_096;
 
 fn in_pieces(redactor: &Redactor, text: &str) {
@@ -166,7 +166,7 @@ fn cases(bench: &mut Bench, group: &'static str, text: String) {
     over.case(bench, "redaction", move |text| drop(black_box(known.text(text))));
     let known = redactor();
     over.case(bench, "redaction in pieces", move |text| in_pieces(&known, text));
-    // The frame stands around what is shown, so it is asked about an answer that shows everything.
+    // The frame is around what is shown, so it is measured on a result that shows everything.
     let whole = runtime(&over.text, ResultLimit::Unbounded);
     let answer = bench.wait(answered(&whole));
     over.case(bench, "frame", move |_| drop(black_box(answer.model_text())));

@@ -1,8 +1,8 @@
-//! What reading a stream costs per byte, beside parsing the JSON of the same events.
+//! The cost per byte of decoding a stream, compared with parsing the JSON of the same events.
 //!
-//! The message is a text and four calls, in the pieces that providers send. The body comes in
-//! chunks as from a network. Beside each dialect stands what nobody can avoid: serde_json over each
-//! event's own text, already cut out.
+//! The message is a text and four calls, in the chunks that providers send. The body comes in
+//! network-sized chunks. The base of each dialect is the unavoidable part: serde_json over each
+//! event's own text, already split.
 
 use std::hint::black_box;
 
@@ -14,9 +14,9 @@ use crate::{
     script,
 };
 
-/// What one read from a connection may bring.
+/// The size of one read from a connection.
 const CHUNK: usize = 4_096;
-/// How many characters of text or arguments stand in one event.
+/// Characters of text or arguments in one event.
 const PIECE: usize = 12;
 /// How much is read in one measurement.
 const BYTES: usize = 4 << 20;

@@ -1,7 +1,8 @@
-//! A thousand tools that look like real ones, with arguments that fit and arguments that do not.
+//! A thousand tools that resemble real ones, with valid and invalid arguments.
 //!
-//! Four shapes in turn: flat, nested with definitions, a union, and many optional properties. Words
-//! and sizes vary, so that no two tools are equal. When the corpora are here, real tools come too.
+//! Four shapes in turn: flat, nested with definitions, a union, and many optional properties. Names
+//! and sizes vary, so that no two tools are equal. When the corpora are present, real tools are
+//! added.
 
 use std::{fs, path::PathBuf};
 
@@ -12,14 +13,14 @@ pub(crate) struct Tool {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) input: Value,
-    /// Arguments that fit.
+    /// Valid arguments.
     pub(crate) good: Value,
-    /// Arguments with one or two mistakes.
+    /// Arguments with one or two errors.
     pub(crate) bad: Value,
 }
 
 impl Tool {
-    /// Returns the tool as somebody would write it down.
+    /// Returns the tool as an author would write it.
     pub(crate) fn written(&self) -> Value {
         json!({
             "name": self.name,
@@ -33,7 +34,7 @@ const VERBS: [&str; 7] = ["list", "create", "update", "find", "cancel", "send", 
 const NOUNS: [&str; 9] =
     ["order", "invoice", "ticket", "message", "file", "branch", "meeting", "user", "report"];
 
-/// Makes so many tools.
+/// Generates this many tools.
 pub(crate) fn tools(count: usize) -> Vec<Tool> {
     (0..count).map(tool).collect()
 }
@@ -172,8 +173,8 @@ fn optional(n: usize, noun: &str) -> (Value, Value, Value) {
     (input, good, json!({"field_1": -1, "field_2": ["d"], "extra": 1}))
 }
 
-/// Reads the real tools of the corpora, if they are here: a folder named by `HAFT_CORPORA`, or the
-/// one beside this repository.
+/// Reads the real tools of the corpora, if present: in the directory named by `HAFT_CORPORA`, or in
+/// the one next to this repository.
 #[expect(clippy::disallowed_methods, reason = "a bench reads its data where the tests find it")]
 pub(crate) fn real() -> Vec<Tool> {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpora");
@@ -183,7 +184,7 @@ pub(crate) fn real() -> Vec<Tool> {
     };
     let tool = |line: &str| -> Option<Tool> {
         let tool: Value = serde_json::from_str(line).ok()?;
-        // Some records are no valid schemas, on purpose.
+        // Some records have invalid schemas, on purpose.
         (tool["metaschema_ok"] == true).then(|| Tool {
             name: tool["name"].as_str().unwrap_or_default().to_owned(),
             description: tool["description"].as_str().unwrap_or_default().to_owned(),

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// Properties have few names, so that values often meet a schema's.
+/// Few property names, so that values often match a schema's.
 const NAMES: [&str; 6] = ["a", "b", "kind", "$ref", "type", "long name/with~marks"];
 const WORDS: [&str; 5] = ["a", "", "null", "12", "é…"];
 const TYPES: [&str; 7] = ["object", "string", "integer", "number", "boolean", "null", "array"];
@@ -27,7 +27,7 @@ pub fn case(bytes: &[u8]) -> Option<(Value, Vec<Value>)> {
     Some((schema, values))
 }
 
-/// Bytes that are read as choices. When they are used up, every choice is the first.
+/// Bytes that are read as choices. After the last byte, every choice is the first.
 #[derive(Debug)]
 pub struct Draw<'a>(pub &'a [u8]);
 

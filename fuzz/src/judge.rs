@@ -1,13 +1,13 @@
-//! Judges what a dialect is shown by what the tool's own schema says.
+//! Compares an exported schema with the tool's own schema.
 //!
-//! An export that says it is exact gives the same verdict for every value. One that says it is
-//! wider refuses nothing that the tool accepts. What the model sends is taken back first, as a call
-//! would be. Both are compared with one validator, so a quirk of the validator is on both sides.
+//! An exact export gives the same verdict for every value. A wider one refuses nothing that the
+//! tool accepts. What the model sends is restored first, as a call would be. Both sides use one
+//! validator, so a quirk of the validator is on both sides.
 
 use haft::{Arguments, Dialect, ExportedTool, Formats, LossKind, Schema, ToolCall, ToolExport};
 use serde_json::{Map, Value, json};
 
-/// Says how an export and its source disagree about a value, if they do.
+/// Describes how an export and its source disagree about a value, if they do.
 ///
 /// # Errors
 /// Fails with a description of the disagreement.
@@ -24,7 +24,7 @@ pub fn agrees(export: &ToolExport, source: &Schema, values: &[Value]) -> Result<
         let call = ToolCall::new("call", shown.name.as_str(), sent.clone());
         let Arguments::Json(back) = export.restore(call).arguments else { continue };
         let there = judge.is_valid(&sent);
-        // What may be sent is judged by what arrives; what must be sayable, by what was meant.
+        // A value that the export accepts is judged as it arrives; otherwise as it was sent.
         let here = source.is_valid(if there { &back } else { value });
         let is_right = match (here, there) {
             (true, false) => has(LossKind::Narrowed),
@@ -42,7 +42,7 @@ pub fn agrees(export: &ToolExport, source: &Schema, values: &[Value]) -> Result<
     Ok(())
 }
 
-/// Finds the schema in a tool as a provider gets it.
+/// Finds the schema in an exported tool.
 fn schema_of(dialect: Dialect, tool: &Value) -> Value {
     let place = match dialect {
         Dialect::Anthropic => "/input_schema",
@@ -53,7 +53,7 @@ fn schema_of(dialect: Dialect, tool: &Value) -> Value {
         Dialect::Mcp => "/inputSchema",
         other => panic!("no schema known in {other}"),
     };
-    // Gemini leaves the whole member out when there are no parameters.
+    // Gemini omits the whole member when there are no parameters.
     let schema = tool.pointer(place).cloned().unwrap_or_else(|| json!({"type": "object"}));
     if dialect == Dialect::Gemini { json_schema(&schema) } else { schema }
 }
@@ -80,7 +80,7 @@ fn json_schema(node: &Value) -> Value {
     }
 }
 
-/// Says a value by the names that the model was shown; nothing when it uses one of those itself.
+/// Renames properties to their exported names; `None` when the value already uses one of those.
 fn said(value: &Value, shown: &ExportedTool) -> Option<Value> {
     let mut map = value.as_object()?.clone();
     for (own, here) in shown.renamed() {
@@ -94,7 +94,7 @@ fn said(value: &Value, shown: &ExportedTool) -> Option<Value> {
     Some(map.into())
 }
 
-/// Adds the nulls that a model has to write in strict mode.
+/// Adds the nulls that a model must send in strict mode.
 fn filled(value: &Value, schema: &Value, root: &Value, depth: usize) -> Value {
     let Some(depth) = depth.checked_sub(1) else { return value.clone() };
     if let Some(name) = schema.get("$ref").and_then(Value::as_str) {

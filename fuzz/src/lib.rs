@@ -1,4 +1,4 @@
-//! What the fuzz targets share: schemas and values drawn from bytes, and how an export is judged.
+//! Shared by the fuzz targets: schemas and values drawn from bytes, and the check of an export.
 
 mod draw;
 mod judge;

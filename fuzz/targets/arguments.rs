@@ -1,5 +1,5 @@
-//! Any argument text is answered: valid arguments reach the body unchanged, repaired ones fit the
-//! schema, and everything else is refused with a reason.
+//! Any argument text gets a result: valid arguments reach the body unchanged, repaired ones match
+//! the schema, and everything else is refused with a reason.
 #![no_main]
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -11,14 +11,14 @@ use haft::{
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 
-/// One tool, what its body got last, and a run for each way to repair.
+/// One tool, the latest arguments of its body, and a run for each repair mode.
 struct Bench {
     schema: Schema,
     got: Arc<Mutex<Option<Value>>>,
     runs: Vec<Run>,
 }
 
-/// Schemas with something to repair in each, and no defaults: what arrives is what was written.
+/// Schemas with something to repair in each, and no defaults, so that arguments arrive as sent.
 fn schemas() -> Vec<Value> {
     let closed = |properties: Value, required: Value| {
         json!({
@@ -99,7 +99,8 @@ fn bench(schema: Value) -> Bench {
     Bench { schema, got, runs: runtimes.iter().map(Runtime::run).collect() }
 }
 
-/// Whether an object has a key twice, which plain parsing hides: reading it back says less.
+/// Whether an object has a duplicate key, which plain parsing hides: serializing it again is
+/// shorter.
 fn is_plain(text: &str, value: &Value) -> bool {
     let count = |text: &str| text.bytes().filter(|b| *b == b':').count();
     count(text) == count(&value.to_string())
@@ -133,12 +134,12 @@ fuzz_target!(|bytes: &[u8]| {
     if let Some(value @ Value::Object(_)) = parsed
         && bench.schema.is_valid(&value)
     {
-        let told = asked(bench, repair, value.clone().into());
-        assert_eq!(told, Ok((value, 0)), "data that fits stays as it is");
+        let outcome = asked(bench, repair, value.clone().into());
+        assert_eq!(outcome, Ok((value, 0)), "data that fits stays as it is");
     }
 });
 
-/// Looks at a value by the schema alone: verdict, problems and repair tell one story.
+/// Checks a value by the schema alone: verdict, problems and repair must agree.
 fn judged(schema: &Schema, value: &Value) {
     let is_valid = schema.is_valid(value);
     let problems = schema.problems(value);
@@ -156,7 +157,7 @@ fn judged(schema: &Schema, value: &Value) {
     }
 }
 
-/// Runs a call, and returns what the body got and how much was repaired, or the refusal.
+/// Runs a call, and returns the arguments of the body and the number of repairs, or the refusal.
 fn asked(bench: &Bench, repair: usize, arguments: Arguments) -> Result<(Value, usize), String> {
     static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
         tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap()

@@ -1,5 +1,5 @@
-//! No path breaks the matchers of protected and denied names, and what they refuse they refuse below
-//! it too. A rename that they allow gives no denied name.
+//! No path makes the matchers of protected and denied names panic, and what they refuse they refuse
+//! below it too. A rename that they allow never produces a denied name.
 #![no_main]
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, path::Path};
@@ -18,7 +18,7 @@ const CHANGES: [Change; 7] = [
     Change::MoveFrom,
 ];
 
-/// A path as the supervisor makes it: real, so without `.`, `..` and empty components.
+/// A resolved path, as the supervisor produces it: without `.`, `..` and empty components.
 fn is_real(path: &[u8]) -> bool {
     !path.is_empty()
         && !path.contains(&0)
@@ -39,7 +39,7 @@ fn protected(names: &Protected, path: &[u8]) {
             Standing::Above => {}
         }
     }
-    // Another case of the same letters is never less protected.
+    // Another letter case of a name is never less protected.
     let is_everywhere = names.pattern(own).is_some_and(|pattern| pattern != "HEAD");
     if standing == Standing::Protected && is_everywhere {
         let other = path.to_ascii_uppercase();

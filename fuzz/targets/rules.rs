@@ -1,5 +1,4 @@
-//! No text breaks what reads rules, and rules that were read can be judged by, looked through and
-//! explained.
+//! No text makes the rule parser panic, and parsed rules can decide, be listed and be explained.
 #![no_main]
 
 use haft::{
@@ -9,7 +8,7 @@ use haft::{
 use libfuzzer_sys::fuzz_target;
 use std::{path::PathBuf, sync::Arc};
 
-/// Without a disk: what a path leads to is how it is written.
+/// Without a disk: a path resolves to itself.
 fn ground() -> PolicyContext {
     let mut ground = PolicyContext::default();
     ground.world = Arc::new(LexicalResolver);
@@ -25,7 +24,7 @@ fn read(text: &str, form: FileFormat, trusted: bool) {
         text: text.to_owned(),
     };
     let place = LoadOptions { home: Some("/home/u".into()), trusted, ..LoadOptions::default() };
-    // A mistake has its place and its words.
+    // An error has a position and a message.
     let setup = match PolicyConfig::read(&[file], &place) {
         Ok(setup) => setup,
         Err(error) => return assert!(!error.to_string().is_empty()),
@@ -46,7 +45,7 @@ fn pattern(text: &str) {
             return;
         }
     };
-    // It reads as it was written, and judges any call.
+    // It prints as it was written, and decides any call.
     assert_eq!(pattern.as_str(), text);
     let ground = ground();
     let calls = [

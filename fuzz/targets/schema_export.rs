@@ -1,11 +1,11 @@
-//! Any schema is shown in every dialect without a panic, and what a report says is true.
+//! Any schema is exported to every dialect without a panic, and its loss report is true.
 #![no_main]
 
 use haft::{Dialect, ExportOptions, Formats, Schema, StrictMode, ToolDefinition, ToolExport};
 use libfuzzer_sys::fuzz_target;
 
-/// Larger schemas are shown too, but their verdicts are not compared: a run should stay quick.
-const COMPARED: usize = 4_000;
+/// Larger schemas are exported too, but their verdicts are not compared, to keep a run quick.
+const MAX_COMPARED_BYTES: usize = 4_000;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((input, values)) = haft_fuzz::case(bytes) else { return };
@@ -23,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
                 assert!(shown.tool.is_none(), "{dialect} shows what cannot be checked: {input}");
                 continue;
             };
-            if bytes.len() > COMPARED {
+            if bytes.len() > MAX_COMPARED_BYTES {
                 continue;
             }
             let export = ToolExport::of(dialect, std::slice::from_ref(&definition), &options);

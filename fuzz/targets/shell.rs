@@ -1,5 +1,5 @@
-//! No text breaks the reader of commands, and what it reads stays within its bounds. A verdict is as
-//! strict as its strictest part.
+//! No text makes the shell parser panic, and its output is bounded. A verdict is as strict as its
+//! strictest part.
 #![no_main]
 
 use haft_shell::{Kind, MOST_CHARACTERS, MOST_COMMANDS, Wrappers, classify};
@@ -20,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(found.parts.len(), script.commands.len());
     if found.kind == Kind::ReadOnly {
         assert!(script.commands.iter().all(|command| command.assignments.is_empty()));
-        // What writes beside it still writes.
+        // A write next to it is still a write.
         assert!(classify(&format!("touch x\n{text}")).kind > Kind::ReadOnly);
     }
     assert!(text.chars().count() <= MOST_CHARACTERS);
@@ -31,7 +31,7 @@ fuzz_target!(|bytes: &[u8]| {
             let views = command.unwrapped(how);
             assert!(!views.is_empty() && views.len() <= 65, "{} views", views.len());
             assert_eq!(views[0].command, *command);
-            // What may not wrap has just the one view.
+            // A command that may not wrap has exactly one view.
             assert!(command.may_wrap(how) || views.len() == 1, "{command}");
         }
         // What an allow sees through a wrapper, a deny sees too.
@@ -40,7 +40,7 @@ fuzz_target!(|bytes: &[u8]| {
             let known = view.command.words.first().is_some_and(|word| word.literal().is_some());
             assert!(!known || all.iter().any(|o| o.command == view.command), "{command}");
         }
-        // All that is known can be read again.
+        // A fully literal command parses again.
         if let Some(text) = command.literal() {
             let _ = haft_shell::parse(&text);
         }

@@ -1,11 +1,11 @@
-//! However the bytes of a stream are cut, they say the same.
+//! However the bytes of a stream are chunked, the decoded result is the same.
 #![no_main]
 
 use haft::{Dialect, StopReason, ToolCall};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
-/// What a stream said: its calls, how it ended, its message, and what spoilt it.
+/// The result of a stream: its calls, stop reason, message, and error.
 #[derive(Debug, PartialEq)]
 struct Said {
     calls: Vec<ToolCall>,
@@ -27,7 +27,7 @@ fn said<'a>(dialect: Dialect, pieces: impl Iterator<Item = &'a [u8]>) -> Said {
     }
 }
 
-/// Cuts bytes into pieces of uneven length, always the same for the same bytes.
+/// Splits bytes into chunks of uneven length, deterministically.
 fn uneven(bytes: &[u8]) -> Vec<&[u8]> {
     let mut pieces = Vec::new();
     let mut rest = bytes;

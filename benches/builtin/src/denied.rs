@@ -1,5 +1,5 @@
-//! Finding the files that rules deny, beside `find`. A pattern at any depth looks at every entry; a
-//! path that a rule spells out looks at none.
+//! Finding the files that rules deny, compared with `find`. A pattern at any depth visits every
+//! entry; a path that a rule spells out visits none.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use haft::{
 
 use crate::{Case, Group};
 
-/// As many entries as the walk looks at, but for the directories above them.
+/// The entries that are visited, except the directories above them.
 const FILES: usize = 199_000;
 const FILES_PER_DIRECTORY: usize = 200;
 

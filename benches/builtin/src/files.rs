@@ -1,7 +1,7 @@
-//! `search_files` beside `rg`, and `read_file` of 100 MB beside `sed` and `tail`.
+//! `search_files` compared with `rg`, and `read_file` of 100 MB compared with `sed` and `tail`.
 //!
-//! The tree is made for the run: 6 000 files in 200 folders, about 50 MB, with ignore files. Ours is
-//! a whole call: judged, recorded, bounded.
+//! The tree is generated for the run: 6 000 files in 200 directories, about 50 MB, with ignore
+//! files. Ours is a whole call: authorized, recorded, bounded.
 
 use std::{
     fs::File,
@@ -25,19 +25,19 @@ use crate::{Case, Group, without};
 
 const FOLDERS: usize = 200;
 const FILES: usize = 30;
-/// What a large file is.
-const LARGE: u64 = 100 << 20;
+/// The size of the large file.
+const LARGE_FILE_BYTES: u64 = 100 << 20;
 const WORDS: [&str; 8] = ["alpha", "beta", "gamma", "delta", "value", "return", "struct", "import"];
 
-/// A folder, and a run in it.
-struct Room {
+/// A directory, and a run in it.
+struct Fixture {
     _home: TempDir,
     folder: PathBuf,
     run: Run,
     tokio: tokio::runtime::Runtime,
 }
 
-impl Room {
+impl Fixture {
     fn new() -> Result<Self, String> {
         let home = tempfile::tempdir().map_err(|e| e.to_string())?;
         let folder = home.path().canonicalize().map_err(|e| e.to_string())?;
@@ -77,8 +77,8 @@ pub(crate) fn groups(wants: &dyn Fn(&str) -> bool) -> Result<Vec<Group>, String>
 }
 
 fn searches() -> Result<Vec<Group>, String> {
-    let room = Arc::new(Room::new()?);
-    tree(&room.folder).map_err(|e| format!("cannot make the tree: {e}"))?;
+    let fixture = Arc::new(Fixture::new()?);
+    tree(&fixture.folder).map_err(|e| format!("cannot make the tree: {e}"))?;
     let has_rg = runs("rg");
     let patterns = [
         ("search: a rare word", "needle_[0-9]+", false),
@@ -86,24 +86,24 @@ fn searches() -> Result<Vec<Group>, String> {
         ("search: any case", "NEEDLE_[0-9]+", true),
     ];
     let group = |(name, pattern, any_case): (&'static str, &'static str, bool)| {
-        let ours = Arc::clone(&room);
+        let ours = Arc::clone(&fixture);
         let mut cases = vec![Case::new("search_files", move || {
             let arguments = json!({"pattern": pattern, "ignore_case": any_case, "limit": 2000});
-            let told = ours.call("search_files", arguments)?;
-            let found = told.lines().filter(|line| line.contains(":let needle_")).count();
-            is_right(pattern, found, &told)
+            let found_text = ours.call("search_files", arguments)?;
+            let found = found_text.lines().filter(|line| line.contains(":let needle_")).count();
+            is_right(pattern, found, &found_text)
         })];
-        let folder = room.folder.clone();
+        let folder = fixture.folder.clone();
         if has_rg {
             cases.push(Case::new("rg", move || {
                 let mut command = Command::new("rg");
-                // Without it rg asks whether the folder is a repository of git.
+                // Without it rg checks whether the directory is a git repository.
                 command.args(["-n", "--no-config", "--no-require-git", "-e", pattern]);
                 if any_case {
                     command.arg("-i");
                 }
-                let told = output(command.arg(".").current_dir(&folder))?;
-                is_right(pattern, told.lines().count(), &told)
+                let found_text = output(command.arg(".").current_dir(&folder))?;
+                is_right(pattern, found_text.lines().count(), &found_text)
             }));
         }
         Group { name: name.to_owned(), cases, times: 1, rest: Duration::ZERO, has_cpu: true }
@@ -111,38 +111,39 @@ fn searches() -> Result<Vec<Group>, String> {
     Ok(patterns.into_iter().map(group).collect())
 }
 
-/// Two that find different things do different work.
-fn is_right(pattern: &str, found: usize, told: &str) -> Result<(), String> {
+/// Subjects that find different matches do different work.
+fn is_right(pattern: &str, found: usize, found_text: &str) -> Result<(), String> {
     let wanted = if pattern.starts_with("nowhere") { 0 } else { FOLDERS };
     if found == wanted {
         Ok(())
     } else {
-        Err(format!("{found} of {wanted} were found for `{pattern}`: {told:.300}"))
+        Err(format!("{found} of {wanted} were found for `{pattern}`: {found_text:.300}"))
     }
 }
 
 fn reads() -> Result<Vec<Group>, String> {
-    let room = Arc::new(Room::new()?);
-    let lines = large(&room.folder.join("large.txt")).map_err(|e| format!("no large file: {e}"))?;
+    let fixture = Arc::new(Fixture::new()?);
+    let lines =
+        large(&fixture.folder.join("large.txt")).map_err(|e| format!("no large file: {e}"))?;
     let mut groups = Vec::new();
     for (name, from) in [
         ("read: the first lines", 1),
         ("read: the middle of 100 MB", lines / 2),
         ("read: the end of 100 MB", lines - 99),
     ] {
-        let ours = Arc::clone(&room);
+        let ours = Arc::clone(&fixture);
         let wanted = format!("{from:09} ");
-        let check = move |told: &str| {
-            if told.contains(&wanted) {
+        let check = move |found_text: &str| {
+            if found_text.contains(&wanted) {
                 Ok(())
             } else {
-                Err(format!("the wrong lines: {told:.100}"))
+                Err(format!("the wrong lines: {found_text:.100}"))
             }
         };
         let checks = [check.clone(), check.clone(), check];
         let [check_ours, check_sed, check_tail] = checks;
         let arguments = json!({"file_path": "large.txt", "offset": from, "limit": 100});
-        let (sed_in, tail_in) = (room.folder.clone(), room.folder.clone());
+        let (sed_in, tail_in) = (fixture.folder.clone(), fixture.folder.clone());
         let script = format!("{from},{}p;{}q", from + 99, from + 99);
         let cases = vec![
             Case::new("read_file", move || check_ours(&ours.call("read_file", arguments.clone())?)),
@@ -169,7 +170,7 @@ fn reads() -> Result<Vec<Group>, String> {
     Ok(groups)
 }
 
-/// Returns whether a program is here, and says so if it is not.
+/// Returns whether a program is installed, and prints a line if it is not.
 pub(crate) fn runs(name: &str) -> bool {
     let asked = Command::new(name).arg("--version").stdout(Stdio::null()).status();
     match asked {
@@ -220,7 +221,7 @@ fn large(path: &Path) -> std::io::Result<u64> {
     let mut to = BufWriter::new(File::create(path)?);
     let (mut written, mut lines) = (0, 0);
     let mut row = Vec::new();
-    while written < LARGE {
+    while written < LARGE_FILE_BYTES {
         lines += 1;
         row.clear();
         line(lines, &mut row)?;

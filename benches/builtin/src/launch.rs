@@ -1,9 +1,9 @@
-//! A confined launch beside a plain one and beside bubblewrap. What is launched is `/bin/true`.
+//! A sandboxed launch compared with a plain one and with bubblewrap. The command is `/bin/true`.
 //!
-//! All read the output of what they start. bubblewrap gets the profile that comes closest to ours: new
-//! namespaces of every kind, everything read-only but the workspace, own devices, processes and
-//! temporary folder. It has neither Landlock nor a filter of calls nor limits, and knows no protected
-//! names; so one group of ours is without these names, and one is as the tools launch a command.
+//! All read the output of what they start. bubblewrap gets the profile that is closest to ours: new
+//! namespaces of every kind, everything read-only except the workspace, own devices, processes and
+//! temporary directory. It has no Landlock, no syscall filter, no limits and no protected names; so
+//! one group of ours is without these names, and one is as the tools launch a command.
 
 use std::{
     path::Path,
@@ -20,14 +20,14 @@ use tokio::runtime::{Builder, Runtime};
 use crate::{Case, Group, files::runs, without};
 
 const PROGRAM: &str = "/bin/true";
-/// Our answer does not wait until the helper's memory is gone, nor bubblewrap for the last of its
-/// namespaces; the next one should not pay for it.
-const REST: Duration = Duration::from_millis(20);
+/// Our result does not wait until the helper's memory is freed, nor bubblewrap for the last of its
+/// namespaces. The next measurement should not pay for it.
+const PAUSE_AFTER_RUN: Duration = Duration::from_millis(20);
 
 pub(crate) fn groups() -> Result<Vec<Group>, String> {
     let home = tempfile::tempdir().map_err(|e| e.to_string())?;
     let folder = home.path().canonicalize().map_err(|e| e.to_string())?;
-    // Tier B refuses new files beside protected names; a folder in it shows what it looks like.
+    // Tier B refuses new files next to protected names; a directory in it shows the layout.
     std::fs::create_dir(folder.join("src")).map_err(|e| e.to_string())?;
     let workspace = Workspace::builder().root(&folder, Access::Write).build();
     let workspace = workspace.map_err(|e| e.to_string())?;
@@ -48,34 +48,34 @@ pub(crate) fn groups() -> Result<Vec<Group>, String> {
             }
         };
         for (words, profile) in [("protected names", &as_tools_do), ("no protected names", &bare)] {
-            let room = Room { tokio: tokio.clone(), _home: home.clone() };
-            let ours = ours(room, sandbox.clone(), profile.clone());
+            let fixture = Fixture { tokio: tokio.clone(), _home: home.clone() };
+            let ours = ours(fixture, sandbox.clone(), profile.clone());
             let mut cases = vec![ours, Case::floor("plain spawn", || started(&mut plain()))];
             if has_bwrap {
                 let folder = folder.clone();
-                // Tier B has no namespaces; beside it bubblewrap is only to be looked at.
+                // Tier B has no namespaces; bubblewrap is only shown there for reference.
                 let make = if level == Level::Namespaces { Case::new } else { Case::floor };
                 cases.push(make("bwrap", move || started(&mut bubblewrap(&folder))));
             }
             let name = format!("launch: tier {tier}, {words}");
-            groups.push(Group { name, cases, times: 1, rest: REST, has_cpu: false });
+            groups.push(Group { name, cases, times: 1, rest: PAUSE_AFTER_RUN, has_cpu: false });
         }
     }
     Ok(groups)
 }
 
-struct Room {
+struct Fixture {
     tokio: Rc<Runtime>,
-    /// The workspace is in it.
+    /// It contains the workspace.
     _home: Rc<TempDir>,
 }
 
-fn ours(room: Room, sandbox: Sandbox, profile: Profile) -> Case {
+fn ours(fixture: Fixture, sandbox: Sandbox, profile: Profile) -> Case {
     Case::new("haft", move || {
-        // All of it, so that the folder stays as long as the case.
-        let room = &room;
+        // All of it, so that the directory lives as long as the case.
+        let fixture = &fixture;
         let command = haft_sandbox::Command::new(PROGRAM);
-        let ended = room.tokio.block_on(sandbox.run(command, profile.clone()));
+        let ended = fixture.tokio.block_on(sandbox.run(command, profile.clone()));
         match ended.map_err(|e| e.to_string())? {
             ended if ended.is_success() => Ok(()),
             ended => Err(format!("{PROGRAM} ended with {:?}, {:?}", ended.exit, ended.how)),

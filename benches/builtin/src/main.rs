@@ -1,10 +1,10 @@
-//! What the built-in tools cost, beside the programs and calls that people use for the same. One
-//! run, ratios.
+//! The cost of the built-in tools, compared with the usual programs and syscalls. One run, ratios.
 //!
 //! A group has one case of ours and one or more others. Rounds are interleaved and the first is not
-//! counted; a ratio is taken within each round, and the middle one is told. Time on the wall is what
-//! a person feels. CPU time is that of this program and of all it has waited for, so whoever is quick
-//! by using every core shows it there. Goal: within 1.3 times on the wall, where a goal makes sense.
+//! counted; a ratio is taken within each round, and the median is printed. Wall time is what a
+//! person waits. CPU time includes this program and all children it waited for, so a program that
+//! is fast because it uses every core shows it there. Goal: within 1.3 times of the wall time,
+//! where a goal makes sense.
 //!
 //! `cargo run --release -p haft-bench-builtin [-- --rounds 15] [--only search]`
 
@@ -18,22 +18,22 @@ use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
 
-/// The goal: ours within so many times of the other.
+/// The goal: the maximum ratio of ours to the other.
 const GOAL: f64 = 1.3;
 
 /// One way to do the work of a group.
 pub(crate) struct Case {
     pub(crate) name: String,
-    /// Does it once; an error ends the group.
+    /// Runs it once; an error ends the group.
     pub(crate) run: Box<dyn FnMut() -> Result<(), String>>,
-    /// Whether ours should come near it. One that promises less is only there to be looked at.
+    /// Whether the goal applies to it. A case that does less is only shown for reference.
     pub(crate) is_rival: bool,
-    /// Removes what a run has left. It is not measured.
+    /// Removes what a run has left. Not measured.
     pub(crate) clean: Box<dyn FnMut()>,
 }
 
 impl Case {
-    /// Makes one that ours should come near, or ours itself.
+    /// Makes a case that the goal applies to, or ours itself.
     pub(crate) fn new(
         name: impl Into<String>,
         run: impl FnMut() -> Result<(), String> + 'static,
@@ -41,12 +41,12 @@ impl Case {
         Self { name: name.into(), run: Box::new(run), is_rival: true, clean: Box::new(|| ()) }
     }
 
-    /// Does something after each run that is not measured.
+    /// Runs something after each run that is not measured.
     pub(crate) fn cleaned(self, clean: impl FnMut() + 'static) -> Self {
         Self { clean: Box::new(clean), ..self }
     }
 
-    /// Makes one that promises less.
+    /// Makes a case that does less, for reference.
     pub(crate) fn floor(
         name: impl Into<String>,
         run: impl FnMut() -> Result<(), String> + 'static,
@@ -55,15 +55,16 @@ impl Case {
     }
 }
 
-/// Cases that do the same. Ours is the first.
+/// Cases that do the same work. Ours is the first.
 pub(crate) struct Group {
     pub(crate) name: String,
     pub(crate) cases: Vec<Case>,
-    /// How often a case does it in one run.
+    /// How often a case repeats the work in one run.
     pub(crate) times: u32,
-    /// What is waited after each run, so that what one leaves behind is not the next one's cost.
+    /// The pause after each run, so that its leftovers do not slow the next one.
     pub(crate) rest: Duration,
-    /// Whether CPU time says something: not where a program leaves children that nobody waits for.
+    /// Whether CPU time is meaningful: not where a program leaves children that it does not wait
+    /// for.
     pub(crate) has_cpu: bool,
 }
 
@@ -102,13 +103,13 @@ fn main() -> Result<(), String> {
     Ok(())
 }
 
-/// Says what is left out, and why.
+/// Prints what is skipped, and why.
 #[expect(clippy::print_stderr, reason = "a bench says what it leaves out")]
 pub(crate) fn without(what: &str, why: &str) {
     eprintln!("without {what}: {why}");
 }
 
-/// What one run took.
+/// The cost of one run.
 #[derive(Clone, Copy)]
 struct Time {
     wall: f64,
@@ -124,7 +125,7 @@ fn measure(mut group: Group, rounds: usize) -> Result<(), String> {
             let case = (round + place) % count;
             let time = timed(&mut group.cases[case].run, group.rest)?;
             (group.cases[case].clean)();
-            // The first round fills the caches of all alike.
+            // The first round fills the caches for all cases.
             if round > 0 {
                 times[case].push(time);
             }
@@ -170,7 +171,7 @@ fn timed(run: &mut dyn FnMut() -> Result<(), String>, rest: Duration) -> Result<
     Ok(Time { wall, cpu: (cpu()? - used).max(f64::MIN_POSITIVE) })
 }
 
-/// Seconds of this program and of those it has waited for.
+/// CPU seconds of this program and of its waited-for children.
 fn cpu() -> Result<f64, String> {
     let mut all = 0.0;
     for who in [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN] {

@@ -1,7 +1,7 @@
-//! What the supervisor of names costs: creates of files beside those of an unsupervised command in the
-//! same sandbox, and beside a plain process.
+//! The cost of the supervisor of protected names: creating files, compared with an unsupervised
+//! command in the same sandbox and with a plain process.
 //!
-//! The command is this program, which makes files in its working directory and ends.
+//! The command is this program, which creates files in its working directory and ends.
 
 use std::{
     fs::{self, File},
@@ -23,11 +23,11 @@ use crate::{Case, Group, without};
 pub(crate) const WORK: &str = "make-names";
 /// Files of the first load, all in one directory and empty.
 const CREATES: u32 = 20_000;
-/// Directories of the second load, as `npm install` makes them, with ten files each.
+/// Directories of the second load, as `npm install` creates them, with ten files each.
 const DIRECTORIES: u32 = 3_000;
 const FILES: u32 = 10;
 
-/// Does the work of the command: creates, or a tree.
+/// Does the work of the command: files, or a tree.
 pub(crate) fn work(load: &str) -> Result<(), String> {
     let text = |e: std::io::Error| e.to_string();
     if load == "creates" {
@@ -127,7 +127,7 @@ fn profile(folder: &Path) -> Result<Profile, String> {
     Ok(Profile::of(Capabilities::from([Capability::Filesystem]), &workspace))
 }
 
-/// Removes what a run has made. The directory stays: the profile knows it by its inode.
+/// Removes what a run has created. The directory stays: the profile identifies it by its inode.
 fn empty(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();

@@ -1,7 +1,8 @@
-//! A confined open beside a plain one: from the text of a path to an open file, which is closed again.
+//! A confined open compared with a plain one: from a path to an open file descriptor, which is
+//! closed again.
 //!
-//! Ours finds the place, opens it, and looks whether it is a file. Between the two stands one bare
-//! `openat2` with the same order to follow nothing, which cannot say where a path leads.
+//! Ours resolves the path, opens it, and checks whether it is a file. In between is one bare
+//! `openat2` with the same flag to follow no symlinks, which cannot report where a path leads.
 
 use std::{fs::File, os::fd::OwnedFd, rc::Rc, time::Duration};
 
@@ -10,7 +11,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 
 use crate::{Case, Group};
 
-/// So often in one run: a single one is shorter than the clock is exact.
+/// Repetitions in one run: a single open is shorter than the clock's resolution.
 const TIMES: u32 = 2_000;
 
 pub(crate) fn groups() -> Result<Vec<Group>, String> {

@@ -1,9 +1,10 @@
-//! Calls without end: a million of them through everything, with failures by chance.
+//! Soak test: a million random calls through all features, with random failures.
 //!
-//! Cache, rate, retry, breaker, middleware, hooks, rules, redaction, frames, artifacts with a quota,
-//! a slow reader of events and late results are all on; bodies fail, panic, hang, flood and leak;
-//! turns are interrupted and let go of. What must hold: every call is answered once, the memory is
-//! flat once everything is warm, no task is left behind, and the folder stays within its quota.
+//! Cache, rate limit, retry, circuit breaker, middleware, hooks, rules, redaction, frames,
+//! artifacts with a quota, a slow event subscriber and background results are all on; bodies fail,
+//! panic, hang, flood and leak; turns are interrupted and dropped. Checked: every call gets one
+//! result, memory is flat after the warm-up, no task leaks, and the artifact directory stays within
+//! its quota.
 //!
 //! `cargo run --release -p haft-benches --bin soak [-- --calls 1000000] [--seed 1]`
 
@@ -16,23 +17,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use soak::{Plan, QUOTA, Report, quiet_panics, soak};
+use soak::{MAX_ARTIFACT_BYTES, Plan, Report, quiet_panics, soak};
 
-/// The memory is looked at so often, evenly.
-const STEPS: u64 = 20;
-/// Caches, records and pools have filled up by this part of the calls.
-const WARM: usize = 5;
-/// How much more memory the last looks may show than the first ones after that. The allocator gives
-/// nothing back in the middle of its heap, so it may still find a better fit; a leak of one word per
-/// call would be eight megabytes.
-const GROWTH: u64 = 8 << 20;
-/// A run that takes longer is broken.
-const PATIENCE: Duration = Duration::from_secs(1_800);
-/// How long tasks have to be gone after the last answer.
-const LINGER: Duration = Duration::from_secs(2);
+/// How often memory is sampled, evenly spaced.
+const MEMORY_SAMPLES: u64 = 20;
+/// Caches, records and pools are full after this many samples.
+const WARM_SAMPLES: usize = 5;
+/// How much the memory may grow between the first samples after that and the last ones. The
+/// allocator returns nothing from the middle of its heap, so it may still find a better fit; a leak
+/// of one word per call would be eight megabytes.
+const MAX_MEMORY_GROWTH_BYTES: u64 = 8 << 20;
+/// A run that takes longer has failed.
+const MAX_SOAK_TIME: Duration = Duration::from_secs(1_800);
+/// How long tasks may take to end after the last result.
+const MAX_TASK_END_TIME: Duration = Duration::from_secs(2);
 
-/// One look: calls so far, bytes in memory, tasks that are alive, bytes in the folder.
-struct Look {
+/// One sample: calls so far, bytes in memory, live tasks, bytes in the artifact directory.
+struct Sample {
     calls: u64,
     memory: u64,
     tasks: usize,
@@ -44,23 +45,23 @@ fn main() -> Result<(), String> {
     quiet_panics();
     let tokio = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let tokio = tokio.map_err(|e| format!("cannot start the runtime: {e}"))?;
-    let looks = RefCell::new(Vec::new());
+    let samples = RefCell::new(Vec::new());
     let begun = now();
-    let every = (plan.calls / STEPS).max(1);
+    let every = (plan.calls / MEMORY_SAMPLES).max(1);
     let step = |calls: u64| {
-        let mut looks = looks.borrow_mut();
-        if calls / every > looks.len() as u64 {
-            looks.push(look(calls, &tokio, &plan.folder));
+        let mut samples = samples.borrow_mut();
+        if calls / every > samples.len() as u64 {
+            samples.push(sample(calls, &tokio, &plan.folder));
         }
-        assert!(begun.elapsed() < PATIENCE, "the soak takes longer than {PATIENCE:?}");
+        assert!(begun.elapsed() < MAX_SOAK_TIME, "the soak takes longer than {PATIENCE:?}");
     };
     let report = tokio.block_on(soak(&plan, &step)).map_err(|e| e.to_string())?;
     let left = left_behind(&tokio);
     let kept = bytes_in(&plan.folder);
     let _ = std::fs::remove_dir_all(&plan.folder);
-    let looks = looks.into_inner();
-    print(&report, &looks, begun.elapsed());
-    let wrong = verdict(&report, &looks, left, kept);
+    let samples = samples.into_inner();
+    print(&report, &samples, begun.elapsed());
+    let wrong = verdict(&report, &samples, left, kept);
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
 }
 
@@ -79,22 +80,22 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Plan, String> {
     Ok(plan)
 }
 
-fn look(calls: u64, tokio: &tokio::runtime::Runtime, folder: &Path) -> Look {
+fn sample(calls: u64, tokio: &tokio::runtime::Runtime, folder: &Path) -> Sample {
     let tasks = tokio.metrics().num_alive_tasks();
-    Look { calls, memory: memory(), tasks, kept: bytes_in(folder) }
+    Sample { calls, memory: memory(), tasks, kept: bytes_in(folder) }
 }
 
 /// Waits a moment for tasks to end, and returns how many did not.
 #[expect(clippy::disallowed_methods, reason = "the last moment, when nothing runs any more")]
 fn left_behind(tokio: &tokio::runtime::Runtime) -> usize {
-    let until = now() + LINGER;
+    let until = now() + MAX_TASK_END_TIME;
     while tokio.metrics().num_alive_tasks() > 0 && now() < until {
         std::thread::sleep(Duration::from_millis(5));
     }
     tokio.metrics().num_alive_tasks()
 }
 
-/// Bytes of this process in memory; none where the system does not say.
+/// Resident memory of this process in bytes; 0 where the system does not report it.
 fn memory() -> u64 {
     let status = std::fs::read("/proc/self/status").unwrap_or_default();
     let status = String::from_utf8_lossy(&status);
@@ -120,11 +121,11 @@ fn now() -> Instant {
 const MB: f64 = 1_048_576.0;
 
 #[expect(clippy::print_stdout, clippy::cast_precision_loss, reason = "the result of the command")]
-fn print(report: &Report, looks: &[Look], took: Duration) {
+fn print(report: &Report, samples: &[Sample], took: Duration) {
     println!("{:>10} {:>10} {:>8} {:>10}", "calls", "MB", "tasks", "kept MB");
-    for look in looks {
-        let (memory, kept) = (look.memory as f64 / MB, look.kept as f64 / MB);
-        println!("{:>10} {memory:>10.1} {:>8} {kept:>10.2}", look.calls, look.tasks);
+    for sample in samples {
+        let (memory, kept) = (sample.memory as f64 / MB, sample.kept as f64 / MB);
+        println!("{:>10} {memory:>10.1} {:>8} {kept:>10.2}", sample.calls, sample.tasks);
     }
     println!(
         "\n{} calls asked, {} ended, in {:.1} s",
@@ -139,9 +140,9 @@ fn print(report: &Report, looks: &[Look], took: Duration) {
     println!("{:>10} events read, {} missed and told so", report.read, report.missed);
 }
 
-/// Returns what does not hold.
+/// Returns the failed checks.
 #[expect(clippy::print_stdout, clippy::cast_precision_loss, reason = "the result of the command")]
-fn verdict(report: &Report, looks: &[Look], left: usize, kept: u64) -> Vec<String> {
+fn verdict(report: &Report, samples: &[Sample], left: usize, kept: u64) -> Vec<String> {
     let mut wrong = report.mistakes.clone();
     if report.asked != report.ended {
         wrong.push(format!("{} calls were asked and {} ended", report.asked, report.ended));
@@ -149,28 +150,29 @@ fn verdict(report: &Report, looks: &[Look], left: usize, kept: u64) -> Vec<Strin
     if left > 0 {
         wrong.push(format!("{left} tasks are left behind"));
     }
-    let most = looks.iter().map(|look| look.kept).chain([kept]).max().unwrap_or_default();
-    if most > QUOTA {
+    let most = samples.iter().map(|sample| sample.kept).chain([kept]).max().unwrap_or_default();
+    if most > MAX_ARTIFACT_BYTES {
         wrong.push(format!("{most} bytes were kept aside, with a quota of {QUOTA}"));
     }
-    // Medians of the first looks after the warm-up and of the last ones: a single look may come
-    // while a flood is being held.
-    let warm = looks.get(WARM..).unwrap_or_default();
-    let (first, last) = (middle(warm.iter().take(WARM)), middle(warm.iter().rev().take(WARM)));
+    // Medians of the first samples after the warm-up and of the last ones: a single sample may fall
+    // into a burst.
+    let warm = samples.get(WARM_SAMPLES..).unwrap_or_default();
+    let (first, last) =
+        (middle(warm.iter().take(WARM_SAMPLES)), middle(warm.iter().rev().take(WARM_SAMPLES)));
     println!(
         "\nmemory when warm {:.1} MB, at the end {:.1} MB; at most {:.0} MB more is allowed",
         first as f64 / MB,
         last as f64 / MB,
-        GROWTH as f64 / MB
+        MAX_MEMORY_GROWTH_BYTES as f64 / MB
     );
-    if last > first + GROWTH {
+    if last > first + MAX_MEMORY_GROWTH_BYTES {
         wrong.push(format!("the memory grew by {} bytes", last - first));
     }
     wrong
 }
 
-fn middle<'a>(looks: impl Iterator<Item = &'a Look>) -> u64 {
-    let mut sorted: Vec<u64> = looks.map(|look| look.memory).collect();
+fn middle<'a>(samples: impl Iterator<Item = &'a Sample>) -> u64 {
+    let mut sorted: Vec<u64> = samples.map(|sample| sample.memory).collect();
     sorted.sort_unstable();
     sorted.get(sorted.len() / 2).copied().unwrap_or_default()
 }

@@ -129,7 +129,7 @@ fn with_result_id(line: &str) -> String {
         return line.to_owned();
     }
     let mut haft = Command::new(env!("CARGO_BIN_EXE_haft"));
-    let list = at_home_nowhere(&mut haft)
+    let list = isolated(&mut haft)
         .args(["result", "list", "--artifacts", "results", "--json"])
         .current_dir(env!("CARGO_TARGET_TMPDIR"))
         .output()

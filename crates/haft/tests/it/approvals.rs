@@ -1,4 +1,4 @@
-//! Approvals: who is asked, what an answer is worth, and what becomes of one that came too late.
+//! Approvals: which approvers are asked, what an answer covers, and what happens to a late one.
 
 use std::{
     sync::{
@@ -21,17 +21,17 @@ use crate::kit::*;
 
 const LONG: Duration = Duration::from_secs(10_000);
 
-/// What a person says to one question, when, and whether they are still there by then.
-type Says =
+/// An approver's answer to one question, its delay, and whether the approver is still there then.
+type AnswerFn =
     dyn Fn(&ApprovalRequest<'_>) -> (Duration, Result<ApprovalResponse, Failure>) + Send + Sync;
 
 type Replies = dyn Fn(&ApprovalRequest<'_>) -> ApprovalResponse + Send + Sync;
 
-/// Somebody who is asked. Notes what they were asked, and what was settled without them.
+/// An approver. Records its questions, and those that were settled without it.
 #[derive(Clone)]
 struct Person {
     name: &'static str,
-    says: Arc<Says>,
+    says: Arc<AnswerFn>,
     notes: Arc<Mutex<Vec<String>>>,
 }
 
@@ -86,14 +86,14 @@ impl Approver for Person {
     }
 }
 
-/// Rules that can be changed while somebody thinks.
+/// Rules that can be changed while an approver decides.
 #[derive(Clone)]
 struct Rules(Arc<RulesInner>);
 
 struct RulesInner {
     revision: AtomicU64,
-    /// What the judgement rests on: a link, a label.
-    world: AtomicU64,
+    /// A state that the verdict depends on: a symlink, a label.
+    state: AtomicU64,
     decision: Mutex<Decision>,
     offers: AtomicBool,
     keeps: AtomicBool,
@@ -105,7 +105,7 @@ impl Rules {
     fn new(decision: Decision) -> Self {
         Self(Arc::new(RulesInner {
             revision: AtomicU64::new(1),
-            world: AtomicU64::new(1),
+            state: AtomicU64::new(1),
             decision: Mutex::new(decision),
             offers: AtomicBool::new(false),
             keeps: AtomicBool::new(true),
@@ -119,7 +119,7 @@ impl Rules {
     }
 
     fn move_world(&self) {
-        self.0.world.fetch_add(1, Ordering::SeqCst);
+        self.0.state.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -134,7 +134,7 @@ impl Policy for Rules {
     }
 
     fn state_fingerprint(&self, _: &ValidatedCall) -> String {
-        self.0.world.load(Ordering::SeqCst).to_string()
+        self.0.state.load(Ordering::SeqCst).to_string()
     }
 
     fn explain(&self, call: &ValidatedCall) -> Explanation {
@@ -170,7 +170,7 @@ impl Policy for Rules {
     }
 }
 
-/// A tool that writes down what it really ran with.
+/// A tool that records the arguments it ran with.
 fn tool(ran: &Arc<Mutex<Vec<Value>>>) -> DynTool {
     let ran = Arc::clone(ran);
     DynTool::new(write("t"), open_schema(), move |args, _| {
@@ -225,7 +225,7 @@ impl Scene {
     }
 
     /// What was asked, answered and refused, in order.
-    fn told(&self) -> Vec<String> {
+    fn log(&self) -> Vec<String> {
         let events = self.events.lock().unwrap();
         let lines = events.iter().filter_map(|event| {
             Some(match event {
@@ -259,7 +259,7 @@ async fn approvers_are_asked_in_parallel_and_the_first_answer_wins() {
     assert_eq!(code(&scene.once().await), None);
     assert_eq!(slow.notes(), [r#"asked {"x":"a"}"#, "c1 answered by the terminal"]);
     assert_eq!(quick.notes(), [r#"asked {"x":"a"}"#]);
-    assert_eq!(scene.told(), ["asked", "the terminal: allow", "permitted by the terminal"]);
+    assert_eq!(scene.log(), ["asked", "the terminal: allow", "permitted by the terminal"]);
     let record = &scene.journal.records()[0];
     assert_eq!(record.answered_by(), Some("the terminal"));
 }
@@ -478,7 +478,7 @@ async fn grant_is_valid_for_its_call_and_only_once() {
     let grants = Arc::new(GrantStore::new().unwrap());
     let last: Arc<Mutex<Option<String>>> = Arc::default();
     let signs = (Arc::clone(&grants), Arc::clone(&last));
-    // Signs the first question, and hands in the same paper ever after.
+    // Signs the first question, and returns the same grant for every later one (replay).
     let replays = Person::new("replays", move |q| {
         let mut last = signs.1.lock().unwrap();
         let token =
@@ -497,7 +497,7 @@ async fn grant_is_valid_for_its_call_and_only_once() {
     );
     assert_eq!(code(&scene.call(&scene.runtime.run(), "a").await), Some(FailureCode::GuardFailed));
     assert_eq!(scene.ran(), 1);
-    assert_eq!(scene.told()[1], "replays: allow by grant");
+    assert_eq!(scene.log()[1], "replays: allow by grant");
 }
 
 #[tokio::test(start_paused = true)]
@@ -513,7 +513,7 @@ async fn session_approval_covers_exactly_this_call() {
     scene.call(&run, "a").await;
     scene.call(&run, "a").await;
     assert_eq!((asked(), scene.ran()), (1, 2), "the same call is not asked about twice");
-    assert_eq!(scene.told().last().unwrap(), "permitted by somebody");
+    assert_eq!(scene.log().last().unwrap(), "permitted by somebody");
     scene.call(&run, "b").await;
     assert_eq!(asked(), 2, "other arguments");
     scene.call(&scene.runtime.run(), "a").await;
@@ -536,14 +536,14 @@ async fn session_approvals_are_shared_between_runs_but_not_directories() {
         comment: None,
     });
     let scene = Scene::new(&Rules::new(Decision::Ask), &[&person]);
-    let start = |session: &str, folder: &str| {
-        scene.runtime.run_builder().session(session).working_directory(folder).start()
+    let start = |session: &str, directory: &str| {
+        scene.runtime.run_builder().session(session).working_directory(directory).start()
     };
-    for (session, folder, asked) in
+    for (session, directory, asked) in
         [("s", "/w", 1), ("s", "/w", 1), ("s", "/other", 2), ("s2", "/w", 3), ("s2", "/w", 3)]
     {
-        assert_eq!(code(&scene.call(&start(session, folder), "a").await), None);
-        assert_eq!(person.notes().len(), asked, "{session} {folder}");
+        assert_eq!(code(&scene.call(&start(session, directory), "a").await), None);
+        assert_eq!(person.notes().len(), asked, "{session} {directory}");
     }
 }
 
@@ -635,8 +635,8 @@ async fn approval_that_cannot_be_saved_is_reported_and_holds_once() {
     let scene = Scene::new(&rules, &[&person]);
     let run = scene.runtime.run();
     assert_eq!(code(&scene.call(&run, "a").await), None);
-    let told = scene.told();
-    assert!(told.iter().any(|line| line.starts_with("problem: the rule that somebody wanted")));
+    let log = scene.log();
+    assert!(log.iter().any(|line| line.starts_with("problem: the rule that somebody wanted")));
     assert_eq!(code(&scene.call(&run, "a").await), None);
     assert_eq!(person.notes().len(), 2, "it was only a yes to the first");
 }
@@ -658,7 +658,7 @@ async fn questions_are_queued_and_queue_time_does_not_count_as_answer_time() {
     };
     let began = tokio::time::Instant::now();
     let (answers, ()) = tokio::join!(all, look);
-    // The last one waited 600 seconds, twice the time that a person may think.
+    // The last one waited 600 seconds, twice the answer timeout.
     assert!(answers.iter().all(|answer| code(answer).is_none()));
     assert_eq!(began.elapsed(), Duration::from_secs(800));
 }
@@ -675,7 +675,7 @@ async fn too_many_questions_are_denied() {
     let denied: Vec<_> = answers.iter().filter(|a| code(a) == Some(FailureCode::Denied)).collect();
     assert_eq!((denied.len(), scene.ran()), (2, 3));
     assert!(denied[0].text().contains("too many questions at once"));
-    assert!(scene.told().iter().any(|line| line.contains("too many questions at once")));
+    assert!(scene.log().iter().any(|line| line.contains("too many questions at once")));
 
     let mut config = Config::default();
     config.max_prompts = 2;
@@ -726,7 +726,7 @@ async fn approver_may_answer_in_place_of_the_tool() {
     );
     assert_eq!(answer.label(), haft::Label::CLEAN, "nothing ran that could taint it");
     assert_eq!(scene.ran(), 0);
-    assert_eq!(scene.told(), ["asked", "somebody: answer instead (it is 42)"]);
+    assert_eq!(scene.log(), ["asked", "somebody: answer instead (it is 42)"]);
     let record = &scene.journal.records()[0];
     assert!(record.intent.is_none());
     assert_eq!(record.end.as_ref().unwrap().execution, Execution::NotStarted);
@@ -782,7 +782,7 @@ async fn edited_arguments_are_authorized_again_without_the_hooks_allow() {
     assert_eq!(person.notes(), [r#"asked {"x":"a"}"#, r#"asked {"x":"b"}"#]);
     assert_eq!(*scene.ran.lock().unwrap(), [json!({"x": "b"})]);
     assert_eq!(
-        scene.told(),
+        scene.log(),
         ["asked", "somebody: edit", "asked", "somebody: allow", "permitted by somebody"]
     );
 }
@@ -794,7 +794,7 @@ async fn rule_rewrites_arguments_before_authorization() {
     let scene = Scene::new(&rules, &[]);
     assert_eq!(code(&scene.once().await), None);
     assert_eq!(*scene.ran.lock().unwrap(), [json!({"x": "a", "key": "safe"})]);
-    assert_eq!(scene.told()[0], r#"rewritten {"x":"a","key":"safe"}"#);
+    assert_eq!(scene.log()[0], r#"rewritten {"x":"a","key":"safe"}"#);
 
     let asks = Rules::new(Decision::Ask);
     *asks.0.key.lock().unwrap() = Some("safe");
@@ -825,8 +825,8 @@ enum Whim {
     Error,
     Panic,
     Hang,
-    /// Moves the world, then says yes.
-    Meddle,
+    /// Changes the state that the verdict depends on, then approves.
+    ChangeStateThenAllow,
 }
 
 fn whim() -> impl Strategy<Value = Whim> {
@@ -841,19 +841,19 @@ fn whim() -> impl Strategy<Value = Whim> {
         1 => Just(Whim::Error),
         1 => Just(Whim::Panic),
         1 => Just(Whim::Hang),
-        1 => Just(Whim::Meddle),
+        1 => Just(Whim::ChangeStateThenAllow),
     ]
 }
 
-/// Follows its whims, one per question, and writes down what it said yes to.
-struct Whimsical {
+/// Acts randomly on each question, and records what it approved.
+struct RandomApprover {
     whims: Vec<(Whim, u64)>,
     next: AtomicUsize,
     rules: Rules,
     yes: Arc<Mutex<Vec<Value>>>,
 }
 
-impl Approver for Whimsical {
+impl Approver for RandomApprover {
     fn ask<'a>(
         &'a self,
         question: &'a ApprovalRequest<'a>,
@@ -884,7 +884,7 @@ impl Approver for Whimsical {
                 Whim::Error => Err(Failure::failed("gone")),
                 Whim::Panic => panic!("on purpose"),
                 Whim::Hang => std::future::pending().await,
-                Whim::Meddle => {
+                Whim::ChangeStateThenAllow => {
                     self.rules.move_world();
                     yes(ApprovalScope::Once)
                 }
@@ -911,7 +911,7 @@ proptest! {
             let scene = Scene::with(&rules, &[], |mut builder| {
                 for whims in people {
                     let (rules, yes) = (rules.clone(), Arc::clone(&yes));
-                    builder = builder.approver(Whimsical {
+                    builder = builder.approver(RandomApprover {
                         whims,
                         next: AtomicUsize::new(0),
                         rules,
@@ -927,7 +927,7 @@ proptest! {
             let ran = scene.ran.lock().unwrap().clone();
             let succeeded = answers.iter().filter(|a| a.execution() == Execution::Completed).count();
             assert_eq!(ran.len(), succeeded, "each body ran once, and only where the answer says so");
-            // Every run took a yes of its own to exactly those arguments.
+            // Every run used an approval of its own for exactly those arguments.
             let mut left = yes.lock().unwrap().clone();
             for arguments in &ran {
                 let at = left.iter().position(|yes| yes == arguments);

@@ -1,4 +1,4 @@
-//! Results that are too large: what is shown, what is kept, and how it is read again.
+//! Oversized results (artifacts): what the model sees, what is stored, and how it is read in pages.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::kit::{calls, read, settled};
 
-/// A runtime over one tool that gives this, and `read_result`.
+/// A runtime with one tool that returns this output, and `read_result`.
 fn giving(spec: ToolSpec, output: Output) -> RuntimeBuilder {
     let tool = DynTool::new(spec, json!({}), move |_, _| {
         let output = output.clone();
@@ -271,8 +271,8 @@ async fn validated_output_is_stored_once_and_left_out_of_the_result() {
 #[tokio::test]
 async fn record_and_event_name_the_artifact() {
     let journal = MemoryJournal::new(10);
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let tell = Arc::clone(&told);
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&reported);
     let run = giving(read("big").max_result(500), Output::text(thousand_lines()))
         .journal(journal.clone())
         .observer(move |event: &Event| {
@@ -285,7 +285,7 @@ async fn record_and_event_name_the_artifact() {
         .run();
     let cut = first(&run).await.cut().unwrap();
     assert_eq!(
-        *told.lock().unwrap(),
+        *reported.lock().unwrap(),
         [("c1".to_owned(), cut.kept.unwrap(), Some(8_893), cut.shown)]
     );
     let record = settled(&journal).pop().unwrap();

@@ -1,4 +1,4 @@
-//! Judgement: defaults, guards, hooks, approvers, and what happens when they break.
+//! Authorization: defaults, guards, hooks, approvers, and what happens when they fail.
 
 use std::time::Duration;
 
@@ -113,7 +113,7 @@ async fn strictest_policy_wins_and_a_failing_one_denies() {
         ),
         (permissive(tool()).guard(Says(|_| panic!("on purpose"))), Some(FailureCode::GuardFailed)),
         (permissive(tool()).guard(Hangs), Some(FailureCode::GuardFailed)),
-        // A guard's yes does not lift the default ask.
+        // An allow of a guard does not lift the default ask.
         (
             strict(vec![quick(write("t"))]).guard(Says(|_| Ok(Some(Verdict::allow("yes"))))),
             Some(FailureCode::Denied),
@@ -199,7 +199,7 @@ async fn approver_may_allow_edit_deny_or_not_answer() {
     let declined = declined.unwrap_err();
     assert_eq!(declined.code(), FailureCode::Declined);
     assert!(declined.message().contains("use the other file"));
-    // An edit goes round once more and is asked about again.
+    // Edited arguments are authorized again and asked about again.
     let edited = asked(Person(|q| match q.call.arguments()["x"].as_str() {
         Some("person") => ApprovalResponse::allow(),
         _ => ApprovalResponse::Edit(json!({"x": "person"})),

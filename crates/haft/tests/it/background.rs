@@ -1,4 +1,4 @@
-//! Results that come later: tickets, their limits, how the model hears of them, and how they stop.
+//! Background work: tickets, limits, delivery to the model, and cancellation.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use crate::kit::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A tool that answers with a ticket and is done after so many seconds.
+/// A tool that returns a ticket and finishes after this many seconds.
 fn later(spec: ToolSpec, seconds: u32) -> DynTool {
     DynTool::new(spec, open_schema(), move |_, cx| async move {
         cx.spawn_background("building the world", move |_| async move {
@@ -30,7 +30,7 @@ fn later(spec: ToolSpec, seconds: u32) -> DynTool {
     })
 }
 
-/// A tool that answers with a ticket and does something else.
+/// A tool that returns a ticket and runs this work.
 fn defers<F>(work: impl Fn(ToolContext) -> F + Clone + Send + Sync + 'static) -> DynTool
 where
     F: Future<Output = Result<Output, Failure>> + Send + 'static,
@@ -41,7 +41,7 @@ where
     })
 }
 
-/// The events that have to do with tickets, one short line each.
+/// The events about tickets, one short line each.
 fn watch(lines: &Arc<Mutex<Vec<String>>>) -> impl Fn(&Event) + Send + Sync + 'static {
     let lines = Arc::clone(lines);
     move |event| {
@@ -154,13 +154,13 @@ async fn tickets_are_limited_until_they_are_delivered() {
 async fn background_work_times_out_and_undelivered_results_expire() {
     let lines = Arc::default();
     let asked = Arc::new(AtomicBool::new(false));
-    let heard = Arc::clone(&asked);
+    let seen_stop = Arc::clone(&asked);
     let endless = defers(move |cx| {
-        let heard = Arc::clone(&heard);
+        let seen_stop = Arc::clone(&seen_stop);
         async move {
             cx.partial("so far");
             cx.cancelled().await;
-            heard.store(true, Ordering::SeqCst);
+            seen_stop.store(true, Ordering::SeqCst);
             std::future::pending().await
         }
     });
@@ -222,7 +222,7 @@ async fn uncancellable_background_work_is_not_reported_as_cancelled() {
     let runtime = permissive(vec![tool]).build().unwrap();
     let run = runtime.run();
     call(&run, "t").await;
-    // The job must have begun: a queued one is simply withdrawn.
+    // The job must have started: a queued one is simply withdrawn.
     while !began.load(Ordering::SeqCst) {
         tokio::task::yield_now().await;
     }

@@ -1,9 +1,8 @@
 //! Whole request bodies of every dialect, as a host would send them.
 //!
-//! Built with the real registry, the real runtime and the real history, and written down as files;
-//! `scripts/vendor-types` reads them with the vendors' own types. What can be said without a vendor
-//! is asserted here: each body pairs its calls, names no tool twice, and is the same when it is
-//! built again.
+//! Built with the real registry, runtime and history, and written to files; `scripts/vendor-types`
+//! reads them with the vendors' own types. What can be checked without a vendor is asserted here:
+//! each body pairs its calls, names no tool twice, and is identical when it is built again.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -20,20 +19,20 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     kit::read,
-    script::{Said, call, complete, endings, events, text},
+    script::{ScriptPart, call, complete, endings, events, text},
 };
 
-/// A picture of one pixel.
+/// A one-pixel image.
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
-/// Bodies by their name; the name of a dialect's folder stands first.
+/// Bodies by name; the name starts with the dialect's directory.
 type Bodies = BTreeMap<String, Value>;
 
-fn spoken() -> impl Iterator<Item = Dialect> {
+fn dialects_with_history() -> impl Iterator<Item = Dialect> {
     Dialect::ALL.iter().copied().filter(|dialect| *dialect != Dialect::Mcp)
 }
 
-/// Schemas that went wrong somewhere, each as one tool.
+/// Schemas that caused a bug somewhere, each as one tool.
 fn schemas() -> Vec<(&'static str, Value)> {
     vec![
         ("nothing", json!({})),
@@ -124,7 +123,7 @@ fn schemas() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Tools of every kind: the schemas above, and those that the conversation calls.
+/// The schemas above as tools, and the tools that the conversation calls.
 fn tools() -> Vec<DynTool> {
     let plain =
         |name: &str, schema: Value| DynTool::new(read(name), schema, |_, _| async { Ok("done") });
@@ -152,7 +151,7 @@ fn tools() -> Vec<DynTool> {
             }))
     }));
     tools.push(DynTool::new(read("silent"), json!({}), |_, _| async { Ok(()) }));
-    // A description that is exactly as long as some hosts cut one.
+    // A description of exactly the length at which some hosts truncate one.
     let long = "x".repeat(70);
     for name in ["seldom", "never_loaded"] {
         let spec = ToolSpec::new(name, long.clone()).exposure(Exposure::Deferred);
@@ -172,7 +171,7 @@ fn runtime() -> Runtime {
     Runtime::builder().registry(registry).policy(AllowAll).nonces(nonces).build().unwrap()
 }
 
-/// What a host may choose, by a name.
+/// Export options, by name.
 fn choices() -> Vec<(&'static str, ExportOptions)> {
     let default = ExportOptions::default;
     vec![
@@ -192,7 +191,7 @@ fn choices() -> Vec<(&'static str, ExportOptions)> {
     ]
 }
 
-/// Returns the key of a request that holds the conversation.
+/// Returns the request key that holds the conversation.
 fn key(dialect: Dialect) -> &'static str {
     match dialect {
         Dialect::OpenAiResponses => "input",
@@ -201,13 +200,15 @@ fn key(dialect: Dialect) -> &'static str {
     }
 }
 
-/// Returns what the user says.
+/// Returns the user message.
 fn question(dialect: Dialect) -> Value {
-    let said = "How warm is it in Oslo?";
+    let script = "How warm is it in Oslo?";
     match dialect {
-        Dialect::Gemini | Dialect::GeminiJson => json!({"role": "user", "parts": [{"text": said}]}),
-        Dialect::Bedrock => json!({"role": "user", "content": [{"text": said}]}),
-        _ => json!({"role": "user", "content": said}),
+        Dialect::Gemini | Dialect::GeminiJson => {
+            json!({"role": "user", "parts": [{"text": script}]})
+        }
+        Dialect::Bedrock => json!({"role": "user", "content": [{"text": script}]}),
+        _ => json!({"role": "user", "content": script}),
     }
 }
 
@@ -229,7 +230,7 @@ fn body(dialect: Dialect, conversation: Map<String, Value>, tools: &Map<String, 
     Value::Object(body)
 }
 
-/// Returns a conversation of these messages; what is a list is several of them.
+/// Returns a conversation of these messages; a list counts as several messages.
 fn conversation(dialect: Dialect, messages: impl IntoIterator<Item = Value>) -> Map<String, Value> {
     let mut list = vec![question(dialect)];
     for message in messages {
@@ -241,7 +242,7 @@ fn conversation(dialect: Dialect, messages: impl IntoIterator<Item = Value>) -> 
     Map::from_iter([(key(dialect).to_owned(), Value::Array(list))])
 }
 
-/// Returns the message of the model out of a complete response, as a host would echo it.
+/// Returns the assistant message of a complete response, as a host would echo it.
 fn echo(dialect: Dialect, response: &Value) -> Value {
     match dialect {
         Dialect::Anthropic => json!({"role": "assistant", "content": response["content"]}),
@@ -253,8 +254,8 @@ fn echo(dialect: Dialect, response: &Value) -> Value {
     }
 }
 
-/// Several calls at once: good ones, wrong arguments, a tool that does not exist.
-fn said() -> Vec<Said> {
+/// Several parallel calls: valid ones, invalid arguments, an unknown tool.
+fn script() -> Vec<ScriptPart> {
     vec![
         text("Let me look."),
         call("callAaaa1", "warmth", json!({"city": "Oslo"})),
@@ -265,9 +266,9 @@ fn said() -> Vec<Said> {
     ]
 }
 
-/// Names that a registry would refuse and a server may well have, some of them equal once they are
-/// made fit. They have no description either.
-const ODD: &[&str] = &[
+/// Names that a registry would refuse but a server may have, some of them equal after sanitizing.
+/// They have no description either.
+const INVALID_NAMES: &[&str] = &[
     "files.read",
     "files/read",
     "files_read",
@@ -278,17 +279,17 @@ const ODD: &[&str] = &[
     "a_name_that_is_by_far_too_long_for_any_provider_to_take_it_as_it_is_and_goes_on_and_on_and_so",
 ];
 
-/// Shows the tools under every choice.
+/// Exports the tools with every option.
 async fn exports(bodies: &mut Bodies) {
     let turn = runtime().run().turn().await.unwrap();
-    for dialect in spoken() {
+    for dialect in dialects_with_history() {
         for (name, options) in choices() {
             let export = turn.snapshot().export_with(dialect, &options);
             let body = body(dialect, conversation(dialect, []), export.request());
             bodies.insert(format!("{dialect}/tools-{name}"), body);
         }
         let schemas = schemas();
-        let odd = ODD.iter().zip(&schemas);
+        let odd = INVALID_NAMES.iter().zip(&schemas);
         let odd: Vec<_> = odd.map(|(name, (_, s))| ToolDefinition::new(name, "", s)).collect();
         let export = ToolExport::of(dialect, &odd, &ExportOptions::default());
         let body = body(dialect, conversation(dialect, []), export.request());
@@ -298,11 +299,11 @@ async fn exports(bodies: &mut Bodies) {
     bodies.insert("mcp/tools-list".into(), Value::Object(listed.request().clone()));
 }
 
-/// Answers a complete response, a streamed one, and one that was cut off.
+/// Answers a complete response, a streamed one, and a truncated one.
 async fn conversations(bodies: &mut Bodies) {
-    for dialect in spoken() {
+    for dialect in dialects_with_history() {
         let ending = endings(dialect)[0];
-        let response = complete(dialect, &said(), ending);
+        let response = complete(dialect, &script(), ending);
         let turn = runtime().run().turn().await.unwrap();
         let export = turn.snapshot().export(dialect);
         let answer = turn.dispatch(dialect, &response).await.unwrap();
@@ -311,23 +312,24 @@ async fn conversations(bodies: &mut Bodies) {
 
         let mut without = response.clone();
         forget_ids(&mut without);
-        let heard = runtime().run().turn().await.unwrap().respond(dialect, &without).await.unwrap();
-        let whole = conversation(dialect, [heard.message, heard.answer]);
+        let decoded =
+            runtime().run().turn().await.unwrap().respond(dialect, &without).await.unwrap();
+        let whole = conversation(dialect, [decoded.message, decoded.answer]);
         bodies.insert(format!("{dialect}/without-ids"), body(dialect, whole, export.request()));
 
-        let events = events(dialect, &said(), ending, 3);
-        // Inside the arguments of a call, where the provider sends arguments in pieces.
+        let events = events(dialect, &script(), ending, 3);
+        // Inside the arguments of a call, where the provider streams arguments.
         let cut = events.len() * 2 / 3;
         for (name, events) in [("listened", events.as_slice()), ("cut", &events[..cut])] {
             let mut listening = runtime().run().turn().await.unwrap().stream(dialect);
             events.iter().for_each(|event| listening.event(event));
-            let heard = listening.finish().await;
-            assert!(heard.problem.is_none(), "{dialect}/{name}: {:?}", heard.problem);
-            let whole = conversation(dialect, [heard.message, heard.answer]);
+            let decoded = listening.finish().await;
+            assert!(decoded.problem.is_none(), "{dialect}/{name}: {:?}", decoded.problem);
+            let whole = conversation(dialect, [decoded.message, decoded.answer]);
             bodies.insert(format!("{dialect}/{name}"), body(dialect, whole, export.request()));
         }
     }
-    for (at, one) in said().iter().enumerate().skip(1) {
+    for (at, one) in script().iter().enumerate().skip(1) {
         let requests = complete(Dialect::Mcp, std::slice::from_ref(one), "");
         let turn = runtime().run().turn().await.unwrap();
         let answer = turn.dispatch(Dialect::Mcp, &requests[0]).await.unwrap();
@@ -335,7 +337,7 @@ async fn conversations(bodies: &mut Bodies) {
     }
 }
 
-/// Takes the ids of calls out of a response, keys and all, as some servers leave them out.
+/// Removes the ids of calls from a response, including the keys, as some servers do.
 fn forget_ids(response: &mut Value) {
     match response {
         Value::Object(map) => {
@@ -347,8 +349,9 @@ fn forget_ids(response: &mut Value) {
     }
 }
 
-/// A conversation with everything that a transcript can hold and every provider has some form of.
-fn everything() -> Transcript {
+/// A conversation with everything that a transcript can hold and every provider supports in some
+/// form.
+fn full_transcript() -> Transcript {
     let media = |media_type: &str, at: MediaSource, name: Option<&str>| ContentPart::Media {
         media: Media { media_type: media_type.into(), at, name: name.map(Into::into) },
         own: None,
@@ -385,7 +388,7 @@ fn everything() -> Transcript {
     }
 }
 
-/// What a provider's own model thinks beside its calls, which nobody else can read.
+/// Adds provider-specific reasoning next to the calls.
 fn thinking(dialect: Dialect, mut body: Value) -> Value {
     let messages = body[key(dialect)].as_array_mut().unwrap();
     let thought = match dialect {
@@ -422,18 +425,18 @@ fn thinking(dialect: Dialect, mut body: Value) -> Value {
     body
 }
 
-/// Carries every conversation to every provider.
+/// Converts every conversation to every provider.
 async fn moved(bodies: &mut Bodies) {
     let turn = runtime().run().turn().await.unwrap();
-    for to in spoken() {
+    for to in dialects_with_history() {
         let export = turn.snapshot().export(to);
         let mut carry = |name: String, transcript: &Transcript| {
             let carried = transcript.write(to).unwrap().body.as_object().unwrap().clone();
             bodies.insert(format!("{to}/{name}"), body(to, carried, export.request()));
         };
-        carry("everything".into(), &everything());
-        for from in spoken() {
-            let response = complete(from, &said(), endings(from)[0]);
+        carry("everything".into(), &full_transcript());
+        for from in dialects_with_history() {
+            let response = complete(from, &script(), endings(from)[0]);
             let answer = runtime().run().turn().await.unwrap();
             let answer = answer.dispatch(from, &response).await.unwrap();
             let whole = conversation(from, [echo(from, &response), answer]);
@@ -466,14 +469,14 @@ fn names(dialect: Dialect, body: &Value) -> Vec<String> {
     tools.as_array().into_iter().flatten().filter_map(name).collect()
 }
 
-/// Writes the bodies where the script finds them, and nothing else stays there.
-fn keep(bodies: &Bodies) {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bodies");
-    if folder.exists() {
-        fs::remove_dir_all(&folder).unwrap();
+/// Writes the bodies where the script finds them, and removes everything else there.
+fn write_bodies(bodies: &Bodies) {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bodies");
+    if directory.exists() {
+        fs::remove_dir_all(&directory).unwrap();
     }
     for (name, body) in bodies {
-        let file = folder.join(format!("{name}.json"));
+        let file = directory.join(format!("{name}.json"));
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         #[expect(
             clippy::disallowed_methods,
@@ -486,7 +489,7 @@ fn keep(bodies: &Bodies) {
 #[tokio::test]
 async fn recorded_bodies_decode_and_match_their_snapshot() {
     let first = bodies().await;
-    keep(&first);
+    write_bodies(&first);
     assert_eq!(
         serde_json::to_string(&first).unwrap(),
         serde_json::to_string(&bodies().await).unwrap(),
@@ -503,7 +506,7 @@ async fn recorded_bodies_decode_and_match_their_snapshot() {
         unique.sort_unstable();
         unique.dedup();
         assert_eq!(unique.len(), shown.len(), "{name}: {shown:?}");
-        let expected = if case == "odd-names" { ODD.len() } else { tools().len() };
+        let expected = if case == "odd-names" { INVALID_NAMES.len() } else { tools().len() };
         assert!(shown.len() >= expected, "{name}: {shown:?}");
         let transcript = dialect.read_history(body).unwrap();
         transcript.check(Ending::Closed).unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -1,4 +1,4 @@
-//! What a run may use: reserved before anything runs, given back when unused, never overshot.
+//! Budgets: reserved before anything runs, refunded when unused, never exceeded.
 
 use std::{
     sync::{
@@ -35,7 +35,7 @@ async fn answers(run: &Run, text: &str) -> Vec<String> {
     ends(&run.turn().await.unwrap().run(calls(text)).await)
 }
 
-/// A tool whose result is as long as its argument says.
+/// A tool whose result length is given by its argument.
 fn long(spec: ToolSpec) -> DynTool {
     DynTool::new(spec, open_schema(), |args, _| async move {
         Ok("x".repeat(args["x"].as_str().unwrap_or_default().parse().unwrap_or(0)))
@@ -205,7 +205,7 @@ async fn a_turn_past_the_last_one_refuses_every_call() {
     assert_eq!(run.remaining_budget().cycles, Some(0));
 }
 
-/// A tool that calls another as often as its argument is long, one after the other.
+/// A tool that calls another once per character of its argument, in sequence.
 fn nesting(spec: ToolSpec, other: &'static str) -> DynTool {
     DynTool::new(spec, open_schema(), move |args, cx| async move {
         let mut ends = Vec::new();
@@ -291,8 +291,8 @@ async fn cancelling_a_run_reaches_its_sub_runs() {
 
 #[tokio::test(start_paused = true)]
 async fn budget_warning_is_emitted_once_per_kind() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let kept = Arc::clone(&told);
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&reported);
     let observer = move |event: &Event| {
         if let Event::BudgetLow { run, what, left, of } = event {
             kept.lock().unwrap().push(format!("{run}: {left} of {of} {what}"));
@@ -313,12 +313,12 @@ async fn budget_warning_is_emitted_once_per_kind() {
     run.spend(1, 0);
     answers(&run, "long:70").await;
     assert_eq!(
-        *told.lock().unwrap(),
+        *reported.lock().unwrap(),
         ["r: 0 of 2 calls of `look`", "r: 2 of 10 tokens", "r: 18 of 100 bytes"]
     );
     tokio::time::advance(Duration::from_secs(9)).await;
     answers(&run.sub_run().id("sub").start(), "long:1").await;
-    assert_eq!(told.lock().unwrap()[3..], ["r: 1000 of 10000 milliseconds", "r: 1 of 5 calls"]);
+    assert_eq!(reported.lock().unwrap()[3..], ["r: 1000 of 10000 milliseconds", "r: 1 of 5 calls"]);
 }
 
 // ---------------------------------------------------------------------------------------------
@@ -408,7 +408,7 @@ async fn play(scene: Scene) {
             b.calls_of.extend(scene.quick.map(|n| ("quick".to_owned(), n)));
         }))
         .start();
-    // Half of the batches belong to sub-runs, which all draw on the same parent at the same time.
+    // Half of the batches belong to sub-runs, which all use the same parent's budget concurrently.
     let mut turns = tokio::task::JoinSet::new();
     for (n, batch) in scene.batches.iter().cloned().enumerate() {
         let run = match (n % 2, scene.sub) {
@@ -433,7 +433,7 @@ async fn play(scene: Scene) {
         });
     }
     let all = turns.join_all().await;
-    // A nested call that was told to stop may end a moment after the call it is part of.
+    // A cancelled nested call may end a moment after its parent.
     for _ in 0..400 {
         if run.remaining_budget().calls == scene.calls.checked_sub(bodies.0.load(Ordering::SeqCst))
         {

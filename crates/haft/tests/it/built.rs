@@ -1,7 +1,8 @@
-//! The examples as programs: where they stand, and that they are what the sources say.
+//! Locates the example binaries and makes sure that they are up to date.
 //!
-//! `cargo test` builds the examples beside this binary. `cargo test --test it` alone does not, so one
-//! that is missing or older than its sources is built here, in the same profile and target directory.
+//! `cargo test` builds the examples next to this binary. `cargo test --test it` alone does not, so
+//! an example that is missing or older than its sources is built here, in the same profile and
+//! target directory.
 
 use std::{
     fs,
@@ -9,7 +10,7 @@ use std::{
     process::Command,
 };
 
-/// Returns where cargo puts an example: `<target>/<profile>/examples`, next to our own `deps`.
+/// Returns the path of an example: `<target>/<profile>/examples`, next to our own `deps`.
 pub(crate) fn binary(package: &str, name: &str) -> PathBuf {
     let own = std::env::current_exe().expect("a test has a path");
     let profile = own.ancestors().nth(2).expect("it stands in <target>/<profile>/deps");
@@ -21,14 +22,14 @@ pub(crate) fn binary(package: &str, name: &str) -> PathBuf {
     example
 }
 
-/// Returns whether no source is younger than the example, by the list that cargo writes beside it.
+/// Returns whether no source is newer than the example, by the `.d` file that cargo writes.
 fn fresh(example: &Path) -> bool {
     let changed = |path: &Path| path.metadata().and_then(|data| data.modified());
     let Ok(built) = changed(example) else { return false };
     let Ok(list) = fs::read(example.with_extension("d")) else { return false };
     let list = String::from_utf8_lossy(&list);
     let sources = list.split_once(':').map_or("", |(_, sources)| sources);
-    // A space in a path is escaped there; such a path does not exist as it stands, and counts as old.
+    // A space in a path is escaped there, so such a path is not found and counts as outdated.
     sources.split_whitespace().all(|path| changed(Path::new(path)).is_ok_and(|at| at <= built))
 }
 

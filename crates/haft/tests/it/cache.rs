@@ -1,4 +1,4 @@
-//! Keeping results: for whom, for how long, and one body for many equal calls.
+//! Result cache: scopes, lifetimes, and single-flight for equal calls.
 
 use std::{
     sync::{
@@ -23,7 +23,7 @@ fn kept(name: &str) -> ToolSpec {
     read(name).cache(Cache::new(SECOND * 60))
 }
 
-/// A tool that answers with how often its body has run, after a while.
+/// A tool that returns how often its body has run, after a delay.
 fn counting(spec: ToolSpec, millis: u64) -> (DynTool, Arc<AtomicUsize>) {
     let ran = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&ran);
@@ -56,7 +56,7 @@ async fn cache_hit_uses_no_rate_and_no_attempt_and_is_recorded() {
 
 #[tokio::test]
 async fn cached_results_are_shared_within_their_scope_only() {
-    // For each scope, which of the runs below find what the first has left.
+    // For each scope, which of the runs below hit the entry of the first.
     for (scope, expected) in [
         (None, [true, true, false, false]),
         (Some("user"), [true, true, false, false]),
@@ -102,14 +102,14 @@ async fn directory_and_run_values_are_part_of_the_cache_key() {
     let (tool, ran) = counting(kept("t"), 0);
     let (own, own_ran) = counting(kept("own").need(Dependency::side::<u8>()), 0);
     let runtime = permissive(vec![tool, own]).build().unwrap();
-    for folder in ["/a", "/b", "/a"] {
-        let run = runtime.run_builder().working_directory(folder).run_state(1_u8).start();
+    for directory in ["/a", "/b", "/a"] {
+        let run = runtime.run_builder().working_directory(directory).run_state(1_u8).start();
         run.turn().await.unwrap().run(calls("t own own")).await;
     }
     assert_eq!((ran.load(Ordering::SeqCst), own_ran.load(Ordering::SeqCst)), (2, 3));
 }
 
-/// Reads, or writes when it is told to.
+/// Reads, or writes if its argument says so.
 #[tool(read_only = only_reads, capabilities(), cache = "5m")]
 async fn either(#[expect(unused, reason = "the claim looks at it")] writes: bool) -> String {
     EITHER.fetch_add(1, Ordering::SeqCst).to_string()
@@ -284,7 +284,7 @@ async fn nested_calls_join_an_in_flight_computation() {
     assert_eq!(joined, 3);
 }
 
-/// A tool that calls another after a moment, unless it is called that way itself.
+/// A tool that calls another after a moment, unless it is a nested call itself.
 fn calling(name: &str, next: &'static str) -> DynTool {
     DynTool::new(kept(name), open_schema(), move |_, cx| async move {
         tokio::time::sleep(SECOND).await;
@@ -297,7 +297,7 @@ fn calling(name: &str, next: &'static str) -> DynTool {
 
 #[tokio::test(start_paused = true)]
 async fn wait_for_cycle_is_detected_before_waiting() {
-    // Each makes what the one before it needs: in a circle of one, of two, of three.
+    // Each needs the result of the next: cycles of one, two and three.
     for ring in [vec!["a"], vec!["a", "b"], vec!["a", "b", "c"]] {
         let next = |n: usize| ring[(n + 1) % ring.len()];
         let tools = ring.iter().enumerate().map(|(n, name)| calling(name, next(n))).collect();
@@ -306,7 +306,7 @@ async fn wait_for_cycle_is_detected_before_waiting() {
         let began = tokio::time::Instant::now();
         let answers = runtime.run().turn().await.unwrap().run(calls(&ring.join(" "))).await;
         assert!(answers.iter().all(|answer| answer.failure().is_none()), "{answers:?}");
-        // The last to come sees the circle and goes alone; the others hear from one another.
+        // The last one detects the cycle and runs alone; the others share its result.
         let most = u32::try_from(ring.len()).unwrap() + 1;
         assert!(began.elapsed() <= SECOND * most, "{ring:?} took {:?}", began.elapsed());
         let joined = courses.all().iter().filter(|c| c.cache == Some(CacheStatus::Joined)).count();
@@ -377,7 +377,7 @@ proptest! {
             let runtime = permissive(vec![tool]).config(config).build().unwrap();
             let words = vec!["t"; together].join(" ");
             let answers = runtime.run().turn().await.unwrap().run(calls(&words)).await;
-            // With no time to wait in, each begins when the one before has ended.
+            // With no time to wait, each starts when the one before has ended.
             let together = if fails && millis == 0 { 1 } else { together };
             let failed = answers.iter().filter(|answer| answer.failure().is_some()).count();
             assert_eq!(failed, if fails { together } else { 0 });

@@ -1,8 +1,8 @@
-//! The promise of exactly one answer, under everything that can be thrown at a runtime.
+//! Exactly one result per call, under random faults.
 //!
 //! Random tools (panicking, hanging, slow, failing, blocking, nesting), random bytes as arguments,
-//! unknown names, duplicate and empty ids, random cancellations: each call gets one answer, in
-//! order, with one terminal event and one record, and nothing ran that was not intended.
+//! unknown names, duplicate and empty ids, random cancellations: each call gets one result, in
+//! order, with one terminal event and one record, and nothing ran that was not authorized.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -24,7 +24,7 @@ enum Act {
     Nothing,
 }
 
-/// Tools that need no thread. A paused clock runs ahead of real threads, so scenes on one have none.
+/// Tools that need no thread. A paused clock runs ahead of real threads, so these scenes use none.
 const ASYNC: &[&str] = &[
     "quick", "slow", "panics", "hangs", "fails", "nests", "writes", "unsafe", "aborts", "claims",
     "deaf",
@@ -123,8 +123,8 @@ fn tools() -> Vec<DynTool> {
     ]
 }
 
-/// Plays a scene. The grace that a body gets is real time on real threads, where a busy machine may
-/// leave a thread waiting for longer than the body needs.
+/// Plays a scene. The grace period is real time on real threads, where a busy machine may delay a
+/// thread for longer than the body needs.
 async fn play(scene: Scene, grace: Duration) -> Result<(), TestCaseError> {
     let transcript = Transcript::default();
     let journal = MemoryJournal::new(1_000);
@@ -181,8 +181,7 @@ async fn play(scene: Scene, grace: Duration) -> Result<(), TestCaseError> {
         match tokio::time::timeout(Duration::from_millis(scene.at), work).await {
             Ok(answers) => answers,
             Err(_) => {
-                // Nobody listens any more; every call that was taken in must still end and be
-                // recorded.
+                // The receiver is gone; every accepted call must still end and be recorded.
                 let top = |journal: &MemoryJournal| -> Vec<String> {
                     let all = settled(journal).into_iter().map(|r| r.call.to_string());
                     all.filter(|id| !id.contains('>')).collect()
@@ -272,7 +271,7 @@ proptest! {
     }
 }
 
-/// The panics here are on purpose; their words would drown the test's own.
+/// The panics here are intended; their output would hide the test's own.
 fn quiet() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
@@ -286,7 +285,7 @@ fn quiet() {
     });
 }
 
-/// The chaos test must be able to fail: a policy that is never asked would let everything run.
+/// The chaos test must be able to fail: a policy that is never consulted would allow everything.
 #[tokio::test]
 async fn strict_scenes_refuse_some_calls() {
     struct Never;

@@ -1,5 +1,5 @@
-//! Calls that are allowed because their body confines them: what must hold for that, and what the body
-//! learns of it.
+//! Calls that are allowed because their body runs confined: the preconditions, and what the body is
+//! told.
 
 use std::sync::{
     Arc,
@@ -13,7 +13,7 @@ use haft::{
 };
 use serde_json::json;
 
-/// What a body saw: nothing, that it is confined, or that it is not.
+/// What a body saw: `None`, confined, or not confined.
 #[derive(Clone, Default)]
 struct Seen(Arc<AtomicU8>);
 
@@ -27,7 +27,7 @@ impl Seen {
     }
 }
 
-/// What is said of a call.
+/// The preconditions of one case.
 #[derive(Clone, Copy)]
 struct Says {
     sandbox: bool,
@@ -102,7 +102,7 @@ impl Approver for Yes {
     }
 }
 
-/// A guard with one opinion about every call.
+/// A guard with one verdict for every call.
 struct Opinion(Verdict);
 
 impl haft::Guard for Opinion {

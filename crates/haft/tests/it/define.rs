@@ -1,4 +1,4 @@
-//! The four ways to define a tool, through the whole runtime and without serde in sight.
+//! The four ways to define a tool, through the whole runtime and without a direct use of serde.
 
 use haft::{
     AllowAll, Capabilities, DynTool, Failure, Json, Runtime, State, Tool, ToolContext,

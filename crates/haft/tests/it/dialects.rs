@@ -1,4 +1,4 @@
-//! Whole responses in, whole messages out.
+//! Complete responses in, complete result messages out.
 
 use haft::{Dialect, ErrorKind};
 use serde_json::{Value, json};

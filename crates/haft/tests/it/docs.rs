@@ -13,7 +13,7 @@ const PAGES: [(&str, &str); 8] = [
     ("authorization.md", include_str!("../../../../docs/guide/authorization.md")),
 ];
 
-/// Returns the blocks of a page that are marked as TOML, each with its first line.
+/// Returns the TOML code blocks of a page, each with its first line number.
 fn blocks(page: &str) -> Vec<(usize, String)> {
     let mut blocks: Vec<(usize, String)> = Vec::new();
     let mut open = false;

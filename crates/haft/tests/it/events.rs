@@ -1,4 +1,4 @@
-//! What can be seen of a call: stamped events, streams of them, records, spans.
+//! Observability of calls: stamped events, event streams, records, spans.
 
 use std::{
     sync::{Arc, Mutex},
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::kit::{calls, failing, open_schema, permissive, quick, read, slow, write};
 
-/// Keeps every event with its stamp.
+/// Records every event with its stamp.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<(EventMeta, Event)>>>);
 
@@ -117,9 +117,9 @@ async fn event_stream_has_every_event_and_then_ends() {
     answered(&runtime, "look fail nothing").await;
     drop(runtime);
     let mut ends = Vec::new();
-    while let Some(told) = stream.next().await {
-        let StreamItem::Event(told) = told else { panic!("nothing is missed") };
-        if let Event::Finished { call, failed, .. } = &told.event {
+    while let Some(reported) = stream.next().await {
+        let StreamItem::Event(reported) = reported else { panic!("nothing is missed") };
+        if let Event::Finished { call, failed, .. } = &reported.event {
             ends.push(format!("{call} {failed:?}"));
         }
     }
@@ -145,9 +145,9 @@ async fn slow_subscriber_loses_progress_events_and_keeps_terminal_events() {
     }
     assert_eq!((slow.waiting(), gone.waiting()), (40, 1));
     let (mut ends, mut missed) = (0, 0);
-    while let Some(told) = slow.try_next() {
-        match told {
-            StreamItem::Event(told) => ends += u64::from(told.event.is_terminal()),
+    while let Some(reported) = slow.try_next() {
+        match reported {
+            StreamItem::Event(reported) => ends += u64::from(reported.event.is_terminal()),
             StreamItem::Lagged(gap) => {
                 assert_eq!(gap.ends, 0);
                 missed += gap.notes;
@@ -167,11 +167,11 @@ async fn subscribers_on_other_threads_account_for_every_event() {
             let mut stream = runtime.events(capacity);
             let read = async move {
                 let (mut next, mut calls) = (1, 0);
-                while let Some(told) = stream.next().await {
-                    let (from, to) = match told {
-                        StreamItem::Event(told) => {
-                            calls += u64::from(told.event.is_terminal());
-                            (told.at.seq, told.at.seq)
+                while let Some(reported) = stream.next().await {
+                    let (from, to) = match reported {
+                        StreamItem::Event(reported) => {
+                            calls += u64::from(reported.event.is_terminal());
+                            (reported.at.seq, reported.at.seq)
                         }
                         StreamItem::Lagged(gap) => {
                             calls += gap.ends;
@@ -271,7 +271,7 @@ async fn records_are_bounded_in_bytes_and_outputs_in_length() {
     assert!(journal.bytes() <= 40_000);
 }
 
-/// Writes everything down twice.
+/// Writes every record to two journals.
 struct Twice(MemoryJournal, MemoryJournal);
 
 impl Journal for Twice {
@@ -343,7 +343,7 @@ async fn queue_time_is_in_the_record_and_not_in_the_attempt() {
     assert!(gates.count() >= 1, "a wait has its end");
 }
 
-/// Returns where in some data a time is written as parts of a second.
+/// Returns the places in some JSON where a time is written as a fraction of a second.
 fn odd_times(data: &serde_json::Value) -> Vec<String> {
     let mut found = Vec::new();
     let mut rest = vec![data];
@@ -386,19 +386,19 @@ async fn all_times_in_events_and_records_are_whole_microseconds() {
         run.turn().await.unwrap().run(calls(words)).await;
     }
     run.next_settled().await.unwrap();
-    let told: Vec<serde_json::Value> = {
+    let reported: Vec<serde_json::Value> = {
         let events = events.0.lock().unwrap();
         events.iter().map(|(_, event)| serde_json::to_value(event).unwrap()).collect()
     };
-    assert_eq!(told.iter().flat_map(odd_times).collect::<Vec<_>>(), Vec::<String>::new());
+    assert_eq!(reported.iter().flat_map(odd_times).collect::<Vec<_>>(), Vec::<String>::new());
     let of = |name: &str, field: &str| -> Vec<u64> {
-        let all = told.iter().filter(|event| event["event"] == name);
+        let all = reported.iter().filter(|event| event["event"] == name);
         all.map(|event| event[field].as_u64().unwrap_or_else(|| panic!("{event}"))).collect()
     };
     assert_eq!(of("retrying", "wait_us"), [1_000_000, 2_000_000]);
     assert_eq!(of("circuit_opened", "cooldown_us"), [30_000_000]);
     assert_eq!(of("task_finished", "elapsed_us"), [0]);
-    let mut waits: Vec<_> = told
+    let mut waits: Vec<_> = reported
         .iter()
         .filter(|event| event["event"] == "waited")
         .map(|event| (event["what"].as_str().unwrap(), event["time_us"].as_u64().unwrap()))
@@ -426,10 +426,12 @@ async fn keyed_output_counts_against_the_subscriber_byte_limit() {
     answered(&runtime, "chatty").await;
     drop(runtime);
     let (mut bytes, mut missed) = (0, 0);
-    while let Some(told) = stream.next().await {
-        match told {
-            StreamItem::Event(told) => {
-                if let Event::Progress { note: haft::Progress::Keyed(_, text), .. } = &told.event {
+    while let Some(reported) = stream.next().await {
+        match reported {
+            StreamItem::Event(reported) => {
+                if let Event::Progress { note: haft::Progress::Keyed(_, text), .. } =
+                    &reported.event
+                {
                     bytes += text.len();
                 }
             }

@@ -1,10 +1,10 @@
-//! Runs every example and reads what it says, to the last line.
+//! Runs every example and compares its whole output.
 
 use std::process::Command;
 
 use crate::built;
 
-/// Runs an example that must succeed and keep stderr empty, and returns what it printed.
+/// Runs an example that must succeed with an empty stderr, and returns its stdout.
 fn output(name: &str) -> String {
     let ran = Command::new(built::binary("haft", name)).output().expect("the example runs");
     let talk = String::from_utf8_lossy(&ran.stderr);

@@ -1,4 +1,4 @@
-//! Long explanations of arguments: they end with their call, and they do not hold up the executor.
+//! Long explanations of invalid arguments: they end with their call, and do not block the executor.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::kit::*;
 
-/// What a message says that ended early.
+/// The text of a message that ended early.
 const ENDED_EARLY: &str = "there may be more problems";
 
-/// A union of many forms, and a list of values that fit none of them.
+/// A union of many branches, and a list of values that match none of them.
 fn long() -> (Value, Value) {
     let form = |n: usize| json!({"type": "object", "properties": {"kids": {"items": {"$ref": "#/$defs/node"}}, format!("n{n}"): {"type": "integer"}}, "required": [format!("n{n}")]});
     let forms: Vec<Value> = (0..8).map(form).collect();
@@ -28,7 +28,7 @@ fn echo(schema: &Value) -> DynTool {
     DynTool::new(read("echo"), schema.clone(), |args, _| async move { Ok(args.to_string()) })
 }
 
-/// How long the whole explanation takes here.
+/// How long the complete explanation takes on this machine.
 fn whole_time(schema: &Value, value: &Value) -> Duration {
     let compiled = Schema::compile(schema).unwrap();
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! A registry as each provider is shown it, and calls taken back from there.
+//! Exports a registry to each provider, and restores calls.
 
 use std::sync::{Arc, Mutex};
 
@@ -121,7 +121,7 @@ fn tool_beyond_the_limit_is_left_out_and_beyond_the_strict_limit_is_plain() {
     assert!(strict.shown()[20].not_strict.as_ref().unwrap().contains("20 strict"));
 }
 
-/// A tool that remembers what it was called with.
+/// A tool that records its arguments.
 fn remembering() -> (DynTool, Arc<Mutex<Vec<Value>>>) {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&seen);
@@ -159,7 +159,7 @@ async fn strict_mode_nulls_do_not_reach_the_tool() {
     }
     assert_eq!(listening.finish().await.answer[0]["output"], framed(1, "erase", "done"));
     assert_eq!(*seen.lock().unwrap(), [json!({"a": "x"}), json!({"a": "x"})]);
-    // Plainly shown, the nulls are the model's own, and this tool may destroy something.
+    // Without strict mode the nulls are the model's own, and this tool is destructive.
     let turn = run.turn().await.unwrap();
     let plain = ExportOptions::default().strict(StrictMode::Off);
     assert!(!turn.snapshot().export_with(Dialect::OpenAiResponses, &plain).shown()[0].strict);
@@ -180,10 +180,10 @@ async fn renamed_property_is_restored_in_calls() {
         "role": "assistant", "stop_reason": "tool_use",
         "content": [{"type": "tool_use", "id": "t", "name": "erase", "input": {"a": "x", "page_size": 3}}],
     });
-    let heard = turn.respond(Dialect::Anthropic, &response).await.unwrap();
-    assert_eq!(heard.answer["content"][0]["content"], framed(0, "erase", "done"));
+    let decoded = turn.respond(Dialect::Anthropic, &response).await.unwrap();
+    assert_eq!(decoded.answer["content"][0]["content"], framed(0, "erase", "done"));
     assert_eq!(*seen.lock().unwrap(), [json!({"a": "x", "page size": 3})]);
-    assert_eq!(heard.message, json!({"role": "assistant", "content": response["content"]}));
+    assert_eq!(decoded.message, json!({"role": "assistant", "content": response["content"]}));
 }
 
 #[tokio::test]
@@ -191,11 +191,11 @@ async fn echoed_response_has_the_ids_of_the_results() {
     let run = permissive(pair()).build().unwrap().run();
     let block = json!({"type": "tool_use", "id": "t", "name": "alpha", "input": {"a": "x"}});
     let response = json!({"stop_reason": "tool_use", "content": [{"type": "text", "text": "Hm."}, block, block]});
-    let heard = run.turn().await.unwrap().respond(Dialect::Anthropic, &response).await.unwrap();
+    let decoded = run.turn().await.unwrap().respond(Dialect::Anthropic, &response).await.unwrap();
     let ids: Vec<&Value> =
-        heard.message["content"].as_array().unwrap()[1..].iter().map(|b| &b["id"]).collect();
+        decoded.message["content"].as_array().unwrap()[1..].iter().map(|b| &b["id"]).collect();
     let answered: Vec<&Value> =
-        heard.answer["content"].as_array().unwrap().iter().map(|b| &b["tool_use_id"]).collect();
+        decoded.answer["content"].as_array().unwrap().iter().map(|b| &b["tool_use_id"]).collect();
     assert_eq!(ids, answered);
     assert_ne!(ids[0], ids[1]);
 }
@@ -216,7 +216,7 @@ async fn arguments_are_restored_after_a_repair_too() {
     ] {
         listening.event(&event);
     }
-    let heard = listening.finish().await;
-    assert_eq!(heard.envelopes[0].repairs().len(), 1);
+    let decoded = listening.finish().await;
+    assert_eq!(decoded.envelopes[0].repairs().len(), 1);
     assert_eq!(*seen.lock().unwrap(), [json!({"a": "x", "page size": 3})]);
 }

@@ -1,4 +1,5 @@
-//! The worst that bodies, middleware, observers and models do to calls that run.
+//! Faulty bodies, middleware, observers and models: panics, reentrancy, zero timeouts,
+//! redefinition.
 
 use std::{
     fmt,
@@ -95,12 +96,12 @@ async fn model_chosen_names_and_ids_count_against_the_record_byte_limit() {
 #[tokio::test]
 async fn panicking_or_reentrant_observers_do_not_block_or_hide_events() {
     let place: Arc<OnceLock<Runtime>> = Arc::default();
-    let (looked, told) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (back, counted, after) = (Arc::clone(&place), Arc::clone(&looked), Arc::clone(&told));
+    let (looked, reported) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (back, counted, after) = (Arc::clone(&place), Arc::clone(&looked), Arc::clone(&reported));
     let runtime = permissive(vec![quick(read("t"))])
         .observer(|_: &Event| panic!("always"))
         .observer(move |_: &Event| {
-            // Whatever it asks the runtime from in here, no lock is in its way.
+            // It may call the runtime from here; no lock is held.
             if let Some(runtime) = back.get() {
                 let _ = runtime.records(&RecordQuery::default());
                 drop(runtime.events(1));
@@ -117,7 +118,7 @@ async fn panicking_or_reentrant_observers_do_not_block_or_hide_events() {
     place.set(runtime.clone()).unwrap();
     let answers = runtime.run().turn().await.unwrap().run(calls("t t nothing")).await;
     assert_eq!(ends(&answers), ["c1 ok", "c2 ok", "c3 unknown_tool"]);
-    assert_eq!(told.load(Ordering::SeqCst), 3, "who stands behind the broken one hears all");
+    assert_eq!(reported.load(Ordering::SeqCst), 3, "who stands behind the broken one hears all");
     let mut heard = 0;
     while let Some(StreamItem::Event(_)) = stream.try_next() {
         heard += 1;
@@ -194,7 +195,7 @@ async fn zero_timeout_is_a_valid_timeout() {
         ] {
             let began = tokio::time::Instant::now();
             let answers = runtime.run().turn().await.unwrap().run([call]).await;
-            // What answers at once needs no time; nothing else may go on.
+            // A result without waiting needs no time; nothing else may run.
             let code = answers[0].failure().map(Failure::code);
             assert!(code == Some(is_late) || (name == "quick" && code.is_none()), "{answers:?}");
             assert!(began.elapsed() < SECOND);
@@ -255,12 +256,12 @@ async fn single_flight_panic_is_counted_once() {
     );
     assert!(answers.iter().all(|a| !a.text().contains("of its own")), "the model does not hear it");
     assert_eq!(ran.load(Ordering::SeqCst), 1);
-    // One body broke, so the circuit has counted one, and the next call may try.
+    // One body panicked, so the breaker counted one failure, and the next call may try.
     let next = runtime.run().turn().await.unwrap().run(calls("t")).await;
     assert_eq!(ends(&next), ["c1 panicked"]);
 }
 
-/// A source whose tools somebody changes.
+/// A source whose tools change.
 struct Changing(Arc<Mutex<Vec<DynTool>>>);
 
 impl ToolSource for Changing {
@@ -308,7 +309,7 @@ async fn redefined_tool_does_not_use_the_old_cache() {
     assert_eq!(uses, [CacheStatus::Miss, CacheStatus::Hit, CacheStatus::Miss, CacheStatus::Hit]);
 }
 
-/// A guard that can be closed.
+/// A guard that can be switched to deny.
 #[derive(Clone, Default)]
 struct Door(Arc<AtomicBool>);
 
@@ -371,10 +372,10 @@ async fn circuit_breaker_probe_does_not_release_waiting_calls() {
     assert_eq!(turn("t").await, ["c1 circuit_open"], "and the cooldown begins anew");
 }
 
-/// An error that breaks whoever looks at it.
+/// An error whose `Display` panics.
 #[derive(Debug)]
 struct Trap {
-    /// Whether it breaks already when it is asked for its cause.
+    /// Whether its `source` panics too.
     early: bool,
 }
 
@@ -390,7 +391,7 @@ impl std::error::Error for Trap {
     }
 }
 
-/// Returns an error with the trap behind it, as `?` passes it on.
+/// Returns an error with the trap as its source, as `?` passes it on.
 #[derive(Debug)]
 struct Bait(Trap);
 
@@ -430,10 +431,10 @@ async fn error_whose_display_panics_is_an_ordinary_failure() {
     }
 }
 
-/// Breaks when it is let go of.
-struct Clings;
+/// Panics on drop.
+struct PanicsOnDrop;
 
-impl Drop for Clings {
+impl Drop for PanicsOnDrop {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             panic!("does not let go");
@@ -445,7 +446,7 @@ impl Drop for Clings {
 async fn body_that_panics_on_drop_gives_one_result_and_releases_its_permit() {
     let clinging = || {
         DynTool::new(write("clings").timeout(SECOND), open_schema(), |_, _| async move {
-            let _clings = Clings;
+            let _clings = PanicsOnDrop;
             std::future::pending::<()>().await;
             Ok("never")
         })

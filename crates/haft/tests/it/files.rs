@@ -1,4 +1,4 @@
-//! What people wrote in files, from text to rules, hooks, budget and notes.
+//! Configuration files: from text to rules, hooks, budget and notes.
 
 use std::{fmt::Write, path::Path, time::Duration};
 
@@ -66,12 +66,12 @@ fn negated_deny_is_left_out_and_reported_once() {
     let setup = trusted(&[project(rules)]);
     assert_eq!((setup.rules.len(), setup.notes.len()), (1, 1), "{}", shown(&setup));
     assert_eq!(setup.rules[0].matches.len(), 1);
-    // An allow that excludes something would allow less than its author thinks.
+    // A negated allow would allow less than its author expects.
     let allow = project("[[rule]]\nmatch = \"Read(!x)\"\ndecision = \"allow\"\n");
     assert!(mistakes(&[allow]).contains("does not turn a rule round"));
 }
 
-/// Says everything of a setup in a few lines.
+/// Summarizes a configuration in a few lines.
 fn shown(setup: &PolicyConfig) -> String {
     let mut out = format!("mode {:?}\n", setup.ground.mode);
     for root in &setup.ground.roots {
@@ -561,7 +561,7 @@ fn twenty_thousand_rules_load_in_reasonable_time() {
         write!(one_line, "\"Bash(c{n})\",").unwrap();
     }
     one_line.push_str("]}}");
-    // tokio's clock, because this is about real time and the crate reads no other.
+    // tokio's clock, because this measures real time and the crate reads no other.
     let start = tokio::time::Instant::now();
     let setup = trusted(&[project(&text), settings(ConfigLayer::User, &one_line)]);
     assert_eq!(setup.rules.len(), 40_000);
@@ -657,7 +657,7 @@ fn file_outside_the_trusted_set_may_deny_and_ask_but_not_allow() {
     let new = read(Uncovered::New, "[[rule]]\nmatch = \"x\"\ndecision = \"allow\"\n").unwrap();
     let said = "new since this directory was trusted: 1 allow rule does not apply";
     assert!(new.notes[0].message.starts_with(said), "{:?}", new.notes);
-    // Nothing in it needs trust; only that it may have denied more before is worth a note.
+    // Nothing in it needs trust; a note only says that it may have denied more before.
     let deny = "[[rule]]\nmatch = \"x\"\ndecision = \"deny\"\n";
     assert!(read(Uncovered::New, deny).unwrap().notes.is_empty());
     let changed = read(Uncovered::Changed, deny).unwrap();

@@ -1,4 +1,4 @@
-//! Ready-made guards, through the real walk.
+//! Built-in guards, through the real pipeline.
 
 use std::{
     path::{Path, PathBuf},
@@ -40,7 +40,7 @@ async fn guard_allow_lifts_nothing_and_guard_deny_always_refuses() {
     assert!(failure.message().contains("we are closed"));
 }
 
-/// A guard without an opinion that counts how often it is called.
+/// A guard without a verdict that counts how often it is called.
 struct Counts(Arc<AtomicUsize>);
 
 impl Guard for Counts {
@@ -147,7 +147,7 @@ async fn destructive_call_needs_approval_and_is_denied_without_an_approver() {
     }
 }
 
-/// Counts how many calls it judges at once, and in which order they came.
+/// Counts how many calls it checks concurrently, and in which order they came.
 #[derive(Clone, Default)]
 struct Busy {
     now: Arc<AtomicUsize>,
@@ -194,7 +194,7 @@ async fn guard_with_a_concurrency_limit_runs_in_order() {
     assert_eq!(busy.most.load(Ordering::SeqCst), 1);
 }
 
-/// A world with one link, `/work/link` to `/etc`, and one place nobody can look into.
+/// A file system with one symlink, `/work/link` to `/etc`, and one unreadable directory.
 #[derive(Debug)]
 struct Small;
 
@@ -336,7 +336,7 @@ impl Reviewer for Panics {
     }
 }
 
-/// Returns how often a person was asked, and whether the call ran after their yes.
+/// Returns how often the approver was asked, and whether the call ran after the approval.
 async fn reviewed(reviewer: impl Reviewer) -> (usize, bool) {
     let asked = Arc::new(AtomicUsize::new(0));
     let builder = permissive(vec![quick(read("t"))])

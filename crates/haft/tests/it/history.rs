@@ -1,4 +1,4 @@
-//! One conversation in every dialect, carried from each to each; and what breaks on the way.
+//! Message history: one conversation in every dialect, converted from each to each, and repaired.
 
 use haft::{
     Arguments, Dialect, ErrorKind, ExportOptions, ToolDefinition, ToolExport, Transcript,
@@ -10,8 +10,8 @@ use haft::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Every dialect that has a conversation.
-const SPOKEN: &[Dialect] = &[
+/// Every dialect that has a message history.
+const WITH_HISTORY: &[Dialect] = &[
     Dialect::Anthropic,
     Dialect::OpenAiResponses,
     Dialect::OpenAiChat,
@@ -22,7 +22,7 @@ const SPOKEN: &[Dialect] = &[
     Dialect::Ollama,
 ];
 
-/// The same conversation as each provider holds it: two calls at once, one of which fails.
+/// The same conversation in each provider's form: two parallel calls, one of which fails.
 fn weather(dialect: Dialect) -> Value {
     let (a, b) = ("callAaaa1", "callBbbb2");
     match dialect {
@@ -134,12 +134,13 @@ fn carry(history: &Value, from: Dialect, to: Dialect) -> Converted {
 
 #[test]
 fn history_converts_from_every_dialect_to_every_other() {
-    for from in SPOKEN.iter().copied() {
-        for to in SPOKEN.iter().copied() {
+    for from in WITH_HISTORY.iter().copied() {
+        for to in WITH_HISTORY.iter().copied() {
             let carried = carry(&weather(from), from, to);
             let mut expected = weather(to).to_string();
             if from == Dialect::Ollama {
-                // It has no ids: they come from the place, and Gemini is not shown them.
+                // Ollama has no ids: they are derived from the position, and Gemini is not sent
+                // them.
                 for (place, id) in [("haft_2_0", "callAaaa1"), ("haft_2_1", "callBbbb2")] {
                     expected = match to {
                         Dialect::Gemini | Dialect::GeminiJson => {
@@ -623,7 +624,7 @@ fn a_result() -> impl Strategy<Value = PastResult> {
 }
 
 /// Any list of messages, however broken.
-fn a_transcript() -> impl Strategy<Value = Transcript> {
+fn any_transcript() -> impl Strategy<Value = Transcript> {
     let text = || words().prop_map(ContentPart::text);
     let said = prop_oneof![
         2 => text().prop_map(AssistantPart::Part),
@@ -639,8 +640,8 @@ fn a_transcript() -> impl Strategy<Value = Transcript> {
     prop::collection::vec(message, 0..9).prop_map(|messages| Transcript { messages })
 }
 
-/// Returns what must survive every move: system text, and per speaker the text, the calls with
-/// their arguments, and the answers.
+/// Returns what must survive every conversion: system text, and per speaker the text, the calls
+/// with their arguments, and the results.
 fn essence(transcript: &Transcript) -> Vec<String> {
     const ADDED: &[&str] = &["(the conversation continues here)", "(the results were read)"];
     let text = |part: &ContentPart| match part {
@@ -699,7 +700,7 @@ fn essence(transcript: &Transcript) -> Vec<String> {
     essence
 }
 
-/// Takes out what some dialects cannot carry.
+/// Removes what some dialects do not support.
 fn without_media(mut transcript: Transcript) -> Transcript {
     for message in &mut transcript.messages {
         match message {
@@ -733,7 +734,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn repair_is_idempotent(transcript in a_transcript(), is_open in any::<bool>()) {
+    fn repair_is_idempotent(transcript in any_transcript(), is_open in any::<bool>()) {
         let ending = if is_open { Ending::Open } else { Ending::Closed };
         let mut mended = transcript.clone();
         let mends = mended.mend(ending);
@@ -768,8 +769,8 @@ proptest! {
     }
 
     #[test]
-    fn written_history_round_trips_in_its_dialect(transcript in a_transcript()) {
-        for dialect in SPOKEN.iter().copied() {
+    fn written_history_round_trips_in_its_dialect(transcript in any_transcript()) {
+        for dialect in WITH_HISTORY.iter().copied() {
             let first = write(&transcript, dialect);
             prop_assert_eq!(first.body.to_string(), write(&transcript, dialect).body.to_string());
             let read = dialect.read_history(&first.body).unwrap();
@@ -780,17 +781,17 @@ proptest! {
     }
 
     #[test]
-    fn conversion_there_and_back_keeps_calls_results_and_text(transcript in a_transcript()) {
+    fn conversion_there_and_back_keeps_calls_results_and_text(transcript in any_transcript()) {
         let mut transcript = without_media(transcript);
         transcript.mend(Ending::Closed);
-        // Bedrock takes no blank result, so a word stands for it.
+        // Bedrock accepts no blank result, so a placeholder replaces it.
         let essence_of = |transcript: &Transcript| -> Vec<String> {
             essence(transcript).iter().map(|line| line.replace("(empty)", "")).collect()
         };
-        for there in SPOKEN.iter().copied() {
+        for there in WITH_HISTORY.iter().copied() {
             let carried = there.read_history(&write(&transcript, there).body).unwrap();
             prop_assert_eq!(essence_of(&carried), essence_of(&transcript), "{}", there);
-            for back in SPOKEN.iter().copied() {
+            for back in WITH_HISTORY.iter().copied() {
                 let again = back.read_history(&write(&carried, back).body).unwrap();
                 prop_assert_eq!(essence_of(&again), essence_of(&transcript), "{} to {}", there, back);
             }
@@ -798,7 +799,7 @@ proptest! {
     }
 
     #[test]
-    fn written_call_ids_are_valid_and_unique(transcript in a_transcript()) {
+    fn written_call_ids_are_valid_and_unique(transcript in any_transcript()) {
         for (dialect, calls, results) in [
             (Dialect::Anthropic, ["id"], ["tool_use_id"]),
             (Dialect::Bedrock, ["toolUseId"], ["toolUseId"]),
@@ -819,8 +820,8 @@ proptest! {
     }
 }
 
-/// JSON that looks like a history, and is none.
-fn nearly() -> impl Strategy<Value = Value> {
+/// JSON that resembles a history but is not a valid one.
+fn malformed_history() -> impl Strategy<Value = Value> {
     let word = prop::sample::select(vec![
         "user",
         "assistant",
@@ -900,17 +901,17 @@ proptest! {
 
     #[test]
     fn arbitrary_json_is_an_error_or_a_writable_history(
-        messages in prop::collection::vec(("user|assistant|model|tool", nearly(), nearly()), 0..4),
-        other in nearly(),
+        messages in prop::collection::vec(("user|assistant|model|tool", malformed_history(), malformed_history()), 0..4),
+        other in malformed_history(),
     ) {
         let message = |(role, content, calls): (String, Value, Value)| {
             json!({"role": role, "content": content, "parts": content, "tool_calls": calls})
         };
         let list: Vec<Value> = messages.into_iter().map(message).collect();
         for value in [json!({"messages": list, "contents": list, "input": list}), other] {
-        for dialect in SPOKEN.iter().copied() {
+        for dialect in WITH_HISTORY.iter().copied() {
             let Ok(transcript) = dialect.read_history(&value) else { continue };
-            for to in SPOKEN.iter().copied() {
+            for to in WITH_HISTORY.iter().copied() {
                 let body = write(&transcript, to).body;
                 prop_assert!(to.read_history(&body).is_ok(), "{} to {}: {}", dialect, to, body);
             }
@@ -921,7 +922,7 @@ proptest! {
 
 #[test]
 fn long_history_is_repaired_in_one_pass() {
-    // Twenty thousand calls under one id, all answers at the end: the worst that ids can do.
+    // Twenty thousand calls under one id, with all results at the end: the worst case for pairing.
     let calls = 20_000;
     let mut messages: Vec<Message> = (0..calls)
         .flat_map(|_| {
@@ -953,7 +954,7 @@ fn tool_names_in_history_match_the_export() {
     let none = json!({});
     let tools =
         ["files.read", "files_read", "ok"].map(|name| ToolDefinition::new(name, "d", &none));
-    for dialect in SPOKEN.iter().copied() {
+    for dialect in WITH_HISTORY.iter().copied() {
         let export = ToolExport::of(dialect, &tools, &ExportOptions::default());
         let carried = write(&transcript, dialect);
         let again = dialect.read_history(&carried.body).unwrap();

@@ -1,4 +1,4 @@
-//! Hooks of the host: what they may say before a call, around a batch and a turn, and after a body.
+//! Hooks of the host: before a call, around a batch and a turn, and after a body.
 
 use std::{
     sync::{
@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::kit::*;
 
-/// A hook made of closures; each moment that is not set does nothing.
+/// A hook made of closures; each event that is not set does nothing.
 #[derive(Default)]
 #[expect(clippy::type_complexity, reason = "each field is a function that a test writes")]
 struct Moments {
@@ -129,7 +129,7 @@ async fn hook_verdict_is_joined_with_the_policies() {
         "a",
     );
     assert_eq!(asked.await.unwrap_err().code(), FailureCode::Denied, "nobody can be asked");
-    // A later hook's allow takes nothing back.
+    // A later hook's allow does not revoke an ask.
     let both = allows()
         .hook(before("one", |_| Ok(PreCallDecision::judge(Verdict::deny("no")))))
         .hook(before("two", |_| Ok(PreCallDecision::judge(Verdict::allow("yes")))));
@@ -201,7 +201,7 @@ impl Approver for Edits {
 #[tokio::test]
 async fn edit_by_an_approver_voids_hook_verdicts_about_other_arguments() {
     let asked = Arc::new(AtomicUsize::new(0));
-    // It vouches for the first arguments and asks about them; of the edited ones it says nothing.
+    // It allows the first arguments and asks about them; it has no verdict on the edited ones.
     let builder = strict(vec![quick(write("t"))])
         .hook(before("vouches", |call| {
             if call.arguments()["x"] == "a" {
@@ -233,7 +233,7 @@ async fn hook_note_is_added_to_a_result_and_below_a_failure() {
     assert_eq!(answer.text(), "t(a)\n[note from the host: mind the gap]");
     let answer = run(permissive(vec![failing(read("t"))]).hook(aside())).await;
     assert_eq!(answer.text(), "tool_failed: no luck\n[note from the host: mind the gap]");
-    // What an earlier hook said is told even when a later one blocks.
+    // The note of an earlier hook is delivered even when a later one blocks.
     let blocked = permissive(vec![quick(read("t"))])
         .hook(aside())
         .hook(before("no", |_| Ok(PreCallDecision::block("not now"))));
@@ -407,7 +407,7 @@ async fn failing_or_invalid_preflight_fails_its_batch() {
     for (what, says) in cases {
         let hook = Moments {
             name: "bad",
-            // Only the first batch is its business.
+            // It only handles the first batch.
             preflight: Some(Box::new(move |calls| match calls.len() {
                 2 => says(calls),
                 _ => Ok(Vec::new()),
@@ -550,8 +550,8 @@ async fn transforms_see_failures_and_cannot_hide_that_a_body_ran() {
 
 #[tokio::test]
 async fn hook_that_fails_open_is_reported_each_time() {
-    let told: Arc<Mutex<Vec<String>>> = Arc::default();
-    let write_down = Arc::clone(&told);
+    let reported: Arc<Mutex<Vec<String>>> = Arc::default();
+    let write_down = Arc::clone(&reported);
     let runtime = permissive(vec![quick(read("t"))])
         .hook(before("lax", |_| Ok(PreCallDecision::proceed().with_problem("could not look"))))
         .observer(move |event: &Event| {
@@ -563,7 +563,7 @@ async fn hook_that_fails_open_is_reported_each_time() {
         .unwrap();
     let answers = runtime.run().turn().await.unwrap().run(calls("t t")).await;
     assert_eq!(ends(&answers), ["c1 ok", "c2 ok"]);
-    assert_eq!(told.lock().unwrap().len(), 2, "{told:?}");
+    assert_eq!(reported.lock().unwrap().len(), 2, "{reported:?}");
 }
 
 #[tokio::test]

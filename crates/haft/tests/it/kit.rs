@@ -1,4 +1,4 @@
-//! What the tests share: small tools, a runtime around them, and a readable transcript.
+//! Shared helpers: small tools, a runtime around them, and a readable event log.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use haft::{
 };
 use serde_json::{Value, json};
 
-/// Returns a spec that is allowed without asking.
+/// Returns a spec that is allowed without approval.
 pub(crate) fn read(name: &str) -> ToolSpec {
     ToolSpec::new(name, "Reads something.").read_only().capabilities(Capabilities::NONE)
 }
@@ -18,12 +18,12 @@ pub(crate) fn write(name: &str) -> ToolSpec {
     ToolSpec::new(name, "Writes something.").class(ConcurrencyClass::WriteExclusive)
 }
 
-/// Returns a schema with one optional text.
+/// Returns a schema with one optional string.
 pub(crate) fn open_schema() -> Value {
     json!({"properties": {"x": {"type": "string"}, "key": {"type": "string"}}})
 }
 
-/// Returns a tool that answers at once with its own name and argument.
+/// Returns a tool that returns its own name and argument at once.
 pub(crate) fn quick(spec: ToolSpec) -> DynTool {
     let name = spec.name.clone();
     DynTool::new(spec, open_schema(), move |args, _| {
@@ -32,7 +32,7 @@ pub(crate) fn quick(spec: ToolSpec) -> DynTool {
     })
 }
 
-/// Returns a tool that waits a while on the runtime's clock.
+/// Returns a tool that sleeps on the runtime's clock.
 pub(crate) fn slow(spec: ToolSpec, millis: u64) -> DynTool {
     DynTool::new(spec, open_schema(), move |_, _| async move {
         tokio::time::sleep(std::time::Duration::from_millis(millis)).await;
@@ -53,7 +53,7 @@ pub(crate) fn permissive(tools: Vec<DynTool>) -> RuntimeBuilder {
         .nonces(Nonces::counting(0))
 }
 
-/// Returns calls from `name`, `name:argument` words, with ids `c1`, `c2`, ….
+/// Returns calls from `name` or `name:argument` items, with ids `c1`, `c2`, ….
 pub(crate) fn calls(text: &str) -> Vec<ToolCall> {
     text.split_whitespace()
         .enumerate()
@@ -65,12 +65,12 @@ pub(crate) fn calls(text: &str) -> Vec<ToolCall> {
         .collect()
 }
 
-/// Writes down the events of a runtime, one short line each.
+/// Records the events of a runtime, one short line each.
 #[derive(Clone, Default)]
 pub(crate) struct Transcript(Arc<Mutex<Vec<String>>>);
 
 impl Transcript {
-    /// Returns the observer that writes.
+    /// Returns the recording observer.
     pub(crate) fn observer(&self) -> impl Fn(&Event) + Send + Sync + 'static {
         let lines = Arc::clone(&self.0);
         move |event| {
@@ -95,7 +95,7 @@ impl Transcript {
         }
     }
 
-    /// Returns what was written so far.
+    /// Returns the recorded lines.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
@@ -107,7 +107,7 @@ impl Transcript {
     }
 }
 
-/// Returns answers as `id code-or-ok`.
+/// Returns results as `id code-or-ok`.
 pub(crate) fn ends(answers: &[ToolResult]) -> Vec<String> {
     answers
         .iter()
@@ -118,32 +118,32 @@ pub(crate) fn ends(answers: &[ToolResult]) -> Vec<String> {
         .collect()
 }
 
-/// Returns what a model reads of the nth result: this body, from a body that says nothing about it.
+/// Returns the framed text of the nth result, from a body with the default label.
 pub(crate) fn framed(n: usize, tool: &str, body: &str) -> String {
     let (opening, closing) = marks(n, tool, "", body.chars().count());
     format!("{opening}\n{body}\n{closing}")
 }
 
-/// Returns what a model reads of a body that failed so.
+/// Returns the framed text of a failed body.
 pub(crate) fn framed_failure(n: usize, tool: &str, text: &str) -> String {
     let code = text.split(':').next().unwrap();
     let (opening, closing) = marks(n, tool, &format!(" error={code}"), text.chars().count());
     format!("{opening}\n{text}\n{closing}")
 }
 
-/// Returns the lines above and below the nth result.
+/// Returns the markers before and after the nth result.
 pub(crate) fn marks(n: usize, tool: &str, more: &str, chars: usize) -> (String, String) {
     let opening =
         format!("[haft {n:010} tool={tool} label=untrusted/internal{more} chars={chars}]");
     (opening, format!("[/haft {n:010}]"))
 }
 
-/// Returns the records of calls that were about to run.
+/// Returns the intent records of calls.
 pub(crate) fn intents(journal: &MemoryJournal) -> Vec<ExecutionRecord> {
     journal.records().into_iter().filter(|r| r.intent.is_some()).collect()
 }
 
-/// Returns the records of calls that have ended.
+/// Returns the records of finished calls.
 pub(crate) fn settled(journal: &MemoryJournal) -> Vec<ExecutionRecord> {
     journal.records().into_iter().filter(|r| r.end.is_some()).collect()
 }

@@ -1,4 +1,5 @@
-//! Layers: each works from the attribute alone, all stand in one order, and a call's own times win.
+//! Layers: each works from the attribute alone, all run in one order, and a call's own timeouts
+//! win.
 
 use std::{
     sync::{
@@ -22,7 +23,7 @@ use crate::kit::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A journal that keeps nothing but what happened on the way.
+/// A journal that keeps only the layer records.
 #[derive(Clone, Default)]
 pub(crate) struct Courses(Arc<Mutex<Vec<ExecutionStats>>>);
 
@@ -43,7 +44,7 @@ impl Journal for Courses {
     }
 }
 
-/// A tool that fails so often with what it is given, and then answers with its attempt.
+/// A tool that fails this often with a given failure, and then returns its attempt number.
 fn flaky(
     spec: ToolSpec,
     times: usize,
@@ -195,7 +196,7 @@ async fn deadline_precedence_is_call_tool_runtime_and_the_body_sees_it() {
     assert_eq!(left(ToolCall::new("c", "own", json!({})).deadline(SECOND * 50)).await, "50");
 }
 
-/// Somebody who never answers.
+/// An approver that never answers.
 struct Silent;
 
 impl Approver for Silent {
@@ -422,7 +423,7 @@ async fn invalid_calls_do_not_open_the_circuit_and_the_breaker_can_be_off() {
     }
 }
 
-/// Notes when it is entered and left.
+/// Records when it is entered and left.
 struct Notes(Arc<Mutex<Vec<String>>>);
 
 impl Middleware for Notes {
@@ -439,7 +440,7 @@ impl Middleware for Notes {
     }
 }
 
-/// A runtime with everything on, and the list that everybody writes into.
+/// A runtime with every layer, and the list that all of them write to.
 fn everything(clock: &ManualClock) -> (RuntimeBuilder, Arc<Mutex<Vec<String>>>) {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let spec = read("t")
@@ -462,9 +463,9 @@ fn everything(clock: &ManualClock) -> (RuntimeBuilder, Arc<Mutex<Vec<String>>>) 
             }
         }
     });
-    let told = Arc::clone(&lines);
+    let reported = Arc::clone(&lines);
     let observer = move |event: &Event| {
-        told.lock().unwrap().push(match event {
+        reported.lock().unwrap().push(match event {
             Event::Cached { call, how } => format!("{call} cache {how:?}"),
             Event::Waited { call, what, time } => format!("{call} waited {time:?} ({what:?})"),
             Event::Retrying { call, attempt, failed, wait } => {
@@ -495,7 +496,7 @@ async fn layers_run_in_one_fixed_order() {
         let call = ToolCall::new(id, "t", json!({"x": x}));
         let turn = runtime.run().turn().await.unwrap();
         let mut walk = Box::pin(turn.run([call]));
-        // Nothing here waits for anything but the clock, so it is moved whenever nobody can go on.
+        // Everything waits only for the clock, so it is advanced whenever no task can run.
         loop {
             tokio::select! {
                 biased;
@@ -556,7 +557,7 @@ async fn attempt_with_a_nested_call_is_not_retried_as_harmless() {
         counted.fetch_add(1, Ordering::SeqCst);
         async { Ok("written") }
     });
-    // It writes, and then passes on the failure of something that never began.
+    // It writes, and then forwards the failure of a call that never started.
     let outer = DynTool::new(write("outer").retry(evenly(3)), open_schema(), |_, cx| async move {
         cx.call("inner", json!({})).await?;
         Err::<String, _>(down().with_execution(Execution::NotStarted))
@@ -589,7 +590,7 @@ async fn host_refusal_inside_a_body_does_not_make_it_retryable() {
     let counted = Arc::clone(&wrote);
     let mut config = Config::default();
     config.max_background = 1;
-    // It changes something first, and is then told that there is no ticket for the rest.
+    // It changes something first, and is then refused a ticket for the rest.
     let tool = DynTool::new(write("t").retry(evenly(3)), open_schema(), move |_, cx| {
         let n = counted.fetch_add(1, Ordering::SeqCst);
         async move {
@@ -620,7 +621,7 @@ async fn timeout_before_a_retry_still_reports_the_earlier_attempt() {
     let runtime = permissive(vec![tool]).clock(clock.clone()).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
     let mut walk = Box::pin(turn.run(calls("t:a t:b")));
-    // Both wait in line for their next attempt when the clock jumps past their deadline.
+    // Both wait for their next attempt when the clock jumps past their deadline.
     for jump in [SECOND, SECOND * 9_000] {
         for _ in 0..50 {
             tokio::select! {

@@ -1,4 +1,4 @@
-//! Rules that are replaced while calls run, and answers that are written to a file.
+//! Rules that are reloaded while calls run, and approvals that are saved to a file.
 
 use std::{
     fs,
@@ -11,10 +11,10 @@ use haft::{
     RuleWrite, Rules, SuggestedRules,
 };
 
-/// A folder of one test's own.
-struct Folder(PathBuf);
+/// A temporary directory for one test.
+struct TempDir(PathBuf);
 
-impl Folder {
+impl TempDir {
     fn new(name: &str) -> Self {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("live-{name}"));
         let _ = fs::remove_dir_all(&path);
@@ -34,7 +34,7 @@ impl Folder {
         String::from_utf8(fs::read(self.file()).unwrap()).unwrap()
     }
 
-    /// Rules that are read from the file, which is also where answers go.
+    /// Rules from the file that approvals are also saved to.
     fn live(&self) -> ReloadableRules {
         let path = self.file();
         ReloadableRules::with_loader(move || -> Result<Rules, Error> {
@@ -62,7 +62,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -72,7 +72,7 @@ const DENY: &str = "# mine\n[[rule]]\nmatch = \"Bash(rm *)\"\ndecision = \"deny\
 
 #[test]
 fn permanent_approval_is_written_once_and_applies_at_once() {
-    let folder = Folder::new("keep");
+    let folder = TempDir::new("keep");
     folder.write(DENY);
     let live = folder.live();
     let before = live.current();
@@ -92,7 +92,7 @@ fn permanent_approval_is_written_once_and_applies_at_once() {
 #[test]
 fn new_rule_file_is_owner_only_and_an_existing_one_keeps_its_mode() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = Folder::new("mode");
+    let folder = TempDir::new("mode");
     let live = folder.live();
     live.keep(&folder.offer(&["Bash(ls)"])).unwrap();
     let mode = || fs::metadata(folder.file()).unwrap().permissions().mode() & 0o777;
@@ -106,7 +106,7 @@ fn new_rule_file_is_owner_only_and_an_existing_one_keeps_its_mode() {
 #[cfg(unix)]
 #[test]
 fn rules_are_not_written_through_a_symlink() {
-    let folder = Folder::new("link");
+    let folder = TempDir::new("link");
     let live = folder.live();
     let target = folder.0.join("elsewhere.toml");
     fs::File::create(&target).unwrap();
@@ -118,7 +118,7 @@ fn rules_are_not_written_through_a_symlink() {
 
 #[test]
 fn invalid_rule_file_is_not_written() {
-    let folder = Folder::new("bad");
+    let folder = TempDir::new("bad");
     folder.write(DENY);
     let live = folder.live();
     for bad in ["what = 1\n", "rule = []\n", "[[rule]\n"] {
@@ -138,7 +138,7 @@ fn invalid_rule_file_is_not_written() {
 
 #[test]
 fn invalid_file_keeps_the_old_rules_and_is_reported() {
-    let folder = Folder::new("reload");
+    let folder = TempDir::new("reload");
     folder.write(DENY);
     let live = folder.live();
     folder.write("[[rule]]\nmatch = \"x\"\n");
@@ -154,7 +154,7 @@ fn invalid_file_keeps_the_old_rules_and_is_reported() {
 #[test]
 fn recorder_sees_both_texts_and_decides_whether_the_rule_is_written() {
     use std::sync::{Arc, Mutex};
-    let folder = Folder::new("recorder");
+    let folder = TempDir::new("recorder");
     folder.write(DENY);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&seen);
@@ -176,7 +176,7 @@ fn recorder_sees_both_texts_and_decides_whether_the_rule_is_written() {
 #[cfg(unix)]
 #[test]
 fn fifo_in_the_place_of_the_local_file_is_refused_at_once() {
-    let folder = Folder::new("fifo");
+    let folder = TempDir::new("fifo");
     let live = folder.live();
     assert!(std::process::Command::new("mkfifo").arg(folder.file()).status().unwrap().success());
     let said = live.keep(&folder.offer(&["Bash(ls)"])).unwrap_err().to_string();

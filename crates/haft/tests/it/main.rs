@@ -1,4 +1,4 @@
-//! Walk tests: a scripted response through the real runtime, and what came of it.
+//! Integration tests: a scripted response through the real runtime, and its results.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

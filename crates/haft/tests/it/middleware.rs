@@ -1,4 +1,4 @@
-//! Middleware: its order, its time, what it may answer, and that no body is lost behind it.
+//! Middleware: order, timeouts, replaced outcomes, and that no started body is lost.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use crate::kit::*;
 
 type Lines = Arc<Mutex<Vec<String>>>;
 
-/// A middleware that says when it is entered and left.
+/// A middleware that records when it is entered and left.
 fn tells(name: &'static str, lines: &Lines) -> impl Middleware {
     let lines = Arc::clone(lines);
     middleware_fn(name, move |_, next| {
@@ -33,7 +33,7 @@ fn tells(name: &'static str, lines: &Lines) -> impl Middleware {
     })
 }
 
-/// A middleware with a time of its own.
+/// A middleware with its own timeout.
 struct Timed<F>(Duration, F);
 
 impl<F> Middleware for Timed<F>
@@ -204,7 +204,7 @@ async fn middleware_timeout_is_paused_while_the_body_runs() {
         code(&one(slow().middleware(before)).await),
         (FailureCode::HookFailed, Execution::NotStarted)
     );
-    // Two spans of three seconds are more than five.
+    // Two periods of three seconds are more than five.
     let after = timed(5, move |next| {
         Box::pin(async move {
             wait(3).await;
@@ -235,7 +235,7 @@ async fn middleware_panic_is_a_failure_that_says_whether_the_body_ran() {
     assert!(!answer.text().contains("panicked"), "the operator's to know");
 }
 
-/// A middleware that waits a second for the body and then answers for it.
+/// A middleware that waits a second for the body and then returns a result itself.
 fn impatient() -> impl Middleware {
     middleware_fn("impatient", |_, next| {
         Box::pin(async move {
@@ -255,7 +255,7 @@ async fn abandoned_body_is_cancelled_and_awaited() {
         let saw = Arc::clone(&saw);
         async move {
             cx.cancelled().await;
-            // It tidies up, within its moment.
+            // It cleans up within its grace period.
             tokio::time::sleep(Duration::from_millis(100)).await;
             saw.store(true, Ordering::SeqCst);
             Err::<(), _>(haft::Failure::failed("stopped"))

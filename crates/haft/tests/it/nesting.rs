@@ -1,4 +1,4 @@
-//! Calls that tools make: the whole walk, one level deeper.
+//! Nested calls: the whole pipeline, one level deeper.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::kit::*;
 
-/// A tool that calls another and passes its answer on.
+/// A tool that calls another and forwards its result.
 fn calling(spec: ToolSpec, other: &'static str) -> DynTool {
     DynTool::new(spec, open_schema(), move |args, cx| async move {
         let inner = cx.call(other, json!({"x": args["x"]})).await?;

@@ -1,5 +1,5 @@
-//! Rules about paths, hosts, commands and tools, walked through the runtime: what other tool layers
-//! let through must not get through here.
+//! Rules about paths, hosts, commands and tools, through the runtime: known bypasses (path
+//! traversal, symlinks, globs, spelling) must be refused.
 
 use haft::{
     BoxError, BoxFuture, Capability, Decision, Dialect, DynTool, Effect, ExportOptions, PathBase,
@@ -28,7 +28,7 @@ fn runtime(tools: Vec<DynTool>, rules: Rules) -> Runtime {
         .unwrap()
 }
 
-/// Whether a call ran, in the folder `work`.
+/// Whether a call ran, in the directory `work`.
 async fn ran(runtime: &Runtime, work: &str, name: &str, arguments: Value) -> bool {
     let run = runtime.run_builder().working_directory(work).start();
     let answers = run.turn().await.unwrap().run([ToolCall::new("c1", name, arguments)]).await;
@@ -39,7 +39,7 @@ async fn ran(runtime: &Runtime, work: &str, name: &str, arguments: Value) -> boo
     }
 }
 
-/// A tool that copies: says which argument is which in its schema, and declares its effects.
+/// A copy tool: its schema marks the path arguments, and it declares its effects.
 fn copy() -> DynTool {
     let schema = json!({"properties": {
         "path": {"type": "string", "x-haft": "read_path"},
@@ -176,7 +176,7 @@ fn argument_kinds_are_not_exported_to_providers() {
         "b": {"allOf": [{"type": "string", "x-haft": "url"}, {"x-haft": "command", "minLength": 1}]},
     }});
     let definition = ToolDefinition::new("t", "Does it.", &schema);
-    // MCP is no provider: whoever serves our tools may tell what they touch.
+    // MCP is not a provider: an MCP client may learn what arguments are about.
     for dialect in Dialect::ALL.iter().filter(|dialect| **dialect != Dialect::Mcp) {
         let shown = dialect.show(&definition, &ExportOptions::default());
         let text = shown.tool.as_ref().unwrap().to_string();

@@ -1,5 +1,5 @@
-//! Ways round judgement that were tried: another name, a sub-run, a rewrite that gets lost, a value
-//! that is spelled differently, an explanation that says something else than what happens.
+//! Attempts to bypass authorization: another name, a sub-run, a lost rewrite, a different spelling
+//! of a value, an explanation that differs from the verdict.
 
 use std::sync::{Arc, Mutex};
 
@@ -29,10 +29,10 @@ fn rule(decision: Decision, text: &str) -> Rule {
     Rule::new(decision, Pattern::parse(text, &PathBase::default()).unwrap())
 }
 
-/// Blocks whatever it meets.
-struct Wall;
+/// Blocks every call it matches.
+struct BlockingGuard;
 
-impl Hook for Wall {
+impl Hook for BlockingGuard {
     fn name(&self) -> &str {
         "wall"
     }
@@ -45,7 +45,7 @@ impl Hook for Wall {
     }
 }
 
-impl Guard for Wall {
+impl Guard for BlockingGuard {
     fn name(&self) -> &str {
         "wall"
     }
@@ -86,8 +86,8 @@ async fn guard_for_a_tool_applies_under_every_alias() {
     let tools = || vec![quick(write("mail_send").alias("post"))];
     let view = || ToolView::all().prefix("work_").rename("work_mail_send", "letter");
     for builder in [
-        permissive(tools()).hook_for("mail_*", Wall),
-        permissive(tools()).guard(ForTools::new("mail_*", Wall)),
+        permissive(tools()).hook_for("mail_*", BlockingGuard),
+        permissive(tools()).guard(ForTools::new("mail_*", BlockingGuard)),
         permissive(tools()).guard(ToolNameGuard::new().deny(["mail_send"])),
     ] {
         let runtime = builder.build().unwrap();
@@ -171,7 +171,7 @@ async fn tool_cost_holds_wherever_it_is_declared() {
 // ---------------------------------------------------------------------------------------------
 // Rewrites and explanations.
 
-/// Answers and writes down what was asked.
+/// Answers and records the questions.
 #[derive(Clone)]
 struct Desk(fn(&ApprovalRequest<'_>) -> ApprovalResponse, Arc<Mutex<Vec<Value>>>);
 
@@ -235,10 +235,10 @@ fn is_fetch(tool: &RegisteredTool) -> bool {
     *tool.name() == "fetch"
 }
 
-/// Rules that have no say in `fetch`, so that a run can be tainted under any of them.
-struct ButFetch(Rules);
+/// Rules that do not apply to `fetch`, so that a run can be tainted under any of them.
+struct ExceptFetch(Rules);
 
-impl Policy for ButFetch {
+impl Policy for ExceptFetch {
     fn judge(&self, call: &ValidatedCall) -> Verdict {
         if is_fetch(call.tool()) { Verdict::allow("to begin with") } else { self.0.judge(call) }
     }
@@ -305,7 +305,7 @@ fn scene() -> impl Strategy<Value = Scene> {
     all.prop_map(|(rules, guard, tainted, reads, x)| Scene { rules, guard, tainted, reads, x })
 }
 
-/// What was said would happen, and what happened.
+/// The explained decision, and the actual one.
 async fn play(scene: Scene) -> (Decision, Decision) {
     let list = scene.rules.into_iter().map(|(decision, text, x, priority)| {
         let mut rule = rule(decision, text);
@@ -321,7 +321,7 @@ async fn play(scene: Scene) -> (Decision, Decision) {
     let told = Arc::clone(&asked);
     let runtime = Runtime::builder()
         .registry(ToolRegistry::builder().add(vec![quick(spec), fetch]).build().unwrap())
-        .policy(ButFetch(rules))
+        .policy(ExceptFetch(rules))
         .guard(Opinion(scene.guard))
         .approver(desk)
         .observer(move |event: &Event| {

@@ -1,4 +1,4 @@
-//! Ways for a secret, a deceptive character or a forged mark to get out, each of them shut.
+//! Ways for a secret, a deceptive character or a forged marker to get out; each must be closed.
 
 use std::{
     sync::{Arc, Mutex},
@@ -17,7 +17,7 @@ use crate::kit::{open_schema, permissive, read};
 
 const VALUE: &str = "s3sam-open-42";
 
-/// Gives back what it is told to, word for word.
+/// A tool that returns exactly this output.
 fn giving(spec: ToolSpec, give: impl Fn(&str) -> Output + Send + Sync + 'static) -> DynTool {
     DynTool::new(spec, open_schema(), move |args, _| {
         let output = give(args["x"].as_str().unwrap_or_default());
@@ -31,14 +31,14 @@ async fn one(builder: RuntimeBuilder, name: &str, arguments: Value) -> ToolResul
     turn.run([ToolCall::new("c1", name, arguments)]).await.remove(0)
 }
 
-/// Every event as text, with all that is in it.
+/// Every event as text, with all its fields.
 fn listener() -> (Arc<Mutex<Vec<String>>>, impl Fn(&Event) + Send + Sync + 'static) {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&lines);
     (lines, move |event: &Event| kept.lock().unwrap().push(format!("{event:?}")))
 }
 
-/// The value with things in it that nobody sees.
+/// The value with invisible characters in it.
 const HIDDEN: &[&str] = &[
     "s3sam-o\u{200b}pen-42",
     "s3\u{202e}sam-open\u{feff}-42",
@@ -74,12 +74,12 @@ async fn invisible_characters_do_not_hide_a_secret() {
                 .journal(journal.clone())
                 .observer(observer);
             let answer = one(runtime, "leak", json!({})).await;
-            let mut told = events.lock().unwrap().join("\n");
-            told += &format!("{answer:?}{:?}{}", journal.records(), answer.model_text());
-            // An escape before it may swallow the beginning of the mark, and nothing more.
-            assert!(told.contains("ACTED:secret/door:"), "{hidden:?} {how}: {told}");
+            let mut reported = events.lock().unwrap().join("\n");
+            reported += &format!("{answer:?}{:?}{}", journal.records(), answer.model_text());
+            // An escape sequence before it may consume the start of the marker, and nothing more.
+            assert!(reported.contains("ACTED:secret/door:"), "{hidden:?} {how}: {reported}");
             for part in ["3sam", "pen-4", "czNz", "b3Bl", "73616d"] {
-                assert!(!told.contains(part), "{hidden:?} {how}: {part} in {told}");
+                assert!(!reported.contains(part), "{hidden:?} {how}: {part} in {reported}");
             }
         }
     }
@@ -87,7 +87,7 @@ async fn invisible_characters_do_not_hide_a_secret() {
 
 #[tokio::test]
 async fn json_preview_is_redacted_after_unescaping() {
-    // In the text it is none: `\u0073` is no `s` until somebody reads it.
+    // The raw text has no secret: `\u0073` becomes `s` only after parsing.
     let text = format!(
         r#"{{"note": "\u00733sam-open-42 and gpj\u202eexe\u009b2J", "rows": [{}"end"]}}"#,
         "\"some row\",".repeat(500)
@@ -119,8 +119,8 @@ async fn image_that_contains_a_secret_is_dropped() {
 
 #[tokio::test]
 async fn keyed_chunks_are_redacted_across_borders_and_terminal_safe() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let kept = Arc::clone(&told);
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&reported);
     let stream = DynTool::new(read("stream"), open_schema(), |_, cx| async move {
         for (key, piece) in [("a", "it is s3s"), ("b", "one "), ("a", "am-op"), ("b", "two")] {
             cx.partial_of(key, piece);
@@ -129,7 +129,7 @@ async fn keyed_chunks_are_redacted_across_borders_and_terminal_safe() {
         cx.partial("red \x1b[3");
         cx.partial("1m and \u{202e}");
         cx.partial_of("c", "s3sam-op");
-        // More keys than are held open: the oldest give out what they had.
+        // More keys than are held open: the oldest are flushed.
         (0..100).for_each(|n| cx.partial_of(format!("k{n}"), "s3s"));
         Ok("done")
     });
@@ -143,9 +143,9 @@ async fn keyed_chunks_are_redacted_across_borders_and_terminal_safe() {
         },
     );
     one(runtime, "stream", json!({})).await;
-    let told = told.lock().unwrap();
+    let reported = reported.lock().unwrap();
     let under = |key: &str| -> String {
-        let own = told.iter().filter_map(|note| match note {
+        let own = reported.iter().filter_map(|note| match note {
             Progress::Keyed(k, text) if k == key => Some(text.as_str()),
             _ => None,
         });
@@ -154,14 +154,14 @@ async fn keyed_chunks_are_redacted_across_borders_and_terminal_safe() {
     assert_eq!(under("a"), "it is [REDACTED:secret/door:13].");
     assert_eq!((under("b"), under("c")), ("one two".to_owned(), "s3sam-op".to_owned()));
     assert!((0..100).all(|n| under(&format!("k{n}")) == "s3s"), "nothing is lost");
-    let plain = told.iter().filter_map(|note| match note {
+    let plain = reported.iter().filter_map(|note| match note {
         Progress::Partial(text) => Some(text.as_str()),
         _ => None,
     });
     assert_eq!(plain.collect::<String>(), "red  and <U+202E>");
 }
 
-/// Asks about everything, and says why with a secret in it.
+/// Asks about everything, with a secret in the reason.
 struct Asks;
 
 impl Policy for Asks {
@@ -175,7 +175,7 @@ impl Policy for Asks {
     }
 }
 
-/// Keeps all that it was shown, and says yes.
+/// Records what it was shown, and approves.
 struct Person(Arc<Mutex<Vec<String>>>);
 
 impl Approver for Person {
@@ -212,16 +212,16 @@ async fn question_ticket_origin_and_repair_are_redacted() {
     let answer =
         turn.run([ToolCall::new("c1", "send", json!({"pin": "12345678"}))]).await.remove(0);
     assert_eq!(answer.repairs().len(), 1, "{answer:?}");
-    let told = [
+    let reported = [
         asked.lock().unwrap().join("\n"),
         serde_json::to_string(&answer).unwrap(),
         format!("{:?}", run.tickets()),
         format!("{:?} {}", answer.origin(), answer.model_text()),
     ];
-    for told in &told {
-        assert!(!told.contains("s3sam") && !told.contains("12345678"), "{told}");
+    for reported in &reported {
+        assert!(!reported.contains("s3sam") && !reported.contains("12345678"), "{reported}");
     }
-    assert!(told[0].contains("[REDACTED:secret/door:13]"), "{}", told[0]);
+    assert!(reported[0].contains("[REDACTED:secret/door:13]"), "{}", reported[0]);
     assert!(answer.origin().unwrap().what().unwrap().ends_with("k=[REDACTED:secret/door:13]"));
 }
 
@@ -257,10 +257,14 @@ async fn interrupted_result_says_how_much_was_emitted() {
         config.timeout = Duration::from_secs(1);
         let answer = one(permissive(vec![chatty(bound, size)]).config(config), "chatty", json!({}));
         let answer = answer.await;
-        let told = answer.interrupted_output();
-        assert!(told.starts_with("123456789\n") && told.chars().count() <= bound, "{}", told.len());
+        let reported = answer.interrupted_output();
+        assert!(
+            reported.starts_with("123456789\n") && reported.chars().count() <= bound,
+            "{}",
+            reported.len()
+        );
         let notice = format!("\n[… cut: {size} bytes were told in all …]");
-        assert_eq!(told.ends_with(&notice), is_cut, "{}", &told[told.len() - 60..]);
+        assert_eq!(reported.ends_with(&notice), is_cut, "{}", &reported[reported.len() - 60..]);
     }
 }
 
@@ -303,7 +307,7 @@ async fn keys_that_collide_after_redaction_keep_both_values() {
 
 #[tokio::test]
 async fn many_colliding_keys_cost_linear_time() {
-    // Fourteen marks, each as it is or written out: all these keys become the same one.
+    // Fourteen markers, each raw or escaped: all these keys collide.
     let keys = (0..1u32 << 14).map(|n| {
         let mark = |bit: u32| if n >> bit & 1 == 0 { "<s>" } else { "<U+003C>s>" };
         (0..14).map(mark).collect::<String>()
@@ -322,8 +326,8 @@ async fn many_colliding_keys_cost_linear_time() {
     assert_eq!(found.unwrap().len(), 1 << 14);
 }
 
-/// What a model reads if whoever shows it puts texts together without a break.
-fn read_in_a_row(answer: &ToolResult) -> String {
+/// What a model reads if its host joins texts without a separator.
+fn joined_text(answer: &ToolResult) -> String {
     let text = |block: &Block| match block {
         Block::Text { text } => text.clone(),
         _ => String::new(),
@@ -331,8 +335,8 @@ fn read_in_a_row(answer: &ToolResult) -> String {
     answer.model_blocks().iter().map(text).collect()
 }
 
-/// Bits that marks are made of.
-fn bits() -> impl Strategy<Value = String> {
+/// Fragments that markers are made of.
+fn marker_fragments() -> impl Strategy<Value = String> {
     let bit = prop::sample::select(vec![
         "[",
         "/",
@@ -362,7 +366,7 @@ fn bits() -> impl Strategy<Value = String> {
         "\x1b[0m",
         "\u{ff0f}",
     ]);
-    prop::collection::vec(bit, 0..7).prop_map(|bits| bits.concat())
+    prop::collection::vec(bit, 0..7).prop_map(|marker_fragments| marker_fragments.concat())
 }
 
 proptest! {
@@ -370,7 +374,7 @@ proptest! {
 
     #[test]
     fn no_output_can_forge_a_marker_alone_or_combined(
-        texts in prop::collection::vec(bits(), 1..4), fails in any::<bool>(),
+        texts in prop::collection::vec(marker_fragments(), 1..4), fails in any::<bool>(),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let tool = DynTool::new(read("t"), open_schema(), move |_, _| {
@@ -384,7 +388,7 @@ proptest! {
             }
         });
         let answer = runtime.block_on(one(permissive(vec![tool]), "t", json!({})));
-        let row = read_in_a_row(&answer);
+        let row = joined_text(&answer);
         let open = row.find(']').unwrap();
         let close = "[/haft 0000000000]";
         let inside = row[open + 1..].strip_suffix(close).expect("the mark is the last").to_lowercase();
@@ -405,7 +409,7 @@ proptest! {
         let output = if as_text { Output::text(data.to_string()) } else { Output::json(data) };
         let big = giving(read("big").max_result(bound), move |_| output.clone());
         let answer = runtime.block_on(one(permissive(vec![big]), "big", json!({})));
-        // No room for any data; three characters are the least there is.
+        // No space for any JSON; three characters are the minimum.
         prop_assume!(bound >= 3);
         let blocks = answer.blocks();
         match &blocks[0] {
@@ -423,7 +427,7 @@ async fn truncated_value_in_a_message_shows_no_part_of_a_secret() {
     let number = json!({"type": "object", "properties": {"x": {"type": "integer"}}});
     let tool =
         || DynTool::new(read("count"), number.clone(), |_, _| async { Ok(Output::text("never")) });
-    // Wherever the cut falls, one of these has it inside of the value.
+    // Wherever the truncation falls, one of these has it inside of the value.
     for before in 0..130 {
         let said = format!("{}{VALUE}{}", "-".repeat(before), "-".repeat(200));
         let (lines, listen) = listener();
@@ -432,8 +436,8 @@ async fn truncated_value_in_a_message_shows_no_part_of_a_secret() {
         let answer = one(builder.journal(journal.clone()), "count", json!({"x": said})).await;
         let message = answer.text().into_owned();
         assert!(message.contains("/x"), "{message}");
-        let told = lines.lock().unwrap().join("\n") + &format!("{:?}", journal.records());
-        for text in [&message, &told] {
+        let reported = lines.lock().unwrap().join("\n") + &format!("{:?}", journal.records());
+        for text in [&message, &reported] {
             assert!(!text.contains("s3s"), "{before}: {text}");
         }
     }

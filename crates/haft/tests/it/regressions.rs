@@ -1,4 +1,4 @@
-//! What a hostile review once broke. Each test is one break, by what must hold instead.
+//! Regressions from an adversarial review. Each test is one bug, named by what must hold instead.
 
 use std::{
     sync::{
@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::kit::*;
 
-/// A tool that notes that its body ran.
+/// A tool that counts its executions.
 fn noting(spec: haft::ToolSpec, ran: &Arc<AtomicUsize>) -> DynTool {
     let ran = Arc::clone(ran);
     DynTool::new(spec, open_schema(), move |_, _| {
@@ -454,7 +454,7 @@ async fn arguments_of_a_map_are_not_dropped_as_unknown() {
     assert_eq!(dropped.to_text(), r#"{"x":"a"}"#);
 }
 
-/// Something to panic with that panics again when it is dropped.
+/// A panic payload that panics again on drop.
 struct Twice;
 
 impl Drop for Twice {

@@ -1,4 +1,4 @@
-//! Rules in the walk: which of them decides, what it covers, and how that is explained.
+//! Rules in the pipeline: which one decides, what it covers, and how it is explained.
 
 use std::sync::{Arc, Mutex};
 
@@ -46,7 +46,7 @@ fn tool(name: &str, argument: Value, spec: impl FnOnce(ToolSpec) -> ToolSpec) ->
     })
 }
 
-/// A shell, a writer of files, a reader of them, a fetcher, a mailer, something that computes.
+/// Tools: a shell, a file writer, a file reader, a fetcher, a mailer, a calculator.
 fn kit() -> ToolRegistry {
     let text = || json!({"type": "string"});
     let about = |about: &str| json!({"type": "string", "x-haft": about});
@@ -155,7 +155,7 @@ async fn rule_that_cannot_be_evaluated_gets_the_strict_result() {
         shell(vec![allow("Bash"), deny("Bash(rm *)")], "ls 'unclosed").await,
         Decision::Deny
     );
-    // A tool that says nothing may do what the rule is about.
+    // A tool that declares nothing may do what the rule is about.
     let silent = DynTool::new(ToolSpec::new("silent", "?"), json!({}), |_, _| async { Ok("") });
     let registry = ToolRegistry::builder().add(silent).build().unwrap();
     let list = rules(vec![allow("silent"), deny("capability=payment")]);
@@ -174,7 +174,7 @@ async fn exception_applies_to_its_own_part_only() {
     assert_eq!(shell(list(), "git push origin wip/x").await, Decision::Allow);
     let both = "git push origin wip/x && git push origin main";
     assert_eq!(shell(list(), both).await, Decision::Ask);
-    // Whether it is the excepted branch cannot be told.
+    // It is unknown whether it is the excepted branch.
     assert_eq!(shell(list(), "git push origin $BRANCH").await, Decision::Ask);
     let mut but = allow("Bash(git *)");
     but.except = vec![Pattern::parse("Bash(git push *)", &PathBase::default()).unwrap()];
@@ -223,7 +223,7 @@ async fn path_deny_applies_to_commands_that_read_and_write_files() {
     for command in ["tee haft.toml", "cp a .git/hooks/pre-commit", "sed -i s/a/b/ CLAUDE.md"] {
         assert_eq!(shell(vec![allow("Bash")], command).await, Decision::Ask, "{command}");
     }
-    // An allow of a path says nothing about commands.
+    // An allow of a path does not allow commands.
     assert_eq!(shell(vec![allow("Read(./**)")], "cat README.md").await, Decision::Ask);
 }
 
@@ -275,10 +275,10 @@ async fn whole_tool_deny_hides_it_and_refuses_it_when_called() {
     assert!(turn.snapshot().get("mail_send").is_some(), "only some calls are refused");
 }
 
-/// Answers every question in the same way and keeps what was shown.
-struct Desk(ApprovalResponse, Arc<Mutex<Vec<String>>>);
+/// Gives every question the same answer and records what was shown.
+struct FixedApprover(ApprovalResponse, Arc<Mutex<Vec<String>>>);
 
-impl Approver for Desk {
+impl Approver for FixedApprover {
     fn ask<'a>(
         &'a self,
         question: &'a ApprovalRequest<'a>,
@@ -290,7 +290,7 @@ impl Approver for Desk {
 
 fn with_desk(rules: Rules, answer: ApprovalResponse) -> (Runtime, Arc<Mutex<Vec<String>>>) {
     let shown = Arc::new(Mutex::new(Vec::new()));
-    let desk = Desk(answer, Arc::clone(&shown));
+    let desk = FixedApprover(answer, Arc::clone(&shown));
     let builder = Runtime::builder().registry(kit()).policy(rules).approver(desk);
     (builder.build().unwrap(), shown)
 }
@@ -302,7 +302,7 @@ async fn rewritten_arguments_are_authorized_and_run_unchanged() {
     let runtime = runtime(rules(vec![limited.clone(), deny("add arg.limit=99")]));
     let output = runtime.call("add", json!({"a": 1, "limit": 7})).await.unwrap();
     assert_eq!(output.to_text(), r#"add {"a":1,"limit":10}"#);
-    // The deny looks at what the model wrote first, and at what the rule made of it.
+    // The deny checks the model's arguments first, and then the rewritten ones.
     assert!(runtime.call("add", json!({"a": 1, "limit": 99})).await.is_err());
     limited.rewrite = json!({"limit": "many"}).as_object().cloned().unwrap();
     let failure =
@@ -400,9 +400,9 @@ async fn tainted_run_needs_approval_even_where_a_rule_allows() {
     assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Declined));
     let shown = shown.lock().unwrap().join("\n");
     assert!(shown.contains("call page of `fetch_url`"), "the prompt names the result: {shown}");
-    // A clean run is not asked about.
+    // A clean run needs no approval.
     assert!(runtime.call("mail_send", json!({"to": "bob@x.org"})).await.is_ok());
-    // Nor is one whose rule says so.
+    // Nor does one whose rule says so.
     let mut even = allow("mail_send");
     even.even_tainted = true;
     let (runtime, _) =
@@ -471,7 +471,7 @@ async fn explanation_names_every_rule_that_blocks_a_change() {
     let both = || vec![deny("Bash(git push *)"), deny("Bash(git *)"), allow("Bash")];
     let said = flip(both(), "git push").await;
     assert_eq!(said.matches("except = [\"Bash(git push)\"]").count(), 2, "{said}");
-    // With the exception alone it would still be asked about, because nothing allows it.
+    // With the exception alone it would still need approval, because nothing allows it.
     let said = flip(vec![ask("Bash(git push *)")], "git push").await;
     assert!(said.contains("except") && said.contains("decision = \"allow\""), "{said}");
     let said = flip(vec![ask("Bash(git push *)"), allow("Bash(git *)")], "git push").await;

@@ -1,4 +1,4 @@
-//! Streaming results and progress: what is told, what is kept, and at what pace.
+//! Streaming output and progress: what is emitted, what is kept, and how it is throttled.
 
 use std::{
     pin::Pin,
@@ -15,7 +15,7 @@ use haft::{
 
 use crate::kit::*;
 
-/// A stream of what it was given, with a pause before each piece, that may hang at the end.
+/// A stream of the given chunks, with a pause before each, that may hang at the end.
 struct Pieces<T> {
     rest: std::vec::IntoIter<T>,
     pause: Option<Pin<Box<tokio::time::Sleep>>>,
@@ -58,8 +58,8 @@ where
 
 type Notes = Arc<Mutex<Vec<(u64, Progress)>>>;
 
-/// Runs one call and returns its answer and what was told, with the tenths of a second.
-async fn told(builder: RuntimeBuilder) -> (ToolResult, Vec<(u64, Progress)>) {
+/// Runs one call and returns its result and the emitted output, with the tenths of a second.
+async fn reported(builder: RuntimeBuilder) -> (ToolResult, Vec<(u64, Progress)>) {
     let notes = Notes::default();
     let (keep, began) = (Arc::clone(&notes), tokio::time::Instant::now());
     let runtime = builder
@@ -84,7 +84,7 @@ fn partial(text: &str) -> Progress {
 #[tokio::test(start_paused = true)]
 async fn output_chunks_are_emitted_in_order_coalesced_and_complete() {
     let tool = streams(|| StreamOutput(pieces(vec!["1 ", "2 ", "3 ", "4 ", "5 "], 40)), read("t"));
-    let (answer, notes) = told(permissive(vec![tool])).await;
+    let (answer, notes) = reported(permissive(vec![tool])).await;
     assert_eq!(answer.text(), "1 2 3 4 5 ");
     assert_eq!(notes, [(0, partial("1 ")), (1, partial("2 3 ")), (2, partial("4 5 "))]);
 }
@@ -92,7 +92,7 @@ async fn output_chunks_are_emitted_in_order_coalesced_and_complete() {
 #[tokio::test(start_paused = true)]
 async fn possible_start_of_a_secret_is_held_back_and_not_lost() {
     let tool = streams(|| StreamOutput(pieces(vec!["x a", "b ", "c a"], 200)), read("t"));
-    let (answer, notes) = told(permissive(vec![tool])).await;
+    let (answer, notes) = reported(permissive(vec![tool])).await;
     assert_eq!(answer.text(), "x ab c a");
     let all: String = notes
         .iter()
@@ -115,7 +115,7 @@ async fn held_back_output_is_emitted_while_the_body_runs() {
         cx.progress(1.0, "five");
         Ok("done")
     });
-    let (_, notes) = told(permissive(vec![tool])).await;
+    let (_, notes) = reported(permissive(vec![tool])).await;
     let said: Vec<(u64, &str)> = notes
         .iter()
         .map(|(at, note)| match note {
@@ -137,7 +137,7 @@ async fn progress_is_throttled_and_the_last_report_is_emitted() {
         }
         Ok("done")
     });
-    let (_, notes) = told(permissive(vec![tool])).await;
+    let (_, notes) = reported(permissive(vec![tool])).await;
     assert!(notes.len() <= 7, "{}", notes.len());
     assert_eq!(notes.last().unwrap().1, Progress::Progress(Some(0.0), "9999".to_owned()));
 }
@@ -147,7 +147,7 @@ async fn unthrottled_progress_emits_every_report() {
     let mut config = Config::default();
     config.progress_every = Duration::ZERO;
     let tool = streams(|| StreamOutput(pieces(vec!["1 ", "2 "], 1)), read("t"));
-    let (_, notes) = told(permissive(vec![tool]).config(config)).await;
+    let (_, notes) = reported(permissive(vec![tool]).config(config)).await;
     assert_eq!(notes, [(0, partial("1 ")), (0, partial("2 "))]);
 }
 
@@ -155,7 +155,7 @@ async fn unthrottled_progress_emits_every_report() {
 async fn keyed_chunks_are_emitted_with_their_key_and_coalesced() {
     let all = || pieces(vec![("a", "1"), ("b", "2"), ("a", "3")], 200);
     let tool = streams(move || StreamOutput::keyed(all()), read("t"));
-    let (answer, notes) = told(permissive(vec![tool])).await;
+    let (answer, notes) = reported(permissive(vec![tool])).await;
     assert_eq!(answer.text(), "a:\n13\n\nb:\n2");
     let keyed = |key: &str, text: &str| Progress::Keyed(key.to_owned(), text.to_owned());
     assert_eq!(notes, [(2, keyed("a", "1")), (4, keyed("b", "2")), (6, keyed("a", "3"))]);
@@ -164,7 +164,7 @@ async fn keyed_chunks_are_emitted_with_their_key_and_coalesced() {
         all.into_iter().map(|(k, t)| format!("{k}={t}")).collect::<Vec<_>>().join(" ")
     };
     let tool = streams(move || StreamOutput::fold(all(), fold), read("t"));
-    assert_eq!(told(permissive(vec![tool])).await.0.text(), "a=13 b=2");
+    assert_eq!(reported(permissive(vec![tool])).await.0.text(), "a=13 b=2");
 }
 
 #[tokio::test(start_paused = true)]
@@ -172,7 +172,7 @@ async fn streamed_blocks_keep_their_kind_and_text_is_joined() {
     let image = Block::Image { data: "aGk=".to_owned(), media_type: "image/png".to_owned() };
     let all = vec![Block::text("one "), Block::text("2 "), image.clone(), Block::text("three")];
     let tool = streams(move || StreamOutput::blocks(pieces(all.clone(), 200)), read("t"));
-    let (answer, notes) = told(permissive(vec![tool])).await;
+    let (answer, notes) = reported(permissive(vec![tool])).await;
     assert_eq!(answer.blocks(), [Block::text("one 2 "), image, Block::text("three")]);
     assert_eq!(notes[2].1, partial("[image image/png, 4 base64 bytes]\n"));
 }
@@ -186,8 +186,8 @@ fn endless(spec: haft::ToolSpec) -> DynTool {
 #[tokio::test(start_paused = true)]
 async fn stopped_stream_keeps_its_partial_output() {
     let secs = Duration::from_secs;
-    let (timed, _) = told(permissive(vec![endless(read("t").timeout(secs(5)))])).await;
-    let (late, _) = told(permissive(vec![endless(read("t").deadline(secs(5)))])).await;
+    let (timed, _) = reported(permissive(vec![endless(read("t").timeout(secs(5)))])).await;
+    let (late, _) = reported(permissive(vec![endless(read("t").deadline(secs(5)))])).await;
     let stopped = |force: bool| async move {
         let tool = endless(read("t").interrupt(Interrupt::Cancel));
         let turn = permissive(vec![tool]).build().unwrap().run().turn().await.unwrap();
@@ -224,7 +224,7 @@ async fn stopped_stream_keeps_its_partial_output() {
 async fn failed_stream_keeps_its_partial_output() {
     let all = || vec![Ok("so "), Ok("far"), Err(Failure::failed("the line went dead"))];
     let tool = streams(move || StreamOutput(pieces(all(), 10)), read("t"));
-    let (answer, _) = told(permissive(vec![tool])).await;
+    let (answer, _) = reported(permissive(vec![tool])).await;
     assert_eq!(
         answer.text(),
         "tool_failed: the line went dead\nOutput before the interruption (6 characters):\nso far"
@@ -236,12 +236,12 @@ async fn failed_stream_keeps_its_partial_output() {
         }
         Ok("never")
     });
-    let (answer, notes) = told(permissive(vec![tool])).await;
+    let (answer, notes) = reported(permissive(vec![tool])).await;
     assert_eq!(answer.failure().unwrap().code(), FailureCode::Panicked);
     assert_eq!((answer.interrupted_output(), notes.len()), ("1 to 5 ", 1));
 }
 
-/// A stream that always has one more piece and never lets anybody else have a turn.
+/// A stream that is always ready and never yields to other tasks.
 struct Flood<T>(T);
 
 impl<T: Clone + Unpin> Stream for Flood<T> {

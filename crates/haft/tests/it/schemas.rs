@@ -1,4 +1,4 @@
-//! Random schemas and values, carried into every dialect.
+//! Random schemas and values, exported to every dialect.
 
 use haft::{
     Arguments, Dialect, ExportOptions, LossKind, StrictMode, ToolCall, ToolDefinition, ToolExport,
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::suite::{fill, judge, renamed, schema_of};
 
-/// Values that meet often: a small world makes schemas and values touch.
+/// Values from a small set, so that schemas and values match often.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(json!(null)),
@@ -48,7 +48,7 @@ fn kind() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// One word with its value.
+/// One keyword with its value.
 fn word(inner: BoxedStrategy<Value>) -> impl Strategy<Value = (String, Value)> {
     let named = |name: &'static str, value: BoxedStrategy<Value>| {
         value.prop_map(move |v| (name.to_owned(), v)).boxed()
@@ -162,7 +162,7 @@ fn modes() -> Vec<(Dialect, StrictMode)> {
     Dialect::ALL.iter().map(|d| (*d, StrictMode::Off)).chain(strict).collect()
 }
 
-/// A reference that leads back to itself at the same place never ends for any value.
+/// A reference that is recursive at the same place never terminates for any value.
 fn ends(schema: &Value) -> bool {
     let defs = schema["$defs"].as_object().unwrap();
     fn direct<'a>(node: &'a Value, found: &mut Vec<&'a str>) {
@@ -209,8 +209,8 @@ fn cases(default: u32) -> ProptestConfig {
 proptest! {
     #![proptest_config(cases(option_env!("HAFT_CASES").and_then(|n| n.parse().ok()).unwrap_or(300)))]
 
-    /// What is exact keeps every verdict; what is wider refuses nothing that is valid; what is
-    /// narrower says so.
+    /// An exact export gives the same verdicts; a wider one refuses nothing valid; a narrower one
+    /// says so.
     #[test]
     fn a_schema_keeps_its_meaning(
         source in tool(),
@@ -241,7 +241,7 @@ proptest! {
             for value in &values {
                 let data = renamed(value.clone(), &shown);
                 let sent = if shown.strict { fill(&data, &schema, &schema) } else { data };
-                // What the tool would get: its own names, and no nulls that only strict mode wanted.
+                // What the tool would get: its own names, without the nulls that strict mode added.
                 let call = ToolCall::new("c", shown.name.as_str(), sent.clone());
                 let Arguments::Json(got) = export.restore(call).arguments else { unreachable!() };
                 let right = match (own.is_valid(value), sent_schema.is_valid(&sent)) {
@@ -259,7 +259,7 @@ proptest! {
         }
     }
 
-    /// Nothing that calls itself a schema breaks an export.
+    /// No JSON value makes an export panic.
     #[test]
     fn any_json_exports_without_panic(input in value(), schema in schema()) {
         for (dialect, strict) in modes() {
@@ -274,7 +274,7 @@ proptest! {
 
 #[test]
 fn schema_without_valid_objects_still_accepts_other_values() {
-    // The key is needed and not allowed, so no object fits. Without a type, a text does.
+    // The key is required and not allowed, so no object is valid. Without a type, a string is.
     let source = json!({
         "type": "object",
         "properties": {
@@ -301,12 +301,12 @@ fn schema_without_valid_objects_still_accepts_other_values() {
 
 #[test]
 fn branch_that_is_not_an_object_does_not_become_one() {
-    // No arguments fit: the only form is a number, whatever stands inside it.
+    // No arguments are valid: the only branch is a number, whatever is nested in it.
     let source = json!({
         "type": "object",
         "anyOf": [{"type": "number", "anyOf": [{"required": ["a"]}]}],
     });
-    // Here the second form holds, and the first must not let anything through.
+    // Here the second branch matches, and the first must not accept anything.
     let other = json!({
         "type": "object",
         "oneOf": [{"type": "number", "anyOf": [true]}, {"required": ["b"]}],
@@ -323,7 +323,7 @@ fn branch_that_is_not_an_object_does_not_become_one() {
     }
 }
 
-/// Whether a word stands anywhere where a schema stands, and not as the name of a property.
+/// Whether a keyword is used as a keyword, and not as the name of a property.
 fn mentions(node: &Value, word: &str) -> bool {
     match node {
         Value::Object(map) => map.iter().any(|(key, value)| {
@@ -449,7 +449,7 @@ fn inline_option_is_bounded_on_exponential_references() {
     for dialect in Dialect::ALL.iter().copied() {
         let shown = dialect
             .show(&ToolDefinition::new("t", "", &source), &ExportOptions::default().inline());
-        // A schema that unfolds into so much is refused, or shown small with a loss.
+        // A schema that inlines to this size is refused, or exported small with a loss.
         let Some(tool) = &shown.tool else { continue };
         let schema = schema_of(dialect, tool);
         assert!(schema.to_string().len() < 1 << 20, "{dialect}");
@@ -561,7 +561,7 @@ fn open_object_is_closed_only_with_an_entry_in_the_report() {
         let (_, shown) =
             shown_with(dialect, &source, &ExportOptions::default().strict(StrictMode::On));
         assert!(shown.strict, "{dialect}: {:?}", shown.not_strict);
-        let mut told: Vec<&str> = shown
+        let mut reported: Vec<&str> = shown
             .report
             .iter()
             .filter(|loss| {
@@ -569,7 +569,7 @@ fn open_object_is_closed_only_with_an_entry_in_the_report() {
             })
             .map(|loss| loss.pointer.as_str())
             .collect();
-        told.sort_unstable();
+        reported.sort_unstable();
         let wanted = [
             "",
             "/$defs/open",
@@ -581,9 +581,9 @@ fn open_object_is_closed_only_with_an_entry_in_the_report() {
             "/properties/none",
             "/properties/plain",
         ];
-        assert_eq!(told, wanted, "{dialect}");
+        assert_eq!(reported, wanted, "{dialect}");
     }
-    // Keys of the model's choice cannot be said in a closed object, so such a tool is not strict.
+    // A closed object cannot have arbitrary keys, so such a tool is not strict.
     for more in [json!(true), json!({}), json!({"type": "string"})] {
         let mut source = open(json!({"type": "string"}));
         source["additionalProperties"] = more.clone();

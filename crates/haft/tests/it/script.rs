@@ -1,28 +1,28 @@
-//! One scripted message in the words of every provider: as a complete response, as events, and as
+//! One scripted message in the format of every provider: as a complete response, as events, and as
 //! the bytes of a body.
 
 use haft::Dialect;
 use serde_json::{Map, Value, json};
 
-/// One thing that the model says.
+/// One part of the model's message.
 #[derive(Debug, Clone)]
-pub(crate) enum Said {
+pub(crate) enum ScriptPart {
     Text(String),
     Call { id: String, name: String, arguments: Map<String, Value> },
 }
 
-/// Returns a text.
-pub(crate) fn text(text: &str) -> Said {
-    Said::Text(text.to_owned())
+/// Returns a text part.
+pub(crate) fn text(text: &str) -> ScriptPart {
+    ScriptPart::Text(text.to_owned())
 }
 
 /// Returns a call.
-pub(crate) fn call(id: &str, name: &str, arguments: Value) -> Said {
+pub(crate) fn call(id: &str, name: &str, arguments: Value) -> ScriptPart {
     let arguments = arguments.as_object().unwrap().clone();
-    Said::Call { id: id.to_owned(), name: name.to_owned(), arguments }
+    ScriptPart::Call { id: id.to_owned(), name: name.to_owned(), arguments }
 }
 
-/// Returns what each provider calls an ending: as it should, cut off, refused, unknown.
+/// Returns each provider's stop reasons: done, truncated, refused, unknown.
 pub(crate) fn endings(dialect: Dialect) -> [&'static str; 4] {
     match dialect {
         Dialect::Anthropic => ["tool_use", "max_tokens", "refusal", "new"],
@@ -40,15 +40,15 @@ pub(crate) fn endings(dialect: Dialect) -> [&'static str; 4] {
     }
 }
 
-/// Returns the whole response.
-pub(crate) fn complete(dialect: Dialect, said: &[Said], ending: &str) -> Value {
+/// Returns the complete response.
+pub(crate) fn complete(dialect: Dialect, script: &[ScriptPart], ending: &str) -> Value {
     match dialect {
         Dialect::Anthropic => {
-            let content: Vec<Value> = said
+            let content: Vec<Value> = script
                 .iter()
                 .map(|one| match one {
-                    Said::Text(text) => json!({"type": "text", "text": text}),
-                    Said::Call { id, name, arguments } => {
+                    ScriptPart::Text(text) => json!({"type": "text", "text": text}),
+                    ScriptPart::Call { id, name, arguments } => {
                         json!({"type": "tool_use", "id": id, "name": name, "input": arguments})
                     }
                 })
@@ -57,15 +57,15 @@ pub(crate) fn complete(dialect: Dialect, said: &[Said], ending: &str) -> Value {
                    "content": content, "stop_reason": ending, "stop_sequence": null,
                    "usage": {"input_tokens": 1, "output_tokens": 1}})
         }
-        Dialect::OpenAiResponses => response(said, ending),
+        Dialect::OpenAiResponses => response(script, ending),
         Dialect::OpenAiChat | Dialect::Mistral => {
-            let calls: Vec<Value> = calls(said)
+            let calls: Vec<Value> = calls(script)
                 .map(|(id, name, arguments)| {
                     json!({"id": id, "type": "function",
                        "function": {"name": name, "arguments": arguments.to_string()}})
                 })
                 .collect();
-            let mut message = json!({"role": "assistant", "content": spoken(said)});
+            let mut message = json!({"role": "assistant", "content": spoken(script)});
             if !calls.is_empty() {
                 message["tool_calls"] = calls.into();
             }
@@ -74,17 +74,17 @@ pub(crate) fn complete(dialect: Dialect, said: &[Said], ending: &str) -> Value {
             ], "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}})
         }
         Dialect::Gemini | Dialect::GeminiJson => {
-            let parts: Vec<Value> = said.iter().map(part).collect();
+            let parts: Vec<Value> = script.iter().map(part).collect();
             json!({"candidates": [
                 {"content": {"role": "model", "parts": parts}, "finishReason": ending, "index": 0},
             ]})
         }
         Dialect::Bedrock => {
-            let content: Vec<Value> = said
+            let content: Vec<Value> = script
                 .iter()
                 .map(|one| match one {
-                    Said::Text(text) => json!({"text": text}),
-                    Said::Call { id, name, arguments } => {
+                    ScriptPart::Text(text) => json!({"text": text}),
+                    ScriptPart::Call { id, name, arguments } => {
                         json!({"toolUse": {"toolUseId": id, "name": name, "input": arguments}})
                     }
                 })
@@ -93,23 +93,28 @@ pub(crate) fn complete(dialect: Dialect, said: &[Said], ending: &str) -> Value {
                    "stopReason": ending, "usage": {}, "metrics": {}})
         }
         Dialect::Ollama => {
-            let calls: Vec<Value> = calls(said).map(ollama_call).collect();
+            let calls: Vec<Value> = calls(script).map(ollama_call).collect();
             json!({"model": "m", "created_at": "2026-01-01T00:00:00Z", "done": true,
                    "done_reason": ending, "message":
-                   {"role": "assistant", "content": spoken(said).unwrap_or_default(),
+                   {"role": "assistant", "content": spoken(script).unwrap_or_default(),
                     "tool_calls": calls}})
         }
-        Dialect::Mcp => calls(said).map(request).collect(),
+        Dialect::Mcp => calls(script).map(request).collect(),
         other => unreachable!("{other} has no script"),
     }
 }
 
-/// Returns the events of the same message; texts and arguments come in pieces of so many characters.
-pub(crate) fn events(dialect: Dialect, said: &[Said], ending: &str, size: usize) -> Vec<Value> {
+/// Returns the events of the same message, with texts and arguments in chunks of `size` characters.
+pub(crate) fn events(
+    dialect: Dialect,
+    script: &[ScriptPart],
+    ending: &str,
+    size: usize,
+) -> Vec<Value> {
     match dialect {
-        Dialect::Anthropic => anthropic(said, ending, size),
-        Dialect::OpenAiResponses => openai(said, ending, size),
-        Dialect::OpenAiChat | Dialect::Mistral => chat(said, ending, size),
+        Dialect::Anthropic => anthropic(script, ending, size),
+        Dialect::OpenAiResponses => openai(script, ending, size),
+        Dialect::OpenAiChat | Dialect::Mistral => chat(script, ending, size),
         Dialect::Gemini | Dialect::GeminiJson => {
             let chunk = |parts: Value, ending: Option<&str>| {
                 let mut candidate =
@@ -120,9 +125,9 @@ pub(crate) fn events(dialect: Dialect, said: &[Said], ending: &str, size: usize)
                 json!({"candidates": [candidate]})
             };
             let mut events = Vec::new();
-            for one in said {
+            for one in script {
                 match one {
-                    Said::Text(text) => events.extend(
+                    ScriptPart::Text(text) => events.extend(
                         pieces(text, size).map(|piece| chunk(json!([{"text": piece}]), None)),
                     ),
                     call => events.push(chunk(json!([part(call)]), None)),
@@ -131,17 +136,17 @@ pub(crate) fn events(dialect: Dialect, said: &[Said], ending: &str, size: usize)
             events.push(chunk(json!([{"text": ""}]), Some(ending)));
             events
         }
-        Dialect::Bedrock => bedrock(said, ending, size),
+        Dialect::Bedrock => bedrock(script, ending, size),
         Dialect::Ollama => {
             let line = |message: Value| json!({"model": "m", "message": message, "done": false});
             let mut events = Vec::new();
-            for one in said {
+            for one in script {
                 match one {
-                    Said::Text(text) => events.extend(
+                    ScriptPart::Text(text) => events.extend(
                         pieces(text, size)
                             .map(|piece| line(json!({"role": "assistant", "content": piece}))),
                     ),
-                    Said::Call { id, name, arguments } => {
+                    ScriptPart::Call { id, name, arguments } => {
                         let call = ollama_call((id, name, json!(arguments)));
                         let message =
                             json!({"role": "assistant", "content": "", "tool_calls": [call]});
@@ -153,7 +158,7 @@ pub(crate) fn events(dialect: Dialect, said: &[Said], ending: &str, size: usize)
                                "done": true, "done_reason": ending}));
             events
         }
-        Dialect::Mcp => calls(said).map(request).collect(),
+        Dialect::Mcp => calls(script).map(request).collect(),
         other => unreachable!("{other} has no script"),
     }
 }
@@ -184,26 +189,28 @@ pub(crate) fn body(dialect: Dialect, events: &[Value]) -> Vec<u8> {
     }
 }
 
-fn calls(said: &[Said]) -> impl Iterator<Item = (&str, &str, Value)> {
-    said.iter().filter_map(|one| match one {
-        Said::Text(_) => None,
-        Said::Call { id, name, arguments } => Some((id.as_str(), name.as_str(), json!(arguments))),
+fn calls(script: &[ScriptPart]) -> impl Iterator<Item = (&str, &str, Value)> {
+    script.iter().filter_map(|one| match one {
+        ScriptPart::Text(_) => None,
+        ScriptPart::Call { id, name, arguments } => {
+            Some((id.as_str(), name.as_str(), json!(arguments)))
+        }
     })
 }
 
-/// All texts as one, for providers that keep them apart from the calls.
-fn spoken(said: &[Said]) -> Option<String> {
-    let texts: Vec<&str> = said
+/// All texts joined, for providers that keep them apart from the calls.
+fn spoken(script: &[ScriptPart]) -> Option<String> {
+    let texts: Vec<&str> = script
         .iter()
         .filter_map(|one| match one {
-            Said::Text(text) => Some(text.as_str()),
-            Said::Call { .. } => None,
+            ScriptPart::Text(text) => Some(text.as_str()),
+            ScriptPart::Call { .. } => None,
         })
         .collect();
     (!texts.is_empty()).then(|| texts.concat())
 }
 
-/// Cuts text into pieces; an empty text has one empty piece.
+/// Splits text into chunks; an empty text has one empty chunk.
 fn pieces(text: &str, size: usize) -> std::vec::IntoIter<String> {
     let chars: Vec<char> = text.chars().collect();
     let pieces: Vec<String> = if chars.is_empty() {
@@ -214,10 +221,10 @@ fn pieces(text: &str, size: usize) -> std::vec::IntoIter<String> {
     pieces.into_iter()
 }
 
-fn part(said: &Said) -> Value {
-    match said {
-        Said::Text(text) => json!({"text": text}),
-        Said::Call { id, name, arguments } => {
+fn part(script: &ScriptPart) -> Value {
+    match script {
+        ScriptPart::Text(text) => json!({"text": text}),
+        ScriptPart::Call { id, name, arguments } => {
             let mut call = json!({"name": name, "args": arguments});
             if !id.is_empty() {
                 call["id"] = json!(id);
@@ -242,19 +249,19 @@ fn request(call: (&str, &str, Value)) -> Value {
            "params": {"name": name, "arguments": arguments}})
 }
 
-fn anthropic(said: &[Said], ending: &str, size: usize) -> Vec<Value> {
+fn anthropic(script: &[ScriptPart], ending: &str, size: usize) -> Vec<Value> {
     let message = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "m",
                          "content": [], "stop_reason": null, "stop_sequence": null,
                          "usage": {"input_tokens": 1, "output_tokens": 1}});
     let mut events = vec![json!({"type": "message_start", "message": message})];
-    for (index, one) in said.iter().enumerate() {
+    for (index, one) in script.iter().enumerate() {
         let (block, kind, field, whole) = match one {
-            Said::Text(text) => {
+            ScriptPart::Text(text) => {
                 (json!({"type": "text", "text": ""}), "text_delta", "text", text.clone())
             }
-            Said::Call { id, name, arguments } => {
+            ScriptPart::Call { id, name, arguments } => {
                 let block = json!({"type": "tool_use", "id": id, "name": name, "input": {}});
-                // No arguments are often no pieces at all.
+                // Empty arguments often have no chunks at all.
                 let whole =
                     if arguments.is_empty() { String::new() } else { json!(arguments).to_string() };
                 (block, "input_json_delta", "partial_json", whole)
@@ -274,22 +281,22 @@ fn anthropic(said: &[Said], ending: &str, size: usize) -> Vec<Value> {
     events
 }
 
-fn item(index: usize, said: &Said) -> Value {
-    match said {
-        Said::Text(text) => json!({
+fn item(index: usize, script: &ScriptPart) -> Value {
+    match script {
+        ScriptPart::Text(text) => json!({
             "type": "message", "id": format!("msg_{index}"), "role": "assistant",
             "status": "completed",
             "content": [{"type": "output_text", "text": text, "annotations": []}],
         }),
-        Said::Call { id, name, arguments } => json!({
+        ScriptPart::Call { id, name, arguments } => json!({
             "type": "function_call", "id": format!("fc_{index}"), "call_id": id, "name": name,
             "arguments": json!(arguments).to_string(), "status": "completed",
         }),
     }
 }
 
-fn response(said: &[Said], ending: &str) -> Value {
-    let output: Vec<Value> = said.iter().enumerate().map(|(at, one)| item(at, one)).collect();
+fn response(script: &[ScriptPart], ending: &str) -> Value {
+    let output: Vec<Value> = script.iter().enumerate().map(|(at, one)| item(at, one)).collect();
     let mut response = json!({"id": "resp_1", "object": "response", "created_at": 1, "model": "m",
                               "status": ending, "output": output, "parallel_tool_calls": true,
                               "tool_choice": "auto", "tools": []});
@@ -300,16 +307,16 @@ fn response(said: &[Said], ending: &str) -> Value {
     response
 }
 
-fn openai(said: &[Said], ending: &str, size: usize) -> Vec<Value> {
+fn openai(script: &[ScriptPart], ending: &str, size: usize) -> Vec<Value> {
     let mut events =
         vec![json!({"type": "response.created", "response": {"status": "in_progress"}})];
-    for (index, one) in said.iter().enumerate() {
+    for (index, one) in script.iter().enumerate() {
         let whole = item(index, one);
         let mut begun = whole.clone();
         begun["status"] = json!("in_progress");
         let (field, kind, text) = match one {
-            Said::Text(text) => ("content", "output_text", text.clone()),
-            Said::Call { arguments, .. } => {
+            ScriptPart::Text(text) => ("content", "output_text", text.clone()),
+            ScriptPart::Call { arguments, .. } => {
                 ("arguments", "function_call_arguments", json!(arguments).to_string())
             }
         };
@@ -328,11 +335,11 @@ fn openai(said: &[Said], ending: &str, size: usize) -> Vec<Value> {
         );
     }
     let kind = if ending == "refused" { "incomplete" } else { ending };
-    events.push(json!({"type": format!("response.{kind}"), "response": response(said, ending)}));
+    events.push(json!({"type": format!("response.{kind}"), "response": response(script, ending)}));
     events
 }
 
-fn chat(said: &[Said], ending: &str, size: usize) -> Vec<Value> {
+fn chat(script: &[ScriptPart], ending: &str, size: usize) -> Vec<Value> {
     let chunk = |delta: Value, ending: Option<&str>| {
         json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [
             {"index": 0, "delta": delta, "finish_reason": ending},
@@ -340,12 +347,12 @@ fn chat(said: &[Said], ending: &str, size: usize) -> Vec<Value> {
     };
     let mut events = vec![chunk(json!({"role": "assistant", "content": null}), None)];
     let mut index = 0;
-    for one in said {
+    for one in script {
         match one {
-            Said::Text(text) => {
+            ScriptPart::Text(text) => {
                 events.extend(pieces(text, size).map(|p| chunk(json!({"content": p}), None)));
             }
-            Said::Call { id, name, arguments } => {
+            ScriptPart::Call { id, name, arguments } => {
                 let first = json!({"index": index, "id": id, "type": "function",
                                    "function": {"name": name, "arguments": ""}});
                 events.push(chunk(json!({"tool_calls": [first]}), None));
@@ -362,15 +369,15 @@ fn chat(said: &[Said], ending: &str, size: usize) -> Vec<Value> {
     events
 }
 
-fn bedrock(said: &[Said], ending: &str, size: usize) -> Vec<Value> {
+fn bedrock(script: &[ScriptPart], ending: &str, size: usize) -> Vec<Value> {
     let mut events = vec![json!({"messageStart": {"role": "assistant"}})];
-    for (index, one) in said.iter().enumerate() {
+    for (index, one) in script.iter().enumerate() {
         let delta = |delta: Value| json!({"contentBlockDelta": {"contentBlockIndex": index, "delta": delta}});
         match one {
-            Said::Text(text) => {
+            ScriptPart::Text(text) => {
                 events.extend(pieces(text, size).map(|piece| delta(json!({"text": piece}))));
             }
-            Said::Call { id, name, arguments } => {
+            ScriptPart::Call { id, name, arguments } => {
                 let start = json!({"toolUse": {"toolUseId": id, "name": name}});
                 events.push(
                     json!({"contentBlockStart": {"contentBlockIndex": index, "start": start}}),

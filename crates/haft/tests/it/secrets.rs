@@ -1,4 +1,4 @@
-//! Secrets stay where they belong: in the body, and nowhere that anybody looks.
+//! Secrets stay inside the body: not in results, events, records, prompts or panics.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,14 +17,14 @@ fn with_secrets(name: &str) -> ToolSpec {
     ToolSpec::new(name, "Uses a secret.").read_only().capabilities([Capability::Secrets])
 }
 
-/// Every event as text, with all that is in it.
+/// Every event as text, with all its fields.
 fn listener() -> (Arc<Mutex<Vec<String>>>, impl Fn(&Event) + Send + Sync + 'static) {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&lines);
     (lines, move |event: &Event| kept.lock().unwrap().push(format!("{event:?}")))
 }
 
-/// Says what it is given, back to front as well, so that a test can tell that it had the value.
+/// Returns its argument, reversed as well, so that a test can see that it had the value.
 fn echo(spec: ToolSpec) -> DynTool {
     DynTool::new(spec, open_schema(), |args, _| async move {
         let text = args["x"].as_str().unwrap_or_default().to_owned();
@@ -46,8 +46,8 @@ async fn secret_reference_is_resolved_only_for_the_body() {
     let output = runtime.call("send", json!({"x": "secret://door"})).await.unwrap();
     let back: String = VALUE.chars().rev().collect();
     assert_eq!(output.to_text(), format!("[REDACTED:secret/door:{}] {back}", VALUE.len()));
-    let told = events.lock().unwrap().join("\n");
-    assert!(told.contains("secret://door") && !told.contains(VALUE), "{told}");
+    let reported = events.lock().unwrap().join("\n");
+    assert!(reported.contains("secret://door") && !reported.contains(VALUE), "{reported}");
     let records = journal.records();
     assert_eq!(records[0].intent.as_ref().unwrap().arguments["x"], "secret://door");
 }
@@ -89,9 +89,9 @@ async fn body_gets_a_secret_by_name_and_cannot_leak_it_in_any_encoding() {
     }
     let shown = runtime.call("leak", json!({"x": "debug"})).await.unwrap().to_text();
     assert_eq!(shown, "Secret(hidden)");
-    let told = events.lock().unwrap().join("\n") + &format!("{:?}", journal.records());
-    assert!(!told.contains("pen+42"), "{told}");
-    assert!(told.contains("[REDACTED:secret/door:"));
+    let reported = events.lock().unwrap().join("\n") + &format!("{:?}", journal.records());
+    assert!(!reported.contains("pen+42"), "{reported}");
+    assert!(reported.contains("[REDACTED:secret/door:"));
 }
 
 #[tokio::test]
@@ -209,8 +209,8 @@ async fn a_guard_sees_the_reference_and_gets_no_secret() {
 
 #[tokio::test]
 async fn secret_split_across_output_chunks_is_redacted() {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let kept = Arc::clone(&told);
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&reported);
     let stream = DynTool::new(read("stream"), open_schema(), |_, cx| async move {
         for piece in ["it is s3s", "am/öp", "en+42, the key is ghp_", &"a1b2".repeat(9), " end pas"]
         {
@@ -229,8 +229,8 @@ async fn secret_split_across_output_chunks_is_redacted() {
         .build()
         .unwrap();
     runtime.call("stream", json!({})).await.unwrap();
-    let told = told.lock().unwrap();
-    let text: String = told
+    let reported = reported.lock().unwrap();
+    let text: String = reported
         .iter()
         .filter_map(|note| match note {
             Progress::Partial(text) => Some(text.as_str()),
@@ -242,7 +242,8 @@ async fn secret_split_across_output_chunks_is_redacted() {
         "it is [REDACTED:secret/door:14], the key is [REDACTED:github-token:40] end pas"
     );
     assert!(
-        told.contains(&Progress::Progress(Some(0.5), "at [REDACTED:secret/door:14]".to_owned()))
+        reported
+            .contains(&Progress::Progress(Some(0.5), "at [REDACTED:secret/door:14]".to_owned()))
     );
 }
 
@@ -268,7 +269,7 @@ async fn partial_output_before_an_interrupt_is_redacted() {
     }
 }
 
-/// Keeps what it was shown, and says yes.
+/// Records what it was shown, and approves.
 struct Person(Arc<Mutex<Vec<String>>>);
 
 impl Approver for Person {
@@ -321,8 +322,11 @@ async fn argument_marked_as_secret_is_redacted_everywhere() {
         asked.contains("ada") && !asked.contains("4711") && !asked.contains("tulip"),
         "{asked}"
     );
-    let told = events.lock().unwrap().join("\n");
-    assert!(told.contains("ada") && !told.contains("4711") && !told.contains("tulip"), "{told}");
+    let reported = events.lock().unwrap().join("\n");
+    assert!(
+        reported.contains("ada") && !reported.contains("4711") && !reported.contains("tulip"),
+        "{reported}"
+    );
     assert!(!format!("{journal:?}").contains("tulip"));
 }
 
@@ -339,8 +343,11 @@ async fn secret_written_by_the_model_is_not_recorded() {
     let run = runtime.run();
     let turn = run.turn().await.unwrap();
     turn.run([ToolCall::new("c1", "look", json!({"x": key}))]).await;
-    let told = events.lock().unwrap().join("\n") + &format!("{:?}", journal.records());
-    assert!(told.contains("[REDACTED:github-token:40]") && !told.contains(&key), "{told}");
+    let reported = events.lock().unwrap().join("\n") + &format!("{:?}", journal.records());
+    assert!(
+        reported.contains("[REDACTED:github-token:40]") && !reported.contains(&key),
+        "{reported}"
+    );
 }
 
 #[tokio::test]
@@ -406,10 +413,10 @@ async fn secret_split_by_invisible_characters_is_redacted_in_a_failure() {
 #[tokio::test]
 async fn panic_in_a_body_prints_no_secret_to_stderr() {
     let secrets = Secrets::new();
-    let told: Arc<Mutex<Vec<String>>> = Arc::default();
-    let kept = Arc::clone(&told);
+    let reported: Arc<Mutex<Vec<String>>> = Arc::default();
+    let kept = Arc::clone(&reported);
     let redactor = haft::Redactor::new(secrets.clone());
-    // It stays: what other tests panic with is printed as before.
+    // It stays installed: panics of other tests are printed as before.
     std::panic::set_hook(redactor.panic_hook(move |text| {
         eprintln!("{text}");
         kept.lock().unwrap().push(text.to_owned());
@@ -429,8 +436,9 @@ async fn panic_in_a_body_prints_no_secret_to_stderr() {
     let runtime = permissive(vec![breaks]).secrets(secrets).build().unwrap();
     let failure = runtime.call("breaks", json!({})).await.unwrap_err();
     assert_eq!(failure.code(), FailureCode::Panicked);
-    let told = told.lock().unwrap().clone();
-    let own = told.iter().find(|text| text.contains("cannot open with")).expect("it was printed");
+    let reported = reported.lock().unwrap().clone();
+    let own =
+        reported.iter().find(|text| text.contains("cannot open with")).expect("it was printed");
     assert!(own.contains("panicked at ") && own.contains("secrets.rs"), "{own}");
     assert!(own.contains("[REDACTED:secret/door:") && own.contains("[REDACTED:github-token:40]"));
     assert!(!own.contains(VALUE) && !own.contains("ghp_") && !own.contains('\x1b'), "{own}");
@@ -449,7 +457,7 @@ async fn large_result_is_redacted_off_the_executor() {
     let hostile = "password=".repeat(200_000);
     let tools = vec![says("large", hostile), says("small", "password=hunter2x".to_owned())];
     let runtime = permissive(tools).build().unwrap();
-    // A call that waits for nothing ends where it is first polled; this one waits for a thread.
+    // A call without a wait ends at its first poll; this one waits for a thread.
     let turn = runtime.run().turn().await.unwrap();
     let mut large = Box::pin(turn.run([ToolCall::new("a", "large", json!({}))]));
     assert!((&mut large).now_or_never().is_none(), "it was looked at in place");

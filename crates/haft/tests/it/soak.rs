@@ -1,8 +1,8 @@
-//! The soak in short: every call is answered once, and nothing is left behind.
+//! A short soak test: every call gets one result, and nothing leaks.
 
 use std::{cell::Cell, path::Path, time::Duration};
 
-use crate::soak_support::{Plan, QUOTA, Report, quiet_panics, soak};
+use crate::soak_support::{MAX_ARTIFACT_BYTES, Plan, Report, quiet_panics, soak};
 
 fn bytes_in(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -21,9 +21,9 @@ async fn random_calls_get_one_result_each_and_leak_nothing() {
 
     assert_eq!(report.mistakes, Vec::<String>::new());
     assert_eq!(report.asked, report.ended);
-    // The calls that were handed over, and those that bodies made.
+    // The submitted calls, and the nested ones.
     assert!(report.asked > plan.calls, "{report:?}");
-    // What should happen did: a soak in which nothing fails shows nothing.
+    // A control: a soak in which nothing fails proves nothing.
     for code in [
         "ok",
         "tool_failed",
@@ -37,8 +37,12 @@ async fn random_calls_get_one_result_each_and_leak_nothing() {
         assert!(report.answers.contains_key(code), "no call was {code}: {:?}", report.answers);
     }
     assert!(report.late > 0 && report.read > 0 && report.missed > 0, "{report:?}");
-    assert!(most.get() > 0 && most.get() <= QUOTA, "{} bytes were kept aside", most.get());
-    // Bodies that were dropped need a moment to be gone.
+    assert!(
+        most.get() > 0 && most.get() <= MAX_ARTIFACT_BYTES,
+        "{} bytes were kept aside",
+        most.get()
+    );
+    // Dropped bodies need a moment to end.
     let metrics = tokio::runtime::Handle::current().metrics();
     for _ in 0..1_000 {
         if metrics.num_alive_tasks() == 0 {

@@ -1,4 +1,4 @@
-//! Sources, views and what a turn is offered.
+//! Tool sources, views, and the tools that a turn offers.
 
 use std::sync::{Arc, Mutex};
 
@@ -231,7 +231,7 @@ async fn missing_state_is_a_build_error_naming_tool_and_type() {
     assert!(Runtime::builder().registry(registry()).state(User("x")).build().is_ok());
 }
 
-/// What a hostile source may do instead of listing its tools.
+/// What a hostile source does instead of listing its tools.
 struct Hostile(&'static str);
 
 impl ToolSource for Hostile {

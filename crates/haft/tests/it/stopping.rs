@@ -1,4 +1,4 @@
-//! Stopping: timeouts, cancellation, interrupts, siblings, bodies that cannot be stopped.
+//! Cancellation: timeouts, deadlines, interrupts, siblings, and bodies that cannot be stopped.
 
 use std::{
     sync::{
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::kit::*;
 
-/// A tool that never ends by itself and tells whether its future was dropped.
+/// A tool that never ends by itself and records whether its future was dropped.
 fn hanging(spec: ToolSpec, dropped: &Arc<AtomicBool>) -> DynTool {
     struct Tells(Arc<AtomicBool>);
     impl Drop for Tells {
@@ -51,7 +51,7 @@ async fn timeout_stops_the_body_and_keeps_its_partial_output() {
     assert!(dropped.load(Ordering::SeqCst));
 }
 
-/// A tool that hears that it should stop, and then finishes all the same.
+/// A tool that sees the cancellation, and then finishes anyway.
 fn finishes_late(spec: ToolSpec) -> DynTool {
     DynTool::new(spec, open_schema(), |_, cx| async move {
         cx.cancelled().await;
@@ -105,7 +105,7 @@ async fn deadline_includes_waiting_and_is_visible_to_the_tool() {
     );
     let runtime = permissive(vec![tool.clone()]).build().unwrap();
     let run = runtime.run();
-    // Two turns of one run: the second waits for the floor, and its time runs out at work.
+    // Two turns of one run: the second waits for the lock, and its timeout expires while it runs.
     let (one, two) = (run.turn().await.unwrap(), run.turn().await.unwrap());
     let (first, second) = tokio::join!(one.run(calls("t")), two.run(calls("t")));
     assert_eq!(ends(&first), ["c1 ok"]);
@@ -315,7 +315,7 @@ async fn blocking_body_that_outlives_its_timeout_is_an_unknown_outcome_and_keeps
     assert_eq!(ends(&answers), ["c1 unknown_outcome", "c2 not_run", "c3 ok"]);
     assert_eq!(answers[0].execution(), Execution::Unknown);
     assert!(answers[1].text().contains("`stuck` was given up on"), "{}", answers[1].text());
-    // Another run is not held up: classes exclude within a run only.
+    // Another run is not blocked: classes exclude within a run only.
     let answers = runtime.run().turn().await.unwrap().run(calls("write")).await;
     assert_eq!(ends(&answers), ["c1 ok"]);
     release.send(()).unwrap();

@@ -1,4 +1,4 @@
-//! Calls that arrive one by one while the model is still writing.
+//! Calls that arrive one by one while the model is still generating.
 
 use std::time::Duration;
 
@@ -103,7 +103,7 @@ async fn many_calls_behind_a_waiting_one_are_accepted_at_once() {
     let runtime = permissive(tools).build().unwrap();
     let mut intake = runtime.run().turn().await.unwrap().schedule();
     let began = tokio::time::Instant::now();
-    // Repaired, so it waits for the end of the message, and everything stands behind it.
+    // Repaired, so it waits for the end of the message, and everything after it waits too.
     intake.push(ToolCall::new("first", "look", r#"{"x": "a",}"#));
     for n in 0..20_000 {
         intake.push(ToolCall::new(format!("c{n}"), "look", json!({})));

@@ -1,7 +1,7 @@
-//! The official JSON Schema suite and a corpus of real tools, carried into every dialect.
+//! The official JSON Schema test suite and a corpus of real tools, exported to every dialect.
 //!
-//! An export that says it is exact must give the suite's own verdict for every value. One that
-//! says it is wider must never refuse what is valid. Nothing is refused but what is on a short list.
+//! An exact export must give the suite's own verdict for every value. A wider one must never refuse
+//! a valid value. Only what is on a short list is refused.
 #![expect(
     clippy::print_stderr,
     reason = "a skipped test says so, and the figures are worth seeing"
@@ -12,7 +12,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 use haft::{Dialect, ExportOptions, ExportedTool, LossKind, StrictMode, ToolDefinition};
 use serde_json::{Value, json};
 
-/// Where the corpora are, if they are here.
+/// The directory of the corpora, if it exists here.
 pub(crate) fn corpora() -> Option<PathBuf> {
     let here = std::env::var_os("HAFT_CORPORA").map(PathBuf::from).or_else(|| {
         let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpora");
@@ -61,7 +61,7 @@ fn groups() -> Option<Vec<Group>> {
     Some(groups)
 }
 
-/// A tool's schema is an object, so a schema of anything else becomes the one of property `x`.
+/// A tool's schema is an object, so any other schema becomes the schema of property `x`.
 fn as_tool(schema: &Value) -> (Value, bool) {
     if schema.get("type") == Some(&json!("object")) {
         return (schema.clone(), false);
@@ -70,7 +70,7 @@ fn as_tool(schema: &Value) -> (Value, bool) {
     if let Some(map) = inner.as_object_mut()
         && !map.contains_key("$id")
     {
-        // A resource of its own, so that `#` still means what it meant.
+        // A resource of its own, so that `#` still refers to it.
         map.insert("$id".into(), json!("https://example.com/inner"));
     }
     let outer = json!({
@@ -121,7 +121,7 @@ fn open_api(node: &Value) -> Value {
     }
 }
 
-/// Adds the nulls that a model would have to write in strict mode.
+/// Adds the nulls that a model must send in strict mode.
 pub(crate) fn fill(value: &Value, schema: &Value, root: &Value) -> Value {
     if let Some(name) = schema.get("$ref").and_then(Value::as_str) {
         let target = root.pointer(name.strip_prefix('#').unwrap()).unwrap();
@@ -166,7 +166,7 @@ pub(crate) fn fill(value: &Value, schema: &Value, root: &Value) -> Value {
     }
 }
 
-/// Says the properties by the names that the model was shown.
+/// Renames the properties to their exported names.
 pub(crate) fn renamed(mut data: Value, shown: &ExportedTool) -> Value {
     for (own, here) in shown.renamed() {
         if let Some(value) = data.as_object_mut().unwrap().shift_remove(own) {
@@ -264,7 +264,7 @@ fn json_schema_test_suite_keeps_its_results_in_every_dialect() {
         eprintln!("WRONG {line}");
     }
     assert_eq!(wrong.len(), 0);
-    // What is refused lives outside the schema: remote documents and a foreign draft. No more.
+    // Only remote documents and a foreign draft are refused. No more.
     assert_eq!(refused.len(), 22, "{refused:?}");
     for (name, why) in &refused {
         assert!(why.contains("not in this schema") || why.contains("no draft"), "{name}: {why}");

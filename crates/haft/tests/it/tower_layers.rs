@@ -13,7 +13,7 @@ use tower::{limit::ConcurrencyLimitLayer, timeout::TimeoutLayer, util::MapRespon
 
 use crate::kit::*;
 
-/// A tool that knows how many of its kind were ever at work at once.
+/// A tool that records its maximum concurrency.
 fn counting(most: &Arc<AtomicUsize>) -> DynTool {
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::clone(most));
     DynTool::new(read("t"), open_schema(), move |_, _| {

@@ -1,4 +1,4 @@
-//! Turns: order, batches, concurrency, bad input.
+//! Turns: order, batches, concurrency, invalid input.
 
 use std::{
     sync::{
@@ -44,7 +44,7 @@ async fn reads_on_both_sides_of_a_write_do_not_merge() {
     ");
 }
 
-/// A tool that counts how many of its calls are at work at once.
+/// A tool that counts its concurrent calls.
 fn counting(spec: ToolSpec, most: &Arc<AtomicUsize>) -> DynTool {
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::clone(most));
     DynTool::new(spec, open_schema(), move |_, _| {
@@ -93,7 +93,7 @@ async fn writers_of_different_resources_run_in_parallel_and_of_one_do_not() {
     assert_eq!(most.swap(0, Ordering::SeqCst), 3);
     run.turn().await.unwrap().run(calls("edit:a edit:./a edit:a/b")).await;
     assert_eq!(most.swap(0, Ordering::SeqCst), 1);
-    // Keys exclude across runs too; classes do not.
+    // Resource keys exclude across runs too; classes do not.
     let (one, two) = (runtime.run(), runtime.run());
     let (one, two) = (one.turn().await.unwrap(), two.turn().await.unwrap());
     tokio::join!(one.run(calls("edit:a")), two.run(calls("edit:a")));
@@ -129,9 +129,9 @@ async fn bad_input_is_answered_and_siblings_still_run() {
             ToolCall::new("f", "search", json!([1])),
         ])
         .await;
-    let told: Vec<String> =
+    let reported: Vec<String> =
         answers.iter().map(|a| format!("[{}] {}", a.id(), a.text().replace('\n', " / "))).collect();
-    insta::assert_snapshot!(told.join("\n"), @r#"
+    insta::assert_snapshot!(reported.join("\n"), @r#"
     [a] search(fine)
     [b] unparseable_arguments: the arguments are not valid JSON: EOF while parsing a value at line 1 column 6 / Next: send the arguments again as one valid JSON object
     [c] unknown_tool: there is no tool called `serach` / Next: did you mean `search`? call it by that name

@@ -1,4 +1,4 @@
-//! Arguments that do not fit: what the model is told, what is repaired, and who gets to see it.
+//! Invalid arguments: what the model is told, what is repaired, and where the repair is visible.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 
 use crate::kit::*;
 
-/// Returns a tool that gives its arguments back.
+/// Returns a tool that returns its arguments.
 fn echo(spec: ToolSpec) -> DynTool {
     let schema = json!({
         "properties": {
@@ -40,7 +40,7 @@ fn kinds(repairs: &[Repair]) -> Vec<RepairKind> {
     repairs.iter().map(|repair| repair.kind).collect()
 }
 
-/// Notes the arguments that it is asked about.
+/// Records the arguments that it is asked about.
 #[derive(Clone, Default)]
 struct Witness(Arc<Mutex<Vec<String>>>);
 
@@ -193,7 +193,7 @@ async fn a_hooks_rewrite_is_not_repaired() {
     };
     let failure = build(json!({"count": "3"})).call("echo", json!({"count": 1})).await;
     assert_eq!(failure.unwrap_err().code(), FailureCode::HookFailed);
-    // What was repaired before the hook had its say is still told.
+    // A repair before the hook's rewrite is still reported.
     let turn = build(json!({"count": 7})).run().turn().await.unwrap();
     let answers = turn.run([call(json!({"count": "3"}))]).await;
     assert_eq!((answers[0].text().as_ref(), answers[0].repairs().len()), (r#"{"count":7}"#, 1));
@@ -203,7 +203,7 @@ async fn a_hooks_rewrite_is_not_repaired() {
 async fn calls_of_a_truncated_message_are_not_repaired() {
     let ran = Arc::new(AtomicUsize::new(0));
     let (count, repaired) = (Arc::clone(&ran), Arc::new(AtomicUsize::new(0)));
-    let told = Arc::clone(&repaired);
+    let reported = Arc::clone(&repaired);
     let schema = json!({"properties": {"n": {"type": "integer"}}});
     let tool = DynTool::new(read("echo"), schema, move |_, _| {
         count.fetch_add(1, Ordering::SeqCst);
@@ -213,7 +213,8 @@ async fn calls_of_a_truncated_message_are_not_repaired() {
     let runtime = permissive(vec![tool])
         .observer(transcript.observer())
         .observer(move |event: &Event| {
-            told.fetch_add(usize::from(matches!(event, Event::Repaired { .. })), Ordering::SeqCst);
+            reported
+                .fetch_add(usize::from(matches!(event, Event::Repaired { .. })), Ordering::SeqCst);
         })
         .build()
         .unwrap();
@@ -227,7 +228,7 @@ async fn calls_of_a_truncated_message_are_not_repaired() {
         .run_with_stop_reason(slips(), StopReason::Truncated)
         .await;
     assert_eq!(ends(&answers), ["c not_run", "d not_run"]);
-    // What is not admitted stands alone; repaired, the two would have shared a batch.
+    // An invalid call runs alone; repaired, the two would have shared a batch.
     let lines = transcript.lines();
     assert!(lines.iter().any(|line| line.starts_with("d echo batch 1")), "{lines:?}");
     let mut intake = runtime.run().turn().await.unwrap().schedule();
@@ -267,7 +268,7 @@ async fn second_failure_in_a_row_adds_an_example() {
     assert!(ask(json!([])).await.contains(EXAMPLE), "also for what cannot be read");
     assert!(ask(json!({"count": 1})).await.starts_with('{'));
     assert!(!ask(json!({})).await.contains("Arguments that fit"), "a success starts afresh");
-    // Several in one turn count once: the model has not read the first answer yet.
+    // Several in one turn count once: the model has not read the first result yet.
     let turn = runtime.run().turn().await.unwrap();
     let answers = turn.run([call(json!({})), ToolCall::new("d", "echo", json!({}))]).await;
     assert!(answers.iter().all(|answer| !answer.text().contains("Arguments that fit")));
@@ -285,12 +286,12 @@ async fn after_three_failures_in_a_row_the_model_is_told_to_stop() {
     let failure = answers[0].failure().unwrap();
     assert_eq!(failure.retry(), RetryHint::Never);
     assert!(failure.next().unwrap().starts_with("stop calling `echo`"), "{failure}");
-    // It is advice: a call that fits still runs, and starts afresh.
+    // It is advice: a valid call still runs, and resets the count.
     let answers = run.turn().await.unwrap().run([call(json!({"count": 1}))]).await;
     assert!(!answers[0].is_error());
 }
 
-/// A closed object with something of every kind in it.
+/// A closed object with every kind of value in it.
 fn rich() -> Value {
     json!({
         "type": "object",
@@ -319,8 +320,8 @@ fn rich() -> Value {
     })
 }
 
-/// Values such as a hasty writer would send for it.
-fn hasty() -> impl Strategy<Value = Value> {
+/// Values that a careless model would send for it.
+fn careless_values() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
@@ -388,8 +389,8 @@ fn hasty() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Takes every recorded step back, the last one first. Nothing when a record was shortened.
-fn undone(mut value: Value, repairs: &[Repair]) -> Option<Value> {
+/// Reverts every recorded repair, the last one first. `None` when a record was truncated.
+fn reverted(mut value: Value, repairs: &[Repair]) -> Option<Value> {
     for repair in repairs.iter().rev() {
         if repair.before.ends_with('…') {
             return None;
@@ -418,7 +419,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn repair_is_valid_reversible_and_leaves_valid_arguments_alone(sent in hasty(), careful in any::<bool>()) {
+    fn repair_is_valid_reversible_and_leaves_valid_arguments_alone(sent in careless_values(), careful in any::<bool>()) {
         let schema = Schema::compile(&rich()).unwrap();
         let mut value = sent.clone();
         let repairs = schema.repair(&mut value, careful);
@@ -427,18 +428,18 @@ proptest! {
         } else {
             prop_assert!(!schema.is_valid(&sent), "what fits is left alone");
             prop_assert!(schema.is_valid(&value), "what was repaired fits");
-            if let Some(undone) = undone(value.clone(), &repairs) {
-                prop_assert_eq!(undone, sent, "the record says everything");
+            if let Some(reverted) = reverted(value.clone(), &repairs) {
+                prop_assert_eq!(reverted, sent, "the record says everything");
             }
             let allowed = [RepairKind::Number, RepairKind::Boolean, RepairKind::Json];
             prop_assert!(!careful || repairs.iter().all(|r| allowed.contains(&r.kind)));
         }
-        // Whatever came of it, there is something to say exactly when it does not fit.
+        // There is a problem to report exactly when the value is invalid.
         prop_assert_eq!(schema.problems(&value).is_empty(), schema.is_valid(&value));
     }
 }
 
-/// Schemas of every make, also such as nobody would write.
+/// Schemas of every kind, also unusual ones.
 fn schemas() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(json!({"type": "string"})),
@@ -483,22 +484,23 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
     #[test]
-    fn repair_loses_nothing_under_any_schema(schema in schemas(), mut sent in hasty()) {
-        // A definition that is nothing but itself does not compile; that is an answer too.
+    fn repair_loses_nothing_under_any_schema(schema in schemas(), mut sent in careless_values()) {
+        // A definition that is only a reference to itself does not compile, which is a valid
+        // outcome.
         let Ok(schema) = Schema::compile(&schema) else { return Ok(()) };
         sent.as_object_mut().unwrap().remove("text");
         let mut value = sent.clone();
         let repairs = schema.repair(&mut value, false);
         if repairs.is_empty() { prop_assert_eq!(&value, &sent) } else { prop_assert!(schema.is_valid(&value) && !schema.is_valid(&sent)) }
-        if let Some(undone) = visible(&repairs).and_then(|repairs| undone(value.clone(), repairs)) {
-            prop_assert_eq!(undone, sent);
+        if let Some(reverted) = visible(&repairs).and_then(|repairs| reverted(value.clone(), repairs)) {
+            prop_assert_eq!(reverted, sent);
         }
         prop_assert_eq!(schema.problems(&value).is_empty(), schema.is_valid(&value));
         prop_assert!(schema.example().is_none_or(|example| schema.is_valid(&example)));
     }
 }
 
-/// The records, unless a secret was left out of them.
+/// The records, unless a secret was redacted from them.
 fn visible(repairs: &[Repair]) -> Option<&[Repair]> {
     repairs.iter().all(|repair| repair.before != "a hidden value").then_some(repairs)
 }
@@ -570,8 +572,8 @@ fn recorded_calls_are_validated_and_repaired_as_expected() {
             continue;
         }
         assert!(schema.is_valid(&value), "{call}");
-        if let Some(undone) = undone(value.clone(), &repairs) {
-            assert_eq!(undone, *sent, "{repairs:?}");
+        if let Some(reverted) = reverted(value.clone(), &repairs) {
+            assert_eq!(reverted, *sent, "{repairs:?}");
         }
         let mut kinds = kinds(&repairs);
         kinds.sort();
@@ -582,14 +584,14 @@ fn recorded_calls_are_validated_and_repaired_as_expected() {
             "stringified-json" => &[RepairKind::Json],
             "case-changed-string" => &[RepairKind::EnumCase],
             "misspelled-property" => &[RepairKind::Name],
-            // Whatever else was done to a call, a null in it may have been all that was wrong.
+            // Whatever else was repaired, a null may have been the only problem.
             _ => &[],
         };
         for repair in &repairs {
             let at = json!(repair.pointer);
-            let told = call["errors"].as_array().unwrap().iter().any(|e| e["pointer"] == at);
+            let reported = call["errors"].as_array().unwrap().iter().any(|e| e["pointer"] == at);
             let was_null = sent.pointer(&repair.pointer) == Some(&Value::Null);
-            let dropped = repair.kind == RepairKind::Null && told && was_null;
+            let dropped = repair.kind == RepairKind::Null && reported && was_null;
             assert!(dropped || allowed.contains(&repair.kind), "{mutation}: {repairs:?}\n{call}");
         }
         *counts.entry((mutation, format!("{kinds:?}"))).or_default() += 1;
@@ -605,8 +607,7 @@ fn recorded_calls_are_validated_and_repaired_as_expected() {
     };
     let repaired: usize = counts.iter().filter(|((_, end), _)| end != "left").map(|(_, n)| n).sum();
     eprintln!("{repaired} of {invalid} calls that do not fit were repaired");
-    // What is left of these has something else wrong with it, or is text where text is admitted,
-    // or is Python's `False`.
+    // The rest has another problem, or is a string where strings are valid, or is Python's `False`.
     for (mutation, least) in [
         ("number-as-string", 57),
         ("bool-as-string", 4),

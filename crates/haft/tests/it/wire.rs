@@ -1,4 +1,4 @@
-//! Whole exchanges with every provider: what it says, complete and streamed, and what it hears.
+//! Whole exchanges with every provider: responses, complete and streamed, and the result messages.
 
 use haft::{
     Block, Dialect, DynTool, ErrorKind, MemoryJournal, Output, StopReason, ToolCall, ToolResult,
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     kit::*,
-    script::{Said, body, call, complete, endings, events, text},
+    script::{ScriptPart, body, call, complete, endings, events, text},
 };
 
 fn runtime() -> haft::Runtime {
@@ -38,23 +38,23 @@ fn tools() -> haft::RuntimeBuilder {
 }
 
 /// Answers a scripted message, complete and streamed; both must give the same.
-async fn exchange(dialect: Dialect, said: &[Said]) -> (Value, Value) {
+async fn exchange(dialect: Dialect, script: &[ScriptPart]) -> (Value, Value) {
     let ending = endings(dialect)[0];
     let turn = runtime().run().turn().await.unwrap();
-    let answer = turn.dispatch(dialect, &complete(dialect, said, ending)).await.unwrap();
+    let answer = turn.dispatch(dialect, &complete(dialect, script, ending)).await.unwrap();
 
     let mut listening = runtime().run().turn().await.unwrap().stream(dialect);
-    for chunk in body(dialect, &events(dialect, said, ending, 5)).chunks(7) {
+    for chunk in body(dialect, &events(dialect, script, ending, 5)).chunks(7) {
         listening.feed(chunk);
     }
-    let heard = listening.finish().await;
-    assert_eq!(heard.answer, answer, "{dialect}: the stream is answered as the response is");
-    assert_eq!(heard.stop, StopReason::Done);
-    assert!(heard.problem.is_none());
-    (heard.message, answer)
+    let decoded = listening.finish().await;
+    assert_eq!(decoded.answer, answer, "{dialect}: the stream is answered as the response is");
+    assert_eq!(decoded.stop, StopReason::Done);
+    assert!(decoded.problem.is_none());
+    (decoded.message, answer)
 }
 
-fn two_calls() -> [Said; 3] {
+fn two_calls() -> [ScriptPart; 3] {
     [text("Let me look."), call("a", "search", json!({"x": "é"})), call("b", "fails", json!({}))]
 }
 
@@ -123,12 +123,12 @@ async fn mistral() {
 #[tokio::test]
 async fn gemini() {
     for dialect in [Dialect::Gemini, Dialect::GeminiJson] {
-        let said = [
+        let script = [
             text("Let me look."),
             call("", "search", json!({"x": "é"})),
             call("g2", "fails", json!({})),
         ];
-        let (message, answer) = exchange(dialect, &said).await;
+        let (message, answer) = exchange(dialect, &script).await;
         assert_eq!(
             message,
             json!({"role": "model", "parts": [
@@ -165,10 +165,10 @@ async fn bedrock() {
 
 #[tokio::test]
 async fn ollama() {
-    let said =
+    let script =
         [text("Let me look."), call("", "search", json!({"x": "é"})), call("", "fails", json!({}))];
-    let (message, answer) = exchange(Dialect::Ollama, &said).await;
-    assert_eq!(message, complete(Dialect::Ollama, &said, "stop")["message"]);
+    let (message, answer) = exchange(Dialect::Ollama, &script).await;
+    assert_eq!(message, complete(Dialect::Ollama, &script, "stop")["message"]);
     assert_eq!(
         answer,
         json!([
@@ -180,9 +180,9 @@ async fn ollama() {
 
 #[tokio::test]
 async fn mcp() {
-    let mut said = two_calls().to_vec();
-    said.push(call("c", "serch", json!({})));
-    let (_, answer) = exchange(Dialect::Mcp, &said).await;
+    let mut script = two_calls().to_vec();
+    script.push(call("c", "serch", json!({})));
+    let (_, answer) = exchange(Dialect::Mcp, &script).await;
     let text = |(opening, closing): (String, String), body: &str| {
         json!([{"type": "text", "text": opening}, {"type": "text", "text": body},
                {"type": "text", "text": closing}])
@@ -213,8 +213,8 @@ async fn mcp() {
 
 /// Answers one call of the tool `rich` in every dialect.
 async fn shown(dialect: Dialect, name: &str) -> Value {
-    let said = [call("a", name, json!({}))];
-    exchange(dialect, &said).await.1
+    let script = [call("a", name, json!({}))];
+    exchange(dialect, &script).await.1
 }
 
 #[tokio::test]
@@ -317,11 +317,11 @@ async fn unframed_json_stays_json_and_blank_text_is_not_sent_where_refused() {
         config.frame = haft::Frame::Never;
         config
     };
-    let said =
+    let script =
         |dialect, name| complete(dialect, &[call("a", name, json!({}))], endings(dialect)[0]);
     let answer = async |dialect, name| {
         let turn = tools().config(config()).build().unwrap().run().turn().await.unwrap();
-        turn.dispatch(dialect, &said(dialect, name)).await.unwrap()
+        turn.dispatch(dialect, &script(dialect, name)).await.unwrap()
     };
     let told = answer(Dialect::Gemini, "data").await;
     assert_eq!(told["parts"][0]["functionResponse"]["response"], json!({"output": {"n": 1}}));
@@ -334,14 +334,14 @@ async fn unframed_json_stays_json_and_blank_text_is_not_sent_where_refused() {
 
 #[tokio::test]
 async fn truncated_calls_are_answered_and_not_run() {
-    let said = [call("a", "write", json!({"x": "1"})), call("b", "write", json!({"x": "2"}))];
+    let script = [call("a", "write", json!({"x": "1"})), call("b", "write", json!({"x": "2"}))];
     for dialect in Dialect::ALL.iter().copied().filter(|d| *d != Dialect::Mcp) {
         let journal = MemoryJournal::new(100);
         let tools = vec![quick(write("write"))];
         let runtime = permissive(tools).journal(journal.clone()).build().unwrap();
         let mut listening = runtime.run().turn().await.unwrap().stream(dialect);
-        let mut events = events(dialect, &said, endings(dialect)[0], 4);
-        // Without what follows the last call: its end mark.
+        let mut events = events(dialect, &script, endings(dialect)[0], 4);
+        // Without what follows the last call: its end marker.
         let is_end = |event: &Value| {
             let text = event.to_string();
             ["message_delta", "message_stop", "response.completed", "messageStop", "\"done\":true"]
@@ -354,10 +354,10 @@ async fn truncated_calls_are_answered_and_not_run() {
         for event in &events {
             listening.event(event);
         }
-        let heard = listening.finish().await;
-        assert_eq!(heard.stop, StopReason::Truncated, "{dialect}");
-        assert_eq!(ends(&heard.envelopes).len(), 2, "{dialect}: both are answered");
-        assert!(heard.envelopes.iter().all(|e| e.text().starts_with("not_run")), "{dialect}");
+        let decoded = listening.finish().await;
+        assert_eq!(decoded.stop, StopReason::Truncated, "{dialect}");
+        assert_eq!(ends(&decoded.envelopes).len(), 2, "{dialect}: both are answered");
+        assert!(decoded.envelopes.iter().all(|e| e.text().starts_with("not_run")), "{dialect}");
         assert_eq!(intents(&journal).len(), 0, "{dialect}: nothing was run");
     }
 }
@@ -368,8 +368,8 @@ async fn read_only_call_runs_before_the_message_ends() {
     let tools = vec![slow(read("read"), 10), quick(write("write"))];
     let runtime = permissive(tools).observer(transcript.observer()).build().unwrap();
     let mut listening = runtime.run().turn().await.unwrap().stream(Dialect::Anthropic);
-    let said = [call("c1", "read", json!({})), call("c2", "write", json!({}))];
-    let events = events(Dialect::Anthropic, &said, "tool_use", 4);
+    let script = [call("c1", "read", json!({})), call("c2", "write", json!({}))];
+    let events = events(Dialect::Anthropic, &script, "tool_use", 4);
     let (last, before) = events.split_last().unwrap();
     for event in before {
         listening.event(event);
@@ -378,13 +378,13 @@ async fn read_only_call_runs_before_the_message_ends() {
     assert_eq!(transcript.ends_of("c1"), 1, "the read is done");
     assert_eq!(transcript.ends_of("c2"), 0, "the write waits for the end");
     listening.event(last);
-    let heard = listening.finish().await;
-    assert_eq!(ends(&heard.envelopes), ["c1 ok", "c2 ok"]);
+    let decoded = listening.finish().await;
+    assert_eq!(ends(&decoded.envelopes), ["c1 ok", "c2 ok"]);
 }
 
 #[tokio::test]
 async fn missing_or_duplicate_ids_are_equal_in_echo_and_result() {
-    let said = [
+    let script = [
         call("a", "search", json!({})),
         call("a", "search", json!({})),
         call("", "search", json!({})),
@@ -395,7 +395,7 @@ async fn missing_or_duplicate_ids_are_equal_in_echo_and_result() {
         (Dialect::OpenAiChat, "/tool_calls/{}/id", "/{}/tool_call_id"),
         (Dialect::Bedrock, "/content/{}/toolUse/toolUseId", "/content/{}/toolResult/toolUseId"),
     ] {
-        let (message, answers) = exchange(dialect, &said).await;
+        let (message, answers) = exchange(dialect, &script).await;
         let at = |of: &Value, path: &str, n: usize| {
             of.pointer(&path.replace("{}", &n.to_string())).cloned()
         };
@@ -405,15 +405,15 @@ async fn missing_or_duplicate_ids_are_equal_in_echo_and_result() {
         assert_eq!(echoed, wanted, "{dialect}");
         assert_eq!(answered, wanted, "{dialect}");
     }
-    // Mistral takes nine letters and digits.
-    let (message, answers) = exchange(Dialect::Mistral, &said).await;
+    // Mistral requires nine letters and digits.
+    let (message, answers) = exchange(Dialect::Mistral, &script).await;
     let ids: Vec<_> = (0..3).map(|n| answers[n]["tool_call_id"].as_str().unwrap()).collect();
     let echoed: Vec<_> = (0..3).map(|n| message["tool_calls"][n]["id"].as_str().unwrap()).collect();
     assert_eq!(ids, echoed);
     assert_eq!(ids[0], "a");
     assert!(ids[1] != ids[2] && ids[1..].iter().all(|id| id.len() == 9), "{ids:?}");
-    // Where order decides, an id is repeated as it was given, and none is made up.
-    let (_, answers) = exchange(Dialect::Gemini, &said).await;
+    // Where order decides, a given id is repeated, and none is generated.
+    let (_, answers) = exchange(Dialect::Gemini, &script).await;
     let parts = answers["parts"].as_array().unwrap();
     let ids: Vec<_> = parts.iter().map(|p| p["functionResponse"].get("id").cloned()).collect();
     assert_eq!(ids, [Some(json!("a")), Some(json!("a")), None]);
@@ -580,7 +580,7 @@ fn final_arguments_replace_the_deltas() {
     assert_eq!(given, [ToolCall::new("c", "x", "{\"a\":2}")]);
     assert_eq!(stream.finish().stop, StopReason::Done);
 
-    // A server that says nothing before the end.
+    // A server that sends nothing before the end.
     let mut stream = Dialect::OpenAiResponses.stream();
     let whole = json!({"status": "completed", "output": [item("{}", "completed")]});
     let given = stream.event(&json!({"type": "response.completed", "response": whole}));
@@ -631,18 +631,18 @@ fn complete_response_is_refused_as_a_stream() {
 
 #[test]
 fn dialect_is_detected_from_the_response() {
-    let said = two_calls();
+    let script = two_calls();
     for dialect in Dialect::ALL.iter().copied() {
-        let response = complete(dialect, &said, endings(dialect)[0]);
+        let response = complete(dialect, &script, endings(dialect)[0]);
         let wanted = match dialect {
             Dialect::GeminiJson => Dialect::Gemini,
-            // Nothing but its model's name tells it from the others.
+            // Only the name of its model distinguishes it from the others.
             Dialect::Mistral => Dialect::OpenAiChat,
             other => other,
         };
         assert_eq!(Dialect::detect(&response), Some(wanted));
     }
-    let mut response = complete(Dialect::Mistral, &said, "stop");
+    let mut response = complete(Dialect::Mistral, &script, "stop");
     response["model"] = json!("mistral-large-latest");
     assert_eq!(Dialect::detect(&response), Some(Dialect::Mistral));
     for nothing in [
@@ -659,10 +659,10 @@ fn dialect_is_detected_from_the_response() {
 
 #[test]
 fn invalid_response_is_an_error_with_a_hint() {
-    let said = two_calls();
+    let script = two_calls();
     for dialect in Dialect::ALL.iter().copied() {
         for other in Dialect::ALL.iter().copied() {
-            let parsed = dialect.parse(&complete(other, &said, endings(other)[0]));
+            let parsed = dialect.parse(&complete(other, &script, endings(other)[0]));
             let alike = |a: Dialect, b: Dialect| {
                 a == b
                     || matches!((a, b), (Dialect::Gemini, Dialect::GeminiJson))

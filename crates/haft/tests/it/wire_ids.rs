@@ -1,5 +1,5 @@
-//! Ids of calls: the message that is echoed and the message that answers it carry the same ones,
-//! whatever the provider wrote where an id belongs.
+//! Call ids: the echoed message and the result message carry the same ids, whatever the provider
+//! sent as an id.
 
 use haft::{Dialect, history::Ending};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use crate::{
     script::{call, complete, endings, events},
 };
 
-/// What stands where the id of a call belongs.
+/// What the provider sent as the id of a call.
 #[derive(Debug, Clone, PartialEq)]
 enum Id {
     Absent,
@@ -32,7 +32,7 @@ fn id() -> impl Strategy<Value = Id> {
     ]
 }
 
-/// Replaces the marker of each call's id by what shall stand there.
+/// Replaces the marker of each call's id.
 fn with_ids(value: &mut Value, ids: &[Id]) {
     match value {
         Value::Object(map) => {
@@ -76,7 +76,7 @@ fn echoed(dialect: Dialect, message: &Value) -> Vec<Option<String>> {
     ids(list, id)
 }
 
-/// The ids of the answers.
+/// The ids of the results.
 fn answered(dialect: Dialect, answer: &Value) -> Vec<Option<String>> {
     let (list, id) = match dialect {
         Dialect::Anthropic => (&answer["content"], "/tool_use_id"),
@@ -93,7 +93,7 @@ fn ids(list: &Value, id: &str) -> Vec<Option<String>> {
     list.as_array().unwrap().iter().map(|one| one.pointer(id).and_then(text)).collect()
 }
 
-/// A request with one question, the model's message and the answers.
+/// A request with one question, the assistant message and the results.
 fn history(dialect: Dialect, message: Value, answer: Value) -> Value {
     let (key, question) = match dialect {
         Dialect::OpenAiResponses => ("input", json!({"role": "user", "content": "Go."})),
@@ -119,25 +119,25 @@ fn pairs_by_id(dialect: Dialect) -> bool {
 }
 
 async fn both_messages(dialect: Dialect, wanted: &[Id], streamed: bool) -> (Value, Value) {
-    let said: Vec<_> =
+    let script: Vec<_> =
         (0..wanted.len()).map(|n| call(&format!("ID{n}"), "search", json!({}))).collect();
     let runtime = permissive(vec![quick(read("search"))]).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
     let ending = endings(dialect)[0];
-    let heard = if streamed {
+    let decoded = if streamed {
         let mut listening = turn.stream(dialect);
-        for mut event in events(dialect, &said, ending, 4) {
+        for mut event in events(dialect, &script, ending, 4) {
             with_ids(&mut event, wanted);
             listening.event(&event);
         }
         listening.finish().await
     } else {
-        let mut response = complete(dialect, &said, ending);
+        let mut response = complete(dialect, &script, ending);
         with_ids(&mut response, wanted);
         turn.respond(dialect, &response).await.unwrap()
     };
-    assert!(heard.problem.is_none(), "{dialect}: {:?}", heard.problem);
-    (heard.message, heard.answer)
+    assert!(decoded.problem.is_none(), "{dialect}: {:?}", decoded.problem);
+    (decoded.message, decoded.answer)
 }
 
 proptest! {
@@ -158,7 +158,7 @@ proptest! {
             if pairs_by_id(dialect) {
                 prop_assert!(echo.iter().all(Option::is_some) && !twice, "{}: {:?}", dialect, echo);
             }
-            // A provider that pairs by order repeats an id that it gave twice.
+            // A provider that pairs by order repeats an id that it sent twice.
             if !twice {
                 let history = history(dialect, message, answer);
                 let transcript = dialect.read_history(&history).unwrap();
@@ -190,10 +190,10 @@ async fn provider_executed_call_does_not_shift_generated_ids() {
     ]}}});
     let runtime = permissive(vec![quick(read("search"))]).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
-    let heard = turn.respond(Dialect::Bedrock, &response).await.unwrap();
-    assert_eq!(heard.message["content"][0]["toolUse"]["toolUseId"], "s");
-    assert_eq!(heard.message["content"][1]["toolUse"]["toolUseId"], "haft-1");
-    assert_eq!(heard.answer["content"][0]["toolResult"]["toolUseId"], "haft-1");
+    let decoded = turn.respond(Dialect::Bedrock, &response).await.unwrap();
+    assert_eq!(decoded.message["content"][0]["toolUse"]["toolUseId"], "s");
+    assert_eq!(decoded.message["content"][1]["toolUse"]["toolUseId"], "haft-1");
+    assert_eq!(decoded.answer["content"][0]["toolResult"]["toolUseId"], "haft-1");
 }
 
 #[tokio::test]
@@ -229,7 +229,7 @@ async fn echoed_response_has_arguments_in_request_form() {
         ),
     ] {
         let turn = runtime.run().turn().await.unwrap();
-        let heard = turn.respond(dialect, &response).await.unwrap();
-        assert_eq!(heard.message.pointer(place), Some(&wanted), "{dialect}: {}", heard.message);
+        let decoded = turn.respond(dialect, &response).await.unwrap();
+        assert_eq!(decoded.message.pointer(place), Some(&wanted), "{dialect}: {}", decoded.message);
     }
 }

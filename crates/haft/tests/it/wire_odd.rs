@@ -1,5 +1,5 @@
-//! Streams as bad servers write them, and as bad networks cut them: nothing that only half arrived
-//! runs, nothing runs twice, and the worst ending wins.
+//! Malformed streams, from faulty servers and networks: a partial call never runs, nothing runs
+//! twice, and the worst stop reason wins.
 
 use haft::{Dialect, StopReason, ToolCall, TurnOutput};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ fn runtime() -> haft::Runtime {
     permissive(vec![quick(read("get")), quick(write("put")), quick(write("rm"))]).build().unwrap()
 }
 
-async fn heard(dialect: Dialect, events: &[Value]) -> TurnOutput {
+async fn decoded(dialect: Dialect, events: &[Value]) -> TurnOutput {
     let mut listening = runtime().run().turn().await.unwrap().stream(dialect);
     for event in events {
         listening.event(event);
@@ -24,16 +24,16 @@ async fn fed(dialect: Dialect, body: &[u8]) -> TurnOutput {
     listening.finish().await
 }
 
-/// What came of each call: the answer of a success, the code of a failure.
-fn told(heard: &TurnOutput) -> Vec<String> {
+/// The result of each call: the text of a success, the code of a failure.
+fn outcomes(decoded: &TurnOutput) -> Vec<String> {
     let one = |answer: &haft::ToolResult| match answer.failure() {
         Some(failure) => failure.code().as_str().to_owned(),
         None => answer.text().into_owned(),
     };
-    heard.envelopes.iter().map(one).collect()
+    decoded.envelopes.iter().map(one).collect()
 }
 
-/// Chunks of chat, one per list of pieces, and the end that it names.
+/// Chunks of chat, one per list of deltas, and the given finish reasons.
 fn chat(pieces: &[Value], ends: &[&str]) -> Vec<Value> {
     let chunk =
         |piece: &Value| json!({"choices": [{"index": 0, "delta": {"tool_calls": [piece]}}]});
@@ -56,67 +56,67 @@ fn piece(index: Option<u64>, id: &str, name: &str, arguments: Value) -> Value {
 }
 
 async fn chatted(pieces: &[Value]) -> TurnOutput {
-    heard(Dialect::OpenAiChat, &chat(pieces, &["tool_calls"])).await
+    decoded(Dialect::OpenAiChat, &chat(pieces, &["tool_calls"])).await
 }
 
 #[tokio::test]
 async fn id_in_every_chunk_does_not_split_a_call() {
     for index in [Some(0), None] {
-        let heard = chatted(&[
+        let decoded = chatted(&[
             piece(index, "aaa", "rm", json!("")),
             piece(index, "bbb", "", json!("{\"x\": \"")),
             piece(index, "ccc", "", json!("tmp\"}")),
         ])
         .await;
-        assert_eq!(told(&heard), ["rm(tmp)"], "{index:?}");
-        assert_eq!(heard.message["tool_calls"][0]["id"], "aaa");
+        assert_eq!(outcomes(&decoded), ["rm(tmp)"], "{index:?}");
+        assert_eq!(decoded.message["tool_calls"][0]["id"], "aaa");
     }
-    let heard = chatted(&[
+    let decoded = chatted(&[
         piece(Some(0), "aaa", "rm", json!("")),
         piece(Some(0), "bbb", "rm", json!("{\"x\":\"tmp\"}")),
     ])
     .await;
-    assert_eq!(told(&heard), ["not_run"], "one call or two: nobody knows");
-    assert!(heard.problem.unwrap().message().contains("changes its id"));
+    assert_eq!(outcomes(&decoded), ["not_run"], "one call or two: nobody knows");
+    assert!(decoded.problem.unwrap().message().contains("changes its id"));
 }
 
 #[tokio::test]
 async fn same_id_under_another_index_is_the_same_call() {
-    let heard = chatted(&[
+    let decoded = chatted(&[
         piece(Some(0), "a", "put", json!("")),
         piece(Some(1), "a", "", json!("{\"x\":\"1\"}")),
     ])
     .await;
-    assert_eq!(told(&heard), ["put(1)"]);
+    assert_eq!(outcomes(&decoded), ["put(1)"]);
 }
 
 #[tokio::test]
 async fn repeated_name_is_not_a_second_call() {
     for (index, more) in [(Some(0), json!(null)), (Some(0), json!("")), (None, json!("\n"))] {
-        let heard = chatted(&[
+        let decoded = chatted(&[
             piece(index, "", "put", json!("{\"x\":\"a\"}")),
             piece(index, "", "put", more.clone()),
         ])
         .await;
-        assert_eq!(told(&heard), ["put(a)"], "{index:?} {more}");
+        assert_eq!(outcomes(&decoded), ["put(a)"], "{index:?} {more}");
     }
     let mut bare = piece(Some(0), "", "put", json!(null));
     bare["function"] = json!({"name": "put"});
-    let heard = chatted(&[piece(Some(0), "", "put", json!("{\"x\":\"a\"}")), bare]).await;
-    assert_eq!(told(&heard), ["put(a)"]);
+    let decoded = chatted(&[piece(Some(0), "", "put", json!("{\"x\":\"a\"}")), bare]).await;
+    assert_eq!(outcomes(&decoded), ["put(a)"]);
 }
 
 #[tokio::test]
 async fn ids_separate_calls_without_an_index() {
-    let heard = chatted(&[
+    let decoded = chatted(&[
         piece(None, "A", "put", json!("{\"x\"")),
         piece(None, "B", "put", json!("{\"x\"")),
         piece(None, "A", "", json!(":\"1\"}")),
         piece(None, "B", "", json!(":\"2\"}")),
     ])
     .await;
-    assert_eq!(told(&heard), ["put(1)", "put(2)"]);
-    assert_eq!(heard.stop, StopReason::Done);
+    assert_eq!(outcomes(&decoded), ["put(1)", "put(2)"]);
+    assert_eq!(decoded.stop, StopReason::Done);
 }
 
 #[tokio::test]
@@ -125,8 +125,8 @@ async fn name_arrives_whole_repeated_cumulative_or_in_chunks() {
     for names in [["put", "put"], ["pu", "put"], ["pu", "t"]] {
         for index in [Some(0), None] {
             let first = piece(index, "", names[0], json!(""));
-            let heard = chatted(&[first, piece(index, "", names[1], x.clone())]).await;
-            assert_eq!(told(&heard), ["put(1)"], "{names:?} {index:?}");
+            let decoded = chatted(&[first, piece(index, "", names[1], x.clone())]).await;
+            assert_eq!(outcomes(&decoded), ["put(1)"], "{names:?} {index:?}");
         }
         let chunk = |name: &str, arguments: &Value| {
             let call = json!({"name": name, "arguments": arguments});
@@ -134,33 +134,33 @@ async fn name_arrives_whole_repeated_cumulative_or_in_chunks() {
         };
         let mut events = vec![chunk(names[0], &json!("")), chunk(names[1], &x)];
         events.extend(chat(&[], &["function_call"]));
-        assert_eq!(told(&heard(Dialect::OpenAiChat, &events).await), ["put(1)"], "{names:?}");
+        assert_eq!(outcomes(&decoded(Dialect::OpenAiChat, &events).await), ["put(1)"], "{names:?}");
     }
 }
 
 #[tokio::test]
 async fn arguments_as_json_and_text_must_agree() {
-    let heard = chatted(&[
+    let decoded = chatted(&[
         piece(Some(0), "a", "put", json!({})),
         piece(Some(0), "", "", json!("{\"x\":\"1\"}")),
     ])
     .await;
-    assert_eq!(told(&heard), ["put(1)"]);
-    assert_eq!(heard.message["tool_calls"][0]["function"]["arguments"], "{\"x\":\"1\"}");
-    let heard = chatted(&[
+    assert_eq!(outcomes(&decoded), ["put(1)"]);
+    assert_eq!(decoded.message["tool_calls"][0]["function"]["arguments"], "{\"x\":\"1\"}");
+    let decoded = chatted(&[
         piece(Some(0), "a", "put", json!({"x": "0"})),
         piece(Some(0), "", "", json!("{\"x\":\"1\"}")),
     ])
     .await;
-    assert_eq!(told(&heard), ["not_run"]);
-    let heard = chatted(&[
+    assert_eq!(outcomes(&decoded), ["not_run"]);
+    let decoded = chatted(&[
         piece(Some(0), "a", "get", json!("{\"x\":\"0\"}")),
         piece(Some(1), "b", "put", json!("{}")),
         piece(Some(0), "", "", json!({"x": "1"})),
     ])
     .await;
-    assert_eq!(told(&heard), ["get(0)", "not_run"]);
-    assert!(heard.problem.unwrap().message().contains("continues"));
+    assert_eq!(outcomes(&decoded), ["get(0)", "not_run"]);
+    assert!(decoded.problem.unwrap().message().contains("continues"));
 }
 
 #[tokio::test]
@@ -169,8 +169,8 @@ async fn echoed_chat_call_has_a_type_and_text_arguments() {
     first["type"] = json!("function");
     let mut second = piece(Some(0), "", "", json!(null));
     second["type"] = json!("");
-    let heard = chatted(&[first, second]).await;
-    let call = &heard.message["tool_calls"][0];
+    let decoded = chatted(&[first, second]).await;
+    let call = &decoded.message["tool_calls"][0];
     assert_eq!(call["type"], "function");
     assert_eq!(call["function"]["arguments"], "{\"x\":\"1\"}");
 
@@ -193,13 +193,13 @@ async fn finish_reason_in_every_chunk_ends_only_at_the_last() {
     for event in &mut events {
         event["choices"][0]["finish_reason"] = json!("stop");
     }
-    let said = heard(Dialect::OpenAiChat, &events).await;
+    let said = decoded(Dialect::OpenAiChat, &events).await;
     assert_eq!(
-        (told(&said), said.stop),
+        (outcomes(&said), said.stop),
         (vec!["get(1)".into(), "put(2)".into()], StopReason::Done)
     );
     events[3]["choices"][0]["finish_reason"] = json!(null);
-    assert_eq!(told(&heard(Dialect::OpenAiChat, &events).await)[1], "not_run");
+    assert_eq!(outcomes(&decoded(Dialect::OpenAiChat, &events).await)[1], "not_run");
 }
 
 #[tokio::test]
@@ -211,9 +211,9 @@ async fn worst_stop_reason_wins() {
         (["length", "tool_calls"], StopReason::Truncated),
         (["tool_calls", "stop"], StopReason::Done),
     ] {
-        let heard = heard(Dialect::OpenAiChat, &chat(std::slice::from_ref(&put), &ends)).await;
-        assert_eq!(heard.stop, wanted, "{ends:?}");
-        assert_eq!(told(&heard)[0] == "put()", wanted == StopReason::Done);
+        let decoded = decoded(Dialect::OpenAiChat, &chat(std::slice::from_ref(&put), &ends)).await;
+        assert_eq!(decoded.stop, wanted, "{ends:?}");
+        assert_eq!(outcomes(&decoded)[0] == "put()", wanted == StopReason::Done);
     }
     for (ends, wanted) in [
         (["SAFETY", "STOP"], StopReason::Refused),
@@ -225,7 +225,7 @@ async fn worst_stop_reason_wins() {
             json!({"candidates": [{"finishReason": reason, "content":
             {"parts": [{"functionCall": {"name": "put", "args": {}}}]}}]})
         };
-        assert_eq!(heard(Dialect::Gemini, &ends.map(chunk)).await.stop, wanted, "{ends:?}");
+        assert_eq!(decoded(Dialect::Gemini, &ends.map(chunk)).await.stop, wanted, "{ends:?}");
     }
     let anthropic = |ends: [&str; 2]| {
         let end = |why| json!({"type": "message_delta", "delta": {"stop_reason": why}});
@@ -235,8 +235,11 @@ async fn worst_stop_reason_wins() {
         events
     };
     for ends in [["max_tokens", "tool_use"], ["tool_use", "max_tokens"]] {
-        let heard = heard(Dialect::Anthropic, &anthropic(ends)).await;
-        assert_eq!((heard.stop, told(&heard)), (StopReason::Truncated, vec!["not_run".into()]));
+        let decoded = decoded(Dialect::Anthropic, &anthropic(ends)).await;
+        assert_eq!(
+            (decoded.stop, outcomes(&decoded)),
+            (StopReason::Truncated, vec!["not_run".into()])
+        );
     }
     let mut events = bedrock_call(0, "A", "put", json!("{}"));
     events.push(json!({"messageStop": {"stopReason": "tool_use"}}));
@@ -245,18 +248,26 @@ async fn worst_stop_reason_wins() {
         json!({"messageStop": {"stopReason": "max_tokens"}}),
     ] {
         let events: Vec<Value> = events.iter().cloned().chain([last]).collect();
-        assert_eq!(told(&heard(Dialect::Bedrock, &events).await), ["not_run"]);
+        assert_eq!(outcomes(&decoded(Dialect::Bedrock, &events).await), ["not_run"]);
     }
     let block = json!({"contentBlockStart": {"contentBlockIndex": 1, "start": {}}});
     let events: Vec<Value> = events.into_iter().chain([block]).collect();
-    assert_eq!(told(&heard(Dialect::Bedrock, &events).await), ["not_run"], "it has not ended");
+    assert_eq!(
+        outcomes(&decoded(Dialect::Bedrock, &events).await),
+        ["not_run"],
+        "it has not ended"
+    );
     let mut events = anthropic(["tool_use", "tool_use"]);
     events.extend(anthropic_call(1, "B", "rm", json!("{}")));
-    assert_eq!(told(&heard(Dialect::Anthropic, &events).await), ["not_run"], "it has not ended");
+    assert_eq!(
+        outcomes(&decoded(Dialect::Anthropic, &events).await),
+        ["not_run"],
+        "it has not ended"
+    );
     let line = |why: &str| json!({"message": {}, "done": true, "done_reason": why});
     let call = json!({"message": {"tool_calls": [{"function": {"name": "put"}}]}, "done": false});
-    let heard = heard(Dialect::Ollama, &[call, line("stop"), line("length")]).await;
-    assert_eq!(told(&heard), ["not_run"]);
+    let decoded = decoded(Dialect::Ollama, &[call, line("stop"), line("length")]).await;
+    assert_eq!(outcomes(&decoded), ["not_run"]);
 }
 
 fn anthropic_call(index: usize, id: &str, name: &str, input: Value) -> Vec<Value> {
@@ -296,7 +307,7 @@ async fn body_that_ends_inside_an_event_is_truncated() {
     let (put, rm) = (chunk("put"), chunk("rm"));
     let half = &rm[..rm.len() / 2];
     let whole = format!("data: {put}\n\ndata: {rm}\n\n");
-    assert_eq!(told(&fed(Dialect::Gemini, whole.as_bytes()).await), ["put()", "rm()"]);
+    assert_eq!(outcomes(&fed(Dialect::Gemini, whole.as_bytes()).await), ["put()", "rm()"]);
     for body in [
         format!("data: {put}\n\ndata: {half}"),
         format!("data: {put}\n\nda"),
@@ -305,15 +316,15 @@ async fn body_that_ends_inside_an_event_is_truncated() {
         format!("[{put},"),
         format!("[{put}"),
     ] {
-        let heard = fed(Dialect::Gemini, body.as_bytes()).await;
+        let decoded = fed(Dialect::Gemini, body.as_bytes()).await;
         assert_eq!(
-            (told(&heard), heard.stop),
+            (outcomes(&decoded), decoded.stop),
             (vec!["not_run".into()], StopReason::Truncated),
             "{body}"
         );
     }
-    let heard = fed(Dialect::Gemini, format!("data: {put}\n\n: ali").as_bytes()).await;
-    assert_eq!(heard.stop, StopReason::Done, "a comment holds no call");
+    let decoded = fed(Dialect::Gemini, format!("data: {put}\n\n: ali").as_bytes()).await;
+    assert_eq!(decoded.stop, StopReason::Done, "a comment holds no call");
 }
 
 #[tokio::test]
@@ -321,16 +332,16 @@ async fn generated_call_id_never_collides_with_a_given_one() {
     for given in ["call-1", "haft-1"] {
         let pieces =
             [piece(Some(0), "", "get", json!("{}")), piece(Some(1), given, "put", json!("{}"))];
-        let heard = chatted(&pieces).await;
+        let decoded = chatted(&pieces).await;
         let ids = |of: &Value, key: &str| -> Vec<Value> {
             of.as_array().unwrap().iter().map(|one| one[key].clone()).collect()
         };
-        let echoed = ids(&heard.message["tool_calls"], "id");
-        assert_eq!(echoed, ids(&heard.answer, "tool_call_id"));
+        let echoed = ids(&decoded.message["tool_calls"], "id");
+        assert_eq!(echoed, ids(&decoded.answer, "tool_call_id"));
         assert_eq!(echoed[1], given);
         assert_ne!(echoed[0], echoed[1]);
         if given == "call-1" {
-            assert_eq!(told(&heard), ["get()", "put()"]);
+            assert_eq!(outcomes(&decoded), ["get()", "put()"]);
         }
     }
     let mut events = Vec::new();
@@ -338,14 +349,14 @@ async fn generated_call_id_never_collides_with_a_given_one() {
         events.extend(anthropic_call(index, id, "put", json!("{}")));
     }
     events.extend(anthropic_end());
-    let heard = heard(Dialect::Anthropic, &events).await;
+    let decoded = decoded(Dialect::Anthropic, &events).await;
     let id = |of: &Value, n: usize, key: &str| of["content"][n][key].as_str().unwrap().to_owned();
-    let echoed: Vec<_> = (0..4).map(|n| id(&heard.message, n, "id")).collect();
-    let answered: Vec<_> = (0..4).map(|n| id(&heard.answer, n, "tool_use_id")).collect();
+    let echoed: Vec<_> = (0..4).map(|n| id(&decoded.message, n, "id")).collect();
+    let answered: Vec<_> = (0..4).map(|n| id(&decoded.answer, n, "tool_use_id")).collect();
     assert_eq!(echoed, answered);
     assert_eq!((&*echoed[0], &*echoed[2], &*echoed[3]), ("A", "A-2", "haft-2"));
     assert!(!["A", "A-2", "haft-2"].contains(&&*echoed[1]), "{echoed:?}");
-    assert_eq!(told(&heard)[2], "put()", "an id of its own is not a second one");
+    assert_eq!(outcomes(&decoded)[2], "put()", "an id of its own is not a second one");
 }
 
 #[tokio::test]
@@ -367,7 +378,7 @@ async fn generated_call_id_is_valid_for_the_provider() {
         let answer = turn.dispatch(dialect, &response).await.unwrap();
         let id = answer[1].get("tool_call_id").or(answer[1].get("call_id")).unwrap();
         assert!(id.as_str().unwrap().len() <= limit, "{dialect}: {id}");
-        // The shorthand has nothing but the answers; an id of theirs may be any.
+        // The shorthand has only the results; their ids may be anything.
         let turn = runtime().run().turn().await.unwrap();
         let id = "y z".repeat(30);
         let answers = turn.run([ToolCall::new(&*id, "get", json!({}))]).await;
@@ -413,26 +424,30 @@ async fn arguments_in_unusual_fields_are_not_lost() {
     {
         let mut events = bedrock_call(0, "A", "put", input.clone());
         events.push(end.clone());
-        assert_eq!(told(&heard(Dialect::Bedrock, &events).await), [wanted], "{input}");
+        assert_eq!(outcomes(&decoded(Dialect::Bedrock, &events).await), [wanted], "{input}");
         let mut events = anthropic_call(0, "A", "put", input.clone());
         events.extend(anthropic_end());
-        let heard = heard(Dialect::Anthropic, &events).await;
-        assert_eq!(told(&heard), [wanted], "{input}");
+        let decoded = decoded(Dialect::Anthropic, &events).await;
+        assert_eq!(outcomes(&decoded), [wanted], "{input}");
         if wanted != "not_run" {
-            assert_eq!(heard.message["content"][0]["input"], json!({"x": "a"}));
+            assert_eq!(decoded.message["content"][0]["input"], json!({"x": "a"}));
         }
     }
     let start = json!({"toolUse": {"toolUseId": "A", "name": "put", "input": {"x": "a"}}});
     let mut events = bedrock_call(0, "A", "put", json!(null));
     events[0]["contentBlockStart"]["start"] = start.clone();
     events.push(end.clone());
-    let heard1 = heard(Dialect::Bedrock, &events).await;
-    assert_eq!(told(&heard1), ["put(a)"]);
+    let heard1 = decoded(Dialect::Bedrock, &events).await;
+    assert_eq!(outcomes(&heard1), ["put(a)"]);
     assert_eq!(heard1.message["content"][0]["toolUse"]["input"], json!({"x": "a"}));
     let mut events = bedrock_call(0, "A", "put", json!("{\"x\":\"b\"}"));
     events[0]["contentBlockStart"]["start"] = start;
     events.push(end);
-    assert_eq!(told(&heard(Dialect::Bedrock, &events).await), ["not_run"], "which was meant?");
+    assert_eq!(
+        outcomes(&decoded(Dialect::Bedrock, &events).await),
+        ["not_run"],
+        "which was meant?"
+    );
 }
 
 #[tokio::test]
@@ -443,13 +458,13 @@ async fn only_the_first_choice_is_decoded() {
         {"delta": {"tool_calls": [call("put")]}, "finish_reason": "tool_calls"},
         {"delta": {"tool_calls": [call("rm")]}, "finish_reason": "length"},
     ]});
-    assert_eq!(told(&heard(Dialect::OpenAiChat, &[event]).await), ["put()"]);
+    assert_eq!(outcomes(&decoded(Dialect::OpenAiChat, &[event]).await), ["put()"]);
     let candidate = |name: &str| {
         json!({"finishReason": "STOP", "content":
         {"parts": [{"functionCall": {"name": name, "args": {}}}]}})
     };
     let event = json!({"candidates": [candidate("put"), candidate("rm")]});
-    assert_eq!(told(&heard(Dialect::Gemini, &[event]).await), ["put()"]);
+    assert_eq!(outcomes(&decoded(Dialect::Gemini, &[event]).await), ["put()"]);
 }
 
 #[tokio::test]
@@ -487,11 +502,11 @@ async fn cancelled_mcp_request_does_not_run() {
     let turn = runtime().run().turn().await.unwrap();
     let answer = turn.dispatch(Dialect::Mcp, &batch).await.unwrap();
     assert_eq!((answer.as_array().unwrap().len(), &answer[0]["id"]), (1, &json!(2)));
-    let heard = heard(Dialect::Mcp, &[request(1, "put"), request(2, "get"), cancel]).await;
-    assert_eq!(told(&heard)[0], "not_run");
+    let decoded = decoded(Dialect::Mcp, &[request(1, "put"), request(2, "get"), cancel]).await;
+    assert_eq!(outcomes(&decoded)[0], "not_run");
 }
 
-/// Events of Responses for calls `(place, id, name, arguments)`, as far as `output_item.added`.
+/// Events of Responses for calls `(position, id, name, arguments)`, up to `output_item.added`.
 fn item(id: &str, name: &str, arguments: &str, status: &str) -> Value {
     json!({"type": "function_call", "id": format!("fc_{id}"), "call_id": id, "name": name,
            "arguments": arguments, "status": status})
@@ -536,17 +551,17 @@ async fn calls_keep_message_order_whatever_order_they_complete_in() {
         vec![done(1, b()), completed(&[a(), b()])],
         vec![done(3, a()), done(5, b()), completed(&[])],
     ] {
-        let heard = heard(Dialect::OpenAiResponses, &events).await;
+        let decoded = decoded(Dialect::OpenAiResponses, &events).await;
         assert_eq!(
-            (told(&heard), heard.stop),
+            (outcomes(&decoded), decoded.stop),
             (wanted.map(String::from).to_vec(), StopReason::Done)
         );
         let ids = |of: &Value| [of[0]["call_id"].clone(), of[1]["call_id"].clone()];
-        assert_eq!(ids(&heard.message), ids(&heard.answer));
-        assert_eq!(ids(&heard.answer), [json!("A"), json!("B")]);
+        assert_eq!(ids(&decoded.message), ids(&decoded.answer));
+        assert_eq!(ids(&decoded.answer), [json!("A"), json!("B")]);
     }
-    let open = heard(Dialect::OpenAiResponses, &[a_starts, done(1, b()), completed(&[])]).await;
-    assert_eq!((told(&open), open.stop), (vec!["not_run".into(); 2], StopReason::Truncated));
+    let open = decoded(Dialect::OpenAiResponses, &[a_starts, done(1, b()), completed(&[])]).await;
+    assert_eq!((outcomes(&open), open.stop), (vec!["not_run".into(); 2], StopReason::Truncated));
 
     for dialect in [Dialect::Anthropic, Dialect::Bedrock] {
         let (mut events, end) = match dialect {
@@ -565,16 +580,16 @@ async fn calls_keep_message_order_whatever_order_they_complete_in() {
         let late = events[0].pop().unwrap();
         let events: Vec<Value> = events.concat();
         let swapped: Vec<Value> = events.iter().cloned().chain([late]).chain(end.clone()).collect();
-        assert_eq!(told(&heard(dialect, &swapped).await), ["put()", "rm()"], "{dialect}");
+        assert_eq!(outcomes(&decoded(dialect, &swapped).await), ["put()", "rm()"], "{dialect}");
         let open: Vec<Value> = events.into_iter().chain(end).collect();
-        let open = heard(dialect, &open).await;
+        let open = decoded(dialect, &open).await;
         let ids: Vec<_> = open.envelopes.iter().map(|answer| answer.id().to_string()).collect();
         assert_eq!(
             (ids, open.stop),
             (vec!["A".into(), "B".into()], StopReason::Truncated),
             "{dialect}"
         );
-        assert_eq!(told(&open), ["not_run", "not_run"]);
+        assert_eq!(outcomes(&open), ["not_run", "not_run"]);
     }
 }
 
@@ -587,9 +602,9 @@ async fn item_that_only_the_final_response_has_keeps_its_position() {
             event["output_index"] = index.clone();
         }
         events.push(completed(&[reasoning.clone(), a()]));
-        let heard = heard(Dialect::OpenAiResponses, &events).await;
-        assert_eq!(told(&heard), ["put(a)"]);
-        assert_eq!(heard.message, json!([reasoning, a()]));
+        let decoded = decoded(Dialect::OpenAiResponses, &events).await;
+        assert_eq!(outcomes(&decoded), ["put(a)"]);
+        assert_eq!(decoded.message, json!([reasoning, a()]));
     }
 }
 
@@ -614,28 +629,31 @@ async fn responses_items_match_by_id_or_content() {
     for event in &mut events {
         event.as_object_mut().unwrap().shift_remove("output_index");
     }
-    let said = heard(Dialect::OpenAiResponses, &events).await;
+    let said = decoded(Dialect::OpenAiResponses, &events).await;
     assert!(said.problem.is_none(), "{:?}", said.problem);
-    assert_eq!(told(&said), ["put(a)", "rm(b)"]);
+    assert_eq!(outcomes(&said), ["put(a)", "rm(b)"]);
 
     events[6]["item"]["arguments"] = json!("{\"x\":\"other\"}");
-    assert_eq!(told(&heard(Dialect::OpenAiResponses, &events).await), ["not_run", "not_run"]);
+    assert_eq!(outcomes(&decoded(Dialect::OpenAiResponses, &events).await), ["not_run", "not_run"]);
 
     let failed = item("A", "get", "{}", "failed");
-    let said = heard(Dialect::OpenAiResponses, &[done(0, failed.clone()), completed(&[])]).await;
-    assert_eq!(told(&said), ["not_run"]);
+    let said = decoded(Dialect::OpenAiResponses, &[done(0, failed.clone()), completed(&[])]).await;
+    assert_eq!(outcomes(&said), ["not_run"]);
     let whole = json!({"status": "completed", "output": [failed]});
     assert_eq!(Dialect::OpenAiResponses.parse(&whole).unwrap().stop, StopReason::Truncated);
 
-    let said = heard(Dialect::OpenAiResponses, &[done(0, a()), completed(&[b()])]).await;
-    assert_eq!(told(&said)[0], "not_run", "the end knows nothing of it");
+    let said = decoded(Dialect::OpenAiResponses, &[done(0, a()), completed(&[b()])]).await;
+    assert_eq!(outcomes(&said)[0], "not_run", "the end knows nothing of it");
     let renamed = item("Z", "put", "{\"x\": \"a\"}", "completed");
-    let said = heard(Dialect::OpenAiResponses, &[done(0, a()), completed(&[renamed])]).await;
-    assert_eq!((told(&said), &said.message[0]["call_id"]), (vec!["put(a)".into()], &json!("A")));
+    let said = decoded(Dialect::OpenAiResponses, &[done(0, a()), completed(&[renamed])]).await;
+    assert_eq!(
+        (outcomes(&said), &said.message[0]["call_id"]),
+        (vec!["put(a)".into()], &json!("A"))
+    );
 
     let late = json!({"type": "response.failed", "response": {"status": "failed"}});
-    let said = heard(Dialect::OpenAiResponses, &[done(0, a()), completed(&[a()]), late]).await;
-    assert_eq!(told(&said), ["not_run"]);
+    let said = decoded(Dialect::OpenAiResponses, &[done(0, a()), completed(&[a()]), late]).await;
+    assert_eq!(outcomes(&said), ["not_run"]);
 }
 
 #[tokio::test]
@@ -647,8 +665,8 @@ async fn unterminated_gemini_text_value_makes_no_call() {
     let half = json!({"jsonPath": "$.x", "stringValue": "a", "willContinue": true});
     let first = json!({"name": "put", "willContinue": true, "partialArgs": [half]});
     let events = [chunk(first, json!(null)), chunk(json!({}), json!("STOP"))];
-    let heard = heard(Dialect::Gemini, &events).await;
-    assert_eq!(told(&heard), ["not_run"]);
+    let decoded = decoded(Dialect::Gemini, &events).await;
+    assert_eq!(outcomes(&decoded), ["not_run"]);
 }
 
 #[tokio::test]
@@ -662,9 +680,9 @@ async fn duplicate_json_key_runs_nothing() {
         (Dialect::GeminiJson, format!("[{gemini}]")),
         (Dialect::Ollama, format!("{ollama}\n")),
     ] {
-        let heard = fed(dialect, body.as_bytes()).await;
-        assert_eq!((heard.envelopes.len(), heard.stop), (0, StopReason::Unknown), "{body}");
-        assert!(heard.problem.unwrap().message().contains("twice"));
+        let decoded = fed(dialect, body.as_bytes()).await;
+        assert_eq!((decoded.envelopes.len(), decoded.stop), (0, StopReason::Unknown), "{body}");
+        assert!(decoded.problem.unwrap().message().contains("duplicate key"));
     }
 }
 
@@ -686,13 +704,13 @@ async fn unfinished_anthropic_blocks_are_not_echoed() {
         delta(2, json!({"type": "input_json_delta", "partial_json": "{\"q"})),
         block(3, json!({"type": "tool_use", "id": "t", "name": "put", "input": {}})),
     ];
-    let heard = heard(Dialect::Anthropic, &said).await;
+    let decoded = decoded(Dialect::Anthropic, &said).await;
     assert_eq!(
-        heard.message["content"],
+        decoded.message["content"],
         json!([{"type": "text", "text": "hm"},
                {"type": "tool_use", "id": "t", "name": "put", "input": {}}])
     );
-    assert_eq!(told(&heard), ["not_run"]);
+    assert_eq!(outcomes(&decoded), ["not_run"]);
 }
 
 #[tokio::test]
@@ -712,6 +730,6 @@ async fn unknown_framing_is_reported() {
     }
     let put = piece(Some(0), "a", "put", json!("{}"));
     let events = Value::from(chat(&[put], &["tool_calls"]));
-    let heard = fed(Dialect::OpenAiChat, format!("data: {events}\n\n").as_bytes()).await;
-    assert_eq!(told(&heard), ["put()"], "several events in one are several events");
+    let decoded = fed(Dialect::OpenAiChat, format!("data: {events}\n\n").as_bytes()).await;
+    assert_eq!(outcomes(&decoded), ["put()"], "several events in one are several events");
 }

@@ -1,5 +1,5 @@
-//! Streams: however a body is cut, it says what the complete response says; whatever a body holds,
-//! reading it ends.
+//! Streams: however a body is chunked, it decodes like the complete response; whatever it contains,
+//! decoding ends.
 
 use std::collections::VecDeque;
 
@@ -7,9 +7,9 @@ use haft::{Arguments, Dialect, StopReason, ToolCall};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::script::{Said, body, call, complete, endings, events, text};
+use crate::script::{ScriptPart, body, call, complete, endings, events, text};
 
-/// Calls with their arguments as data, however they came.
+/// Calls with their arguments as JSON values.
 fn plain(calls: &[ToolCall]) -> Vec<(String, String, Value)> {
     let data = |arguments: &Arguments| match arguments {
         Arguments::Json(data) => data.clone(),
@@ -19,7 +19,7 @@ fn plain(calls: &[ToolCall]) -> Vec<(String, String, Value)> {
     calls.iter().map(|c| (c.id.to_string(), c.name.to_string(), data(&c.arguments))).collect()
 }
 
-/// Puts an echoed message back into a response, to read it again.
+/// Puts an echoed message back into a response, to decode it again.
 fn wrapped(dialect: Dialect, message: Value) -> Value {
     match dialect {
         Dialect::OpenAiResponses => json!({"output": message}),
@@ -47,20 +47,20 @@ fn data() -> impl Strategy<Value = Value> {
     })
 }
 
-fn said() -> impl Strategy<Value = Vec<Said>> {
+fn script() -> impl Strategy<Value = Vec<ScriptPart>> {
     let arguments = prop::collection::vec((any::<String>(), data()), 0..4)
         .prop_map(|pairs| Value::Object(Map::from_iter(pairs)));
     let one = prop_oneof![
-        any::<String>().prop_map(|said| text(&said)),
+        any::<String>().prop_map(|script| text(&script)),
         ("[a-z_]{1,12}", arguments).prop_map(|(name, arguments)| call("?", &name, arguments)),
     ];
-    prop::collection::vec(one, 0..6).prop_map(|mut said| {
-        for (at, one) in said.iter_mut().enumerate() {
-            if let Said::Call { id, .. } = one {
+    prop::collection::vec(one, 0..6).prop_map(|mut script| {
+        for (at, one) in script.iter_mut().enumerate() {
+            if let ScriptPart::Call { id, .. } = one {
                 *id = format!("toolid00{at}");
             }
         }
-        said
+        script
     })
 }
 
@@ -69,29 +69,29 @@ proptest! {
 
     #[test]
     fn stream_decodes_like_the_complete_response(
-        said in said(),
+        script in script(),
         ending in 0_usize..4,
         size in 1_usize..12,
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
         has_ids: bool,
     ) {
         for dialect in Dialect::ALL.iter().copied() {
-            let mut said = said.clone();
+            let mut script = script.clone();
             let needs_none = matches!(
                 dialect, Dialect::Gemini | Dialect::GeminiJson | Dialect::Ollama);
             if needs_none && !has_ids {
-                for one in &mut said {
-                    if let Said::Call { id, .. } = one {
+                for one in &mut script {
+                    if let ScriptPart::Call { id, .. } = one {
                         id.clear();
                     }
                 }
             }
-            if dialect == Dialect::Mcp && !said.iter().any(|s| matches!(s, Said::Call { .. })) {
+            if dialect == Dialect::Mcp && !script.iter().any(|s| matches!(s, ScriptPart::Call { .. })) {
                 continue;
             }
             let ending = endings(dialect)[ending];
-            let whole = dialect.parse(&complete(dialect, &said, ending)).unwrap();
-            let events = events(dialect, &said, ending, size);
+            let whole = dialect.parse(&complete(dialect, &script, ending)).unwrap();
+            let events = events(dialect, &script, ending, size);
             let bytes = body(dialect, &events);
 
             let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(bytes.len() + 1)).collect();
@@ -119,7 +119,7 @@ proptest! {
 
     #[test]
     fn interleaved_stream_decodes_like_the_complete_response(
-        said in said(),
+        script in script(),
         ending in 0_usize..4,
         size in 1_usize..12,
         picks in prop::collection::vec(any::<prop::sample::Index>(), 200),
@@ -131,8 +131,8 @@ proptest! {
             (Dialect::OpenAiResponses, true),
         ] {
             let ending = endings(dialect)[ending];
-            let whole = dialect.parse(&complete(dialect, &said, ending)).unwrap();
-            let events = mixed(events(dialect, &said, ending, size), &picks, any_start);
+            let whole = dialect.parse(&complete(dialect, &script, ending)).unwrap();
+            let events = mixed(events(dialect, &script, ending, size), &picks, any_start);
             let mut stream = dialect.stream();
             let calls: Vec<ToolCall> = events.iter().flat_map(|event| stream.event(event)).collect();
             let ended = stream.finish();
@@ -167,9 +167,9 @@ proptest! {
         anything in data(),
         twice: bool,
     ) {
-        let said = [text("hi"), call("a", "x", json!({"a": [1]})), call("b", "y", json!({}))];
+        let script = [text("hi"), call("a", "x", json!({"a": [1]})), call("b", "y", json!({}))];
         for dialect in Dialect::ALL.iter().copied() {
-            let mut events = events(dialect, &said, endings(dialect)[0], 3);
+            let mut events = events(dialect, &script, endings(dialect)[0], 3);
             let which = which.index(events.len());
             let mut places = Vec::new();
             pointers(&events[which], String::new(), &mut places);
@@ -185,7 +185,7 @@ proptest! {
                 given += stream.event(event).len();
             }
             let ended = stream.finish();
-            // In chat nothing but the end says that a call with broken arguments has ended.
+            // In chat only the end shows that a call with invalid arguments is complete.
             let is_chat = matches!(dialect, Dialect::OpenAiChat | Dialect::Mistral);
             if ended.stop == StopReason::Done && !is_chat {
                 prop_assert!(ended.calls.is_empty(), "{dialect}: an open call is no good end");
@@ -195,8 +195,8 @@ proptest! {
     }
 }
 
-/// Mixes the events of the items of a message; those of one item keep their order. Items begin in
-/// order, unless any may.
+/// Interleaves the events of a message's items; those of one item keep their order. Items start in
+/// order, unless `any_start`.
 fn mixed(events: Vec<Value>, picks: &[prop::sample::Index], any_start: bool) -> Vec<Value> {
     let index = |event: &Value| {
         let block = event.as_object()?.values().next()?;
@@ -248,9 +248,9 @@ fn pointers(value: &Value, here: String, all: &mut Vec<String>) {
 
 #[test]
 fn body_truncated_before_its_end_marker_is_not_done() {
-    let said = [text("hé"), call("a", "x", json!({"k": "v"})), call("b", "y", json!({}))];
+    let script = [text("hé"), call("a", "x", json!({"k": "v"})), call("b", "y", json!({}))];
     for dialect in Dialect::ALL.iter().copied().filter(|d| *d != Dialect::Mcp) {
-        let events = events(dialect, &said, endings(dialect)[0], 4);
+        let events = events(dialect, &script, endings(dialect)[0], 4);
         let bytes = body(dialect, &events);
         let mut first_done = None;
         for at in 0..=bytes.len() {
@@ -262,7 +262,7 @@ fn body_truncated_before_its_end_marker_is_not_done() {
                 first_done.get_or_insert(at);
                 assert_eq!(calls.len() + ended.calls.len(), 2, "{dialect} at {at}");
             } else {
-                // Inside a later event nobody knows that it brings no call.
+                // Inside a later event it is unknown whether it brings a call.
                 let is_between = bytes[..at].ends_with(b"\n");
                 let is_open = first_done.is_none() || !is_between;
                 assert!(is_open, "{dialect} at {at}: the end does not go away");
@@ -275,8 +275,8 @@ fn body_truncated_before_its_end_marker_is_not_done() {
 
 #[test]
 fn stop_reason_is_not_the_end_marker() {
-    let said = [call("a", "x", json!({}))];
-    let mut events = events(Dialect::Anthropic, &said, "tool_use", 4);
+    let script = [call("a", "x", json!({}))];
+    let mut events = events(Dialect::Anthropic, &script, "tool_use", 4);
     assert_eq!(events.pop().unwrap()["type"], "message_stop");
     let mut stream = Dialect::Anthropic.stream();
     let calls: Vec<ToolCall> = events.iter().flat_map(|event| stream.event(event)).collect();
@@ -285,13 +285,13 @@ fn stop_reason_is_not_the_end_marker() {
 
 #[test]
 fn unclosed_call_makes_a_done_stream_truncated() {
-    let said = [call("a", "x", json!({})), call("b", "y", json!({}))];
+    let script = [call("a", "x", json!({})), call("b", "y", json!({}))];
     for (dialect, mark) in [
         (Dialect::Anthropic, "content_block_stop"),
         (Dialect::Bedrock, "contentBlockStop"),
         (Dialect::OpenAiResponses, ".done"),
     ] {
-        let mut events = events(dialect, &said, endings(dialect)[0], 4);
+        let mut events = events(dialect, &script, endings(dialect)[0], 4);
         events.retain(|event| {
             let text = event.to_string();
             !(text.contains(mark) && text.contains("ndex\":1"))
@@ -361,9 +361,9 @@ fn invalid_input_fails_a_stream_with_a_reason() {
 #[test]
 fn provider_error_ends_the_stream() {
     let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}});
-    let said = [call("a", "x", json!({})), call("b", "y", json!({}))];
+    let script = [call("a", "x", json!({})), call("b", "y", json!({}))];
     for dialect in Dialect::ALL.iter().copied().filter(|d| *d != Dialect::Mcp) {
-        let events = events(dialect, &said, endings(dialect)[0], 5);
+        let events = events(dialect, &script, endings(dialect)[0], 5);
         let mut stream = dialect.stream();
         assert!(stream.event(&error).is_empty());
         let later: Vec<ToolCall> = events.iter().flat_map(|event| stream.event(event)).collect();

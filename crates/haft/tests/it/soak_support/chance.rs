@@ -1,4 +1,4 @@
-//! Chance that can be had again: the same seed, the same calls.
+//! Reproducible randomness: the same seed gives the same calls.
 
 /// A stream of numbers (splitmix64).
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ impl Chance {
         self.next() % limit.max(1)
     }
 
-    /// Returns whether something happens that happens once in so many times.
+    /// Returns `true` once in `times` on average.
     pub(crate) fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }

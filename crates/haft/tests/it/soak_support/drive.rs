@@ -1,8 +1,8 @@
-//! Hands calls over by chance, stops some of them, and checks every answer.
+//! Submits random calls, stops some of them, and checks every result.
 //!
-//! Several runs go on beside one another, each turn by turn. A turn has up to twenty calls. Some
-//! turns are interrupted, some are stopped by force, some are let go of while they run; some runs are
-//! cancelled. A reader of events is too slow on purpose.
+//! Several runs are concurrent, each turn by turn. A turn has up to twenty calls. Some turns are
+//! interrupted, some are stopped by force, some are dropped while they run; some runs are
+//! cancelled. One event subscriber is too slow on purpose.
 
 use std::{
     collections::BTreeMap,
@@ -28,38 +28,38 @@ use super::{
     tools,
 };
 
-/// How many runs go on at once.
-const RUNS: u64 = 6;
-/// The most calls of one turn.
-const TURN: u64 = 20;
-/// How much is kept aside at most.
-pub(crate) const QUOTA: u64 = 2 << 20;
+/// The number of concurrent runs.
+const CONCURRENT_RUNS: u64 = 6;
+/// The maximum number of calls of one turn.
+const MAX_TURN_CALLS: u64 = 20;
+/// The artifact quota in bytes.
+pub(crate) const MAX_ARTIFACT_BYTES: u64 = 2 << 20;
 
-/// What is to be done.
+/// The plan of one soak.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) calls: u64,
     pub(crate) seed: u64,
-    /// Where large results go.
+    /// The artifact directory.
     pub(crate) folder: PathBuf,
 }
 
-/// What came of it.
+/// The outcome of a soak.
 #[derive(Debug)]
 pub(crate) struct Report {
-    /// Calls that were asked and calls that ended, nested ones included.
+    /// Calls that were submitted and calls that ended, nested ones included.
     pub(crate) asked: u64,
     pub(crate) ended: u64,
-    /// Answers by their code; `ok` for a success.
+    /// Results by code; `ok` for a success.
     pub(crate) answers: BTreeMap<String, u64>,
-    /// Results that came later, events that were read, events that were missed.
+    /// Background results, events read, events missed.
     pub(crate) late: u64,
     pub(crate) read: u64,
     pub(crate) missed: u64,
     pub(crate) mistakes: Vec<String>,
 }
 
-/// Looks at every call and leaves it as it is.
+/// Observes every call and changes nothing.
 struct Idle;
 
 impl Hook for Idle {
@@ -84,16 +84,17 @@ fn runtime(plan: &Plan, ledger: &Arc<Ledger>) -> Result<Runtime, haft::Error> {
         rule(Decision::Allow, "read_result"),
     ];
     let mut config = Config::default();
-    // Short, so that bodies that do not listen do not hold the whole up.
+    // Short, so that bodies that ignore cancellation do not delay the whole.
     config.grace = Duration::from_millis(2);
     // It opens and closes all the time.
     config.breaker = Some(Breaker { failures: 5, cooldown: Duration::from_millis(20) });
-    // Small, so that each is full before the memory is looked at.
+    // Small, so that each is full before the memory is measured.
     config.max_cache = 1 << 20;
     config.max_records = 1_000;
     config.max_record_bytes = 1 << 20;
     config.background_ttl = Duration::from_millis(50);
-    let limits = ArtifactLimits::default().quota(QUOTA).expiry(Duration::from_millis(100));
+    let limits =
+        ArtifactLimits::default().quota(MAX_ARTIFACT_BYTES).expiry(Duration::from_millis(100));
     let through = middleware_fn("through", |_call, next| next.run());
     Runtime::builder()
         .config(config)
@@ -107,18 +108,18 @@ fn runtime(plan: &Plan, ledger: &Arc<Ledger>) -> Result<Runtime, haft::Error> {
         .build()
 }
 
-/// What all runs share.
+/// State shared by all runs.
 struct Shared {
     runtime: Runtime,
     ledger: Arc<Ledger>,
-    /// Calls that were handed over.
+    /// Submitted calls.
     done: AtomicU64,
-    /// Results that came later.
+    /// Background results.
     late: AtomicU64,
     answers: Mutex<BTreeMap<String, u64>>,
 }
 
-/// Runs everything to its end. `step` is called now and then with the calls so far.
+/// Runs everything to its end. `step` is called periodically with the calls so far.
 pub(crate) async fn soak(plan: &Plan, step: &dyn Fn(u64)) -> Result<Report, haft::Error> {
     let ledger = Arc::new(Ledger::default());
     let runtime = runtime(plan, &ledger)?;
@@ -133,9 +134,10 @@ pub(crate) async fn soak(plan: &Plan, step: &dyn Fn(u64)) -> Result<Report, haft
         answers: Mutex::default(),
     });
     let mut drivers = JoinSet::new();
-    for name in 0..RUNS {
-        // The first one takes what cannot be shared evenly.
-        let calls = plan.calls / RUNS + if name == 0 { plan.calls % RUNS } else { 0 };
+    for name in 0..CONCURRENT_RUNS {
+        // The first one takes the remainder.
+        let calls =
+            plan.calls / CONCURRENT_RUNS + if name == 0 { plan.calls % CONCURRENT_RUNS } else { 0 };
         let chance = Chance::new(plan.seed.wrapping_add(name << 32));
         let shared = Arc::clone(&shared);
         drivers.spawn(Driver { shared, name, chance, kept: String::new() }.drive(calls));
@@ -150,7 +152,7 @@ pub(crate) async fn soak(plan: &Plan, step: &dyn Fn(u64)) -> Result<Report, haft
         step(shared.done.load(Ordering::Relaxed));
     }
     shared.runtime.close().await;
-    // Bodies that were let go of end by themselves, within their time and their grace.
+    // Dropped bodies end by themselves, within their timeout and grace period.
     for _ in 0..200 {
         let (asked, ended) = shared.ledger.counts();
         if asked == ended {
@@ -178,13 +180,13 @@ pub(crate) async fn soak(plan: &Plan, step: &dyn Fn(u64)) -> Result<Report, haft
     })
 }
 
-/// Reads events more slowly than they come, until it is told to stop, and then what is left. Each
-/// number must come once, in its place, as an event or among what was missed.
+/// Reads events more slowly than they arrive, until stopped, and then the rest. Each sequence
+/// number must come once and in order, as an event or among the missed ones.
 async fn slow(mut events: EventStream, stop: Arc<Notify>, ledger: Arc<Ledger>) -> (u64, u64) {
     let (mut read, mut missed, mut last) = (0, 0, 0);
     let mut heard = 0_u64;
-    let mut hear = |told: StreamItem| {
-        let (from, to) = match &told {
+    let mut hear = |reported: StreamItem| {
+        let (from, to) = match &reported {
             StreamItem::Event(event) => (event.at.seq, event.at.seq),
             StreamItem::Lagged(gap) => (gap.from_seq, gap.to_seq),
         };
@@ -192,36 +194,36 @@ async fn slow(mut events: EventStream, stop: Arc<Notify>, ledger: Arc<Ledger>) -
             ledger.mistake(format!("after event {last} came {from}"));
         }
         last = to;
-        match told {
+        match reported {
             StreamItem::Event(_) => read += 1,
             StreamItem::Lagged(gap) => missed += gap.count,
         }
     };
     loop {
         match select(Box::pin(events.next()), Box::pin(stop.notified())).await {
-            Either::Left((Some(told), _)) => {
+            Either::Left((Some(reported), _)) => {
                 heard += 1;
-                hear(told);
+                hear(reported);
             }
             _ => break,
         }
-        // Reads a few, and looks away for longer than the queue lasts.
+        // Reads a few, and then pauses for longer than the queue lasts.
         if heard.is_multiple_of(32) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
-    while let Some(told) = events.try_next() {
-        hear(told);
+    while let Some(reported) = events.try_next() {
+        hear(reported);
     }
     (read, missed)
 }
 
-/// One run after another.
+/// Runs one run after another.
 struct Driver {
     shared: Arc<Shared>,
     name: u64,
     chance: Chance,
-    /// The last result of this run that was kept aside.
+    /// The latest artifact of this run.
     kept: String,
 }
 
@@ -232,7 +234,7 @@ impl Driver {
             let session = format!("s{}", self.name);
             let run = self.shared.runtime.run_builder().session(session).start();
             for _ in 0..1 + self.chance.below(100) {
-                let count = (1 + self.chance.below(TURN)).min(left);
+                let count = (1 + self.chance.below(MAX_TURN_CALLS)).min(left);
                 if count == 0 {
                     break;
                 }
@@ -252,7 +254,7 @@ impl Driver {
     async fn turn(&mut self, run: &Run, number: u64, count: u64) {
         let ids: Vec<String> = (0..count).map(|n| format!("{}-{number}-{n}", self.name)).collect();
         let mut calls: Vec<ToolCall> = ids.iter().map(|id| self.call(id)).collect();
-        // Something comes in between, and finds at least one of them running.
+        // An interrupt arrives while at least one of them runs.
         let is_stopped = self.chance.once_in(20);
         if is_stopped {
             calls[0] = ToolCall::new(&*ids[0], "look", json!({"how": "hang", "n": number}));
@@ -275,7 +277,7 @@ impl Driver {
                     0 => control.interrupt(),
                     1 => control.abort(),
                     2 => drop(control.cancel_call(&ids[0])),
-                    // Let go of: what runs ends by itself, and its end is told.
+                    // Dropped: what runs ends by itself, and its terminal event is emitted.
                     _ => return drop(answered),
                 }
                 self.check(&ids, &answered.await);
@@ -286,7 +288,7 @@ impl Driver {
     fn call(&mut self, id: &str) -> ToolCall {
         let n = self.chance.below(10_000);
         let mut at = self.chance.below(10_000);
-        let how = tools::WAYS.iter().find(|(_, share)| match at.checked_sub(*share) {
+        let how = tools::BEHAVIOURS.iter().find(|(_, share)| match at.checked_sub(*share) {
             None => true,
             Some(rest) => {
                 at = rest;
@@ -314,7 +316,7 @@ impl Driver {
         }
     }
 
-    /// Every call has its answer, in order, and no answer holds what must not be shown.
+    /// Every call has its result, in order, and no result contains the secret.
     fn check(&mut self, ids: &[String], answers: &[ToolResult]) {
         let same = ids.iter().map(String::as_str).eq(answers.iter().map(|a| a.id().as_str()));
         if !same {

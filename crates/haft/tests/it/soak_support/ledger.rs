@@ -1,8 +1,8 @@
-//! Counts what was asked and what was answered, by the events that everybody sees.
+//! Counts submitted and finished calls, from the public events.
 //!
-//! A call is open from the moment it is handed over until its last event. What is open is all that
-//! is remembered, so the book does not grow. A call that ends twice, or that nobody asked for, is a
-//! mistake; so is one that is still open at the end.
+//! A call is open from its submission to its terminal event. Only open calls are kept, so the
+//! ledger does not grow. A call that ends twice, or that was never submitted, is an error; so is
+//! one that is still open at the end.
 
 use std::{
     collections::HashMap,
@@ -22,7 +22,7 @@ pub(crate) struct Ledger {
     mistakes: Mutex<Vec<String>>,
 }
 
-/// The book, as the runtime sees it.
+/// The ledger, as an observer of the runtime.
 #[derive(Debug, Clone)]
 pub(crate) struct Reader(pub(crate) Arc<Ledger>);
 
@@ -31,7 +31,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Ledger {
-    /// Opens a call that is about to be handed over.
+    /// Opens a call that is about to be submitted.
     pub(crate) fn ask(&self, id: &str) {
         self.asked.fetch_add(1, Ordering::Relaxed);
         if lock(&self.open).insert(id.to_owned(), ()).is_some() {
@@ -48,18 +48,18 @@ impl Ledger {
 
     pub(crate) fn mistake(&self, what: String) {
         let mut mistakes = lock(&self.mistakes);
-        // A hundred tell as much as a million.
+        // More than a hundred errors add no information.
         if mistakes.len() < 100 {
             mistakes.push(what);
         }
     }
 
-    /// Returns how many calls were asked and how many ended, nested ones included.
+    /// Returns how many calls were submitted and how many ended, nested ones included.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.asked.load(Ordering::Relaxed), self.ended.load(Ordering::Relaxed))
     }
 
-    /// Returns what is wrong, now that everything should be over.
+    /// Returns the errors, once everything should be over.
     pub(crate) fn close(&self) -> Vec<String> {
         let mut all = lock(&self.mistakes).clone();
         all.extend(lock(&self.open).keys().take(20).map(|id| format!("{id} was never answered")));
@@ -70,7 +70,7 @@ impl Ledger {
 impl Observer for Reader {
     fn observe(&self, event: &Event) {
         match event {
-            // Calls inside of calls are opened by the runtime itself.
+            // Nested calls are opened by the runtime itself.
             Event::Started { call, .. } if call.looks_nested() => self.0.ask(call.as_str()),
             Event::Finished { call, .. } => self.0.end(call.as_str()),
             _ => {}

@@ -1,5 +1,5 @@
-//! Calls by chance through everything at once. Here a few thousand; `benches` makes a million of them
-//! and looks at the memory too.
+//! Random calls through all features at once. Here a few thousand; `benches` runs a million of them
+//! and measures the memory too.
 
 mod chance;
 mod ledger;
@@ -7,6 +7,6 @@ mod drive;
 mod tools;
 
 pub(crate) use self::{
-    drive::{Plan, QUOTA, Report, soak},
+    drive::{MAX_ARTIFACT_BYTES, Plan, Report, soak},
     tools::quiet_panics,
 };

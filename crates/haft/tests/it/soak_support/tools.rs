@@ -1,7 +1,7 @@
 //! Tools that succeed, fail, panic, hang, flood and leak, as their arguments say.
 //!
-//! All of them do what is asked in `how`, so that the driver decides by chance and a seed tells
-//! what happened. Nothing here waits longer than a few milliseconds of its own accord.
+//! All of them do what `how` says, so that the driver decides randomly and a seed reproduces it.
+//! Nothing here waits longer than a few milliseconds on its own.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use haft::{
 };
 use serde_json::{Value, json};
 
-/// Known to the runtime, and so to be taken out of everything.
+/// Registered as a secret, so it must be redacted everywhere.
 pub(crate) const SECRET: &str = "correct-horse-battery";
-/// What a body says when it panics on purpose.
-const FELL: &str = "a body that fell over";
-/// How long one attempt may take.
+/// The panic message of an intended panic.
+const PANIC_MESSAGE: &str = "a body that fell over";
+/// The attempt timeout.
 const TIMEOUT: Duration = Duration::from_millis(5);
-/// Ends by itself, but after its time.
+/// Ends by itself, but after its timeout.
 const TOO_LONG: Duration = Duration::from_millis(12);
 
-/// What a call may be asked to do, and how many in ten thousand are.
-pub(crate) const WAYS: [(&str, u64); 11] = [
+/// The behaviours, and how many calls in ten thousand have each.
+pub(crate) const BEHAVIOURS: [(&str, u64); 11] = [
     ("flood", 40),
     ("panic", 20),
     ("hang", 10),
@@ -41,13 +41,13 @@ async fn done(how: &str, n: u64, cx: &ToolContext) -> Result<Output, Failure> {
             let line = format!("line of {n}: {}\n", "words and more words ".repeat(4));
             Ok(Output::text(line.repeat(1_000)))
         }
-        "panic" => std::panic::panic_any(FELL),
-        // Told to stop, it stops.
+        "panic" => std::panic::panic_any(PANIC_MESSAGE),
+        // Stops on cancellation.
         "hang" => {
             cx.cancellation().cancelled().await;
             Err(Failure::failed("was told to stop"))
         }
-        // Told to stop, it goes on for a while.
+        // Continues for a while after cancellation.
         "late" => {
             tokio::time::sleep(TOO_LONG).await;
             Ok(Output::text("too late"))
@@ -132,7 +132,7 @@ pub(crate) fn registry() -> Result<ToolRegistry, haft::Error> {
     let look = ToolSpec::new("look", "Looks something up.")
         .read_only()
         .capabilities(Capabilities::NONE)
-        // Otherwise nothing could be changed any more by a run that has looked.
+        // Otherwise a run that has read something could no longer write.
         .label(Label::CLEAN)
         .cache(Cache { ttl: Duration::from_millis(50), scope: None })
         .rate(rate)
@@ -156,11 +156,11 @@ pub(crate) fn registry() -> Result<ToolRegistry, haft::Error> {
         .build()
 }
 
-/// Bodies panic on purpose, a thousand times; only other panics are news.
+/// Bodies panic on purpose, a thousand times; only other panics are printed.
 pub(crate) fn quiet_panics() {
     let loud = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        if panic.payload_as_str() != Some(FELL) {
+        if panic.payload_as_str() != Some(PANIC_MESSAGE) {
             loud(panic);
         }
     }));
