@@ -101,6 +101,7 @@ fn every_example_about_observability_is_true() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the test reads the project's own pages")]
 fn every_page_with_console_examples_has_a_test() {
     const TESTED: [&str; 7] = [
         "README.md",
