@@ -101,6 +101,7 @@ fn every_example_about_observability_is_true() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the test reads the project's own pages")]
 fn every_page_with_console_examples_has_a_test() {
     const TESTED: [&str; 7] = [
         "README.md",
@@ -112,7 +113,8 @@ fn every_page_with_console_examples_has_a_test() {
         "shell.md",
     ];
     let root = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    let pages = std::fs::read_dir(root.join("docs/guide")).unwrap().map(|page| page.unwrap().path());
+    let pages =
+        std::fs::read_dir(root.join("docs/guide")).unwrap().map(|page| page.unwrap().path());
     let mut found: Vec<String> = pages
         .chain([root.join("README.md")])
         .filter(|page| std::fs::read_to_string(page).unwrap().contains("```console"))

@@ -1,4 +1,4 @@
-//! Checks the documents: every rule file that a page shows loads, every test that is named exists.
+//! Reads every rule file that the documents show, so that no page shows one that would be refused.
 
 use haft::{ConfigFile, ConfigLayer, FileFormat, LoadOptions, PolicyConfig, Rules};
 
