@@ -13,8 +13,10 @@
 use std::sync::{Mutex, PoisonError};
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, ApprovalScope, Approver, BoxFuture, Failure, Runtime,
-    ToolCall, ToolRegistry, serde_json::json, tool,
+    BoxFuture, Failure, Runtime, ToolCall, ToolRegistry,
+    approval::{ApprovalRequest, ApprovalResponse, ApprovalScope, Approver},
+    serde_json::json,
+    tool,
 };
 
 /// Pays somebody.

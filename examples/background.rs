@@ -12,9 +12,12 @@
 use std::time::Duration;
 
 use haft::{
-    CheckTask, Event, Failure, Output, Progress, Run, Runtime, ToolCall, ToolContext, ToolRegistry,
+    Failure, Output, Run, Runtime, ToolCall, ToolContext, ToolRegistry,
+    background::CheckTask,
+    events::Event,
     serde_json::{Value, json},
     tool,
+    tool::Progress,
 };
 
 /// Builds a part of the project.

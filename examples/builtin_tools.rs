@@ -16,8 +16,8 @@
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, Failure, FailureCode, Run, Runtime,
-    ToolCall, ToolRegistry,
+    BoxFuture, Failure, FailureCode, Run, Runtime, ToolCall, ToolRegistry,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
     serde_json::{Value, json},
 };
 use haft_sandbox::{Access, Helper, Workspace};

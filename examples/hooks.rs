@@ -11,8 +11,11 @@
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use haft::{
-    AllowAll, ConfigFile, ConfigLayer, Event, Failure, FileFormat, LoadOptions, PolicyConfig,
-    Runtime, ToolCall, ToolRegistry, serde_json::json, tool,
+    Failure, Runtime, ToolCall, ToolRegistry,
+    events::Event,
+    policy::{AllowAll, ConfigFile, ConfigLayer, FileFormat, LoadOptions, PolicyConfig},
+    serde_json::json,
+    tool,
 };
 use haft_hooks::{Hooks, ProjectDir};
 

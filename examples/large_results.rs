@@ -8,9 +8,11 @@
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use haft::{
-    ArtifactId, Failure, Raw, ReadResult, ResultQuery, Run, Runtime, ToolCall, ToolRegistry,
+    Failure, Run, Runtime, ToolCall, ToolRegistry,
+    artifacts::{ArtifactId, ReadResult, ResultQuery},
     serde_json::{Value, json},
     tool,
+    tool::Raw,
 };
 
 /// Lists the trains of a day.

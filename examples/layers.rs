@@ -12,8 +12,8 @@
 use std::time::Duration;
 
 use haft::{
-    Clock, Event, Failure, ManualClock, Run, Runtime, ToolCall, ToolContext, ToolRegistry,
-    serde_json::json, tool,
+    Failure, Run, Runtime, ToolCall, ToolContext, ToolRegistry, events::Event, host::Clock,
+    serde_json::json, testing::ManualClock, tool,
 };
 
 /// Returns the tide table of a harbour.

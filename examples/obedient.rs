@@ -12,8 +12,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, Decision, Failure, PathBase, Pattern,
-    PolicyContext, Rule, Rules, Runtime, State, ToolCall, ToolRegistry,
+    BoxFuture, Failure, Runtime, State, ToolCall, ToolRegistry,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+    policy::{Decision, PathBase, Pattern, PolicyContext, Rule, Rules},
     serde_json::{Value, from_str, json},
     tool,
 };

@@ -10,8 +10,11 @@
 use std::time::Duration;
 
 use haft::{
-    Capabilities, Config, DynTool, Event, Failure, RecordQuery, Runtime, StreamItem, ToolRegistry,
-    ToolSpec, serde_json::json,
+    Config, Failure, Runtime, ToolRegistry,
+    events::{Event, StreamItem},
+    journal::RecordQuery,
+    serde_json::json,
+    tool::{Capabilities, DynTool, ToolSpec},
 };
 
 /// Copies files and tells how far it is.

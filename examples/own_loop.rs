@@ -13,8 +13,9 @@
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use haft::{
-    Dialect, Failure, Nonces, Runtime, ToolRegistry,
+    Dialect, Failure, Runtime, ToolRegistry,
     serde_json::{self, Value, json},
+    testing::Nonces,
     tool,
 };
 

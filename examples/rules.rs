@@ -11,8 +11,8 @@
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use haft::{
-    ConfigFile, ConfigLayer, Failure, FileFormat, LoadOptions, PolicyConfig, Rules, Runtime,
-    ToolCall, ToolRegistry,
+    Failure, Runtime, ToolCall, ToolRegistry,
+    policy::{ConfigFile, ConfigLayer, FileFormat, LoadOptions, PolicyConfig, Rules},
     serde_json::{Value, json},
     tool,
 };

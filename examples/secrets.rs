@@ -9,7 +9,10 @@
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
-use haft::{AllowAll, Event, Failure, Runtime, ToolContext, ToolRegistry, serde_json::json, tool};
+use haft::{
+    Failure, Runtime, ToolContext, ToolRegistry, events::Event, policy::AllowAll, serde_json::json,
+    tool,
+};
 
 /// Sends a mail with the password it is given.
 #[tool(capabilities(secrets, email))]

@@ -12,8 +12,9 @@
 use std::sync::{Mutex, PoisonError};
 
 use haft::{
-    Failure, Json, Run, RunState, Runtime, State, ToolCall, ToolRegistry,
+    Failure, Run, Runtime, State, ToolCall, ToolRegistry,
     serde_json::{Value, json},
+    tool::{Json, RunState},
     tools,
 };
 

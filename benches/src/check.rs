@@ -7,7 +7,11 @@
 
 use std::{hint::black_box, rc::Rc};
 
-use haft::{DynTool, Runtime, Schema, ToolCall, ToolRegistry, ToolSpec};
+use haft::{
+    Runtime, ToolCall, ToolRegistry,
+    schema::Schema,
+    tool::{DynTool, ToolSpec},
+};
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 

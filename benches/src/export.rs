@@ -6,7 +6,9 @@
 use std::{hint::black_box, rc::Rc};
 
 use haft::{
-    Dialect, DynTool, ExportOptions, Runtime, ToolDefinition, ToolExport, ToolRegistry, ToolSpec,
+    Dialect, Runtime, ToolRegistry,
+    dialect::{ExportOptions, ToolDefinition, ToolExport},
+    tool::{DynTool, ToolSpec},
 };
 use serde_json::Value;
 

@@ -9,8 +9,12 @@
 use std::{cell::Cell, hint::black_box, rc::Rc, sync::Arc};
 
 use haft::{
-    Capabilities, Capability, Decision, DefaultPolicy, DynTool, PathBase, Pattern, Policy,
-    PolicyContext, Rule, Rules, Runtime, ToolCall, ToolRegistry, ToolSpec, ValidatedCall, Verdict,
+    Runtime, ToolCall, ToolRegistry,
+    policy::{
+        Decision, DefaultPolicy, PathBase, Pattern, Policy, PolicyContext, Rule, Rules, Verdict,
+    },
+    tool::{Capabilities, Capability, DynTool, ToolSpec},
+    turn::ValidatedCall,
 };
 use serde_json::{Value, json};
 

@@ -11,10 +11,14 @@ use std::{
 };
 
 use haft::{
-    Arguments, AuthorizedCall, BoxFuture, Cache, CallProfile, CompletedCall, Decision, Event,
-    Failure, Hook, Middleware, Next, Observer, Outcome, Output, PathBase, Pattern, PolicyContext,
-    PostCallResult, PreCallDecision, Rate, RetryPolicy, Rule, Rules, Run, Runtime, RuntimeBuilder,
-    Tool, ToolCall, ToolContext, ToolRegistry, ToolResult, ToolSpec,
+    BoxFuture, Failure, Output, Run, Runtime, RuntimeBuilder, Tool, ToolCall, ToolContext,
+    ToolRegistry, ToolResult,
+    events::{Event, Observer},
+    hooks::{CompletedCall, Hook, PostCallResult, PreCallDecision},
+    middleware::{Middleware, Next, Outcome},
+    policy::{Decision, PathBase, Pattern, PolicyContext, Rule, Rules},
+    tool::{Cache, CallProfile, Rate, RetryPolicy, ToolSpec},
+    turn::{Arguments, AuthorizedCall},
 };
 
 use crate::{
@@ -173,7 +177,7 @@ impl Hook for Idle {
 
     fn before<'a>(
         &'a self,
-        _: &'a haft::ValidatedCall,
+        _: &'a haft::turn::ValidatedCall,
     ) -> BoxFuture<'a, Result<PreCallDecision, Failure>> {
         Box::pin(async { Ok(PreCallDecision::proceed()) })
     }

@@ -5,7 +5,7 @@
 //! before and after, bounded and framed. `Turn` is the path of an agent: one run, a turn per
 //! response. `Direct` is `Runtime::call`, a run of its own for each call.
 
-use haft::{Arguments, Run, Runtime, ToolCall, ToolRegistry, tool};
+use haft::{Run, Runtime, ToolCall, ToolRegistry, tool, turn::Arguments};
 
 use crate::{
     add::{FAN, NAME, Question, questions},

@@ -11,8 +11,11 @@
 use std::{cell::RefCell, hint::black_box, rc::Rc, time::Duration};
 
 use haft::{
-    ArtifactLimits, Artifacts, Capabilities, Config, DynTool, Redactor, ResultLimit, Runtime,
-    Secrets, ToolCall, ToolRegistry, ToolResult, ToolSpec, sanitize,
+    Config, Runtime, ToolCall, ToolRegistry, ToolResult,
+    artifacts::{ArtifactLimits, Artifacts},
+    sanitize,
+    secrets::{Redactor, Secrets},
+    tool::{Capabilities, DynTool, ResultLimit, ToolSpec},
 };
 use serde_json::json;
 

@@ -6,7 +6,7 @@
 
 use std::hint::black_box;
 
-use haft::{Dialect, StopReason};
+use haft::{Dialect, turn::StopReason};
 use serde_json::{Value, json};
 
 use crate::{

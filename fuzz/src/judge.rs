@@ -4,7 +4,7 @@
 //! tool accepts. What the model sends is restored first, as a call would be. Both sides use one
 //! validator, so a quirk of the validator is on both sides.
 
-use haft::{Arguments, Dialect, ExportedTool, Formats, LossKind, Schema, ToolCall, ToolExport};
+use haft::{Dialect, ToolCall, dialect::{ExportedTool, LossKind, ToolExport}, schema::{Formats, Schema}, turn::Arguments};
 use serde_json::{Map, Value, json};
 
 /// Describes how an export and its source disagree about a value, if they do.

@@ -4,10 +4,7 @@
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use haft::{
-    Arguments, Capabilities, Config, DynTool, RepairPolicy, Run, Runtime, Schema, ToolCall,
-    ToolRegistry, ToolSpec,
-};
+use haft::{Config, Run, Runtime, ToolCall, ToolRegistry, schema::{RepairPolicy, Schema}, tool::{Capabilities, DynTool, ToolSpec}, turn::Arguments};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 

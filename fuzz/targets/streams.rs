@@ -1,7 +1,7 @@
 //! However the bytes of a stream are chunked, the decoded result is the same.
 #![no_main]
 
-use haft::{Dialect, StopReason, ToolCall};
+use haft::{Dialect, ToolCall, turn::StopReason};
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 

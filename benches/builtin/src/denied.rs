@@ -11,8 +11,9 @@ use std::{
 };
 
 use haft::{
-    Clock as _, Decision, PathBase, Pattern, Policy as _, PolicyContext, Rule, Rules, RuntimeClock,
-    Scope,
+    host::{Clock as _, RuntimeClock},
+    policy::{Decision, PathBase, Pattern, Policy as _, PolicyContext, Rule, Rules},
+    tool::Scope,
 };
 
 use crate::{Case, Group};

@@ -13,7 +13,8 @@ use std::{
 };
 
 use haft::{
-    AllowAll, Run, Runtime, ToolCall, ToolRegistry,
+    Run, Runtime, ToolCall, ToolRegistry,
+    policy::AllowAll,
     serde_json::{Value, json},
 };
 use haft_sandbox::{Access, Workspace};

@@ -53,7 +53,7 @@ fn main() -> Result<(), String> {
         if calls / every > samples.len() as u64 {
             samples.push(sample(calls, &tokio, &plan.folder));
         }
-        assert!(begun.elapsed() < MAX_SOAK_TIME, "the soak takes longer than {PATIENCE:?}");
+        assert!(begun.elapsed() < MAX_SOAK_TIME, "the soak takes longer than {MAX_SOAK_TIME:?}");
     };
     let report = tokio.block_on(soak(&plan, &step)).map_err(|e| e.to_string())?;
     let left = left_behind(&tokio);
@@ -152,7 +152,7 @@ fn verdict(report: &Report, samples: &[Sample], left: usize, kept: u64) -> Vec<S
     }
     let most = samples.iter().map(|sample| sample.kept).chain([kept]).max().unwrap_or_default();
     if most > MAX_ARTIFACT_BYTES {
-        wrong.push(format!("{most} bytes were kept aside, with a quota of {QUOTA}"));
+        wrong.push(format!("{most} bytes were kept aside, with a quota of {MAX_ARTIFACT_BYTES}"));
     }
     // Medians of the first samples after the warm-up and of the last ones: a single sample may fall
     // into a burst.

@@ -8,7 +8,10 @@ use clap::{
     Args, Command, CommandFactory as _, Parser, Subcommand, ValueHint,
     builder::{PossibleValuesParser, TypedValueParser as _},
 };
-use haft::{Dialect, PromptCacheTtl, StrictMode, ToolSearch};
+use haft::{
+    Dialect,
+    dialect::{PromptCacheTtl, StrictMode, ToolSearch},
+};
 
 use crate::style;
 

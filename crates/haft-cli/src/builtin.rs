@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use haft::{ToolRegistry, ToolRegistryBuilder};
+use haft::{ToolRegistry, registry::ToolRegistryBuilder};
 use haft_sandbox::{Access, Helper, Workspace};
 use haft_tools::{BuiltinTools, Fetch};
 

@@ -10,7 +10,10 @@ use std::{
 };
 
 use anstyle::Style;
-use haft::{Formats, Repair, Schema, ToolRegistry};
+use haft::{
+    ToolRegistry,
+    schema::{Formats, Repair, Schema},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -184,7 +187,7 @@ fn validate(
             return (Vec::new(), repairs, Some(arguments));
         }
     }
-    let wrong = |p: haft::ValidationError| Violation {
+    let wrong = |p: haft::schema::ValidationError| Violation {
         pointer: p.pointer,
         keyword: p.keyword,
         message: p.message,

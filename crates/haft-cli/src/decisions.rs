@@ -12,8 +12,9 @@ use std::{
 };
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, ApprovalScope, Approver, BoxFuture, Failure,
-    RecordedDecision,
+    BoxFuture, Failure,
+    approval::{ApprovalRequest, ApprovalResponse, ApprovalScope, Approver},
+    policy::RecordedDecision,
 };
 use serde_json::{Value, json};
 

@@ -12,8 +12,12 @@ use std::{
 
 use anstyle::Style;
 use haft::{
-    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, CallId, Config, Decision, Dialect,
-    Event, Failure, PlannedCall, Runtime, ToolCall, ToolResult, Verdict,
+    BoxFuture, Config, Dialect, Failure, Runtime, ToolCall, ToolResult,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+    events::Event,
+    policy::{Decision, Verdict},
+    tool::CallId,
+    turn::PlannedCall,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -69,7 +73,7 @@ async fn play(response: Value, config: Config) -> Result<DemoRun, haft::Error> {
             move |event: &Event| seen.note(event)
         })
         .build()?;
-    let haft::ModelResponse { calls, stop, .. } = Dialect::Anthropic.parse(&response)?;
+    let haft::dialect::ModelResponse { calls, stop, .. } = Dialect::Anthropic.parse(&response)?;
     let turn = runtime.run().turn().await?;
     let planned = turn.plan(calls.clone());
     let began = Instant::now();
@@ -241,8 +245,8 @@ impl DemoRun {
 
     fn call(&self, call: &ToolCall, answer: &ToolResult) -> String {
         let written = match &call.arguments {
-            haft::Arguments::Json(json) => style::arguments(json),
-            haft::Arguments::Text(text) => style::visible(text),
+            haft::turn::Arguments::Json(json) => style::arguments(json),
+            haft::turn::Arguments::Text(text) => style::visible(text),
         };
         let (mark, colour) = if answer.is_error() { ("✗", BAD) } else { ("✓", GOOD) };
         let mut out = format!(

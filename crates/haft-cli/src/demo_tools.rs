@@ -10,7 +10,8 @@ use std::{
 };
 
 use haft::{
-    Error, Failure, RetryHint, ToolContext, ToolRegistry, ToolRegistryBuilder, Verdict, tool, tools,
+    Error, Failure, ToolContext, ToolRegistry, policy::Verdict, registry::ToolRegistryBuilder,
+    tool, tool::RetryHint, tools,
 };
 
 use crate::style;
@@ -284,8 +285,8 @@ async fn big_list(
     /// How many.
     #[param(min = 1, max = 100_000)]
     n: u64,
-) -> haft::Raw<Vec<BTreeMap<&'static str, u64>>> {
-    haft::Raw((1..=n).map(|n| BTreeMap::from([("n", n), ("square", n * n)])).collect())
+) -> haft::tool::Raw<Vec<BTreeMap<&'static str, u64>>> {
+    haft::tool::Raw((1..=n).map(|n| BTreeMap::from([("n", n), ("square", n * n)])).collect())
 }
 
 /// Breaks on purpose, to show that a panic is an answer like any other.

@@ -12,7 +12,7 @@ const MAX_WARNINGS: usize = 5;
 
 /// Escapes control and invisible characters. Line breaks, tabs and plain blanks stay.
 pub(crate) fn visible(text: &str) -> String {
-    haft::escape_invisible(text).into_owned()
+    haft::sanitize::escape_invisible(text).into_owned()
 }
 
 /// Warns of homoglyphs: an address in letters of another script, or a word that mixes scripts.

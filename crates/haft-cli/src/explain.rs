@@ -12,8 +12,12 @@ use std::{
 
 use anstyle::Style;
 use haft::{
-    BoxFuture, DeniedPaths, DeniedPathsUnknown, Explanation, Policy, Runtime, Scope,
-    SourceLocation, SuggestedRules, ToolCall, ValidatedCall, Verdict,
+    BoxFuture, Runtime, ToolCall,
+    approval::SuggestedRules,
+    host::{DeniedPaths, DeniedPathsUnknown},
+    policy::{Explanation, Policy, SourceLocation, Verdict},
+    tool::Scope,
+    turn::ValidatedCall,
 };
 use serde_json::{Value, json};
 
@@ -263,8 +267,11 @@ impl SimulatedReads {
         [UNTRUSTED, SECRET].iter().any(|name| *call.tool().name() == *name)
     }
 
-    fn tools(&self) -> Vec<haft::DynTool> {
-        use haft::{Capabilities, Confidentiality, DynTool, Label, ToolSpec, Trust};
+    fn tools(&self) -> Vec<haft::tool::DynTool> {
+        use haft::{
+            taint::{Confidentiality, Label, Trust},
+            tool::{Capabilities, DynTool, ToolSpec},
+        };
         let tool = |name: &str, text: String, label: Label| {
             let spec = ToolSpec::new(name, "Simulates what the run has read.")
                 .read_only()

@@ -4,7 +4,9 @@ use std::io::Write as _;
 
 use anstyle::Style;
 use haft::{
-    Dialect, ExportOptions, ExportedTool, Formats, LossKind, ToolChoice, ToolExport, ToolRegistry,
+    Dialect, ToolRegistry,
+    dialect::{ExportOptions, ExportedTool, LossKind, ToolChoice, ToolExport},
+    schema::Formats,
 };
 use serde_json::{Value, json};
 

@@ -23,7 +23,7 @@ pub(crate) fn identity(
         [config.map(|config| config.join("git/config")), home.map(|h| h.join(".gitconfig"))];
     let (mut name, mut email) = (None, None);
     for path in files.into_iter().flatten() {
-        let Some(text) = haft::read_config_file(&path)? else { continue };
+        let Some(text) = haft::policy::read_config_file(&path)? else { continue };
         let found = user(&text);
         name = found.0.or(name);
         email = found.1.or(email);

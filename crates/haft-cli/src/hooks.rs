@@ -3,7 +3,7 @@
 use std::{io::IsTerminal as _, process::ExitCode};
 
 use anstyle::Style;
-use haft::{Handler, HookSpec};
+use haft::policy::{Handler, HookSpec};
 use haft_hooks::TrialResult;
 use serde_json::{Map, Value, json};
 

@@ -24,7 +24,7 @@ pub(crate) fn file(path: &Path) -> Result<String, Problem> {
 
 /// Reads a configuration file that was named, so it must exist.
 pub(crate) fn named_config(path: &Path) -> Result<String, Problem> {
-    match haft::read_config_file(path)? {
+    match haft::policy::read_config_file(path)? {
         Some(text) => Ok(text),
         None if path.is_dir() => Err(Problem::new(format!("`{}` is a directory", path.display()))),
         None => Err(unreadable(path, &io::Error::from(io::ErrorKind::NotFound))),

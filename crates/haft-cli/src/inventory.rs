@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use haft::ConfigFile;
+use haft::policy::ConfigFile;
 
 use crate::{error::Problem, site};
 

@@ -11,8 +11,11 @@ use std::{
 
 use anstyle::Style;
 use haft::{
-    ConcurrencyClass, Dialect, Effects, ExportOptions, ExportedTool, Exposure, Formats, Loss,
-    LossKind, Operation, RegisteredTool, ResultLimit, Schema, ToolRegistry,
+    Dialect, ToolRegistry,
+    dialect::{ExportOptions, ExportedTool, Loss, LossKind},
+    registry::RegisteredTool,
+    schema::{Formats, Schema},
+    tool::{ConcurrencyClass, Effects, Exposure, Operation, ResultLimit},
 };
 use serde_json::{Map, Value, json};
 
@@ -407,7 +410,10 @@ fn page(source: &str, list: &ToolList, findings: &[Finding], sums: &[Sum]) -> St
 
 #[cfg(test)]
 mod tests {
-    use haft::{DynTool, Effect, Interrupt, ToolRegistry, ToolSpec};
+    use haft::{
+        ToolRegistry,
+        tool::{DynTool, Effect, Interrupt, ToolSpec},
+    };
 
     use super::*;
 

@@ -9,7 +9,11 @@
 
 use std::time::Duration;
 
-use haft::{Event, EventStream, Progress, Runtime, StreamItem};
+use haft::{
+    Runtime,
+    events::{Event, EventStream, StreamItem},
+    tool::Progress,
+};
 use tokio::{
     sync::oneshot,
     task::JoinHandle,

@@ -9,7 +9,10 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use haft::{Block, CallId, Output};
+use haft::{
+    Output,
+    tool::{Block, CallId},
+};
 use tokio::time::Instant;
 
 use crate::{

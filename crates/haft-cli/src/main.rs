@@ -157,7 +157,7 @@ fn host_env_in(place: &args::WorkspaceArgs) -> Result<HostEnv, Problem> {
 /// Installs a panic hook. A panic of a tool becomes its result and is not printed. Other panics are printed
 /// with secrets redacted, because a tool may have threads of its own.
 fn keep_quiet_about_tools() {
-    let loud = haft::Redactor::default().panic_hook(|text| {
+    let loud = haft::secrets::Redactor::default().panic_hook(|text| {
         style::message(text);
         let trace = std::backtrace::Backtrace::capture();
         if trace.status() == std::backtrace::BacktraceStatus::Captured {

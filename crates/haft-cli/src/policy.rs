@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, path::Path, process::ExitCode};
 
 use anstyle::Style;
-use haft::{Decision, ExampleResult, Rule, Rules, SourceLocation};
+use haft::policy::{Decision, ExampleResult, Rule, Rules, SourceLocation};
 use serde_json::{Value, json};
 
 use crate::{

@@ -16,8 +16,10 @@ use std::{
 };
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, ApprovalScope, Approver, BoxFuture, CallId, Decision,
-    Failure, FailureCode,
+    BoxFuture, Failure, FailureCode,
+    approval::{ApprovalRequest, ApprovalResponse, ApprovalScope, Approver},
+    policy::Decision,
+    tool::CallId,
 };
 use haft_tools::UserQuestion;
 use serde_json::Value;
@@ -600,8 +602,11 @@ mod tests {
     use std::collections::VecDeque;
 
     use haft::{
-        Capabilities, DynTool, Explanation, Policy, RuleRef, Runtime, SourceLocation,
-        SuggestedRules, ToolCall, ToolRegistry, ToolResult, ToolSpec, ValidatedCall, Verdict,
+        Runtime, ToolCall, ToolRegistry, ToolResult,
+        approval::SuggestedRules,
+        policy::{Explanation, Policy, RuleRef, SourceLocation, Verdict},
+        tool::{Capabilities, DynTool, ToolSpec},
+        turn::ValidatedCall,
     };
     use insta::assert_snapshot;
     use serde_json::json;

@@ -11,8 +11,12 @@ use std::{
 
 use anstyle::Style;
 use haft::{
-    Artifact, ArtifactId, ArtifactLimits, ArtifactMeta, Artifacts, Event, ReadArtifactError,
-    ResultPage, ResultPosition, ResultQuery, RuntimeBuilder, ToolResult,
+    RuntimeBuilder, ToolResult,
+    artifacts::{
+        Artifact, ArtifactId, ArtifactLimits, ArtifactMeta, Artifacts, ReadArtifactError,
+        ResultPage, ResultPosition, ResultQuery,
+    },
+    events::Event,
 };
 use serde_json::{Value, json};
 
@@ -35,7 +39,7 @@ pub(crate) fn run(args: &args::Result, host: &HostEnv) -> Result<ExitCode, Probl
     if args.id == "list" {
         return list(&store, args.output.json);
     }
-    let id: ArtifactId = args.id.parse().map_err(|e: haft::ParseArtifactIdError| {
+    let id: ArtifactId = args.id.parse().map_err(|e: haft::artifacts::ParseArtifactIdError| {
         Problem::new(format!("`{}` is not an id: {e}", args.id))
             .hint("`haft result list` lists the ids")
     })?;

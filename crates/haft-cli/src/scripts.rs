@@ -10,7 +10,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use haft::{Handler, HookSpec};
+use haft::policy::{Handler, HookSpec};
 use haft_shell::{Command, Program, RedirectKind, Script, Word, Wrappers};
 
 /// Placeholders for values of variables while a line is parsed: a value may contain quotes and blanks.

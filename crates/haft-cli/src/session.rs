@@ -14,9 +14,12 @@ use std::{
 };
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, Decision, Dialect, Effects, Failure,
-    FailureCode, Operation, RuntimeBuilder, StopReason, ToolCall, ToolResult, Turn, TurnHandle,
-    TurnOutput, protected_names::Protected,
+    BoxFuture, Dialect, Failure, FailureCode, RuntimeBuilder, ToolCall, ToolResult, Turn,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+    host::protected_names::Protected,
+    policy::Decision,
+    tool::{Effects, Operation},
+    turn::{StopReason, TurnHandle, TurnOutput},
 };
 use haft_hooks::Hooks;
 use haft_tools::{AskUser, Asks, UserQuestion};
@@ -31,7 +34,7 @@ use crate::{
 };
 
 /// The name of every thread that may run a tool's code.
-pub(crate) use haft::THREAD_NAME as THREAD;
+pub(crate) use haft::host::THREAD_NAME as THREAD;
 
 /// The exit code after Ctrl-C, SIGTERM or SIGHUP.
 pub(crate) const CANCELLED: u8 = 130;

@@ -12,8 +12,10 @@ use std::{
 };
 
 use haft::{
-    Config, Event, FileNote, Policy, ReloadableRules, RuleWrite, Rules, RunBuilder, Runtime,
-    RuntimeBuilder,
+    Config, Runtime, RuntimeBuilder,
+    events::Event,
+    host::RunBuilder,
+    policy::{FileNote, Policy, ReloadableRules, RuleWrite, Rules},
 };
 use haft_hooks::{Hooks, ProjectDir};
 
@@ -50,7 +52,7 @@ pub(crate) struct HostEnv {
 pub(crate) struct Setup {
     pub(crate) site: Site,
     /// The merged content of the files.
-    pub(crate) loaded: haft::PolicyConfig,
+    pub(crate) loaded: haft::policy::PolicyConfig,
     /// Whether trust covers every file of the project.
     pub(crate) is_trusted: bool,
     live: Arc<ReloadableRules>,

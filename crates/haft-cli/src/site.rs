@@ -13,9 +13,11 @@ use std::{
 };
 
 use haft::{
-    ConfigFile, ConfigLayer, FileFormat, HookScript, HookSpec, LoadOptions, RuleWrite, Rules,
-    TrustedDirs, Uncovered,
-    config_files::{CONFIG_FILES, LOCAL_FILE},
+    host::config_files::{CONFIG_FILES, LOCAL_FILE},
+    policy::{
+        ConfigFile, ConfigLayer, FileFormat, HookScript, HookSpec, LoadOptions, RuleWrite, Rules,
+        TrustedDirs, Uncovered,
+    },
 };
 
 use crate::{args, error::Problem, explain, input, scripts, setup::HostEnv, trust_file};
@@ -61,7 +63,7 @@ impl Site {
     pub(crate) fn at(host: &HostEnv, directory: &Path) -> Self {
         let here = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
         let home = host.home.as_ref().map(|h| h.canonicalize().unwrap_or_else(|_| h.clone()));
-        let root = haft::project_root(&here, home.as_deref(), is_marker);
+        let root = haft::policy::project_root(&here, home.as_deref(), is_marker);
         let mut site = Self {
             project: root.clone(),
             root,
@@ -139,11 +141,11 @@ impl Site {
             let text = input::named_config(&path)?;
             files.push(ConfigFile { layer, form, path, anchor, text });
         }
-        files.extend(drop_ins(&haft::managed_settings_file())?);
+        files.extend(drop_ins(&haft::policy::managed_settings_file())?);
         let (user, home) = (self.user.as_deref(), self.home.as_deref());
-        for candidate in haft::files_from(&self.here, &self.root, user, home) {
+        for candidate in haft::policy::files_from(&self.here, &self.root, user, home) {
             // FAIL CLOSED: an unreadable file might contain a deny rule.
-            if let Some(text) = haft::read_config_file(&candidate.path)? {
+            if let Some(text) = haft::policy::read_config_file(&candidate.path)? {
                 files.push(candidate.with(text));
             }
         }
@@ -152,10 +154,10 @@ impl Site {
     }
 
     /// Reads and merges the files.
-    pub(crate) fn read(&self) -> Result<(haft::PolicyConfig, Covered), Problem> {
+    pub(crate) fn read(&self) -> Result<(haft::policy::PolicyConfig, Covered), Problem> {
         let files = self.files()?;
         let covered = self.covered(&files);
-        let mut loaded = haft::PolicyConfig::read(&files, &covered.place)?;
+        let mut loaded = haft::policy::PolicyConfig::read(&files, &covered.place)?;
         let roots = loaded.ground.roots.clone();
         for hook in &mut loaded.hooks {
             hook.scripts = self.pinned_scripts(hook, &covered.scripts, &roots);
@@ -196,7 +198,7 @@ impl Site {
                 }
             }
         }
-        for candidate in self.directories().flat_map(haft::project_files) {
+        for candidate in self.directories().flat_map(haft::policy::project_files) {
             let is_read = files.iter().any(|file| file.path == candidate.path);
             if !is_read && book.lists(&candidate.path) {
                 notes.push(format!(
@@ -352,7 +354,7 @@ impl Site {
         let pin = |script: PathBuf| match covered.get(&script) {
             Some(known) => Some(known.clone()),
             None if is_writable(&script) => {
-                let content = haft::read_regular_file(&script, HookScript::MAX_BYTES);
+                let content = haft::policy::read_regular_file(&script, HookScript::MAX_BYTES);
                 Some(HookScript::new(&script, content.ok().flatten().as_deref()))
             }
             None => None,
@@ -373,7 +375,7 @@ impl Site {
         };
         let mut found = Vec::new();
         for script in loaded.hooks.iter().flat_map(|hook| self.scripts(hook).files) {
-            let content = haft::read_regular_file(&script, HookScript::MAX_BYTES);
+            let content = haft::policy::read_regular_file(&script, HookScript::MAX_BYTES);
             found.push((script, content));
         }
         found
@@ -384,9 +386,9 @@ impl Site {
         &self,
         files: &[ConfigFile],
         trusted: bool,
-    ) -> Result<haft::PolicyConfig, Problem> {
+    ) -> Result<haft::policy::PolicyConfig, Problem> {
         let place = LoadOptions { home: self.home.clone(), trusted, ..LoadOptions::default() };
-        Ok(haft::PolicyConfig::read(files, &place)?)
+        Ok(haft::policy::PolicyConfig::read(files, &place)?)
     }
 }
 
@@ -417,8 +419,8 @@ fn drop_ins(settings: &Path) -> Result<Vec<ConfigFile>, Problem> {
         }
     }
     let mut files = Vec::new();
-    for candidate in haft::managed_drop_ins(settings, names) {
-        if let Some(text) = haft::read_config_file(&candidate.path)? {
+    for candidate in haft::policy::managed_drop_ins(settings, names) {
+        if let Some(text) = haft::policy::read_config_file(&candidate.path)? {
             files.push(candidate.with(text));
         }
     }
@@ -428,8 +430,8 @@ fn drop_ins(settings: &Path) -> Result<Vec<ConfigFile>, Problem> {
 /// Reads the configuration of one directory, for `haft trust`. This alone has no effect.
 pub(crate) fn files_in(directory: &Path) -> Result<Vec<ConfigFile>, Problem> {
     let mut files = Vec::new();
-    for candidate in haft::project_files(directory) {
-        if let Some(text) = haft::read_config_file(&candidate.path)? {
+    for candidate in haft::policy::project_files(directory) {
+        if let Some(text) = haft::policy::read_config_file(&candidate.path)? {
             files.push(candidate.with(text));
         }
     }

@@ -4,7 +4,9 @@
 //! bodies always fail.
 
 use haft::{
-    BoxError, BoxFuture, Capability, DynTool, Failure, ToolRegistryBuilder, ToolSource, ToolSpec,
+    BoxFuture, Failure,
+    registry::{ToolRegistryBuilder, ToolSource},
+    tool::{BoxError, Capability, DynTool, ToolSpec},
 };
 use serde_json::{Value, json};
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anstyle::{AnsiColor, Style};
-use haft::{ConcurrencyClass, Decision, FailureCode};
+use haft::{FailureCode, policy::Decision, tool::ConcurrencyClass};
 use serde_json::Value;
 
 pub(crate) use crate::escape::visible;

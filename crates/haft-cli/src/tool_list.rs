@@ -5,7 +5,12 @@
 
 use std::{borrow::Cow, collections::HashMap, path::Path, sync::Arc};
 
-use haft::{Formats, RegisteredTool, Schema, ToolAnnotations, ToolDefinition, ToolRegistry};
+use haft::{
+    ToolRegistry,
+    dialect::{ToolAnnotations, ToolDefinition},
+    registry::RegisteredTool,
+    schema::{Formats, Schema},
+};
 use serde_json::{Value, json};
 
 use crate::{

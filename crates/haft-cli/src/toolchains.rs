@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use haft::{SandboxSettings, SourceLocation};
+use haft::policy::{SandboxSettings, SourceLocation};
 use haft_sandbox::{Access, Environment};
 use haft_tools::BuiltinTools;
 

@@ -6,8 +6,9 @@ use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use anstyle::Style;
 use haft::{
-    Capability, ConcurrencyClass, Effects, Manifest, Operation, Permission, RegisteredTool,
     Runtime, ToolRegistry,
+    registry::RegisteredTool,
+    tool::{Capability, ConcurrencyClass, Effects, Manifest, Operation, Permission},
 };
 use serde_json::{Value, json};
 

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haft::{Event, EventMeta, Observer, Phase, WaitReason};
+use haft::events::{Event, EventMeta, Observer, Phase, WaitReason};
 use serde_json::{Value, json};
 
 use crate::style::{self, BOLD, DIM, NAME};
@@ -71,7 +71,7 @@ fn phases(events: &[(EventMeta, Event)], id: &str) -> Vec<PhaseTime> {
     let Some(began) = events.first().map(|(at, _)| at.time) else { return Vec::new() };
     let mut timeline = Timeline { began, mark: began, is_inside: false, out: Vec::new() };
     for (at, event) in events {
-        let own = |call: &haft::CallId| *call == *id;
+        let own = |call: &haft::tool::CallId| *call == *id;
         match event {
             Event::Planned { call, .. } if own(call) => timeline.until(at, "admit"),
             Event::Started { call, .. } if own(call) => timeline.until(at, "plan"),

@@ -10,7 +10,7 @@ use std::{
     process::ExitCode,
 };
 
-use haft::{ConfigFile, Decision, HookSpec, Mode, TrustEntry, TrustedDirs, Uncovered};
+use haft::policy::{ConfigFile, Decision, HookSpec, Mode, TrustEntry, TrustedDirs, Uncovered};
 use serde_json::{Value, json};
 
 use crate::{
@@ -307,8 +307,8 @@ fn state(why: &Uncovered) -> &'static str {
 
 /// Lists the access that `[sandbox]` gives to commands.
 fn widened(
-    sandbox: &haft::SandboxSettings,
-    at: &dyn Fn(&haft::SourceLocation) -> String,
+    sandbox: &haft::policy::SandboxSettings,
+    at: &dyn Fn(&haft::policy::SourceLocation) -> String,
 ) -> Vec<(String, String)> {
     let shown = |what: &str, path: &Path| format!("{what} {}", path.display());
     let read =

@@ -6,13 +6,13 @@ use std::{
     path::Path,
 };
 
-use haft::{DirectoryId, TrustedDirs};
+use haft::policy::{DirectoryId, TrustedDirs};
 
 use crate::error::Problem;
 
 /// Reads the trusted directories. A missing file trusts nothing.
 pub(crate) fn read(path: &Path) -> Result<TrustedDirs, Problem> {
-    Ok(match haft::read_config_file(path)? {
+    Ok(match haft::policy::read_config_file(path)? {
         Some(text) => TrustedDirs::parse(&text)?,
         None => TrustedDirs::default(),
     })

@@ -4,6 +4,16 @@
 //! The conversion is picked by method resolution on references (autoref specialization): the more
 //! `&` an implementation needs, the later it is tried. So a type alias of `Result` works as well.
 
+/// All names of this crate, under one path that `haft` has too.
+pub mod api {
+    pub use crate::*;
+}
+
+/// The trait without the derive of the same name, which `haft` has as its own.
+pub mod traits {
+    pub use crate::tool::Tool;
+}
+
 pub use schemars;
 pub use serde;
 pub use serde_json;

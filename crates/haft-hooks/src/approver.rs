@@ -7,7 +7,10 @@
 
 use std::fmt;
 
-use haft::{ApprovalRequest, ApprovalResponse, Approver, BoxFuture, Failure, FailureCode};
+use haft::{
+    BoxFuture, Failure, FailureCode,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+};
 use serde_json::{Map, Value, json};
 
 use crate::{configured::ConfiguredHook, input, names::Names, reply::Decision};

@@ -5,7 +5,9 @@
 use std::{sync::Arc, time::Duration};
 
 use haft::{
-    Failure, FailureCode, Handler, HookScript, HookSpec, PathBase, Pattern, Ternary, ValidatedCall,
+    Failure, FailureCode,
+    policy::{Handler, HookScript, HookSpec, PathBase, Pattern, Ternary},
+    turn::ValidatedCall,
 };
 use serde_json::{Map, Value};
 

@@ -6,8 +6,13 @@
 use std::time::Duration;
 
 use haft::{
-    AnsweredCall, BoxFuture, CompletedCall, Failure, Hook, HookEffects, Output, PostCallResult,
-    PreCallDecision, RegisteredTool, TurnInfo, ValidatedCall, Verdict,
+    BoxFuture, Failure, Output,
+    hooks::{
+        AnsweredCall, CompletedCall, Hook, HookEffects, PostCallResult, PreCallDecision, TurnInfo,
+    },
+    policy::Verdict,
+    registry::RegisteredTool,
+    turn::ValidatedCall,
 };
 use serde_json::{Map, Value, json};
 

@@ -1,6 +1,6 @@
 //! The input of a hook: one JSON object with the fields of the protocol.
 
-use haft::{Output, Scope};
+use haft::{Output, tool::Scope};
 use serde_json::{Map, Value, json};
 
 use crate::{names::Names, project_dir::ProjectDir};

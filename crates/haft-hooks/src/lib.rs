@@ -1,6 +1,6 @@
 //! Hooks that are commands or HTTP endpoints, in the protocol of Claude Code.
 //!
-//! In: the hooks of configuration files ([`haft::HookSpec`]). Out: hooks, an approver and an
+//! In: the hooks of configuration files ([`haft::policy::HookSpec`]). Out: hooks, an approver and an
 //! observer for a runtime. A hook gets JSON on its standard input or as a POST, and answers with an
 //! exit code and JSON. Nothing here reads the environment; [`ProjectDir`] contains what hooks may
 //! know.
@@ -25,7 +25,8 @@
 //! file order. Each gets the input as the one before rewrote it.
 //!
 //! ```
-//! use haft::{Handler, HookSpec, Runtime};
+//! use haft::Runtime;
+//! use haft::policy::{Handler, HookSpec};
 //! use haft_hooks::{Hooks, ProjectDir};
 //!
 //! let guard = Handler::Command { command: "./guard.sh".to_owned(), args: None };

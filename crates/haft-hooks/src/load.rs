@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use haft::{Approver, Handler, HookSpec, RuntimeBuilder};
+use haft::{
+    RuntimeBuilder,
+    approval::Approver,
+    policy::{Handler, HookSpec},
+};
 
 use crate::{
     approver::ExternalApprover, configured::ConfiguredHook, error::Error, hook::ExternalHook,

@@ -1,6 +1,6 @@
 //! The tool names that hooks use: those of Claude Code, where the protocol comes from.
 
-use haft::RegisteredTool;
+use haft::registry::RegisteredTool;
 
 /// Built-in tools and their names in the protocol.
 const PROTOCOL_NAMES: [(&str, &str); 7] = [

@@ -9,7 +9,10 @@ use std::{
     },
 };
 
-use haft::{CallId, Event, Observer, Scope, ToolName};
+use haft::{
+    events::{Event, Observer},
+    tool::{CallId, Scope, ToolName},
+};
 use serde_json::{Map, Value, json};
 
 use crate::{configured::ConfiguredHook, input, names::Names};

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use haft::{Mode, PolicyContext};
+use haft::policy::{Mode, PolicyContext};
 
 /// Environment variables that every command gets. They are not secret, and most programs need them.
 const SAFE_VARIABLES: [&str; 11] = [

@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use haft::HookSpec;
+use haft::policy::HookSpec;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -90,7 +90,7 @@ pub async fn try_out(
     place: &ProjectDir,
 ) -> Vec<TrialResult> {
     let place = Arc::new(place.clone());
-    let mut input = crate::input::base(&place, &haft::Scope::default(), event);
+    let mut input = crate::input::base(&place, &haft::tool::Scope::default(), event);
     input.insert("cwd".to_owned(), json!(place.path.to_string_lossy()));
     if let Value::Object(fixture) = fixture {
         input.extend(fixture.clone());

@@ -163,7 +163,7 @@ pub(crate) fn in_anonymous_const(
             reason = "generated code"
         )]
         const _: () = {
-            use #krate as __haft;
+            use #krate::private::api as __haft;
             #items
         };
     }

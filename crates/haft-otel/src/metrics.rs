@@ -4,7 +4,11 @@
 //! neither. Names that no tool has are the model's own text and would make a series each, so they
 //! share one.
 
-use haft::{Event, EventMeta, FailureCode, Observer, telemetry};
+use haft::{
+    FailureCode,
+    events::{Event, EventMeta, Observer},
+    telemetry,
+};
 use opentelemetry::{
     KeyValue,
     metrics::{Counter, Histogram, Meter},

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use haft::CommandTool;
+use haft::policy::CommandTool;
 use haft_core::{DynTool, IntoTools};
 use haft_sandbox::{Access, Environment, Helper, Profile, Sandbox, Workspace};
 

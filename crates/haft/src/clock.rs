@@ -90,7 +90,8 @@ impl Clock for RuntimeClock {
 ///
 /// ```
 /// use std::time::Duration;
-/// use haft::{Clock, ManualClock};
+/// use haft::host::Clock;
+/// use haft::testing::ManualClock;
 ///
 /// let clock = ManualClock::new();
 /// let before = clock.now();

@@ -167,7 +167,8 @@ impl Config {
     /// `HAFT_REPAIR`, one of `off`, `lossless` and `python`.
     ///
     /// ```
-    /// use haft::{Config, RepairPolicy};
+    /// use haft::Config;
+    /// use haft::schema::RepairPolicy;
     ///
     /// let vars = [("HAFT_MAX_CONCURRENCY", "4"), ("HAFT_REPAIR", "off")];
     /// let config = Config::from_env(vars).unwrap();

@@ -73,7 +73,8 @@ impl Inner {
 /// grace periods.
 ///
 /// ```
-/// use haft::{Capabilities, DynTool, Runtime, ToolRegistry, ToolSpec};
+/// use haft::{Runtime, ToolRegistry};
+/// use haft::tool::{Capabilities, DynTool, ToolSpec};
 /// use serde_json::json;
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {

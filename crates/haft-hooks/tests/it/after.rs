@@ -55,7 +55,7 @@ async fn a_broken_hook_after_the_body_fails_a_call_that_ran_or_says_that_it_fail
     let spec = closed("PostToolUse", broken.clone());
     let seen = call(&folder, &[spec], "shell", json!({"x": "raw"})).await;
     assert_eq!(seen.code(), Some("hook_failed"));
-    assert_eq!(seen.answers[0].execution(), haft::Execution::Completed);
+    assert_eq!(seen.answers[0].execution(), haft::tool::Execution::Completed);
     let seen = call(&folder, &[open("PostToolUse", broken)], "shell", json!({"x": "raw"})).await;
     assert_eq!((seen.text().as_str(), seen.open.len()), ("raw", 1));
 }

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use haft::{
-    AllowAll, DynTool, Handler, HookScript, HookSpec, Runtime, ToolCall, ToolRegistry, ToolSpec,
-    ToolView,
+    Runtime, ToolCall, ToolRegistry,
+    policy::{AllowAll, Handler, HookScript, HookSpec},
+    registry::ToolView,
+    tool::{DynTool, ToolSpec},
 };
 use haft_hooks::Hooks;
 use serde_json::{Value, json};
@@ -356,7 +358,7 @@ async fn a_matcher_chooses_tools_by_either_name_and_a_handler_runs_once() {
 fn what_cannot_be_set_up_is_refused_and_what_is_never_called_is_noted() {
     let folder = Folder::new();
     let command = || Handler::Command { command: "true".to_owned(), args: None };
-    let load = |specs: &[haft::HookSpec]| Hooks::load(specs, folder.place());
+    let load = |specs: &[haft::policy::HookSpec]| Hooks::load(specs, folder.place());
     let mut spec = closed("PreToolUse", command());
     spec.matcher = Some("(?=Bash)".to_owned());
     let error = load(&[spec]).unwrap_err().to_string();

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use haft::{Handler, HookSpec};
+use haft::policy::{Handler, HookSpec};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},

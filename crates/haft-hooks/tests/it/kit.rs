@@ -7,8 +7,10 @@ use std::{
 };
 
 use haft::{
-    AllowAll, DynTool, Event, Handler, HookSpec, Runtime, RuntimeBuilder, ToolCall, ToolRegistry,
-    ToolResult, ToolSpec,
+    Runtime, RuntimeBuilder, ToolCall, ToolRegistry, ToolResult,
+    events::Event,
+    policy::{AllowAll, Handler, HookSpec},
+    tool::{DynTool, ToolSpec},
 };
 use haft_hooks::{Hooks, ProjectDir};
 use serde_json::{Value, json};

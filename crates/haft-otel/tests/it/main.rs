@@ -6,9 +6,11 @@ mod receiver;
 use std::time::Duration;
 
 use haft::{
-    AllowAll, ApprovalRequest, ApprovalResponse, Approver, Backoff, BoxFuture, Cache, Capabilities,
-    Config, DynTool, Failure, Rate, RetryPolicy, Runtime, RuntimeBuilder, ToolCall, ToolRegistry,
-    ToolSpec, telemetry,
+    BoxFuture, Config, Failure, Runtime, RuntimeBuilder, ToolCall, ToolRegistry,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+    policy::AllowAll,
+    telemetry,
+    tool::{Backoff, Cache, Capabilities, DynTool, Rate, RetryPolicy, ToolSpec},
 };
 use haft_otel::Telemetry;
 use serde_json::json;

@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use haft::CommandTool;
+use haft::policy::CommandTool;
 use haft_core::{
     CallProfile, ConcurrencyClass, DynTool, Effect, Effects, Failure, FailureCode, Operation,
     Output, ToolContext,

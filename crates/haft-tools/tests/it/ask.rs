@@ -6,8 +6,10 @@ use std::{
 };
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, DynTool, Failure, Runtime,
-    RuntimeBuilder, ToolCall, ToolRegistry, ToolResult, Trust,
+    BoxFuture, Failure, Runtime, RuntimeBuilder, ToolCall, ToolRegistry, ToolResult,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+    taint::Trust,
+    tool::DynTool,
 };
 use haft_tools::{AskUser, Asks, UserQuestion};
 use serde_json::{Value, json};

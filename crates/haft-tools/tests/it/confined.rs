@@ -10,9 +10,14 @@ use std::{
 };
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, ConfigFile, ConfigLayer, Failure,
-    FailureCode, FileFormat, LoadOptions, Policy, PolicyConfig, RecordQuery, Rules, Run, Runtime,
-    RuntimeBuilder, ToolCall, ToolRegistry, ToolResult, ValidatedCall, Verdict,
+    BoxFuture, Failure, FailureCode, Run, Runtime, RuntimeBuilder, ToolCall, ToolRegistry,
+    ToolResult,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+    journal::RecordQuery,
+    policy::{
+        ConfigFile, ConfigLayer, FileFormat, LoadOptions, Policy, PolicyConfig, Rules, Verdict,
+    },
+    turn::ValidatedCall,
 };
 use haft_sandbox::{Access, Helper, Level, Sandbox, Workspace};
 use haft_tools::BuiltinTools;

@@ -11,9 +11,12 @@ use std::{
 };
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, Clock as _, ConfigFile, ConfigLayer,
-    Failure, FailureCode, FileFormat, LoadOptions, ManualClock, Operation, Policy as _,
-    PolicyConfig, Rules, Run, Runtime, Scope, ToolCall, ToolRegistry, ToolResult,
+    BoxFuture, Failure, FailureCode, Run, Runtime, ToolCall, ToolRegistry, ToolResult,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+    host::Clock as _,
+    policy::{ConfigFile, ConfigLayer, FileFormat, LoadOptions, Policy as _, PolicyConfig, Rules},
+    testing::ManualClock,
+    tool::{Operation, Scope},
 };
 use haft_sandbox::{Access, Helper, Level, Sandbox, Workspace};
 use haft_tools::BuiltinTools;

@@ -3,8 +3,10 @@
 use std::{path::Path, sync::Arc};
 
 use haft::{
-    Decision, LexicalResolver, Operation, PathBase, Pattern, Policy as _, PolicyContext, Rule,
-    Rules, Scope,
+    policy::{
+        Decision, LexicalResolver, PathBase, Pattern, Policy as _, PolicyContext, Rule, Rules,
+    },
+    tool::{Operation, Scope},
 };
 use haft_sandbox::DeniedNames;
 use proptest::prelude::*;

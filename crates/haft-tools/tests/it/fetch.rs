@@ -11,8 +11,10 @@ use std::{
 };
 
 use haft::{
-    AllowAll, BoxFuture, ConcurrencyClass, Decision, DynTool, Execution, PathBase, Pattern,
-    PolicyContext, RetryHint, Rule, Rules, Runtime, ToolCall, ToolRegistry, ToolResult, Trust,
+    BoxFuture, Runtime, ToolCall, ToolRegistry, ToolResult,
+    policy::{AllowAll, Decision, PathBase, Pattern, PolicyContext, Rule, Rules},
+    taint::Trust,
+    tool::{ConcurrencyClass, DynTool, Execution, RetryHint},
 };
 use haft_tools::{Fetch, Resolve};
 use serde_json::{Value, json};

@@ -12,7 +12,7 @@ use std::{
     process::Command as Host,
 };
 
-use haft::{AllowAll, Runtime, ToolCall, ToolRegistry};
+use haft::{Runtime, ToolCall, ToolRegistry, policy::AllowAll};
 use haft_sandbox::{Access, Helper, Workspace};
 use haft_tools::BuiltinTools;
 use serde_json::json;

@@ -11,9 +11,9 @@ use std::{
 };
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, ConfigFile, ConfigLayer, Failure,
-    FailureCode, FileFormat, LoadOptions, PolicyConfig, Rules, Runtime, ToolCall, ToolRegistry,
-    ToolResult,
+    BoxFuture, Failure, FailureCode, Runtime, ToolCall, ToolRegistry, ToolResult,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+    policy::{ConfigFile, ConfigLayer, FileFormat, LoadOptions, PolicyConfig, Rules},
 };
 use haft_sandbox::{Access, Helper, Workspace};
 use haft_tools::BuiltinTools;

@@ -6,9 +6,13 @@
 use std::{fs, io::Write as _, path::PathBuf};
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, ConfigFile, ConfigLayer, Failure,
-    FailureCode, FileFormat, FsPathResolver, LoadOptions, PathGuard, PolicyConfig, Rules, Run,
-    Runtime, RuntimeBuilder, ToolCall, ToolRegistry, ToolResult,
+    BoxFuture, Failure, FailureCode, Run, Runtime, RuntimeBuilder, ToolCall, ToolRegistry,
+    ToolResult,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+    policy::{
+        ConfigFile, ConfigLayer, FileFormat, FsPathResolver, LoadOptions, PathGuard, PolicyConfig,
+        Rules,
+    },
 };
 use haft_sandbox::{Access, Helper, Workspace};
 use haft_tools::BuiltinTools;

@@ -21,8 +21,8 @@ use std::{
 };
 
 use haft::{
-    AllowAll, ConfigFile, ConfigLayer, FileFormat, LoadOptions, PolicyConfig, Runtime, ToolCall,
-    ToolRegistry,
+    Runtime, ToolCall, ToolRegistry,
+    policy::{AllowAll, ConfigFile, ConfigLayer, FileFormat, LoadOptions, PolicyConfig},
 };
 use haft_sandbox::{Access, Helper, Workspace};
 use haft_tools::BuiltinTools;

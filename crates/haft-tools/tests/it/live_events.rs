@@ -4,8 +4,10 @@
 use std::{path::PathBuf, time::Duration};
 
 use haft::{
-    AllowAll, Event, EventStream, Progress, Runtime, RuntimeBuilder, StreamItem, ToolCall,
-    ToolRegistry, ToolResult,
+    Runtime, RuntimeBuilder, ToolCall, ToolRegistry, ToolResult,
+    events::{Event, EventStream, StreamItem},
+    policy::AllowAll,
+    tool::Progress,
 };
 use haft_sandbox::{Access, Helper, Workspace};
 use haft_tools::BuiltinTools;

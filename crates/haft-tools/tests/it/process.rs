@@ -10,9 +10,12 @@ use std::{
 };
 
 use haft::{
-    AllowAll, ConfigFile, ConfigLayer, Event, Execution, FailureCode, FileFormat, LoadOptions,
-    PolicyConfig, Progress, RecordQuery, Rules, Run, Runtime, RuntimeBuilder, ToolCall,
-    ToolRegistry, ToolResult, Trust,
+    FailureCode, Run, Runtime, RuntimeBuilder, ToolCall, ToolRegistry, ToolResult,
+    events::Event,
+    journal::RecordQuery,
+    policy::{AllowAll, ConfigFile, ConfigLayer, FileFormat, LoadOptions, PolicyConfig, Rules},
+    taint::Trust,
+    tool::{Execution, Progress},
 };
 use haft_sandbox::{Access, Helper, Sandbox, Workspace};
 use haft_tools::BuiltinTools;

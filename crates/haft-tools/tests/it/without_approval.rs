@@ -11,10 +11,13 @@ use std::{
 };
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, CallProfile, Capabilities, Capability,
-    ConcurrencyClass, ConfigFile, ConfigLayer, DynTool, Effect, Failure, FailureCode, FileFormat,
-    FsPathResolver, LoadOptions, PathGuard, PolicyConfig, Rules, Run, Runtime, ToolCall,
-    ToolRegistry, ToolResult, ToolSpec,
+    BoxFuture, Failure, FailureCode, Run, Runtime, ToolCall, ToolRegistry, ToolResult,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+    policy::{
+        ConfigFile, ConfigLayer, FileFormat, FsPathResolver, LoadOptions, PathGuard, PolicyConfig,
+        Rules,
+    },
+    tool::{CallProfile, Capabilities, Capability, ConcurrencyClass, DynTool, Effect, ToolSpec},
 };
 use haft_sandbox::{Access, Helper, Workspace};
 use haft_tools::BuiltinTools;

@@ -47,7 +47,7 @@ use crate::{
 /// lower-case letters and digits, so it cannot be used for path traversal.
 ///
 /// ```
-/// use haft::ArtifactId;
+/// use haft::artifacts::ArtifactId;
 ///
 /// assert!("../../etc/passwd".parse::<ArtifactId>().is_err());
 /// let id: ArtifactId = "0123456789bcdfghjklmnpqrs0".parse().unwrap();
@@ -297,7 +297,8 @@ trait Store: Send + Sync {
 /// The store of large results. Clones share the same store.
 ///
 /// ```
-/// use haft::{Artifacts, ReadResult, Runtime, ToolRegistry};
+/// use haft::{Runtime, ToolRegistry};
+/// use haft::artifacts::{Artifacts, ReadResult};
 ///
 /// let artifacts = Artifacts::memory(16 << 20);
 /// let runtime = Runtime::builder()

@@ -28,7 +28,8 @@ const DEFAULT_MATCHES: u64 = 50;
 /// The tool `read_result`. Add it to a registry; truncated results then mention it.
 ///
 /// ```
-/// use haft::{ReadResult, ToolRegistry};
+/// use haft::ToolRegistry;
+/// use haft::artifacts::ReadResult;
 ///
 /// let registry = ToolRegistry::builder().add(ReadResult).build()?;
 /// # Ok::<(), haft::Error>(())

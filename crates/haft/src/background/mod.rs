@@ -11,6 +11,7 @@
 mod work;
 mod tool;
 
+pub use haft_core::{BackgroundTask, TaskSlot};
 use std::{
     fmt,
     sync::{

@@ -18,7 +18,6 @@ use std::{fmt, str::FromStr};
 
 pub(crate) use self::toolset::Exports;
 pub use self::{
-    history::Transcript,
     options::{ExportOptions, PromptCacheTtl, StrictMode, ToolChoice, ToolSearch},
     report::{Loss, LossKind},
     tools::{ExportedTool, ToolAnnotations, ToolDefinition},

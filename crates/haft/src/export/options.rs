@@ -152,7 +152,8 @@ impl ExportOptions {
     /// truncated, and the report says `widened`.
     ///
     /// ```
-    /// use haft::{ToolDefinition, Dialect, ExportOptions, serde_json::json};
+    /// use haft::{Dialect, serde_json::json};
+    /// use haft::dialect::{ExportOptions, ToolDefinition};
     ///
     /// let input = json!({
     ///     "type": "object",

@@ -345,7 +345,8 @@ impl ToolResult {
     /// origin, with all marker-like text escaped. [`text`](Self::text) is the content alone.
     ///
     /// ```
-    /// use haft::{ToolCall, ToolRegistry, Nonces, Runtime, serde_json::json, tool};
+    /// use haft::{Runtime, ToolCall, ToolRegistry, serde_json::json, tool};
+    /// use haft::testing::Nonces;
     ///
     /// /// Repeats a text.
     /// #[tool(read_only, capabilities())]

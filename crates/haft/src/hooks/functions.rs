@@ -64,7 +64,7 @@ impl<H: Hook + ?Sized> Hook for Arc<H> {
 /// Makes a hook from a function that runs before each call.
 ///
 /// ```
-/// use haft::{PreCallDecision, before_fn};
+/// use haft::hooks::{PreCallDecision, before_fn};
 ///
 /// let log = before_fn("log", |call| {
 ///     println!("{} is about to be authorized", call.tool().name());

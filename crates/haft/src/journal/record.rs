@@ -173,7 +173,8 @@ impl OutcomeRecord {
 /// A query for records. An omitted condition matches everything.
 ///
 /// ```
-/// use haft::{FailureCode, RecordQuery};
+/// use haft::FailureCode;
+/// use haft::journal::RecordQuery;
 ///
 /// let refused = RecordQuery::default().code(FailureCode::Denied).limit(10);
 /// let of_a_tool = RecordQuery::default().tool("fetch").failed(true).oldest_first();

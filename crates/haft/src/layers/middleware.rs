@@ -32,7 +32,9 @@ use crate::{
 /// Code around whole calls.
 ///
 /// ```
-/// use haft::{AuthorizedCall, BoxFuture, Middleware, Next, Outcome, Output};
+/// use haft::{BoxFuture, Output};
+/// use haft::middleware::{Middleware, Next, Outcome};
+/// use haft::turn::AuthorizedCall;
 ///
 /// /// Answers for the tool while it is being moved.
 /// struct Maintenance;
@@ -69,7 +71,8 @@ pub trait Middleware: Send + Sync + 'static {
 /// Makes a middleware from a function.
 ///
 /// ```
-/// use haft::{Output, middleware_fn};
+/// use haft::Output;
+/// use haft::middleware::middleware_fn;
 ///
 /// let shouts = middleware_fn("shouts", |_call, next| {
 ///     Box::pin(async move {

@@ -10,8 +10,8 @@ use crate::sanitize::{is_hidden, is_odd_blank, turns_order};
 /// Names what in a text may not be what it looks like, one phrase each; usually empty.
 ///
 /// ```
-/// assert_eq!(haft::deceptive_chars("p\u{430}ypal.com"), ["mixed alphabets in one word"]);
-/// assert!(haft::deceptive_chars("paypal.com").is_empty());
+/// assert_eq!(haft::approval::deceptive_chars("p\u{430}ypal.com"), ["mixed alphabets in one word"]);
+/// assert!(haft::approval::deceptive_chars("paypal.com").is_empty());
 /// ```
 #[must_use]
 pub fn deceptive_chars(text: &str) -> Vec<&'static str> {

@@ -44,7 +44,7 @@ impl<A: Approver + ?Sized> Approver for Arc<A> {
 /// Makes a guard from a function that decides at once. `None` means no opinion.
 ///
 /// ```
-/// use haft::{Verdict, guard_fn};
+/// use haft::policy::{Verdict, guard_fn};
 ///
 /// let quiet = guard_fn("no deletes", |call| {
 ///     let deletes = call.tool().name().as_str().starts_with("delete_");
@@ -80,7 +80,7 @@ where
 /// Makes an approver from a function that answers for a person.
 ///
 /// ```
-/// use haft::{ApprovalResponse, approver_fn};
+/// use haft::approval::{ApprovalResponse, approver_fn};
 ///
 /// let yes = approver_fn("the console", |_question| {
 ///     Box::pin(async { Ok(ApprovalResponse::allow()) })

@@ -101,7 +101,7 @@ impl Rules {
     /// an empty list means that the tools are not known.
     ///
     /// ```
-    /// use haft::{PathBase, Decision, FindingKind, PolicyContext, Pattern, Rule, Rules};
+    /// use haft::policy::{Decision, FindingKind, PathBase, Pattern, PolicyContext, Rule, Rules};
     ///
     /// let rule = |decision, text| {
     ///     Rule::new(decision, Pattern::parse(text, &PathBase::default()).unwrap())

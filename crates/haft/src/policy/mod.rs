@@ -29,6 +29,7 @@ mod glob;
 mod guards;
 mod functions;
 
+pub use haft_core::{Decision, IntoVerdict, Verdict};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -37,7 +38,6 @@ use std::{
 
 use haft_core::{
     BoxFuture, DeniedPaths, DeniedPathsUnknown, Failure, HardLinked, Operation, OtherNames, Scope,
-    Verdict,
 };
 use serde::Serialize;
 use serde_json::Value;

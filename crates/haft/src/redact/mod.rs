@@ -38,7 +38,7 @@ use crate::{registry::RegisteredTool, sanitize};
 /// Redacts secrets. Clones share the same secrets.
 ///
 /// ```
-/// use haft::{Redactor, Secrets};
+/// use haft::secrets::{Redactor, Secrets};
 ///
 /// let secrets = Secrets::new();
 /// secrets.add("mail", "correct horse")?;

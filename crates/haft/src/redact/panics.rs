@@ -18,7 +18,7 @@ impl Redactor {
     /// can catch it.
     ///
     /// ```
-    /// use haft::{Redactor, Secrets};
+    /// use haft::secrets::{Redactor, Secrets};
     ///
     /// let secrets = Secrets::new();
     /// let redactor = Redactor::new(secrets.clone());

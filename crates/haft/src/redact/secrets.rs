@@ -46,7 +46,7 @@ const MAX_DFA_FORM_BYTES: usize = 64 << 10;
 /// secrets later.
 ///
 /// ```
-/// use haft::Secrets;
+/// use haft::secrets::Secrets;
 ///
 /// let secrets = Secrets::new();
 /// secrets.add("mail", "correct horse battery")?;

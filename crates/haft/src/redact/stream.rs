@@ -19,7 +19,7 @@ use crate::sanitize;
 /// Redacts streamed text.
 ///
 /// ```
-/// use haft::{Redactor, Secrets};
+/// use haft::secrets::{Redactor, Secrets};
 ///
 /// let secrets = Secrets::new();
 /// secrets.add("door", "open sesame")?;

@@ -44,7 +44,8 @@ use crate::{
 /// Every tool a runtime knows.
 ///
 /// ```
-/// use haft::{DynTool, ToolRegistry, ToolSpec};
+/// use haft::ToolRegistry;
+/// use haft::tool::{DynTool, ToolSpec};
 /// use serde_json::json;
 ///
 /// let tool = |name: &str| DynTool::new(
@@ -78,7 +79,8 @@ impl ToolRegistry {
     /// reused. Sources are shared: closing the one registry closes them for the other.
     ///
     /// ```
-    /// use haft::{DynTool, ToolRegistry, ToolSpec};
+    /// use haft::ToolRegistry;
+    /// use haft::tool::{DynTool, ToolSpec};
     /// use serde_json::json;
     ///
     /// let tool = |name: &str| DynTool::new(

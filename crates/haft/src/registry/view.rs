@@ -11,7 +11,7 @@ use crate::policy::Glob;
 /// The tools of a registry that one agent sees.
 ///
 /// ```
-/// use haft::ToolView;
+/// use haft::registry::ToolView;
 ///
 /// let view = ToolView::all().filter(|spec| spec.is_read_only()).hide("debug_*").prefix("docs_");
 /// ```

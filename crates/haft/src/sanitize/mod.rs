@@ -70,8 +70,8 @@ pub fn sanitize(text: &str) -> Sanitized<'_> {
 /// and tabs are kept.
 ///
 /// ```
-/// assert_eq!(haft::escape_invisible("rm\u{202e}\u{200b} -rf"), "rm<U+202E><U+200B> -rf");
-/// assert_eq!(haft::escape_invisible("naïve 日本"), "naïve 日本");
+/// assert_eq!(haft::sanitize::escape_invisible("rm\u{202e}\u{200b} -rf"), "rm<U+202E><U+200B> -rf");
+/// assert_eq!(haft::sanitize::escape_invisible("naïve 日本"), "naïve 日本");
 /// ```
 #[must_use]
 pub fn escape_invisible(text: &str) -> Cow<'_, str> {

@@ -25,7 +25,8 @@ use crate::{
 /// A compiled JSON Schema. Clones share the compiled form.
 ///
 /// ```
-/// use haft::{Schema, serde_json::json};
+/// use haft::serde_json::json;
+/// use haft::schema::Schema;
 ///
 /// let schema = Schema::compile(&json!({
 ///     "type": "object",
@@ -122,7 +123,8 @@ impl Schema {
     /// text are parsed.
     ///
     /// ```
-    /// use haft::{RepairKind, Schema, serde_json::json};
+    /// use haft::serde_json::json;
+    /// use haft::schema::{RepairKind, Schema};
     ///
     /// let schema = Schema::compile(&json!({"properties": {"n": {"type": "integer"}}}))?;
     /// let mut value = json!({"n": "12"});

@@ -38,8 +38,8 @@ pub(crate) fn object(text: &str, limit: usize) -> Result<Map<String, Value>, Fai
 /// other parsers the first.
 ///
 /// ```
-/// assert!(haft::strict_json(r#"{"decision": "block"}"#).is_ok());
-/// assert!(haft::strict_json(r#"{"decision": "block", "decision": "approve"}"#).is_err());
+/// assert!(haft::schema::strict_json(r#"{"decision": "block"}"#).is_ok());
+/// assert!(haft::schema::strict_json(r#"{"decision": "block", "decision": "approve"}"#).is_err());
 /// ```
 ///
 /// # Errors

@@ -18,6 +18,10 @@ mod preflight;
 mod intake;
 mod listen;
 
+pub use crate::{
+    lifecycle::AuthorizedCall,
+    tool_result::{Origin, Truncation},
+};
 use std::{fmt, sync::Arc};
 
 use haft_core::ConcurrencyClass;

@@ -9,10 +9,18 @@ use std::{
 };
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, ApprovalScope, Approver, BoxError, BoxFuture, Config,
-    Decision, DynTool, Error, Event, Execution, Explanation, Failure, FailureCode, GrantStore,
-    Guard, Hook, MemoryJournal, Policy, PreCallDecision, Run, Runtime, RuntimeBuilder,
-    SuggestedRules, ToolRegistry, ToolResult, ToolSource, ToolSpec, ValidatedCall, Verdict,
+    BoxFuture, Config, Error, Failure, FailureCode, Run, Runtime, RuntimeBuilder, ToolRegistry,
+    ToolResult,
+    approval::{
+        ApprovalRequest, ApprovalResponse, ApprovalScope, Approver, GrantStore, SuggestedRules,
+    },
+    events::Event,
+    hooks::{Hook, PreCallDecision},
+    journal::MemoryJournal,
+    policy::{Decision, Explanation, Guard, Policy, Verdict},
+    registry::ToolSource,
+    tool::{BoxError, DynTool, Execution, ToolSpec},
+    turn::ValidatedCall,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -724,7 +732,7 @@ async fn approver_may_answer_in_place_of_the_tool() {
         (answer.execution(), answer.instead_by()),
         (Execution::NotStarted, Some("somebody"))
     );
-    assert_eq!(answer.label(), haft::Label::CLEAN, "nothing ran that could taint it");
+    assert_eq!(answer.label(), haft::taint::Label::CLEAN, "nothing ran that could taint it");
     assert_eq!(scene.ran(), 0);
     assert_eq!(scene.log(), ["asked", "somebody: answer instead (it is 42)"]);
     let record = &scene.journal.records()[0];

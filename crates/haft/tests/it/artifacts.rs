@@ -3,9 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use haft::{
-    ArtifactMeta, Artifacts, Block, Config, DynTool, Event, FailureCode, Json, Label, ManualClock,
-    MemoryJournal, Output, ReadResult, ResultLimit, Run, Runtime, RuntimeBuilder, StreamOutput,
-    ToolCall, ToolRegistry, ToolResult, ToolSpec, Trust,
+    Config, FailureCode, Output, Run, Runtime, RuntimeBuilder, ToolCall, ToolRegistry, ToolResult,
+    artifacts::{ArtifactMeta, Artifacts, ReadResult},
+    events::Event,
+    journal::MemoryJournal,
+    taint::{Label, Trust},
+    testing::ManualClock,
+    tool::{Block, DynTool, Json, ResultLimit, StreamOutput, ToolSpec},
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -259,7 +263,9 @@ async fn validated_output_is_stored_once_and_left_out_of_the_result() {
     let spec = read("big").max_result(300);
     let tool = DynTool::new(spec, json!({}), |_, cx| {
         let cx = cx.clone();
-        async move { haft::IntoOutput::into_output(Json((0..500).collect::<Vec<u32>>()), &cx).await }
+        async move {
+            haft::tool::IntoOutput::into_output(Json((0..500).collect::<Vec<u32>>()), &cx).await
+        }
     });
     let runtime = crate::kit::permissive(vec![tool]).build().unwrap();
     let answer = first(&runtime.run()).await;
@@ -341,7 +347,7 @@ async fn every_dialect_renders_every_block() {
 async fn artifact_directory_outlives_the_runtime() {
     let folder = std::env::temp_dir().join(format!("haft-walk-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
-    let store = || Artifacts::folder(&folder, haft::ArtifactLimits::default()).unwrap();
+    let store = || Artifacts::folder(&folder, haft::artifacts::ArtifactLimits::default()).unwrap();
     let giving = || giving(read("big").max_result(500), Output::text(thousand_lines()));
     let runtime = giving().artifacts(store()).build().unwrap();
     let run = runtime.run_builder().session("s").start();

@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, Capabilities, Capability, Config,
-    Decision, DynTool, Effect, Execution, Failure, FailureCode, Guard, Hook, Journal, Permission,
-    Policy, PreCallDecision, Runtime, ToolRegistry, ToolSpec, ValidatedCall, Verdict, WriteStatus,
+    BoxFuture, Config, Failure, FailureCode, Runtime, ToolRegistry,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+    hooks::{Hook, PreCallDecision},
+    journal::{Journal, WriteStatus},
+    policy::{Decision, Guard, Policy, Verdict},
+    tool::{Capabilities, Capability, DynTool, Effect, Execution, Permission, ToolSpec},
+    turn::ValidatedCall,
 };
 use serde_json::{Value, json};
 
@@ -143,7 +147,11 @@ impl Policy for NoTools {
         Verdict::allow("would be fine")
     }
 
-    fn hides(&self, tool: &haft::RegisteredTool, _: &haft::Scope) -> Option<String> {
+    fn hides(
+        &self,
+        tool: &haft::registry::RegisteredTool,
+        _: &haft::tool::Scope,
+    ) -> Option<String> {
         (*tool.name() == "t").then(|| "a rule denies it".to_owned())
     }
 
@@ -286,9 +294,10 @@ async fn rewrites_compose_and_are_validated_and_authorized_again() {
 async fn a_rewrite_into_a_stricter_class_waits_until_it_is_alone() {
     let transcript = Transcript::default();
     let tool = slow(read("t"), 10).with_profile(|declared, args, _| match args["x"].as_str() {
-        Some("write") => {
-            haft::CallProfile { class: haft::ConcurrencyClass::WriteExclusive, ..declared }
-        }
+        Some("write") => haft::tool::CallProfile {
+            class: haft::tool::ConcurrencyClass::WriteExclusive,
+            ..declared
+        },
         _ => declared,
     });
     let runtime = permissive(vec![tool])
@@ -342,11 +351,11 @@ struct Broken {
 }
 
 impl Journal for Broken {
-    fn intend(&self, _: &haft::CallIntent<'_>) -> WriteStatus<'_> {
+    fn intend(&self, _: &haft::journal::CallIntent<'_>) -> WriteStatus<'_> {
         WriteStatus::Now(if self.intend { Ok(()) } else { Err("disk full".into()) })
     }
 
-    fn settle(&self, _: &haft::CallOutcome<'_>) -> WriteStatus<'_> {
+    fn settle(&self, _: &haft::journal::CallOutcome<'_>) -> WriteStatus<'_> {
         let ok = self.settle;
         WriteStatus::Later(Box::pin(async move {
             if ok {
@@ -392,16 +401,16 @@ impl Hook for Shouts {
 
     fn after<'a>(
         &'a self,
-        _: &'a haft::CompletedCall,
+        _: &'a haft::hooks::CompletedCall,
         outcome: Result<haft::Output, Failure>,
-    ) -> BoxFuture<'a, haft::PostCallResult> {
+    ) -> BoxFuture<'a, haft::hooks::PostCallResult> {
         Box::pin(async move {
             let shout = |output: haft::Output| {
                 let text = output.to_text();
                 assert!(!text.contains("boom"), "on purpose");
                 haft::Output::text(text.to_uppercase())
             };
-            haft::PostCallResult::from(outcome.map(shout))
+            haft::hooks::PostCallResult::from(outcome.map(shout))
         })
     }
 }
@@ -427,7 +436,7 @@ async fn zero_limit_is_a_build_error() {
 
 #[tokio::test]
 async fn operator_record_has_details_hidden_from_the_model() {
-    let journal = haft::MemoryJournal::new(10);
+    let journal = haft::journal::MemoryJournal::new(10);
     let tool = DynTool::new(read("t"), json!({}), |_, _| async {
         Err::<(), _>(Failure::hidden(std::io::Error::other("password is hunter2")))
     });

@@ -10,8 +10,13 @@ use std::{
 };
 
 use haft::{
-    Budget, CheckTask, Config, DynTool, Event, Execution, Failure, FailureCode, Label,
-    MemoryJournal, Output, Run, ToolContext, ToolRegistry, ToolSpec, Trust,
+    Config, Failure, FailureCode, Output, Run, ToolContext, ToolRegistry,
+    background::CheckTask,
+    budget::Budget,
+    events::Event,
+    journal::MemoryJournal,
+    taint::{Label, Trust},
+    tool::{DynTool, Execution, ToolSpec},
 };
 use serde_json::{Value, json};
 

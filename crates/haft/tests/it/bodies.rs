@@ -7,13 +7,17 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use haft::{
-    AllowAll, Block, Dialect, DynTool, ExportOptions, Exposure, Output, PromptCacheTtl, Runtime,
-    StrictMode, ToolChoice, ToolDefinition, ToolExport, ToolRegistry, ToolSearch, ToolSpec,
-    Transcript,
+    Dialect, Output, Runtime, ToolRegistry,
+    dialect::{
+        ExportOptions, PromptCacheTtl, StrictMode, ToolChoice, ToolDefinition, ToolExport,
+        ToolSearch,
+    },
     history::{
         AssistantPart as Past, ContentPart, Ending, Media, MediaSource, Message, PastCall,
-        PastResult,
+        PastResult, Transcript,
     },
+    policy::AllowAll,
+    tool::{Block, DynTool, Exposure, ToolSpec},
 };
 use serde_json::{Map, Value, json};
 
@@ -167,7 +171,7 @@ fn tools() -> Vec<DynTool> {
 
 fn runtime() -> Runtime {
     let registry = ToolRegistry::builder().add(tools()).build().unwrap();
-    let nonces = haft::Nonces::counting(0);
+    let nonces = haft::testing::Nonces::counting(0);
     Runtime::builder().registry(registry).policy(AllowAll).nonces(nonces).build().unwrap()
 }
 

@@ -9,8 +9,10 @@ use std::{
 };
 
 use haft::{
-    Budget, Config, DynTool, Event, Failure, FailureCode, RemainingBudget, Run, Runtime,
-    RuntimeBuilder, ToolCall, ToolName, ToolSpec,
+    Config, Failure, FailureCode, Run, Runtime, RuntimeBuilder, ToolCall,
+    budget::{Budget, RemainingBudget},
+    events::Event,
+    tool::{DynTool, ToolName, ToolSpec},
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -107,7 +109,8 @@ async fn budget_of_a_denied_call_is_refunded() {
 async fn budget_of_a_truncated_message_is_refunded() {
     let run = run_with(vec![quick(read("look")), quick(write("change"))], of(5));
     let turn = run.turn().await.unwrap();
-    let all = turn.run_with_stop_reason(calls("look change"), haft::StopReason::Truncated).await;
+    let all =
+        turn.run_with_stop_reason(calls("look change"), haft::turn::StopReason::Truncated).await;
     assert!(all.iter().all(|a| a.failure().unwrap().code() == FailureCode::NotRun));
     assert_eq!(run.remaining_budget().calls, Some(5));
     let mut intake = run.turn().await.unwrap().schedule();

@@ -9,8 +9,11 @@ use std::{
 };
 
 use haft::{
-    Cache, CacheStatus, Confidentiality, Config, Dependency, DynTool, Failure, FailureCode, Label,
-    Rate, Runtime, ToolCall, ToolContext, ToolRegistry, ToolSpec, Trust, tool,
+    Config, Failure, FailureCode, Runtime, ToolCall, ToolContext, ToolRegistry,
+    middleware::CacheStatus,
+    taint::{Confidentiality, Label, Trust},
+    tool,
+    tool::{Cache, Dependency, DynTool, Rate, ToolSpec},
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -124,7 +127,8 @@ fn only_reads(writes: &bool) -> bool {
 #[tokio::test]
 async fn writing_call_is_never_cached() {
     let registry = ToolRegistry::builder().add(EitherTool).build().unwrap();
-    let runtime = Runtime::builder().registry(registry).policy(haft::AllowAll).build().unwrap();
+    let runtime =
+        Runtime::builder().registry(registry).policy(haft::policy::AllowAll).build().unwrap();
     for (writes, expected) in [(false, "0"), (false, "0"), (true, "1"), (true, "2"), (false, "0")] {
         let output = runtime.call("either", json!({"writes": writes})).await.unwrap();
         assert_eq!(output.to_text(), expected);

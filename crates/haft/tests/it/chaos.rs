@@ -7,8 +7,11 @@
 use std::{collections::HashSet, time::Duration};
 
 use haft::{
-    AllowAll, Arguments, ConcurrencyClass, Config, DynTool, Execution, Failure, FailureCode,
-    Interrupt, MemoryJournal, Policy, Runtime, StopReason, ToolCall, ToolRegistry,
+    Config, Failure, FailureCode, Runtime, ToolCall, ToolRegistry,
+    journal::MemoryJournal,
+    policy::{AllowAll, Policy},
+    tool::{ConcurrencyClass, DynTool, Execution, Interrupt},
+    turn::{Arguments, StopReason},
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -112,7 +115,10 @@ fn tools() -> Vec<DynTool> {
             Ok(inner)
         }),
         slow(write("writes"), 3),
-        slow(haft::ToolSpec::new("unsafe", "Does anything.").class(ConcurrencyClass::Unsafe), 2),
+        slow(
+            haft::tool::ToolSpec::new("unsafe", "Does anything.").class(ConcurrencyClass::Unsafe),
+            2,
+        ),
         failing(read("aborts").abort_siblings(true)),
         quick(read("claims")).with_profile(|_, _, _| panic!("on purpose")),
         // Ignores its token and must be dropped.
@@ -290,8 +296,8 @@ fn quiet() {
 async fn strict_scenes_refuse_some_calls() {
     struct Never;
     impl Policy for Never {
-        fn judge(&self, _: &haft::ValidatedCall) -> haft::Verdict {
-            haft::Verdict::deny("never")
+        fn judge(&self, _: &haft::turn::ValidatedCall) -> haft::policy::Verdict {
+            haft::policy::Verdict::deny("never")
         }
     }
     let journal = MemoryJournal::new(10);

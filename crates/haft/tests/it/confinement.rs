@@ -7,9 +7,11 @@ use std::sync::{
 };
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, CallProfile, Capabilities, Capability,
-    Confinement, DynTool, Failure, FailureCode, Runtime, RuntimeBuilder, ToolCall, ToolRegistry,
-    ToolSpec, Verdict,
+    BoxFuture, Failure, FailureCode, Runtime, RuntimeBuilder, ToolCall, ToolRegistry,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+    host::Confinement,
+    policy::Verdict,
+    tool::{CallProfile, Capabilities, Capability, DynTool, ToolSpec},
 };
 use serde_json::json;
 
@@ -105,14 +107,14 @@ impl Approver for Yes {
 /// A guard with one verdict for every call.
 struct Opinion(Verdict);
 
-impl haft::Guard for Opinion {
+impl haft::policy::Guard for Opinion {
     fn name(&self) -> &str {
         "one opinion"
     }
 
     fn judge<'a>(
         &'a self,
-        _: &'a haft::ValidatedCall,
+        _: &'a haft::turn::ValidatedCall,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
         Box::pin(async { Ok(Some(self.0.clone())) })
     }

@@ -1,8 +1,11 @@
 //! The four ways to define a tool, through the whole runtime and without a direct use of serde.
 
 use haft::{
-    AllowAll, Capabilities, DynTool, Failure, Json, Runtime, State, Tool, ToolContext,
-    ToolRegistry, ToolSpec, tool, tools,
+    Failure, Runtime, State, Tool, ToolContext, ToolRegistry,
+    policy::AllowAll,
+    tool,
+    tool::{Capabilities, DynTool, Json, ToolSpec},
+    tools,
 };
 use serde_json::json;
 

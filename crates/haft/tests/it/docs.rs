@@ -1,6 +1,6 @@
 //! Reads every rule file that the documents show, so that no page shows one that would be refused.
 
-use haft::{ConfigFile, ConfigLayer, FileFormat, LoadOptions, PolicyConfig, Rules};
+use haft::policy::{ConfigFile, ConfigLayer, FileFormat, LoadOptions, PolicyConfig, Rules};
 
 const PAGES: [(&str, &str); 8] = [
     ("README.md", include_str!("../../../../README.md")),

@@ -6,9 +6,11 @@ use std::{
 };
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, CallIntent, CallOutcome, Config,
-    DynTool, Event, EventMeta, Execution, Failure, FailureCode, Journal, MemoryJournal, Observer,
-    Phase, RecordQuery, Runtime, StreamItem, ToolCall, ToolResult, WriteStatus,
+    BoxFuture, Config, Failure, FailureCode, Runtime, ToolCall, ToolResult,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+    events::{Event, EventMeta, Observer, Phase, StreamItem},
+    journal::{CallIntent, CallOutcome, Journal, MemoryJournal, RecordQuery, WriteStatus},
+    tool::{DynTool, Execution},
 };
 use serde_json::{Value, json};
 
@@ -362,19 +364,19 @@ fn odd_times(data: &serde_json::Value) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn all_times_in_events_and_records_are_whole_microseconds() {
     let second = Duration::from_secs(1);
-    let retry = haft::RetryPolicy { jitter: false, ..haft::RetryPolicy::default() };
-    let down = || Failure::failed("down").with_retry(haft::RetryHint::Later);
+    let retry = haft::tool::RetryPolicy { jitter: false, ..haft::tool::RetryPolicy::default() };
+    let down = || Failure::failed("down").with_retry(haft::tool::RetryHint::Later);
     let flaky = DynTool::new(
-        read("flaky").retry(retry).rate(haft::Rate::parse("1/second").unwrap()),
+        read("flaky").retry(retry).rate(haft::tool::Rate::parse("1/second").unwrap()),
         open_schema(),
         move |_, _| async move { Err::<(), _>(down()) },
     );
-    let kept = slow(read("kept").cache(haft::Cache::new(second)), 1_500);
+    let kept = slow(read("kept").cache(haft::tool::Cache::new(second)), 1_500);
     let late = DynTool::new(read("late"), open_schema(), |_, cx| async move {
         cx.spawn_background("working", |_| async { Ok("done") }).await
     });
     let mut config = Config::default();
-    config.breaker = Some(haft::Breaker { failures: 1, cooldown: second * 30 });
+    config.breaker = Some(haft::host::Breaker { failures: 1, cooldown: second * 30 });
     let events = Kept::default();
     let runtime = permissive(vec![flaky, kept, late, quick(write("alone"))])
         .config(config)
@@ -405,7 +407,7 @@ async fn all_times_in_events_and_records_are_whole_microseconds() {
         .collect();
     waits.sort_unstable();
     assert_eq!(waits, [("backoff", 1_000_000), ("backoff", 2_000_000), ("flight", 1_500_000)]);
-    let records = runtime.records(&haft::RecordQuery::default());
+    let records = runtime.records(&haft::journal::RecordQuery::default());
     let records = serde_json::to_value(records).unwrap();
     assert_eq!(odd_times(&records), Vec::<String>::new());
     let waited =
@@ -429,7 +431,7 @@ async fn keyed_output_counts_against_the_subscriber_byte_limit() {
     while let Some(reported) = stream.next().await {
         match reported {
             StreamItem::Event(reported) => {
-                if let Event::Progress { note: haft::Progress::Keyed(_, text), .. } =
+                if let Event::Progress { note: haft::tool::Progress::Keyed(_, text), .. } =
                     &reported.event
                 {
                     bytes += text.len();

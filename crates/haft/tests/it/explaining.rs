@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use haft::{Config, DynTool, FailureCode, RepairPolicy, Schema, ToolCall};
+use haft::{
+    Config, FailureCode, ToolCall,
+    schema::{RepairPolicy, Schema},
+    tool::DynTool,
+};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 

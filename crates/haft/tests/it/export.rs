@@ -3,8 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use haft::{
-    Dialect, DynTool, ExportOptions, Exposure, LossKind, PromptCacheTtl, StrictMode, ToolChoice,
-    ToolDefinition, ToolExport, ToolSearch, ToolSpec,
+    Dialect,
+    dialect::{
+        ExportOptions, LossKind, PromptCacheTtl, StrictMode, ToolChoice, ToolDefinition,
+        ToolExport, ToolSearch,
+    },
+    tool::{DynTool, Exposure, ToolSpec},
 };
 use serde_json::{Value, json};
 

@@ -11,10 +11,14 @@ use std::{
 };
 
 use haft::{
-    AllowAll, Block, BoxError, BoxFuture, Cache, CacheStatus, Config, DynTool, Event, Execution,
-    Failure, FailureCode, Guard, MemoryJournal, Output, RecordQuery, RetryHint, RetryPolicy,
-    Runtime, StreamItem, ToolCall, ToolContext, ToolRegistry, ToolSource, ValidatedCall, Verdict,
-    middleware_fn,
+    BoxFuture, Config, Failure, FailureCode, Output, Runtime, ToolCall, ToolContext, ToolRegistry,
+    events::{Event, StreamItem},
+    journal::{MemoryJournal, RecordQuery},
+    middleware::{CacheStatus, middleware_fn},
+    policy::{AllowAll, Guard, Verdict},
+    registry::ToolSource,
+    tool::{Block, BoxError, Cache, DynTool, Execution, RetryHint, RetryPolicy},
+    turn::ValidatedCall,
 };
 use serde_json::json;
 
@@ -278,9 +282,9 @@ impl ToolSource for Changing {
 #[tokio::test]
 async fn redefined_tool_does_not_use_the_old_cache() {
     let says = |description: &str, text: &'static str| {
-        let spec = haft::ToolSpec::new("t", description)
+        let spec = haft::tool::ToolSpec::new("t", description)
             .read_only()
-            .capabilities(haft::Capabilities::NONE)
+            .capabilities(haft::tool::Capabilities::NONE)
             .cache(Cache::new(SECOND * 60).within("everybody"));
         DynTool::new(spec, open_schema(), move |_, _| async move { Ok(text) })
     };
@@ -329,9 +333,9 @@ impl Guard for Door {
 
 #[tokio::test]
 async fn cached_result_needs_authorization() {
-    let spec = haft::ToolSpec::new("t", "Reads far away.")
+    let spec = haft::tool::ToolSpec::new("t", "Reads far away.")
         .read_only()
-        .capabilities([haft::Capability::Network])
+        .capabilities([haft::tool::Capability::Network])
         .cache(Cache::new(SECOND * 60).within("everybody"));
     let tool = quick(spec);
     let door = Door::default();
@@ -345,7 +349,7 @@ async fn cached_result_needs_authorization() {
 #[tokio::test(start_paused = true)]
 async fn circuit_breaker_probe_does_not_release_waiting_calls() {
     let mut config = Config::default();
-    config.breaker = Some(haft::Breaker { failures: 1, cooldown: SECOND * 30 });
+    config.breaker = Some(haft::host::Breaker { failures: 1, cooldown: SECOND * 30 });
     let (ran, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (inside, seen) = (Arc::clone(&ran), Arc::clone(&most));
     let tool = DynTool::new(read("t"), open_schema(), move |args, _| {

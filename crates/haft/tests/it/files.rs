@@ -3,8 +3,11 @@
 use std::{fmt::Write, path::Path, time::Duration};
 
 use haft::{
-    Config, ConfigFile, ConfigLayer, Decision, FileFormat, Handler, LoadOptions, Mode,
-    PolicyConfig, Uncovered,
+    Config,
+    policy::{
+        ConfigFile, ConfigLayer, Decision, FileFormat, Handler, LoadOptions, Mode, PolicyConfig,
+        Uncovered,
+    },
 };
 
 fn file(layer: ConfigLayer, form: FileFormat, path: &str, text: &str) -> ConfigFile {
@@ -342,7 +345,7 @@ variables = ["TOKEN"]
     let [pushes, mail, search] = &*setup.rules else { panic!() };
     assert_eq!(pushes.id.as_deref(), Some("pushes"));
     assert_eq!(pushes.reason.as_deref(), Some("shared branches"));
-    assert_eq!((pushes.priority, pushes.subject), (7, haft::Subject::ToolCall));
+    assert_eq!((pushes.priority, pushes.subject), (7, haft::policy::Subject::ToolCall));
     assert_eq!((pushes.matches.len(), pushes.except.len()), (2, 1));
     let examples: Vec<_> =
         pushes.examples.iter().map(|e| (e.applies, e.call.to_string(), e.place.line)).collect();
@@ -363,7 +366,7 @@ variables = ["TOKEN"]
     assert_eq!((budget.bytes, budget.tokens), (Some(1_000), Some(2_000)));
     assert_eq!((budget.cycles, budget.depth, budget.warn_at), (Some(9), Some(2), Some(80)));
     assert_eq!(budget.wall, Some(Duration::from_secs(600)));
-    assert_eq!(setup.ground.about["upload"]["to"], haft::ArgumentKind::Url);
+    assert_eq!(setup.ground.about["upload"]["to"], haft::policy::ArgumentKind::Url);
     assert_eq!(setup.ground.about["upload"].len(), 4);
     let config = setup.limits.apply(Config::default());
     assert_eq!(
@@ -628,7 +631,7 @@ fn untrusted_directory_may_deny_and_ask_but_not_allow() {
     ");
     assert!(setup.rules.iter().all(|rule| rule.rewrite.is_empty()));
     assert!(setup.ground.about.is_empty());
-    assert_eq!(setup.limits, haft::CallLimits::default());
+    assert_eq!(setup.limits, haft::policy::CallLimits::default());
     assert_eq!(setup.budget.calls, Some(10));
     assert_eq!(setup.ground.keep, None);
     let setup = trusted(&[project(GREEDY)]);
@@ -653,7 +656,7 @@ fn file_outside_the_trusted_set_may_deny_and_ask_but_not_allow() {
     need_input mail_send at haft.toml:28
     note haft.toml:11: changed since it was trusted: 2 allow rules, 1 rewrite of arguments, 1 hook, 1 directory of the workspace, 1 statement about an argument, 2 limits, 1 mode do not apply; to see the file and accept it, run `haft trust`
     ");
-    assert!(setup.ground.about.is_empty() && setup.limits == haft::CallLimits::default());
+    assert!(setup.ground.about.is_empty() && setup.limits == haft::policy::CallLimits::default());
     let new = read(Uncovered::New, "[[rule]]\nmatch = \"x\"\ndecision = \"allow\"\n").unwrap();
     let said = "new since this directory was trusted: 1 allow rule does not apply";
     assert!(new.notes[0].message.starts_with(said), "{:?}", new.notes);
@@ -868,10 +871,13 @@ fn a_tool_is_declared_as_a_command_with_typed_parameters() {
     let spec = &tool.spec;
     assert_eq!((&*spec.name, &*spec.aliases), ("count_lines", &["lines".to_owned()][..]));
     assert!(spec.is_read_only() && spec.timeout == Some(Duration::from_secs(5)));
-    assert_eq!(spec.isolation, haft::Isolation::Required);
-    assert_eq!(spec.label.trust, haft::Trust::Workspace);
-    assert!(tool.given().has(haft::Capability::Subprocess), "it is a process, whatever it says");
-    assert!(!tool.given().has(haft::Capability::Network));
+    assert_eq!(spec.isolation, haft::tool::Isolation::Required);
+    assert_eq!(spec.label.trust, haft::taint::Trust::Workspace);
+    assert!(
+        tool.given().has(haft::tool::Capability::Subprocess),
+        "it is a process, whatever it says"
+    );
+    assert!(!tool.given().has(haft::tool::Capability::Network));
     let schema = &tool.input_schema;
     assert_eq!(schema["required"], serde_json::json!(["files"]));
     assert_eq!(schema["properties"]["files"]["items"]["type"], "string");

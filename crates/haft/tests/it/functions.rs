@@ -7,8 +7,10 @@ use std::sync::{
 };
 
 use haft::{
-    ApprovalResponse, Approver, FailureCode, Guard, Hook, PreCallDecision, Runtime, ToolRegistry,
-    Verdict, approver_fn, before_fn, guard_fn,
+    FailureCode, Runtime, ToolRegistry,
+    approval::{ApprovalResponse, Approver, approver_fn},
+    hooks::{Hook, PreCallDecision, before_fn},
+    policy::{Guard, Verdict, guard_fn},
 };
 use serde_json::json;
 

@@ -10,10 +10,14 @@ use std::{
 };
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, Capabilities, Capability,
-    ConcurrencyLimit, ConfirmDestructive, DenyAll, DynTool, Effect, Failure, FailureCode, ForTools,
-    Guard, NoObjection, PathGuard, PathResolver, Review, ReviewGuard, Reviewer, Runtime,
-    RuntimeBuilder, ToolNameGuard, ToolRegistry, ToolSpec, ValidatedCall, Verdict,
+    BoxFuture, Failure, FailureCode, Runtime, RuntimeBuilder, ToolRegistry,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+    policy::{
+        ConcurrencyLimit, ConfirmDestructive, DenyAll, ForTools, Guard, NoObjection, PathGuard,
+        PathResolver, Review, ReviewGuard, Reviewer, ToolNameGuard, Verdict,
+    },
+    tool::{Capabilities, Capability, DynTool, Effect, ToolSpec},
+    turn::ValidatedCall,
 };
 use serde_json::{Value, json};
 

@@ -1,11 +1,13 @@
 //! Message history: one conversation in every dialect, converted from each to each, and repaired.
 
 use haft::{
-    Arguments, Dialect, ErrorKind, ExportOptions, ToolDefinition, ToolExport, Transcript,
+    Dialect, ErrorKind,
+    dialect::{ExportOptions, ToolDefinition, ToolExport},
     history::{
         AssistantPart, Change, ContentPart, Converted, Ending, HistoryFix, Media, MediaSource,
-        Message, PastCall, PastResult, ProviderFields,
+        Message, PastCall, PastResult, ProviderFields, Transcript,
     },
+    turn::Arguments,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -9,10 +9,17 @@ use std::{
 };
 
 use haft::{
-    AnsweredCall, ApprovalRequest, ApprovalResponse, Approver, BoxFuture, CompletedCall, DynTool,
-    Event, Execution, Failure, FailureCode, Guard, Hook, HookAnswer, HookEffects, Output,
-    PostCallResult, PreCallDecision, RegisteredTool, Runtime, StopReason, ToolRegistry, ToolSpec,
-    TurnInfo, ValidatedCall, Verdict,
+    BoxFuture, Failure, FailureCode, Output, Runtime, ToolRegistry,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+    events::Event,
+    hooks::{
+        AnsweredCall, CompletedCall, Hook, HookAnswer, HookEffects, PostCallResult,
+        PreCallDecision, TurnInfo,
+    },
+    policy::{Guard, Verdict},
+    registry::RegisteredTool,
+    tool::{DynTool, Execution, ToolSpec},
+    turn::{StopReason, ValidatedCall},
 };
 use serde_json::json;
 

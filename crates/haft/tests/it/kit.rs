@@ -3,8 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use haft::{
-    AllowAll, Capabilities, ConcurrencyClass, DynTool, Event, ExecutionRecord, Failure,
-    MemoryJournal, Nonces, Runtime, RuntimeBuilder, ToolCall, ToolRegistry, ToolResult, ToolSpec,
+    Failure, Runtime, RuntimeBuilder, ToolCall, ToolRegistry, ToolResult,
+    events::Event,
+    journal::{ExecutionRecord, MemoryJournal},
+    policy::AllowAll,
+    testing::Nonces,
+    tool::{Capabilities, ConcurrencyClass, DynTool, ToolSpec},
 };
 use serde_json::{Value, json};
 

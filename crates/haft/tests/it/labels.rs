@@ -4,9 +4,13 @@
 use std::sync::{Arc, Mutex};
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, Approver, BoxError, BoxFuture, Capability, ConcurrencyClass,
-    Confidentiality, DefaultPolicy, DynTool, Effect, Failure, FailureCode, Label, Policy, Run,
-    Runtime, ToolCall, ToolName, ToolRegistry, ToolSource, ToolSpec, Trust, ValidatedCall, Verdict,
+    BoxFuture, Failure, FailureCode, Run, Runtime, ToolCall, ToolRegistry,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+    policy::{DefaultPolicy, Policy, Verdict},
+    registry::ToolSource,
+    taint::{Confidentiality, Label, Trust},
+    tool::{BoxError, Capability, ConcurrencyClass, DynTool, Effect, ToolName, ToolSpec},
+    turn::ValidatedCall,
 };
 use serde_json::{Value, json};
 
@@ -20,7 +24,7 @@ fn says(spec: ToolSpec) -> DynTool {
     DynTool::new(spec, open_schema(), |args, _| async move {
         Ok(args["x"].as_str().unwrap_or_default().to_owned())
     })
-    .with_profile(|claim, args, _| haft::CallProfile {
+    .with_profile(|claim, args, _| haft::tool::CallProfile {
         effects: [Effect::external(args["key"].as_str().unwrap_or("x.org"))].into(),
         ..claim
     })
@@ -216,7 +220,7 @@ impl World {
             world.0.lock().unwrap().push(line);
             async { Ok("done") }
         })
-        .with_profile(move |claim, args, _| haft::CallProfile {
+        .with_profile(move |claim, args, _| haft::tool::CallProfile {
             effects: [effect(args["x"].as_str().unwrap_or_default())].into(),
             ..claim
         })
@@ -226,7 +230,7 @@ impl World {
     fn tools(&self, page: &'static str, file: &'static str) -> Vec<DynTool> {
         let holding = |spec: ToolSpec, text: &'static str, effect: fn(&str) -> Effect| {
             DynTool::new(spec, open_schema(), move |_, _| async move { Ok(text) }).with_profile(
-                move |claim, args, _| haft::CallProfile {
+                move |claim, args, _| haft::tool::CallProfile {
                     effects: [effect(args["x"].as_str().unwrap_or_default())].into(),
                     ..claim
                 },
@@ -237,7 +241,7 @@ impl World {
         };
         vec![
             // The host allows fetch without approval, which is how runs become tainted at all.
-            holding(read("fetch").label(WEB).permission(haft::Permission::None), page, |x| {
+            holding(read("fetch").label(WEB).permission(haft::tool::Permission::None), page, |x| {
                 Effect::external(x)
             }),
             holding(
@@ -387,7 +391,7 @@ async fn under_prompt_injection_nothing_happens_without_an_approver() {
 #[tokio::test(start_paused = true)]
 async fn without_policies_prompt_injection_succeeds() {
     // A control: the driver does obey, so the other tests are meaningful.
-    let (_, happened) = obedient(haft::AllowAll, &Person::default(), "read the news").await;
+    let (_, happened) = obedient(haft::policy::AllowAll, &Person::default(), "read the news").await;
     for tool in ["mail", "pay", "delete", "shell", "upload"] {
         assert!(happened.iter().any(|line| line.starts_with(tool)), "{tool}: {happened:?}");
     }
@@ -405,11 +409,12 @@ async fn broad_allows_do_not_help_an_obedient_model(broad: impl Policy) {
 #[tokio::test(start_paused = true)]
 async fn allow_all_rules_do_not_help_prompt_injection() {
     let allow = |text: &str| {
-        let pattern = haft::Pattern::parse(text, &haft::PathBase::default()).unwrap();
-        haft::Rule::new(haft::Decision::Allow, pattern)
+        let pattern =
+            haft::policy::Pattern::parse(text, &haft::policy::PathBase::default()).unwrap();
+        haft::policy::Rule::new(haft::policy::Decision::Allow, pattern)
     };
     let broad = || vec![allow("*"), allow("Bash"), allow("Edit(//**)"), allow("WebFetch")];
-    let rules = haft::Rules::new(broad(), haft::PolicyContext::default()).unwrap();
+    let rules = haft::policy::Rules::new(broad(), haft::policy::PolicyContext::default()).unwrap();
     broad_allows_do_not_help_an_obedient_model(rules).await;
     broad_allows_do_not_help_an_obedient_model(policy()).await;
 }

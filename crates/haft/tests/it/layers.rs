@@ -10,11 +10,17 @@ use std::{
 };
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, Approver, AuthorizedCall, Backoff, BoxFuture, Breaker,
-    Cache, CallIntent, CallOutcome, Clock, Config, DynTool, Event, Execution, ExecutionStats,
-    Failure, FailureCode, Journal, ManualClock, Middleware, Next, Outcome, Rate, RetryHint,
-    RetryPolicy, Runtime, RuntimeBuilder, ToolCall, ToolContext, ToolRegistry, ToolSpec,
-    WriteStatus, tool,
+    BoxFuture, Config, Failure, FailureCode, Runtime, RuntimeBuilder, ToolCall, ToolContext,
+    ToolRegistry,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+    events::Event,
+    host::{Breaker, Clock},
+    journal::{CallIntent, CallOutcome, Journal, WriteStatus},
+    middleware::{ExecutionStats, Middleware, Next, Outcome},
+    testing::ManualClock,
+    tool,
+    tool::{Backoff, Cache, DynTool, Execution, Rate, RetryHint, RetryPolicy, ToolSpec},
+    turn::AuthorizedCall,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -655,11 +661,11 @@ async fn cache_is_listed_with_its_scope() {
     let cache = || Cache::new(SECOND * 60);
     let tools = [
         (read("all").cache(cache()), "for one user"),
-        (read("side").cache(cache()).need(haft::Dependency::side::<u8>()), "for one run"),
+        (read("side").cache(cache()).need(haft::tool::Dependency::side::<u8>()), "for one run"),
         (read("named").cache(cache().within("session")), "for one session"),
         (read("word").cache(cache().within("rates")), "for all, as `rates`"),
         (
-            read("both").cache(cache().within("user")).need(haft::Dependency::side::<u8>()),
+            read("both").cache(cache().within("user")).need(haft::tool::Dependency::side::<u8>()),
             "for one user",
         ),
     ];
@@ -714,7 +720,7 @@ proptest! {
         let deadline = Duration::from_millis(deadline);
         let mut spec = read("t").retry(retries).deadline(deadline);
         if let Some(count) = rate {
-            spec = spec.rate(Rate { count, per: haft::Window::Second });
+            spec = spec.rate(Rate { count, per: haft::tool::Window::Second });
         }
         let tokio = tokio::runtime::Builder::new_current_thread()
             .enable_time()

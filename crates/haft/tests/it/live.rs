@@ -7,8 +7,12 @@ use std::{
 };
 
 use haft::{
-    ConfigFile, ConfigLayer, Error, FileFormat, LoadOptions, Policy, PolicyConfig, ReloadableRules,
-    RuleWrite, Rules, SuggestedRules,
+    Error,
+    approval::SuggestedRules,
+    policy::{
+        ConfigFile, ConfigLayer, FileFormat, LoadOptions, Policy, PolicyConfig, ReloadableRules,
+        RuleWrite, Rules,
+    },
 };
 
 /// A temporary directory for one test.
@@ -185,8 +189,9 @@ fn fifo_in_the_place_of_the_local_file_is_refused_at_once() {
 
 #[test]
 fn rules_without_a_file_can_be_replaced_but_not_saved() {
-    let live =
-        ReloadableRules::new(Rules::new(Vec::new(), haft::PolicyContext::default()).unwrap());
+    let live = ReloadableRules::new(
+        Rules::new(Vec::new(), haft::policy::PolicyContext::default()).unwrap(),
+    );
     assert!(live.reload().is_err());
     assert!(
         live.keep(&SuggestedRules { rules: vec!["x".to_owned()], file: "/x.toml".into() }).is_err()

@@ -42,6 +42,7 @@ mod schemas;
 mod sources;
 mod dialects;
 mod docs;
+mod tidy;
 mod script;
 mod frame;
 mod wire;

@@ -10,8 +10,13 @@ use std::{
 };
 
 use haft::{
-    AuthorizedCall, BoxFuture, Config, DynTool, Event, Execution, FailureCode, Middleware, Next,
-    Outcome, Output, Runtime, RuntimeBuilder, ToolResult, ToolView, Trust, middleware_fn,
+    BoxFuture, Config, FailureCode, Output, Runtime, RuntimeBuilder, ToolResult,
+    events::Event,
+    middleware::{Middleware, Next, Outcome, middleware_fn},
+    registry::ToolView,
+    taint::Trust,
+    tool::{DynTool, Execution},
+    turn::AuthorizedCall,
 };
 use serde_json::json;
 

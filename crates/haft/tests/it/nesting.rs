@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use haft::{DynTool, FailureCode, ToolSpec};
+use haft::{
+    FailureCode,
+    tool::{DynTool, ToolSpec},
+};
 use serde_json::json;
 
 use crate::kit::*;

@@ -2,9 +2,11 @@
 //! traversal, symlinks, globs, spelling) must be refused.
 
 use haft::{
-    BoxError, BoxFuture, Capability, Decision, Dialect, DynTool, Effect, ExportOptions, PathBase,
-    Pattern, PolicyContext, Rule, Rules, Runtime, ToolCall, ToolDefinition, ToolRegistry,
-    ToolSource, ToolSpec,
+    BoxFuture, Dialect, Runtime, ToolCall, ToolRegistry,
+    dialect::{ExportOptions, ToolDefinition},
+    policy::{Decision, PathBase, Pattern, PolicyContext, Rule, Rules},
+    registry::ToolSource,
+    tool::{BoxError, Capability, DynTool, Effect, ToolSpec},
 };
 use serde_json::{Value, json};
 

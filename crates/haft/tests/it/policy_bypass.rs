@@ -4,11 +4,19 @@
 use std::sync::{Arc, Mutex};
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, Approver, BoxError, BoxFuture, Budget, Capabilities,
-    Confidentiality, Decision, DynTool, Event, Explanation, Failure, FailureCode, ForTools, Guard,
-    Hook, Label, PathBase, Pattern, Policy, PolicyContext, PreCallDecision, RegisteredTool, Rule,
-    Rules, Run, Runtime, Scope, ToolCall, ToolNameGuard, ToolRegistry, ToolSource, ToolSpec,
-    ToolView, Trust, ValidatedCall, Verdict,
+    BoxFuture, Failure, FailureCode, Run, Runtime, ToolCall, ToolRegistry,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+    budget::Budget,
+    events::Event,
+    hooks::{Hook, PreCallDecision},
+    policy::{
+        Decision, Explanation, ForTools, Guard, PathBase, Pattern, Policy, PolicyContext, Rule,
+        Rules, ToolNameGuard, Verdict,
+    },
+    registry::{RegisteredTool, ToolSource, ToolView},
+    taint::{Confidentiality, Label, Trust},
+    tool::{BoxError, Capabilities, DynTool, Scope, ToolSpec},
+    turn::ValidatedCall,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};

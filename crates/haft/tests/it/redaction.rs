@@ -6,9 +6,14 @@ use std::{
 };
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, Approver, Block, BoxFuture, Config, DynTool, Effect, Event,
-    Failure, MemoryJournal, Output, Policy, Progress, Runtime, RuntimeBuilder, SuggestedRules,
-    ToolCall, ToolRegistry, ToolResult, ToolSpec, ValidatedCall, Verdict,
+    BoxFuture, Config, Failure, Output, Runtime, RuntimeBuilder, ToolCall, ToolRegistry,
+    ToolResult,
+    approval::{ApprovalRequest, ApprovalResponse, Approver, SuggestedRules},
+    events::Event,
+    journal::MemoryJournal,
+    policy::{Policy, Verdict},
+    tool::{Block, DynTool, Effect, Progress, ToolSpec},
+    turn::ValidatedCall,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -290,7 +295,7 @@ async fn secret_added_later_is_redacted_from_existing_records() {
     let runtime = runtime.build().unwrap();
     runtime.call("echo", json!({"x": VALUE})).await.unwrap();
     runtime.secrets().add("door", VALUE).unwrap();
-    let records = format!("{:?}", runtime.records(&haft::RecordQuery::default()));
+    let records = format!("{:?}", runtime.records(&haft::journal::RecordQuery::default()));
     assert!(records.contains("say [REDACTED:secret/door:13]"), "{records}");
     assert!(!records.contains(VALUE), "{records}");
 }
@@ -314,7 +319,7 @@ async fn many_colliding_keys_cost_linear_time() {
     });
     let data: Value =
         keys.map(|key| (key, Value::from(1))).collect::<serde_json::Map<_, _>>().into();
-    let many = giving(read("many").max_result(haft::ResultLimit::Unbounded), move |_| {
+    let many = giving(read("many").max_result(haft::tool::ResultLimit::Unbounded), move |_| {
         Output::json(data.clone())
     });
     let answer = one(permissive(vec![many]), "many", json!({})).await;

@@ -9,16 +9,21 @@ use std::{
 };
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, CallProfile, Config, DynTool, Event,
-    Execution, Failure, FailureCode, Hook, Journal, Label, MemoryJournal, PreCallDecision, Runtime,
-    StopReason, ToolCall, ToolRegistry, Trust, ValidatedCall, WriteStatus,
+    BoxFuture, Config, Failure, FailureCode, Runtime, ToolCall, ToolRegistry,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+    events::Event,
+    hooks::{Hook, PreCallDecision},
+    journal::{Journal, MemoryJournal, WriteStatus},
+    taint::{Label, Trust},
+    tool::{CallProfile, DynTool, Execution},
+    turn::{StopReason, ValidatedCall},
 };
 use serde_json::json;
 
 use crate::kit::*;
 
 /// A tool that counts its executions.
-fn noting(spec: haft::ToolSpec, ran: &Arc<AtomicUsize>) -> DynTool {
+fn noting(spec: haft::tool::ToolSpec, ran: &Arc<AtomicUsize>) -> DynTool {
     let ran = Arc::clone(ran);
     DynTool::new(spec, open_schema(), move |_, _| {
         ran.fetch_add(1, Ordering::SeqCst);
@@ -71,7 +76,7 @@ async fn message_truncated_during_authorization_runs_nothing() {
     assert_eq!(ran.load(Ordering::SeqCst), 0);
 
     let asked = Arc::default();
-    let network = read("t").capabilities([haft::Capability::Network]);
+    let network = read("t").capabilities([haft::tool::Capability::Network]);
     let registry = ToolRegistry::builder().add(noting(network, &ran)).build().unwrap();
     let runtime = Runtime::builder()
         .registry(registry)
@@ -89,14 +94,14 @@ async fn message_truncated_during_authorization_runs_nothing() {
 struct SlowJournal;
 
 impl Journal for SlowJournal {
-    fn intend(&self, _: &haft::CallIntent<'_>) -> WriteStatus<'_> {
+    fn intend(&self, _: &haft::journal::CallIntent<'_>) -> WriteStatus<'_> {
         WriteStatus::Later(Box::pin(async {
             tokio::time::sleep(Duration::from_millis(200)).await;
             Ok(())
         }))
     }
 
-    fn settle(&self, _: &haft::CallOutcome<'_>) -> WriteStatus<'_> {
+    fn settle(&self, _: &haft::journal::CallOutcome<'_>) -> WriteStatus<'_> {
         WriteStatus::Now(Ok(()))
     }
 }
@@ -373,12 +378,12 @@ async fn bounds_hold_for_every_part_of_a_result() {
     let mut config = Config::default();
     config.max_result = 1_000;
     let crabs = DynTool::new(
-        read("crabs").max_result(haft::ResultLimit::Unbounded),
+        read("crabs").max_result(haft::tool::ResultLimit::Unbounded),
         json!({}),
         |_, _| async { Ok("🦀".repeat(900)) },
     );
     let many = DynTool::new(read("many").max_result(100), json!({}), |_, _| async {
-        Ok(vec![haft::Block::text(""); 10_000])
+        Ok(vec![haft::tool::Block::text(""); 10_000])
     });
     let data = DynTool::new(read("data"), json!({}), |_, _| async {
         let mut output = haft::Output::text("small");
@@ -427,8 +432,8 @@ async fn an_interrupt_reaches_nested_calls_only_through_their_outer_call() {
     };
     let tools = vec![
         steps(read("blocks")),
-        steps(read("yields").interrupt(haft::Interrupt::Cancel)),
-        slow(read("step").interrupt(haft::Interrupt::Cancel), 1_000),
+        steps(read("yields").interrupt(haft::tool::Interrupt::Cancel)),
+        slow(read("step").interrupt(haft::tool::Interrupt::Cancel), 1_000),
     ];
     let runtime = permissive(tools).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
@@ -442,7 +447,7 @@ async fn an_interrupt_reaches_nested_calls_only_through_their_outer_call() {
 
 #[tokio::test]
 async fn arguments_of_a_map_are_not_dropped_as_unknown() {
-    let spec = read("t").unknown(haft::UnknownFields::Ignore);
+    let spec = read("t").unknown(haft::tool::UnknownFields::Ignore);
     let map = json!({"additionalProperties": {"type": "string"}});
     let tool = DynTool::new(spec.clone(), map, |args, _| async move { Ok(args.to_string()) });
     let runtime = permissive(vec![tool]).build().unwrap();

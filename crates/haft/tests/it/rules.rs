@@ -3,10 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, Capabilities, Capability, Decision,
-    DynTool, Effect, Explanation, Failure, FailureCode, Label, Mode, PathBase, Pattern,
-    PolicyContext, Rule, Rules, Runtime, Subject, ToolCall, ToolRegistry, ToolResult, ToolSpec,
-    Trust,
+    BoxFuture, Failure, FailureCode, Runtime, ToolCall, ToolRegistry, ToolResult,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+    policy::{Decision, Explanation, Mode, PathBase, Pattern, PolicyContext, Rule, Rules, Subject},
+    taint::{Label, Trust},
+    tool::{Capabilities, Capability, DynTool, Effect, ToolSpec},
 };
 use serde_json::{Value, json};
 
@@ -50,8 +51,10 @@ fn tool(name: &str, argument: Value, spec: impl FnOnce(ToolSpec) -> ToolSpec) ->
 fn kit() -> ToolRegistry {
     let text = || json!({"type": "string"});
     let about = |about: &str| json!({"type": "string", "x-haft": about});
-    let fetched = Label { trust: Trust::Untrusted, confidentiality: haft::Confidentiality::Public };
-    let own = Label { trust: Trust::Workspace, confidentiality: haft::Confidentiality::Internal };
+    let fetched =
+        Label { trust: Trust::Untrusted, confidentiality: haft::taint::Confidentiality::Public };
+    let own =
+        Label { trust: Trust::Workspace, confidentiality: haft::taint::Confidentiality::Internal };
     ToolRegistry::builder()
         .add(tool("shell", json!({"command": about("command")}), |s| {
             s.capabilities([Capability::Subprocess])
@@ -309,7 +312,7 @@ async fn rewritten_arguments_are_authorized_and_run_unchanged() {
         self::runtime(rules(vec![limited])).call("add", json!({"a": 1})).await.unwrap_err();
     assert_eq!(
         failure.execution(),
-        haft::Execution::NotStarted,
+        haft::tool::Execution::NotStarted,
         "a rewrite that does not fit runs nothing"
     );
 }
@@ -442,8 +445,11 @@ async fn protected_paths_need_approval_unless_a_rule_names_them() {
 #[tokio::test]
 async fn explanation_names_the_rule_near_misses_and_what_would_change_it() {
     let mut push = ask("Bash(git push *)");
-    push.place =
-        haft::SourceLocation { file: Some(Arc::new("haft.toml".into())), line: 14, column: 1 };
+    push.place = haft::policy::SourceLocation {
+        file: Some(Arc::new("haft.toml".into())),
+        line: 14,
+        column: 1,
+    };
     let list = rules(vec![push, deny("Bash(git reset *)"), allow("Bash(git *)")]);
     let said = explain(list, "shell", json!({"command": "git push origin main"})).await;
     assert_eq!(said.verdict.decision, Decision::Ask);

@@ -9,8 +9,9 @@ use std::{
 
 use futures_util::Stream;
 use haft::{
-    Block, Config, DynTool, Event, Execution, Failure, FailureCode, Interrupt, IntoOutput,
-    Progress, RuntimeBuilder, StreamOutput, ToolResult,
+    Config, Failure, FailureCode, RuntimeBuilder, ToolResult,
+    events::Event,
+    tool::{Block, DynTool, Execution, Interrupt, IntoOutput, Progress, StreamOutput},
 };
 
 use crate::kit::*;
@@ -45,7 +46,7 @@ impl<T: Unpin> Stream for Pieces<T> {
     }
 }
 
-fn streams<O>(make: impl Fn() -> O + Send + Sync + 'static, spec: haft::ToolSpec) -> DynTool
+fn streams<O>(make: impl Fn() -> O + Send + Sync + 'static, spec: haft::tool::ToolSpec) -> DynTool
 where
     O: IntoOutput + 'static,
 {
@@ -178,7 +179,7 @@ async fn streamed_blocks_keep_their_kind_and_text_is_joined() {
 }
 
 /// A stream that never ends by itself.
-fn endless(spec: haft::ToolSpec) -> DynTool {
+fn endless(spec: haft::tool::ToolSpec) -> DynTool {
     let make = || StreamOutput(Pieces { hangs: true, ..pieces(vec!["so ", "far"], 10) });
     streams(make, spec)
 }
@@ -258,7 +259,7 @@ async fn endless_output_times_out() {
     let spec = || read("t").timeout(time);
     let text = streams(|| StreamOutput(Flood("x")), spec());
     let keyed = streams(|| StreamOutput::keyed(Flood(("key", "x"))), spec());
-    let blocks = streams(|| StreamOutput::blocks(Flood(haft::Block::text("x"))), spec());
+    let blocks = streams(|| StreamOutput::blocks(Flood(haft::tool::Block::text("x"))), spec());
     for tool in [text, keyed, blocks] {
         let runtime = permissive(vec![tool]).build().unwrap();
         let answers = runtime.run().turn().await.unwrap().run(calls("t")).await;

@@ -1,7 +1,9 @@
 //! Random schemas and values, exported to every dialect.
 
 use haft::{
-    Arguments, Dialect, ExportOptions, LossKind, StrictMode, ToolCall, ToolDefinition, ToolExport,
+    Dialect, ToolCall,
+    dialect::{ExportOptions, LossKind, StrictMode, ToolDefinition, ToolExport},
+    turn::Arguments,
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -344,7 +346,7 @@ fn shown_with(
     dialect: Dialect,
     source: &Value,
     options: &ExportOptions,
-) -> (Value, haft::ExportedTool) {
+) -> (Value, haft::dialect::ExportedTool) {
     let shown = dialect.show(&ToolDefinition::new("t", "Does it.", source), options);
     (schema_of(dialect, shown.tool.as_ref().unwrap()), shown)
 }
@@ -379,7 +381,9 @@ fn inline_option_leaves_no_reference_and_no_all_of_in_any_dialect() {
             for word in ["$ref", "$defs", "allOf"] {
                 assert!(!mentions(&schema, word), "{dialect} {strict:?}: {word} in {schema}");
             }
-            let cut = |loss: &haft::Loss| loss.kind == LossKind::Widened && loss.keyword == "$ref";
+            let cut = |loss: &haft::dialect::Loss| {
+                loss.kind == LossKind::Widened && loss.keyword == "$ref"
+            };
             assert!(shown.report.iter().any(cut), "{dialect} {strict:?}: {:?}", shown.report);
             let export = judge(&schema).unwrap();
             for value in [
@@ -431,7 +435,8 @@ fn inline_option_never_refuses_properties_of_a_dropped_subschema() {
         );
         assert!(!mentions(&schema, "allOf"), "{dialect}: {schema}");
         assert!(judge(&schema).unwrap().is_valid(&value), "{dialect}: {schema}");
-        let lost = |loss: &haft::Loss| loss.kind == LossKind::Widened && loss.keyword == "allOf";
+        let lost =
+            |loss: &haft::dialect::Loss| loss.kind == LossKind::Widened && loss.keyword == "allOf";
         assert!(shown.report.iter().any(lost), "{dialect}: {:?}", shown.report);
     }
 }

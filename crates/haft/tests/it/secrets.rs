@@ -3,9 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, Capability, DynTool, Event, Execution,
-    Failure, FailureCode, MemoryJournal, Progress, Runtime, Secrets, ToolCall, ToolRegistry,
-    ToolSpec, tool,
+    BoxFuture, Failure, FailureCode, Runtime, ToolCall, ToolRegistry,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+    events::Event,
+    journal::MemoryJournal,
+    secrets::Secrets,
+    tool,
+    tool::{Capability, DynTool, Execution, Progress, ToolSpec},
 };
 use serde_json::{Value, json};
 
@@ -176,7 +180,7 @@ async fn decoder_error_does_not_show_a_secret() {
     }
     let runtime = Runtime::builder()
         .registry(ToolRegistry::builder().add(KnockTool).build().unwrap())
-        .policy(haft::AllowAll)
+        .policy(haft::policy::AllowAll)
         .secret("door", VALUE)
         .build()
         .unwrap();
@@ -376,9 +380,9 @@ async fn results_are_redacted_in_every_block_and_key() {
         let data = json!({"open sesame": [1, "open sesame"], "password": "hunter2x"});
         Ok(haft::Output {
             blocks: vec![
-                haft::Block::text("open sesame"),
-                haft::Block::Json { json: data.clone() },
-                haft::Block::Link {
+                haft::tool::Block::text("open sesame"),
+                haft::tool::Block::Json { json: data.clone() },
+                haft::tool::Block::Link {
                     uri: "https://u:hunter2x@h/open%20sesame".to_owned(),
                     name: "open sesame".to_owned(),
                     media_type: None,
@@ -415,7 +419,7 @@ async fn panic_in_a_body_prints_no_secret_to_stderr() {
     let secrets = Secrets::new();
     let reported: Arc<Mutex<Vec<String>>> = Arc::default();
     let kept = Arc::clone(&reported);
-    let redactor = haft::Redactor::new(secrets.clone());
+    let redactor = haft::secrets::Redactor::new(secrets.clone());
     // It stays installed: panics of other tests are printed as before.
     std::panic::set_hook(redactor.panic_hook(move |text| {
         eprintln!("{text}");

@@ -3,8 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use haft::{
-    AllowAll, BoxError, BoxFuture, DynTool, RunState, Runtime, ToolRegistry, ToolSource, ToolSpec,
-    ToolView,
+    BoxFuture, Runtime, ToolRegistry,
+    policy::AllowAll,
+    registry::{ToolSource, ToolView},
+    tool::{BoxError, DynTool, RunState, ToolSpec},
 };
 use serde_json::json;
 
@@ -58,7 +60,7 @@ impl ToolSource for Remote {
     }
 }
 
-fn runtime(builder: haft::ToolRegistryBuilder) -> Runtime {
+fn runtime(builder: haft::registry::ToolRegistryBuilder) -> Runtime {
     Runtime::builder().registry(builder.build().unwrap()).policy(AllowAll).build().unwrap()
 }
 
@@ -173,8 +175,11 @@ async fn source_cannot_take_over_an_alias_through_a_view() {
 #[tokio::test]
 async fn source_tool_without_its_state_is_not_offered() {
     let log = Log::default();
-    let remote =
-        Remote::new("r", &log, vec![quick(read("t").need(haft::Dependency::state::<User>()))]);
+    let remote = Remote::new(
+        "r",
+        &log,
+        vec![quick(read("t").need(haft::tool::Dependency::state::<User>()))],
+    );
     let turn = runtime(ToolRegistry::builder().source(remote)).run().turn().await.unwrap();
     assert!(names(&turn).is_empty());
 }
@@ -196,7 +201,7 @@ struct User(&'static str);
 #[tokio::test]
 async fn tool_requirements_decide_whether_it_is_offered() {
     let needs = DynTool::new(
-        read("who").need(haft::Dependency::side::<User>()),
+        read("who").need(haft::tool::Dependency::side::<User>()),
         json!({}),
         |_, cx| async move {
             let user: RunState<User> = cx.run_state()?;
@@ -223,7 +228,7 @@ async fn tool_requirements_decide_whether_it_is_offered() {
 
 #[tokio::test]
 async fn missing_state_is_a_build_error_naming_tool_and_type() {
-    let tool = quick(read("t").need(haft::Dependency::state::<User>()));
+    let tool = quick(read("t").need(haft::tool::Dependency::state::<User>()));
     let registry = || ToolRegistry::builder().add(tool.clone()).build().unwrap();
     let error = Runtime::builder().registry(registry()).build().unwrap_err();
     assert!(error.to_string().contains("tool `t` needs a `State<"), "{error}");

@@ -9,7 +9,11 @@ use std::{
     time::Duration,
 };
 
-use haft::{Config, DynTool, Execution, FailureCode, Interrupt, MemoryJournal, ToolSpec};
+use haft::{
+    Config, FailureCode,
+    journal::MemoryJournal,
+    tool::{DynTool, Execution, Interrupt, ToolSpec},
+};
 use serde_json::json;
 
 use crate::kit::*;

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use haft::{Capabilities, Execution, FailureCode, Runtime, StopReason, ToolCall, ToolRegistry};
+use haft::{
+    FailureCode, Runtime, ToolCall, ToolRegistry,
+    tool::{Capabilities, Execution},
+    turn::StopReason,
+};
 use serde_json::json;
 
 use crate::kit::*;
@@ -39,7 +43,7 @@ async fn completed_reads_keep_their_result_after_a_truncated_message() {
 #[tokio::test(start_paused = true)]
 async fn read_that_needs_approval_waits_for_the_end_of_the_message() {
     let transcript = Transcript::default();
-    let asks = read("asks").capabilities([haft::Capability::Network]);
+    let asks = read("asks").capabilities([haft::tool::Capability::Network]);
     let registry =
         ToolRegistry::builder().add(quick(asks)).add(quick(read("plain"))).build().unwrap();
     let runtime =

@@ -9,7 +9,10 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use haft::{Dialect, ExportOptions, ExportedTool, LossKind, StrictMode, ToolDefinition};
+use haft::{
+    Dialect,
+    dialect::{ExportOptions, ExportedTool, LossKind, StrictMode, ToolDefinition},
+};
 use serde_json::{Value, json};
 
 /// The directory of the corpora, if it exists here.

@@ -8,7 +8,11 @@ use std::{
     time::Duration,
 };
 
-use haft::{DynTool, Execution, Failure, FailureCode, Output, tower::adapt};
+use haft::{
+    Failure, FailureCode, Output,
+    tool::{DynTool, Execution},
+    tower::adapt,
+};
 use tower::{limit::ConcurrencyLimitLayer, timeout::TimeoutLayer, util::MapResponseLayer};
 
 use crate::kit::*;

@@ -9,8 +9,10 @@ use std::{
 };
 
 use haft::{
-    Arguments, CallProfile, ConcurrencyClass, Config, DynTool, Execution, FailureCode,
-    MemoryJournal, ResourceKey, ResultLimit, StopReason, ToolCall, ToolSpec,
+    Config, FailureCode, ToolCall,
+    journal::MemoryJournal,
+    tool::{CallProfile, ConcurrencyClass, DynTool, Execution, ResourceKey, ResultLimit, ToolSpec},
+    turn::{Arguments, StopReason},
 };
 use serde_json::json;
 
@@ -215,7 +217,7 @@ async fn output_is_checked_against_its_own_schema() {
 
 #[tokio::test]
 async fn run_carries_the_joined_taint_of_its_results() {
-    use haft::{Confidentiality, Label, Trust};
+    use haft::taint::{Confidentiality, Label, Trust};
     let label = Label { trust: Trust::Workspace, confidentiality: Confidentiality::Secret };
     let runtime = permissive(vec![quick(read("t").label(label))]).build().unwrap();
     let run = runtime.run();

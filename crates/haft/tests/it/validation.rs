@@ -10,9 +10,14 @@ use std::{
 };
 
 use haft::{
-    Arguments, BoxFuture, Config, DynTool, Event, Failure, FailureCode, Formats, Guard, Hook,
-    MemoryJournal, PreCallDecision, Repair, RepairKind, RepairPolicy, RetryHint, Schema,
-    StopReason, ToolCall, ToolSpec, ValidatedCall, Verdict,
+    BoxFuture, Config, Failure, FailureCode, ToolCall,
+    events::Event,
+    hooks::{Hook, PreCallDecision},
+    journal::MemoryJournal,
+    policy::{Guard, Verdict},
+    schema::{Formats, Repair, RepairKind, RepairPolicy, Schema},
+    tool::{DynTool, RetryHint, ToolSpec},
+    turn::{Arguments, StopReason, ValidatedCall},
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};

@@ -1,7 +1,10 @@
 //! Whole exchanges with every provider: responses, complete and streamed, and the result messages.
 
 use haft::{
-    Block, Dialect, DynTool, ErrorKind, MemoryJournal, Output, StopReason, ToolCall, ToolResult,
+    Dialect, ErrorKind, Output, ToolCall, ToolResult,
+    journal::MemoryJournal,
+    tool::{Block, DynTool},
+    turn::StopReason,
 };
 use serde_json::{Value, json};
 
@@ -314,7 +317,7 @@ async fn json_and_empty_results_are_rendered_in_each_providers_form() {
 async fn unframed_json_stays_json_and_blank_text_is_not_sent_where_refused() {
     let config = || {
         let mut config = haft::Config::default();
-        config.frame = haft::Frame::Never;
+        config.frame = haft::host::Frame::Never;
         config
     };
     let script =

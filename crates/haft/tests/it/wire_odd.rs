@@ -1,7 +1,10 @@
 //! Malformed streams, from faulty servers and networks: a partial call never runs, nothing runs
 //! twice, and the worst stop reason wins.
 
-use haft::{Dialect, StopReason, ToolCall, TurnOutput};
+use haft::{
+    Dialect, ToolCall,
+    turn::{StopReason, TurnOutput},
+};
 use serde_json::{Value, json};
 
 use crate::kit::*;

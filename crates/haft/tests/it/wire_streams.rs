@@ -3,7 +3,10 @@
 
 use std::collections::VecDeque;
 
-use haft::{Arguments, Dialect, StopReason, ToolCall};
+use haft::{
+    Dialect, ToolCall,
+    turn::{Arguments, StopReason},
+};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 

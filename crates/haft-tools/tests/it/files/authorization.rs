@@ -3,8 +3,9 @@
 use std::fs;
 
 use haft::{
-    ConcurrencyClass, FailureCode, Runtime, ToolCall, ToolRegistry,
+    FailureCode, Runtime, ToolCall, ToolRegistry,
     serde_json::{Value, json},
+    tool::ConcurrencyClass,
 };
 use haft_sandbox::{Access, Workspace};
 use haft_tools::BuiltinTools;
@@ -150,7 +151,7 @@ async fn read_only_root_is_not_written() {
     fs::File::create(base.join("a.txt")).unwrap();
     let workspace = Workspace::builder().root(&base, Access::Read).build().unwrap();
     let registry = ToolRegistry::builder().add(BuiltinTools::new(workspace)).build().unwrap();
-    let runtime = Runtime::builder().registry(registry).policy(haft::AllowAll);
+    let runtime = Runtime::builder().registry(registry).policy(haft::policy::AllowAll);
     let run = runtime.build().unwrap().run_builder().working_directory(&base).start();
     let call = ToolCall::new("c", "write_file", json!({"file_path": "a.txt", "content": "x"}));
     let answer = run.turn().await.unwrap().run(vec![call]).await.pop().unwrap();
@@ -231,14 +232,14 @@ async fn call_with_change_in_between(
 ) -> haft::ToolResult {
     let workspace = Workspace::builder().root(&fixture.inside, Access::Write).build().unwrap();
     let registry = ToolRegistry::builder().add(BuiltinTools::new(workspace)).build().unwrap();
-    let acts = haft::middleware_fn("meanwhile", move |_, next| {
+    let acts = haft::middleware::middleware_fn("meanwhile", move |_, next| {
         let act = act.clone();
         Box::pin(async move {
             act();
             next.run().await
         })
     });
-    let runtime = Runtime::builder().registry(registry).policy(haft::AllowAll);
+    let runtime = Runtime::builder().registry(registry).policy(haft::policy::AllowAll);
     let runtime = runtime.middleware(acts).build().unwrap();
     let run = runtime.run_builder().working_directory(&fixture.inside).start();
     let call = ToolCall::new("c", tool, arguments);

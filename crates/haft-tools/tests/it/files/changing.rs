@@ -10,8 +10,11 @@ use std::{
 };
 
 use haft::{
-    Decision, FailureCode, Operation, PathBase, Pattern, Policy, PolicyContext, Rule, Rules,
-    Runtime, Scope, ToolCall, ToolRegistry, TurnHandle, ValidatedCall, Verdict, serde_json::json,
+    FailureCode, Runtime, ToolCall, ToolRegistry,
+    policy::{Decision, PathBase, Pattern, Policy, PolicyContext, Rule, Rules, Verdict},
+    serde_json::json,
+    tool::{Operation, Scope},
+    turn::{TurnHandle, ValidatedCall},
 };
 use haft_sandbox::{Access, Workspace};
 use haft_tools::BuiltinTools;
@@ -231,7 +234,8 @@ async fn file_moves_across_file_systems_and_directory_or_symlink_does_not() {
         .build()
         .unwrap();
     let registry = ToolRegistry::builder().add(BuiltinTools::new(workspace)).build().unwrap();
-    fixture.runtime = Runtime::builder().registry(registry).policy(haft::AllowAll).build().unwrap();
+    fixture.runtime =
+        Runtime::builder().registry(registry).policy(haft::policy::AllowAll).build().unwrap();
     fixture.put("run.sh", "echo hi\n");
     fs::set_permissions(fixture.inside.join("run.sh"), fs::Permissions::from_mode(0o750)).unwrap();
     let there = other.join("new/run.sh");

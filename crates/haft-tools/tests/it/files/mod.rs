@@ -16,7 +16,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use haft::{AllowAll, FailureCode, Runtime, ToolCall, ToolRegistry, ToolResult, serde_json::Value};
+use haft::{
+    FailureCode, Runtime, ToolCall, ToolRegistry, ToolResult, policy::AllowAll, serde_json::Value,
+};
 use haft_sandbox::{Access, Workspace};
 use haft_tools::BuiltinTools;
 use tempfile::TempDir;

@@ -7,9 +7,9 @@ use std::{
 };
 
 use haft::{
-    ApprovalRequest, ApprovalResponse, Approver, BoxFuture, ConfigFile, ConfigLayer, Failure,
-    FailureCode, FileFormat, LoadOptions, PolicyConfig, Rules, Runtime, ToolCall, ToolRegistry,
-    ToolResult,
+    BoxFuture, Failure, FailureCode, Runtime, ToolCall, ToolRegistry, ToolResult,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+    policy::{ConfigFile, ConfigLayer, FileFormat, LoadOptions, PolicyConfig, Rules},
     serde_json::{Value, json},
 };
 use haft_sandbox::{Access, Workspace};

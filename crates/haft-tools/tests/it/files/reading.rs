@@ -1,6 +1,6 @@
 //! `read_file` and `list_files`.
 
-use haft::{FailureCode, Trust, serde_json::json};
+use haft::{FailureCode, serde_json::json, taint::Trust};
 
 use super::TestWorkspace;
 

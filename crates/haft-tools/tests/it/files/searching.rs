@@ -1,8 +1,11 @@
 //! `search_files`.
 
 use haft::{
-    Decision, Event, FailureCode, PathBase, Pattern, PolicyContext, Progress, Rule, Rules, Runtime,
-    ToolCall, ToolRegistry, serde_json::json,
+    FailureCode, Runtime, ToolCall, ToolRegistry,
+    events::Event,
+    policy::{Decision, PathBase, Pattern, PolicyContext, Rule, Rules},
+    serde_json::json,
+    tool::Progress,
 };
 use haft_sandbox::{Access, Workspace};
 use haft_tools::BuiltinTools;

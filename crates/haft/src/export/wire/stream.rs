@@ -53,7 +53,8 @@ pub(super) struct Closing {
 /// Decodes a response while the model generates it. Made by [`Dialect::stream`].
 ///
 /// ```
-/// use haft::{Dialect, StopReason};
+/// use haft::Dialect;
+/// use haft::turn::StopReason;
 ///
 /// let mut stream = Dialect::Ollama.stream();
 /// let calls = stream.feed(

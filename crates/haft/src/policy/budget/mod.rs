@@ -13,7 +13,7 @@ pub(crate) use self::ledger::{Held, Ledger, too_deep};
 /// What a run may use. `None` means no limit. When a limit is used up, no further call runs.
 ///
 /// ```
-/// use haft::Budget;
+/// use haft::budget::Budget;
 ///
 /// let mut budget = Budget::default();
 /// budget.calls = Some(10);

@@ -91,7 +91,7 @@ pub fn project_files(directory: &Path) -> Vec<ConfigPath> {
 /// ```
 /// use std::path::Path;
 ///
-/// let files = haft::config_paths(Path::new("/notes"), Some(Path::new("/me/.config/haft")), None);
+/// let files = haft::policy::config_paths(Path::new("/notes"), Some(Path::new("/me/.config/haft")), None);
 /// assert_eq!(files[0].path, Path::new("/etc/haft/haft.toml"));
 /// assert!(files.iter().any(|file| file.path == Path::new("/notes/.claude/settings.json")));
 /// ```
@@ -111,7 +111,7 @@ pub fn config_paths(
 /// ```
 /// use std::path::Path;
 ///
-/// let files = haft::files_from(Path::new("/notes/sub"), Path::new("/notes"), None, None);
+/// let files = haft::policy::files_from(Path::new("/notes/sub"), Path::new("/notes"), None, None);
 /// let is_read = |path: &str| files.iter().any(|file| file.path == Path::new(path));
 /// assert!(is_read("/notes/sub/haft.toml") && is_read("/notes/haft.toml"));
 /// assert!(!is_read("/haft.toml"));

@@ -118,7 +118,7 @@ impl PolicyConfig {
     /// Fails with every mistake in every file, in one error with one hint line each.
     ///
     /// ```
-    /// use haft::{ConfigFile, FileFormat, ConfigLayer, PolicyConfig, LoadOptions};
+    /// use haft::policy::{ConfigFile, ConfigLayer, FileFormat, LoadOptions, PolicyConfig};
     ///
     /// let file = |text: &str| ConfigFile {
     ///     layer: ConfigLayer::Project,

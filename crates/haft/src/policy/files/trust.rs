@@ -42,7 +42,7 @@ use crate::{
 /// ```
 /// use std::path::Path;
 ///
-/// use haft::{TrustEntry, TrustedDirs, Uncovered};
+/// use haft::policy::{TrustEntry, TrustedDirs, Uncovered};
 ///
 /// let text = "[[rule]]\nmatch = \"Bash(make *)\"\ndecision = \"allow\"\n";
 /// let mut entry = TrustEntry::new("/home/me/work", None);

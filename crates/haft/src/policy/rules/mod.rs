@@ -49,7 +49,7 @@ use crate::{
 /// Compiled rules.
 ///
 /// ```
-/// use haft::{Decision, PathBase, Pattern, PolicyContext, Rule, Rules};
+/// use haft::policy::{Decision, PathBase, Pattern, PolicyContext, Rule, Rules};
 ///
 /// let pattern = Pattern::parse("mail_send", &PathBase::default()).unwrap();
 /// let rules = Rules::new(vec![Rule::new(Decision::Deny, pattern)], PolicyContext::default())?;

@@ -16,8 +16,13 @@ use std::{
 
 use futures_util::future::{Either, select};
 use haft::{
-    ArtifactLimits, Artifacts, Breaker, Config, Decision, EventStream, Hook, PathBase, Pattern,
-    PolicyContext, Rule, Rules, Run, Runtime, StreamItem, ToolCall, ToolResult, middleware_fn,
+    Config, Run, Runtime, ToolCall, ToolResult,
+    artifacts::{ArtifactLimits, Artifacts},
+    events::{EventStream, StreamItem},
+    hooks::Hook,
+    host::Breaker,
+    middleware::middleware_fn,
+    policy::{Decision, PathBase, Pattern, PolicyContext, Rule, Rules},
 };
 use serde_json::json;
 use tokio::{sync::Notify, task::JoinSet};

@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use haft::{Event, Observer};
+use haft::events::{Event, Observer};
 
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {

@@ -6,8 +6,12 @@
 use std::time::Duration;
 
 use haft::{
-    Backoff, Cache, Capabilities, CheckTask, DynTool, Failure, Label, Output, Rate, ReadResult,
-    RetryHint, RetryPolicy, ToolContext, ToolRegistry, ToolSpec, tool,
+    Failure, Output, ToolContext, ToolRegistry,
+    artifacts::ReadResult,
+    background::CheckTask,
+    taint::Label,
+    tool,
+    tool::{Backoff, Cache, Capabilities, DynTool, Rate, RetryHint, RetryPolicy, ToolSpec},
 };
 use serde_json::{Value, json};
 
@@ -128,7 +132,7 @@ async fn frail(n: u64) -> Result<String, Failure> {
 }
 
 pub(crate) fn registry() -> Result<ToolRegistry, haft::Error> {
-    let rate = Rate { count: u32::MAX, per: haft::Window::Second };
+    let rate = Rate { count: u32::MAX, per: haft::tool::Window::Second };
     let look = ToolSpec::new("look", "Looks something up.")
         .read_only()
         .capabilities(Capabilities::NONE)
