@@ -51,13 +51,13 @@ impl HttpClient for Client {
 pub(crate) fn base(endpoint: &str) -> Result<&str, Error> {
     let uri: Uri = endpoint
         .parse()
-        .map_err(|e| Error::new(format!("`{endpoint}` is no address of a collector"), e))?;
+        .map_err(|e| Error::new(format!("`{endpoint}` is not a collector address"), e))?;
     match (uri.scheme_str(), uri.host()) {
         (Some("http" | "https"), Some(_)) if uri.query().is_none() => {
             Ok(endpoint.trim_end_matches('/'))
         }
         _ => Err(Error::plain(format!(
-            "`{endpoint}` is no address of a collector; write it as `http://127.0.0.1:4318`"
+            "`{endpoint}` is not a collector address; write it as `http://127.0.0.1:4318`"
         ))),
     }
 }

@@ -104,7 +104,7 @@ impl Telemetry {
     pub fn subscribe(&self) -> Result<(), Error> {
         let subscriber = tracing_subscriber::registry().with(LevelFilter::INFO).with(self.layer());
         tracing::subscriber::set_global_default(subscriber)
-            .map_err(|e| Error::new("the process has a subscriber already", e))
+            .map_err(|e| Error::new("the process already has a subscriber", e))
     }
 
     /// Returns the observer that counts and measures.
@@ -203,7 +203,7 @@ impl Builder {
             .with_timeout(self.timeout)
             .with_headers(self.headers.clone())
             .build()
-            .map_err(|e| Error::new("the exporter of spans cannot be made", e))?;
+            .map_err(|e| Error::new("the span exporter cannot be created", e))?;
         let metrics = MetricExporter::builder()
             .with_http()
             .with_http_client(client)
@@ -212,7 +212,7 @@ impl Builder {
             .with_timeout(self.timeout)
             .with_headers(self.headers)
             .build()
-            .map_err(|e| Error::new("the exporter of metrics cannot be made", e))?;
+            .map_err(|e| Error::new("the metrics exporter cannot be created", e))?;
         let reader = PeriodicReader::builder(metrics).with_interval(self.interval).build();
         Ok(Telemetry {
             tracers: SdkTracerProvider::builder()
@@ -246,9 +246,9 @@ fn bounded(
         .spawn(move || {
             let _ = tell.send(work());
         })
-        .map_err(|e| Error::new("no thread to send from", e))?;
+        .map_err(|e| Error::new("no thread could be started", e))?;
     match told.recv_timeout(within) {
         Ok(done) => done,
-        Err(e) => Err(Error::new("the collector took too long", e)),
+        Err(e) => Err(Error::new("the collector did not answer in time", e)),
     }
 }

@@ -33,12 +33,12 @@ impl Metrics {
             calls: meter
                 .u64_counter(telemetry::CALLS)
                 .with_unit("{call}")
-                .with_description("Calls that have their answer, whether or not they ran.")
+                .with_description("Finished calls, whether or not the body ran.")
                 .build(),
             approval: meter
                 .f64_histogram(telemetry::APPROVAL_WAIT)
                 .with_unit("s")
-                .with_description("How long calls waited for somebody to answer.")
+                .with_description("How long calls waited for approval.")
                 .with_boundaries(telemetry::DURATION_BUCKETS.to_vec())
                 .build(),
         }
