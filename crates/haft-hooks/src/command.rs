@@ -94,7 +94,7 @@ async fn communicate(mut child: Child, input: &[u8]) -> Reply {
             stdout: String::from_utf8_lossy(&out.bytes).into_owned(),
             stderr: String::from_utf8_lossy(&err.bytes).into_owned(),
         },
-        Err(error) => Reply::None(format!("its end could not be observed: {error}")),
+        Err(error) => Reply::None(format!("waiting for it failed: {error}")),
     }
 }
 

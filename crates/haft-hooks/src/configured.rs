@@ -53,7 +53,7 @@ impl ConfiguredHook {
         let matcher = |spec: &HookSpec| {
             Matcher::parse(spec.matcher.as_deref()).map_err(|why| {
                 let text = spec.matcher.as_deref().unwrap_or_default();
-                Error::new(&name, format!("the matcher `{text}` cannot be used: {why}")).hint(
+                Error::new(&name, format!("invalid matcher `{text}`: {why}")).hint(
                     "write the tools as a list, `Bash|Edit`, or an expression without look-around",
                 )
             })
@@ -62,7 +62,7 @@ impl ConfiguredHook {
             return Err(Error::new(&name, message).hint(Handler::NEXT_STEP));
         }
         if spec.timeout.is_zero() {
-            return Err(Error::new(&name, "a timeout of zero would never let it answer"));
+            return Err(Error::new(&name, "the timeout must be above zero"));
         }
         // A hook of a project's file starts in the directory of that file.
         let place = match &spec.directory {
@@ -74,10 +74,8 @@ impl ConfiguredHook {
         let base = PathBase { folder: Some(place.path.clone()), home: place.ground.home.clone() };
         let only_if = spec.only_if.as_deref().map(|text| {
             Pattern::parse(text, &base).map_err(|error| {
-                let invalid = Error::new(
-                    &name,
-                    format!("the condition `{text}` is no pattern: {}", error.message),
-                );
+                let invalid =
+                    Error::new(&name, format!("invalid condition `{text}`: {}", error.message));
                 match error.hint {
                     Some(hint) => invalid.hint(hint),
                     None => invalid,
@@ -168,7 +166,7 @@ impl ConfiguredHook {
                     headers.iter().map(|(name, value)| (name.clone(), fill(value))).collect();
                 http::post(url, headers, input.into_bytes(), self.timeout).await
             }
-            _ => Reply::None("this kind of hook cannot be called here".to_owned()),
+            _ => Reply::None("this kind of hook is not supported".to_owned()),
         }
     }
 
@@ -183,14 +181,14 @@ impl ConfiguredHook {
             let changed = scripts.iter().find(|script| !script.is_unchanged())?;
             Some(format!(
                 "the script `{}` changed since it was trusted, so the hook was not run; \
-                 `haft trust` shows what the project brings and trusts it again",
+                 run `haft trust` to review the project and trust it again",
                 changed.path.display()
             ))
         };
         match tokio::task::spawn_blocking(compare).await {
             Ok(changed) => changed,
             // FAIL CLOSED: a script that was not compared may have changed.
-            Err(e) => Some(format!("the scripts of the hook could not be compared: {e}")),
+            Err(e) => Some(format!("the scripts of the hook could not be checked: {e}")),
         }
     }
 
@@ -201,7 +199,6 @@ impl ConfiguredHook {
         if parsed.is_changed {
             return Failure::new(FailureCode::HookFailed, why);
         }
-        Failure::new(FailureCode::HookFailed, "a check of the host could not be made")
-            .with_source(why)
+        Failure::new(FailureCode::HookFailed, "a hook of the host failed").with_source(why)
     }
 }

@@ -22,7 +22,7 @@ pub(crate) async fn post(
     match work.await {
         Ok(Ok(reply)) => reply,
         Ok(Err(why)) => Reply::None(why),
-        Err(_) => Reply::None("the request was lost".to_owned()),
+        Err(_) => Reply::None("the request thread panicked".to_owned()),
     }
 }
 

@@ -41,22 +41,29 @@ impl Hooks {
             let name = ConfiguredHook::name_of(spec);
             let event = spec.event.as_str();
             if HookSpec::PROTOCOL.contains(&event) && !HookSpec::EVENTS.contains(&event) {
-                all.note(format!("`{}` is never called here; its hooks do nothing", spec.event));
+                all.note(format!(
+                    "haft does not support the event `{}`; its hooks are never called",
+                    spec.event
+                ));
                 continue;
             }
             if !matches!(spec.handler, Handler::Command { .. } | Handler::Http { .. }) {
                 if spec.fails_closed {
-                    return Err(Error::new(&name, "this kind of hook cannot be called here")
+                    return Err(Error::new(&name, "this kind of hook is not supported")
                         .hint("make it a `command` or an `http` hook"));
                 }
-                all.note(format!("hook `{name}` is of a kind that is never called here"));
+                all.note(format!(
+                    "hook `{name}` has a kind that is not supported; it is never called"
+                ));
                 continue;
             }
             let configured = ConfiguredHook::new(spec, &place, &specs[..at])?;
             let has_tool =
                 !matches!(&*spec.event, "SessionStart" | "PostToolBatch" | "Notification");
             if spec.only_if.is_some() && !has_tool {
-                all.note(format!("hook `{name}` has an `if`, and its event no tool: never called"));
+                all.note(format!(
+                    "hook `{name}` has an `if`, but its event has no tool; it is never called"
+                ));
                 continue;
             }
             match spec.event.as_str() {
@@ -65,8 +72,8 @@ impl Hooks {
                 event => match ExternalHook::new(configured) {
                     Some(hook) => all.hooks.push(hook),
                     None => {
-                        return Err(Error::new(&name, format!("there is no event `{event}`"))
-                            .hint("the words are those of the protocol, such as `PreToolUse`"));
+                        return Err(Error::new(&name, format!("unknown event `{event}`"))
+                            .hint("use an event of the protocol, such as `PreToolUse`"));
                     }
                 },
             }

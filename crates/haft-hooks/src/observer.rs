@@ -74,7 +74,7 @@ impl ExternalObserver {
             if hook.matches_value("permission_prompt") {
                 let mut input = input::base(&hook.place, &Scope::default(), &hook.event);
                 input.insert("notification_type".to_owned(), json!("permission_prompt"));
-                let message = format!("`{}` must be asked about: {reason}", names.protocol);
+                let message = format!("`{}` needs approval: {reason}", names.protocol);
                 input.insert("message".to_owned(), json!(message));
                 self.notify(hook, input);
             }

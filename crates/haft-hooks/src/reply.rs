@@ -106,7 +106,7 @@ impl ParsedReply {
             Reply::ScriptChanged(why) => Self { is_changed: true, ..Self::broken(why.clone()) },
             Reply::Exit { code: Some(2), stderr, .. } => {
                 let reason = match stderr.trim() {
-                    "" => "a hook blocked this, without saying why",
+                    "" => "a hook blocked this without a reason",
                     reason => reason,
                 };
                 Self { block: Some(truncate(reason)), ..Self::default() }
@@ -128,7 +128,7 @@ impl ParsedReply {
             Reply::Exit { code, stdout, stderr, .. } => {
                 let mut why = match code {
                     Some(0) => "its answer is not UTF-8".to_owned(),
-                    Some(code) => format!("it ended with exit code {code}"),
+                    Some(code) => format!("it exited with code {code}"),
                     None => "it was killed".to_owned(),
                 };
                 if let Some(line) = stderr.lines().map(str::trim).find(|line| !line.is_empty()) {
@@ -162,8 +162,8 @@ impl ParsedReply {
     }
 
     fn json(event: &str, text: &str) -> Result<Self, String> {
-        let value = haft::schema::strict_json(text)
-            .map_err(|error| format!("its JSON cannot be read: {error}"))?;
+        let value =
+            haft::strict_json(text).map_err(|error| format!("its JSON is invalid: {error}"))?;
         let Value::Object(all) = value else {
             return Err("its answer must be a JSON object".to_owned());
         };
@@ -184,7 +184,7 @@ impl ParsedReply {
             Some("block") => parsed.block = Some(reason.unwrap_or_else(default_reason)),
             Some("approve") if about_call => parsed.decide(Decision::Allow, reason),
             Some("approve") => {}
-            Some(other) => return Err(format!("`decision` is `{other}`, which nobody knows")),
+            Some(other) => return Err(format!("unknown `decision`: `{other}`")),
         }
         match all.get("hookSpecificOutput") {
             None | Some(Value::Null) => {}
@@ -203,15 +203,14 @@ impl ParsedReply {
         if let Some(named) = string(own, "hookEventName")?
             && named != event
         {
-            return Err(format!("it answers `{named}`, but was asked about `{event}`"));
+            return Err(format!("`hookEventName` is `{named}`, but the event is `{event}`"));
         }
         self.context = bounded_text(own, "additionalContext")?;
         match event {
             "PreToolUse" => {
                 if let Some(decision) = string(own, "permissionDecision")? {
-                    let decision = Decision::parse(decision).ok_or_else(|| {
-                        format!("`permissionDecision` is `{decision}`, which nobody knows")
-                    })?;
+                    let decision = Decision::parse(decision)
+                        .ok_or_else(|| format!("unknown `permissionDecision`: `{decision}`"))?;
                     self.decide(decision, bounded_text(own, "permissionDecisionReason")?);
                 }
                 self.rewrite = object(own, "updatedInput")?;
@@ -248,7 +247,7 @@ impl ParsedReply {
         if self.decision.as_ref().is_none_or(|(own, _)| *own < decision) {
             let reason = reason.unwrap_or_else(|| match decision {
                 Decision::Deny => default_reason(),
-                other => format!("a hook says `{}`", other.as_str()),
+                other => format!("a hook decided `{}`", other.as_str()),
             });
             self.decision = Some((decision, reason));
         }
@@ -273,10 +272,10 @@ fn hidden_answer(text: &str) -> Option<String> {
         return Some("its output contains NUL bytes; an answer is UTF-8 text".to_owned());
     }
     if text.lines().any(|line| line.trim_start_matches(IS_IGNORABLE).starts_with('{')) {
-        return Some("its JSON does not stand by itself".to_owned());
+        return Some("its output has other text around the JSON object".to_owned());
     }
     let field = DECIDING_FIELDS.iter().find(|field| names_field(text, field))?;
-    Some(format!("its output names `{field}`, but is not one JSON object"))
+    Some(format!("its output contains `{field}`, but is not one JSON object"))
 }
 
 /// Whether a text contains a quoted field name, also with escaped quotes, followed by a colon.
@@ -302,16 +301,16 @@ fn misplaced_field(event: &str, all: &Map<String, Value>) -> Option<String> {
     if let Some((key, field)) = find(all, &["hookSpecificOutput", "decision", "continue"]) {
         return Some(match field {
             "hookSpecificOutput" | "decision" | "continue" => {
-                format!("`{key}` is no field of an answer; write `{field}`")
+                format!("`{key}` is not a field of an answer; write `{field}`")
             }
-            _ => format!("`{key}` counts only inside `hookSpecificOutput`; move it there"),
+            _ => format!("`{key}` is valid only inside `hookSpecificOutput`; move it there"),
         });
     }
     let is_nested = |(key, value): &(&String, &Value)| {
         key.as_str() != "hookSpecificOutput" && contains_decision(value, 4)
     };
     if let Some((key, _)) = all.iter().find(is_nested) {
-        return Some(format!("`{key}` holds a decision, which counts only at the top"));
+        return Some(format!("`{key}` contains a decision; move it to the top level"));
     }
     let own = all.get("hookSpecificOutput")?.as_object()?;
     let valid: &[&str] = match event {
@@ -321,7 +320,7 @@ fn misplaced_field(event: &str, all: &Map<String, Value>) -> Option<String> {
         _ => &[],
     };
     let (key, _) = find(own, valid)?;
-    Some(format!("`{key}` inside `hookSpecificOutput` means nothing for `{event}`"))
+    Some(format!("`{key}` inside `hookSpecificOutput` is not valid for `{event}`"))
 }
 
 /// Whether a key is a field of the protocol, ignoring case, separators, hidden characters and
@@ -352,14 +351,14 @@ fn contains_decision(value: &Value, depth: usize) -> bool {
 }
 
 fn default_reason() -> String {
-    "a hook objects, without saying why".to_owned()
+    "a hook objected without a reason".to_owned()
 }
 
 fn string<'a>(map: &'a Map<String, Value>, key: &str) -> Result<Option<&'a str>, String> {
     match map.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(format!("`{key}` must be a text")),
+        Some(_) => Err(format!("`{key}` must be a string")),
     }
 }
 
@@ -380,7 +379,10 @@ fn object(map: &Map<String, Value>, key: &str) -> Result<Option<Value>, String> 
 fn truncate(text: &str) -> String {
     match text.char_indices().nth(MAX_TEXT_CHARS) {
         Some((at, _)) => {
-            format!("{}\n[cut: only the first {MAX_TEXT_CHARS} characters are shown]", &text[..at])
+            format!(
+                "{}\n[truncated: only the first {MAX_TEXT_CHARS} characters are shown]",
+                &text[..at]
+            )
         }
         None => text.to_owned(),
     }
@@ -412,7 +414,7 @@ mod tests {
     #[test]
     fn another_exit_code_is_a_problem_and_its_json_still_counts() {
         let parsed = ParsedReply::parse("PreToolUse", &exit(1, "", "line one\nline two"));
-        assert_eq!(parsed.problem.as_deref(), Some("it ended with exit code 1: line one"));
+        assert_eq!(parsed.problem.as_deref(), Some("it exited with code 1: line one"));
         let denies = r#"{"decision": "block", "reason": "no"}"#;
         let parsed = ParsedReply::parse("PreToolUse", &exit(1, denies, ""));
         assert_eq!(parsed.decision, Some((Decision::Deny, "no".into())));

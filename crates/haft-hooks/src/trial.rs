@@ -133,11 +133,11 @@ fn skip_reason(
     input: &serde_json::Map<String, Value>,
 ) -> Option<String> {
     if hook.event != event {
-        return Some(format!("it is about `{}`", hook.event));
+        return Some(format!("its event is `{}`", hook.event));
     }
     let names = tool?;
     if !hook.matches_tool(names) {
-        return Some(format!("its matcher is not about `{}`", names.protocol));
+        return Some(format!("its matcher does not match `{}`", names.protocol));
     }
     let arguments = input.get("tool_input").unwrap_or(&Value::Null);
     (!hook.condition_holds_for(&names.registered, arguments))

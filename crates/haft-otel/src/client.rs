@@ -1,7 +1,7 @@
-//! The HTTP client that the exporter sends with.
+//! The HTTP client of the exporter.
 //!
-//! It blocks: the exporter calls it from threads of its own. No redirects, no proxy of the
-//! environment, a bounded answer.
+//! It blocks: the exporter calls it from its own threads. No redirects, no proxy from the
+//! environment, a bounded response.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use opentelemetry_http::{HttpClient, HttpError};
 
 use crate::Error;
 
-/// So much of a collector's answer is read.
-const MAX_BODY: u64 = 1 << 20;
+/// A longer response of a collector is an error.
+const MAX_BODY_BYTES: u64 = 1 << 20;
 
-/// Posts with `ureq`.
+/// Sends requests with `ureq`.
 #[derive(Debug, Clone)]
 pub(crate) struct Client(ureq::Agent);
 
@@ -38,7 +38,7 @@ impl HttpClient for Client {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let (head, body) = request.into_parts();
         let mut answer = self.0.run(Request::from_parts(head, body.to_vec()))?;
-        let bytes = answer.body_mut().with_config().limit(MAX_BODY).read_to_vec()?;
+        let bytes = answer.body_mut().with_config().limit(MAX_BODY_BYTES).read_to_vec()?;
         let mut response = Response::builder().status(answer.status());
         if let Some(headers) = response.headers_mut() {
             *headers = answer.headers().clone();
@@ -47,17 +47,17 @@ impl HttpClient for Client {
     }
 }
 
-/// Checks the address of a collector, and returns it without a slash at its end.
+/// Validates the address of a collector, and returns it without a trailing slash.
 pub(crate) fn base(endpoint: &str) -> Result<&str, Error> {
     let uri: Uri = endpoint
         .parse()
-        .map_err(|e| Error::new(format!("`{endpoint}` is no address of a collector"), e))?;
+        .map_err(|e| Error::new(format!("`{endpoint}` is not a collector address"), e))?;
     match (uri.scheme_str(), uri.host()) {
         (Some("http" | "https"), Some(_)) if uri.query().is_none() => {
             Ok(endpoint.trim_end_matches('/'))
         }
         _ => Err(Error::plain(format!(
-            "`{endpoint}` is no address of a collector; write it as `http://127.0.0.1:4318`"
+            "`{endpoint}` is not a collector address; write it as `http://127.0.0.1:4318`"
         ))),
     }
 }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_a_scheme_and_a_host() {
+    fn a_collector_address_needs_a_scheme_and_a_host() {
         assert_eq!(base("http://127.0.0.1:4318/").unwrap(), "http://127.0.0.1:4318");
         assert_eq!(base("https://c.example/otlp").unwrap(), "https://c.example/otlp");
         for bad in ["", "127.0.0.1:4318", "ftp://x", "http://", "http://x?y=1", "http://a b", "/x"]

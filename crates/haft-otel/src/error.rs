@@ -1,8 +1,8 @@
-//! What can go wrong with an export, for the operator.
+//! The error of this crate, for the operator.
 
 use std::fmt;
 
-/// Why something could not be set up or sent.
+/// Why the export could not be configured or data could not be sent.
 #[derive(Debug)]
 pub struct Error {
     message: String,

@@ -17,8 +17,8 @@
 //! ```
 //!
 //! Spans come from `tracing`, metrics from the runtime's events; either works without the other.
-//! Names are those of [`haft::telemetry`]. Arguments and results stay here unless
-//! `Config::trace_content` says otherwise.
+//! Names are those of [`haft::telemetry`]. Arguments and results are exported only if
+//! `Config::trace_content` is set.
 
 mod client;
 mod error;
@@ -45,16 +45,16 @@ use tracing_subscriber::{layer::SubscriberExt as _, registry::LookupSpan};
 use self::client::Client;
 pub use self::{error::Error, metrics::Metrics};
 
-/// Sends spans and metrics to a collector. Dropping it sends what is left, within its time.
-#[must_use = "what was not sent is sent when this is shut down or dropped"]
+/// Sends spans and metrics to a collector. Dropping it flushes the rest, within its timeout.
+#[must_use = "the rest is sent when this is shut down or dropped"]
 pub struct Telemetry {
     tracers: SdkTracerProvider,
     meters: SdkMeterProvider,
     timeout: Duration,
-    is_shut: bool,
+    is_stopped: bool,
 }
 
-/// Sets up a [`Telemetry`].
+/// Builds a [`Telemetry`].
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Builder {
@@ -66,27 +66,28 @@ pub struct Builder {
 }
 
 impl Telemetry {
-    /// Starts setting up the export to a collector: OTLP over HTTP, as protobuf. The address is that
-    /// of the collector, such as `http://127.0.0.1:4318`; the paths of the signals are added to it.
+    /// Starts to configure the export to a collector: OTLP over HTTP, as protobuf. The endpoint is
+    /// the address of the collector, such as `http://127.0.0.1:4318`, without the paths of the
+    /// signals.
     pub fn otlp(endpoint: impl Into<String>) -> Builder {
         Builder {
             endpoint: endpoint.into(),
             service: "haft".to_owned(),
             headers: HashMap::new(),
-            // A collector stands nearby; one that needs longer is not there.
+            // A collector is usually local; a longer wait means that it is down.
             timeout: Duration::from_secs(5),
-            // What the specification settled on.
+            // The default of the OpenTelemetry specification.
             interval: Duration::from_secs(60),
         }
     }
 
-    /// Returns the layer that makes spans of `tracing` into spans of OpenTelemetry.
+    /// Returns the layer that converts `tracing` spans into OpenTelemetry spans.
     pub fn layer<S>(&self) -> OpenTelemetryLayer<S, SdkTracer>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
-        // Where in our code a span was made, and on which thread, is nobody's concern; a failure has
-        // its code, and its words may hold anything.
+        // Source locations and threads are noise. Errors are exported by code only, because their
+        // messages may contain secrets.
         OpenTelemetryLayer::new(self.tracers.tracer_with_scope(scope()))
             .with_location(false)
             .with_threads(false)
@@ -97,27 +98,26 @@ impl Telemetry {
             .with_error_events_to_exceptions(false)
     }
 
-    /// Makes this the subscriber of the whole process.
+    /// Installs this as the global subscriber of the process.
     ///
     /// # Errors
-    /// Fails when the process has one already; add [`layer`](Self::layer) to that one then.
+    /// Fails if the process already has one; add [`layer`](Self::layer) to that one then.
     pub fn subscribe(&self) -> Result<(), Error> {
         let subscriber = tracing_subscriber::registry().with(LevelFilter::INFO).with(self.layer());
         tracing::subscriber::set_global_default(subscriber)
-            .map_err(|e| Error::new("the process has a subscriber already", e))
+            .map_err(|e| Error::new("the process already has a subscriber", e))
     }
 
-    /// Returns the observer that counts and measures.
+    /// Returns the observer that records metrics.
     #[must_use]
     pub fn observer(&self) -> Metrics {
         Metrics::new(&self.meters.meter_with_scope(scope()))
     }
 
-    /// Sends what there is, and waits for that no longer than so long.
+    /// Sends all pending data, and waits at most this long.
     ///
     /// # Errors
-    /// Fails when the collector did not take it, or time ran out; what is still being sent then goes
-    /// on being sent.
+    /// Fails if the collector rejects it, or on a timeout; a request in progress continues then.
     pub fn flush(&self, within: Duration) -> Result<(), Error> {
         let (tracers, meters) = (self.tracers.clone(), self.meters.clone());
         bounded(within, move || {
@@ -126,16 +126,16 @@ impl Telemetry {
         })
     }
 
-    /// Sends what there is and stops, no later than in so long.
+    /// Sends all pending data and stops, within this time.
     ///
     /// # Errors
-    /// Fails when the collector did not take it, or time ran out.
+    /// Fails if the collector rejects it, or on a timeout.
     pub fn shutdown(mut self, within: Duration) -> Result<(), Error> {
-        self.shut(within)
+        self.stop(within)
     }
 
-    fn shut(&mut self, within: Duration) -> Result<(), Error> {
-        if std::mem::replace(&mut self.is_shut, true) {
+    fn stop(&mut self, within: Duration) -> Result<(), Error> {
+        if std::mem::replace(&mut self.is_stopped, true) {
             return Ok(());
         }
         let (tracers, meters) = (self.tracers.clone(), self.meters.clone());
@@ -149,7 +149,7 @@ impl Telemetry {
 
 impl Drop for Telemetry {
     fn drop(&mut self) {
-        let _ = self.shut(self.timeout);
+        let _ = self.stop(self.timeout);
     }
 }
 
@@ -160,34 +160,34 @@ impl fmt::Debug for Telemetry {
 }
 
 impl Builder {
-    /// Sets the name of the service; `haft` when left out.
+    /// Sets the name of the service. Default: `haft`.
     pub fn service(mut self, name: impl Into<String>) -> Self {
         self.service = name.into();
         self
     }
 
-    /// Adds a header to every request, such as one that proves who sends.
+    /// Adds a header to every request, e.g. for authentication.
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.headers.insert(name.into(), value.into());
         self
     }
 
-    /// Sets how long one request may take; 5 seconds when left out.
+    /// Sets the timeout of one request. Default: 5 seconds.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sets how often metrics are sent; once a minute when left out.
+    /// Sets how often metrics are sent. Default: once a minute.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval;
         self
     }
 
-    /// Checks everything and starts the threads that send. Nothing is sent yet.
+    /// Validates the configuration and starts the exporter threads. Nothing is sent yet.
     ///
     /// # Errors
-    /// Fails when the address is none of HTTP.
+    /// Fails if the endpoint is not an HTTP address.
     pub fn build(self) -> Result<Telemetry, Error> {
         let base = client::base(&self.endpoint)?;
         let resource = Resource::builder_empty()
@@ -203,7 +203,7 @@ impl Builder {
             .with_timeout(self.timeout)
             .with_headers(self.headers.clone())
             .build()
-            .map_err(|e| Error::new("the exporter of spans cannot be made", e))?;
+            .map_err(|e| Error::new("the span exporter cannot be created", e))?;
         let metrics = MetricExporter::builder()
             .with_http()
             .with_http_client(client)
@@ -212,7 +212,7 @@ impl Builder {
             .with_timeout(self.timeout)
             .with_headers(self.headers)
             .build()
-            .map_err(|e| Error::new("the exporter of metrics cannot be made", e))?;
+            .map_err(|e| Error::new("the metrics exporter cannot be created", e))?;
         let reader = PeriodicReader::builder(metrics).with_interval(self.interval).build();
         Ok(Telemetry {
             tracers: SdkTracerProvider::builder()
@@ -221,12 +221,12 @@ impl Builder {
                 .build(),
             meters: SdkMeterProvider::builder().with_resource(resource).with_reader(reader).build(),
             timeout: self.timeout,
-            is_shut: false,
+            is_stopped: false,
         })
     }
 }
 
-/// Who makes the spans and the metrics, and by which names.
+/// The instrumentation scope of the spans and metrics.
 fn scope() -> InstrumentationScope {
     InstrumentationScope::builder(TARGET)
         .with_version(env!("CARGO_PKG_VERSION"))
@@ -234,21 +234,21 @@ fn scope() -> InstrumentationScope {
         .build()
 }
 
-/// Does something on a thread of its own, and waits for it no longer than so long. The exporter's
-/// own waits add up signal by signal; a program that wants to end wants one bound.
+/// Runs work on a separate thread, and waits at most this long. The timeouts of the exporter add up
+/// per signal; this is one bound for all.
 fn bounded(
     within: Duration,
     work: impl FnOnce() -> Result<(), Error> + Send + 'static,
 ) -> Result<(), Error> {
-    let (tell, told) = mpsc::sync_channel(1);
+    let (sender, receiver) = mpsc::sync_channel(1);
     let thread = std::thread::Builder::new().name("haft-otel".to_owned());
     thread
         .spawn(move || {
-            let _ = tell.send(work());
+            let _ = sender.send(work());
         })
-        .map_err(|e| Error::new("no thread to send from", e))?;
-    match told.recv_timeout(within) {
+        .map_err(|e| Error::new("no thread could be started", e))?;
+    match receiver.recv_timeout(within) {
         Ok(done) => done,
-        Err(e) => Err(Error::new("the collector took too long", e)),
+        Err(e) => Err(Error::new("the collector did not answer in time", e)),
     }
 }

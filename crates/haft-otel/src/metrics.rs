@@ -1,8 +1,8 @@
-//! Counts and measures calls, from the runtime's events.
+//! Metrics of calls, from the runtime's events.
 //!
-//! The duration of `execute_tool` is that of the attempt, which is that of its span: waiting is in
-//! neither. Names that no tool has are the model's own text and would make a series each, so they
-//! share one.
+//! The duration of `execute_tool` is that of the attempt and of its span, without waiting time. An
+//! unknown tool name is text from the model and would create a time series each, so all of them
+//! share one name (bounded cardinality).
 
 use haft::{
     FailureCode,
@@ -14,10 +14,10 @@ use opentelemetry::{
     metrics::{Counter, Histogram, Meter},
 };
 
-/// The name of all tools that there are not.
-const NO_TOOL: &str = "_other";
+/// The name of all unknown tools.
+const UNKNOWN_TOOL: &str = "_other";
 
-/// An observer that counts and measures. Made by [`Telemetry::observer`](crate::Telemetry::observer).
+/// An observer that records metrics. Made by [`Telemetry::observer`](crate::Telemetry::observer).
 #[derive(Debug, Clone)]
 pub struct Metrics {
     execute: Histogram<f64>,
@@ -37,12 +37,12 @@ impl Metrics {
             calls: meter
                 .u64_counter(telemetry::CALLS)
                 .with_unit("{call}")
-                .with_description("Calls that have their answer, whether or not they ran.")
+                .with_description("Finished calls, whether or not the body ran.")
                 .build(),
             approval: meter
                 .f64_histogram(telemetry::APPROVAL_WAIT)
                 .with_unit("s")
-                .with_description("How long calls waited for somebody to answer.")
+                .with_description("How long calls waited for approval.")
                 .with_boundaries(telemetry::DURATION_BUCKETS.to_vec())
                 .build(),
         }
@@ -54,18 +54,18 @@ impl Observer for Metrics {
 
     fn observe_at(&self, at: &EventMeta, event: &Event) {
         match event {
-            Event::AttemptFinished { tool_name: meant, failed, took, .. } => {
-                let mut attributes = attributes(meant.as_str(), *failed);
+            Event::AttemptFinished { tool_name, failed, took, .. } => {
+                let mut attributes = attributes(tool_name.as_str(), *failed);
                 attributes.push(KeyValue::new(telemetry::TOOL_TYPE, "function"));
                 if let Some(agent) = at.who.agent_path.last() {
                     attributes.push(KeyValue::new(telemetry::AGENT_NAME, agent.clone()));
                 }
                 self.execute.record(took.as_secs_f64(), &attributes);
             }
-            Event::Finished { tool_name: meant, failed, .. } => {
+            Event::Finished { tool_name, failed, .. } => {
                 let is_tool =
                     !matches!(failed, Some(FailureCode::UnknownTool | FailureCode::NotOffered));
-                let name = if is_tool { meant.as_str() } else { NO_TOOL };
+                let name = if is_tool { tool_name.as_str() } else { UNKNOWN_TOOL };
                 self.calls.add(1, &attributes(name, *failed));
             }
             Event::Answered { waited, .. } => self.approval.record(waited.as_secs_f64(), &[]),

@@ -1,4 +1,4 @@
-//! Runs the example and reads what it says, to the last line.
+//! Runs the example and compares its whole output.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use std::process::Command;
 mod built;
 
 #[test]
-fn hooks_block_rewrite_and_fail_closed_or_loudly_open() {
+fn hooks_example_blocks_rewrites_and_fails_closed_or_open() {
     let ran =
         Command::new(built::binary("haft-hooks", "hooks")).output().expect("the example runs");
     let talk = String::from_utf8_lossy(&ran.stderr);

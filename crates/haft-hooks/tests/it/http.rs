@@ -1,4 +1,4 @@
-//! Addresses as hooks: what is posted, and which answers count.
+//! HTTP hooks: what is posted, and which responses count.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use tokio::{
 
 use crate::kit::*;
 
-/// Answers every request with the same bytes, and keeps what it was sent.
+/// Answers every request with the same bytes, and collects the requests.
 struct Server {
     url: String,
     requests: Arc<Mutex<Vec<String>>>,
@@ -68,14 +68,14 @@ fn hook(url: &str, fails_closed: bool) -> HookSpec {
 }
 
 #[tokio::test]
-async fn the_call_is_posted_and_the_answer_decides() {
-    let folder = Folder::new();
+async fn call_is_posted_and_the_response_decides() {
+    let dir = ScriptDir::new();
     let body = json!({"hookSpecificOutput": {
         "hookEventName": "PreToolUse",
         "updatedInput": {"x": "posted"},
     }});
     let server = server("200 OK", "Content-Type: application/json\r\n", body.to_string()).await;
-    let seen = call(&folder, &[hook(&server.url, true)], "shell", json!({"x": "a"})).await;
+    let seen = call(&dir, &[hook(&server.url, true)], "shell", json!({"x": "a"})).await;
     assert_eq!(seen.text(), "posted");
     let request = server.requests.lock().unwrap().remove(0);
     let (head, body) = request.split_once("\r\n\r\n").unwrap();
@@ -83,18 +83,18 @@ async fn the_call_is_posted_and_the_answer_decides() {
     let head = head.to_lowercase();
     assert!(head.contains("content-type: application/json"), "{head}");
     assert!(head.contains("authorization: bearer hunter2"), "{head}");
-    assert!(head.contains("x-path: <>"), "a variable it may not name is nothing: {head}");
-    let told: Value = serde_json::from_str(body).unwrap();
-    assert_eq!(told["tool_name"], "Bash");
-    assert_eq!(told["tool_input"], json!({"x": "a"}));
+    assert!(head.contains("x-path: <>"), "a variable that it may not use is empty: {head}");
+    let input: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(input["tool_name"], "Bash");
+    assert_eq!(input["tool_input"], json!({"x": "a"}));
 }
 
 #[tokio::test]
-async fn only_json_with_a_good_status_counts() {
-    let folder = Folder::new();
+async fn only_json_with_status_2xx_counts() {
+    let dir = ScriptDir::new();
     let deny = || json!({"decision": "block", "reason": "no"}).to_string();
     let denies = server("200 OK", "", deny()).await;
-    let seen = call(&folder, &[hook(&denies.url, false)], "shell", json!({"x": "a"})).await;
+    let seen = call(&dir, &[hook(&denies.url, false)], "shell", json!({"x": "a"})).await;
     assert_eq!(seen.text(), DENIED);
     let cases: Vec<(&str, String)> = vec![
         ("500 Oops", deny()),
@@ -106,36 +106,36 @@ async fn only_json_with_a_good_status_counts() {
     for (status, body) in cases {
         let elsewhere = "Location: http://127.0.0.1:1/\r\n";
         let server = server(status, elsewhere, body).await;
-        let seen = call(&folder, &[hook(&server.url, false)], "shell", json!({"x": "a"})).await;
+        let seen = call(&dir, &[hook(&server.url, false)], "shell", json!({"x": "a"})).await;
         assert_eq!((seen.code(), seen.open.len()), (None, 1), "{status}: {:?}", seen.open);
-        let seen = call(&folder, &[hook(&server.url, true)], "shell", json!({"x": "a"})).await;
+        let seen = call(&dir, &[hook(&server.url, true)], "shell", json!({"x": "a"})).await;
         assert_eq!(seen.code(), Some("hook_failed"), "{status}");
         assert_eq!(server.requests.lock().unwrap().len(), 2, "{status} is not followed");
     }
 }
 
 #[tokio::test]
-async fn response_body_over_a_mebibyte_is_hook_failed_even_where_the_hook_fails_open() {
-    let folder = Folder::new();
+async fn response_body_over_a_mebibyte_is_hook_failed_even_if_the_hook_fails_open() {
+    let dir = ScriptDir::new();
     let body = json!({"systemMessage": "x".repeat(2 << 20), "decision": "block"}).to_string();
     let server = server("200 OK", "", body).await;
     for fails_closed in [true, false] {
         let spec = hook(&server.url, fails_closed);
-        let seen = call(&folder, &[spec], "shell", json!({"x": "a"})).await;
+        let seen = call(&dir, &[spec], "shell", json!({"x": "a"})).await;
         assert_eq!(seen.code(), Some("hook_failed"));
     }
 }
 
 #[tokio::test]
-async fn an_address_that_is_silent_or_absent_is_a_problem() {
-    let folder = Folder::new();
+async fn endpoint_that_times_out_or_is_unreachable_is_a_problem() {
+    let dir = ScriptDir::new();
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", silent.local_addr().unwrap());
     let spec = within(hook(&url, true), 300);
-    let seen = call(&folder, &[spec], "shell", json!({"x": "a"})).await;
+    let seen = call(&dir, &[spec], "shell", json!({"x": "a"})).await;
     assert_eq!(seen.code(), Some("hook_failed"));
-    let absent = call(&folder, &[hook("http://127.0.0.1:1/", false)], "shell", json!({})).await;
+    let absent = call(&dir, &[hook("http://127.0.0.1:1/", false)], "shell", json!({})).await;
     assert_eq!((absent.code(), absent.open.len()), (None, 1));
-    let odd = call(&folder, &[hook("not an address", true)], "shell", json!({})).await;
+    let odd = call(&dir, &[hook("not an address", true)], "shell", json!({})).await;
     assert_eq!(odd.code(), Some("hook_failed"));
 }

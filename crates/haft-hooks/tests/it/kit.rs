@@ -1,4 +1,4 @@
-//! What the tests share: a folder for scripts, specs, a tool that echoes, and what observers heard.
+//! Helpers of the tests: a directory for scripts, hook specs, an echo tool, and collected events.
 
 use std::{
     path::PathBuf,
@@ -15,14 +15,14 @@ use haft::{
 use haft_hooks::{Hooks, ProjectDir};
 use serde_json::{Value, json};
 
-/// What the model reads when a hook says `no`.
+/// What the model gets when a hook denies with `no`.
 pub(crate) const DENIED: &str =
     "denied: no\nNext: go on without it, or tell the user what you would have done";
 
-/// A folder with scripts.
-pub(crate) struct Folder(tempfile::TempDir);
+/// A temporary directory with scripts.
+pub(crate) struct ScriptDir(tempfile::TempDir);
 
-impl Folder {
+impl ScriptDir {
     pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -31,22 +31,22 @@ impl Folder {
         self.0.path().join(name)
     }
 
-    pub(crate) fn place(&self) -> ProjectDir {
+    pub(crate) fn project(&self) -> ProjectDir {
         let mut place = ProjectDir::new(self.0.path());
         place.variables.insert("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned());
         place.variables.insert("API_KEY".to_owned(), "hunter2".to_owned());
         place
     }
 
-    /// Writes a script and returns how it is called.
+    /// Writes a script and returns a handler that runs it.
     pub(crate) fn script(&self, name: &str, body: &str) -> Handler {
         use std::io::Write as _;
         let path = self.path(name);
         let mut file = std::fs::File::create(&path).unwrap();
         file.write_all(format!("{body}\n").as_bytes()).unwrap();
         drop(file);
-        // Read by a shell rather than executed: a file that another thread's fork still holds open
-        // for writing cannot be executed.
+        // Run by `sh` and not executed directly: exec fails with ETXTBSY while a fork of another
+        // thread still holds the file open for writing.
         Handler::Command { command: format!("sh ./{name}"), args: None }
     }
 
@@ -67,13 +67,13 @@ pub(crate) fn open(event: &str, handler: Handler) -> HookSpec {
     spec
 }
 
-/// The same hook with less time.
+/// The same hook with a shorter timeout.
 pub(crate) fn within(mut spec: HookSpec, millis: u64) -> HookSpec {
     spec.timeout = Duration::from_millis(millis);
     spec
 }
 
-/// A tool that says what it was called with.
+/// A tool that returns its argument.
 pub(crate) fn echo(name: &str) -> DynTool {
     DynTool::new(
         ToolSpec::new(name, "Echoes."),
@@ -89,7 +89,7 @@ pub(crate) fn fails() -> DynTool {
     })
 }
 
-/// What came of calling tools with hooks around them.
+/// The results of calls with hooks.
 pub(crate) struct Seen {
     pub(crate) answers: Vec<ToolResult>,
     pub(crate) open: Vec<String>,
@@ -106,32 +106,32 @@ impl Seen {
     }
 }
 
-/// A builder over the tools of these tests that allows everything.
+/// A builder with the test tools that allows everything.
 pub(crate) fn permissive() -> RuntimeBuilder {
     strict().policy(AllowAll)
 }
 
-/// The same with the rules there are without rules.
+/// The same with the default policy.
 pub(crate) fn strict() -> RuntimeBuilder {
     let tools = vec![echo("shell"), echo("other"), fails()];
     Runtime::builder().registry(ToolRegistry::builder().add(tools).build().unwrap())
 }
 
-/// Calls one tool with hooks around it.
-pub(crate) async fn call(folder: &Folder, specs: &[HookSpec], tool: &str, args: Value) -> Seen {
-    walk(folder, specs, permissive(), vec![ToolCall::new("c1", tool, args)]).await
+/// Calls one tool with hooks.
+pub(crate) async fn call(dir: &ScriptDir, specs: &[HookSpec], tool: &str, args: Value) -> Seen {
+    run_calls(dir, specs, permissive(), vec![ToolCall::new("c1", tool, args)]).await
 }
 
-/// Runs calls with hooks around them.
-pub(crate) async fn walk(
-    folder: &Folder,
+/// Runs calls with hooks.
+pub(crate) async fn run_calls(
+    dir: &ScriptDir,
     specs: &[HookSpec],
     builder: RuntimeBuilder,
     calls: Vec<ToolCall>,
 ) -> Seen {
-    let hooks = Hooks::load(specs, folder.place()).unwrap();
-    let told: Arc<Mutex<Vec<String>>> = Arc::default();
-    let write_down = Arc::clone(&told);
+    let hooks = Hooks::load(specs, dir.project()).unwrap();
+    let input: Arc<Mutex<Vec<String>>> = Arc::default();
+    let write_down = Arc::clone(&input);
     let runtime = hooks
         .add_to(builder)
         .observer(move |event: &Event| {
@@ -143,6 +143,6 @@ pub(crate) async fn walk(
         .unwrap();
     let run = runtime.run_builder().session("s1").start();
     let answers = run.turn().await.unwrap().run(calls).await;
-    let open = told.lock().unwrap().clone();
+    let open = input.lock().unwrap().clone();
     Seen { answers, open, halted: run.halted().map(str::to_owned) }
 }

@@ -1,4 +1,4 @@
-//! Hooks that are real processes and real endpoints, around a real runtime.
+//! Tests with real processes and real HTTP endpoints as hooks of a real runtime.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -9,6 +9,6 @@ mod kit;
 mod commands;
 mod http;
 mod after;
-mod asked;
+mod approvals;
 mod trial;
 mod examples;

@@ -1,4 +1,4 @@
-//! Runs calls and reads what a collector receives.
+//! Runs calls and checks what a collector receives.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
 
 mod receiver;
@@ -88,7 +88,7 @@ fn parent<'a>(spans: &'a [Seen], of: &Seen) -> Option<&'a Seen> {
 }
 
 #[test]
-fn a_tool_is_executed_in_a_span_with_the_names_of_the_conventions() {
+fn tool_span_has_the_attributes_of_the_semantic_conventions() {
     let received = exported(|r| r.policy(AllowAll), &["inner"]);
     let spans = received.spans();
     let seen = find(&spans, "execute_tool inner");
@@ -121,7 +121,7 @@ fn a_tool_is_executed_in_a_span_with_the_names_of_the_conventions() {
 }
 
 #[test]
-fn what_people_and_tools_say_is_exported_only_where_somebody_says_so() {
+fn arguments_and_results_are_exported_only_if_configured() {
     let received = exported(|r| r.policy(AllowAll), &["outer"]);
     let spans = received.spans();
     for seen in &spans {
@@ -141,7 +141,7 @@ fn what_people_and_tools_say_is_exported_only_where_somebody_says_so() {
 }
 
 #[test]
-fn a_nested_call_is_inside_the_body_that_made_it() {
+fn span_of_a_nested_call_is_a_child_of_the_calling_body() {
     let spans = exported(|r| r.policy(AllowAll), &["outer"]).spans();
     let inner = find(&spans, "execute_tool inner");
     let call = parent(&spans, inner).unwrap();
@@ -151,7 +151,7 @@ fn a_nested_call_is_inside_the_body_that_made_it() {
 }
 
 #[test]
-fn waiting_for_a_person_is_beside_the_execution_and_over_before_it_begins() {
+fn approval_wait_is_a_sibling_span_that_ends_before_the_execution() {
     let received = exported(|r| r.approver(Yes), &["change"]);
     let spans = received.spans();
     let wait = find(&spans, "haft.wait approval");
@@ -165,7 +165,7 @@ fn waiting_for_a_person_is_beside_the_execution_and_over_before_it_begins() {
 }
 
 #[test]
-fn every_wait_of_a_call_is_a_span_beside_its_attempts() {
+fn every_wait_of_a_call_is_a_sibling_span_of_its_attempts() {
     let (address, received) = receiver::start();
     let telemetry = Telemetry::otlp(address).build().unwrap();
     let schema = || json!({"properties": {"n": {"type": "integer"}}});
@@ -237,7 +237,7 @@ fn every_wait_of_a_call_is_a_span_beside_its_attempts() {
 }
 
 #[test]
-fn a_failure_has_its_code_and_a_refusal_executes_nothing() {
+fn failed_span_has_its_error_code_and_a_denied_call_has_no_execution_span() {
     let spans = exported(|r| r, &["broken", "change", "nowhere"]).spans();
     let broken = find(&spans, "execute_tool broken");
     assert_eq!(broken.get("error.type"), Some("tool_failed"));
@@ -252,7 +252,7 @@ fn a_failure_has_its_code_and_a_refusal_executes_nothing() {
 }
 
 #[test]
-fn durations_have_the_buckets_of_the_conventions_and_are_those_of_the_spans() {
+fn durations_have_the_buckets_of_the_conventions_and_match_the_spans() {
     let received = exported(|r| r, &["inner", "inner", "broken", "nowhere", "no_where"]);
     let points = received.histogram(telemetry::EXECUTE_TOOL_DURATION);
     let of = |tool: &str| points.iter().find(|p| p.attributes["gen_ai.tool.name"] == tool).unwrap();
@@ -274,11 +274,11 @@ fn durations_have_the_buckets_of_the_conventions_and_are_those_of_the_spans() {
 }
 
 #[test]
-fn a_collector_that_is_not_there_holds_nobody_up() {
+fn an_unreachable_collector_does_not_block_calls_or_shutdown() {
     let telemetry = Telemetry::otlp("http://127.0.0.1:9").build().unwrap();
     let runtime = Runtime::builder().observer(telemetry.observer()).build().unwrap();
     let tokio = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    // A span that is first met where nobody listens may stay switched off for the whole process.
+    // `tracing` caches interest: a callsite first hit without a subscriber may stay disabled.
     let subscriber = tracing_subscriber::registry().with(telemetry.layer());
     let _ = tracing::subscriber::with_default(subscriber, || {
         tokio.block_on(runtime.call("nowhere", json!({})))

@@ -1,4 +1,4 @@
-//! A collector in this process: takes OTLP over HTTP on the loopback and decodes the protobuf.
+//! An in-process collector: receives OTLP over HTTP on loopback and decodes the protobuf.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message as _;
 
-/// What was received.
+/// The received data.
 #[derive(Clone, Default)]
 pub(crate) struct Received {
     traces: Arc<Mutex<Vec<ExportTraceServiceRequest>>>,
@@ -79,7 +79,7 @@ impl Received {
         }
     }
 
-    /// Returns the spans, in the order in which they began.
+    /// Returns the spans, in order of their start.
     pub(crate) fn spans(&self) -> Vec<Seen> {
         let traces = self.traces.lock().unwrap();
         let mut spans: Vec<Seen> = traces
@@ -93,7 +93,7 @@ impl Received {
         spans
     }
 
-    /// Returns the address of the names that spans were made by.
+    /// Returns the schema URLs of the spans.
     pub(crate) fn schema_urls(&self) -> Vec<String> {
         let traces = self.traces.lock().unwrap();
         let scopes = traces.iter().flat_map(|r| &r.resource_spans).flat_map(|r| &r.scope_spans);
@@ -111,7 +111,7 @@ impl Received {
         all.flat_map(|scope| &scope.metrics).rfind(|metric| metric.name == name).unwrap().clone()
     }
 
-    /// Returns the points of a histogram: attributes, count, sum, borders.
+    /// Returns the points of a histogram: attributes, count, sum, bounds.
     pub(crate) fn histogram(&self, name: &str) -> Vec<Point> {
         let Some(Data::Histogram(histogram)) = self.metric(name).data else {
             panic!("{name} is no histogram")
