@@ -1,11 +1,11 @@
-//! A command to be confined: what runs, with what, where, and for how long. Plain data until
-//! [`Sandbox::start`](crate::Sandbox::start).
+//! A command for the sandbox: program, arguments, environment, input, working directory, timeout
+//! and output limits. Plain data until [`Sandbox::start`](crate::Sandbox::start).
 
 use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use crate::{Environment, ResolvedPath};
 
-/// A command to be confined.
+/// A command to run in the sandbox.
 #[derive(Debug, Clone)]
 pub struct Command {
     pub(crate) argv: Vec<String>,
@@ -18,16 +18,16 @@ pub struct Command {
     pub(crate) flood: u64,
 }
 
-/// So much of each stream is kept unless somebody says otherwise: more than a model ever reads.
-const KEEP: usize = 1 << 20;
-/// Whoever writes more than this on a stream is stopped: reading it only to throw it away is work too.
-const FLOOD: u64 = 256 << 20;
+/// Bytes of each stream that are kept by default: more than a model reads.
+const DEFAULT_KEPT_BYTES: usize = 1 << 20;
+/// A command that writes more than this on a stream is killed: discarding output costs time too.
+const DEFAULT_FLOOD_BYTES: u64 = 256 << 20;
 
-/// Bytes of the largest file that is put into a home directory.
-const LARGEST_HOME_FILE: usize = 64 << 10;
+/// Size limit of a file in the private home directory.
+const MAX_HOME_FILE_BYTES: usize = 64 << 10;
 
 impl Command {
-    /// Names a program: a path, or a name that is looked for in the `PATH` of the command's own
+    /// Names a program: a path, or a name that is searched in the `PATH` of the command's own
     /// environment.
     #[must_use]
     pub fn new(program: impl Into<String>) -> Self {
@@ -38,18 +38,18 @@ impl Command {
             input: Vec::new(),
             folder: None,
             deadline: None,
-            keep: KEEP,
-            flood: FLOOD,
+            keep: DEFAULT_KEPT_BYTES,
+            flood: DEFAULT_FLOOD_BYTES,
         }
     }
 
-    /// Runs a text with `/bin/sh`.
+    /// Runs a script with `/bin/sh -c`.
     #[must_use]
     pub fn shell(script: impl Into<String>) -> Self {
         Self::new("/bin/sh").args(["-c".to_owned(), script.into()])
     }
 
-    /// Adds an argument. It is given as it is; no shell reads it.
+    /// Adds an argument. It is passed unchanged; no shell parses it.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<String>) -> Self {
         self.argv.push(arg.into());
@@ -63,57 +63,56 @@ impl Command {
         self
     }
 
-    /// Gives it these variables and no others, but for `PATH`, `HOME` and `TMPDIR`, which get a value
-    /// when they have none.
+    /// Sets the whole environment. `PATH`, `HOME` and `TMPDIR` get a value if they have none.
     #[must_use]
     pub fn environment(mut self, environment: Environment) -> Self {
         self.environment = environment;
         self
     }
 
-    /// Puts a small file into its private home directory, which ends with it: `.gitconfig` and the
-    /// like. A name that is no plain file name, and a text beyond 64 KiB, are left out. Where there is
-    /// no temporary directory, or `HOME` is another one, the command does not see it.
+    /// Puts a small file, such as `.gitconfig`, into its private home directory, which is deleted
+    /// when the command ends. An invalid file name and a text over 64 KiB are ignored. If there is
+    /// no temporary directory, or `HOME` is set to another one, the command does not see the file.
     #[must_use]
     pub fn home_file(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
         let (name, text) = (name.into(), text.into());
         let is_plain =
             !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']);
-        if is_plain && text.len() <= LARGEST_HOME_FILE {
+        if is_plain && text.len() <= MAX_HOME_FILE_BYTES {
             self.home.insert(name, text);
         }
         self
     }
 
-    /// Gives it bytes to read, at most 64 MiB. Without them its standard input is empty.
+    /// Sets its standard input, at most 64 MiB. The default is empty.
     #[must_use]
     pub fn input(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.input = bytes.into();
         self
     }
 
-    /// Starts it in a folder of the workspace. Without one it starts in the first root.
+    /// Sets its working directory, inside the workspace. The default is the first root.
     #[must_use]
     pub fn folder(mut self, place: &ResolvedPath) -> Self {
         self.folder = Some((place.base().to_path_buf(), place.relative().to_path_buf()));
         self
     }
 
-    /// Ends everything after this time.
+    /// Sets its timeout: all its processes are killed after this time.
     #[must_use]
     pub fn deadline(mut self, time: Duration) -> Self {
         self.deadline = Some(time);
         self
     }
 
-    /// Keeps so many bytes of each stream. The rest is read, counted and let go.
+    /// Keeps at most this many bytes of each stream. The rest is read, counted and discarded.
     #[must_use]
     pub fn keep(mut self, bytes: usize) -> Self {
         self.keep = bytes;
         self
     }
 
-    /// Ends everything when a stream has more bytes than this.
+    /// Kills all its processes when a stream exceeds this many bytes.
     #[must_use]
     pub fn flood(mut self, bytes: u64) -> Self {
         self.flood = bytes;

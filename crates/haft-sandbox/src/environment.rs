@@ -1,11 +1,12 @@
-//! Which variables a confined process is given.
+//! Filters the environment variables of a sandboxed process: an allowlist of names, minus names
+//! that carry secrets or make programs load code (`LD_PRELOAD`, `GIT_SSH_COMMAND`).
 //!
-//! In: the host's variables as a value, and the names a profile passes on. Out: what is left. Nothing
-//! here reads the environment of this process.
+//! In: the host's variables as a value, and the names in the profile. Out: the variables to pass.
+//! Nothing here reads the environment of this process.
 
 use std::collections::BTreeMap;
 
-/// Variables for a confined process.
+/// Variables for a sandboxed process.
 ///
 /// ```
 /// use haft_sandbox::Environment;
@@ -14,13 +15,13 @@ use std::collections::BTreeMap;
 /// let names = ["PATH", "API_TOKEN", "LC_*"].map(str::to_owned);
 /// let given = Environment::from_host(host, &names);
 /// assert_eq!(given.get("LC_ALL"), Some("C"));
-/// assert_eq!(given.get("API_TOKEN"), None, "a name that smells of a secret is not passed on");
+/// assert_eq!(given.get("API_TOKEN"), None, "a name that looks like a secret is not passed");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Environment(BTreeMap<String, String>);
 
-/// Parts of names that carry secrets.
-const SECRET: &[&str] = &[
+/// Parts of the names of variables that carry secrets.
+const SECRET_PARTS: &[&str] = &[
     "KEY",
     "TOKEN",
     "SECRET",
@@ -32,8 +33,8 @@ const SECRET: &[&str] = &[
     "PRIVATE",
     "SESSION",
 ];
-/// Beginnings of names that make programs run or load something else.
-const LOADER: &[&str] = &[
+/// Prefixes of variables that make programs run or load other code.
+const CODE_PREFIXES: &[&str] = &[
     "LD_",
     "DYLD_",
     "BASH_ENV",
@@ -66,23 +67,23 @@ const LOADER: &[&str] = &[
     "LESSOPEN",
     "LESSCLOSE",
 ];
-/// Who commits are by. They carry no secret and load nothing, although their names look like it.
-const IDENTITY: &[&str] =
+/// Author and committer of commits. They carry no secret and load no code, despite their names.
+const GIT_IDENTITY: &[&str] =
     &["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"];
-/// More than this is not handed over.
-const LONG: usize = 64 << 10;
+/// Limit for the name and value of one variable.
+const MAX_VARIABLE_BYTES: usize = 64 << 10;
 
 impl Environment {
-    /// Makes an empty one.
+    /// Creates an empty environment.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes from the host's variables those that a profile names.
+    /// Copies the host's variables that a profile names.
     ///
-    /// FAIL CLOSED: names that carry secrets or make programs load code are left out even when the
-    /// profile names them. Whoever means it sets the value with [`set`](Self::set).
+    /// FAIL CLOSED: names that carry secrets or make programs load code are left out even if the
+    /// profile names them. To pass one anyway, use [`set`](Self::set).
     pub fn from_host<K: Into<String>, V: Into<String>>(
         host: impl IntoIterator<Item = (K, V)>,
         names: &[String],
@@ -97,23 +98,23 @@ impl Environment {
         given
     }
 
-    /// Returns whether a variable of this name may be taken from the host: its name does not say that it
-    /// carries a secret or makes programs load code.
+    /// Returns whether a variable of this name may be copied from the host: the name does not
+    /// suggest that it carries a secret or makes programs load code.
     #[must_use]
     pub fn may_pass(name: &str) -> bool {
         !is_dangerous(name)
     }
 
-    /// Returns it with one more variable. What no program could receive is left out: an empty name,
-    /// a name with `=`, a NUL, or a value beyond 64 KiB.
+    /// Returns it with one more variable. Invalid ones are ignored: an empty name, a name with `=`,
+    /// a NUL byte, or more than 64 KiB.
     #[must_use]
     pub fn set(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let (name, value) = (name.into(), value.into());
-        let is_sound = !name.is_empty()
+        let is_valid = !name.is_empty()
             && !name.contains(['=', '\0'])
             && !value.contains('\0')
-            && name.len() + value.len() <= LONG;
-        if is_sound {
+            && name.len() + value.len() <= MAX_VARIABLE_BYTES;
+        if is_valid {
             self.0.insert(name, value);
         }
         self
@@ -125,7 +126,7 @@ impl Environment {
         self.0.get(name).map(String::as_str)
     }
 
-    /// Goes through the variables by name.
+    /// Iterates over the variables, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
@@ -139,12 +140,12 @@ fn is_named(name: &str, names: &[String]) -> bool {
 }
 
 fn is_dangerous(name: &str) -> bool {
-    if IDENTITY.contains(&name) {
+    if GIT_IDENTITY.contains(&name) {
         return false;
     }
     let upper = name.to_ascii_uppercase();
-    SECRET.iter().any(|part| upper.contains(part))
-        || LOADER.iter().any(|start| match *start {
+    SECRET_PARTS.iter().any(|part| upper.contains(part))
+        || CODE_PREFIXES.iter().any(|start| match *start {
             "ENV" | "IFS" | "EDITOR" | "VISUAL" | "PAGER" => upper == *start,
             start => upper.starts_with(start),
         })
@@ -155,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_carry_secrets_or_code_are_left_out_even_when_named() {
+    fn secret_and_code_loading_variables_are_dropped_even_if_the_profile_names_them() {
         let host = [
             "AWS_SECRET_ACCESS_KEY",
             "GITHUB_TOKEN",
@@ -165,6 +166,7 @@ mod tests {
             "PYTHONPATH",
             "NODE_OPTIONS",
             "my_password",
+            "MY_SECRET",
             "SSH_AUTH_SOCK",
             "BASH_FUNC_x%%",
             "ENV",
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_author_of_commits_is_passed_on_and_other_variables_of_git_are_not() {
+    fn git_identity_variables_are_passed_and_other_git_variables_are_not() {
         let host =
             ["GIT_AUTHOR_NAME", "GIT_COMMITTER_EMAIL", "GIT_CONFIG_COUNT", "GIT_SSH_COMMAND"];
         let names = crate::Profile::default().environment;
@@ -185,20 +187,20 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_named_is_passed_on() {
+    fn only_variables_that_the_profile_names_are_passed() {
         let host = [("PATH", "/bin"), ("HOME", "/home/x"), ("LC_TIME", "C"), ("LCX", "no")];
         let given = Environment::from_host(host, &["PATH".to_owned(), "LC_*".to_owned()]);
         assert_eq!(given.iter().collect::<Vec<_>>(), [("LC_TIME", "C"), ("PATH", "/bin")]);
     }
 
     #[test]
-    fn what_no_program_could_receive_is_left_out() {
+    fn invalid_variables_are_ignored() {
         let odd = Environment::new()
             .set("", "x")
             .set("A=B", "x")
             .set("A\0", "x")
             .set("A", "x\0")
-            .set("A", "x".repeat(LONG));
+            .set("A", "x".repeat(MAX_VARIABLE_BYTES));
         assert_eq!(odd.iter().count(), 0);
         assert_eq!(Environment::new().set("A", "").get("A"), Some(""));
     }

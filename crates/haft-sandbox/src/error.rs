@@ -1,31 +1,30 @@
-//! The one error of this crate: what the operator is told when a process cannot be confined.
+//! The error that the operator gets if a process cannot be sandboxed.
 //!
-//! Refused paths are answers to the model and have a type of their own,
-//! [`PathError`](crate::PathError).
+//! A rejected path is reported to the model and has its own type, [`PathError`](crate::PathError).
 
 use std::fmt;
 
 use haft_core::{BoxError, Failure, FailureCode};
 
-/// What kind of trouble it is.
+/// The kind of an [`Error`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The program never called [`init`](crate::init) and named no helper.
     NoHelper,
-    /// The level that was asked for cannot be had on this machine.
+    /// This machine does not support the requested level.
     TierMissing,
     /// The profile contradicts itself or the disk.
     BadProfile,
-    /// The command cannot be started: it is missing, or no program.
+    /// The command cannot be started: it is missing or not executable.
     BadCommand,
-    /// A step of setting up the confinement failed. Nothing ran.
+    /// A step of the sandbox setup failed. Nothing ran.
     Launch,
-    /// Helper and runtime do not understand each other.
+    /// Helper and runtime have different protocol versions.
     Protocol,
     /// A limit was reached (open files, processes, memory, disk space), or the helper was killed or
-    /// did not answer in time. Nothing ran. The same launch may work later; it says nothing about
-    /// what the machine can do.
+    /// timed out. Nothing ran. A retry may work; the error says nothing about what the machine
+    /// supports.
     Transient,
 }
 
@@ -58,19 +57,19 @@ impl Error {
         self
     }
 
-    /// Returns what kind of trouble it is.
+    /// Returns its kind.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Returns what could be done about it.
+    /// Returns how to fix it.
     #[must_use]
     pub fn hint_text(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// Says it to the model: what it may know, and nothing of how this machine is built.
+    /// Converts it for the model, without details of this machine.
     #[must_use]
     pub fn into_failure(self) -> Failure {
         let failure = match self.kind {
@@ -114,15 +113,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_hears_whether_its_command_the_folder_or_the_machine_is_at_fault() {
-        let told = |kind| Error::new(kind, "`x` in `/secret/place`").into_failure().to_string();
-        assert!(told(ErrorKind::BadCommand).contains("use another program"));
-        let profile = told(ErrorKind::BadProfile);
+    fn failure_blames_the_command_the_workspace_or_the_machine_without_details() {
+        let failure_text =
+            |kind| Error::new(kind, "`x` in `/secret/place`").into_failure().to_string();
+        assert!(failure_text(ErrorKind::BadCommand).contains("use another program"));
+        let profile = failure_text(ErrorKind::BadProfile);
         assert!(profile.contains("workspace") && profile.contains("only reads"), "{profile}");
-        assert!(told(ErrorKind::Launch).contains("this machine"));
-        assert!(told(ErrorKind::Transient).contains("was not started: `x`"));
+        assert!(failure_text(ErrorKind::Launch).contains("this machine"));
+        assert!(failure_text(ErrorKind::Transient).contains("was not started: `x`"));
         for kind in [ErrorKind::BadProfile, ErrorKind::Launch, ErrorKind::TierMissing] {
-            assert!(!told(kind).contains("/secret"), "how the machine is built is not for a model");
+            assert!(
+                !failure_text(kind).contains("/secret"),
+                "details of the machine must not reach the model"
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Names the limit behind an error number, for the operator and for the model.
+//! Maps an errno to the resource limit behind it (open files, processes, memory, disk space).
 //!
-//! In: what the system said. Out: which limit was reached and how it is called, or nothing if the
-//! error is about something else. Such an error says nothing about what a machine can do.
+//! In: an errno. Out: which limit was reached and its name, or `None` for other errors. Such an
+//! error says nothing about what the machine supports.
 
 use rustix::{io::Errno, process::Resource};
 
@@ -24,7 +24,7 @@ pub(crate) fn limit(errno: Errno) -> Option<String> {
     })
 }
 
-/// The same for an error of the standard library.
+/// Like [`limit`], for an [`std::io::Error`].
 pub(crate) fn limit_of(error: &std::io::Error) -> Option<String> {
     limit(Errno::from_io_error(error)?)
 }
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_that_name_a_limit_are_told_from_the_others() {
+    fn only_exhaustion_errors_name_a_limit() {
         let text = limit(Errno::MFILE).unwrap();
         assert!(text.contains("open files") && text.contains("ulimit -n"), "{text}");
         assert!(limit(Errno::AGAIN).unwrap().contains("ulimit -u"));

@@ -1,7 +1,7 @@
-//! Which files a confined process may read and write, kept by the kernel's Landlock.
+//! Landlock rules: which files a sandboxed process and its children may read and write.
 //!
-//! In: paths with what may be done below them. Out: a process that can do no more, for good, and
-//! neither can its children. Rules only ever add; what is not named is refused.
+//! In: paths with rights. Out: this process is restricted for good, and so are its children. Rules
+//! only add rights; everything else is refused.
 
 use std::{
     io,
@@ -18,16 +18,16 @@ use crate::{Network, Strength, exhausted};
 /// What may be done below a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Right {
-    /// Read and run.
+    /// Read and execute.
     Read,
-    /// Everything that people do with files.
+    /// Read, write, create, move and delete.
     Write,
-    /// Read and write a device that is harmless, but make nothing.
+    /// Read and write a harmless device, create nothing.
     Device,
 }
 
-/// The newest set of file rights that we know.
-const KNOWN: ABI = ABI::V5;
+/// The newest set of file rights that is used.
+const NEWEST_ABI: ABI = ABI::V5;
 
 /// Paths with rights.
 #[derive(Debug, Default)]
@@ -42,14 +42,14 @@ impl Rules {
     pub(crate) fn apply(&self, network: Network) -> io::Result<()> {
         let text = |e: landlock::RulesetError| io::Error::other(e.to_string());
         let mut ruleset =
-            Ruleset::default().handle_access(AccessFs::from_all(KNOWN)).map_err(text)?;
+            Ruleset::default().handle_access(AccessFs::from_all(NEWEST_ABI)).map_err(text)?;
         if network == Network::None {
             ruleset = ruleset.handle_access(AccessNet::from_all(ABI::V4)).map_err(text)?;
         }
         let ruleset = ruleset.scope(Scope::from_all(ABI::V6)).map_err(text)?;
         let mut ruleset = ruleset.create().map_err(text)?;
         for (path, right) in &self.0 {
-            // What does not exist needs no right, and gets none when it is made later.
+            // A path that does not exist gets no right, even if it is created later.
             let handle = match PathFd::new(path) {
                 Ok(handle) => handle,
                 Err(landlock::PathFdError::OpenCall { source, .. })
@@ -70,12 +70,12 @@ impl Rules {
     }
 }
 
-/// Gives this process a domain of its own below the one it is in: from now on it can signal and trace
-/// nothing outside, its supervisor included. Needs `no_new_privs` and Landlock 6; older kernels have no
-/// such domains, and there the command can end its supervisor, which ends the command.
-pub(crate) fn apart() -> io::Result<()> {
+/// Puts this process into a nested Landlock domain. It can no longer signal or trace processes
+/// outside, its supervisor included. Needs `no_new_privs` and Landlock 6. On older kernels the
+/// command can kill its supervisor, which kills the command.
+pub(crate) fn enter_nested_domain() -> io::Result<()> {
     let text = |e: landlock::RulesetError| io::Error::other(e.to_string());
-    // Rules without a right that is handled would be none; this one is never needed inside.
+    // A ruleset must handle at least one right. This one is never needed inside.
     let ruleset = Ruleset::default().handle_access(AccessFs::MakeBlock).map_err(text)?;
     let ruleset = ruleset.scope(Scope::from_all(ABI::V6)).map_err(text)?;
     ruleset.create().map_err(text)?.restrict_self().map_err(text)?;
@@ -84,19 +84,19 @@ pub(crate) fn apart() -> io::Result<()> {
 
 fn rights(path: &Path, right: Right) -> BitFlags<AccessFs> {
     let all = match right {
-        Right::Read => AccessFs::from_read(KNOWN),
+        Right::Read => AccessFs::from_read(NEWEST_ABI),
         Right::Write => {
             let never =
                 AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::MakeSock | AccessFs::IoctlDev;
-            AccessFs::from_all(KNOWN) & !never
+            AccessFs::from_all(NEWEST_ABI) & !never
         }
         Right::Device => AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev,
     };
-    // Rights of folders on a file would be refused as a mistake.
-    if path.is_dir() { all } else { all & AccessFs::from_file(KNOWN) }
+    // The kernel rejects directory rights on a file.
+    if path.is_dir() { all } else { all & AccessFs::from_file(NEWEST_ABI) }
 }
 
-/// Says how much of the promise about files this version of Landlock keeps by itself.
+/// Returns how far this version of Landlock alone enforces the file guarantee.
 pub(crate) fn strength(version: i32) -> Strength {
     match version {
         ..=0 => Strength::None,

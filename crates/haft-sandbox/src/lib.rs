@@ -1,15 +1,17 @@
-//! Confined processes and files: the hands of haft.
+//! A sandbox for processes and files.
 //!
-//! Two things, which share their roots so that they cannot disagree:
+//! It has two parts. Both use the same roots, so a command and a file tool have the same limits:
 //!
-//! - A [`Workspace`] is a set of folders, held by handles. Paths lead to a [`ResolvedPath`] inside
-//!   it or are refused; what is done at a place follows no link and touches nothing outside.
-//! - A [`Sandbox`] starts commands that can do what their [`Profile`] says: write in the workspace but
-//!   for its protected names, read the rest, reach no network unless it is named, use so much and no
-//!   more. Nothing they start outlives them. What is in force is a value, the [`Tier`].
+//! - A [`Workspace`] is a set of directories, each held by a file descriptor. A path resolves to a
+//!   [`ResolvedPath`] inside it or is rejected (path traversal). File operations follow no symlink,
+//!   so a symlink that is swapped in later (TOCTOU) cannot escape.
+//! - A [`Sandbox`] starts commands with namespaces, Landlock, seccomp and resource limits. A
+//!   command writes in the workspace except protected names, reads the rest, and has no network
+//!   unless its [`Profile`] allows it. All its processes are killed when it ends. The [`Tier`] says
+//!   which of these limits are enforced.
 //!
-//! The confinement is set up by a second process, the helper: this same program, started again.
-//! So [`init`] comes first in `main`:
+//! A second process, the helper, sets up the sandbox. It is this program, started again. So
+//! [`init`] comes first in `main`:
 //!
 //! ```standalone_crate
 //! use std::time::Duration;
@@ -35,19 +37,19 @@
 //!         .deadline(Duration::from_secs(10));
 //!     let ended = sandbox.run(command, profile).await?;
 //!     assert_eq!(ended.stdout.bytes(), b"hello\n");
-//!     assert!(!ended.is_success(), "the last one was refused");
+//!     assert!(!ended.is_success(), "the write to /etc/passwd was refused");
 //!     Ok(())
 //! }
 //! ```
 //!
-//! Only Linux can confine processes. Elsewhere [`Sandbox::detect`] is an error that says what is
-//! missing; workspaces work on every Unix.
+//! Processes are confined on Linux only. Elsewhere [`Sandbox::detect`] returns an error that says
+//! what is missing. Workspaces work on every Unix.
 //!
-//! This is the only crate of the project with `unsafe` in it, all of it in one file,
+//! This is the only crate of the project with `unsafe` code. All of it is in one file,
 //! `helper/sys.rs`, with a reason at each block.
 
 #[cfg(not(unix))]
-compile_error!("haft-sandbox holds folders by Unix handles; there is no form for this system yet");
+compile_error!("haft-sandbox needs Unix file descriptors; this system is not supported yet");
 
 mod error;
 mod exhausted;
@@ -87,15 +89,16 @@ pub use self::{
     },
 };
 
-/// Makes this program able to be the sandbox's helper. Call it first in `main`, before threads,
-/// before arguments are read.
+/// Lets this program be its own sandbox helper. Call it first in `main`, before threads are started
+/// and arguments are read.
 ///
-/// When the program was started as the helper, this call does the helper's work and never returns.
-/// Otherwise it costs a comparison and one call: `SIGXFSZ` is ignored from here on, so that a write
-/// beyond `ulimit -f` is an error (`EFBIG`) and not the end of the program. Commands get the default.
+/// If the program was started as the helper, this call does the helper's work and never returns.
+/// Otherwise it costs a comparison and one syscall: `SIGXFSZ` is ignored from here on, so that a
+/// write beyond `ulimit -f` fails with `EFBIG` and does not kill the program. Commands get the
+/// default action.
 pub fn init() {
     #[cfg(target_os = "linux")]
-    if std::env::args_os().nth(1).is_some_and(|first| first == orders::MARK) {
+    if std::env::args_os().nth(1).is_some_and(|first| first == orders::HELPER_ARGUMENT) {
         helper::main();
     }
     #[cfg(target_os = "linux")]
@@ -103,7 +106,7 @@ pub fn init() {
     sandbox::ready();
 }
 
-// The programs of the page about the sandbox run as doc tests here.
+// Runs the programs of the sandbox guide as doc tests.
 #[cfg(doctest)]
 mod doctests {
     #[doc = include_str!("../../../docs/guide/sandbox.md")]

@@ -1,7 +1,8 @@
-//! What runtime and helper say to each other.
+//! The protocol between runtime and helper.
 //!
-//! The runtime sends one set of orders, then at most single bytes; the helper answers with lines of
-//! JSON. Both ends are the same program, so the version only guards against a helper of another build.
+//! The runtime sends one set of orders, then at most single bytes. The helper answers with lines of
+//! JSON. Both ends are the same program, so the version only guards against a helper of another
+//! build.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -9,18 +10,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Level, Profile, Tier};
 
-/// Changed whenever one end would misunderstand the other.
+/// The protocol version. Increase it with every incompatible change.
 pub(crate) const VERSION: u32 = 4;
-/// The first argument that makes a program the helper.
-pub(crate) const MARK: &str = "haft-sandbox-helper-v1";
-/// No orders are longer. The system does not take more arguments either.
-pub(crate) const LONG_ORDERS: usize = 8 << 20;
-/// No more is given to a command on its standard input.
-pub(crate) const LONG_INPUT: usize = 64 << 20;
-/// The byte that asks the command to end by itself.
-pub(crate) const PLEASE: u8 = b't';
+/// The first argument of a program that is started as the helper.
+pub(crate) const HELPER_ARGUMENT: &str = "haft-sandbox-helper-v1";
+/// Size limit of the orders. The system does not accept more arguments either.
+pub(crate) const MAX_ORDERS_BYTES: usize = 8 << 20;
+/// Size limit of the standard input of a command.
+pub(crate) const MAX_INPUT_BYTES: usize = 64 << 20;
+/// The byte that makes the helper send `SIGTERM` to the command.
+pub(crate) const TERMINATE: u8 = b't';
 
-/// What the helper is to do.
+/// What the helper has to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Orders {
@@ -29,21 +30,21 @@ pub(crate) struct Orders {
     pub(crate) profile: Profile,
     pub(crate) act: Act,
     pub(crate) deadline_ms: Option<u64>,
-    /// A directory in which control groups may be made.
+    /// A directory in which cgroups may be created.
     pub(crate) cgroup: Option<PathBuf>,
-    /// A bubblewrap that creates the namespaces, where the helper may not.
+    /// The bubblewrap that creates the namespaces, if the helper may not.
     pub(crate) bubblewrap: Option<PathBuf>,
 }
 
-/// What is done once everything is in force.
+/// What to do inside the sandbox.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Act {
-    /// Nothing: only say how strong it is.
+    /// Only report the tier.
     Probe,
     /// Run a program.
     Run(Run),
-    /// Try what is forbidden.
+    /// Try forbidden acts and report what succeeded.
     Trial(crate::doctor::Scene),
 }
 
@@ -51,21 +52,21 @@ pub(crate) enum Act {
 pub(crate) struct Run {
     pub(crate) argv: Vec<String>,
     pub(crate) environment: BTreeMap<String, String>,
-    /// Files of its private home directory: names and texts.
+    /// Names and contents of files in its private home directory.
     pub(crate) home: BTreeMap<String, String>,
     /// A root and the path below it.
     pub(crate) folder: Option<(PathBuf, PathBuf)>,
 }
 
-/// What the helper says.
+/// A report of the helper.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Report {
-    /// The program runs, and this is in force around it.
+    /// The program runs, and this is enforced.
     Started(Tier),
     /// Nothing ran.
     Refused { step: String, message: String, fault: Fault },
-    /// The program and everything it started is gone, or will be before the helper is.
+    /// All processes of the program are gone, or will be before the helper is.
     Ended {
         exit: crate::Exit,
         how: crate::ExitReason,
@@ -74,17 +75,17 @@ pub(crate) enum Report {
         memory: u64,
         refused: Vec<crate::Refused>,
     },
-    /// Nothing is left of it but the helper, which is about to end. Some disks take their time with
-    /// what was deleted, and nobody needs to wait for that.
+    /// Only the helper is left and about to exit. The runtime does not wait for that, because some
+    /// disks are slow to delete.
     Gone,
 }
 
-/// Whose fault it is that nothing ran.
+/// Why nothing ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Fault {
     Machine,
-    /// A limit was reached; it may work later.
+    /// A limit was reached; a retry may work.
     Transient,
     Profile,
     Command,

@@ -1,9 +1,9 @@
-//! What a confined process may touch, as plain data.
+//! What a sandboxed process may access, as plain data.
 //!
 //! In: capabilities and the roots of a workspace. Out: roots, protected names, network, environment
-//! and limits. The same roots feed the file tools, so that a shell and a file tool cannot differ.
+//! and limits. File tools use the same roots, so a shell command has the same limits as they have.
 //!
-//! FAIL CLOSED: everything that is not named here is read-only, unreachable or absent.
+//! FAIL CLOSED: everything that is not listed here is read-only, unreachable or absent.
 
 use std::path::{Path, PathBuf};
 
@@ -12,20 +12,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Access, GitDirectory, Workspace};
 
-/// What a confined process may touch.
+/// What a sandboxed process may access.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Folders with an access of their own. Everything else is read-only or out of reach.
+    /// Directories with an access mode of their own. Everything else is read-only or unreachable.
     #[serde(default)]
     pub roots: Vec<Root>,
-    /// Roots that are git directories of linked worktrees: only what a commit needs changes there.
+    /// Roots that are git directories of linked worktrees. Only what a commit needs is writable
+    /// there.
     #[serde(default)]
     pub git_directories: Vec<GitDirectory>,
-    /// Names below each writable root that stay as they are, also when they do not exist yet.
+    /// Names below each writable root that cannot be changed, nor created if they do not exist.
     #[serde(default)]
     pub protected: Vec<String>,
-    /// Protected names that this command may create and change all the same, as in `.git/config`.
+    /// Protected names that this command may create and change anyway, such as `.git/config`.
     #[serde(default)]
     pub exceptions: Vec<String>,
     /// Paths that rules deny.
@@ -34,40 +35,40 @@ pub struct Profile {
     /// What may be read outside the roots.
     #[serde(default)]
     pub reads: Reads,
-    /// Whether other machines can be reached.
+    /// Whether the network can be reached.
     #[serde(default)]
     pub network: Network,
-    /// Names of variables that are passed on from the host. A trailing `*` stands for any ending.
+    /// Names of variables that are copied from the host. A trailing `*` matches any suffix.
     #[serde(default = "default_environment")]
     pub environment: Vec<String>,
-    /// Bounds on what is used.
+    /// Resource limits.
     #[serde(default)]
     pub limits: ProcessLimits,
 }
 
-/// Paths that rules deny. `read` and `edit` have no symlinks above their last component. They need
-/// namespaces: without them a launch with either is refused.
+/// Paths that rules deny. `read` and `edit` have no symlinks above their last component. Both need
+/// namespaces: without them the launch fails.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Denied {
-    /// Existing files and directories that give an access error, whatever is done with them.
+    /// Existing files and directories that cannot be accessed at all.
     pub read: Vec<PathBuf>,
-    /// Existing files and directories that can be read and not changed.
+    /// Existing files and directories that are read-only.
     pub edit: Vec<PathBuf>,
-    /// Absolute patterns for names that do not exist yet: nothing is created that one of them
-    /// matches. `*`, `?` and `[a-z]` stay within a component, `**` crosses components.
+    /// Absolute patterns for names that do not exist yet. A matching name cannot be created. `*`,
+    /// `?` and `[a-z]` match within a component, `**` crosses components.
     pub new: Vec<String>,
 }
 
-/// One folder of a profile.
+/// One directory of a profile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Root {
-    /// Where it is, without links.
+    /// Its path, without symlinks.
     pub path: PathBuf,
-    /// What may be done there.
+    /// Whether it may be written.
     pub access: Access,
-    /// Device and inode it had when it was judged. Another folder in its place is refused.
+    /// Device and inode at authorization time. Another directory in its place is refused (TOCTOU).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<(u64, u64)>,
 }
@@ -76,60 +77,61 @@ pub struct Root {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reads {
-    /// Everything that this user may read, but `/run` and the shared temporary folders.
+    /// Everything that this user may read, except `/run` and the shared temporary directories.
     #[default]
     Everything,
-    /// What programs need to start (`/usr`, `/lib`, `/etc` and the like), and these.
+    /// What programs need to start (`/usr`, `/lib`, `/etc`, …), and these paths.
     Only(Vec<PathBuf>),
 }
 
-/// Whether other machines can be reached.
+/// Whether the network can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Network {
-    /// No socket can be opened at all.
+    /// No socket can be opened.
     #[default]
     None,
-    /// TCP and UDP of the host. No local sockets of other programs.
+    /// TCP and UDP of the host. No Unix sockets of other programs.
     Host,
 }
 
-/// Bounds on what one command uses.
+/// Resource limits of one command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProcessLimits {
-    /// Seconds of processor time, each process.
+    /// Seconds of CPU time, per process.
     pub cpu_seconds: u64,
-    /// Bytes of address space, each process. Programs reserve far more than they use.
+    /// Bytes of address space, per process. Programs reserve far more than they use.
     pub memory: u64,
-    /// Bytes of resident memory, all processes together: anonymous and shared memory, without mapped
-    /// files. The helper samples it and ends everything above it. `u64::MAX` is no bound.
+    /// Bytes of resident memory, all processes together: anonymous and shared memory, without
+    /// mapped files. The helper samples it and kills the command above it. `u64::MAX` means no
+    /// limit.
     pub resident: u64,
-    /// Open files, each process.
+    /// Open files, per process.
     pub open_files: u64,
     /// Bytes of the largest file that may be written.
     pub file_size: u64,
     /// Processes and threads at one time.
     pub processes: u64,
-    /// Bytes of the private temporary folder.
+    /// Bytes of the private temporary directory.
     pub scratch: u64,
 }
 
 impl Default for ProcessLimits {
     fn default() -> Self {
         Self {
-            cpu_seconds: 600,   // a build of a middling project; a busy loop ends all the same
-            memory: 64 << 30,   // node reserves some 10 GiB for each WebAssembly memory
-            resident: 8 << 30,  // a parallel build; a leak ends before the machine does
+            cpu_seconds: 600,   // enough to build a medium project; stops a busy loop
+            memory: 64 << 30,   // node reserves about 10 GiB for each WebAssembly memory
+            resident: 8 << 30,  // enough for a parallel build; stops a leak
             open_files: 1024,   // what a login shell has on most systems
             file_size: 1 << 30, // larger than any source or build product we have seen
-            processes: 512,     // parallel builds with threads; a fork bomb ends at once
-            scratch: 512 << 20, // it is memory
+            processes: 512,     // enough for parallel builds with threads; stops a fork bomb
+            scratch: 512 << 20, // it is a tmpfs, so it uses memory
         }
     }
 }
 
-/// What programs need to behave like at home, and nothing that carries a secret.
+/// Variables that programs need to behave as usual. None carries a secret.
 fn default_environment() -> Vec<String> {
     [
         "PATH",
@@ -152,7 +154,7 @@ fn default_environment() -> Vec<String> {
 }
 
 impl Default for Profile {
-    /// Reads, no writes, no network.
+    /// Read-only, no network.
     fn default() -> Self {
         Self {
             roots: Vec::new(),
@@ -169,7 +171,7 @@ impl Default for Profile {
 }
 
 impl Reads {
-    /// What programs need to start: it can be read also where not everything may be.
+    /// What programs need to start. It is readable with [`Reads::Only`] too.
     pub const SYSTEM: &'static [&'static str] = &[
         "/usr",
         "/bin",
@@ -189,9 +191,9 @@ impl Reads {
 }
 
 impl Profile {
-    /// Makes the profile of a tool with these capabilities in this workspace.
+    /// Creates the profile of a tool with these capabilities in this workspace.
     ///
-    /// Without `filesystem` nothing is writable; without `network` no socket can be opened.
+    /// Without `filesystem` nothing is writable. Without `network` no socket can be opened.
     #[must_use]
     pub fn of(capabilities: Capabilities, workspace: &Workspace) -> Self {
         let mut profile = Self {
@@ -209,7 +211,7 @@ impl Profile {
         if capabilities.has(Capability::Filesystem) { profile } else { profile.read_only() }
     }
 
-    /// Returns the profile with nothing writable: for commands that only read.
+    /// Returns the profile with every root read-only.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         for root in &mut self.roots {
@@ -218,13 +220,13 @@ impl Profile {
         self
     }
 
-    /// Returns what may change in a root that is the git directory of a linked worktree.
+    /// Returns what is writable in a root that is the git directory of a linked worktree.
     pub(crate) fn git_directory(&self, root: &Root) -> Option<&GitDirectory> {
         self.git_directories.iter().find(|directory| directory.path == root.path)
     }
 
-    /// Returns where a protected name lies below a root: as it is, and what is left of it where the
-    /// root's own name is its beginning.
+    /// Returns where a protected name is below a root: the name itself, and its rest if the path of
+    /// the root ends with its beginning.
     pub(crate) fn names_below<'n>(
         root: &Root,
         name: &'n str,
@@ -238,7 +240,7 @@ impl Profile {
         std::iter::once(name).chain(rest.filter_map(|begin| name.strip_prefix(begin).ok()))
     }
 
-    /// Goes through the roots that may be written to.
+    /// Iterates over the writable roots.
     pub fn writable(&self) -> impl Iterator<Item = &Root> {
         self.roots.iter().filter(|root| root.access == Access::Write)
     }

@@ -1,10 +1,10 @@
-//! A confined command that runs: its output, its end, and ways to bring the end about.
+//! A running sandboxed command: reads its output, waits for its exit, stops it.
 //!
-//! The helper is told to end everything by the end of a connection, so dropping this value, a panic
-//! and a killed runtime all have the same effect. What counts as the end is the word or the end of the
-//! helper, which outlives everything it started; pipes that somebody holds open do not matter.
+//! Closing the control socket makes the helper kill all processes. So a drop of this value, a panic
+//! and a killed runtime have the same effect. The command has ended when the helper reports it or
+//! exits; the helper outlives everything it started. Pipes that are still open do not matter.
 //!
-//! INVARIANT: output is always read, whether it is kept or not, so nobody hangs on a full pipe.
+//! INVARIANT: output is always read, kept or not, so no process blocks on a full pipe.
 
 use std::{io, time::Duration};
 
@@ -18,18 +18,18 @@ use tokio::{
 
 use crate::{
     Level, Refused, Tier,
-    orders::{PLEASE, Report},
+    orders::{Report, TERMINATE},
 };
 
 /// How a command's process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {
-    /// With this code.
+    /// It exited with this code.
     Code(i32),
-    /// By this signal.
+    /// It was killed by this signal.
     Signal(i32),
-    /// Nobody saw it.
+    /// No process observed it.
     Unknown,
 }
 
@@ -37,24 +37,24 @@ pub enum Exit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitReason {
-    /// By itself, or by a limit that the kernel keeps.
+    /// By itself, or by a limit that the kernel enforces.
     Itself,
-    /// Its time was over.
+    /// Its timeout expired.
     TimedOut,
-    /// Somebody stopped it.
+    /// The runtime stopped it.
     Stopped,
-    /// It wrote without end.
+    /// It wrote more output than allowed.
     Flooded,
-    /// All its processes together held more memory than they may.
+    /// All its processes together used more memory than allowed.
     OutOfMemory,
-    /// The helper died, and everything that the command had started was ended.
+    /// The helper died, and all processes of the command were killed.
     Lost,
     /// The helper and its second process both died without a report. Processes of the command may
     /// still run. Only possible without a pid namespace.
     Abandoned,
 }
 
-/// What is known when everything is over.
+/// The result of a command that has ended.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ProcessResult {
@@ -62,30 +62,30 @@ pub struct ProcessResult {
     pub exit: Exit,
     /// Why.
     pub how: ExitReason,
-    /// What was in force around it.
+    /// What was enforced.
     pub tier: Tier,
-    /// What it wrote on standard output: what was kept, and how much there was.
+    /// Standard output: the kept bytes and the total count.
     pub stdout: BoundedBuffer,
-    /// What it wrote on standard error.
+    /// Standard error.
     pub stderr: BoundedBuffer,
-    /// Processor time it used, with everything it waited for.
+    /// CPU time of the process and the children it waited for.
     pub cpu: Duration,
-    /// Time on the wall.
+    /// Wall-clock time.
     pub wall: Duration,
-    /// The most memory one of its processes held, in bytes.
+    /// Peak memory of the largest of its processes, in bytes.
     pub memory: u64,
-    /// Names that it wanted to create, change or remove and was refused: the first ones.
+    /// The first names that it tried to create, change or remove and that were refused.
     pub refused: Vec<Refused>,
 }
 
 impl ProcessResult {
-    /// Returns whether it ended by itself and said that all was well.
+    /// Returns whether it ended by itself with exit code 0.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.how == ExitReason::Itself && self.exit == Exit::Code(0)
     }
 
-    /// Returns what a record keeps of it.
+    /// Returns what an execution record keeps of it.
     #[must_use]
     pub fn facts(&self) -> ProcessFacts {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
@@ -105,7 +105,7 @@ impl ProcessResult {
     }
 }
 
-/// What a record keeps of a command: everything but its output.
+/// What an execution record keeps of a command: everything except its output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[allow(missing_docs, reason = "the names are those of `DecodedResponse`")]
 #[non_exhaustive]
@@ -124,7 +124,7 @@ pub struct ProcessFacts {
     pub refused: Vec<Refused>,
 }
 
-/// Where a piece of output came from.
+/// Which stream a chunk of output came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProcessStream {
@@ -134,149 +134,148 @@ pub enum ProcessStream {
     Err,
 }
 
-/// A piece of output as it came.
+/// A chunk of output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessChunk {
-    /// Where it came from.
+    /// Its stream.
     pub stream: ProcessStream,
-    /// What it is. Empty when there is no room for more: then it is only a sign of life.
+    /// Its bytes. Empty once the buffer is full: then it only shows that there was output.
     pub bytes: Vec<u8>,
 }
 
-/// A confined command that runs. Dropping it ends everything.
+/// A running sandboxed command. Dropping it kills all its processes.
 #[derive(Debug)]
 pub struct Running {
     pub(crate) helper: Child,
     pub(crate) control: UnixStream,
-    pub(crate) heard: Vec<u8>,
+    pub(crate) received: Vec<u8>,
     pub(crate) stdout: Option<ChildStdout>,
     pub(crate) stderr: Option<ChildStderr>,
     pub(crate) kept: [BoundedBuffer; 2],
     pub(crate) tier: Tier,
     pub(crate) flood: u64,
-    pub(crate) is_told: bool,
+    pub(crate) is_control_closed: bool,
     pub(crate) is_flooded: bool,
-    pub(crate) is_gone: bool,
-    pub(crate) is_over: bool,
+    pub(crate) is_helper_gone: bool,
+    pub(crate) is_finished: bool,
     pub(crate) last: Option<(Exit, ExitReason, Duration, Duration, u64)>,
     pub(crate) refused: Vec<Refused>,
 }
 
-/// So long after the helper's end the last words are waited for. All writers are gone by then, so
-/// this is a belt for kernels that are slow to say so.
-const DRAIN: Duration = Duration::from_millis(500);
-/// So long after the helper's death its second process is waited for, which ends the command.
-const SECOND: Duration = Duration::from_secs(20);
-/// No piece is larger.
-const PIECE: usize = 64 << 10;
+/// Time to drain the pipes after the helper has exited. All writers are gone by then, so this only
+/// guards against a slow kernel.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
+/// Time to wait for the helper's second process after the helper died. It kills the command.
+const SECOND_PROCESS_TIMEOUT: Duration = Duration::from_secs(20);
+/// Size limit of one chunk of output.
+const MAX_CHUNK_BYTES: usize = 64 << 10;
 
-enum Moment {
+enum Event {
     Out(Vec<u8>),
     Err(Vec<u8>),
     OutEnded,
     ErrEnded,
-    Heard,
-    Silent,
-    Gone,
+    Report,
+    ControlClosed,
+    HelperExited,
     Done,
 }
 
 impl Running {
-    /// Returns what is in force around the command.
+    /// Returns what is enforced for this command.
     #[must_use]
     pub fn tier(&self) -> &Tier {
         &self.tier
     }
 
-    /// Waits for the next piece of output. Nothing comes after the end. A future that is dropped
-    /// loses nothing.
+    /// Waits for the next chunk of output. Returns `None` after the end. Cancel safe.
     pub async fn next(&mut self) -> Option<ProcessChunk> {
-        while !self.is_over {
-            match self.moment().await {
-                Moment::Out(bytes) => return Some(self.took(ProcessStream::Out, bytes)),
-                Moment::Err(bytes) => return Some(self.took(ProcessStream::Err, bytes)),
-                Moment::OutEnded => self.stdout = None,
-                Moment::ErrEnded => self.stderr = None,
-                Moment::Heard => {}
-                Moment::Silent => self.is_told = true,
-                Moment::Gone => self.is_gone = true,
-                Moment::Done => self.is_over = true,
+        while !self.is_finished {
+            match self.next_event().await {
+                Event::Out(bytes) => return Some(self.record_output(ProcessStream::Out, bytes)),
+                Event::Err(bytes) => return Some(self.record_output(ProcessStream::Err, bytes)),
+                Event::OutEnded => self.stdout = None,
+                Event::ErrEnded => self.stderr = None,
+                Event::Report => {}
+                Event::ControlClosed => self.is_control_closed = true,
+                Event::HelperExited => self.is_helper_gone = true,
+                Event::Done => self.is_finished = true,
             }
         }
         None
     }
 
-    /// Waits for the end. A future that is dropped loses nothing; ask again.
+    /// Waits until the command has ended. Cancel safe.
     pub async fn wait(&mut self) -> ProcessResult {
         while self.next().await.is_some() {}
         self.ended()
     }
 
-    /// Ends everything at once, and waits until that is so.
+    /// Kills all processes (`SIGKILL`) and waits until they are gone.
     pub async fn stop(&mut self) -> ProcessResult {
         self.end_everything().await;
         self.wait().await
     }
 
-    /// Asks the command to end by itself (`SIGTERM`), gives it some time, then ends everything.
+    /// Sends `SIGTERM`, waits for the grace period, then kills all processes.
     pub async fn stop_gently(&mut self, grace: Duration) -> ProcessResult {
-        let _ = self.control.write_all(&[PLEASE]).await;
+        let _ = self.control.write_all(&[TERMINATE]).await;
         if tokio::time::timeout(grace, self.wait()).await.is_err() {
             self.end_everything().await;
         }
         self.wait().await
     }
 
-    /// The signal that killed the helper, if one did.
+    /// Returns the signal that killed the helper, if one did.
     pub(crate) fn helper_signal(&mut self) -> Option<i32> {
         use std::os::unix::process::ExitStatusExt as _;
         self.helper.try_wait().ok().flatten().and_then(|status| status.signal())
     }
 
-    /// The process number of the helper: for tests of what happens when it is killed.
+    /// Returns the pid of the helper: for tests that kill it.
     #[doc(hidden)]
     #[must_use]
     pub fn helper_id(&self) -> Option<u32> {
         self.helper.id()
     }
 
-    /// Kills the helper itself, as nobody should: for tests of what happens then.
+    /// Kills the helper: only for tests.
     #[doc(hidden)]
     pub fn kill_helper(&mut self) {
         let _ = self.helper.start_kill();
     }
 
     async fn end_everything(&mut self) {
-        // The helper takes the end of the connection for the end of the runtime. It still answers.
+        // The helper takes the closed socket for the end of the runtime. It can still report.
         let _ = self.control.shutdown().await;
     }
 
-    async fn moment(&mut self) -> Moment {
-        if self.is_gone && !self.is_told {
-            let last = tokio::time::timeout(SECOND, self.output_or_word()).await;
-            return last.unwrap_or(Moment::Silent);
+    async fn next_event(&mut self) -> Event {
+        if self.is_helper_gone && !self.is_control_closed {
+            let last = tokio::time::timeout(SECOND_PROCESS_TIMEOUT, self.output_or_report()).await;
+            return last.unwrap_or(Event::ControlClosed);
         }
-        if self.is_gone {
-            let rest = tokio::time::timeout(DRAIN, self.rest()).await;
-            return rest.unwrap_or(Moment::Done);
+        if self.is_helper_gone {
+            let event = tokio::time::timeout(DRAIN_TIMEOUT, self.drain()).await;
+            return event.unwrap_or(Event::Done);
         }
-        let mut words = [0; 4096];
+        let mut buffer = [0; 4096];
         tokio::select! {
-            piece = read(self.stdout.as_mut()) => piece.map_or(Moment::OutEnded, Moment::Out),
-            piece = read(self.stderr.as_mut()) => piece.map_or(Moment::ErrEnded, Moment::Err),
-            heard = self.control.read(&mut words), if !self.is_told => match heard {
+            chunk = read(self.stdout.as_mut()) => chunk.map_or(Event::OutEnded, Event::Out),
+            chunk = read(self.stderr.as_mut()) => chunk.map_or(Event::ErrEnded, Event::Err),
+            received = self.control.read(&mut buffer), if !self.is_control_closed => match received {
                 Ok(n @ 1..) => {
-                    self.heard.extend_from_slice(&words[..n]);
-                    self.listen();
-                    Moment::Heard
+                    self.received.extend_from_slice(&buffer[..n]);
+                    self.read_reports();
+                    Event::Report
                 }
-                _ => Moment::Silent,
+                _ => Event::ControlClosed,
             },
-            _ = self.helper.wait() => Moment::Gone,
+            _ = self.helper.wait() => Event::HelperExited,
         }
     }
 
-    fn took(&mut self, stream: ProcessStream, mut bytes: Vec<u8>) -> ProcessChunk {
+    fn record_output(&mut self, stream: ProcessStream, mut bytes: Vec<u8>) -> ProcessChunk {
         let [out, err] = &mut self.kept;
         let kept = if stream == ProcessStream::Out { out } else { err };
         let before = kept.bytes().len();
@@ -284,16 +283,16 @@ impl Running {
         bytes.truncate(kept.bytes().len() - before);
         if kept.seen() > self.flood && !self.is_flooded {
             self.is_flooded = true;
-            // Not awaited: this is the way out, and the socket has nothing to wait for.
+            // A synchronous shutdown: this function is not async, and it does not block.
             let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Write);
         }
         ProcessChunk { stream, bytes }
     }
 
-    /// Takes in what the helper has said so far.
-    pub(crate) fn listen(&mut self) {
-        while let Some(end) = self.heard.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.heard.drain(..=end).collect();
+    /// Parses the complete reports that were received so far.
+    pub(crate) fn read_reports(&mut self) {
+        while let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = self.received.drain(..=end).collect();
             match serde_json::from_slice(&line) {
                 Ok(Report::Ended { exit, how, cpu_us, wall_us, memory, refused }) => {
                     let (cpu, wall) =
@@ -301,53 +300,58 @@ impl Running {
                     self.last = Some((exit, how, cpu, wall, memory));
                     self.refused = refused;
                 }
-                Ok(Report::Gone) => (self.is_gone, self.is_told) = (true, true),
+                Ok(Report::Gone) => (self.is_helper_gone, self.is_control_closed) = (true, true),
                 _ => {}
             }
         }
     }
 
-    /// The helper is gone and so is everything else. What is left is in the pipes.
-    async fn rest(&mut self) -> Moment {
+    /// Reads what is left in the pipes after the helper and all processes are gone.
+    async fn drain(&mut self) -> Event {
         if let Some(stdout) = &mut self.stdout {
-            return piece(stdout).await.map_or(Moment::OutEnded, Moment::Out);
+            return read_chunk(stdout).await.map_or(Event::OutEnded, Event::Out);
         }
         if let Some(stderr) = &mut self.stderr {
-            return piece(stderr).await.map_or(Moment::ErrEnded, Moment::Err);
+            return read_chunk(stderr).await.map_or(Event::ErrEnded, Event::Err);
         }
-        Moment::Done
+        Event::Done
     }
 
-    /// The helper is gone without having said so. The end of the connection is the end of its second
-    /// process; survivors of the command may hold the pipes open for longer.
-    async fn output_or_word(&mut self) -> Moment {
-        let mut words = [0; 4096];
+    /// Reads on after the helper died without a report. The socket closes when its second process
+    /// ends. Surviving processes of the command may keep the pipes open for longer.
+    async fn output_or_report(&mut self) -> Event {
+        let mut buffer = [0; 4096];
         tokio::select! {
-            piece = read(self.stdout.as_mut()) => piece.map_or(Moment::OutEnded, Moment::Out),
-            piece = read(self.stderr.as_mut()) => piece.map_or(Moment::ErrEnded, Moment::Err),
-            heard = self.control.read(&mut words) => match heard {
+            chunk = read(self.stdout.as_mut()) => chunk.map_or(Event::OutEnded, Event::Out),
+            chunk = read(self.stderr.as_mut()) => chunk.map_or(Event::ErrEnded, Event::Err),
+            received = self.control.read(&mut buffer) => match received {
                 Ok(n @ 1..) => {
-                    self.heard.extend_from_slice(&words[..n]);
-                    self.listen();
-                    Moment::Heard
+                    self.received.extend_from_slice(&buffer[..n]);
+                    self.read_reports();
+                    Event::Report
                 }
-                _ => Moment::Silent,
+                _ => Event::ControlClosed,
             },
         }
     }
 
-    /// How it ended when no report of the end came.
-    fn unseen(&self) -> ExitReason {
+    /// Returns why it ended if no final report arrived.
+    fn reason_without_report(&self) -> ExitReason {
         match self.tier.level {
-            // The kernel ends everything with the first process of the pid namespace.
+            // The kernel kills a pid namespace together with its first process.
             Level::Namespaces => ExitReason::Lost,
             Level::Landlock | Level::None => ExitReason::Abandoned,
         }
     }
 
     fn ended(&self) -> ProcessResult {
-        let (exit, how, cpu, wall, memory) =
-            self.last.unwrap_or((Exit::Unknown, self.unseen(), Duration::ZERO, Duration::ZERO, 0));
+        let (exit, how, cpu, wall, memory) = self.last.unwrap_or((
+            Exit::Unknown,
+            self.reason_without_report(),
+            Duration::ZERO,
+            Duration::ZERO,
+            0,
+        ));
         let [stdout, stderr] = self.kept.clone();
         let how = if self.is_flooded { ExitReason::Flooded } else { how };
         let (tier, refused) = (self.tier.clone(), self.refused.clone());
@@ -357,13 +361,13 @@ impl Running {
 
 async fn read(from: Option<&mut (impl AsyncRead + Unpin)>) -> Option<Vec<u8>> {
     match from {
-        Some(from) => piece(from).await,
+        Some(from) => read_chunk(from).await,
         None => std::future::pending().await,
     }
 }
 
-async fn piece(from: &mut (impl AsyncRead + Unpin)) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(PIECE);
+async fn read_chunk(from: &mut (impl AsyncRead + Unpin)) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(MAX_CHUNK_BYTES);
     loop {
         match from.read_buf(&mut bytes).await {
             Ok(0) => return None,

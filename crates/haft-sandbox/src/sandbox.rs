@@ -1,11 +1,9 @@
-//! Starts confined commands.
+//! Starts commands in a sandbox: probes the level that this machine supports, then launches the
+//! helper process, which sets up the sandbox. So none of the runtime's memory is copied, and no
+//! code runs between fork and exec here. A socket carries the orders; its end tells the helper that
+//! the runtime is gone. In: a command and a profile. Out: a [`Running`], or why nothing ran.
 //!
-//! In: a command and a profile. Out: a [`Running`], or the reason why nothing ran. The confinement is
-//! set up by another process, the helper, so that nothing of the runtime's memory is copied and no
-//! code runs between fork and exec here. The helper gets its orders through a connection that also
-//! tells it when the runtime is gone.
-//!
-//! FAIL CLOSED: a level is found out once and then demanded; a launch that cannot have it is an error.
+//! FAIL CLOSED: a level is detected once and then required. A launch that cannot get it fails.
 
 use std::{
     io,
@@ -23,23 +21,26 @@ use tokio::{
 
 use crate::{
     Command, Error, ErrorKind, Level, Obstacle, Profile, Running, Tier, doctor, exhausted,
-    orders::{Act, Fault, LONG_INPUT, LONG_ORDERS, MARK, Orders, Report, Run, VERSION},
+    orders::{
+        Act, Fault, HELPER_ARGUMENT, MAX_INPUT_BYTES, MAX_ORDERS_BYTES, Orders, Report, Run,
+        VERSION,
+    },
 };
 
-/// Set by [`init`](crate::init): this program can be its own helper.
+/// Set by [`init`](crate::init): this program can run as its own helper.
 static IS_READY: AtomicBool = AtomicBool::new(false);
 
 pub(crate) fn ready() {
     IS_READY.store(true, Ordering::Release);
 }
 
-/// Which program sets up the confinement.
+/// Which program sets up the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Helper {
-    /// This one, which has called [`init`](crate::init) first in `main`.
+    /// This program, which called [`init`](crate::init) first in `main`.
     #[default]
     ThisProgram,
-    /// Another one that calls [`init`](crate::init), such as `haft` or `haft-sandbox-helper`.
+    /// Another program that calls [`init`](crate::init), such as `haft` or `haft-sandbox-helper`.
     At(PathBuf),
 }
 
@@ -53,29 +54,29 @@ pub struct Sandbox {
     obstacles: Vec<Obstacle>,
 }
 
-/// Setting up takes a few milliseconds; a machine that needs longer than this has other trouble.
-const LAUNCH: Duration = Duration::from_secs(20);
+/// Timeout of the setup, which normally takes a few milliseconds.
+const LAUNCH_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The bubblewrap of the system. One in another directory may have been put there by the user.
+/// The system's bubblewrap. One in another directory may be untrusted.
 const BUBBLEWRAP: &str = "/usr/bin/bwrap";
 
-/// How the note of a weaker tier begins.
+/// Start of the note that a weaker tier carries.
 const NO_NAMESPACES: &str = "no namespaces: ";
 
-/// How long a probe that met a limit waits before each further try.
-const PROBE_PAUSES: &[Duration] = &[Duration::from_millis(50), Duration::from_millis(300)];
+/// Delays before a probe that hit a resource limit is retried.
+const PROBE_RETRY_DELAYS: &[Duration] = &[Duration::from_millis(50), Duration::from_millis(300)];
 
 impl Sandbox {
-    /// Finds the strongest level that this machine has.
+    /// Detects the strongest level that this machine supports.
     ///
     /// # Errors
-    /// Fails when there is none, and says what is missing and how to get it. Fails with
-    /// [`ErrorKind::Transient`] when it cannot be found out now; ask again later.
+    /// Fails if there is none, and says what is missing and how to get it. Fails with
+    /// [`ErrorKind::Transient`] if the probe hit a resource limit; retry later.
     pub async fn detect(helper: Helper) -> Result<Self, Error> {
         Self::detect_with(helper, Path::new(BUBBLEWRAP)).await
     }
 
-    /// The same with a bubblewrap that is installed elsewhere.
+    /// Like [`detect`](Self::detect), with another path of bubblewrap.
     #[doc(hidden)]
     pub async fn detect_with(helper: Helper, bubblewrap: &Path) -> Result<Self, Error> {
         let strongest = match Self::at_with(helper.clone(), Level::Namespaces, bubblewrap).await {
@@ -96,10 +97,10 @@ impl Sandbox {
         }
     }
 
-    /// Demands one level.
+    /// Requires one level.
     ///
     /// # Errors
-    /// Fails when this machine does not have it.
+    /// Fails if this machine does not support it.
     pub async fn at(helper: Helper, level: Level) -> Result<Self, Error> {
         Self::at_with(helper, level, Path::new(BUBBLEWRAP)).await
     }
@@ -117,14 +118,14 @@ impl Sandbox {
         if !is_missing || level != Level::Namespaces || !bubblewrap.is_file() {
             return Err(forbidden);
         }
-        // A program that the system trusts with namespaces may create them for us.
+        // The system may allow bubblewrap to create the namespaces that we may not create.
         match sandbox.through_bubblewrap(bubblewrap).await {
             Err(error) if error.kind() == ErrorKind::TierMissing => Err(forbidden),
             result => result,
         }
     }
 
-    /// Lets bubblewrap create the namespaces, whether the helper may or not.
+    /// Lets bubblewrap create the namespaces, even if the helper could.
     #[doc(hidden)]
     pub async fn at_through_bubblewrap(helper: Helper, program: &Path) -> Result<Self, Error> {
         Self::unprobed(helper, Level::Namespaces)?.through_bubblewrap(program).await
@@ -143,7 +144,8 @@ impl Sandbox {
         }
         let helper = match helper {
             Helper::At(path) => path,
-            // The link of the kernel, so that a program that is replaced while it runs stays its own helper.
+            // The kernel's magic link: a program that is replaced while it runs stays its own
+            // helper.
             Helper::ThisProgram if IS_READY.load(Ordering::Acquire) => {
                 PathBuf::from("/proc/self/exe")
             }
@@ -152,18 +154,18 @@ impl Sandbox {
                     .hint("call `haft_sandbox::init()` first in `main`, or name a helper with `Helper::At`"));
             }
         };
-        let nothing = Tier::none("not probed");
-        Ok(Self { helper, tier: nothing, cgroup: None, bubblewrap: None, obstacles: Vec::new() })
+        let tier = Tier::none("not probed");
+        Ok(Self { helper, tier, cgroup: None, bubblewrap: None, obstacles: Vec::new() })
     }
 
-    /// Keeps the memory limit by control groups in this directory, which the operator delegated to
-    /// the user of this program: below `/sys/fs/cgroup`, with the controller `memory`.
+    /// Enforces the memory limit with cgroups in this directory. It is below `/sys/fs/cgroup`, has
+    /// the controller `memory`, and the operator delegated it to the user of this program.
     ///
-    /// Without it the directory of this process is used where it can have such groups, and else the
-    /// memory of a command is sampled. The notes of the [`Tier`] say which.
+    /// Without it, the cgroup of this process is used if it is delegated. Otherwise the memory of a
+    /// command is sampled. The notes of the [`Tier`] say which.
     ///
     /// # Errors
-    /// Fails with [`ErrorKind::BadProfile`] when no group with a limit can be made there.
+    /// Fails with [`ErrorKind::BadProfile`] if no cgroup with a limit can be created there.
     pub async fn with_cgroup(mut self, directory: impl Into<PathBuf>) -> Result<Self, Error> {
         self.cgroup = Some(directory.into());
         let tier = self.probed_tier(self.tier.level).await?;
@@ -182,7 +184,7 @@ impl Sandbox {
                     Level::Landlock | Level::None => Vec::new(),
                 };
                 let hint = doctor::summary(&found);
-                error.hint(hint.unwrap_or_else(|| missing(level).to_owned()))
+                error.hint(hint.unwrap_or_else(|| requirements(level).to_owned()))
             }
             ErrorKind::Transient => error.hint("which tier this machine has could not be found out; no weaker one is taken instead"),
             _ => error,
@@ -192,7 +194,7 @@ impl Sandbox {
         Ok(tier)
     }
 
-    /// Orders for the helper of this sandbox.
+    /// Returns orders for the helper of this sandbox.
     pub(crate) fn orders(
         &self,
         level: Level,
@@ -205,12 +207,12 @@ impl Sandbox {
         Orders { version: VERSION, level, profile, act, deadline_ms, cgroup, bubblewrap }
     }
 
-    /// Launches a probe, and again a little later if a limit was in the way.
+    /// Launches a probe, and retries it if it hit a resource limit.
     ///
-    /// FAIL CLOSED: a probe that fails for such a reason says nothing about the machine, so the
-    /// caller must not fall back to a weaker level.
+    /// FAIL CLOSED: such a failure says nothing about what the machine supports, so the caller must
+    /// not fall back to a weaker level.
     async fn probe(&self, orders: &Orders) -> Result<Running, Error> {
-        for pause in PROBE_PAUSES {
+        for pause in PROBE_RETRY_DELAYS {
             match self.launch(orders, &[], 0, 0).await {
                 Err(error) if error.kind() == ErrorKind::Transient => {
                     tokio::time::sleep(*pause).await;
@@ -221,14 +223,15 @@ impl Sandbox {
         self.launch(orders, &[], 0, 0).await
     }
 
-    /// Returns what is in force around a command with the default profile. The value of a single
-    /// command is in [`Running::tier`].
+    /// Returns what is enforced for a command with the default profile. [`Running::tier`] has the
+    /// value of a single command.
     #[must_use]
     pub fn tier(&self) -> &Tier {
         &self.tier
     }
 
-    /// Returns what forbids namespaces here, where a weaker level was found for that reason.
+    /// Returns what forbids namespaces on this machine, if a weaker level was detected because of
+    /// it.
     #[must_use]
     pub fn obstacles(&self) -> &[Obstacle] {
         &self.obstacles
@@ -237,8 +240,8 @@ impl Sandbox {
     /// Starts a command.
     ///
     /// # Errors
-    /// Fails when the command is missing, the profile contradicts the disk, or any step of the
-    /// confinement does. Nothing ran then.
+    /// Fails if the program is missing, the profile contradicts the disk, or a step of the setup
+    /// fails. Nothing ran then.
     pub async fn start(&self, command: Command, profile: Profile) -> Result<Running, Error> {
         let bad = |message: &str| Error::new(ErrorKind::BadCommand, message);
         if command.argv.iter().any(|arg| arg.contains('\0')) {
@@ -247,7 +250,7 @@ impl Sandbox {
         if command.argv.first().is_none_or(String::is_empty) {
             return Err(bad("the command is empty"));
         }
-        if command.input.len() > LONG_INPUT {
+        if command.input.len() > MAX_INPUT_BYTES {
             return Err(bad("the input is too long"));
         }
         let folder = match command.folder {
@@ -302,7 +305,7 @@ impl Sandbox {
         let text = serde_json::to_vec(orders).map_err(|e| {
             Error::new(ErrorKind::BadProfile, "a path of the profile is no text").because(e)
         })?;
-        if text.len() > LONG_ORDERS {
+        if text.len() > MAX_ORDERS_BYTES {
             return Err(Error::new(ErrorKind::BadCommand, "the command is too long"));
         }
         let (ours, theirs) =
@@ -310,10 +313,11 @@ impl Sandbox {
         ours.set_nonblocking(true).map_err(|e| failed("socket", e))?;
         let control = UnixStream::from_std(ours).map_err(|e| failed("socket", e))?;
         let mut helper = tokio::process::Command::new(&self.helper);
-        // No kill on drop: a helper that is told takes everything with it, one that is killed may not.
+        // No kill on drop: a helper that sees the socket close kills all processes of the command.
+        // A helper that is killed may not.
         helper
             .arg0("haft-sandbox")
-            .arg(MARK)
+            .arg(HELPER_ARGUMENT)
             .env_clear()
             .current_dir("/")
             .process_group(0)
@@ -321,21 +325,21 @@ impl Sandbox {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = helper.spawn().map_err(|e| failed("spawn", e))?;
-        // Our copy of their end of the connection is in there; it must not outlive this line.
+        // It owns our copy of the helper's end of the socket, which must be closed here.
         drop(helper);
         let mut running = Running {
             stdout: child.stdout.take(),
             stderr: child.stderr.take(),
             helper: child,
             control,
-            heard: Vec::new(),
+            received: Vec::new(),
             kept: [BoundedBuffer::new(keep), BoundedBuffer::new(keep)],
             tier: Tier::none("not started"),
             flood,
-            is_told: false,
+            is_control_closed: false,
             is_flooded: false,
-            is_gone: false,
-            is_over: false,
+            is_helper_gone: false,
+            is_finished: false,
             last: None,
             refused: Vec::new(),
         };
@@ -343,26 +347,27 @@ impl Sandbox {
         head.extend_from_slice(&(text.len() as u64).to_le_bytes());
         head.extend_from_slice(&(input.len() as u64).to_le_bytes());
         head.extend_from_slice(&text);
-        let talk = async {
-            // A helper that refuses does not read to the end; its reason is worth more than ours.
+        let exchange = async {
+            // A helper that refuses does not read everything. Its report says why, so the write
+            // error is ignored.
             let _ = running.control.write_all(&head).await;
             let _ = running.control.write_all(input).await;
             first_report(&mut running).await
         };
-        let report = tokio::time::timeout(LAUNCH, talk).await;
-        let slow = || {
-            let seconds = LAUNCH.as_secs();
+        let report = tokio::time::timeout(LAUNCH_TIMEOUT, exchange).await;
+        let timed_out = || {
+            let seconds = LAUNCH_TIMEOUT.as_secs();
             let message = format!("the helper did not answer within {seconds} seconds");
             Error::new(ErrorKind::Transient, message)
         };
-        match report.map_err(|_| slow())? {
+        match report.map_err(|_| timed_out())? {
             Some(Report::Started(tier)) if tier.level == orders.level => {
                 running.tier = tier;
                 Ok(running)
             }
             Some(Report::Refused { step, message, fault }) => {
-                // Its end is near, and whoever tries again should find it gone.
-                let _ = tokio::time::timeout(LAUNCH, running.wait()).await;
+                // Wait for its exit, so that a retry does not meet its resources.
+                let _ = tokio::time::timeout(LAUNCH_TIMEOUT, running.wait()).await;
                 Err(match kind(fault) {
                     ErrorKind::BadCommand => Error::new(ErrorKind::BadCommand, message),
                     kind => Error::new(kind, format!("{step}: {message}")),
@@ -370,17 +375,17 @@ impl Sandbox {
             }
             Some(_) => Err(Error::new(ErrorKind::Protocol, "the helper answers out of turn")),
             None => {
-                let _ = tokio::time::timeout(LAUNCH, running.wait()).await;
-                let said = String::from_utf8_lossy(running.kept[1].bytes()).trim().to_owned();
+                let _ = tokio::time::timeout(LAUNCH_TIMEOUT, running.wait()).await;
+                let stderr = String::from_utf8_lossy(running.kept[1].bytes()).trim().to_owned();
                 if let Some(signal) = running.helper_signal() {
                     let message = format!("the helper was killed by signal {signal}");
                     return Err(Error::new(ErrorKind::Transient, message));
                 }
-                let silent = Error::new(ErrorKind::Launch, "the helper ended without a word");
-                Err(silent.hint(if said.is_empty() {
+                let no_report = Error::new(ErrorKind::Launch, "the helper ended without a word");
+                Err(no_report.hint(if stderr.is_empty() {
                     "the helper program must call `haft_sandbox::init()` first in `main`".to_owned()
                 } else {
-                    said
+                    stderr
                 }))
             }
         }
@@ -396,11 +401,11 @@ fn kind(fault: Fault) -> ErrorKind {
     }
 }
 
-/// What forbids namespaces, if that is why there are none.
+/// Returns what forbids namespaces, if that is why there are none.
 fn obstacles(helper: &Helper, error: &Error) -> Vec<Obstacle> {
     let text = error.to_string();
     let why = text.lines().next().unwrap_or_default();
-    // The step that failed is at the beginning. Without Landlock there is no level at all.
+    // The message starts with the step that failed. Without Landlock there is no level at all.
     if why.starts_with("landlock") {
         return Vec::new();
     }
@@ -408,7 +413,7 @@ fn obstacles(helper: &Helper, error: &Error) -> Vec<Obstacle> {
     if found.is_empty() { vec![Obstacle::unknown(why)] } else { found }
 }
 
-fn missing(level: Level) -> &'static str {
+fn requirements(level: Level) -> &'static str {
     match level {
         Level::Namespaces => {
             "tier A needs user namespaces (sysctl `kernel.unprivileged_userns_clone`, `user.max_user_namespaces`, an AppArmor profile that allows them, or a container that does) and Landlock"
@@ -419,21 +424,20 @@ fn missing(level: Level) -> &'static str {
     }
 }
 
-/// Reads until the helper has said whether it started. Only this line is read: what follows belongs
-/// to whoever waits for the end.
+/// Reads the first report: whether the command started. Later lines are left for [`Running`].
 async fn first_report(running: &mut Running) -> Option<Report> {
-    let mut words = [0; 4096];
+    let mut buffer = [0; 4096];
     loop {
-        if let Some(end) = running.heard.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = running.heard.drain(..=end).collect();
-            running.listen();
+        if let Some(end) = running.received.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = running.received.drain(..=end).collect();
+            running.read_reports();
             return serde_json::from_slice(&line).ok();
         }
-        if running.heard.len() > 1 << 20 {
+        if running.received.len() > 1 << 20 {
             return None;
         }
-        match running.control.read(&mut words).await {
-            Ok(n @ 1..) => running.heard.extend_from_slice(&words[..n]),
+        match running.control.read(&mut buffer).await {
+            Ok(n @ 1..) => running.received.extend_from_slice(&buffer[..n]),
             _ => return None,
         }
     }

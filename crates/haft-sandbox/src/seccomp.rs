@@ -1,10 +1,11 @@
-//! Which calls of the kernel a confined process may not make.
+//! Seccomp filters: which syscalls a sandboxed process may not make.
 //!
-//! Everything is allowed but for what is listed: calls that reach other processes, change what files
-//! mean, make new namespaces, open sockets, or have been the way out too often. What programs try
-//! and can do without gets "there is no such call", so that they take the other way.
+//! It is a denylist: syscalls that reach other processes, change mounts, create namespaces, open
+//! sockets, or were often used for sandbox escapes fail with `EPERM`. Syscalls that programs can do
+//! without fail with `ENOSYS`, so that they fall back to another one.
 //!
-//! A filter sees numbers and never memory. What hides its flags in memory (`clone3`) does not exist.
+//! A filter sees registers and never memory. So `clone3`, which has its flags in memory, is
+//! `ENOSYS`.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use seccompiler::{
 
 use crate::{Level, Network};
 
-/// Calls that are refused as not permitted.
+/// Syscalls that fail with `EPERM`.
 const REFUSED: &[libc::c_long] = &[
     // Other processes.
     libc::SYS_ptrace,
@@ -24,7 +25,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_process_madvise,
     libc::SYS_kcmp,
     libc::SYS_pidfd_getfd,
-    // What files mean.
+    // Mounts and file handles.
     libc::SYS_mount,
     libc::SYS_umount2,
     libc::SYS_pivot_root,
@@ -45,7 +46,7 @@ const REFUSED: &[libc::c_long] = &[
     // Namespaces.
     libc::SYS_unshare,
     libc::SYS_setns,
-    // Parts of the kernel that have been the way out too often.
+    // Parts of the kernel that were often used for sandbox escapes.
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
@@ -78,12 +79,12 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_uselib,
 ];
 
-/// Memory and queues that are shared by number. Without a namespace they are the host's.
-const SHARED: &[libc::c_long] =
+/// System V and POSIX IPC. Without an IPC namespace it is shared with the host.
+const IPC: &[libc::c_long] =
     &[libc::SYS_shmget, libc::SYS_shmat, libc::SYS_semget, libc::SYS_msgget, libc::SYS_mq_open];
 
-/// Modes, owners and attributes of files. Landlock does not look at them, so without read-only mounts
-/// a command could open every file of its user to everybody.
+/// Modes, owners and attributes of files. Landlock does not check them, so without read-only mounts
+/// a command could make every file of its user world-readable.
 const ATTRIBUTES: &[libc::c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_chmod,
@@ -106,25 +107,25 @@ const ATTRIBUTES: &[libc::c_long] = &[
     REMOVEXATTRAT,
     FILE_SETATTR,
 ];
-/// Changes of a mode that the supervisor can look at.
-pub(crate) const CHANGES_OF_MODE: &[libc::c_long] = &[
+/// `chmod` calls that the supervisor can check.
+pub(crate) const CHMOD_CALLS: &[libc::c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_chmod,
     libc::SYS_fchmod,
     libc::SYS_fchmodat,
 ];
-/// Too new for the list of names; calls from 424 on have one number everywhere.
+/// Too new for `libc`. Syscalls from 424 on have the same number on every architecture.
 const FCHMODAT2: libc::c_long = 452;
 const SETXATTRAT: libc::c_long = 463;
 const REMOVEXATTRAT: libc::c_long = 466;
 const FILE_SETATTR: libc::c_long = 469;
 
-/// Set-user-id and set-group-id. A file that has one is a program of the caller's for every other
-/// user of the host, whatever holds inside.
+/// Set-user-id and set-group-id. Such a file runs with the caller's rights for every other user of
+/// the host, outside of the sandbox.
 const SET_ID: [u64; 2] = [0o4000, 0o2000];
-/// Calls that set a mode, with the number of the argument that holds it. The kernel drops the bits
-/// for `mkdir` itself.
-const MODES: &[(libc::c_long, u8)] = &[
+/// Syscalls that set a mode, with the index of that argument. The kernel drops the set-id bits for
+/// `mkdir` itself.
+const MODE_CALLS: &[(libc::c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, 1),
     (libc::SYS_fchmod, 1),
@@ -136,18 +137,18 @@ const MODES: &[(libc::c_long, u8)] = &[
     (libc::SYS_mknod, 1),
     (libc::SYS_mknodat, 2),
 ];
-/// Calls whose mode counts only if they create a file, with the arguments for flags and mode. Without
-/// these flags the mode is whatever was in the register.
-const OPENS: &[(libc::c_long, u8, u8)] = &[
+/// Syscalls that use their mode only if they create a file, with the indexes of flags and mode.
+/// Without these flags the register has an arbitrary value.
+const OPEN_CALLS: &[(libc::c_long, u8, u8)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1, 2),
     (libc::SYS_openat, 2, 3),
 ];
-/// `O_CREAT`, and the bit of `O_TMPFILE` that is its own.
-const CREATES: [u64; 2] = [0o100, 0o20_000_000];
+/// `O_CREAT`, and the bit that only `O_TMPFILE` has.
+const CREATE_FLAGS: [u64; 2] = [0o100, 0o20_000_000];
 
-/// Calls that programs try and can do without.
-const UNKNOWN: &[libc::c_long] = &[
+/// Syscalls that fail with `ENOSYS`: programs fall back to others.
+const MISSING: &[libc::c_long] = &[
     libc::SYS_clone3,
     // Takes flags and mode in memory. Libraries fall back to `openat`.
     libc::SYS_openat2,
@@ -156,7 +157,7 @@ const UNKNOWN: &[libc::c_long] = &[
     libc::SYS_io_uring_register,
 ];
 
-/// New namespaces, as `clone` is asked for them.
+/// Flags of `clone` that create namespaces.
 const NAMESPACES: &[libc::c_int] = &[
     libc::CLONE_NEWUSER,
     libc::CLONE_NEWNS,
@@ -167,19 +168,20 @@ const NAMESPACES: &[libc::c_int] = &[
     libc::CLONE_NEWCGROUP,
 ];
 
-/// Requests that put words into a terminal or take it over: `TIOCSTI`, `TIOCLINUX`, `TIOCCONS`,
-/// `TIOCSETD`.
+/// `ioctl` requests that inject input into a terminal or take it over: `TIOCSTI`, `TIOCLINUX`,
+/// `TIOCCONS`, `TIOCSETD`.
 const TERMINAL: &[u64] = &[0x5412, 0x541c, 0x541d, 0x5423];
 
-/// Requests that change attributes of a file: `FS_IOC_SETFLAGS` in both widths, `FS_IOC_FSSETXATTR`.
+/// `ioctl` requests that change file attributes: `FS_IOC_SETFLAGS` in both widths,
+/// `FS_IOC_FSSETXATTR`.
 const ATTRIBUTE_REQUESTS: &[u64] = &[0x4008_6602, 0x4004_6602, 0x401c_5820];
 
-/// Filters, compiled and ready.
+/// Compiled filters.
 pub(crate) struct Filters(Vec<BpfProgram>);
 
 impl Filters {
-    /// Compiles the filters of a profile. A supervised command may change modes without mounts too: the
-    /// supervisor looks at each.
+    /// Compiles the filters of a profile. A supervised command may use `chmod` without read-only
+    /// mounts too, because the supervisor checks each call.
     pub(crate) fn of(level: Level, network: Network, is_supervised: bool) -> Result<Self, String> {
         let mut refused: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
         for call in REFUSED {
@@ -187,9 +189,9 @@ impl Filters {
         }
         refused.extend(set_id_rules()?);
         if level != Level::Namespaces {
-            // Whole calls, after the rules above: no rule means that every use is refused.
-            let is_kept = |call: &&libc::c_long| !is_supervised || !CHANGES_OF_MODE.contains(call);
-            let more = SHARED.iter().chain(ATTRIBUTES.iter().filter(is_kept));
+            // An empty rule list refuses every use. These override the rules above.
+            let is_kept = |call: &&libc::c_long| !is_supervised || !CHMOD_CALLS.contains(call);
+            let more = IPC.iter().chain(ATTRIBUTES.iter().filter(is_kept));
             refused.extend(more.map(|call| (*call, Vec::new())));
             refused.extend(priority_rules()?);
         }
@@ -206,17 +208,17 @@ impl Filters {
             requests.push(rule(vec![If::new(1, Len::Dword, Op::Eq, *request).map_err(text)?])?);
         }
         refused.insert(libc::SYS_ioctl, requests);
-        // The limits of other processes, the runtime's among them.
+        // The limits of other processes, including the runtime.
         let others = If::new(0, Len::Dword, Op::Ne, 0).map_err(text)?;
         refused.insert(libc::SYS_prlimit64, vec![rule(vec![others])?]);
         let sockets = match network {
-            // No rule means every socket; pairs of sockets are another call and stay.
+            // No rule refuses every socket. `socketpair` is another syscall and stays allowed.
             Network::None => Vec::new(),
             Network::Host => {
                 let kind = |family: libc::c_int| {
                     If::new(0, Len::Dword, Op::Ne, u64::from(family.unsigned_abs())).map_err(text)
                 };
-                // Whoever looks up an address asks for the routes, and nothing else by that way.
+                // Address lookup needs `NETLINK_ROUTE`. All other netlink protocols are refused.
                 let is_netlink = If::new(0, Len::Dword, Op::Eq, 16).map_err(text)?;
                 let is_no_route = If::new(2, Len::Dword, Op::Ne, 0).map_err(text)?;
                 vec![
@@ -230,8 +232,8 @@ impl Filters {
             }
         };
         refused.insert(libc::SYS_socket, sockets);
-        // A pair of datagram sockets can send to any path, whatever it is connected to. The kernel
-        // takes a raw one for a datagram one.
+        // A datagram socket of a pair can send to any path, whatever it is connected to. The kernel
+        // treats a raw one as a datagram one.
         let kind = |kind: libc::c_int| {
             let value = u64::from(kind.unsigned_abs());
             rule(vec![If::new(1, Len::Dword, Op::MaskedEq(0xf), value).map_err(text)?])
@@ -239,19 +241,19 @@ impl Filters {
         let pairs = vec![kind(libc::SOCK_DGRAM)?, kind(libc::SOCK_RAW)?];
         refused.insert(libc::SYS_socketpair, pairs);
         let mut unknown: BTreeMap<i64, Vec<SeccompRule>> =
-            UNKNOWN.iter().map(|call| (*call, Vec::new())).collect();
+            MISSING.iter().map(|call| (*call, Vec::new())).collect();
         if is_supervised {
-            // Libraries fall back to calls that the supervisor knows.
+            // Libraries fall back to syscalls that the supervisor handles.
             refused.remove(&FCHMODAT2);
             unknown.insert(FCHMODAT2, Vec::new());
         }
         Ok(Self(vec![compile(refused, libc::EPERM)?, compile(unknown, libc::ENOSYS)?]))
     }
 
-    /// Puts the filters on this process, for good. Needs `no_new_privs`.
+    /// Applies the filters to this process, for good. Needs `no_new_privs`.
     pub(crate) fn apply(&self) -> Result<(), String> {
         #[cfg(target_arch = "x86_64")]
-        without_x32().map_err(|e| e.to_string())?;
+        refuse_x32().map_err(|e| e.to_string())?;
         for filter in &self.0 {
             seccompiler::apply_filter(filter).map_err(|e| e.to_string())?;
         }
@@ -267,21 +269,21 @@ fn rule(conditions: Vec<If>) -> Result<SeccompRule, String> {
     SeccompRule::new(conditions).map_err(text)
 }
 
-/// An argument that has all bits of a mask set.
+/// Matches an argument that has all bits of a mask set.
 fn has_bits(argument: u8, mask: u64) -> Result<If, String> {
     If::new(argument, Len::Dword, Op::MaskedEq(mask), mask).map_err(text)
 }
 
-/// Refuses set-id bits in every mode that reaches the disk.
+/// Refuses set-user-id and set-group-id bits in every mode that reaches the disk.
 fn set_id_rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>, String> {
     let mut all = BTreeMap::new();
-    for (call, mode) in MODES {
+    for (call, mode) in MODE_CALLS {
         let rules = SET_ID.iter().map(|bit| rule(vec![has_bits(*mode, *bit)?]));
         all.insert(*call, rules.collect::<Result<_, _>>()?);
     }
-    for (call, flags, mode) in OPENS {
+    for (call, flags, mode) in OPEN_CALLS {
         let mut rules = Vec::new();
-        for creates in CREATES {
+        for creates in CREATE_FLAGS {
             for bit in SET_ID {
                 rules.push(rule(vec![has_bits(*flags, creates)?, has_bits(*mode, bit)?])?);
             }
@@ -291,8 +293,8 @@ fn set_id_rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>, String> {
     Ok(all)
 }
 
-/// Refuses priorities of other processes where no pid namespace hides them: a process is named by a
-/// number other than 0, or all processes of the user are meant.
+/// Refuses to change priorities of other processes if no pid namespace hides them: by a pid other
+/// than 0, or for all processes of the user.
 fn priority_rules() -> Result<BTreeMap<i64, Vec<SeccompRule>>, String> {
     const PRIO_USER: u64 = 2;
     const IOPRIO_WHO_USER: u64 = 3;
@@ -322,9 +324,9 @@ fn compile(
     filter.try_into().map_err(|e: seccompiler::BackendError| e.to_string())
 }
 
-/// The calls have a second set of numbers on this processor, which no rule above knows.
+/// Refuses the x32 ABI: a second set of syscall numbers that no rule above covers.
 #[cfg(target_arch = "x86_64")]
-fn without_x32() -> std::io::Result<()> {
+fn refuse_x32() -> std::io::Result<()> {
     const X32: u32 = 0x4000_0000;
     let step = |code: u32, jt, jf, k| libc::sock_filter {
         code: u16::try_from(code).unwrap_or_default(),

@@ -1,26 +1,25 @@
-//! How strongly a process is held, as a value: for the record, for rules and for `haft doctor`.
+//! How strong a sandbox is, as a value: for the execution record, for rules and for `haft doctor`.
 //!
-//! A level is what was asked for; the strengths say what the helper really did, one by one. Nothing
-//! here decides anything.
+//! The level is what was requested. The strengths say what the helper really enforced, one by one.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A way to confine, strongest last.
+/// A sandbox mechanism, strongest last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// Nothing confines. Processes are refused.
+    /// No mechanism. Commands are refused.
     None,
-    /// Tier B: Landlock, seccomp, limits, and a reaper that is told when to end everything.
+    /// Tier B: Landlock, seccomp, limits, and a reaper that kills all processes at the end.
     Landlock,
-    /// Tier A: all of that inside namespaces of its own.
+    /// Tier A: all of tier B, inside new namespaces.
     Namespaces,
 }
 
 impl Level {
-    /// Returns its word.
+    /// Returns its name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -37,20 +36,20 @@ impl fmt::Display for Level {
     }
 }
 
-/// Whether one promise is kept by the system.
+/// How far the system enforces one guarantee.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strength {
-    /// The kernel keeps it.
+    /// The kernel enforces it.
     Enforced,
-    /// It is kept in part, and this is what is missing.
+    /// It is enforced in part. The text says what is missing.
     Partial(String),
-    /// Nothing keeps it.
+    /// It is not enforced.
     None,
 }
 
 impl Strength {
-    /// Returns whether the kernel keeps the promise in full.
+    /// Returns whether the kernel enforces the guarantee in full.
     #[must_use]
     pub fn is_enforced(&self) -> bool {
         *self == Strength::Enforced
@@ -67,28 +66,28 @@ impl fmt::Display for Strength {
     }
 }
 
-/// What is in force around one process.
+/// What is enforced for one process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tier {
-    /// How it was done.
+    /// The mechanism.
     pub level: Level,
-    /// Files outside the writable roots, and protected names, stay as they are.
+    /// Files outside the writable roots, and protected names, cannot be changed.
     pub fs: Strength,
-    /// No other machine and no local port is reached, unless the profile has network.
+    /// No remote host and no local port is reachable, unless the profile allows network.
     pub net_ip: Strength,
-    /// No socket of another program is reached through the file system or by an abstract name.
+    /// No Unix socket of another program is reachable, by path or by abstract name.
     pub net_unix: Strength,
-    /// Nothing outlives the command, and it cannot touch processes outside.
+    /// No process outlives the command, and it cannot signal or trace processes outside.
     pub pids: Strength,
-    /// Time, memory, files and processes have bounds.
+    /// Time, memory, files and processes are limited.
     pub limits: Strength,
-    /// What people should know beyond that.
+    /// Further facts for the operator.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
 impl Tier {
-    /// The tier of a machine that confines nothing; the note says what is missing.
+    /// Returns the tier of a machine without a sandbox. The note says what is missing.
     #[must_use]
     pub fn none(missing: impl Into<String>) -> Self {
         Self {
@@ -102,7 +101,7 @@ impl Tier {
         }
     }
 
-    /// Goes through the promises by name.
+    /// Iterates over the guarantees by name.
     pub fn promises(&self) -> impl Iterator<Item = (&'static str, &Strength)> {
         [
             ("fs", &self.fs),
@@ -114,7 +113,7 @@ impl Tier {
         .into_iter()
     }
 
-    /// Returns whether every promise is kept in full.
+    /// Returns whether every guarantee is enforced in full.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.promises().all(|(_, strength)| strength.is_enforced())
@@ -126,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tier_is_plain_data_and_comes_back_as_it_went() {
+    fn tier_round_trips_through_json() {
         let mut tier = Tier::none("no kernel");
         assert!(!tier.is_full());
         tier.fs = Strength::Partial("old kernel".to_owned());

@@ -1,9 +1,8 @@
-//! The acts of the self-test, as data: each with its name, its group and what it tries.
+//! The table of sandbox escape attempts of the self-test: name, group, what is tried, expectation.
 //!
-//! They run inside, where a command would, each in a process of its own, because some end it. An act
-//! that reports success has succeeded; what the system says otherwise is taken down. Calls that a
-//! filter should stop are made with arguments that do no harm where it does not: only "not permitted"
-//! and "no such call" count as stopped.
+//! Each act runs inside the sandbox, in its own process, because some acts kill it. The errno of a
+//! refused act is recorded. Syscalls that a filter must stop are made with harmless arguments; only
+//! `EPERM`, `ENOSYS` and `ESRCH` count as stopped.
 
 use std::{
     fs::{self, File},
@@ -29,15 +28,15 @@ use crate::{Level, Profile, helper::sys};
 
 use Expected::{Allowed, Refused};
 
-type Tried = io::Result<()>;
+type Attempt = io::Result<()>;
 
-/// One act.
+/// One act of the self-test.
 struct Act {
     name: &'static str,
     group: &'static str,
     tried: &'static str,
     expected: Expected,
-    run: fn(&Scene) -> Tried,
+    run: fn(&Scene) -> Attempt,
 }
 
 const fn act(
@@ -45,35 +44,35 @@ const fn act(
     name: &'static str,
     tried: &'static str,
     expected: Expected,
-    run: fn(&Scene) -> Tried,
+    run: fn(&Scene) -> Attempt,
 ) -> Act {
     Act { name, group, tried, expected, run }
 }
 
-/// What an act answers that cannot be tried here.
+/// Exit code of an act that cannot be tried here.
 const SKIPPED: i32 = 254;
-/// An error without a number.
-const NAMELESS: i32 = 253;
-/// No act takes longer; what does is ended.
-const SECONDS: u32 = 10;
+/// Exit code for an error without an errno.
+const NO_ERRNO: i32 = 253;
+/// Timeout of one act.
+const TIMEOUT_SECONDS: u32 = 10;
 
 #[rustfmt::skip] // a table
 const ACTS: &[Act] = &[
-    // What must work, or the rest proves nothing.
+    // These must work, otherwise the rest proves nothing.
     act("works", "write-inside", "make a file in the workspace", Allowed, |s| write(s.inside.join("sub/made"))),
-    act("works", "change-inside", "change a file of the workspace", Allowed, |s| write_old(s.inside.join("notes.txt"))),
+    act("works", "change-inside", "change a file of the workspace", Allowed, |s| overwrite(s.inside.join("notes.txt"))),
     act("works", "move-inside", "move a file within the workspace", Allowed, |s| fs::rename(s.inside.join("sub/old"), s.inside.join("sub/new"))),
     act("works", "delete-inside", "delete a file of the workspace", Allowed, |s| fs::remove_file(s.inside.join("sub/gone"))),
     act("works", "folder-inside", "make a folder in the workspace", Allowed, |s| fs::create_dir(s.inside.join("sub/folder"))),
     act("works", "read-system", "read /etc/passwd", Allowed, |_| read("/etc/passwd")),
-    act("works", "null-device", "write to /dev/null", Allowed, |_| write_old("/dev/null")),
+    act("works", "null-device", "write to /dev/null", Allowed, |_| overwrite("/dev/null")),
     act("works", "random-device", "read /dev/urandom", Allowed, |_| read_some("/dev/urandom")),
     act("works", "program-inside", "create a file that may be executed", Allowed, |s| File::options().write(true).create_new(true).mode(0o755).open(s.inside.join("sub/program")).map(drop)),
     act("works", "run-program", "start /bin/true", Allowed, |_| program("/bin/true")),
     act("works", "pair-of-sockets", "make two sockets that know each other", Allowed, |_| UnixStream::pair().map(drop)),
     // Files outside.
     act("files", "create-outside", "make a file beside the workspace", Refused, |s| write(s.outside.join("new"))),
-    act("files", "overwrite-outside", "open a file outside for writing", Refused, |s| write_old(s.outside.join("secret.txt"))),
+    act("files", "overwrite-outside", "open a file outside for writing", Refused, |s| overwrite(s.outside.join("secret.txt"))),
     act("files", "append-outside", "append to a file outside", Refused, |s| File::options().append(true).open(s.outside.join("secret.txt")).and_then(|mut f| f.write_all(b"x"))),
     act("files", "truncate-outside", "cut a file outside to nothing", Refused, |s| File::options().write(true).truncate(true).open(s.outside.join("secret.txt")).map(drop)),
     act("files", "delete-outside", "delete a file outside", Refused, |s| fs::remove_file(s.outside.join("secret.txt"))),
@@ -93,8 +92,8 @@ const ACTS: &[Act] = &[
     act("files", "write-etc", "make a file in /etc", Refused, |_| write("/etc/haft-self-test")),
     act("files", "write-usr", "make a file in /usr/bin", Refused, |_| write("/usr/bin/haft-self-test")),
     act("files", "write-root", "make a file in /", Refused, |_| write("/haft-self-test")),
-    act("files", "write-kernel-setting", "open a kernel setting for writing", Refused, |_| write_nothing("/proc/sys/kernel/core_pattern")),
-    act("files", "write-sysfs", "open a file of /sys for writing", Refused, |_| write_nothing("/sys/kernel/mm/transparent_hugepage/enabled")),
+    act("files", "write-kernel-setting", "open a kernel setting for writing", Refused, |_| open_for_writing("/proc/sys/kernel/core_pattern")),
+    act("files", "write-sysfs", "open a file of /sys for writing", Refused, |_| open_for_writing("/sys/kernel/mm/transparent_hugepage/enabled")),
     act("files", "write-control-group", "make a control group", Refused, |_| fs::create_dir("/sys/fs/cgroup/haft-self-test")),
     act("files", "set-uid", "give a copy of a program the set-uid bit", Refused, |s| set_mode(s, 0o4755)),
     act("files", "set-gid", "give a copy of a program the set-gid bit", Refused, |s| set_mode(s, 0o2755)),
@@ -102,13 +101,13 @@ const ACTS: &[Act] = &[
     act("files", "create-set-gid", "create a file that has the set-gid bit", Refused, |s| File::options().write(true).create_new(true).mode(0o2755).open(s.inside.join("sub/set-gid")).map(drop)),
     act("files", "unnamed-set-uid", "create a file without a name that has the set-uid bit", Refused, |s| rustix::fs::open(s.inside.join("sub"), OFlags::TMPFILE | OFlags::RDWR, Mode::from_raw_mode(0o4755)).map(drop).map_err(Into::into)),
     act("files", "node-set-uid", "make a file node that has the set-uid bit", Refused, |s| rustix::fs::mknodat(rustix::fs::CWD, s.inside.join("sub/node"), rustix::fs::FileType::RegularFile, Mode::from_raw_mode(0o4755), 0).map_err(Into::into)),
-    act("files", "set-uid-new-call", "set the set-uid bit with fchmodat2", Refused, |_| barred(452, [usize::MAX, 0, 0o4755, 0, 0, 0])),
-    act("files", "open-past-filter", "open a file with flags that a filter cannot see (openat2)", Refused, |_| barred(libc::SYS_openat2, [usize::MAX, 0, 0, 0, 0, 0])),
+    act("files", "set-uid-new-call", "set the set-uid bit with fchmodat2", Refused, |_| filtered_syscall(452, [usize::MAX, 0, 0o4755, 0, 0, 0])),
+    act("files", "open-past-filter", "open a file with flags that a filter cannot see (openat2)", Refused, |_| filtered_syscall(libc::SYS_openat2, [usize::MAX, 0, 0, 0, 0, 0])),
     act("files", "file-capability", "give a program a capability", Refused, |s| rustix::fs::setxattr(s.inside.join("notes.txt"), "security.capability", &FILE_CAPABILITY, XattrFlags::empty()).map_err(Into::into)),
     act("files", "read-shadow", "read the password file", Refused, |_| read("/etc/shadow")),
-    // Names that need a grant of their own.
+    // Protected names.
     act("protected", "new-hook", "make .git/hooks/pre-commit", Refused, |s| write(s.inside.join(".git/hooks/pre-commit"))),
-    act("protected", "git-config", "change .git/config", Refused, |s| write_old(s.inside.join(".git/config"))),
+    act("protected", "git-config", "change .git/config", Refused, |s| overwrite(s.inside.join(".git/config"))),
     act("protected", "replace-git-config", "move a file over .git/config", Refused, |s| fs::rename(s.inside.join("sub/stay"), s.inside.join(".git/config"))),
     act("protected", "delete-git-config", "delete .git/config", Refused, |s| fs::remove_file(s.inside.join(".git/config"))),
     act("protected", "move-git", "move .git away", Refused, |s| fs::rename(s.inside.join(".git"), s.inside.join("sub/git"))),
@@ -122,12 +121,12 @@ const ACTS: &[Act] = &[
     // Devices.
     act("devices", "make-device", "make a device file", Refused, |s| rustix::fs::mknodat(rustix::fs::CWD, s.inside.join("sub/device"), rustix::fs::FileType::CharacterDevice, 0o666.into(), rustix::fs::makedev(1, 3)).map_err(Into::into)),
     act("devices", "memory", "open /dev/mem", Refused, |_| read_some("/dev/mem")),
-    act("devices", "kernel-log", "read /dev/kmsg", Refused, |_| write_nothing("/dev/kmsg")),
-    act("devices", "virtual-machines", "open /dev/kvm", Refused, |_| write_nothing("/dev/kvm")),
-    act("devices", "loop-devices", "open /dev/loop-control", Refused, |_| write_nothing("/dev/loop-control")),
-    act("devices", "fuse", "open /dev/fuse", Refused, |_| write_nothing("/dev/fuse")),
-    act("devices", "type-for-others", "put words into a terminal (TIOCSTI)", Refused, |_| barred(libc::SYS_ioctl, [0, 0x5412, 0, 0, 0, 0])),
-    act("devices", "paste-for-others", "paste into a console (TIOCLINUX)", Refused, |_| barred(libc::SYS_ioctl, [0, 0x541c, 0, 0, 0, 0])),
+    act("devices", "kernel-log", "read /dev/kmsg", Refused, |_| open_for_writing("/dev/kmsg")),
+    act("devices", "virtual-machines", "open /dev/kvm", Refused, |_| open_for_writing("/dev/kvm")),
+    act("devices", "loop-devices", "open /dev/loop-control", Refused, |_| open_for_writing("/dev/loop-control")),
+    act("devices", "fuse", "open /dev/fuse", Refused, |_| open_for_writing("/dev/fuse")),
+    act("devices", "type-for-others", "put words into a terminal (TIOCSTI)", Refused, |_| filtered_syscall(libc::SYS_ioctl, [0, 0x5412, 0, 0, 0, 0])),
+    act("devices", "paste-for-others", "paste into a console (TIOCLINUX)", Refused, |_| filtered_syscall(libc::SYS_ioctl, [0, 0x541c, 0, 0, 0, 0])),
     // Network.
     act("network", "tcp-connect", "connect to a port of this machine", Refused, |s| TcpStream::connect((Ipv4Addr::LOCALHOST, s.tcp)).map(drop)),
     act("network", "tcp-listen", "listen on a port", Refused, |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map(drop)),
@@ -143,73 +142,73 @@ const ACTS: &[Act] = &[
     act("network", "unix-datagram", "open a datagram socket", Refused, |_| UnixDatagram::unbound().map(drop)),
     // Other processes.
     act("processes", "signal", "signal a process outside", Refused, |s| rustix::process::test_kill_process(pid(s.victim)?).map_err(Into::into)),
-    act("processes", "signal-parent", "signal the process above", Refused, |_| barred(libc::SYS_kill, [grandparent()?, 0, 0, 0, 0, 0])),
-    act("processes", "signal-by-handle", "signal a process outside by a handle", Refused, by_handle),
-    act("processes", "trace", "trace a process outside", Refused, |s| barred(libc::SYS_ptrace, [16, number(s.victim), 0, 0, 0, 0])),
-    act("processes", "read-memory", "read the memory of a process outside", Refused, |s| barred(libc::SYS_process_vm_readv, [number(s.victim), 0, 0, 0, 0, 0])),
-    act("processes", "write-memory", "write the memory of a process outside", Refused, |s| barred(libc::SYS_process_vm_writev, [number(s.victim), 0, 0, 0, 0, 0])),
+    act("processes", "signal-parent", "signal the process above", Refused, |_| filtered_syscall(libc::SYS_kill, [grandparent()?, 0, 0, 0, 0, 0])),
+    act("processes", "signal-by-handle", "signal a process outside by a handle", Refused, signal_by_pidfd),
+    act("processes", "trace", "trace a process outside", Refused, |s| filtered_syscall(libc::SYS_ptrace, [16, number(s.victim), 0, 0, 0, 0])),
+    act("processes", "read-memory", "read the memory of a process outside", Refused, |s| filtered_syscall(libc::SYS_process_vm_readv, [number(s.victim), 0, 0, 0, 0, 0])),
+    act("processes", "write-memory", "write the memory of a process outside", Refused, |s| filtered_syscall(libc::SYS_process_vm_writev, [number(s.victim), 0, 0, 0, 0, 0])),
     act("processes", "memory-file", "open the memory of a process outside as a file", Refused, |s| File::open(format!("/proc/{}/mem", s.victim)).map(drop)),
     act("processes", "environment", "read the variables of a process outside", Refused, |s| read(format!("/proc/{}/environ", s.victim))),
     act("processes", "descriptors", "see which file a process outside has open", Refused, |s| fs::read_link(format!("/proc/{}/fd/0", s.victim)).map(drop)),
-    act("processes", "take-descriptor", "take an open file of a process", Refused, |_| barred(libc::SYS_pidfd_getfd, [usize::MAX, 0, 0, 0, 0, 0])),
-    act("processes", "priority-of-others", "change the priority of a process outside", Refused, |s| barred(libc::SYS_setpriority, [0, number(s.victim), 1, 0, 0, 0])),
-    act("processes", "io-priority-of-others", "change the disk priority of a process outside", Refused, |s| barred(libc::SYS_ioprio_set, [1, number(s.victim), 2 << 13 | 7, 0, 0, 0])),
-    act("processes", "limits-of-others", "change the limits of a process outside", Refused, |s| barred(libc::SYS_prlimit64, [number(s.victim), 7, 0, 0, 0, 0])),
+    act("processes", "take-descriptor", "take an open file of a process", Refused, |_| filtered_syscall(libc::SYS_pidfd_getfd, [usize::MAX, 0, 0, 0, 0, 0])),
+    act("processes", "priority-of-others", "change the priority of a process outside", Refused, |s| filtered_syscall(libc::SYS_setpriority, [0, number(s.victim), 1, 0, 0, 0])),
+    act("processes", "io-priority-of-others", "change the disk priority of a process outside", Refused, |s| filtered_syscall(libc::SYS_ioprio_set, [1, number(s.victim), 2 << 13 | 7, 0, 0, 0])),
+    act("processes", "limits-of-others", "change the limits of a process outside", Refused, |s| filtered_syscall(libc::SYS_prlimit64, [number(s.victim), 7, 0, 0, 0, 0])),
     // Namespaces and mounts.
-    act("namespaces", "new-user-namespace", "make a user namespace", Refused, |_| barred(libc::SYS_unshare, [flag(libc::CLONE_NEWUSER), 0, 0, 0, 0, 0])),
-    act("namespaces", "new-mount-namespace", "make a mount namespace", Refused, |_| barred(libc::SYS_unshare, [flag(libc::CLONE_NEWNS), 0, 0, 0, 0, 0])),
-    act("namespaces", "clone-into-namespace", "start a process in a user namespace", Refused, |_| cloned(libc::CLONE_NEWUSER)),
-    act("namespaces", "clone-into-network", "start a process in a network namespace", Refused, |_| cloned(libc::CLONE_NEWNET)),
-    act("namespaces", "clone3", "start a process in a way a filter cannot look at", Refused, |_| barred(libc::SYS_clone3, [0; 6])),
-    act("namespaces", "enter-namespace", "enter the namespaces of another process", Refused, |_| barred(libc::SYS_setns, [usize::MAX, 0, 0, 0, 0, 0])),
-    act("namespaces", "mount", "mount a file system", Refused, |_| barred(libc::SYS_mount, [0; 6])),
-    act("namespaces", "unmount", "take a mount away", Refused, |_| barred(libc::SYS_umount2, [0; 6])),
-    act("namespaces", "pivot-root", "change the root of everything", Refused, |_| barred(libc::SYS_pivot_root, [0; 6])),
-    act("namespaces", "change-root", "change the root of this process", Refused, |_| barred(libc::SYS_chroot, [0; 6])),
-    act("namespaces", "copy-mount", "copy a mount", Refused, |_| barred(libc::SYS_open_tree, [usize::MAX, 0, 0, 0, 0, 0])),
-    act("namespaces", "change-mount", "make a mount writable", Refused, |_| barred(libc::SYS_mount_setattr, [usize::MAX, 0, 0, 0, 0, 0])),
-    act("namespaces", "new-file-system", "open a new file system", Refused, |_| barred(libc::SYS_fsopen, [0; 6])),
-    act("namespaces", "open-by-handle", "open a file by its number", Refused, |_| barred(libc::SYS_open_by_handle_at, [usize::MAX, 0, 0, 0, 0, 0])),
+    act("namespaces", "new-user-namespace", "make a user namespace", Refused, |_| filtered_syscall(libc::SYS_unshare, [flag(libc::CLONE_NEWUSER), 0, 0, 0, 0, 0])),
+    act("namespaces", "new-mount-namespace", "make a mount namespace", Refused, |_| filtered_syscall(libc::SYS_unshare, [flag(libc::CLONE_NEWNS), 0, 0, 0, 0, 0])),
+    act("namespaces", "clone-into-namespace", "start a process in a user namespace", Refused, |_| clone_with(libc::CLONE_NEWUSER)),
+    act("namespaces", "clone-into-network", "start a process in a network namespace", Refused, |_| clone_with(libc::CLONE_NEWNET)),
+    act("namespaces", "clone3", "start a process in a way a filter cannot look at", Refused, |_| filtered_syscall(libc::SYS_clone3, [0; 6])),
+    act("namespaces", "enter-namespace", "enter the namespaces of another process", Refused, |_| filtered_syscall(libc::SYS_setns, [usize::MAX, 0, 0, 0, 0, 0])),
+    act("namespaces", "mount", "mount a file system", Refused, |_| filtered_syscall(libc::SYS_mount, [0; 6])),
+    act("namespaces", "unmount", "take a mount away", Refused, |_| filtered_syscall(libc::SYS_umount2, [0; 6])),
+    act("namespaces", "pivot-root", "change the root of everything", Refused, |_| filtered_syscall(libc::SYS_pivot_root, [0; 6])),
+    act("namespaces", "change-root", "change the root of this process", Refused, |_| filtered_syscall(libc::SYS_chroot, [0; 6])),
+    act("namespaces", "copy-mount", "copy a mount", Refused, |_| filtered_syscall(libc::SYS_open_tree, [usize::MAX, 0, 0, 0, 0, 0])),
+    act("namespaces", "change-mount", "make a mount writable", Refused, |_| filtered_syscall(libc::SYS_mount_setattr, [usize::MAX, 0, 0, 0, 0, 0])),
+    act("namespaces", "new-file-system", "open a new file system", Refused, |_| filtered_syscall(libc::SYS_fsopen, [0; 6])),
+    act("namespaces", "open-by-handle", "open a file by its number", Refused, |_| filtered_syscall(libc::SYS_open_by_handle_at, [usize::MAX, 0, 0, 0, 0, 0])),
     // The kernel.
-    act("kernel", "bpf", "load a program into the kernel", Refused, |_| barred(libc::SYS_bpf, [usize::MAX, 0, 0, 0, 0, 0])),
-    act("kernel", "performance-events", "watch the whole machine", Refused, |_| barred(libc::SYS_perf_event_open, [0; 6])),
-    act("kernel", "user-faults", "handle page faults", Refused, |_| barred(libc::SYS_userfaultfd, [usize::MAX, 0, 0, 0, 0, 0])),
-    act("kernel", "io-uring", "make calls past the filter", Refused, |_| barred(libc::SYS_io_uring_setup, [0; 6])),
-    act("kernel", "keys", "look for keys of the user", Refused, |_| barred(libc::SYS_keyctl, [usize::MAX, 0, 0, 0, 0, 0])),
-    act("kernel", "add-key", "add a key", Refused, |_| barred(libc::SYS_add_key, [0; 6])),
-    act("kernel", "load-module", "load a module", Refused, |_| barred(libc::SYS_finit_module, [usize::MAX, 0, 0, 0, 0, 0])),
-    act("kernel", "new-kernel", "load another kernel", Refused, |_| barred(libc::SYS_kexec_load, [0, usize::MAX, 0, 0, 0, 0])),
-    act("kernel", "reboot", "restart the machine, with the wrong password", Refused, |_| barred(libc::SYS_reboot, [0; 6])),
-    act("kernel", "set-clock", "set the clock", Refused, |_| barred(libc::SYS_settimeofday, [0; 6])),
-    act("kernel", "host-name", "change the name of the machine", Refused, |_| barred(libc::SYS_sethostname, [0, usize::MAX, 0, 0, 0, 0])),
-    act("kernel", "kernel-messages", "read the messages of the kernel", Refused, |_| barred(libc::SYS_syslog, [3, 0, 0, 0, 0, 0])),
-    act("kernel", "watch-all-files", "watch all files", Refused, |_| barred(libc::SYS_fanotify_init, [0; 6])),
-    act("kernel", "old-calls", "call the kernel the 32-bit way", Refused, old_call),
-    act("kernel", "other-numbers", "call by a second set of numbers", Refused, |_| barred(0x4000_0000 + 39, [0; 6])),
+    act("kernel", "bpf", "load a program into the kernel", Refused, |_| filtered_syscall(libc::SYS_bpf, [usize::MAX, 0, 0, 0, 0, 0])),
+    act("kernel", "performance-events", "watch the whole machine", Refused, |_| filtered_syscall(libc::SYS_perf_event_open, [0; 6])),
+    act("kernel", "user-faults", "handle page faults", Refused, |_| filtered_syscall(libc::SYS_userfaultfd, [usize::MAX, 0, 0, 0, 0, 0])),
+    act("kernel", "io-uring", "make calls past the filter", Refused, |_| filtered_syscall(libc::SYS_io_uring_setup, [0; 6])),
+    act("kernel", "keys", "look for keys of the user", Refused, |_| filtered_syscall(libc::SYS_keyctl, [usize::MAX, 0, 0, 0, 0, 0])),
+    act("kernel", "add-key", "add a key", Refused, |_| filtered_syscall(libc::SYS_add_key, [0; 6])),
+    act("kernel", "load-module", "load a module", Refused, |_| filtered_syscall(libc::SYS_finit_module, [usize::MAX, 0, 0, 0, 0, 0])),
+    act("kernel", "new-kernel", "load another kernel", Refused, |_| filtered_syscall(libc::SYS_kexec_load, [0, usize::MAX, 0, 0, 0, 0])),
+    act("kernel", "reboot", "restart the machine, with the wrong password", Refused, |_| filtered_syscall(libc::SYS_reboot, [0; 6])),
+    act("kernel", "set-clock", "set the clock", Refused, |_| filtered_syscall(libc::SYS_settimeofday, [0; 6])),
+    act("kernel", "host-name", "change the name of the machine", Refused, |_| filtered_syscall(libc::SYS_sethostname, [0, usize::MAX, 0, 0, 0, 0])),
+    act("kernel", "kernel-messages", "read the messages of the kernel", Refused, |_| filtered_syscall(libc::SYS_syslog, [3, 0, 0, 0, 0, 0])),
+    act("kernel", "watch-all-files", "watch all files", Refused, |_| filtered_syscall(libc::SYS_fanotify_init, [0; 6])),
+    act("kernel", "old-calls", "call the kernel the 32-bit way", Refused, call_with_32_bit_abi),
+    act("kernel", "other-numbers", "call by a second set of numbers", Refused, |_| filtered_syscall(0x4000_0000 + 39, [0; 6])),
     // Privileges.
     act("privileges", "become-root", "become root", Refused, |_| if rustix::process::getuid().is_root() { Err(skipped()) } else { sys::raw_call(libc::SYS_setresuid, [0; 6]).map(drop) }),
-    act("privileges", "capabilities", "have any capability", Refused, |_| held(rustix::thread::capabilities(None).is_ok_and(|c| !c.effective.is_empty() || !c.permitted.is_empty()))),
-    act("privileges", "new-privileges", "get privileges from a program", Refused, |_| held(!rustix::thread::no_new_privs().unwrap_or(false))),
+    act("privileges", "capabilities", "have any capability", Refused, |_| forbidden_state(rustix::thread::capabilities(None).is_ok_and(|c| !c.effective.is_empty() || !c.permitted.is_empty()))),
+    act("privileges", "new-privileges", "get privileges from a program", Refused, |_| forbidden_state(!rustix::thread::no_new_privs().unwrap_or(false))),
     act("privileges", "groups", "join a group", Refused, |_| rustix::thread::set_thread_groups(&[rustix::process::Gid::ROOT]).map_err(Into::into)),
     // Limits.
     act("limits", "raise-limit", "raise a limit", Refused, |s| rustix::process::setrlimit(Resource::Nofile, Rlimit { current: Some(s.limits.open_files + 1), maximum: Some(s.limits.open_files + 1) }).map_err(Into::into)),
     act("limits", "too-much-memory", "take more memory than allowed", Refused, |s| reserve(s.limits.memory)),
     act("limits", "open-files", "open more files than allowed", Refused, |s| { let all: io::Result<Vec<_>> = (0..=s.limits.open_files).map(|_| File::open("/dev/null")).collect(); all.map(drop) }),
     act("limits", "file-size", "write a file that is too large", Refused, |s| { let f = File::create(s.inside.join("sub/large"))?; rustix::fs::ftruncate(f, s.limits.file_size + 1).map_err(Into::into) }),
-    act("limits", "too-many-processes", "start more processes than allowed", Refused, storm),
-    act("limits", "core-file", "leave a picture of the memory behind", Refused, |_| held(rustix::process::getrlimit(Resource::Core).maximum != Some(0))),
-    act("limits", "left-open", "find an open file of the runtime", Refused, |_| held(fs::read_dir("/proc/self/fd")?.flatten().filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok()).filter(|fd| *fd > 2).count() > 1)),
+    act("limits", "too-many-processes", "start more processes than allowed", Refused, fork_bomb),
+    act("limits", "core-file", "leave a picture of the memory behind", Refused, |_| forbidden_state(rustix::process::getrlimit(Resource::Core).maximum != Some(0))),
+    act("limits", "left-open", "find an open file of the runtime", Refused, |_| forbidden_state(fs::read_dir("/proc/self/fd")?.flatten().filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok()).filter(|fd| *fd > 2).count() > 1)),
 ];
 
-/// Tries everything and says what came of it, a line of JSON for each act.
-pub(crate) fn run(scene: &Scene, _: &Profile, told: BorrowedFd<'_>) {
-    // The pipe that tells of trouble has done its work; here it would count as an open file.
-    sys::close(told.as_raw_fd());
+/// Tries all acts and prints one line of JSON for each.
+pub(crate) fn run(scene: &Scene, _: &Profile, report: BorrowedFd<'_>) {
+    // The pipe for setup errors is no longer needed; here it would count as an open file.
+    sys::close(report.as_raw_fd());
     let _ = sys::close_from(3);
     let mut out = io::stdout().lock();
     for act in ACTS {
         let observed = match sys::clone(0) {
-            Ok(sys::Side::Child) => sys::exit(alone(act, scene)),
+            Ok(sys::Side::Child) => sys::exit(exit_code(act, scene)),
             Ok(sys::Side::Parent(pid)) => observe(pid),
             Err(e) => Observed::Skipped(e.to_string()),
         };
@@ -227,13 +226,13 @@ pub(crate) fn run(scene: &Scene, _: &Profile, told: BorrowedFd<'_>) {
     let _ = out.flush();
 }
 
-/// Runs one act in a process of its own; its exit code is the answer.
-fn alone(act: &Act, scene: &Scene) -> i32 {
-    sys::alarm(SECONDS);
+/// Runs one act in its own process and returns its exit code.
+fn exit_code(act: &Act, scene: &Scene) -> i32 {
+    sys::alarm(TIMEOUT_SECONDS);
     match (act.run)(scene) {
         Ok(()) => 0,
         Err(e) if e.kind() == io::ErrorKind::Unsupported && e.raw_os_error().is_none() => SKIPPED,
-        Err(e) => e.raw_os_error().filter(|n| (1..NAMELESS).contains(n)).unwrap_or(NAMELESS),
+        Err(e) => e.raw_os_error().filter(|n| (1..NO_ERRNO).contains(n)).unwrap_or(NO_ERRNO),
     }
 }
 
@@ -255,13 +254,13 @@ fn skipped() -> io::Error {
     io::ErrorKind::Unsupported.into()
 }
 
-/// A state that must not be: it counts as allowed when it is.
-fn held(is_so: bool) -> Tried {
+/// Returns the result for a state that must not hold: if it does, the act was allowed.
+fn forbidden_state(is_so: bool) -> Attempt {
     if is_so { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EPERM)) }
 }
 
-/// A call that a filter must stop. Anything but its two answers means that the call got through.
-fn barred(number: libc::c_long, args: [usize; 6]) -> Tried {
+/// Makes a syscall that a filter must stop. Any other errno means that it reached the kernel.
+fn filtered_syscall(number: libc::c_long, args: [usize; 6]) -> Attempt {
     match sys::raw_call(number, args) {
         Err(e) if matches!(e.raw_os_error(), Some(libc::EPERM | libc::ENOSYS | libc::ESRCH)) => {
             Err(e)
@@ -270,7 +269,7 @@ fn barred(number: libc::c_long, args: [usize; 6]) -> Tried {
     }
 }
 
-fn write(path: impl AsRef<Path>) -> Tried {
+fn write(path: impl AsRef<Path>) -> Attempt {
     File::options().write(true).create(true).truncate(false).open(path)?.write_all(b"haft")
 }
 
@@ -278,31 +277,31 @@ fn write(path: impl AsRef<Path>) -> Tried {
 const FILE_CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// Creates a plain file, then sets its mode.
-fn set_mode(scene: &Scene, mode: u32) -> Tried {
+fn set_mode(scene: &Scene, mode: u32) -> Attempt {
     let path = scene.inside.join(format!("sub/mode-{mode:o}"));
     File::create(&path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
 
-fn write_old(path: impl AsRef<Path>) -> Tried {
+fn overwrite(path: impl AsRef<Path>) -> Attempt {
     File::options().write(true).open(path)?.write_all(b"haft")
 }
 
-/// Opening is enough; what is written there would have an effect.
-fn write_nothing(path: impl AsRef<Path>) -> Tried {
+/// Opens a file for writing without writing to it, because a write would have an effect.
+fn open_for_writing(path: impl AsRef<Path>) -> Attempt {
     File::options().write(true).open(path).map(drop)
 }
 
-fn read(path: impl AsRef<Path>) -> Tried {
+fn read(path: impl AsRef<Path>) -> Attempt {
     let mut byte = [0];
     File::open(path)?.read(&mut byte).map(drop)
 }
 
-fn read_some(path: impl AsRef<Path>) -> Tried {
+fn read_some(path: impl AsRef<Path>) -> Attempt {
     read(path)
 }
 
-fn program(path: &str) -> Tried {
+fn program(path: &str) -> Attempt {
     match sys::clone(0)? {
         sys::Side::Child => {
             let name = std::ffi::CString::new(path).unwrap_or_default();
@@ -336,7 +335,8 @@ fn pid(number: i32) -> io::Result<Pid> {
     Pid::from_raw(number).ok_or_else(skipped)
 }
 
-/// The process above the one that runs the acts: the helper, or the first of the namespace.
+/// Returns the parent of the process that runs the acts: the helper, or the first process of the
+/// namespace.
 fn grandparent() -> io::Result<usize> {
     let parent = rustix::process::getppid().ok_or_else(skipped)?;
     let mut text = String::new();
@@ -352,39 +352,39 @@ fn grandparent() -> io::Result<usize> {
     }
 }
 
-fn socket(family: libc::c_int, kind: libc::c_int, protocol: usize) -> Tried {
+fn socket(family: libc::c_int, kind: libc::c_int, protocol: usize) -> Attempt {
     let made = sys::raw_call(libc::SYS_socket, [flag(family), flag(kind), protocol, 0, 0, 0]);
     match made {
-        // The kernel does not have it, so nothing was kept from anybody.
+        // The kernel does not have it, so the sandbox did not refuse it.
         Err(e) if e.raw_os_error() == Some(libc::EAFNOSUPPORT) => Ok(()),
         made => made.map(drop),
     }
 }
 
-fn abstract_socket(scene: &Scene) -> Tried {
+fn abstract_socket(scene: &Scene) -> Attempt {
     use std::os::linux::net::SocketAddrExt as _;
     let address = std::os::unix::net::SocketAddr::from_abstract_name(&scene.abstract_name)?;
     UnixStream::connect_addr(&address).map(drop)
 }
 
-fn by_handle(scene: &Scene) -> Tried {
+fn signal_by_pidfd(scene: &Scene) -> Attempt {
     let handle =
         rustix::process::pidfd_open(pid(scene.victim)?, rustix::process::PidfdFlags::empty())?;
     let harmless = rustix::process::Signal::CONT;
     rustix::process::pidfd_send_signal(handle, harmless).map_err(Into::into)
 }
 
-fn cloned(flags: libc::c_int) -> Tried {
+fn clone_with(flags: libc::c_int) -> Attempt {
     match sys::clone(flags)? {
         sys::Side::Child => sys::exit(0),
         sys::Side::Parent(pid) => sys::reap(Some(pid), true).map(drop),
     }
 }
 
-fn old_call(_: &Scene) -> Tried {
+fn call_with_32_bit_abi(_: &Scene) -> Attempt {
     #[cfg(target_arch = "x86_64")]
     {
-        // A kernel without it kills the process too, with another signal.
+        // A kernel without this ABI kills the process too, with another signal.
         if sys::call_32_bit() > 0 {
             Ok(())
         } else {
@@ -395,15 +395,16 @@ fn old_call(_: &Scene) -> Tried {
     Err(skipped())
 }
 
-fn reserve(bytes: u64) -> Tried {
+fn reserve(bytes: u64) -> Attempt {
     let mut all: Vec<u8> = Vec::new();
     all.try_reserve_exact(usize::try_from(bytes).unwrap_or(usize::MAX / 2))
         .map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))
 }
 
-/// Starts processes until one is refused, and ends them again.
-fn storm(scene: &Scene) -> Tried {
-    // Elsewhere others of the same user share the limit, or it does not hold; the tier says so.
+/// Starts processes until one is refused (fork bomb), and kills them again.
+fn fork_bomb(scene: &Scene) -> Attempt {
+    // Elsewhere other processes of the user share the limit, or it does not apply; the tier says
+    // so.
     if scene.level != Some(Level::Namespaces) || rustix::process::getuid().is_root() {
         return Err(skipped());
     }

@@ -1,8 +1,7 @@
-//! A self-test: forbidden acts, tried inside the sandbox, and what came of each.
+//! The self-test of the sandbox: tries forbidden acts inside and reports what happened.
 //!
 //! The acts are data: a name, a group, what is tried, what is expected. They run where a command
-//! would run, after everything is in force. Whoever reads the table sees what this machine really
-//! does, not what it should do.
+//! runs, with everything enforced. So the table shows what this machine really enforces.
 
 #[cfg(target_os = "linux")]
 pub(crate) mod acts;
@@ -28,7 +27,7 @@ use crate::{
     Access, Error, ErrorKind, Level, ProcessLimits, Profile, Sandbox, Tier, Workspace, orders::Act,
 };
 
-/// What is prepared outside for the acts to be tried on.
+/// The targets of the acts, prepared outside of the sandbox.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Scene {
     pub(crate) inside: PathBuf,
@@ -42,7 +41,7 @@ pub(crate) struct Scene {
     pub(crate) level: Option<Level>,
 }
 
-/// What should become of an act.
+/// The expected result of an act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expected {
@@ -52,21 +51,21 @@ pub enum Expected {
     Allowed,
 }
 
-/// What became of it.
+/// The observed result of an act.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Observed {
     /// It succeeded.
     Allowed,
-    /// The system refused, with this error number.
+    /// The system refused it with this errno.
     Refused(i32),
     /// The process was killed by this signal.
     Killed(i32),
-    /// This machine or this program cannot try it, and why.
+    /// It cannot be tried here. The text says why.
     Skipped(String),
 }
 
-/// One act and what came of it.
+/// One act and its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DoctorFinding {
     /// A short name.
@@ -75,14 +74,14 @@ pub struct DoctorFinding {
     pub group: String,
     /// What was tried.
     pub tried: String,
-    /// What should become of it.
+    /// The expected result.
     pub expected: Expected,
-    /// What became of it.
+    /// The observed result.
     pub observed: Observed,
 }
 
 impl DoctorFinding {
-    /// Returns whether it went as it should.
+    /// Returns whether the result is the expected one.
     #[must_use]
     pub fn is_good(&self) -> bool {
         match (&self.expected, &self.observed) {
@@ -94,38 +93,37 @@ impl DoctorFinding {
     }
 }
 
-/// The table of a self-test.
+/// The results of a self-test.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Findings {
-    /// What was in force.
+    /// What was enforced.
     pub tier: Tier,
-    /// What forbids namespaces, where the tier has none for that reason.
+    /// What forbids namespaces, if the tier is weaker because of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub obstacles: Vec<Obstacle>,
-    /// One line for each act.
+    /// One finding per act.
     pub findings: Vec<DoctorFinding>,
 }
 
 impl Findings {
-    /// Goes through what did not go as it should.
+    /// Iterates over the unexpected results.
     pub fn bad(&self) -> impl Iterator<Item = &DoctorFinding> {
         self.findings.iter().filter(|finding| !finding.is_good())
     }
 
-    /// Goes through what could not be tried.
+    /// Iterates over the acts that could not be tried.
     pub fn skipped(&self) -> impl Iterator<Item = &DoctorFinding> {
         self.findings.iter().filter(|finding| matches!(finding.observed, Observed::Skipped(_)))
     }
 }
 
 impl Sandbox {
-    /// Tries everything that is forbidden, inside, and says what came of it. Takes a second or two.
+    /// Tries all forbidden acts inside the sandbox and returns the results. Takes a second or two.
     ///
-    /// `folder` is an empty folder of the caller's, used for what the acts are tried on, and emptied
-    /// again.
+    /// `folder` is an empty directory for the targets of the acts. It is emptied again.
     ///
     /// # Errors
-    /// Fails when the folder cannot be used or nothing can be confined.
+    /// Fails if the directory cannot be used or the sandbox cannot be set up.
     pub async fn self_test(&self, folder: &Path) -> Result<Findings, Error> {
         let cannot = |e: io::Error| {
             Error::new(
@@ -177,7 +175,7 @@ impl Sandbox {
     }
 }
 
-/// What is protected for the acts: a repository, and every file that configures haft.
+/// Returns the protected names of the self-test: a repository, and every file that configures haft.
 fn protected() -> Vec<String> {
     let config = CONFIG_FILES.iter().filter_map(|file| file.path.split('/').next());
     let mut names: Vec<String> = [".git/hooks", ".git/config", RESERVED_DIRECTORY]
@@ -200,8 +198,8 @@ fn finding(name: &str, tried: &str, expected: Expected, is_so: bool) -> DoctorFi
     }
 }
 
-/// Small enough to be reached at once.
-const LIMITS: ProcessLimits = ProcessLimits {
+/// Limits that are small enough to be reached quickly.
+const SELF_TEST_LIMITS: ProcessLimits = ProcessLimits {
     cpu_seconds: 60,
     memory: 1 << 30,
     resident: 512 << 20,
@@ -213,7 +211,7 @@ const LIMITS: ProcessLimits = ProcessLimits {
 
 const SECRET: &str = "haft: not to be touched";
 
-/// What the acts are tried on, and taken away again.
+/// The targets of the acts. Dropping it removes them.
 struct Stage {
     scene: Scene,
     victim: Child,
@@ -243,7 +241,7 @@ impl Stage {
         let udp = UdpSocket::bind("127.0.0.1:0")?;
         let mut sockets = Vec::new();
         let socket = outside.join("socket");
-        // A long path has no room in an address; then there is nothing to connect to.
+        // A long path does not fit into a socket address; then there is no socket to connect to.
         sockets.extend(UnixListener::bind(&socket).ok());
         let abstract_name = format!("haft-self-test-{}", std::process::id());
         sockets.extend(abstract_listener(&abstract_name));
@@ -262,18 +260,18 @@ impl Stage {
             udp: udp.local_addr()?.port(),
             socket,
             abstract_name,
-            limits: LIMITS,
+            limits: SELF_TEST_LIMITS,
             level: None,
         };
         Ok(Self { scene, victim, _tcp: tcp, _udp: udp, _sockets: sockets })
     }
 
-    /// The directory that the caller gave.
+    /// Returns the directory of the caller.
     fn folder(&self) -> &Path {
         self.scene.inside.parent().unwrap_or(&self.scene.inside)
     }
 
-    /// Everything outside is there, as it was, and nothing else is.
+    /// Returns whether everything outside is unchanged.
     fn is_untouched(&self) -> bool {
         use std::os::unix::fs::MetadataExt as _;
         let outside = &self.scene.outside;
@@ -301,7 +299,7 @@ impl Drop for Stage {
     }
 }
 
-/// Returns whether a file below a directory has a set-id bit. A directory that cannot be looked into
+/// Returns whether a file below a directory has a set-id bit. A directory that cannot be read
 /// counts as having one.
 fn has_set_id_file(directory: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;

@@ -1,7 +1,7 @@
-//! Why a machine forbids namespaces, and what its operator can do about it.
+//! Explains why a machine forbids namespaces, and how its operator can allow them.
 //!
-//! In: texts that the kernel shows about this process, and the path of the helper. Out: each obstacle
-//! with an explanation and a remedy. `obstacles` is pure; only [`KernelTexts::read`] opens files.
+//! In: files of `/proc` about this process, and the path of the helper. Out: each obstacle with an
+//! explanation and a remedy. `obstacles` is pure; only [`KernelTexts::read`] opens files.
 
 use std::{fmt, fs::File, io::Read as _, path::Path};
 
@@ -14,26 +14,26 @@ use crate::Helper;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ObstacleCause {
-    /// `user.max_user_namespaces`, or the limit of another kind, is 0.
+    /// `user.max_user_namespaces`, or the limit of another namespace kind, is 0.
     NamespaceLimit,
     /// `kernel.unprivileged_userns_clone` is 0.
     UsernsClone,
-    /// `kernel.apparmor_restrict_unprivileged_userns` is 1, and no profile names this program.
+    /// `kernel.apparmor_restrict_unprivileged_userns` is 1, and this program has no profile.
     ApparmorUserns,
-    /// This process runs under an AppArmor profile that is enforced.
+    /// This process runs under an enforced AppArmor profile.
     ApparmorProfile,
-    /// A seccomp filter is in force around this process, as in most containers.
+    /// This process has a seccomp filter, as in most containers.
     Seccomp,
     /// This process is in a chroot, where the kernel allows no user namespace.
     Chroot,
-    /// This process already is in a user namespace, which allows no further one.
+    /// This process is already in a user namespace, which allows no further one.
     Nested,
-    /// None of these. The message of the kernel is in the explanation.
+    /// Another cause. The explanation contains the message of the kernel.
     Unknown,
 }
 
 impl ObstacleCause {
-    /// Returns its word, as it is in JSON.
+    /// Returns its name, as in JSON.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -55,19 +55,19 @@ impl fmt::Display for ObstacleCause {
     }
 }
 
-/// Something that forbids namespaces to the helper.
+/// A reason why the helper may not create namespaces.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Obstacle {
-    /// What it is.
+    /// Its cause.
     pub cause: ObstacleCause,
-    /// What the kernel shows, in one sentence.
+    /// An explanation in one sentence.
     pub explanation: String,
-    /// What the operator can do: lines of text, with commands and files to copy.
+    /// What the operator can do, with commands and files to copy.
     pub remedy: String,
 }
 
 impl Obstacle {
-    /// Finds what forbids namespaces to this helper on this machine. Empty where nothing does.
+    /// Finds what forbids namespaces to this helper on this machine. Empty if nothing does.
     #[must_use]
     pub fn find(helper: &Helper) -> Vec<Self> {
         let link = Path::new("/proc/self/exe");
@@ -78,7 +78,7 @@ impl Obstacle {
         obstacles(&KernelTexts::read(), &program)
     }
 
-    /// An obstacle of which only the message of the kernel is known.
+    /// Creates an obstacle from a message of the kernel.
     pub(crate) fn unknown(message: &str) -> Self {
         Self {
             cause: ObstacleCause::Unknown,
@@ -91,11 +91,11 @@ impl Obstacle {
 }
 
 /// The kinds of namespaces that have a limit in `/proc/sys/user`.
-const KINDS: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
-/// No text is read further than this.
+const NAMESPACE_KINDS: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
+/// Bytes of a file that are read.
 const MAX_TEXT_BYTES: u64 = 64 << 10;
 
-/// What the kernel shows about this process. `None` is a file that is not there.
+/// Files of `/proc` about this process. `None` is a file that does not exist.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct KernelTexts {
     /// `/proc/sys/user/max_*_namespaces`, by kind.
@@ -120,12 +120,12 @@ impl KernelTexts {
             let path = format!("/proc/sys/user/max_{kind}_namespaces");
             Some((kind, text(Path::new(&path))?))
         };
-        // The second name is that of older kernels; other security modules answer there too.
+        // The second path is for older kernels; other security modules use it too.
         let is_apparmor = Path::new("/sys/module/apparmor").exists();
         let profile = text(Path::new("/proc/self/attr/apparmor/current"));
         let old = || text(Path::new("/proc/self/attr/current")).filter(|_| is_apparmor);
         Self {
-            limits: KINDS.into_iter().filter_map(limit).collect(),
+            limits: NAMESPACE_KINDS.into_iter().filter_map(limit).collect(),
             userns_clone: text(Path::new("/proc/sys/kernel/unprivileged_userns_clone")),
             apparmor_restrict: text(Path::new(
                 "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
@@ -144,7 +144,7 @@ fn text(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Says what forbids namespaces, the most likely cause first.
+/// Returns what forbids namespaces, the most likely cause first.
 pub(crate) fn obstacles(texts: &KernelTexts, program: &Path) -> Vec<Obstacle> {
     let mut found: Vec<_> = [
         namespace_limit(texts),
@@ -156,7 +156,7 @@ pub(crate) fn obstacles(texts: &KernelTexts, program: &Path) -> Vec<Obstacle> {
     .into_iter()
     .flatten()
     .collect();
-    // Being nested forbids nothing by itself, so it is named only where nothing else is found.
+    // Being nested alone forbids nothing, so it is reported only if nothing else is found.
     if found.is_empty() {
         found.extend(nested(texts));
     }
@@ -198,7 +198,7 @@ fn userns_clone(texts: &KernelTexts) -> Option<Obstacle> {
     })
 }
 
-/// Two different obstacles: no profile names this program, or a profile is in force that denies.
+/// Checks two obstacles: this program has no profile, or an enforced profile denies namespaces.
 fn apparmor(texts: &KernelTexts, program: &Path) -> Option<Obstacle> {
     let current = texts.apparmor_profile.as_deref().unwrap_or_default();
     let current = current.trim_matches(['\0', '\n', ' ']);
@@ -246,11 +246,11 @@ fn apparmor(texts: &KernelTexts, program: &Path) -> Option<Obstacle> {
     })
 }
 
-/// A profile that forbids nothing and allows user namespaces, for one program.
+/// Returns an AppArmor profile for one program that allows user namespaces and forbids nothing.
 fn apparmor_profile(program: &Path) -> String {
     let mut path = String::new();
     for letter in program.display().to_string().chars() {
-        // What is special in AppArmor's paths means itself after a backslash.
+        // Special characters of AppArmor paths are escaped by a backslash.
         if "*?[]{}^\"\\".contains(letter) {
             path.push('\\');
         }
@@ -290,7 +290,7 @@ fn seccomp(texts: &KernelTexts) -> Option<Obstacle> {
 
 fn chroot(texts: &KernelTexts) -> Option<Obstacle> {
     let mounts = texts.mounts.as_deref().filter(|text| !text.is_empty())?;
-    // The fifth field of a line is where it is mounted.
+    // The fifth field of a line is the mount point.
     let has_root = mounts.lines().any(|line| line.split(' ').nth(4) == Some("/"));
     let is_whole = (mounts.len() as u64) < MAX_TEXT_BYTES;
     (!has_root && is_whole).then(|| Obstacle {
@@ -319,7 +319,7 @@ fn nested(texts: &KernelTexts) -> Option<Obstacle> {
     })
 }
 
-/// The first lines of all obstacles, for a hint.
+/// Returns the explanations of all obstacles, for a hint.
 pub(crate) fn summary(obstacles: &[Obstacle]) -> Option<String> {
     let lines: Vec<_> = obstacles.iter().map(|one| one.explanation.as_str()).collect();
     let lines = (!lines.is_empty()).then(|| lines.join("; "))?;
@@ -330,8 +330,8 @@ pub(crate) fn summary(obstacles: &[Obstacle]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// A machine that allows everything.
-    fn free() -> KernelTexts {
+    /// A machine that allows namespaces.
+    fn unrestricted() -> KernelTexts {
         KernelTexts {
             limits: vec![("user", "96343\n".to_owned()), ("net", "96343\n".to_owned())],
             userns_clone: Some("1\n".to_owned()),
@@ -354,14 +354,14 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_allows_namespaces_has_no_obstacle() {
-        assert_eq!(causes(&free()), []);
+    fn machine_that_allows_namespaces_has_no_obstacle() {
+        assert_eq!(causes(&unrestricted()), []);
         assert_eq!(causes(&KernelTexts::default()), []);
     }
 
     #[test]
     fn apparmor_restriction_gives_a_profile_for_this_program() {
-        let mut texts = free();
+        let mut texts = unrestricted();
         texts.apparmor_restrict = Some("1\n".to_owned());
         let all = found(&texts, "/usr/bin/haft");
         let [one] = all.as_slice() else { panic!("{all:?}") };
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn apparmor_profile_escapes_the_path_and_warns_of_a_writable_one() {
-        let mut texts = free();
+        let mut texts = unrestricted();
         texts.apparmor_restrict = Some("1".to_owned());
         let remedy = &found(&texts, "/home/a b/{x}*\"/haft")[0].remedy;
         assert!(remedy.contains(r#"profile haft "/home/a b/\{x\}\*\"/haft" flags"#), "{remedy}");
@@ -386,8 +386,8 @@ mod tests {
     }
 
     #[test]
-    fn an_enforced_apparmor_profile_is_named() {
-        let mut texts = free();
+    fn enforced_apparmor_profile_is_named() {
+        let mut texts = unrestricted();
         texts.apparmor_restrict = Some("1".to_owned());
         texts.apparmor_profile = Some("docker-default (enforce)\n".to_owned());
         let one = &found(&texts, "/usr/bin/haft")[0];
@@ -397,36 +397,36 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_and_setting_is_told_apart() {
-        let mut texts = free();
+    fn each_limit_and_setting_has_its_own_cause() {
+        let mut texts = unrestricted();
         texts.limits = vec![("user", "5\n".to_owned()), ("net", "0\n".to_owned())];
         assert!(found(&texts, "/x")[0].remedy.contains("user.max_net_namespaces=15000"));
         assert_eq!(causes(&texts), [ObstacleCause::NamespaceLimit]);
-        texts = free();
+        texts = unrestricted();
         texts.userns_clone = Some("0\n".to_owned());
         assert_eq!(causes(&texts), [ObstacleCause::UsernsClone]);
-        texts = free();
+        texts = unrestricted();
         texts.status = Some("Seccomp:\t2\nSeccomp_filters:\t1\n".to_owned());
         assert_eq!(causes(&texts), [ObstacleCause::Seccomp]);
         assert!(found(&texts, "/x")[0].remedy.contains("seccomp=unconfined"));
-        texts = free();
+        texts = unrestricted();
         texts.mounts = Some("22 1 259:1 /a /srv/a rw - ext4 /dev/vda rw\n".to_owned());
         assert_eq!(causes(&texts), [ObstacleCause::Chroot]);
     }
 
     #[test]
-    fn being_nested_is_named_only_where_nothing_else_is_found() {
-        let mut texts = free();
+    fn nesting_is_reported_only_if_nothing_else_is_found() {
+        let mut texts = unrestricted();
         texts.uid_map = Some("1000 1000 1\n".to_owned());
         assert_eq!(causes(&texts), [ObstacleCause::Nested]);
         texts.limits[0].1 = "0".to_owned();
         assert_eq!(causes(&texts), [ObstacleCause::NamespaceLimit]);
-        let words = summary(&found(&texts, "/x")).unwrap();
-        assert!(words.contains("`user.max_user_namespaces` is 0") && words.contains("haft doctor"));
+        let hint = summary(&found(&texts, "/x")).unwrap();
+        assert!(hint.contains("`user.max_user_namespaces` is 0") && hint.contains("haft doctor"));
     }
 
     #[test]
-    fn causes_have_the_same_word_in_json() {
+    fn causes_have_the_same_name_in_json() {
         use ObstacleCause as C;
         for cause in [
             C::NamespaceLimit,

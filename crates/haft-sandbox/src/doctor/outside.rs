@@ -1,4 +1,4 @@
-//! Acts of the self-test that can only be judged from outside: a command that takes too much memory,
+//! Acts of the self-test that are checked from outside: a command that exceeds its memory limit,
 //! and a helper that is killed.
 
 use std::{path::Path, time::Duration};
@@ -6,14 +6,14 @@ use std::{path::Path, time::Duration};
 use super::{DoctorFinding, Expected, Observed};
 use crate::{Command, ExitReason, Profile, Sandbox};
 
-/// Longer than any of these takes.
+/// Timeout of each command.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// So often a command that lives adds to its file.
-const BEAT: Duration = Duration::from_millis(50);
-/// Bytes of resident memory that the hungry command may have; it takes three times as much.
-const RESIDENT: u64 = 64 << 20;
+/// Time in which a live command has added to its file.
+const WRITE_INTERVAL: Duration = Duration::from_millis(50);
+/// Memory limit of the command that exceeds it threefold.
+const MEMORY_LIMIT: u64 = 64 << 20;
 
-/// Runs them in a workspace. `inside` is its root.
+/// Runs these acts in a workspace. `inside` is its root.
 pub(super) async fn run(sandbox: &Sandbox, profile: &Profile, inside: &Path) -> Vec<DoctorFinding> {
     let finding = |name: &str, group: &str, tried: &str, observed| DoctorFinding {
         name: name.to_owned(),
@@ -22,7 +22,7 @@ pub(super) async fn run(sandbox: &Sandbox, profile: &Profile, inside: &Path) -> 
         expected: Expected::Refused,
         observed,
     };
-    // The second one removes what the first one's helper left.
+    // In this order: the second launch removes the cgroup that the killed helper left.
     vec![
         finding(
             "outlive-helper",
@@ -44,9 +44,9 @@ fn skipped(why: impl ToString) -> Observed {
 }
 
 async fn take_memory(sandbox: &Sandbox, mut profile: Profile) -> Observed {
-    profile.limits.resident = RESIDENT;
-    // Without a line break `tail` keeps everything.
-    let script = format!("head -c {} /dev/zero | tail -n 1 | wc -c", 3 * RESIDENT);
+    profile.limits.resident = MEMORY_LIMIT;
+    // Without a line break `tail` buffers everything.
+    let script = format!("head -c {} /dev/zero | tail -n 1 | wc -c", 3 * MEMORY_LIMIT);
     match sandbox.run(Command::shell(script).deadline(DEADLINE), profile).await {
         Ok(ended) if ended.how == ExitReason::OutOfMemory => Observed::Killed(9),
         Ok(ended) if ended.is_success() && ended.stderr.seen() == 0 => Observed::Allowed,
@@ -55,7 +55,7 @@ async fn take_memory(sandbox: &Sandbox, mut profile: Profile) -> Observed {
     }
 }
 
-/// A child of the command in a session of its own writes as long as it lives.
+/// Starts a child in its own session, which writes as long as it lives, and kills the helper.
 async fn outlive_helper(sandbox: &Sandbox, profile: Profile, inside: &Path) -> Observed {
     let alive = inside.join("sub/alive");
     let script = "(while :; do echo x >> sub/alive; sleep 0.02; done) </dev/null >/dev/null 2>&1 &
@@ -73,7 +73,7 @@ async fn outlive_helper(sandbox: &Sandbox, profile: Profile, inside: &Path) -> O
     let size = || alive.metadata().map_or(0, |meta| meta.len());
     let mut before = size();
     for _ in 0..4 {
-        tokio::time::sleep(BEAT).await;
+        tokio::time::sleep(WRITE_INTERVAL).await;
         let now = size();
         if now == before {
             return Observed::Killed(9);

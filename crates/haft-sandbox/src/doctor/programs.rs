@@ -1,7 +1,8 @@
-//! Real programs in the real sandbox, with the protected names of a real workspace.
+//! Self-test with real programs and the protected names of a real workspace.
 //!
-//! Git, a compiler and a pipe must work. Configuration that a command plants must not arrive. The
-//! host judges: it looks at the workspace before, while and after a command runs.
+//! Git, a compiler and a pipe must work. A command must not be able to plant configuration or hooks
+//! (code execution outside of the sandbox). The host compares the workspace before, during and
+//! after a command.
 
 use std::{
     fs, io,
@@ -15,13 +16,13 @@ use haft_core::{Capabilities, Capability};
 use super::{DoctorFinding, Expected, Observed, has_set_id_file, put};
 use crate::{Access, Command, Error, Exit, Level, Profile, Sandbox, Workspace};
 
-/// Longer than any of these takes.
+/// Timeout of each command.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// The exit code of a script whose program is not installed.
 const MISSING: i32 = 99;
-/// More entries than this are in none of these workspaces.
+/// Entries in a listing; none of these workspaces has more.
 const MAX_LISTED: usize = 10_000;
-/// Git inside takes the name of the author from here.
+/// The git configuration inside, with the author of commits.
 const GIT_CONFIG: &str =
     "[user]\n\tname = haft doctor\n\temail = doctor@localhost\n[safe]\n\tdirectory = *\n";
 
@@ -30,7 +31,7 @@ struct Program {
     name: &'static str,
     tried: &'static str,
     script: &'static str,
-    /// Why it may fail without namespaces. The notes of that tier say it too.
+    /// Why it may fail without namespaces, as in the notes of that tier.
     landlock_limit: Option<&'static str>,
 }
 
@@ -61,7 +62,7 @@ const PROGRAMS: &[Program] = &[
     program("pipe", "sort a thousand numbers through a pipe", r#"test "$(seq 1000 | sort -n | tail -1)" = 1000"#, None),
 ];
 
-/// A file that makes some program run something, and how a command tries to create or change it.
+/// A file that makes another program execute code, and a script that tries to create or change it.
 struct Plant {
     name: &'static str,
     path: &'static str,
@@ -98,12 +99,12 @@ const PLANTS: &[Plant] = &[
     plant("plant-pipeline", ".github/workflows/x.yml", "mkdir -p .github/workflows && echo x > .github/workflows/x.yml"),
 ];
 
-/// Two workspaces below a directory, removed again when this is dropped.
+/// Two workspaces below a directory. Dropping it removes them.
 struct Projects(PathBuf);
 
 impl Projects {
-    /// Makes a workspace. `has_git` is whether the host could make a repository in it.
-    async fn make(&self, name: &str) -> io::Result<(PathBuf, bool)> {
+    /// Creates a workspace. Returns its root, and whether the host could create a repository in it.
+    async fn create(&self, name: &str) -> io::Result<(PathBuf, bool)> {
         let root = self.0.join(name);
         fs::create_dir_all(root.join("sub/nested"))?;
         put(&root.join("notes.txt"), "first\n")?;
@@ -118,7 +119,7 @@ impl Projects {
             has_git = has_git && host_git(&directory, args).await;
         }
         if !has_git {
-            // The names are protected whether git is installed or not.
+            // The names are protected even if git is not installed.
             for git in [root.join(".git"), root.join("sub/nested/.git")] {
                 fs::create_dir_all(&git)?;
                 if !git.join("config").exists() {
@@ -136,7 +137,7 @@ impl Drop for Projects {
     }
 }
 
-/// Runs git on the host, with no configuration but this one.
+/// Runs git on the host, with this configuration only.
 async fn host_git(directory: &Path, args: &[&str]) -> bool {
     let mut git = tokio::process::Command::new("git");
     git.args(["-c", "user.name=haft", "-c", "user.email=doctor@localhost", "-c", "gc.auto=0"])
@@ -155,7 +156,7 @@ async fn host_git(directory: &Path, args: &[&str]) -> bool {
     status.is_ok_and(|status| status.is_ok_and(|status| status.success()))
 }
 
-/// Runs everything below `folder`.
+/// Runs all programs and plants below `folder`.
 pub(super) async fn run(sandbox: &Sandbox, folder: &Path) -> Result<Vec<DoctorFinding>, Error> {
     let projects = Projects(folder.join("projects"));
     let mut findings = Vec::new();
@@ -165,7 +166,7 @@ pub(super) async fn run(sandbox: &Sandbox, folder: &Path) -> Result<Vec<DoctorFi
 }
 
 async fn workspace(projects: &Projects, name: &str) -> Result<(PathBuf, bool, Profile), Error> {
-    let made = projects.make(name).await;
+    let made = projects.create(name).await;
     let (root, has_git) = made.map_err(|e| {
         let message = format!("a workspace for the self-test cannot be made: {e}");
         Error::new(crate::ErrorKind::BadProfile, message).because(e)
@@ -239,7 +240,7 @@ async fn plants(sandbox: &Sandbox, projects: &Projects) -> Result<Vec<DoctorFind
     ));
 
     let contents: Vec<_> = PLANTS.iter().map(|plant| content(&root.join(plant.path))).collect();
-    // Each in a shell of its own, so that a failure ends that one only.
+    // Each in its own subshell, so that a failure ends only that one.
     let script: Vec<_> = PLANTS
         .iter()
         .map(|plant| format!("( {} ) >/dev/null 2>&1; echo \"{} $?\"", plant.script, plant.name))
@@ -281,7 +282,7 @@ fn state(name: &str, tried: &str, is_so: bool) -> DoctorFinding {
     finding("planted", name, tried, Expected::Allowed, observed)
 }
 
-/// What is at a path: nothing, the bytes of a file or where a symlink leads, or something else.
+/// Returns the bytes of a file or the target of a symlink, `None` if the path does not exist.
 fn content(path: &Path) -> Option<Vec<u8>> {
     use std::os::unix::ffi::OsStringExt as _;
     let meta = path.symlink_metadata().ok()?;
@@ -291,8 +292,8 @@ fn content(path: &Path) -> Option<Vec<u8>> {
     Some(if meta.is_file() { fs::read(path).unwrap_or_default() } else { Vec::new() })
 }
 
-/// Path, mode, number of names and content of everything below a directory. `None` where a part of
-/// it cannot be read.
+/// Path, mode, link count and contents of everything below a directory. `None` if a part of it
+/// cannot be read.
 type Listing = Option<Vec<(PathBuf, u32, u64, Option<Vec<u8>>)>>;
 
 fn listing(directory: &Path) -> Listing {
@@ -322,7 +323,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_programs_and_plants_are_told_apart() {
+    fn names_of_programs_and_plants_are_unique() {
         let names = PROGRAMS.iter().map(|one| one.name).chain(PLANTS.iter().map(|one| one.name));
         let mut names: Vec<_> = names.collect();
         let all = names.len();
@@ -332,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_shows_a_new_name_a_new_mode_and_new_bytes() {
+    fn listing_shows_new_names_modes_and_bytes() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");

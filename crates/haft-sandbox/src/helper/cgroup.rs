@@ -1,10 +1,10 @@
-//! A memory limit that the kernel keeps: a control group (cgroup) for one command.
+//! A memory limit that the kernel enforces: a cgroup for one command.
 //!
-//! In: a directory that the operator delegated, and a number of bytes. Out: a child group `haft-…`.
-//! The command moves itself into it before it begins. The group is removed when the command has ended.
-//! A group that a killed helper left behind is removed when the next command starts.
+//! In: a directory that the operator delegated, and a number of bytes. Out: a child cgroup
+//! `haft-…`. The command moves itself into it before it starts. The cgroup is removed when the
+//! command has ended. One that a killed helper left behind is removed when the next command starts.
 //!
-//! FAIL CLOSED: a command that cannot be moved into its group does not begin.
+//! FAIL CLOSED: a command that cannot be moved into its cgroup does not start.
 
 use std::{
     fs::{self, File},
@@ -16,33 +16,33 @@ use std::{
 
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
-use super::Trouble;
+use super::SetupError;
 use crate::orders::Orders;
 
-/// Groups with this prefix are haft's.
+/// Prefix of the cgroups of haft.
 const PREFIX: &str = "haft-";
-/// So many entries are looked at for groups without an owner.
+/// Entries that are scanned for stale cgroups.
 const MAX_STALE_ENTRIES: usize = 1_024;
-/// A group can be removed when its last process has been reaped, which takes a moment.
-const REMOVE_TRIES: usize = 200;
-/// Waiting time between two tries.
-const PAUSE: Duration = Duration::from_millis(1);
-/// No file of a group is read further than this.
+/// Attempts to remove a cgroup. It works once its last process has been reaped.
+const MAX_REMOVE_ATTEMPTS: usize = 200;
+/// Delay between two attempts.
+const RETRY_DELAY: Duration = Duration::from_millis(1);
+/// Bytes of a cgroup file that are read.
 const MAX_TEXT_BYTES: u64 = 64 << 10;
 
-/// The two interfaces of the kernel.
+/// The two cgroup interfaces of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     One,
     Two,
 }
 
-/// A control group of one command. Dropping it removes it.
+/// The cgroup of one command. Dropping it removes it.
 #[derive(Debug)]
 pub(super) struct Group {
     directory: PathBuf,
     version: Version,
-    /// Holds a shared lock as long as the group is in use.
+    /// Holds a shared lock while the cgroup is in use.
     _lock: OwnedFd,
     /// `cgroup.procs`, open for writing.
     processes: File,
@@ -51,17 +51,17 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// Makes the group of a command, where a directory was delegated or is found.
-    pub(super) fn of(orders: &Orders) -> Result<Option<Self>, Trouble> {
+    /// Creates the cgroup of a command, if a delegated directory is configured or found.
+    pub(super) fn of(orders: &Orders) -> Result<Option<Self>, SetupError> {
         let limit = orders.profile.limits.resident;
         if limit == u64::MAX {
             return Ok(None);
         }
         match &orders.cgroup {
             Some(parent) => Self::make(parent, limit).map(Some).map_err(|e| {
-                Trouble::profile(format!("the cgroup directory `{}`: {e}", parent.display()))
+                SetupError::profile(format!("the cgroup directory `{}`: {e}", parent.display()))
             }),
-            // Nothing was promised here, so the limit is sampled where this fails.
+            // No cgroup was configured, so the memory is sampled if this fails.
             None => Ok(own_directory().and_then(|parent| Self::make(&parent, limit).ok())),
         }
     }
@@ -83,7 +83,7 @@ impl Group {
         let made = made.inspect_err(|_| {
             let _ = fs::remove_dir(&directory);
         })?;
-        // From here on dropping it removes the directory.
+        // From here on its drop removes the directory.
         made.limit(limit)?;
         Ok(made)
     }
@@ -109,9 +109,9 @@ impl Group {
         match self.version {
             Version::One => {
                 set("memory.limit_in_bytes", &bytes)?;
-                // Missing without accounting of swap.
+                // Does not exist without swap accounting.
                 let _ = set("memory.memsw.limit_in_bytes", &bytes);
-                // A group inherits it, and would wait for memory instead of ending.
+                // It is inherited. If set, processes wait for memory and are not killed.
                 set("memory.oom_control", "0")
             }
             Version::Two => {
@@ -123,28 +123,28 @@ impl Group {
         }
     }
 
-    /// Returns what the processes inside need of it.
-    pub(super) fn membership(&self) -> Result<Membership, Trouble> {
-        let copy = |file: &File| file.try_clone().map_err(Trouble::machine("cgroup"));
+    /// Returns the files that the processes inside need.
+    pub(super) fn membership(&self) -> Result<Membership, SetupError> {
+        let copy = |file: &File| file.try_clone().map_err(SetupError::machine("cgroup"));
         Ok(Membership { entry: copy(&self.processes)?, events: copy(&self.events)? })
     }
 
-    /// Lets the group be. Another process removes it.
+    /// Does not remove the cgroup; another process does.
     pub(super) fn leave(self) {
         std::mem::forget(self);
     }
 }
 
-/// The files of a group that processes inside need.
+/// The files of a cgroup that processes inside need.
 #[derive(Debug)]
 pub(super) struct Membership {
-    /// A process that writes `0` here moves itself into the group.
+    /// A process that writes `0` here moves itself into the cgroup.
     pub(super) entry: File,
-    /// Counts processes killed for memory.
+    /// Counts OOM kills.
     pub(super) events: File,
 }
 
-/// What a tier says about the limit on memory.
+/// Returns the note of the tier about the memory limit.
 pub(super) fn note(group: Option<&Group>, limit: u64) -> Option<String> {
     match group {
         Some(group) => {
@@ -158,7 +158,7 @@ pub(super) fn note(group: Option<&Group>, limit: u64) -> Option<String> {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        for _ in 0..REMOVE_TRIES {
+        for _ in 0..MAX_REMOVE_ATTEMPTS {
             match fs::remove_dir(&self.directory) {
                 Err(e) if e.raw_os_error() == Some(libc::EBUSY) => pause(),
                 _ => return,
@@ -167,12 +167,12 @@ impl Drop for Group {
     }
 }
 
-/// Moves this process into a group.
-pub(super) fn enter(mut entry: &File) -> Result<(), Trouble> {
-    entry.write_all(b"0").map_err(Trouble::machine("cgroup"))
+/// Moves this process into a cgroup.
+pub(super) fn enter(mut entry: &File) -> Result<(), SetupError> {
+    entry.write_all(b"0").map_err(SetupError::machine("cgroup"))
 }
 
-/// Returns how many processes of a group the kernel has killed for memory.
+/// Returns the number of OOM kills in a cgroup.
 pub(super) fn oom_kills(events: &File) -> Option<u64> {
     let mut bytes = [0; 1_024];
     let len = events.read_at(&mut bytes, 0).ok()?;
@@ -180,7 +180,7 @@ pub(super) fn oom_kills(events: &File) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }
 
-/// Which interface a directory has. Anything but a control group with memory is refused.
+/// Returns the interface of a directory. Rejects anything but a cgroup with the memory controller.
 fn version_of(directory: &Path) -> io::Result<Version> {
     const MAGIC_ONE: u64 = 0x0027_e0eb;
     const MAGIC_TWO: u64 = 0x6367_7270;
@@ -196,7 +196,7 @@ fn version_of(directory: &Path) -> io::Result<Version> {
     }
 }
 
-/// Sees to it that children of a directory have limits on memory.
+/// Enables the memory controller for the children of a cgroup.
 fn delegate_memory(parent: &Path) -> io::Result<()> {
     if lists_memory(&parent.join("cgroup.subtree_control")) {
         return Ok(());
@@ -213,7 +213,7 @@ fn delegate_memory(parent: &Path) -> io::Result<()> {
     })
 }
 
-/// The group of this process, where its children already have limits on memory.
+/// Returns the cgroup of this process, if its children already have the memory controller.
 fn own_directory() -> Option<PathBuf> {
     let text = text(Path::new("/proc/self/cgroup"))?;
     let own = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -228,10 +228,10 @@ fn lists_memory(file: &Path) -> bool {
     text(file).is_some_and(|text| text.split_ascii_whitespace().any(|word| word == "memory"))
 }
 
-/// Removes groups that no helper uses any more. A group with processes in it cannot be removed.
+/// Removes cgroups that no helper uses any more. The kernel keeps a cgroup with processes in it.
 fn remove_stale(parent: &Path) {
     let Ok(lock) = open_directory(parent) else { return };
-    // A helper that makes a group holds the same lock until the new group has a lock of its own.
+    // A helper that creates a cgroup holds this lock until the new cgroup has its own lock.
     if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
         return;
     }
@@ -248,16 +248,16 @@ fn remove_stale(parent: &Path) {
     }
 }
 
-/// Holds off the removal of groups while one is made. Others hold the lock for microseconds.
+/// Blocks the removal of cgroups while one is created. Others hold the lock for microseconds.
 fn lock_parent(parent: &Path) -> Option<OwnedFd> {
     let lock = open_directory(parent).ok()?;
-    for _ in 0..REMOVE_TRIES {
+    for _ in 0..MAX_REMOVE_ATTEMPTS {
         if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared).is_ok() {
             return Some(lock);
         }
         pause();
     }
-    // Without the lock the new group may be removed at once. Then the command does not begin.
+    // Without the lock the new cgroup may be removed at once. Then the command does not start.
     None
 }
 
@@ -277,7 +277,7 @@ fn text(path: &Path) -> Option<String> {
 }
 
 fn pause() {
-    let pause = rustix::event::Timespec::try_from(PAUSE).ok();
+    let pause = rustix::event::Timespec::try_from(RETRY_DELAY).ok();
     let _ = rustix::event::poll(&mut [], pause.as_ref());
 }
 
@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_that_is_no_control_group_is_refused() {
+    fn directory_outside_the_cgroup_file_system_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let error = Group::make(folder.path(), 1 << 20).unwrap_err();
         assert!(error.to_string().contains("not in a cgroup file system"), "{error}");
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_counter_of_both_interfaces_is_read() {
+    fn oom_counter_is_parsed_for_both_cgroup_versions() {
         let counter = |text: &str| {
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(text.as_bytes()).unwrap();

@@ -1,7 +1,7 @@
-//! The last steps before a command begins: limits, no new privileges, Landlock, seccomp.
+//! The last steps before a command is executed: resource limits, `no_new_privs`, Landlock, seccomp.
 //!
-//! This runs in the process that becomes the command. What fails here is told through a pipe that
-//! closes by itself when the command begins, so that "started" is said only when it is true.
+//! This runs in the process that becomes the command. An error is reported through a close-on-exec
+//! pipe, so "started" is reported only if `exec` succeeded.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use haft_core::protected_names::is_spelling_of;
 use rustix::fs::{Mode, OFlags};
 
 use super::{
-    Task, Trouble, cgroup, limits,
+    SetupError, Task, cgroup, limits,
     mounts::{DEVICES, TEMPORARY},
     supervisor::{self, Names, Refusals, Supervised, Supervisor},
     sys,
@@ -30,75 +30,79 @@ use crate::{
     workspace::{SEARCH, open_below},
 };
 
-/// Where programs are looked for when the command brings no `PATH`.
-const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
+/// Where programs are searched if the command has no `PATH`.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 
 /// What the parent needs to follow a command.
-pub(super) struct Begun {
+pub(super) struct StartedCommand {
     pub(super) pid: i32,
-    /// Ends when the command begins, or says why it does not.
-    pub(super) word: File,
+    /// Closes when the command is executed, or carries the error.
+    pub(super) result: File,
 }
 
-/// What only one of the two tiers has.
+/// What differs between the two tiers.
 #[derive(Clone)]
 pub(super) struct Setting {
-    /// The temporary folder, if there is one.
+    /// The temporary directory, if there is one.
     pub(super) scratch: Option<PathBuf>,
-    /// Processes that are not the command's and count against its limit.
+    /// Processes outside of the command that count against its limit.
     pub(super) others: u64,
-    /// Who the command becomes now, if it is not somebody else already.
+    /// The user that the command switches to, unless that happened before.
     pub(super) identity: Option<super::identity::Identity>,
     /// The names that it creates, changes and removes are supervised.
     pub(super) is_supervised: bool,
     pub(super) refusals: Refusals,
-    /// The control group that the command moves itself into.
+    /// The cgroup that the command moves itself into.
     pub(super) group: Option<Arc<File>>,
 }
 
-/// Starts the process that becomes the command, supervised where that is needed.
-pub(super) fn begin(task: &Arc<Task>, setting: &Setting) -> Result<Begun, Trouble> {
+/// Starts the process that becomes the command, with a supervisor if needed.
+pub(super) fn begin(task: &Arc<Task>, setting: &Setting) -> Result<StartedCommand, SetupError> {
     if !setting.is_supervised {
-        return split(task, setting, None);
+        return fork_command(task, setting, None);
     }
     let (task, setting) = (Arc::clone(task), setting.clone());
     supervisor::in_thread(move || {
-        // The supervisor becomes what the command will be, and the command is its child: so it can do
-        // no more than the command, and may look at it.
+        // The supervisor gets the restrictions of the command and is its parent. So it has no more
+        // rights than the command, and may read its memory.
         let rules = rules(&task, &setting)?;
         if let Some(identity) = setting.identity {
-            super::identity::become_it(identity)?;
+            super::identity::switch_to(identity)?;
         }
-        rustix::thread::set_no_new_privs(true).map_err(Trouble::os("no new privileges"))?;
+        rustix::thread::set_no_new_privs(true).map_err(SetupError::os("no new privileges"))?;
         let profile = &task.orders.profile;
-        rules.apply(profile.network).map_err(Trouble::machine("landlock"))?;
-        // With mounts of its own the command reaches no other file whose mode it could change.
+        rules.apply(profile.network).map_err(SetupError::machine("landlock"))?;
+        // With its own mounts the command cannot reach other files to change their mode.
         let scratch = match task.orders.level {
             Level::Namespaces => None,
             _ => Some(setting.scratch.clone()),
         };
         let names = Names::new(profile, scratch, setting.refusals.clone())?;
         let (listening, supervised) = supervisor::connection()?;
-        let begun = split(&task, &setting, Some(supervised))?;
+        let started = fork_command(&task, &setting, Some(supervised))?;
         let listener = listening.listener();
-        Ok((begun, listener.map(|fd| Supervisor::new(fd, names, profile))))
+        Ok((started, listener.map(|fd| Supervisor::new(fd, names, profile))))
     })
 }
 
-/// Splits off the process that becomes the command.
-fn split(task: &Task, setting: &Setting, supervised: Option<Supervised>) -> Result<Begun, Trouble> {
+/// Forks the process that becomes the command.
+fn fork_command(
+    task: &Task,
+    setting: &Setting,
+    supervised: Option<Supervised>,
+) -> Result<StartedCommand, SetupError> {
     let flags = rustix::pipe::PipeFlags::CLOEXEC;
-    let (word, told) = rustix::pipe::pipe_with(flags).map_err(Trouble::os("pipe"))?;
-    match sys::clone(0).map_err(Trouble::machine("fork"))? {
-        sys::Side::Parent(pid) => Ok(Begun { pid, word: word.into() }),
+    let (result, report) = rustix::pipe::pipe_with(flags).map_err(SetupError::os("pipe"))?;
+    match sys::clone(0).map_err(SetupError::machine("fork"))? {
+        sys::Side::Parent(pid) => Ok(StartedCommand { pid, result: result.into() }),
         sys::Side::Child => {
-            drop(word);
-            let mut told = File::from(told);
-            // Comes back only when something failed.
-            let trouble = run(task, setting, supervised, &told);
-            if let Err(Trouble { step, message, fault }) = trouble {
-                let _ = serde_json::to_writer(&mut told, &(step, message, fault));
-                let _ = told.flush();
+            drop(result);
+            let mut report = File::from(report);
+            // Returns only if a step failed.
+            let result = run(task, setting, supervised, &report);
+            if let Err(SetupError { step, message, fault }) = result {
+                let _ = serde_json::to_writer(&mut report, &(step, message, fault));
+                let _ = report.flush();
                 sys::exit(127);
             }
             sys::exit(0)
@@ -106,25 +110,25 @@ fn split(task: &Task, setting: &Setting, supervised: Option<Supervised>) -> Resu
     }
 }
 
-impl Begun {
-    /// Waits until the command has begun, or says why it has not.
-    pub(super) fn wait(&mut self) -> Result<(), Trouble> {
-        let mut word = String::new();
-        (&mut self.word)
+impl StartedCommand {
+    /// Waits until the command is executed. Returns the error if it is not.
+    pub(super) fn wait(&mut self) -> Result<(), SetupError> {
+        let mut text = String::new();
+        (&mut self.result)
             .take(64 << 10)
-            .read_to_string(&mut word)
-            .map_err(Trouble::machine("begin"))?;
-        if word.is_empty() {
+            .read_to_string(&mut text)
+            .map_err(SetupError::machine("begin"))?;
+        if text.is_empty() {
             return Ok(());
         }
-        let said: Result<(String, String, Fault), _> = serde_json::from_str(&word);
-        let (step, message, fault) = said.unwrap_or(("begin".to_owned(), word, Fault::Machine));
-        // Which step it was is no matter to whoever wrote the command.
+        let parsed: Result<(String, String, Fault), _> = serde_json::from_str(&text);
+        let (step, message, fault) = parsed.unwrap_or(("begin".to_owned(), text, Fault::Machine));
+        // If the command itself is wrong, the step does not matter to its author.
         let message = match fault {
             Fault::Command => message,
             _ => format!("{step}: {message}"),
         };
-        Err(Trouble { step: "confine", message, fault })
+        Err(SetupError { step: "confine", message, fault })
     }
 }
 
@@ -132,44 +136,45 @@ fn run(
     task: &Task,
     setting: &Setting,
     supervised: Option<Supervised>,
-    told: &File,
-) -> Result<(), Trouble> {
+    report: &File,
+) -> Result<(), SetupError> {
     let profile = &task.orders.profile;
-    rustix::process::setsid().map_err(Trouble::os("session"))?;
-    // First, so that everything that follows counts as the command's.
+    rustix::process::setsid().map_err(SetupError::os("session"))?;
+    // First, so that everything that follows counts for the command.
     setting.group.as_deref().map_or(Ok(()), cgroup::enter)?;
-    sys::plain_signals();
-    sys::put(task.input.as_fd(), 0).map_err(Trouble::machine("input"))?;
-    // Everything is compiled and opened before it is forbidden.
+    sys::reset_signals();
+    sys::dup_to(task.input.as_fd(), 0).map_err(SetupError::machine("input"))?;
+    // Rules and filters are compiled before they forbid to open files.
     let rules = match &supervised {
-        // They are in force already, and this process gets a domain of its own below them.
+        // They are enforced already; this process gets a nested Landlock domain.
         Some(_) => Rules::default(),
         None => rules(task, setting)?,
     };
     let filters = Filters::of(task.orders.level, profile.network, supervised.is_some())
-        .map_err(Trouble::words("seccomp"))?;
+        .map_err(SetupError::message("seccomp"))?;
     if let (Some(identity), None) = (setting.identity, &supervised) {
-        super::identity::become_it(identity)?;
+        super::identity::switch_to(identity)?;
     }
-    // After the change of user, which takes it back. It reaches the command alone; what it starts is
-    // ended by the first process of its namespace, or by a helper that lives.
+    // After the change of user, which resets it. It covers this process only. Its descendants are
+    // killed by the first process of the pid namespace, or by a helper that is still alive.
     let kill = Some(rustix::process::Signal::KILL);
-    rustix::process::set_parent_process_death_signal(kill).map_err(Trouble::os("death signal"))?;
-    if let Act::Run(Run { folder, home, .. }) = &task.orders.act {
+    rustix::process::set_parent_process_death_signal(kill)
+        .map_err(SetupError::os("death signal"))?;
+    if let Act::Run(Run { folder: directory, home, .. }) = &task.orders.act {
         if let Some(scratch) = &setting.scratch {
-            fill(scratch, home);
+            write_home_files(scratch, home);
         }
-        enter(folder.as_ref())?;
+        enter_working_directory(directory.as_ref())?;
     }
-    rustix::thread::set_no_new_privs(true).map_err(Trouble::os("no new privileges"))?;
+    rustix::thread::set_no_new_privs(true).map_err(SetupError::os("no new privileges"))?;
     match &supervised {
-        Some(_) => landlock::apart().map_err(Trouble::machine("landlock"))?,
-        None => rules.apply(profile.network).map_err(Trouble::machine("landlock"))?,
+        Some(_) => landlock::enter_nested_domain().map_err(SetupError::machine("landlock"))?,
+        None => rules.apply(profile.network).map_err(SetupError::machine("landlock"))?,
     }
-    sys::close_on_exec_from(3).map_err(Trouble::machine("descriptors"))?;
-    // Late, because what comes before opens files.
-    limits::apply(&profile.limits, setting.others).map_err(Trouble::words("limits"))?;
-    filters.apply().map_err(Trouble::words("seccomp"))?;
+    sys::close_on_exec_from(3).map_err(SetupError::machine("descriptors"))?;
+    // Late, because the steps before open files.
+    limits::apply(&profile.limits, setting.others).map_err(SetupError::message("limits"))?;
+    filters.apply().map_err(SetupError::message("seccomp"))?;
     if let Some(supervised) = supervised {
         // The supervisor must be able to read the paths of this process.
         let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable);
@@ -177,45 +182,45 @@ fn run(
     }
     match &task.orders.act {
         Act::Probe => Ok(()),
-        Act::Run(run) => Err(start(run, setting)),
+        Act::Run(run) => Err(execute(run, setting)),
         Act::Trial(scene) => {
-            // It has begun, which the end of the pipe says.
-            crate::doctor::acts::run(scene, profile, told.as_fd());
+            // It closes the pipe, which reports the start.
+            crate::doctor::acts::run(scene, profile, report.as_fd());
             Ok(())
         }
     }
 }
 
-/// Puts files into the private home directory. The directory is new, so nothing is in the way; a
-/// command that misses one of them says so itself.
-fn fill(home: &Path, files: &BTreeMap<String, String>) {
+/// Puts files into the private home directory. The directory is new, so no name is taken. Errors
+/// are ignored: the command will report a missing file.
+fn write_home_files(home: &Path, files: &BTreeMap<String, String>) {
     for (name, text) in files {
         let file = File::options().write(true).create_new(true).open(home.join(name));
         let _ = file.and_then(|mut file| file.write_all(text.as_bytes()));
     }
 }
 
-/// Opens the folder the command starts in, below its root and without following a link.
-fn enter(folder: Option<&(PathBuf, PathBuf)>) -> Result<(), Trouble> {
+/// Changes to the working directory of the command, below its root, without following a symlink.
+fn enter_working_directory(directory: Option<&(PathBuf, PathBuf)>) -> Result<(), SetupError> {
     let missing = |e: rustix::io::Errno| match exhausted::limit(e) {
-        Some(limit) => Trouble::transient("working directory", limit),
-        None => Trouble {
+        Some(limit) => SetupError::transient("working directory", limit),
+        None => SetupError {
             step: "working directory",
             message: format!("the working directory: {}", io::Error::from(e)),
             fault: Fault::Command,
         },
     };
-    let Some((root, path)) = folder else {
+    let Some((root, path)) = directory else {
         return rustix::process::chdir("/").map_err(missing);
     };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root: OwnedFd = rustix::fs::open(root, flags, Mode::empty()).map_err(missing)?;
-    // Falls back where `openat2` is missing, as inside another sandbox.
-    let folder = open_below(root.as_fd(), path, SEARCH).map_err(missing)?;
-    rustix::process::fchdir(folder).map_err(missing)
+    // Works without `openat2` too, which another sandbox may refuse.
+    let directory = open_below(root.as_fd(), path, SEARCH).map_err(missing)?;
+    rustix::process::fchdir(directory).map_err(missing)
 }
 
-fn rules(task: &Task, setting: &Setting) -> Result<Rules, Trouble> {
+fn rules(task: &Task, setting: &Setting) -> Result<Rules, SetupError> {
     let profile = &task.orders.profile;
     let mut rules = Rules::default();
     match &profile.reads {
@@ -243,40 +248,41 @@ fn rules(task: &Task, setting: &Setting) -> Result<Rules, Trouble> {
         rules.add(&root.path, Right::Read);
         if root.access == Access::Write {
             let is_git = profile.git_directory(root).is_some();
-            match setting.is_supervised || profile.protected.is_empty() && !is_git {
-                true => rules.add(&root.path, Right::Write),
-                // FAIL CLOSED: what may change there is a list of names.
-                false if is_git => {}
-                false => around_protected(&mut rules, &root.path, profile)?,
+            if setting.is_supervised || profile.protected.is_empty() && !is_git {
+                rules.add(&root.path, Right::Write);
+            } else if !is_git {
+                // FAIL CLOSED: a git directory is read-only here, because only single names in it
+                // may change.
+                around_protected(&mut rules, &root.path, profile)?;
             }
         }
     }
     Ok(rules)
 }
 
-/// More entries than this beside a protected name are not gone through.
-const BESIDE: usize = 4_096;
+/// Entries that are scanned in directories with protected names.
+const MAX_SIBLINGS: usize = 4_096;
 
-/// Where names cannot be supervised, a name cannot be taken out of a writable directory: rules only
-/// add. So the directories that have protected names in them are read-only, and everything else in them
-/// is writable by itself. New entries beside a protected name are refused: one of them could have that
-/// name.
-fn around_protected(rules: &mut Rules, root: &Path, profile: &Profile) -> Result<(), Trouble> {
+/// Adds rules for a root with protected names if there is no supervisor. Landlock rules only add
+/// rights, so a name cannot be excluded from a writable directory. Directories with protected names
+/// are read-only, and their other entries are writable one by one. New entries there are refused:
+/// one of them could have the protected name.
+fn around_protected(rules: &mut Rules, root: &Path, profile: &Profile) -> Result<(), SetupError> {
     let names: Vec<Vec<_>> =
         profile.protected.iter().map(|name| Path::new(name).iter().collect()).collect();
     let mut todo = vec![(root.to_path_buf(), names)];
     let mut seen = 0;
-    while let Some((folder, names)) = todo.pop() {
-        let entries = folder.read_dir().map_err(Trouble::machine("landlock: roots"))?;
+    while let Some((directory, names)) = todo.pop() {
+        let entries = directory.read_dir().map_err(SetupError::machine("landlock: roots"))?;
         for entry in entries {
             seen += 1;
-            if seen > BESIDE {
-                return Err(Trouble::profile(format!(
+            if seen > MAX_SIBLINGS {
+                return Err(SetupError::profile(format!(
                     "`{}` has too many entries beside protected names",
-                    folder.display()
+                    directory.display()
                 )));
             }
-            let entry = entry.map_err(Trouble::machine("landlock: roots"))?;
+            let entry = entry.map_err(SetupError::machine("landlock: roots"))?;
             let name = entry.file_name();
             let below: Vec<Vec<_>> = names
                 .iter()
@@ -286,8 +292,8 @@ fn around_protected(rules: &mut Rules, root: &Path, profile: &Profile) -> Result
                 })
                 .map(|parts| parts[1..].to_vec())
                 .collect();
-            let kind = entry.file_type().map_err(Trouble::machine("landlock: roots"))?;
-            // A rule for a link would be one for what it leads to.
+            let kind = entry.file_type().map_err(SetupError::machine("landlock: roots"))?;
+            // A rule for a symlink would apply to its target.
             if kind.is_symlink() || below.iter().any(Vec::is_empty) {
                 continue;
             }
@@ -301,11 +307,12 @@ fn around_protected(rules: &mut Rules, root: &Path, profile: &Profile) -> Result
     Ok(())
 }
 
-/// Starts the program. Comes back only with the reason why it could not.
-fn start(run: &Run, setting: &Setting) -> Trouble {
+/// Executes the program. Returns only with an error.
+fn execute(run: &Run, setting: &Setting) -> SetupError {
     let scratch = setting.scratch.as_deref().map(|path| path.display().to_string());
     let mut environment = run.environment.clone();
-    let path = environment.entry("PATH".to_owned()).or_insert_with(|| PATH.to_owned()).clone();
+    let path =
+        environment.entry("PATH".to_owned()).or_insert_with(|| DEFAULT_PATH.to_owned()).clone();
     if let Some(scratch) = scratch {
         environment.entry("TMPDIR".to_owned()).or_insert_with(|| scratch.clone());
         environment.entry("HOME".to_owned()).or_insert(scratch);
@@ -321,20 +328,20 @@ fn start(run: &Run, setting: &Setting) -> Trouble {
     if name.contains('/') {
         last = sys::exec(Path::new(name), &argv, &environment);
     } else {
-        for folder in path.split(':').filter(|folder| folder.starts_with('/')) {
-            let error = sys::exec(&Path::new(folder).join(name), &argv, &environment);
-            // What is there and may not be run says more than what is not there.
+        for directory in path.split(':').filter(|directory| directory.starts_with('/')) {
+            let error = sys::exec(&Path::new(directory).join(name), &argv, &environment);
+            // Any other error says more than "not found".
             if last.raw_os_error() == Some(libc::ENOENT) {
                 last = error;
             }
         }
     }
     let message = match last.raw_os_error() {
-        // A folder of the search path that is hidden here gives the second, whatever is in it.
+        // A directory of `PATH` that the sandbox hides gives `EACCES`, whatever is in it.
         Some(libc::ENOENT | libc::EACCES) if !name.contains('/') => {
             format!("the program `{name}` is not installed, or the sandbox does not show it")
         }
         _ => format!("`{name}`: {last}"),
     };
-    Trouble { step: "start", message, fault: Fault::Command }
+    SetupError { step: "start", message, fault: Fault::Command }
 }

@@ -1,12 +1,12 @@
-//! Denied paths, as mounts of one command.
+//! Masks denied paths with mounts in the namespace of one command.
 //!
-//! A denied file is covered by a regular file of mode 000, a denied directory by an empty file system
-//! of mode 000, both read-only: every access is EACCES, also for root's number without capabilities.
-//! Nothing looks empty or absent, so that git does not take a denied file for a deleted one. What may
-//! be read and not changed is bound to itself, read-only.
+//! A regular file of mode 000 covers a denied file, an empty file system of mode 000 covers a
+//! denied directory. Both are read-only: every access fails with `EACCES`, also for uid 0 without
+//! capabilities. A denied path never looks empty or missing, so git does not take it for deleted.
+//! Read-only paths are bind-mounted on themselves.
 //!
 //! INVARIANT: a directory whose name decides about a denied path below it cannot be renamed.
-//! FAIL CLOSED: a denied path that is there and cannot be masked ends the launch.
+//! FAIL CLOSED: if an existing denied path cannot be masked, the launch fails.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,23 +25,23 @@ use rustix::{
 };
 
 use super::{
-    Trouble,
-    mounts::{NO_DEVICES, NO_SET_UID, READ_ONLY, change, in_memory},
+    SetupError,
+    mounts::{NO_DEVICES, NO_SET_UID, READ_ONLY, change, mount_tmpfs},
 };
 use crate::{DeniedNames, Profile};
 
-/// More mounts than this make every start slow. Directories are masked instead.
+/// Mounts for denied paths. More make every start slow, so directories are masked instead.
 const MAX_MASKS: usize = 1_000;
 
 const STEP: &str = "mounts: denied paths";
-/// Where the covers are made. The names are gone before the command starts.
+/// Where the covers are created. The names are removed before the command starts.
 const COVER_FILE: &str = "/tmp/.haft-denied-file";
 const COVER_DIRECTORY: &str = "/tmp/.haft-denied-directory";
 
-/// Masks what the profile denies. Returns what the user should know about it.
-pub(super) fn mask(profile: &Profile) -> Result<Vec<String>, Trouble> {
+/// Masks what the profile denies. Returns notes for the tier.
+pub(super) fn mask(profile: &Profile) -> Result<Vec<String>, SetupError> {
     let denied = &profile.denied;
-    let names = DeniedNames::new(&denied.new).map_err(Trouble::profile)?;
+    let names = DeniedNames::new(&denied.new).map_err(SetupError::profile)?;
     if denied.read.is_empty() && denied.edit.is_empty() {
         return Ok(Vec::new());
     }
@@ -50,14 +50,14 @@ pub(super) fn mask(profile: &Profile) -> Result<Vec<String>, Trouble> {
     let is_below = |path: &&PathBuf| !read.iter().any(|mask| path.starts_with(mask));
     let edit: Vec<PathBuf> = denied.edit.iter().filter(is_below).cloned().collect();
     let edit = plan(&edit, profile, &mut notes)?;
-    hold_above(read.iter().chain(&edit), profile, &names)?;
+    pin_parents(read.iter().chain(&edit), profile, &names)?;
     for path in &edit {
         if let Some(target) = open(path, profile)? {
             bind(&target, READ_ONLY).map_err(named(path))?;
         }
     }
     if !read.is_empty() {
-        let covers = Covers::make().map_err(Trouble::machine(STEP))?;
+        let covers = Covers::make().map_err(SetupError::machine(STEP))?;
         for path in &read {
             if let Some(target) = open(path, profile)? {
                 covers.put_over(&target).map_err(named(path))?;
@@ -67,19 +67,22 @@ pub(super) fn mask(profile: &Profile) -> Result<Vec<String>, Trouble> {
     Ok(notes)
 }
 
-fn named(path: &Path) -> impl FnOnce(io::Error) -> Trouble {
+fn named(path: &Path) -> impl FnOnce(io::Error) -> SetupError {
     let message = format!("`{}` cannot be masked", path.display());
-    move |e| Trouble::machine(STEP)(io::Error::new(e.kind(), format!("{message}: {e}")))
+    move |e| SetupError::machine(STEP)(io::Error::new(e.kind(), format!("{message}: {e}")))
 }
 
-/// Returns what is masked: none below another, and directories in place of too many entries.
+/// Returns the paths to mask: none below another, and directories instead of too many entries.
 fn plan(
     paths: &[PathBuf],
     profile: &Profile,
     notes: &mut Vec<String>,
-) -> Result<Vec<PathBuf>, Trouble> {
+) -> Result<Vec<PathBuf>, SetupError> {
     if let Some(odd) = paths.iter().find(|path| !path.is_absolute()) {
-        return Err(Trouble::profile(format!("the denied path `{}` is relative", odd.display())));
+        return Err(SetupError::profile(format!(
+            "the denied path `{}` is relative",
+            odd.display()
+        )));
     }
     let all: BTreeSet<PathBuf> = paths.iter().cloned().collect();
     let before = all.len();
@@ -88,7 +91,7 @@ fn plan(
             && !profile.roots.iter().any(|root| root.path.starts_with(directory))
     };
     let Some(planned) = fold(all, MAX_MASKS, &may_cover) else {
-        return Err(Trouble::profile(format!(
+        return Err(SetupError::profile(format!(
             "{before} paths are denied; more than {MAX_MASKS} cannot be masked"
         )));
     };
@@ -100,15 +103,15 @@ fn plan(
     Ok(planned.into_iter().collect())
 }
 
-/// Puts directories in place of entries until there are no more than `max`. `None` where that cannot
-/// be without a root of the workspace.
+/// Replaces entries by their directories until there are at most `max`. Returns `None` if that is
+/// impossible without masking a root.
 fn fold(
     mut paths: BTreeSet<PathBuf>,
     max: usize,
     may_cover: &dyn Fn(&Path) -> bool,
 ) -> Option<BTreeSet<PathBuf>> {
     loop {
-        without_nested(&mut paths);
+        remove_nested(&mut paths);
         if paths.len() <= max {
             return Some(paths);
         }
@@ -120,7 +123,7 @@ fn fold(
         let largest = groups.iter().max_by_key(|(path, count)| (**count, depth(path)))?;
         let folded: Vec<PathBuf> = match largest {
             (path, 2..) => vec![path.to_path_buf()],
-            // Each is alone in its directory: the deepest ones go up a step.
+            // Each is alone in its directory: replace the deepest ones by their parents.
             (path, _) => {
                 let deepest = depth(path);
                 let all = groups.keys().filter(|path| depth(path) == deepest);
@@ -131,10 +134,10 @@ fn fold(
     }
 }
 
-/// Takes out what lies below another.
-fn without_nested(paths: &mut BTreeSet<PathBuf>) {
+/// Removes paths that are below another one.
+fn remove_nested(paths: &mut BTreeSet<PathBuf>) {
     let mut kept: Option<PathBuf> = None;
-    // A directory sorts before what is below it, with nothing else in between.
+    // A directory sorts directly before the paths below it.
     paths.retain(|path| match &kept {
         Some(kept) if path.starts_with(kept) => false,
         _ => {
@@ -144,27 +147,27 @@ fn without_nested(paths: &mut BTreeSet<PathBuf>) {
     });
 }
 
-/// Makes a mount of each directory that must keep its name: a rename of it is EBUSY then.
-fn hold_above<'p>(
+/// Bind-mounts each directory that must keep its name: renaming a mount point fails with `EBUSY`.
+fn pin_parents<'p>(
     paths: impl Iterator<Item = &'p PathBuf>,
     profile: &Profile,
     names: &DeniedNames,
-) -> Result<(), Trouble> {
-    let mut held = BTreeSet::new();
+) -> Result<(), SetupError> {
+    let mut pinned = BTreeSet::new();
     for path in paths {
         for root in profile.writable() {
             let inside = |above: &&Path| *above != root.path && above.starts_with(&root.path);
             let above = path.ancestors().skip(1).take_while(inside);
-            held.extend(above.filter(|above| names.depends_on(&root.path, above)));
+            pinned.extend(above.filter(|above| names.depends_on(&root.path, above)));
         }
     }
-    if held.len() > MAX_MASKS {
-        return Err(Trouble::profile(format!(
+    if pinned.len() > MAX_MASKS {
+        return Err(SetupError::profile(format!(
             "denied paths lie below {} directories; more than {MAX_MASKS} cannot be held in place",
-            held.len()
+            pinned.len()
         )));
     }
-    for directory in held {
+    for directory in pinned {
         if let Some(target) = open(directory, profile)? {
             bind(&target, 0).map_err(named(directory))?;
         }
@@ -172,24 +175,27 @@ fn hold_above<'p>(
     Ok(())
 }
 
-/// Opens a path without following symlinks. `None` where nothing is there.
-fn open(path: &Path, profile: &Profile) -> Result<Option<OwnedFd>, Trouble> {
+/// Opens a path without following symlinks. Returns `None` if it does not exist.
+fn open(path: &Path, profile: &Profile) -> Result<Option<OwnedFd>, SetupError> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
     let is_in_root = || profile.writable().any(|root| path.starts_with(&root.path));
     match opened {
         Ok(target) => Ok(Some(target)),
-        // FAIL CLOSED: it was there when the rules were asked, and may be under another name now.
+        // FAIL CLOSED: it existed at authorization time and may have been renamed since (TOCTOU).
         Err(Errno::NOENT | Errno::NOTDIR)
             if profile.roots.iter().any(|root| path.starts_with(&root.path)) =>
         {
             let path = path.display();
-            Err(Trouble::transient(STEP, format!("the denied path `{path}` was moved; try again")))
+            Err(SetupError::transient(
+                STEP,
+                format!("the denied path `{path}` was moved; try again"),
+            ))
         }
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
-        // The command is the same user or a weaker one, and can change nothing there.
+        // The command has at most our rights, so it cannot access it either.
         Err(Errno::ACCESS) if !is_in_root() => Ok(None),
-        Err(Errno::LOOP) => Err(Trouble::profile(format!(
+        Err(Errno::LOOP) => Err(SetupError::profile(format!(
             "a directory above the denied path `{}` is a symlink now; try again",
             path.display()
         ))),
@@ -197,7 +203,7 @@ fn open(path: &Path, profile: &Profile) -> Result<Option<OwnedFd>, Trouble> {
     }
 }
 
-/// Binds something to itself.
+/// Bind-mounts a path on itself.
 fn bind(target: &OwnedFd, flags: u64) -> io::Result<()> {
     let mount = clone(target)?;
     change(mount.as_fd(), NO_SET_UID | NO_DEVICES | flags, None)?;
@@ -217,7 +223,7 @@ fn put(mount: &OwnedFd, over: &OwnedFd) -> io::Result<()> {
     Ok(rustix::mount::move_mount(mount, "", over, "", flags)?)
 }
 
-/// What is put over denied files and directories.
+/// The mounts that cover denied files and directories.
 struct Covers {
     file: OwnedFd,
     directory: OwnedFd,
@@ -228,7 +234,7 @@ impl Covers {
         let made = fs::OpenOptions::new().write(true).create_new(true).mode(0o000).open(COVER_FILE);
         drop(made?);
         fs::DirBuilder::new().mode(0o700).create(COVER_DIRECTORY)?;
-        in_memory(Path::new(COVER_DIRECTORY), "size=4k,nr_inodes=2,mode=0")?;
+        mount_tmpfs(Path::new(COVER_DIRECTORY), "size=4k,nr_inodes=2,mode=0")?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(Self {
             file: rustix::fs::open(COVER_FILE, flags, Mode::empty())?,
@@ -249,7 +255,7 @@ impl Covers {
 }
 
 impl Drop for Covers {
-    /// The covers stay where they were put; only their first names go.
+    /// Removes the names of the covers. The attached mounts stay.
     fn drop(&mut self) {
         let _ = rustix::mount::unmount(COVER_DIRECTORY, UnmountFlags::DETACH);
         let _ = fs::remove_dir(COVER_DIRECTORY);
@@ -269,13 +275,13 @@ mod tests {
     }
 
     #[test]
-    fn entries_below_a_masked_directory_need_no_mask_of_their_own() {
+    fn entries_below_a_masked_directory_get_no_mask() {
         let paths = ["/w/a", "/w/a/b", "/w/a/c/d", "/w/ab"];
         assert_eq!(folded(&paths, 10).unwrap(), ["/w/a", "/w/ab"]);
     }
 
     #[test]
-    fn too_many_entries_become_the_directory_that_holds_most_of_them() {
+    fn too_many_entries_are_replaced_by_their_directory() {
         let paths = ["/w/keys/1", "/w/keys/2", "/w/keys/3", "/w/.env", "/w/x/y/z"];
         assert_eq!(folded(&paths, 3).unwrap(), ["/w/.env", "/w/keys", "/w/x/y/z"]);
         let alone = ["/w/p/a/.env", "/w/p/b/.env", "/w/p/c/.env"];
@@ -283,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_is_never_masked_for_its_entries() {
+    fn root_is_never_masked_for_its_entries() {
         assert_eq!(folded(&["/w/1", "/w/2", "/w/3"], 2), None);
     }
 }

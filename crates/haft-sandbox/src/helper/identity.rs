@@ -1,11 +1,10 @@
-//! Who the command is.
+//! The user that the command runs as; drops groups and capabilities.
 //!
-//! An ordinary user stays who they are. Root does not: limits on processes and permissions of files
-//! mean nothing for root, so the command becomes a user that nobody else is. The folders it may use
-//! are then shown to it as its own (an id-mapped mount), so it can work in them, and what it makes
-//! there belongs on disk to whoever owns the folder. Where a file system cannot do that the command
-//! becomes the owner of the folder, and where that is root it stays root by number only, without any
-//! capability; the tier says so.
+//! An ordinary user stays the same. Root does not, because process limits and file permissions do
+//! not apply to root: the command becomes an otherwise unused uid. The roots are id-mapped mounts,
+//! so it owns them inside, and on disk its files belong to the owner of the root. If a file system
+//! does not support that, the command becomes the owner of the root. If the owner is uid 0, it
+//! keeps uid 0 without any capability, and the tier says so.
 
 use std::{
     collections::BTreeMap,
@@ -20,25 +19,25 @@ use rustix::{
     thread::{CapabilitySet, CapabilitySets},
 };
 
-use super::{Trouble, sys};
+use super::{SetupError, sys};
 use crate::Profile;
 
-/// Who the command becomes.
+/// The user that the command runs as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Identity {
-    /// Who we are.
+    /// The current user.
     Stay,
-    /// A user of its own.
+    /// An otherwise unused uid.
     Unused(u32),
-    /// Who owns the folder.
+    /// The owner of the root.
     Owner(u32, u32),
-    /// Root by number, without capabilities.
+    /// Uid 0 without capabilities.
     BareRoot,
 }
 
 impl Identity {
-    /// Returns whether the command keeps the number of root. It has no capabilities either way, but
-    /// files of root's are its own to read.
+    /// Returns whether the command has uid 0. It has no capabilities either way, but can read files
+    /// of root.
     pub(super) fn is_root(self) -> bool {
         match self {
             Identity::Stay => rustix::process::getuid().is_root(),
@@ -48,28 +47,28 @@ impl Identity {
     }
 }
 
-/// Why that is worth saying.
+/// Notes of the tier about uid 0.
 pub(super) const ROOT_READS: &str =
     "the command has root's number, without capabilities: it may read what root may read";
 pub(super) const ROOT_FORKS: &str = "the number of root's processes has no limit";
 
-/// A number above those that people, services and containers get.
-const UNUSED: u32 = 2_000_000_000;
+/// Unused uids start here: above those of people, services and containers.
+const FIRST_UNUSED_UID: u32 = 2_000_000_000;
 
-/// Returns whether this process may change who it is and what is mounted.
+/// Returns whether this process may change its user and mount file systems.
 pub(super) fn is_privileged() -> bool {
     may_change_user() && has(CapabilitySet::SYS_ADMIN)
 }
 
-/// Returns whether a command can be somebody else, and still be ended by us. Root in a container often
-/// may do this and not mount.
+/// Returns whether a command can run as another user and still be killed by us. Root in a container
+/// often may do this but not mount.
 pub(super) fn may_change_user() -> bool {
     rustix::process::geteuid().is_root()
         && has(CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::KILL)
 }
 
-/// Returns whether root's number here is that of the machine itself, whose processes the kernel does
-/// not count. Only whoever has all numbers can give all of them on, so whoever has them has those.
+/// Returns whether uid 0 here is uid 0 of the host, whose processes the kernel does not limit. A
+/// full uid map means the initial user namespace, because only a full map can be passed on in full.
 pub(super) fn is_root_of_the_machine() -> bool {
     let mut text = String::new();
     let read =
@@ -82,7 +81,7 @@ fn has(needed: CapabilitySet) -> bool {
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
 }
 
-/// Finds a user that nobody is, unlike those of other commands that run now.
+/// Finds an unused uid, different from those of other running commands.
 pub(super) fn unused() -> Option<u32> {
     let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
     let mut text = String::new();
@@ -93,17 +92,17 @@ pub(super) fn unused() -> Option<u32> {
         Some((first, count))
     });
     let ranges: Vec<_> = ranges.collect();
-    let wanted = UNUSED.checked_add(pid)?;
+    let wanted = FIRST_UNUSED_UID.checked_add(pid)?;
     if ranges.iter().any(|(first, count)| wanted >= *first && wanted - first < *count) {
         return Some(wanted);
     }
-    // Inside a container there are fewer; the last ones of the largest range are hardly used.
+    // A container has fewer uids; the last ones of the largest range are hardly used.
     let (first, count) = ranges.into_iter().max_by_key(|(_, count)| *count)?;
     let spread = 1_000.min(count / 8);
     (count > 10_000).then(|| first + count - 2 - pid % spread.max(1))
 }
 
-/// Says who the command becomes when folders cannot be shown as its own.
+/// Returns the identity if the roots cannot be id-mapped.
 pub(super) fn owner_of(profile: &Profile) -> Identity {
     let mut owners = profile.writable().filter_map(|root| root.path.metadata().ok());
     match owners.next().map(|meta| (meta.uid(), meta.gid())) {
@@ -114,8 +113,7 @@ pub(super) fn owner_of(profile: &Profile) -> Identity {
     }
 }
 
-/// Says for each root how to show it as the command's own, where that can be said. Roots of one owner
-/// share it.
+/// Returns the id mapping of each root, `None` if there is none. Roots of one owner share it.
 pub(super) fn mappings(profile: &Profile, uid: u32) -> Vec<Option<OwnedFd>> {
     let mut made: BTreeMap<(u32, u32), OwnedFd> = BTreeMap::new();
     let mut mapping_of = |folder: &Path| {
@@ -132,8 +130,8 @@ pub(super) fn mappings(profile: &Profile, uid: u32) -> Vec<Option<OwnedFd>> {
     profile.roots.iter().map(|root| mapping_of(&root.path).ok()).collect()
 }
 
-/// Makes a user namespace that says: what belongs to this owner belongs to `uid`. It is never entered,
-/// only used to show a folder in that way.
+/// Creates a user namespace that maps the owner to `uid`. It is never entered, only used for an
+/// id-mapped mount.
 fn mapping(owner: (u32, u32), uid: u32) -> io::Result<OwnedFd> {
     let child = match sys::clone(libc::CLONE_NEWUSER)? {
         sys::Side::Child => sys::sleep_forever(),
@@ -153,29 +151,29 @@ fn mapping(owner: (u32, u32), uid: u32) -> io::Result<OwnedFd> {
     made
 }
 
-/// Says in a new user namespace that we are who we were.
-pub(super) fn map_self(uid: u32, gid: u32) -> Result<(), Trouble> {
+/// Maps our uid and gid to themselves in a new user namespace.
+pub(super) fn map_self(uid: u32, gid: u32) -> Result<(), SetupError> {
     let write = |name: &str, text: String| {
         File::options()
             .write(true)
             .open(format!("/proc/self/{name}"))
             .and_then(|mut file| file.write_all(text.as_bytes()))
     };
-    // Without this the groups could not be written by an ordinary user.
-    write("setgroups", "deny".to_owned()).map_err(Trouble::machine("user namespace"))?;
-    write("uid_map", format!("{uid} {uid} 1\n")).map_err(Trouble::machine("user namespace"))?;
-    write("gid_map", format!("{gid} {gid} 1\n")).map_err(Trouble::machine("user namespace"))
+    // The kernel requires it before an ordinary user may write `gid_map`.
+    write("setgroups", "deny".to_owned()).map_err(SetupError::machine("user namespace"))?;
+    write("uid_map", format!("{uid} {uid} 1\n")).map_err(SetupError::machine("user namespace"))?;
+    write("gid_map", format!("{gid} {gid} 1\n")).map_err(SetupError::machine("user namespace"))
 }
 
-/// Returns whether no program could be given a capability any more.
-fn has_nothing_to_gain() -> bool {
+/// Returns whether the bounding set is empty: no program can gain a capability.
+fn is_bounding_set_empty() -> bool {
     let mut all = (0..64_u64).filter_map(|capability| CapabilitySet::from_bits(1 << capability));
     all.all(|one| !rustix::thread::capability_is_in_bounding_set(one).unwrap_or(false))
 }
 
-/// Gives the output of the command to the user that the command becomes, so that it can open it again
-/// as `/dev/stdout`. It is a pair of pipes of the runtime; other files are left alone.
-pub(super) fn give_output(identity: Identity) {
+/// Changes the owner of the output pipes to the user of the command, so that it can open
+/// `/dev/stdout`. Only pipes are changed.
+pub(super) fn chown_output(identity: Identity) {
     let uid = match identity {
         Identity::Unused(uid) | Identity::Owner(uid, _) => Uid::from_raw(uid),
         Identity::Stay | Identity::BareRoot => return,
@@ -189,18 +187,18 @@ pub(super) fn give_output(identity: Identity) {
     }
 }
 
-/// Gives up all other groups. Root of a user namespace that an ordinary user made (`unshare -Ur`) may
-/// not: groups could be given up there to get around a file that is denied to them. That root is the
-/// user who made the namespace, and the command keeps the groups of that user, like any command of an
-/// ordinary user.
+/// Drops all supplementary groups. Root of a user namespace that an ordinary user created (`unshare
+/// -Ur`) may not, because dropping a group could bypass a file that denies that group. That root is
+/// the user who created the namespace, and the command keeps the groups of that user, like any
+/// command of an ordinary user.
 ///
 /// FAIL CLOSED: a command that becomes another user never keeps them.
-fn drop_groups(identity: Identity) -> Result<(), Trouble> {
+fn drop_groups(identity: Identity) -> Result<(), SetupError> {
     let dropped = rustix::thread::set_thread_groups(&[]);
     if dropped.is_err() && identity == Identity::BareRoot && are_groups_fixed() {
         return Ok(());
     }
-    dropped.map_err(Trouble::os("drop groups"))
+    dropped.map_err(SetupError::os("drop groups"))
 }
 
 /// Returns whether no process of this user namespace may change its groups.
@@ -211,10 +209,10 @@ fn are_groups_fixed() -> bool {
     read.is_ok_and(|read| read.is_ok()) && text.trim() == "deny"
 }
 
-/// Becomes somebody and gives up every capability, for good.
-pub(super) fn become_it(identity: Identity) -> Result<(), Trouble> {
+/// Switches to a user and drops every capability, for good.
+pub(super) fn switch_to(identity: Identity) -> Result<(), SetupError> {
     use rustix::thread::CapabilitiesSecureBits as Bits;
-    // While we still may: nothing that is started later gets a capability for being root.
+    // While this is still allowed: no program that is executed later gains capabilities from uid 0.
     for capability in 0..64_u64 {
         let Some(one) = CapabilitySet::from_bits(1 << capability) else { continue };
         let _ = rustix::thread::remove_capability_from_bounding_set(one);
@@ -224,7 +222,7 @@ pub(super) fn become_it(identity: Identity) -> Result<(), Trouble> {
         | Bits::NO_CAP_AMBIENT_RAISE
         | Bits::NO_CAP_AMBIENT_RAISE_LOCKED;
     let is_bound =
-        rustix::thread::set_capabilities_secure_bits(bits).is_ok() || has_nothing_to_gain();
+        rustix::thread::set_capabilities_secure_bits(bits).is_ok() || is_bounding_set_empty();
     let to = match identity {
         Identity::Stay => None,
         Identity::Unused(id) => Some((id, id)),
@@ -234,8 +232,8 @@ pub(super) fn become_it(identity: Identity) -> Result<(), Trouble> {
     if let Some((uid, gid)) = to {
         let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
         drop_groups(identity)?;
-        rustix::thread::set_thread_res_gid(gid, gid, gid).map_err(Trouble::os("drop group"))?;
-        rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(Trouble::os("drop user"))?;
+        rustix::thread::set_thread_res_gid(gid, gid, gid).map_err(SetupError::os("drop group"))?;
+        rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(SetupError::os("drop user"))?;
     }
     let _ = rustix::thread::clear_ambient_capability_set();
     let none = CapabilitySets {
@@ -243,10 +241,10 @@ pub(super) fn become_it(identity: Identity) -> Result<(), Trouble> {
         permitted: CapabilitySet::empty(),
         inheritable: CapabilitySet::empty(),
     };
-    rustix::thread::set_capabilities(None, none).map_err(Trouble::os("drop capabilities"))?;
-    // FAIL CLOSED: root by number would get everything back with the next program.
+    rustix::thread::set_capabilities(None, none).map_err(SetupError::os("drop capabilities"))?;
+    // FAIL CLOSED: uid 0 would regain all capabilities with the next `exec`.
     if rustix::process::geteuid().is_root() && !is_bound {
-        return Err(Trouble {
+        return Err(SetupError {
             step: "drop capabilities",
             message: "root stays root".to_owned(),
             fault: crate::orders::Fault::Machine,

@@ -1,4 +1,4 @@
-//! Bounds that the kernel keeps for each process.
+//! Resource limits per process (`setrlimit`).
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -10,7 +10,7 @@ pub(super) fn apply(limits: &ProcessLimits, others: u64) -> Result<(), String> {
     let wanted = [
         (Resource::Core, 0),
         (Resource::As, limits.memory),
-        // The kernel does not look at it. Programs do, such as `sort`, and take less.
+        // The kernel ignores it. Programs such as `sort` read it and use less memory.
         (Resource::Rss, limits.resident),
         (Resource::Fsize, limits.file_size),
         (Resource::Nofile, limits.open_files),
@@ -21,18 +21,18 @@ pub(super) fn apply(limits: &ProcessLimits, others: u64) -> Result<(), String> {
     for (resource, value) in wanted {
         set(resource, value, value)?;
     }
-    // One second more before it is killed, so that who catches the first signal can say so.
+    // `SIGKILL` comes one second after `SIGXCPU`, so that a program can handle the first signal.
     set(Resource::Cpu, limits.cpu_seconds, limits.cpu_seconds.saturating_add(1))
 }
 
-/// Lets the helper itself open as many files as it may. The command gets its own limit later.
+/// Raises the soft limit on open files for the helper. The command gets its own limit later.
 pub(super) fn raise_open_files() {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
 fn set(resource: Resource, soft: u64, hard: u64) -> Result<(), String> {
-    // Nobody may go above what the host itself was given.
+    // The hard limit of the host cannot be exceeded.
     let ceiling = getrlimit(resource).maximum.unwrap_or(u64::MAX);
     let limit = Rlimit { current: Some(soft.min(ceiling)), maximum: Some(hard.min(ceiling)) };
     setrlimit(resource, limit).map_err(|e| format!("{resource:?}: {e}"))

@@ -1,60 +1,60 @@
-//! The bound on memory of a command's process tree: kept by a control group, or sampled from `/proc`.
+//! The memory limit of a process tree: enforced by a cgroup, or sampled from `/proc`.
 //!
-//! Sampling counts what cannot be dropped: anonymous and shared memory. Mapped files are left out, because the
-//! kernel takes their pages back when it needs them. Pages that processes share count once where the
-//! kernel says so (`Pss`), else once per process.
-//!
-//! Memory that no process has mapped (a memfd, a pipe) is not seen here.
+//! Sampling counts anonymous and shared memory. Mapped files are left out, because the kernel can
+//! reclaim their pages. Shared pages count once if the kernel reports `Pss`, otherwise once per
+//! process. Memory that no process has mapped (a memfd, a pipe) is not counted.
 
 use std::{fs::File, io::Read as _, path::Path, time::Duration};
 
 use super::cgroup;
 
-/// How often the tree is looked at. A process touches some 100 MiB in this time.
-pub(super) const INTERVAL: Duration = Duration::from_millis(50);
-/// What a tier says where the tree cannot be seen.
+/// Sampling interval. A process can touch about 100 MiB in this time.
+pub(super) const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
+/// Note of the tier if the process tree cannot be read.
 pub(super) const NOT_COUNTED: &str =
     "memory of all processes together is not counted: there is no `/proc` of its own";
 
 /// Which processes belong to the command.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Tree {
-    /// All of `/proc` but the first.
+    /// All of `/proc` except pid 1.
     Namespace,
-    /// The descendants of this process, which takes in every orphan.
+    /// The descendants of this process, which adopts every orphan.
     Descendants,
 }
 
-/// A bound on resident memory.
+/// A limit on resident memory.
 #[derive(Debug)]
 pub(super) enum Memory {
-    /// This process looks every now and then.
+    /// This process samples it.
     Sampled(u64, Tree),
-    /// The kernel keeps it and counts the processes it killed in this file.
-    Kept(File),
+    /// The kernel enforces it and counts OOM kills in this file.
+    Cgroup(File),
 }
 
 impl Memory {
-    /// No bound is `u64::MAX`; then nothing is sampled.
+    /// `u64::MAX` means no limit; then nothing is sampled.
     pub(super) fn of(limit: u64, tree: Tree) -> Option<Self> {
         (limit != u64::MAX).then_some(Self::Sampled(limit, tree))
     }
 
-    /// Returns whether the tree holds more than it may. Cheap while it holds much less.
+    /// Returns whether the tree exceeds the limit. Cheap while it uses much less.
     pub(super) fn is_exceeded(&self) -> bool {
         let (limit, pids) = match self {
-            Self::Kept(events) => return cgroup::oom_kills(events).is_some_and(|count| count > 0),
+            Self::Cgroup(events) => {
+                return cgroup::oom_kills(events).is_some_and(|count| count > 0);
+            }
             Self::Sampled(limit, Tree::Namespace) => (*limit, namespace()),
             Self::Sampled(limit, Tree::Descendants) => (*limit, descendants()),
         };
         let sum =
             |of: fn(i32) -> u64| pids.iter().fold(0, |sum: u64, pid| sum.saturating_add(of(*pid)));
-        sum(resident) > limit && sum(held) > limit
+        sum(resident) > limit && sum(unreclaimable) > limit
     }
 
-    /// Returns whether the kernel has killed for it, which is known also after the end.
+    /// Returns whether the kernel has killed a process for it. Works after the end too.
     pub(super) fn has_killed(&self) -> bool {
-        matches!(self, Self::Kept(_)) && self.is_exceeded()
+        matches!(self, Self::Cgroup(_)) && self.is_exceeded()
     }
 }
 
@@ -79,7 +79,7 @@ fn descendants() -> Vec<i32> {
     all
 }
 
-/// The same on kernels that do not list children: goes through all processes.
+/// Like [`descendants`], for kernels that do not list children: scans all processes.
 fn descendants_by_parent() -> Vec<i32> {
     let parents: Vec<(i32, u32)> = super::reaper::all_processes()
         .filter_map(|pid| Some((pid, super::reaper::parent_of(pid)?)))
@@ -95,15 +95,15 @@ fn descendants_by_parent() -> Vec<i32> {
     all
 }
 
-/// Everything resident, mapped files included: an upper bound that costs one short line.
+/// Returns all resident memory with mapped files: a cheap upper bound.
 fn resident(pid: i32) -> u64 {
     let pages = read(Path::new(&format!("/proc/{pid}/statm")))
         .and_then(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
     pages.unwrap_or_default().saturating_mul(rustix::param::page_size() as u64)
 }
 
-/// Anonymous and shared memory, shared pages in part.
-fn held(pid: i32) -> u64 {
+/// Returns anonymous and shared memory; shared pages count in proportion.
+fn unreclaimable(pid: i32) -> u64 {
     let lines = |file: &str, names: [&str; 2]| {
         let text = read(Path::new(&format!("/proc/{pid}/{file}")))?;
         let values = names.map(|name| kilobytes(&text, name));
@@ -136,13 +136,13 @@ mod tests {
         let shell = i32::try_from(child.id()).unwrap();
         let is_there = |all: Vec<i32>| all.contains(&shell);
         assert!(is_there(descendants_by_parent()));
-        assert!(resident(shell) > 0 && held(shell) > 0);
+        assert!(resident(shell) > 0 && unreclaimable(shell) > 0);
         child.kill().unwrap();
         child.wait().unwrap();
     }
 
     #[test]
-    fn lines_of_the_kernel_are_read_as_bytes() {
+    fn proc_status_values_are_parsed_as_bytes() {
         let text = "Name:\tx\nRssAnon:\t    1024 kB\nRssFile:\t 9 kB\nRssShmem:\t       2 kB\n";
         assert_eq!(kilobytes(text, "RssAnon:"), Some(1 << 20));
         assert_eq!(kilobytes(text, "RssShmem:"), Some(2048));

@@ -1,10 +1,11 @@
-//! The helper: this program, started again to set up a confinement and to end it.
+//! The helper process: this program, started again to set up the sandbox and to kill the command.
 //!
-//! In: orders on the connection that is its standard input. Out: reports on the same connection, and
-//! a command that can do what its profile says. The helper starts nothing heavy. It has one thread, and
-//! a second one where the names of a command are supervised. When the connection ends, everything ends: the runtime is gone, or wants it so.
+//! In: orders on the control socket, which is its standard input. Out: reports on the same socket,
+//! and a command that is confined to its profile. It has one thread, and a second one if the
+//! command is supervised. When the socket closes, it kills the command: the runtime is gone or
+//! stopped it.
 //!
-//! FAIL CLOSED: a step that fails ends the helper before the command has begun.
+//! FAIL CLOSED: if a step fails, the helper exits before the command has started.
 
 pub(crate) mod sys;
 mod bubblewrap;
@@ -29,18 +30,18 @@ use std::{
 
 use crate::{
     Level, exhausted,
-    orders::{Fault, LONG_INPUT, LONG_ORDERS, Orders, Report, VERSION},
+    orders::{Fault, MAX_INPUT_BYTES, MAX_ORDERS_BYTES, Orders, Report, VERSION},
 };
 
-/// Why nothing ran: the step, the words, and whose fault it is.
+/// Why nothing ran: the step, the message, and the cause.
 #[derive(Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct SetupError {
     step: &'static str,
     message: String,
     fault: Fault,
 }
 
-impl Trouble {
+impl SetupError {
     fn machine(step: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |e| match exhausted::limit_of(&e) {
             Some(limit) => Self::transient(step, limit),
@@ -52,12 +53,12 @@ impl Trouble {
         move |e| Self::machine(step)(e.into())
     }
 
-    /// A limit was reached, which may be otherwise later.
+    /// A limit was reached; a retry may work.
     fn transient(step: &'static str, message: String) -> Self {
         Self { step, message, fault: Fault::Transient }
     }
 
-    fn words(step: &'static str) -> impl FnOnce(String) -> Self {
+    fn message(step: &'static str) -> impl FnOnce(String) -> Self {
         move |message| Self { step, message, fault: Fault::Machine }
     }
 
@@ -71,38 +72,38 @@ impl Trouble {
 pub(crate) struct Control(File);
 
 impl Control {
-    fn say(&mut self, report: &Report) {
+    fn send(&mut self, report: &Report) {
         if let Ok(mut line) = serde_json::to_vec(report) {
             line.push(b'\n');
-            // Whoever should hear it may be gone; then everything ends anyway.
+            // The runtime may be gone; then the closed socket ends everything anyway.
             let _ = self.0.write_all(&line);
         }
     }
 
-    fn refuse(&mut self, trouble: Trouble) {
-        let Trouble { step, message, fault } = trouble;
-        self.say(&Report::Refused { step: step.to_owned(), message, fault });
+    fn refuse(&mut self, error: SetupError) {
+        let SetupError { step, message, fault } = error;
+        self.send(&Report::Refused { step: step.to_owned(), message, fault });
     }
 }
 
-/// What every part of the helper works on.
+/// The state that all parts of the helper share.
 pub(crate) struct Job {
     task: Arc<Task>,
     control: Control,
 }
 
-/// What is to be run, shared with the thread that starts and supervises it.
+/// What to run, shared with the thread that starts and supervises it.
 pub(crate) struct Task {
     orders: Orders,
     input: OwnedFd,
 }
 
-/// Does the helper's work and ends the process.
+/// Does the helper's work and exits.
 pub(crate) fn main() -> ! {
     if std::env::args_os().nth(2).is_some_and(|second| second == bubblewrap::INSIDE) {
         bubblewrap::inside();
     }
-    // Only the three streams are ours; what a careless host left open is not the command's to see.
+    // Close every file descriptor that the host leaked, so that the command does not inherit it.
     let _ = sys::close_from(3);
     limits::raise_open_files();
     let (mut control, input) = match streams() {
@@ -110,8 +111,8 @@ pub(crate) fn main() -> ! {
         Err(_) => sys::exit(2),
     };
     match orders(&mut control, input) {
-        Err(trouble) => {
-            control.refuse(trouble);
+        Err(error) => {
+            control.refuse(error);
             sys::exit(1)
         }
         Ok((orders, input)) => {
@@ -122,10 +123,10 @@ pub(crate) fn main() -> ! {
                     None => namespaces::run(&mut job),
                 },
                 Level::Landlock => reaper::run(&mut job),
-                Level::None => Err(Trouble::profile("no level to run at")),
+                Level::None => Err(SetupError::profile("no level to run at")),
             };
-            if let Err(trouble) = result {
-                job.control.refuse(trouble);
+            if let Err(error) = result {
+                job.control.refuse(error);
                 sys::exit(1);
             }
             sys::exit(0)
@@ -133,43 +134,43 @@ pub(crate) fn main() -> ! {
     }
 }
 
-/// Moves the connection away from standard input and puts an empty one there.
+/// Moves the control socket away from standard input and puts `/dev/null` there.
 fn streams() -> io::Result<(Control, File)> {
     let given = sys::inherited(0)?;
     let control = rustix::io::fcntl_dupfd_cloexec(&given, 3)?;
-    let nothing = File::options().read(true).write(true).open("/dev/null")?;
-    sys::put(nothing.as_fd(), 0)?;
-    // It owns the number, not the connection any more; the number stays open to the end.
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    sys::dup_to(null.as_fd(), 0)?;
+    // It owns only file descriptor 0 now, which must stay open.
     std::mem::forget(given);
-    Ok((Control(control.into()), nothing))
+    Ok((Control(control.into()), null))
 }
 
-fn orders(control: &mut Control, nothing: File) -> Result<(Orders, OwnedFd), Trouble> {
+fn orders(control: &mut Control, null: File) -> Result<(Orders, OwnedFd), SetupError> {
     let mut number = || {
         let mut bytes = [0; 8];
-        control.0.read_exact(&mut bytes).map_err(Trouble::machine("orders"))?;
+        control.0.read_exact(&mut bytes).map_err(SetupError::machine("orders"))?;
         Ok(usize::try_from(u64::from_le_bytes(bytes)).unwrap_or(usize::MAX))
     };
     let (text_len, input_len) = (number()?, number()?);
-    if text_len > LONG_ORDERS || input_len > LONG_INPUT {
-        return Err(Trouble::profile("the orders are too long"));
+    if text_len > MAX_ORDERS_BYTES || input_len > MAX_INPUT_BYTES {
+        return Err(SetupError::profile("the orders are too long"));
     }
     let mut text = vec![0; text_len];
-    control.0.read_exact(&mut text).map_err(Trouble::machine("orders"))?;
+    control.0.read_exact(&mut text).map_err(SetupError::machine("orders"))?;
     let orders: Orders =
-        serde_json::from_slice(&text).map_err(|e| Trouble::profile(format!("orders: {e}")))?;
+        serde_json::from_slice(&text).map_err(|e| SetupError::profile(format!("orders: {e}")))?;
     if orders.version != VERSION {
-        return Err(Trouble::profile("the helper is of another version than the runtime"));
+        return Err(SetupError::profile("the helper is of another version than the runtime"));
     }
     let input = if input_len == 0 {
-        nothing.into()
+        null.into()
     } else {
-        input_file(control, input_len).map_err(Trouble::machine("input"))?
+        input_file(control, input_len).map_err(SetupError::machine("input"))?
     };
     Ok((orders, input))
 }
 
-/// Puts the input into memory that nobody can change any more. A pipe would need somebody to feed it.
+/// Puts the input into a sealed memfd, which cannot change. A pipe would need a writer.
 fn input_file(control: &mut Control, len: usize) -> io::Result<OwnedFd> {
     use rustix::fs::{MemfdFlags, SealFlags};
     use std::io::Seek as _;

@@ -1,15 +1,16 @@
-//! Tier A: a command in namespaces of its own.
+//! Tier A: a command in its own namespaces.
 //!
-//! Three processes. The helper stays outside, waits, and clears away. The first process of the new
-//! namespaces builds the view, gives up its rights, and watches. The command is its child. When the
-//! first process ends, the kernel ends everything else in there, daemons and all.
+//! There are three processes. The helper stays outside, waits, and cleans up. The first process of
+//! the new namespaces builds the mounts, drops its privileges, and watches. The command is its
+//! child. When the first process ends, the kernel kills everything else in the pid namespace,
+//! daemons included.
 
 use std::{io::Read as _, os::fd::OwnedFd, sync::Arc};
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::{
-    Job, Trouble,
+    Job, SetupError,
     cgroup::{self, Group, Membership},
     confine::{self, Setting},
     identity::{self, Identity},
@@ -17,13 +18,13 @@ use super::{
     mounts::{self, Built, View},
     supervisor::{self, Availability, Refusals},
     sys,
-    watch::{Watch, let_go_of_output, watch},
+    watch::{Watch, release_output, watch},
 };
 use crate::{Level, Network, Strength, Tier, landlock, orders::Report};
 
-pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
+pub(super) fn run(job: &mut Job) -> Result<(), SetupError> {
     if sys::landlock_version() < 1 {
-        return Err(Trouble {
+        return Err(SetupError {
             step: "landlock",
             message: "this kernel does not have it".to_owned(),
             fault: crate::orders::Fault::Machine,
@@ -55,17 +56,17 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
         flags |= libc::CLONE_NEWUSER;
     }
     let me = Pid::from_raw(i32::try_from(std::process::id()).unwrap_or_default());
-    let me = me.ok_or_else(|| Trouble::profile("no process number"))?;
+    let me = me.ok_or_else(|| SetupError::profile("no process number"))?;
     let above =
-        rustix::process::pidfd_open(me, PidfdFlags::empty()).map_err(Trouble::os("pidfd"))?;
+        rustix::process::pidfd_open(me, PidfdFlags::empty()).map_err(SetupError::os("pidfd"))?;
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     match sys::clone(flags).map_err(no_namespaces)? {
         sys::Side::Parent(first) => {
             drop(above);
-            let_go_of_output();
+            release_output();
             let _ = sys::reap(Some(first), true);
             drop(group);
-            job.control.say(&Report::Gone);
+            job.control.send(&Report::Gone);
             Ok(())
         }
         sys::Side::Child => {
@@ -82,10 +83,10 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
                 membership,
                 memory_note,
             };
-            match inside.first(job, above) {
+            match inside.run_first_process(job, above) {
                 Ok(()) => sys::exit(0),
-                Err(trouble) => {
-                    job.control.refuse(trouble);
+                Err(error) => {
+                    job.control.refuse(error);
                     sys::exit(1)
                 }
             }
@@ -93,12 +94,12 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
     }
 }
 
-/// What the first process does when bubblewrap made the namespaces and the mounts.
-pub(super) fn go_on(
+/// The work of the first process if bubblewrap created the namespaces and the mounts.
+pub(super) fn run_first_process(
     job: &mut Job,
     membership: Option<Membership>,
     memory_note: Option<String>,
-) -> Result<(), Trouble> {
+) -> Result<(), SetupError> {
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let inside = Inside {
         is_privileged: false,
@@ -111,12 +112,12 @@ pub(super) fn go_on(
         memory_note,
     };
     die_with_parent()?;
-    identity::become_it(Identity::Stay)?;
+    identity::switch_to(Identity::Stay)?;
     let notes = vec!["bubblewrap created the namespaces".to_owned()];
     let is_supervised = inside.is_supervised(job, true);
     let built = Built { notes, has_own_proc: true, is_unmapped: false };
     let tier = inside.tier(job, built, is_supervised);
-    inside.follow(job, None, true, tier)
+    inside.run_command(job, None, true, tier)
 }
 
 struct Inside {
@@ -131,8 +132,8 @@ struct Inside {
 }
 
 impl Inside {
-    /// What the first process does.
-    fn first(mut self, job: &mut Job, above: OwnedFd) -> Result<(), Trouble> {
+    /// The work of the first process.
+    fn run_first_process(mut self, job: &mut Job, above: OwnedFd) -> Result<(), SetupError> {
         die_with_parent()?;
         if !self.is_privileged {
             identity::map_self(self.uid, self.gid)?;
@@ -148,32 +149,32 @@ impl Inside {
         if is_unmapped && matches!(self.identity, Identity::Unused(_)) {
             self.identity = identity::owner_of(profile);
         }
-        identity::give_output(self.identity);
-        identity::become_it(self.identity)?;
-        // Changing who we are takes this back.
+        identity::chown_output(self.identity);
+        identity::switch_to(self.identity)?;
+        // A change of user resets it.
         die_with_parent()?;
         let has_own_proc = built.has_own_proc;
         let is_supervised = self.is_supervised(job, has_own_proc);
         let tier = self.tier(job, built, is_supervised);
-        self.follow(job, Some(above), has_own_proc, tier)
+        self.run_command(job, Some(above), has_own_proc, tier)
     }
 
-    /// Whether the names of the command are supervised. Without `/proc` the paths of a caller cannot be
-    /// followed.
+    /// Returns whether the command is supervised. Without `/proc` the paths of a caller cannot be
+    /// resolved.
     fn is_supervised(&self, job: &Job, has_own_proc: bool) -> bool {
         has_own_proc
             && supervisor::is_needed(&job.task.orders.profile)
             && self.availability.is_yes()
     }
 
-    /// Starts the command and follows it to its end.
-    fn follow(
+    /// Starts the command and waits for its end.
+    fn run_command(
         self,
         job: &mut Job,
         above: Option<OwnedFd>,
         has_own_proc: bool,
         tier: Tier,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), SetupError> {
         let is_supervised = self.is_supervised(job, has_own_proc);
         let _ =
             rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
@@ -181,10 +182,10 @@ impl Inside {
         let mut memory = memory.filter(|_| has_own_proc);
         let mut group = None;
         if let Some(membership) = self.membership {
-            memory = Some(Memory::Kept(membership.events));
+            memory = Some(Memory::Cgroup(membership.events));
             group = Some(Arc::new(membership.entry));
         }
-        let children = sys::child_signals().map_err(Trouble::machine("signals"))?;
+        let children = sys::child_signals().map_err(SetupError::machine("signals"))?;
         let setting = Setting {
             scratch: Some("/tmp".into()),
             others: 0,
@@ -193,22 +194,22 @@ impl Inside {
             refusals: Refusals::default(),
             group,
         };
-        let mut begun = confine::begin(&job.task, &setting)?;
-        let_go_of_output();
-        begun.wait()?;
-        job.control.say(&Report::Started(tier));
-        let command = begun.pid;
+        let mut started = confine::begin(&job.task, &setting)?;
+        release_output();
+        started.wait()?;
+        job.control.send(&Report::Started(tier));
+        let command = started.pid;
         let deadline = job.task.orders.deadline_ms.map(std::time::Duration::from_millis);
         let control = &mut job.control;
         let what = Watch { control, children, above, command, deadline, memory };
-        let course = watch(what, |count| {
-            // Everybody but us: we are the first process of this namespace.
+        let outcome = watch(what, |count| {
+            // All except us: this is the first process of the pid namespace.
             sys::kill_all_in_reach();
             while let Ok(Some(reaped)) = sys::reap(None, true) {
                 count(reaped);
             }
         });
-        job.control.say(&course.report(setting.refusals.take()));
+        job.control.send(&outcome.report(setting.refusals.take()));
         Ok(())
     }
 
@@ -246,12 +247,12 @@ impl Inside {
     }
 }
 
-/// "No space" is what the kernel says when there are too many namespaces, and also where a machine
-/// allows none.
-fn no_namespaces(error: std::io::Error) -> Trouble {
+/// Converts an error of `clone`. `ENOSPC` means too many namespaces, or that the machine allows
+/// none.
+fn no_namespaces(error: std::io::Error) -> SetupError {
     const KINDS: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
     if error.raw_os_error() != Some(libc::ENOSPC) {
-        return Trouble::machine("namespaces")(error);
+        return SetupError::machine("namespaces")(error);
     }
     let is_none = |kind: &&str| {
         let mut text = String::new();
@@ -260,21 +261,21 @@ fn no_namespaces(error: std::io::Error) -> Trouble {
         read.is_ok() && text.trim() == "0"
     };
     match KINDS.iter().find(|kind| is_none(kind)) {
-        Some(kind) => Trouble {
+        Some(kind) => SetupError {
             step: "namespaces",
             message: format!("`user.max_{kind}_namespaces` is 0"),
             fault: crate::orders::Fault::Machine,
         },
-        None => Trouble::transient(
+        None => SetupError::transient(
             "namespaces",
             "too many namespaces: the limits are `user.max_*_namespaces`".to_owned(),
         ),
     }
 }
 
-/// Asks the kernel to end this process with the one above. It may have ended already, which the
-/// watch finds out by other means.
-fn die_with_parent() -> Result<(), Trouble> {
+/// Makes the kernel kill this process when its parent dies. If the parent is dead already, the
+/// watch detects it by the pidfd.
+fn die_with_parent() -> Result<(), SetupError> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
-        .map_err(Trouble::os("death signal"))
+        .map_err(SetupError::os("death signal"))
 }

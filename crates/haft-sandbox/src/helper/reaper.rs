@@ -1,10 +1,11 @@
-//! Tier B: no namespaces. Landlock and seccomp hold the command; a subreaper takes in every orphan.
+//! Tier B: no namespaces. Landlock and seccomp confine the command; a subreaper adopts every
+//! orphan.
 //!
-//! Two processes, the helper and its child, the watcher. The watcher is the parent of whatever loses
-//! its parent, so nothing can hide by forking twice. When it is time it kills its children until there
-//! are none. Each of the two does so when the other one is killed: the watcher holds a pidfd of the
-//! helper, and the helper inherits what the watcher leaves. A command cannot signal either: with
-//! Landlock 6 the kernel refuses signals out of the sandbox.
+//! There are two processes, the helper and its child, the watcher. The watcher is the subreaper of
+//! all orphaned processes, so a process cannot escape by a double fork. At the end it kills its
+//! children until none is left. Each of the two does so if the other one is killed: the watcher
+//! holds a pidfd of the helper, and the helper adopts what the watcher leaves. With Landlock 6 the
+//! command can signal neither of them.
 
 use std::{
     fs,
@@ -21,27 +22,27 @@ use std::{
 use rustix::process::PidfdFlags;
 
 use super::{
-    Job, Trouble,
+    Job, SetupError,
     cgroup::{self, Group},
     confine::{self, Setting},
     identity::{self, Identity},
     memory::{Memory, Tree},
     supervisor::{self, Availability, Refusals},
     sys::{self, Reaped},
-    watch::{Watch, let_go_of_output, watch},
+    watch::{Watch, release_output, watch},
 };
 use crate::{
     Level, Network, Strength, Tier, landlock,
     orders::{Fault, Report},
 };
 
-/// So long it is tried to end everything. Killing takes microseconds.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time limit for killing all processes, which normally takes microseconds.
+const KILL_TIMEOUT: Duration = Duration::from_secs(20);
 
-pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
+pub(super) fn run(job: &mut Job) -> Result<(), SetupError> {
     let version = sys::landlock_version();
     if version < 1 {
-        return Err(Trouble {
+        return Err(SetupError {
             step: "landlock",
             message: "this kernel does not have it".to_owned(),
             fault: Fault::Machine,
@@ -49,17 +50,17 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
     }
     let availability = Availability::find()?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
-        .map_err(Trouble::os("reaper"))?;
+        .map_err(SetupError::os("reaper"))?;
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     check_roots(job)?;
     let profile = &job.task.orders.profile;
     let identity =
         if identity::may_change_user() { identity::owner_of(profile) } else { Identity::Stay };
     let scratch = Scratch::make(identity);
-    identity::give_output(identity);
+    identity::chown_output(identity);
     let others = match identity {
         Identity::Unused(_) => 0,
-        // Going through all processes takes a millisecond, and here the number would mean nothing.
+        // The kernel does not limit root's processes, so counting them (a millisecond) is useless.
         _ if identity.is_root() && identity::is_root_of_the_machine() => 0,
         Identity::Owner(uid, _) => processes_of(uid),
         Identity::Stay | Identity::BareRoot => processes_of(rustix::process::getuid().as_raw()),
@@ -79,27 +80,27 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
         group: entry.map(Arc::new),
     };
     let above = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
-        .map_err(Trouble::os("pidfd"))?;
-    match sys::clone(0).map_err(Trouble::machine("fork"))? {
+        .map_err(SetupError::os("pidfd"))?;
+    match sys::clone(0).map_err(SetupError::machine("fork"))? {
         sys::Side::Parent(watcher) => {
             drop(above);
-            let_go_of_output();
+            release_output();
             let ended = sys::reap(Some(watcher), true);
             let is_killed = !matches!(ended, Ok(Some(it)) if libc::WIFEXITED(it.status));
-            // What a killed watcher left became ours.
-            let is_all = end_everything(identity, &mut |_| {});
+            // We adopted what a killed watcher left.
+            let is_all = kill_all_processes(identity, &mut |_| {});
             if is_killed && is_all {
-                job.control.say(&lost());
+                job.control.send(&lost());
             }
             drop(scratch);
             drop(group);
-            job.control.say(&Report::Gone);
+            job.control.send(&Report::Gone);
             Ok(())
         }
         sys::Side::Child => {
             // A signal to the helper's process group must not reach both.
             let _ = rustix::process::setsid();
-            let result = watch_over(job, &setting, tier, above, events);
+            let result = run_watcher(job, &setting, tier, above, events);
             // The helper removes it.
             if let Some(group) = group {
                 group.leave();
@@ -107,8 +108,8 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
             drop(scratch);
             match result {
                 Ok(()) => sys::exit(0),
-                Err(trouble) => {
-                    job.control.refuse(trouble);
+                Err(error) => {
+                    job.control.refuse(error);
                     sys::exit(1)
                 }
             }
@@ -116,63 +117,64 @@ pub(super) fn run(job: &mut Job) -> Result<(), Trouble> {
     }
 }
 
-/// What the watcher does: starts the command, follows it, ends what is left.
-fn watch_over(
+/// The work of the watcher: starts the command, waits for its end, kills what is left.
+fn run_watcher(
     job: &mut Job,
     setting: &Setting,
     tier: Tier,
     above: OwnedFd,
     events: Option<fs::File>,
-) -> Result<(), Trouble> {
-    // The property is not inherited.
+) -> Result<(), SetupError> {
+    // A child does not inherit it.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
-        .map_err(Trouble::os("reaper"))?;
+        .map_err(SetupError::os("reaper"))?;
     let identity = setting.identity.unwrap_or(Identity::Stay);
-    let children = sys::child_signals().map_err(Trouble::machine("signals"))?;
-    let mut begun = confine::begin(&job.task, setting)?;
-    let_go_of_output();
-    begun.wait()?;
-    job.control.say(&Report::Started(tier));
-    let command = begun.pid;
+    let children = sys::child_signals().map_err(SetupError::machine("signals"))?;
+    let mut started = confine::begin(&job.task, setting)?;
+    release_output();
+    started.wait()?;
+    job.control.send(&Report::Started(tier));
+    let command = started.pid;
     let deadline = job.task.orders.deadline_ms.map(Duration::from_millis);
     let memory = match events {
-        Some(events) => Some(Memory::Kept(events)),
+        Some(events) => Some(Memory::Cgroup(events)),
         None => Memory::of(job.task.orders.profile.limits.resident, Tree::Descendants),
     };
     let control = &mut job.control;
     let what = Watch { control, children, above: Some(above), command, deadline, memory };
     let mut is_all = true;
-    let course = watch(what, |count| is_all = end_everything(identity, count));
-    // Without a report the runtime is told that something may be left.
+    let outcome = watch(what, |count| is_all = kill_all_processes(identity, count));
+    // Without a report the runtime assumes that processes may be left.
     if is_all {
-        job.control.say(&course.report(setting.refusals.take()));
+        job.control.send(&outcome.report(setting.refusals.take()));
     }
     Ok(())
 }
 
-/// What is reported when nothing but the end is known.
+/// The report if only the end of the command is known.
 fn lost() -> Report {
     let (exit, how) = (crate::Exit::Unknown, crate::ExitReason::Lost);
     Report::Ended { exit, how, cpu_us: 0, wall_us: 0, memory: 0, refused: Vec::new() }
 }
 
-/// Without mounts a root is only a path; it must still be the folder that was judged.
-fn check_roots(job: &Job) -> Result<(), Trouble> {
+/// Checks that each root is still the directory that was authorized (TOCTOU): without mounts it is
+/// only a path.
+fn check_roots(job: &Job) -> Result<(), SetupError> {
     let denied = &job.task.orders.profile.denied;
     if !denied.read.is_empty() || !denied.edit.is_empty() {
-        return Err(Trouble::profile("denied paths can be masked only with namespaces"));
+        return Err(SetupError::profile("denied paths can be masked only with namespaces"));
     }
     for root in &job.task.orders.profile.roots {
         let shown = root.path.display();
         let meta = root
             .path
             .symlink_metadata()
-            .map_err(|e| Trouble::profile(format!("the root `{shown}`: {e}")))?;
+            .map_err(|e| SetupError::profile(format!("the root `{shown}`: {e}")))?;
         if !meta.is_dir() || !root.path.is_absolute() || root.path.parent().is_none() {
-            return Err(Trouble::profile(format!("`{shown}` cannot be a root")));
+            return Err(SetupError::profile(format!("`{shown}` cannot be a root")));
         }
         if root.identity.is_some_and(|identity| identity != (meta.dev(), meta.ino())) {
-            return Err(Trouble::profile(format!(
+            return Err(SetupError::profile(format!(
                 "`{shown}` is another folder than the one that was judged"
             )));
         }
@@ -180,19 +182,19 @@ fn check_roots(job: &Job) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Kills until there is nobody left. Whoever loses its parent becomes our child, so each round gets
-/// those that the round before could not reach. Returns whether all of them are gone.
-fn end_everything(identity: Identity, count: &mut dyn FnMut(Reaped)) -> bool {
+/// Kills all descendants. Orphans become our children, so each round reaches those that the round
+/// before could not. Returns whether all of them are gone.
+fn kill_all_processes(identity: Identity, count: &mut dyn FnMut(Reaped)) -> bool {
     let began = sys::now();
-    while began.elapsed() < PATIENCE {
+    while began.elapsed() < KILL_TIMEOUT {
         match sys::reap(None, false) {
             Ok(Some(reaped)) => count(reaped),
             Ok(None) => {}
-            // There are no children any more.
+            // No children are left.
             Err(_) => return true,
         }
         if let Identity::Unused(_) = identity {
-            end_user(identity);
+            kill_user(identity);
         }
         for child in children() {
             sys::signal(child, libc::SIGKILL);
@@ -201,7 +203,7 @@ fn end_everything(identity: Identity, count: &mut dyn FnMut(Reaped)) -> bool {
             match sys::reap(None, false) {
                 Ok(Some(reaped)) => count(reaped),
                 Ok(None) => break,
-                // There are no children any more.
+                // No children are left.
                 Err(_) => return true,
             }
         }
@@ -214,11 +216,11 @@ fn end_everything(identity: Identity, count: &mut dyn FnMut(Reaped)) -> bool {
     false
 }
 
-/// A user that nobody else is can be ended as a whole, by somebody who is that user.
-fn end_user(identity: Identity) {
+/// Kills all processes of an otherwise unused user, from a process of that user.
+fn kill_user(identity: Identity) {
     match sys::clone(0) {
         Ok(sys::Side::Child) => {
-            if identity::become_it(identity).is_ok() && !rustix::process::getuid().is_root() {
+            if identity::switch_to(identity).is_ok() && !rustix::process::getuid().is_root() {
                 sys::kill_all_in_reach();
             }
             sys::exit(0)
@@ -230,10 +232,10 @@ fn end_user(identity: Identity) {
     }
 }
 
-/// Our children, as the kernel lists them, or found by going through all processes.
+/// Returns our children, from the kernel's list or by a scan of all processes.
 pub(super) fn children() -> Vec<i32> {
     let me = std::process::id();
-    // Each thread has a list of its own: the supervisor starts the command.
+    // Each thread has its own list, and the supervisor thread starts the command.
     if small_file(&format!("/proc/self/task/{me}/children")).is_some() {
         let threads = Path::new("/proc/self/task").read_dir().into_iter().flatten().flatten();
         let lists = threads
@@ -252,24 +254,24 @@ pub(super) fn all_processes() -> impl Iterator<Item = i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// What the kernel says of a process: one line, which is given whole by one read.
+/// Returns `/proc/PID/stat`: one line, which one read returns as a whole.
 fn stat(pid: i32) -> Option<String> {
     let mut line = [0; 4096];
     let len = fs::File::open(format!("/proc/{pid}/stat")).ok()?.read(&mut line).ok()?;
     Some(String::from_utf8_lossy(line.get(..len)?).into_owned())
 }
 
-/// The parent of a process.
+/// Returns the parent of a process.
 pub(super) fn parent_of(pid: i32) -> Option<u32> {
     parent(&stat(pid)?)
 }
 
-/// The parent is the second field after the name, which may have anything in it.
+/// Returns the parent: the second field after the name, which may contain any character.
 fn parent(stat: &str) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// Threads count against the limit, so they are counted here.
+/// Counts the processes of a user, with their threads, which count against the limit too.
 fn processes_of(uid: u32) -> u64 {
     let threads =
         |stat: &str| stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(17)?.parse::<u64>().ok();
@@ -284,7 +286,7 @@ fn small_file(path: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A temporary folder of the command's own, taken away at the end. Without one: why not.
+/// A private temporary directory of the command, deleted at the end. `Err` says why there is none.
 struct Scratch(Result<PathBuf, String>);
 
 impl Scratch {
@@ -292,7 +294,7 @@ impl Scratch {
         use std::hash::{BuildHasher as _, RandomState};
         let name = format!("haft-{:016x}", RandomState::new().hash_one(std::process::id()));
         let path = Path::new("/tmp").join(name);
-        // It fails if anything is there, so nobody can have prepared it.
+        // It fails if the name exists, so another user cannot have prepared it.
         if let Err(e) = fs::DirBuilder::new().mode(0o700).create(&path) {
             return Self(Err(e.to_string()));
         }
@@ -313,7 +315,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Ok(path) = &self.0 {
-            // Does not follow links. Everybody who could write there is gone.
+            // Does not follow symlinks. All processes that could write there are gone.
             let _ = fs::remove_dir_all(path);
         }
     }
@@ -335,12 +337,8 @@ fn tier(
     if supervisor::is_needed(profile) && !is_supervised {
         notes.extend(supervisor::MISSING.map(str::to_owned));
     }
-    notes.push(match is_supervised {
-        true => "owners of files cannot be changed; times of the user's files can".to_owned(),
-        false => {
-            "modes and owners of files cannot be changed; times of the user's files can".to_owned()
-        }
-    });
+    let fixed = if is_supervised { "owners" } else { "modes and owners" };
+    notes.push(format!("{fixed} of files cannot be changed; times of the user's files can"));
     if let Err(why) = &scratch.0 {
         notes.push(format!("there is no temporary folder: `/tmp`: {why}"));
     }

@@ -1,7 +1,5 @@
-//! Follows a command to its end, and brings the end about when it is time.
-//!
-//! Ends: the command ends by itself, its time is over, the runtime says so, or the runtime is gone.
-//! The last two look the same and are treated the same.
+//! Waits for the end of a command, or kills it: on timeout, out of memory, cancellation, or if the
+//! runtime is gone. The last two are the same event, a closed control socket.
 
 use std::{
     io::Read as _,
@@ -18,24 +16,24 @@ use super::{
 };
 use crate::{
     Exit, ExitReason,
-    orders::{PLEASE, Report},
+    orders::{Report, TERMINATE},
 };
 
 /// What is watched.
 pub(super) struct Watch<'a> {
     pub(super) control: &'a mut Control,
-    /// Tells of ended children.
+    /// The signalfd for ended children.
     pub(super) children: OwnedFd,
-    /// The process above us, where its end is ours.
+    /// A pidfd of the parent, if its end must end us.
     pub(super) above: Option<OwnedFd>,
     pub(super) command: i32,
     pub(super) deadline: Option<Duration>,
-    /// The bound on what all processes of the command hold together.
+    /// The memory limit of all processes together.
     pub(super) memory: Option<Memory>,
 }
 
-/// How it went.
-pub(super) struct Course {
+/// How the command ended and what it used.
+pub(super) struct WatchOutcome {
     pub(super) how: ExitReason,
     pub(super) exit: Exit,
     pub(super) cpu: Duration,
@@ -43,7 +41,7 @@ pub(super) struct Course {
     pub(super) wall: Duration,
 }
 
-impl Course {
+impl WatchOutcome {
     pub(super) fn report(&self, refused: Vec<crate::Refused>) -> Report {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         Report::Ended {
@@ -56,7 +54,7 @@ impl Course {
         }
     }
 
-    fn take(&mut self, reaped: &Reaped) {
+    fn set_exit(&mut self, reaped: &Reaped) {
         self.exit = if libc::WIFSIGNALED(reaped.status) {
             Exit::Signal(libc::WTERMSIG(reaped.status))
         } else {
@@ -65,11 +63,14 @@ impl Course {
     }
 }
 
-/// Watches a command until it has ended or must be. `finish` then ends everything that is left, and
-/// says of each process what it used.
-pub(super) fn watch(mut what: Watch<'_>, finish: impl FnOnce(&mut dyn FnMut(Reaped))) -> Course {
+/// Watches a command until it has ended or must be killed. `finish` then kills all processes that
+/// are left and reports the resource usage of each.
+pub(super) fn watch(
+    mut what: Watch<'_>,
+    finish: impl FnOnce(&mut dyn FnMut(Reaped)),
+) -> WatchOutcome {
     let began = sys::now();
-    let mut course = Course {
+    let mut outcome = WatchOutcome {
         how: ExitReason::Itself,
         exit: Exit::Unknown,
         cpu: Duration::ZERO,
@@ -77,53 +78,55 @@ pub(super) fn watch(mut what: Watch<'_>, finish: impl FnOnce(&mut dyn FnMut(Reap
         wall: Duration::ZERO,
     };
     let command = what.command;
-    let count = |course: &mut Course, reaped: Reaped| {
-        course.cpu += reaped.cpu;
-        course.memory = course.memory.max(reaped.memory);
+    let count = |outcome: &mut WatchOutcome, reaped: Reaped| {
+        outcome.cpu += reaped.cpu;
+        outcome.memory = outcome.memory.max(reaped.memory);
         if reaped.pid == command {
-            course.take(&reaped);
+            outcome.set_exit(&reaped);
         }
         reaped.pid == command
     };
     loop {
-        let mut is_over = false;
+        let mut is_ended = false;
         while let Ok(Some(reaped)) = sys::reap(None, false) {
-            is_over |= count(&mut course, reaped);
+            is_ended |= count(&mut outcome, reaped);
         }
-        if is_over {
+        if is_ended {
             if what.memory.as_ref().is_some_and(Memory::has_killed) {
-                course.how = ExitReason::OutOfMemory;
+                outcome.how = ExitReason::OutOfMemory;
             }
             break;
         }
         let left = what.deadline.map(|deadline| deadline.saturating_sub(began.elapsed()));
         if left == Some(Duration::ZERO) {
-            course.how = ExitReason::TimedOut;
+            outcome.how = ExitReason::TimedOut;
             break;
         }
         if what.memory.as_ref().is_some_and(Memory::is_exceeded) {
-            course.how = ExitReason::OutOfMemory;
+            outcome.how = ExitReason::OutOfMemory;
             break;
         }
         let left = match what.memory {
-            Some(_) => Some(left.map_or(memory::INTERVAL, |left| left.min(memory::INTERVAL))),
+            Some(_) => {
+                Some(left.map_or(memory::SAMPLE_INTERVAL, |left| left.min(memory::SAMPLE_INTERVAL)))
+            }
             None => left,
         };
         if let Some(how) = wait(&mut what, left) {
-            course.how = how;
+            outcome.how = how;
             break;
         }
     }
     finish(&mut |reaped| {
-        count(&mut course, reaped);
+        count(&mut outcome, reaped);
     });
-    course.wall = began.elapsed();
-    course
+    outcome.wall = began.elapsed();
+    outcome
 }
 
-/// Waits for something to happen. Returns why everything should end, if it should.
+/// Waits for the next event. Returns why the command must be killed, if it must.
 fn wait(what: &mut Watch<'_>, left: Option<Duration>) -> Option<ExitReason> {
-    let (has_word, is_orphan) = {
+    let (has_message, is_orphan) = {
         let mut all = vec![
             PollFd::new(&what.control.0, PollFlags::IN | PollFlags::RDHUP),
             PollFd::new(&what.children, PollFlags::IN),
@@ -134,21 +137,21 @@ fn wait(what: &mut Watch<'_>, left: Option<Duration>) -> Option<ExitReason> {
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         match poll(&mut all, left.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            // FAIL CLOSED: who cannot watch must not let anything run.
+            // FAIL CLOSED: without a watch no process may run.
             Err(_) => return Some(ExitReason::Stopped),
         }
         (!all[0].revents().is_empty(), all.get(2).is_some_and(|fd| !fd.revents().is_empty()))
     };
-    let mut news = [0; 256];
-    while rustix::io::read(&what.children, &mut news).is_ok_and(|n| n > 0) {}
+    let mut discarded = [0; 256];
+    while rustix::io::read(&what.children, &mut discarded).is_ok_and(|n| n > 0) {}
     if is_orphan {
         return Some(ExitReason::Lost);
     }
-    if has_word {
-        let mut word = [0];
-        return match what.control.0.read(&mut word) {
-            Ok(1) if word[0] == PLEASE => {
-                // The command leads a session and a group of its own.
+    if has_message {
+        let mut message = [0];
+        return match what.control.0.read(&mut message) {
+            Ok(1) if message[0] == TERMINATE => {
+                // The command is the leader of its own session and process group.
                 sys::signal(-what.command, libc::SIGTERM);
                 None
             }
@@ -159,10 +162,10 @@ fn wait(what: &mut Watch<'_>, left: Option<Duration>) -> Option<ExitReason> {
     None
 }
 
-/// Lets go of the command's output: its end must not wait for us.
-pub(super) fn let_go_of_output() {
-    if let Ok(nothing) = std::fs::File::options().write(true).open("/dev/null") {
-        let _ = sys::put(nothing.as_fd(), 1);
-        let _ = sys::put(nothing.as_fd(), 2);
+/// Closes our copies of the command's output pipes, so that readers see the end of file.
+pub(super) fn release_output() {
+    if let Ok(null) = std::fs::File::options().write(true).open("/dev/null") {
+        let _ = sys::dup_to(null.as_fd(), 1);
+        let _ = sys::dup_to(null.as_fd(), 2);
     }
 }

@@ -1,15 +1,15 @@
-//! Names that rules deny, as absolute patterns: whether a path may be created or moved somewhere.
+//! Matches paths against deny rules: whether a path may be created, or moved to a new name.
 //!
-//! In: patterns as rules write them, from the root on. `*`, `?` and `[a-z]` stay within one component,
-//! `**` crosses components, `\` takes the meaning off the next character. Out: verdicts about paths
-//! without symlinks, `.` and `..`. Nothing touches the disk.
+//! In: absolute glob patterns. `*`, `?` and `[a-z]` match within one component, `**` crosses
+//! components, `\` escapes the next character. Out: verdicts about paths without symlinks, `.` and
+//! `..`. Pure: no disk access.
 //!
-//! INVARIANT: a path has the verdict that a deny rule with the same pattern gives it in the policy.
-//! Only a name that is no UTF-8 differs: the policy denies it for doubt, here its bytes are compared.
+//! INVARIANT: a path gets the same verdict as from a deny rule with this pattern in the policy.
+//! Only names that are not UTF-8 differ: the policy denies them, here their bytes are compared.
 
 use std::{os::unix::ffi::OsStrExt as _, path::Path};
 
-/// Patterns for names that may not be created. Compiled once; a check allocates nothing.
+/// Patterns for names that may not be created. Compiled once; a check does not allocate.
 ///
 /// ```
 /// use std::path::Path;
@@ -27,8 +27,8 @@ pub struct DeniedNames {
     patterns: Vec<Vec<Step>>,
 }
 
-/// More steps than this are cut off, and what is left denies more. No rule that a person writes has
-/// as many.
+/// Steps of a pattern. A longer one is truncated, so that it denies more. Rules that people write
+/// are shorter.
 const MAX_STEPS: usize = 127;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,18 +41,18 @@ enum Step {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Glob {
     Text(Vec<u8>),
-    Holes(Vec<Hole>),
+    Parts(Vec<Part>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Hole {
-    Is(char),
+enum Part {
+    Char(char),
     /// `?`
-    One,
+    AnyChar,
     /// `*`
-    Many,
+    AnyText,
     /// `[…]`
-    Of {
+    Class {
         not: bool,
         ranges: Vec<(char, char)>,
     },
@@ -62,8 +62,7 @@ impl DeniedNames {
     /// Compiles patterns.
     ///
     /// # Errors
-    /// Fails for a pattern that does not start at the root, climbs, or has a bracket that is never
-    /// closed.
+    /// Fails for a pattern that is not absolute, contains `..`, or has an unclosed bracket.
     pub fn new(patterns: &[String]) -> Result<Self, String> {
         let patterns = patterns.iter().map(|text| steps(text)).collect::<Result<_, _>>()?;
         Ok(Self { patterns })
@@ -78,7 +77,7 @@ impl DeniedNames {
     /// Returns whether a pattern matches the path or a directory above it.
     #[must_use]
     pub fn matches(&self, path: &Path) -> bool {
-        self.patterns.iter().any(|steps| fits(steps, names(path)))
+        self.patterns.iter().any(|steps| matches_path(steps, names(path)))
     }
 
     /// Returns whether a pattern matches this directory, or could match something below it.
@@ -98,9 +97,9 @@ impl DeniedNames {
         })
     }
 
-    /// Returns whether a directory can be moved without giving a denied name to something below it
-    /// that had an allowed one. So `mv a b` is fine beside `**/.env`, because the pattern holds equally
-    /// below both, and `mv a secrets` is not beside `secrets/**`.
+    /// Returns whether a directory can be moved without a denied name for an entry below it that
+    /// had an allowed one. With `**/.env`, `mv a b` is allowed, because the pattern applies equally
+    /// below both. With `secrets/**`, `mv a secrets` is not.
     ///
     /// ```
     /// use std::path::Path;
@@ -120,12 +119,12 @@ impl DeniedNames {
         })
     }
 
-    /// Returns whether a path below this directory may be denied because of how the directory is
-    /// called or where it lies. If so, a move of it may take the deny off what is below.
+    /// Returns whether a path below this directory may be denied because of the name or the
+    /// location of the directory. If so, moving it may bypass the deny rule for the entries below.
     #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "mounts are of Linux"))]
     pub(crate) fn depends_on(&self, root: &Path, directory: &Path) -> bool {
         self.patterns.iter().any(|steps| {
-            // What is denied below every directory of the root, whatever its name and depth.
+            // What is denied below every directory of the root, at any depth.
             let mut anywhere = root.to_path_buf();
             let mut always = u128::MAX;
             for _ in 0..=steps.len() {
@@ -137,10 +136,10 @@ impl DeniedNames {
     }
 }
 
-/// A name that no pattern spells out.
+/// A name that no pattern contains literally.
 const OTHER_NAME: &str = "\u{1}\u{fffd}";
 
-/// Reads the steps of a pattern.
+/// Parses the steps of a pattern.
 fn steps(text: &str) -> Result<Vec<Step>, String> {
     let rest = text.strip_prefix('/').ok_or_else(|| format!("`{text}` is no absolute pattern"))?;
     let mut steps = Vec::new();
@@ -155,7 +154,7 @@ fn steps(text: &str) -> Result<Vec<Step>, String> {
             })?)),
         }
     }
-    // FAIL CLOSED: the beginning of a pattern matches all that the whole matches.
+    // FAIL CLOSED: a prefix of a pattern matches everything that the whole pattern matches.
     steps.truncate(MAX_STEPS);
     Ok(steps)
 }
@@ -165,9 +164,9 @@ fn names(path: &Path) -> impl Iterator<Item = &[u8]> + Clone {
     path.as_os_str().as_bytes().split(|byte| *byte == b'/').filter(|name| !name.is_empty())
 }
 
-/// Whether steps match the names or the first of them. A mismatch goes back to the last `**` alone,
-/// so the cost is at most the product of the lengths.
-fn fits<'p>(steps: &[Step], mut names: impl Iterator<Item = &'p [u8]> + Clone) -> bool {
+/// Returns whether the steps match the names or a prefix of them. A mismatch backtracks to the last
+/// `**` only, so the cost is at most the product of the lengths.
+fn matches_path<'p>(steps: &[Step], mut names: impl Iterator<Item = &'p [u8]> + Clone) -> bool {
     let mut step = 0;
     let mut any = None;
     loop {
@@ -194,8 +193,8 @@ fn fits<'p>(steps: &[Step], mut names: impl Iterator<Item = &'p [u8]> + Clone) -
     }
 }
 
-/// Returns which steps may come next once the names of a path are used up: bit `n` is step `n`, and
-/// the bit behind the last step says that all of them matched.
+/// Returns which steps may come next after the names of a path: bit `n` is step `n`, and the bit
+/// after the last step says that all of them matched.
 fn reached(steps: &[Step], path: &Path) -> u128 {
     let mut at = closed(steps, 1);
     for name in names(path) {
@@ -212,7 +211,7 @@ fn reached(steps: &[Step], path: &Path) -> u128 {
     at
 }
 
-/// Adds the steps that are reached without a name: `**` also matches no component.
+/// Adds the steps that are reached without a name: `**` also matches zero components.
 fn closed(steps: &[Step], mut at: u128) -> u128 {
     for n in 0..steps.len() {
         if at >> n & 1 == 1 && steps.get(n) == Some(&Step::Any) {
@@ -231,46 +230,46 @@ fn index(n: usize) -> u32 {
 }
 
 impl Glob {
-    /// Reads one component. `None` for a bracket that is never closed.
+    /// Parses one component. Returns `None` for an unclosed bracket.
     fn parse(text: &str) -> Option<Self> {
-        let mut holes = Vec::new();
+        let mut parts = Vec::new();
         let mut chars = text.chars().peekable();
         while let Some(c) = chars.next() {
-            holes.push(match c {
-                '\\' => Hole::Is(chars.next().unwrap_or('\\')),
-                '*' if holes.last() == Some(&Hole::Many) => continue,
-                '*' => Hole::Many,
-                '?' => Hole::One,
+            parts.push(match c {
+                '\\' => Part::Char(chars.next().unwrap_or('\\')),
+                '*' if parts.last() == Some(&Part::AnyText) => continue,
+                '*' => Part::AnyText,
+                '?' => Part::AnyChar,
                 '[' => class(&mut chars)?,
-                other => Hole::Is(other),
+                other => Part::Char(other),
             });
         }
-        let text: Option<String> = holes
+        let text: Option<String> = parts
             .iter()
-            .map(|hole| match hole {
-                Hole::Is(c) => Some(*c),
+            .map(|part| match part {
+                Part::Char(c) => Some(*c),
                 _ => None,
             })
             .collect();
-        Some(text.map_or(Self::Holes(holes), |text| Self::Text(text.into_bytes())))
+        Some(text.map_or(Self::Parts(parts), |text| Self::Text(text.into_bytes())))
     }
 
     fn matches(&self, name: &[u8]) -> bool {
         match self {
             Self::Text(text) => text == name,
-            Self::Holes(holes) => fits_name(holes, name),
+            Self::Parts(parts) => matches_name(parts, name),
         }
     }
 }
 
-/// Reads `a-z]`, after the bracket was opened.
-fn class(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Option<Hole> {
+/// Parses `a-z]`, after the opening bracket.
+fn class(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Option<Part> {
     let not = chars.next_if(|c| matches!(c, '!' | '^')).is_some();
     let mut ranges: Vec<(char, char)> = Vec::new();
     loop {
         let low = chars.next()?;
         if low == ']' && !ranges.is_empty() {
-            return Some(Hole::Of { not, ranges });
+            return Some(Part::Class { not, ranges });
         }
         let low = if low == '\\' { chars.next()? } else { low };
         let mut high = low;
@@ -284,35 +283,35 @@ fn class(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) -> Option<Hole> {
     }
 }
 
-/// Whether one component matches. A mismatch goes back to the last `*` alone.
-fn fits_name(holes: &[Hole], name: &[u8]) -> bool {
-    let (mut hole, mut rest) = (0, name);
+/// Returns whether one component matches. A mismatch backtracks to the last `*` only.
+fn matches_name(parts: &[Part], name: &[u8]) -> bool {
+    let (mut part, mut rest) = (0, name);
     let mut star: Option<(usize, &[u8])> = None;
-    while let Some((c, behind)) = first(rest) {
-        match holes.get(hole) {
-            Some(Hole::Many) => {
-                star = Some((hole, rest));
-                hole += 1;
+    while let Some((c, after)) = first(rest) {
+        match parts.get(part) {
+            Some(Part::AnyText) => {
+                star = Some((part, rest));
+                part += 1;
                 continue;
             }
-            Some(one) if takes(one, c) => {
-                hole += 1;
-                rest = behind;
+            Some(one) if matches_char(one, c) => {
+                part += 1;
+                rest = after;
                 continue;
             }
             _ => {}
         }
         let Some((many, from)) = star else { return false };
-        let Some((_, behind)) = first(from) else { return false };
-        rest = behind;
+        let Some((_, after)) = first(from) else { return false };
+        rest = after;
         star = Some((many, rest));
-        hole = many + 1;
+        part = many + 1;
     }
-    holes.iter().skip(hole).all(|hole| *hole == Hole::Many)
+    parts.iter().skip(part).all(|part| *part == Part::AnyText)
 }
 
-/// Returns the first character and what is behind it. Bytes that are no character are one without a
-/// name, which `?`, `*` and `[!…]` take.
+/// Returns the first character and the rest. Invalid UTF-8 counts as one unnamed character, which
+/// `?`, `*` and `[!…]` match.
 fn first(bytes: &[u8]) -> Option<(Option<char>, &[u8])> {
     let chunk = bytes.get(..4).unwrap_or(bytes).utf8_chunks().next()?;
     let c = chunk.valid().chars().next();
@@ -320,11 +319,11 @@ fn first(bytes: &[u8]) -> Option<(Option<char>, &[u8])> {
     Some((c, bytes.get(len..)?))
 }
 
-fn takes(hole: &Hole, c: Option<char>) -> bool {
-    match hole {
-        Hole::Is(own) => c == Some(*own),
-        Hole::One | Hole::Many => true,
-        Hole::Of { not, ranges } => {
+fn matches_char(part: &Part, c: Option<char>) -> bool {
+    match part {
+        Part::Char(own) => c == Some(*own),
+        Part::AnyChar | Part::AnyText => true,
+        Part::Class { not, ranges } => {
             let within = |c| ranges.iter().any(|(low, high)| (*low..=*high).contains(&c));
             c.is_some_and(within) != *not
         }
@@ -345,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_denies_what_it_names_and_everything_below() {
+    fn pattern_denies_the_path_and_everything_below() {
         for (pattern, path, is) in [
             ("/w/secrets/**", "/w/secrets", true),
             ("/w/secrets/**", "/w/secrets/a/b", true),
@@ -368,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_patterns_are_refused_and_not_guessed() {
+    fn invalid_patterns_are_rejected() {
         for bad in ["secrets/**", "", "/w/../x", "/w/[ab", "/w/[a-"] {
             assert!(DeniedNames::new(&[bad.to_owned()]).is_err(), "{bad}");
         }
@@ -376,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_no_text_is_compared_by_its_bytes() {
+    fn non_utf8_name_is_compared_by_its_bytes() {
         let path = Path::new(OsStr::from_bytes(b"/w/a\xff.env"));
         assert!(denied(&["/w/a?.env"]).matches(path));
         assert!(denied(&["/w/*.env"]).matches(path));
@@ -386,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_may_contain_a_denied_name_above_and_below_the_pattern() {
+    fn may_contain_holds_above_and_below_the_pattern() {
         let names = denied(&["/w/conf/*.key"]);
         for (directory, is) in
             [("/", true), ("/w", true), ("/w/conf", true), ("/w/conf/a.key/x", true)]
@@ -400,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn only_directories_whose_place_decides_are_depended_on() {
+    fn depends_on_only_directories_whose_location_matters() {
         for (pattern, directory, is) in [
             ("/w/**/.env", "/w/a", false),
             ("/w/**/.env", "/w/a/b", false),
@@ -418,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_with_too_many_steps_denies_more() {
+    fn pattern_with_too_many_steps_is_truncated_and_denies_more() {
         let deep = "/a".repeat(200);
         let names = denied(&[&deep]);
         assert!(names.matches(Path::new(&deep)));
@@ -439,14 +438,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn two_algorithms_agree(pattern in pattern(), path in path()) {
+        fn backtracking_and_state_set_matchers_agree(pattern in pattern(), path in path()) {
             let steps = steps(&pattern).unwrap();
             let by_states = is_complete(&steps, reached(&steps, Path::new(&path)));
-            prop_assert_eq!(fits(&steps, names(Path::new(&path))), by_states);
+            prop_assert_eq!(matches_path(&steps, names(Path::new(&path))), by_states);
         }
 
         #[test]
-        fn nothing_below_matches_where_nothing_may_be(
+        fn may_contain_is_true_above_every_match(
             pattern in pattern(), directory in path(), below in path(),
         ) {
             let names = denied(&[&pattern]);
@@ -457,7 +456,7 @@ mod tests {
         }
 
         #[test]
-        fn a_move_gives_no_denied_name(
+        fn allowed_move_never_creates_a_denied_name(
             pattern in pattern(), from in path(), to in path(), below in path(),
         ) {
             let names = denied(&[&pattern]);

@@ -1,8 +1,8 @@
-//! Files of a workspace that the configuration of its repository names: hooks, attributes, a monitor,
-//! and further configuration. Git obeys them like `.git/config` itself.
+//! Finds files that the git configuration of a repository names: hooks, attributes, a file system
+//! monitor, included configuration. Git executes or obeys them like `.git/config` itself.
 //!
-//! In: the root of a repository. Out: paths below that root, to be protected. Reading is bounded, and
-//! no symlink is followed.
+//! In: the root of a repository. Out: paths below that root, which must be protected. Reading is
+//! bounded, and no symlink is followed.
 
 use std::{
     fs::File,
@@ -15,14 +15,15 @@ use rustix::fs::{FileType, OFlags};
 
 use super::handle::open_below;
 
-/// More of a configuration is not read.
+/// Bytes of a configuration that are read.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
-/// Configurations that one configuration may include, all levels together.
+/// Configuration files that are read for one repository, includes counted.
 const MAX_CONFIGS: usize = 16;
 /// Paths that are protected for one repository.
 const MAX_PATHS: usize = 256;
 
-/// Files that git runs in a directory of hooks, for a directory that cannot be protected as a whole.
+/// Files that git executes in a hooks directory, for a directory that cannot be protected as a
+/// whole.
 const HOOKS: &[&str] = &[
     "applypatch-msg",
     "commit-msg",
@@ -60,7 +61,7 @@ pub(super) fn named_files(
             let (base, value) = match &*key {
                 "include.path" | "includeif.path" => (&*directory, &*value),
                 "core.hookspath" | "core.attributesfile" => (Path::new(""), &*value),
-                // It is a command; a program of the workspace has a path.
+                // Its value is a command line; the program may be a path in the workspace.
                 "core.fsmonitor" => {
                     (Path::new(""), value.split_whitespace().next().unwrap_or_default())
                 }
@@ -81,7 +82,7 @@ pub(super) fn named_files(
     found.into_iter().take(MAX_PATHS).filter_map(|path| path.into_os_string().into_string().ok())
 }
 
-/// Returns where a path of a configuration lies below the root: by its letters, and where that leads.
+/// Returns a configured path relative to the root: normalized as text, and with symlinks resolved.
 fn below(root: &Path, base: &Path, value: &str) -> Vec<PathBuf> {
     if value.is_empty() || value.starts_with('~') {
         return Vec::new();
@@ -96,13 +97,13 @@ fn below(root: &Path, base: &Path, value: &str) -> Vec<PathBuf> {
             other => whole.push(other),
         }
     }
-    let leads = root.join(base).join(value).canonicalize().ok();
-    let mut all: Vec<PathBuf> = [Some(whole), leads].into_iter().flatten().collect();
+    let canonical = root.join(base).join(value).canonicalize().ok();
+    let mut all: Vec<PathBuf> = [Some(whole), canonical].into_iter().flatten().collect();
     all.dedup();
     all.iter().filter_map(|path| path.strip_prefix(root).ok()).map(Path::to_owned).collect()
 }
 
-/// Reads a regular file below the root, without waiting for a FIFO.
+/// Reads a regular file below the root. Does not block on a FIFO.
 fn read(root: BorrowedFd<'_>, path: &Path) -> Option<String> {
     let file = open_below(root, path, OFlags::RDONLY).ok()?;
     let stat = rustix::fs::fstat(&file).ok()?;
@@ -114,8 +115,8 @@ fn read(root: BorrowedFd<'_>, path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Reads the settings of a configuration: `section.key` in lower case without the subsection, and the
-/// value. A line that git would refuse is left out.
+/// Parses a configuration into `section.key`, in lower case and without the subsection, and values.
+/// Invalid lines are skipped.
 fn settings(text: &str) -> Vec<(String, String)> {
     // A backslash at the end continues the line.
     let text = text.trim_start_matches('\u{feff}').replace("\r\n", "\n").replace("\\\n", "");
@@ -124,10 +125,10 @@ fn settings(text: &str) -> Vec<(String, String)> {
     for line in text.lines() {
         let mut line = line.trim_start();
         if let Some(rest) = line.strip_prefix('[') {
-            let Some((head, behind)) = section_end(rest) else { continue };
+            let Some((head, after)) = section_end(rest) else { continue };
             let name = head.split(|c: char| c.is_whitespace() || c == '.' || c == '"').next();
             section = name.unwrap_or_default().to_ascii_lowercase();
-            line = behind.trim_start();
+            line = after.trim_start();
         }
         let Some((key, value)) = line.split_once('=') else { continue };
         let key = key.trim();
@@ -139,7 +140,7 @@ fn settings(text: &str) -> Vec<(String, String)> {
     all
 }
 
-/// Splits behind the bracket that ends a section; one in quotes does not.
+/// Splits after the bracket that closes a section header. A quoted bracket does not close it.
 fn section_end(text: &str) -> Option<(&str, &str)> {
     let (mut is_quoted, mut is_escaped) = (false, false);
     let at = text.char_indices().find(|(_, c)| {
@@ -151,10 +152,10 @@ fn section_end(text: &str) -> Option<(&str, &str)> {
     Some((text.get(..at.0)?, text.get(at.0 + 1..)?))
 }
 
-/// Takes quotes, escapes and a comment out of a value.
+/// Removes quotes, escapes and a comment from a value.
 fn unquoted(value: &str) -> String {
     let (mut text, mut is_quoted) = (String::new(), false);
-    // The length without blanks at the end, which count in quotes alone.
+    // The length without trailing blanks, which count only in quotes.
     let mut kept = 0;
     let mut chars = value.trim_start().chars();
     while let Some(c) = chars.next() {
@@ -182,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_read_as_git_reads_them() {
+    fn settings_are_parsed_like_git_does() {
         let text = "\u{feff}# a comment\n[core]\n\tbare = false\n\thooksPath = \"my hooks\" ; x\n\
                     [CORE] HooksPath = a\\\nb\n[includeIf \"gitdir:[x]/\"]\n path = c#d\n\
                     [include]path=e\\\\f  \n[broken\n[remote \"o\"]\n\turl = x=y\n";

@@ -1,10 +1,10 @@
-//! The git directory of a linked worktree: where it is, and what a command may change in it.
+//! The git directory of a linked worktree: finds it, and decides what a command may change in it.
 //!
-//! In: a root whose `.git` is a file. Out: the common directory of the repository, if that repository
-//! says itself that the root is one of its worktrees. Nothing is granted on the word of the `.git`
-//! file alone: a file that came with an archive could name any directory.
+//! In: a root whose `.git` is a file. Out: the common directory of the repository, if that
+//! repository lists the root as one of its worktrees. The `.git` file alone is not trusted: a file
+//! from an archive could name any directory.
 //!
-//! FAIL CLOSED: a redirection that is not exactly what `git worktree add` writes is not followed.
+//! FAIL CLOSED: a redirection is followed only if it is exactly what `git worktree add` writes.
 
 use std::{
     fs::File,
@@ -22,24 +22,25 @@ use crate::Root;
 
 /// The common git directory of a linked worktree. It is also among the roots of the profile.
 ///
-/// In it a command may change what a commit in that worktree needs: objects, refs, their logs, and
-/// the directory of the worktree. Configuration, hooks, other worktrees and all else stay as they are.
+/// A command may change in it what a commit in that worktree needs: objects, refs, their logs, and
+/// the directory of the worktree. Everything else is read-only: configuration, hooks, other
+/// worktrees.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GitDirectory {
-    /// The common directory, without links, as it is among the roots.
+    /// The common directory, without symlinks, as it is among the roots.
     pub path: PathBuf,
     /// The name of the worktree, as in `worktrees/NAME`.
     pub worktree: String,
 }
 
-/// No file that says where git finds something is longer.
+/// Size limit of a file with a path, such as `.git` or `commondir`.
 const MAX_POINTER_BYTES: u64 = 8 << 10;
 
 /// Directories of a repository that a commit writes to.
 const DIRECTORIES: &[&str] = &["objects", "refs", "logs"];
-/// Files beside them: deleting a ref locks and replaces `packed-refs`, and `git gc` has a lock and a log.
-/// `git branch -d` locks the configuration and leaves it as it is.
+/// Files next to them. Deleting a ref locks and replaces `packed-refs`; `git gc` has a lock and a
+/// log; `git branch -d` locks the configuration without changing it.
 const FILES: &[&str] = &[
     "config.lock",
     "packed-refs",
@@ -50,31 +51,31 @@ const FILES: &[&str] = &[
     "gc.log",
     "gc.log.lock",
 ];
-/// Files of a worktree that say where git finds its configuration.
+/// Files of a worktree that tell git where its configuration is.
 const REDIRECTIONS: &[&str] = &["gitdir", "commondir", "config.worktree"];
 
-/// Why the rest of a git directory stays as it is.
+/// Why the rest of a git directory is read-only.
 const SHARED: &str = "it belongs to the whole repository, and a command changes only what a commit in \
                       its worktree needs";
 const NO_SYMLINKS: &str = "git follows symlinks in its directory";
 
 impl GitDirectory {
-    /// Whether an entry at the top of the directory may change.
-    pub(crate) fn is_changed(name: &str) -> bool {
+    /// Returns whether an entry at the top of the directory may change.
+    pub(crate) fn is_writable(name: &str) -> bool {
         DIRECTORIES.contains(&name) || FILES.contains(&name)
     }
 
-    /// Returns the directory of the worktree, below the common directory.
+    /// Returns the directory of the worktree, relative to the common directory.
     pub(crate) fn own(&self) -> PathBuf {
         Path::new("worktrees").join(&self.worktree)
     }
 
-    /// Returns the files of the worktree that stay as they are, below the common directory.
+    /// Returns the read-only files of the worktree, relative to the common directory.
     pub(crate) fn redirections(&self) -> impl Iterator<Item = PathBuf> {
         REDIRECTIONS.iter().map(|name| self.own().join(name))
     }
 
-    /// Decides about a change, by the path below the common directory.
+    /// Decides about a change, by the path relative to the common directory.
     pub(crate) fn check(&self, below: &Path, change: Change) -> Result<(), &'static str> {
         if change == Change::CreateLink {
             return Err(NO_SYMLINKS);
@@ -86,7 +87,7 @@ impl GitDirectory {
             _ if FILES.contains(&first) && change != Change::CreateDir => parts.next().is_none(),
             _ if is_directory => change == Change::CreateDir || parts.next().is_some(),
             "worktrees" => match below.strip_prefix(self.own()).ok().map(|own| own.iter().next()) {
-                // The directory itself is there, and stays there.
+                // The directory itself exists and may not change.
                 None | Some(None) => false,
                 Some(Some(name)) => !REDIRECTIONS.iter().any(|fixed| is_spelling_of(name, fixed)),
             },
@@ -98,13 +99,13 @@ impl GitDirectory {
     /// Finds the git directory of a root, if the root is a linked worktree.
     ///
     /// # Errors
-    /// Says why a `.git` file is not followed.
+    /// Returns why a `.git` file is not followed.
     pub(crate) fn find(
         root: &Root,
         handle: BorrowedFd<'_>,
         roots: &[Root],
     ) -> Result<Option<(Self, Root)>, String> {
-        let Some(text) = pointer(handle, ".git") else { return Ok(None) };
+        let Some(text) = read_pointer(handle, ".git") else { return Ok(None) };
         let text = text.strip_prefix("gitdir: ").ok_or("it does not begin with `gitdir: `")?;
         let own = root.path.join(text).canonicalize().map_err(|e| format!("`{text}`: {e}"))?;
         let above =
@@ -113,7 +114,7 @@ impl GitDirectory {
         let (Some(path), Some(worktree)) = (above.and_then(Path::parent), worktree) else {
             return Err(format!("`{text}` is not the directory of a worktree"));
         };
-        // What lies in a root is judged there.
+        // A git directory inside a root follows the rules of that root.
         if roots.iter().any(|root| path.starts_with(&root.path)) {
             return Ok(None);
         }
@@ -133,10 +134,10 @@ impl GitDirectory {
         }
         let own = open_below(directory.as_fd(), &found.own(), DIRECTORY).ok();
         let own = own.ok_or(format!("`{shown}` has no worktree `{worktree}`"))?;
-        if pointer(own.as_fd(), "commondir").as_deref() != Some("../..") {
+        if read_pointer(own.as_fd(), "commondir").as_deref() != Some("../..") {
             return Err(format!("`{shown}` is not the common directory of the worktree"));
         }
-        let back = pointer(own.as_fd(), "gitdir").unwrap_or_default();
+        let back = read_pointer(own.as_fd(), "gitdir").unwrap_or_default();
         if !leads_to(&found.path.join(found.own()).join(back), &root.path) {
             return Err(format!("`{shown}` does not know the workspace as its worktree"));
         }
@@ -153,14 +154,14 @@ fn open_directory(path: &Path) -> Option<OwnedFd> {
     rustix::fs::open(path, flags, Mode::empty()).ok()
 }
 
-/// Whether the repository's own file names the `.git` file of a root.
+/// Returns whether a file of the repository names the `.git` file of a root.
 fn leads_to(file: &Path, root: &Path) -> bool {
     let directory = file.parent().and_then(|directory| directory.canonicalize().ok());
     file.file_name().is_some_and(|name| name == ".git")
         && directory.is_some_and(|directory| directory == root)
 }
 
-/// Whether a directory looks like that of a repository, without a symlink where commits write.
+/// Returns whether a directory looks like a git directory, without a symlink where commits write.
 fn is_repository(directory: BorrowedFd<'_>) -> bool {
     let is =
         |name: &str, wanted: FileType| stat(directory, name).is_some_and(|s| kind(&s) == wanted);
@@ -182,8 +183,8 @@ fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// Reads a file of one line: a regular file, no symlink, without waiting for a FIFO.
-fn pointer(directory: BorrowedFd<'_>, name: &str) -> Option<String> {
+/// Reads a file of one line. It must be a regular file, not a symlink. Does not block on a FIFO.
+fn read_pointer(directory: BorrowedFd<'_>, name: &str) -> Option<String> {
     let file = open_below(directory, Path::new(name), OFlags::RDONLY).ok()?;
     let stat = rustix::fs::fstat(&file).ok()?;
     let size = u64::try_from(stat.st_size).ok()?;

@@ -1,11 +1,11 @@
-//! Opens what lies below a folder handle, without following a single link.
+//! Opens a path below a directory file descriptor and follows no symlink.
 //!
-//! In: a handle and a relative path that `resolve` found. Out: a descriptor, or what the system said.
-//! Linux does it in one call (`openat2`). Other systems, and kernels without that call, go step by
-//! step, each step relative to the handle of the one before.
+//! In: a file descriptor and a relative path from `resolve`. Out: a file descriptor, or an errno.
+//! Linux does it in one syscall (`openat2`). Other systems, and kernels without it, open component
+//! by component, each relative to the one before.
 //!
-//! INVARIANT: no link is followed here, so whoever swaps one in after the path was judged gets an
-//! error and nothing else.
+//! INVARIANT: no symlink is followed here. One that is swapped in after authorization (TOCTOU,
+//! symlink race) gives an error.
 
 use std::{
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
@@ -17,9 +17,9 @@ use rustix::{
     io::Errno,
 };
 
-/// Adds what every descriptor is opened with. Non-blocking, because a pipe with no writer would hold
-/// us; not for a folder that is only passed through, where the kernel takes it for a mistake.
-fn always(flags: OFlags) -> OFlags {
+/// Adds the flags of every open. `O_NONBLOCK`, because opening a pipe without a writer would block.
+/// The kernel rejects it together with `O_PATH`.
+fn with_common_flags(flags: OFlags) -> OFlags {
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     #[cfg(target_os = "linux")]
     if flags.contains(OFlags::PATH) {
@@ -28,34 +28,34 @@ fn always(flags: OFlags) -> OFlags {
     flags | OFlags::NONBLOCK | OFlags::NOCTTY
 }
 
-/// A folder that is only passed through.
+/// Opens a directory only to look up names in it.
 #[cfg(target_os = "linux")]
 pub(crate) const SEARCH: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 #[cfg(not(target_os = "linux"))]
 pub(crate) const SEARCH: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
 
-/// Opens a path below a root. `LOOP` says that there is a link in it.
+/// Opens a path below a root. `LOOP` means that there is a symlink in it.
 pub(crate) fn open_below(
     root: BorrowedFd<'_>,
     path: &Path,
     flags: OFlags,
 ) -> Result<OwnedFd, Errno> {
     #[cfg(target_os = "linux")]
-    match at_once(root, path, flags) {
+    match with_openat2(root, path, flags) {
         Err(Errno::NOSYS) => {}
         result => return result,
     }
-    step_by_step(root, path, flags)
+    component_by_component(root, path, flags)
 }
 
 #[cfg(target_os = "linux")]
-fn at_once(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+fn with_openat2(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     use rustix::fs::ResolveFlags;
     let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    // `AGAIN` means that something was renamed under the call; a few tries, then it is told.
+    // `AGAIN` means that a directory was renamed during the syscall. Retry a few times.
     for _ in 0..8 {
-        match rustix::fs::openat2(root, path, always(flags), Mode::empty(), how) {
+        match rustix::fs::openat2(root, path, with_common_flags(flags), Mode::empty(), how) {
             Err(Errno::AGAIN | Errno::INTR) => {}
             result => return result,
         }
@@ -63,14 +63,14 @@ fn at_once(root: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, 
     Err(Errno::AGAIN)
 }
 
-/// Returns whether something is there that is reached without a single link, the last part included.
-/// No says nothing: it may be missing, closed, or this system may not be able to tell at once.
-pub(super) fn leads_straight(root: BorrowedFd<'_>, path: &Path) -> bool {
+/// Returns whether a path exists and has no symlink in any component, the last one included.
+/// `false` says nothing: it may be missing or inaccessible, or this system has no such syscall.
+pub(super) fn exists_without_symlinks(root: BorrowedFd<'_>, path: &Path) -> bool {
     #[cfg(target_os = "linux")]
     {
         use rustix::fs::ResolveFlags;
         let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        // With `NOFOLLOW` a link at the end would be opened itself; without it, it is refused.
+        // With `NOFOLLOW` a symlink at the end would be opened itself. Without it, it is refused.
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         rustix::fs::openat2(root, path, flags, Mode::empty(), how).is_ok()
     }
@@ -81,7 +81,7 @@ pub(super) fn leads_straight(root: BorrowedFd<'_>, path: &Path) -> bool {
     }
 }
 
-pub(super) fn step_by_step(
+pub(super) fn component_by_component(
     root: BorrowedFd<'_>,
     path: &Path,
     flags: OFlags,
@@ -94,17 +94,17 @@ pub(super) fn step_by_step(
         }
         let from = here.as_ref().map_or(root, |fd| fd.as_fd());
         let how = if parts.peek().is_some() { SEARCH } else { flags };
-        let next = rustix::fs::openat(from, name, always(how), Mode::empty());
-        here = Some(next.map_err(|errno| link_or(from, name, errno))?);
+        let next = rustix::fs::openat(from, name, with_common_flags(how), Mode::empty());
+        here = Some(next.map_err(|errno| symlink_errno(from, name, errno))?);
     }
     match here {
         Some(fd) => Ok(fd),
-        None => rustix::fs::openat(root, ".", always(flags), Mode::empty()),
+        None => rustix::fs::openat(root, ".", with_common_flags(flags), Mode::empty()),
     }
 }
 
-/// A link where a folder was wanted is told in several ways; here it is told in one.
-fn link_or(folder: BorrowedFd<'_>, name: &std::ffi::OsStr, errno: Errno) -> Errno {
+/// Normalizes the errno for a symlink in the place of a directory, which differs between systems.
+fn symlink_errno(folder: BorrowedFd<'_>, name: &std::ffi::OsStr, errno: Errno) -> Errno {
     let is_link = || {
         rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_call_and_many_steps_give_the_same_answers() {
+    fn openat2_and_component_walk_give_the_same_result() {
         let folder = tempfile::tempdir().unwrap();
         let base = folder.path();
         fs::create_dir_all(base.join("a/b")).unwrap();
@@ -154,10 +154,10 @@ mod tests {
             for flags in kinds {
                 let id =
                     |fd: Result<OwnedFd, Errno>| fd.map(|fd| rustix::fs::fstat(fd).unwrap().st_ino);
-                let one = id(at_once(root.as_fd(), path, flags));
-                let many = id(step_by_step(root.as_fd(), path, flags));
+                let one = id(with_openat2(root.as_fd(), path, flags));
+                let many = id(component_by_component(root.as_fd(), path, flags));
                 match (one, many) {
-                    // Whether a link is called a link or no folder depends on what was asked for.
+                    // For a symlink, either errno is right; it depends on the flags.
                     (Err(Errno::LOOP | Errno::NOTDIR), Err(Errno::LOOP | Errno::NOTDIR)) => {}
                     (one, many) => assert_eq!(one, many, "{} {flags:?}", path.display()),
                 }

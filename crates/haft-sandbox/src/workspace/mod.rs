@@ -1,12 +1,12 @@
-//! Files, through folder handles: what a tool may read and write, and nothing else.
+//! File access confined to a set of roots, each held by a directory file descriptor.
 //!
-//! In: paths as a model writes them. Out: a [`ResolvedPath`], which has no links and no steps up in
-//! it, and operations at places. There is no operation that takes a path of the host. What happens
-//! at a place follows no link, opens no special file, and replaces files instead of writing into
-//! them.
+//! In: paths as a model writes them. Out: a [`ResolvedPath`] without symlinks and `..`, and file
+//! operations on it. No operation takes a path of the host. Operations follow no symlink, open no
+//! special file, and replace files atomically instead of writing into them.
 //!
-//! INVARIANT: nothing outside the roots is read or changed, whoever swaps what in the meantime.
-//! INVARIANT: protected names are written only by a workspace that was granted them.
+//! INVARIANT: nothing outside the roots is read or changed, even if a directory or symlink is
+//! swapped between resolution and use (path traversal, TOCTOU). INVARIANT: protected names are
+//! written only by a workspace that was granted them.
 
 mod path_error;
 mod name;
@@ -53,19 +53,19 @@ use crate::{Error, ErrorKind, Root};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
-    /// Look, and touch nothing.
+    /// Read only.
     Read,
-    /// Read, write, make, move and delete.
+    /// Read, write, create, move and delete.
     Write,
 }
 
-/// Folders that a run may work in.
+/// The directories that a run may work in.
 ///
 /// ```
 /// use haft_sandbox::{Access, PathErrorKind, Replace, Workspace};
 ///
-/// let folder = tempfile::tempdir().unwrap();
-/// let workspace = Workspace::builder().root(folder.path(), Access::Write).build()?;
+/// let directory = tempfile::tempdir().unwrap();
+/// let workspace = Workspace::builder().root(directory.path(), Access::Write).build()?;
 ///
 /// let notes = workspace.resolve("notes.txt").unwrap();
 /// workspace.write(&notes, b"hello", Replace::Never).unwrap();
@@ -83,33 +83,33 @@ pub struct Workspace {
 }
 
 struct Inner {
-    roots: Vec<Folder>,
+    roots: Vec<RootDirectory>,
     protected: Protected,
-    /// Git directories of linked worktrees. Commands see them; file tools do not.
+    /// Git directories of linked worktrees. Commands can use them, file tools cannot.
     git: Vec<(GitDirectory, Root)>,
     git_notes: Vec<String>,
 }
 
 /// One root, opened once.
-struct Folder {
-    /// As it was named.
+struct RootDirectory {
+    /// The path as it was given.
     named: PathBuf,
-    /// Without links.
+    /// The canonical path, without symlinks.
     path: Arc<Path>,
     access: Access,
     handle: OwnedFd,
     identity: (u64, u64),
 }
 
-impl Folder {
+impl RootDirectory {
     fn root(&self) -> Root {
         let identity = Some(self.identity);
         Root { path: self.path.to_path_buf(), access: self.access, identity }
     }
 }
 
-/// Where a path leads, below one root. Made by [`Workspace::resolve`]; what is judged is this, and
-/// what is done is done here.
+/// A path below one root, without symlinks and `..`. Created by [`Workspace::resolve`].
+/// Authorization and execution use the same value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ResolvedPath {
     root: usize,
@@ -119,13 +119,13 @@ pub struct ResolvedPath {
 }
 
 impl ResolvedPath {
-    /// Returns the path below its root: no links, no steps up. Empty for the root itself.
+    /// Returns the path relative to its root, without symlinks and `..`. Empty for the root itself.
     #[must_use]
     pub fn relative(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the whole path, to be shown and to be compared. It is no way to open anything.
+    /// Returns the absolute path, for display and comparison. Do not open files with it.
     #[must_use]
     pub fn absolute(&self) -> PathBuf {
         if self.path.as_os_str().is_empty() {
@@ -141,29 +141,29 @@ impl ResolvedPath {
         &self.base
     }
 
-    /// Returns which root it is in: the number it was added as, from 0.
+    /// Returns the index of its root, in the order they were added.
     #[must_use]
     pub fn root(&self) -> usize {
         self.root
     }
 
-    /// Returns whether something was there when it was found.
+    /// Returns whether it existed when it was resolved.
     #[must_use]
     pub fn exists(&self) -> bool {
         self.exists
     }
 
-    /// Returns the folder it is in. The root has none.
+    /// Returns its parent directory, `None` for the root.
     #[must_use]
     pub fn parent(&self) -> Option<ResolvedPath> {
         let path = self.path.parent()?.to_path_buf();
         Some(ResolvedPath { root: self.root, base: self.base.clone(), path, exists: self.exists })
     }
 
-    /// Returns the place of another name in the same folder.
+    /// Returns the path of another name in the same directory.
     fn with_name(&self, name: &str) -> Result<ResolvedPath, PathError> {
         let is_name = !name.is_empty() && name != "." && name != ".." && !name.contains('/');
-        if !is_name || name::sound(Path::new(name)).is_err() {
+        if !is_name || name::check(Path::new(name)).is_err() {
             return Err(self.refuse(PathErrorKind::NameInvalid));
         }
         let path = self.path.with_file_name(name);
@@ -182,12 +182,12 @@ impl ResolvedPath {
         PathError::new(cause, self.shown())
     }
 
-    /// What the system said while this place was read or written.
+    /// Converts an I/O error at this path.
     fn io(&self, error: std::io::Error) -> PathError {
         PathError::io(&self.shown(), error)
     }
 
-    /// What the system said about this place. A link here was none when the place was found.
+    /// Converts an errno at this path. A symlink here was swapped in after the path was resolved.
     fn os(&self, errno: rustix::io::Errno) -> PathError {
         match errno {
             rustix::io::Errno::LOOP | rustix::io::Errno::AGAIN => {
@@ -205,33 +205,33 @@ impl fmt::Display for ResolvedPath {
 }
 
 impl Workspace {
-    /// Starts one without roots.
+    /// Creates a builder without roots.
     #[must_use]
     pub fn builder() -> WorkspaceBuilder {
         WorkspaceBuilder::default()
     }
 
-    /// Finds where a path leads. Relative paths start at the first root; a link at the end is
-    /// followed. What does not exist has a place too.
+    /// Resolves a path. Relative paths start at the first root. A symlink at the end is followed.
+    /// The path does not have to exist.
     ///
     /// # Errors
-    /// Refuses what leads out of every root, circles of links, and what can be no path.
+    /// Rejects paths outside every root (path traversal), symlink loops, and invalid paths.
     pub fn resolve(&self, path: impl AsRef<Path>) -> Result<ResolvedPath, PathError> {
         resolve(self, None, path.as_ref(), Last::Follow)
     }
 
-    /// Finds an entry itself: a link at the end is not followed. For moving and deleting.
+    /// Resolves an entry itself: a symlink at the end is not followed. For moving and deleting.
     ///
     /// # Errors
-    /// Like [`find`](Self::resolve).
+    /// Like [`resolve`](Self::resolve).
     pub fn resolve_entry(&self, path: impl AsRef<Path>) -> Result<ResolvedPath, PathError> {
         resolve(self, None, path.as_ref(), Last::Keep)
     }
 
-    /// Finds where a path leads that starts at a place.
+    /// Resolves a path relative to another one.
     ///
     /// # Errors
-    /// Like [`find`](Self::resolve).
+    /// Like [`resolve`](Self::resolve).
     pub fn resolve_from(
         &self,
         start: &ResolvedPath,
@@ -243,7 +243,7 @@ impl Workspace {
     /// Like [`resolve_from`](Self::resolve_from), for the entry itself.
     ///
     /// # Errors
-    /// Like [`find`](Self::resolve).
+    /// Like [`resolve`](Self::resolve).
     pub fn resolve_entry_from(
         &self,
         start: &ResolvedPath,
@@ -252,31 +252,31 @@ impl Workspace {
         resolve(self, Some(start), path.as_ref(), Last::Keep)
     }
 
-    /// Returns whether writing here needs a grant of its own that this workspace does not have.
+    /// Returns whether a write here needs a grant that this workspace does not have.
     #[must_use]
     pub fn is_protected(&self, place: &ResolvedPath) -> bool {
         self.standing(place) == Standing::Protected
     }
 
-    /// Returns whether a file needs such a grant here. One in the place of a folder with protected names
-    /// does too: a file `.git` says in which folder the hooks are.
+    /// Returns whether a file here needs such a grant. A file in the place of a directory with
+    /// protected names does too: a file `.git` says in which directory the hooks are.
     #[must_use]
     pub fn is_protected_file(&self, place: &ResolvedPath) -> bool {
         self.standing(place) != Standing::Free
     }
 
-    /// Returns a workspace that may also write at these places and below, protected or not. It
-    /// shares everything else with this one, which stays as it is.
+    /// Returns a workspace that may also write at and below these paths, protected or not. This
+    /// workspace does not change.
     #[must_use]
     pub fn granting(&self, places: impl IntoIterator<Item = ResolvedPath>) -> Workspace {
         let granted = self.granted.iter().cloned().chain(places).collect();
         Workspace { inner: self.inner.clone(), granted }
     }
 
-    /// Returns the roots as a profile wants them.
+    /// Returns the roots for a profile.
     #[must_use]
     pub fn roots(&self) -> Vec<Root> {
-        self.inner.roots.iter().map(Folder::root).collect()
+        self.inner.roots.iter().map(RootDirectory::root).collect()
     }
 
     /// Returns the git directories of roots that are linked worktrees, each with its root for a
@@ -297,7 +297,7 @@ impl Workspace {
         self.inner.protected.names().to_vec()
     }
 
-    /// FAIL CLOSED: asked before anything is written at a place.
+    /// FAIL CLOSED: called before every write.
     fn may_write(&self, place: &ResolvedPath) -> Result<(), PathError> {
         let folder = self.folder(place)?;
         if folder.access != Access::Write {
@@ -312,8 +312,8 @@ impl Workspace {
         }
     }
 
-    /// Asked before an entry is taken away or put in the place of another. What has protected names
-    /// below it may not be moved: they would no longer be where they are looked for.
+    /// Called before an entry is deleted, moved or replaced. A directory with protected names below
+    /// it may not be moved: its files would lose their protection.
     fn may_move(&self, place: &ResolvedPath) -> Result<(), PathError> {
         self.may_write(place)?;
         match self.standing(place) {
@@ -322,7 +322,7 @@ impl Workspace {
         }
     }
 
-    fn folder(&self, place: &ResolvedPath) -> Result<&Folder, PathError> {
+    fn folder(&self, place: &ResolvedPath) -> Result<&RootDirectory, PathError> {
         let folder = self.inner.roots.get(place.root).filter(|folder| folder.path == place.base);
         folder.ok_or_else(|| place.refuse(PathErrorKind::OutsideWorkspace))
     }
@@ -338,9 +338,9 @@ impl Workspace {
             .map_or_else(|| Path::new("").into(), |folder| folder.path.clone())
     }
 
-    /// Finds the root an absolute path is in, by whole components; the innermost one counts.
+    /// Finds the root of an absolute path, by whole components. The innermost root wins.
     fn below<'p>(&self, path: &'p Path) -> Option<(usize, &'p Path)> {
-        let in_root = |(root, folder): (usize, &Folder)| {
+        let in_root = |(root, folder): (usize, &RootDirectory)| {
             let rest =
                 path.strip_prefix(&folder.path).or_else(|_| path.strip_prefix(&folder.named));
             rest.ok().map(|rest| (root, rest))
@@ -360,7 +360,7 @@ impl fmt::Debug for Workspace {
     }
 }
 
-/// A workspace grants places one by one, see [`Workspace::granting`].
+/// A workspace grants single paths, see [`Workspace::granting`].
 const NO_EXCEPTIONS: [&str; 0] = [];
 
 /// Collects the roots of a workspace.
@@ -389,7 +389,7 @@ impl WorkspaceBuilder {
         self
     }
 
-    /// Protects these names too, below every root and at any depth. A component `*` is any name.
+    /// Protects these names too, below every root, at any depth. A component `*` matches any name.
     #[must_use]
     pub fn protect(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.protected.extend(names.into_iter().map(Into::into));
@@ -403,11 +403,12 @@ impl WorkspaceBuilder {
         self
     }
 
-    /// Lets commands commit in a root that is a linked worktree (`git worktree add`) of a repository
-    /// outside of the roots: they see its git directory and change there what a commit needs.
+    /// Lets commands commit in a root that is a linked worktree (`git worktree add`) of a
+    /// repository outside of the roots. They can read its git directory and write what a commit
+    /// needs.
     ///
-    /// The repository must have the same owner and must name the root as its worktree; the `.git` file
-    /// of the root alone grants nothing. Set it for directories that the user chose.
+    /// The repository must have the same owner and must list the root as its worktree. The `.git`
+    /// file of the root alone grants nothing. Use it for directories that the user chose.
     #[must_use]
     pub fn linked_worktrees(mut self) -> Self {
         self.has_linked_worktrees = true;
@@ -417,8 +418,8 @@ impl WorkspaceBuilder {
     /// Opens the roots.
     ///
     /// # Errors
-    /// Fails when there is no root, one is no folder or cannot be opened, or a protected name is no
-    /// plain relative path.
+    /// Fails if there is no root, a root is not a directory or cannot be opened, or a protected
+    /// name is not a plain relative path.
     pub fn build(self) -> Result<Workspace, Error> {
         let bad = |message: String| Error::new(ErrorKind::BadProfile, message);
         if self.roots.is_empty() {
@@ -426,7 +427,7 @@ impl WorkspaceBuilder {
         }
         for name in &self.protected {
             let steps =
-                name::sound(Path::new(name)).ok().and_then(|()| name::steps(Path::new(name)));
+                name::check(Path::new(name)).ok().and_then(|()| name::steps(Path::new(name)));
             let is_plain =
                 steps.is_some_and(|steps| !steps.is_empty() && !steps.contains(&Step::Up));
             if !is_plain {
@@ -449,12 +450,12 @@ impl WorkspaceBuilder {
                 rustix::fs::open(&path, how, Mode::empty()).map_err(|e| cannot(e.into()))?;
             let stat = rustix::fs::fstat(&handle).map_err(|e| cannot(e.into()))?;
             let identity = open::identity(&stat);
-            roots.push(Folder { named, path: path.into(), access, handle, identity });
+            roots.push(RootDirectory { named, path: path.into(), access, handle, identity });
         }
         let protected = Protected::new(self.protected, NO_EXCEPTIONS);
         let (mut git, mut git_notes) = (Vec::new(), Vec::new());
         if self.has_linked_worktrees {
-            let all: Vec<Root> = roots.iter().map(Folder::root).collect();
+            let all: Vec<Root> = roots.iter().map(RootDirectory::root).collect();
             for (root, folder) in all.iter().zip(&roots) {
                 match GitDirectory::find(root, folder.handle.as_fd(), &all) {
                     Ok(found) => git.extend(found),

@@ -1,7 +1,7 @@
-//! Takes a path apart before anything is opened. Pure: no disk, no links.
+//! Parses and validates a path before it is opened. Pure: no disk access, no symlinks.
 //!
-//! In: text as a model wrote it, or the target of a link. Out: steps down and up. Whether a step up
-//! leaves the root is found out where the links are known, in `resolve`.
+//! In: text as a model wrote it, or the target of a symlink. Out: steps down and up (`..`). Whether
+//! `..` leaves the root (path traversal) is checked in `resolve`, where symlinks are known.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -10,12 +10,12 @@ use std::{
 
 use super::PathErrorKind;
 
-/// No system opens a longer path.
-pub(super) const LONG: usize = 4096;
-/// No file system has longer names.
-const LONG_NAME: usize = 255;
-/// Deeper paths are nobody's, and each step may hold a descriptor.
-pub(super) const DEEP: usize = 256;
+/// Limit of a path. No system opens a longer one.
+pub(super) const MAX_PATH_BYTES: usize = 4096;
+/// Limit of a component. No file system has longer names.
+const MAX_NAME_BYTES: usize = 255;
+/// Components of a path. Each may hold a file descriptor during the walk.
+pub(super) const MAX_DEPTH: usize = 256;
 
 /// One step of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,23 +26,23 @@ pub(super) enum Step {
     Up,
 }
 
-/// Checks what no path may be, whatever the disk has.
-pub(super) fn sound(path: &Path) -> Result<(), PathErrorKind> {
+/// Rejects an empty path, a NUL byte, and paths that are too long or too deep.
+pub(super) fn check(path: &Path) -> Result<(), PathErrorKind> {
     let bytes = path.as_os_str().as_encoded_bytes();
-    if bytes.is_empty() || bytes.contains(&0) || bytes.len() >= LONG {
+    if bytes.is_empty() || bytes.contains(&0) || bytes.len() >= MAX_PATH_BYTES {
         return Err(PathErrorKind::NameInvalid);
     }
-    let mut deep = 0;
+    let mut depth = 0;
     for part in path.components() {
-        deep += 1;
-        if part.as_os_str().len() > LONG_NAME || deep > DEEP {
+        depth += 1;
+        if part.as_os_str().len() > MAX_NAME_BYTES || depth > MAX_DEPTH {
             return Err(PathErrorKind::NameInvalid);
         }
     }
     Ok(())
 }
 
-/// Takes a relative path apart. An absolute one gives nothing.
+/// Splits a relative path into steps. Returns `None` for an absolute one.
 pub(super) fn steps(path: &Path) -> Option<Vec<Step>> {
     let mut steps = Vec::new();
     for part in path.components() {
@@ -56,8 +56,8 @@ pub(super) fn steps(path: &Path) -> Option<Vec<Step>> {
     Some(steps)
 }
 
-/// Returns whether a shell would have read a home folder here. A folder that is really named `~` is
-/// a trap for the person who cleans up, and the model meant another place.
+/// Returns whether a shell would expand the path to a home directory. A directory that is really
+/// named `~` is dangerous to delete, and the model intended another path.
 pub(super) fn is_home(path: &Path) -> bool {
     path.components().next().is_some_and(|first| match first {
         Component::Normal(name) => {
@@ -70,16 +70,16 @@ pub(super) fn is_home(path: &Path) -> bool {
     })
 }
 
-/// Returns whether a new file may have this name. Control characters are legal on disk and only ever
-/// used to deceive: a name with a line break in it is two lines in every listing.
-pub(super) fn may_be_made(name: &OsStr) -> bool {
+/// Returns whether a new file may have this name. Control characters are valid on disk but only
+/// used to deceive: a name with a line break is two lines in every listing.
+pub(super) fn is_allowed_for_new(name: &OsStr) -> bool {
     match name.to_str() {
         Some(text) => !text.chars().any(|c| c.is_control() || is_reordering(c)),
         None => false,
     }
 }
 
-/// Characters that make a name look like another one.
+/// Returns whether a character makes a name look like another one (bidirectional overrides).
 fn is_reordering(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_taken_apart_without_asking_the_disk() {
+    fn path_is_parsed_without_disk_access() {
         let down = |name: &str| Step::Down(name.into());
         assert_eq!(steps(Path::new("a/./b//c")).unwrap(), [down("a"), down("b"), down("c")]);
         assert_eq!(steps(Path::new("a/../..")).unwrap(), [down("a"), Step::Up, Step::Up]);
@@ -97,15 +97,15 @@ mod tests {
     }
 
     #[test]
-    fn what_no_path_may_be_is_refused() {
+    fn invalid_paths_are_rejected() {
         for bad in ["", "a\0b", &"x".repeat(5_000), &"x".repeat(256), &"a/".repeat(300)] {
-            assert_eq!(sound(Path::new(bad)), Err(PathErrorKind::NameInvalid), "{bad:.20}");
+            assert_eq!(check(Path::new(bad)), Err(PathErrorKind::NameInvalid), "{bad:.20}");
         }
-        assert_eq!(sound(Path::new("a/b.txt")), Ok(()));
+        assert_eq!(check(Path::new("a/b.txt")), Ok(()));
     }
 
     #[test]
-    fn home_is_what_a_shell_would_expand() {
+    fn tilde_paths_are_what_a_shell_would_expand() {
         for home in ["~", "~/x", "~root/x", "~user_1"] {
             assert!(is_home(Path::new(home)), "{home}");
         }

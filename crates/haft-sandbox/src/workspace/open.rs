@@ -1,7 +1,7 @@
-//! Looks at files and opens them for reading.
+//! Opens files for reading and returns their metadata.
 //!
-//! Regular files and folders only: what was opened is looked at by its descriptor, so that the answer
-//! is about the thing itself and not about its name.
+//! Only regular files are opened. The type is checked with `fstat` on the open file descriptor and
+//! not by path, so a swap between check and use (TOCTOU) has no effect.
 
 use std::{
     fs::File,
@@ -22,9 +22,9 @@ use super::{PathError, PathErrorKind, ResolvedPath, Workspace, handle::open_belo
 pub enum FileKind {
     /// A regular file.
     File,
-    /// A folder.
+    /// A directory.
     Folder,
-    /// A link. It is never followed on the way.
+    /// A symlink. It is never followed.
     Link,
     /// A pipe, a socket, a device.
     Special,
@@ -41,8 +41,7 @@ impl From<FileType> for FileKind {
     }
 }
 
-/// Tells one state of a file from another. Equal stamps are as good as equal contents, for whoever
-/// wants to know whether somebody wrote in between.
+/// The version of a file. Equal stamps mean that it was not written in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct Stamp {
     device: u64,
@@ -52,7 +51,7 @@ pub struct Stamp {
     changed: (i64, u64),
 }
 
-/// What is known of an entry.
+/// Metadata of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Meta {
@@ -62,17 +61,17 @@ pub struct Meta {
     pub size: u64,
     /// When its contents last changed.
     pub modified: Option<SystemTime>,
-    /// Who may do what, as Unix writes it.
+    /// Its permission bits.
     pub mode: u32,
-    /// How many names it has.
+    /// The number of hard links.
     pub links: u64,
-    /// Its state.
+    /// Its version.
     pub stamp: Stamp,
 }
 
 impl Meta {
-    /// Returns which file it is, if it is a regular file with more than one name. A rule about another
-    /// of its names holds for it too.
+    /// Returns its identity if it is a regular file with more than one hard link. A rule about
+    /// another of its names applies to it too.
     #[must_use]
     pub fn hard_linked(&self) -> Option<HardLinked> {
         let Stamp { device, inode, changed, .. } = self.stamp;
@@ -81,7 +80,7 @@ impl Meta {
     }
 }
 
-/// Device and inode: which file it is, whatever its name.
+/// Returns device and inode, which identify a file whatever its name.
 #[allow(clippy::unnecessary_cast, reason = "the fields have other widths on other systems")]
 pub(super) fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev as u64, stat.st_ino as u64)
@@ -116,10 +115,10 @@ pub struct OpenFile {
 }
 
 impl Workspace {
-    /// Says what is at a place. A link there is described, not followed.
+    /// Returns the metadata of a path. A symlink is not followed.
     ///
     /// # Errors
-    /// Fails when nothing is there or it cannot be looked at.
+    /// Fails if it does not exist or is not accessible.
     pub fn meta(&self, place: &ResolvedPath) -> Result<Meta, PathError> {
         let folder = self.folder(place)?;
         let Some(name) = place.path.file_name() else {
@@ -135,7 +134,7 @@ impl Workspace {
     /// Opens a regular file for reading.
     ///
     /// # Errors
-    /// Refuses folders, links, pipes, sockets and devices, and what the kernel makes up on reading.
+    /// Refuses directories, symlinks, pipes, sockets, devices, and pseudo files such as `/proc`.
     pub fn open(&self, place: &ResolvedPath) -> Result<OpenFile, PathError> {
         let folder = self.folder(place)?;
         let handle = open_below(folder.handle.as_fd(), &place.path, OFlags::RDONLY)
@@ -143,17 +142,17 @@ impl Workspace {
         regular(handle, place, folder.identity.0)
     }
 
-    /// Reads a whole file that has at most so many bytes.
+    /// Reads a whole file of at most `cap` bytes.
     ///
     /// # Errors
-    /// Like [`open`](Self::open), and refuses what is larger. It never holds more than `cap` bytes.
+    /// Like [`open`](Self::open). Refuses larger files and never buffers more than `cap` bytes.
     pub fn read(&self, place: &ResolvedPath, cap: usize) -> Result<Vec<u8>, PathError> {
-        whole(self.open(place)?, place, cap)
+        read_whole(self.open(place)?, place, cap)
     }
 }
 
-/// Reads all of a file that has at most so many bytes.
-pub(super) fn whole(
+/// Reads a whole file of at most `cap` bytes.
+pub(super) fn read_whole(
     opened: OpenFile,
     place: &ResolvedPath,
     cap: usize,
@@ -162,7 +161,7 @@ pub(super) fn whole(
         return Err(place.refuse(PathErrorKind::TooLarge));
     }
     let mut bytes = Vec::new();
-    // One more than may be: a file can grow while it is read.
+    // One byte more than allowed: the file can grow while it is read.
     let mut limited = opened.file.take((cap as u64).saturating_add(1));
     limited.read_to_end(&mut bytes).map_err(|e| place.io(e))?;
     if bytes.len() > cap {
@@ -171,7 +170,7 @@ pub(super) fn whole(
     Ok(bytes)
 }
 
-/// Takes what was opened if it is a regular file. `device` is that of the root.
+/// Accepts an open file descriptor if it is a regular file. `device` is the device of the root.
 pub(super) fn regular(
     handle: OwnedFd,
     place: &ResolvedPath,
@@ -184,19 +183,19 @@ pub(super) fn regular(
         FileKind::Folder => return Err(place.refuse(PathErrorKind::IsAFolder)),
         FileKind::Link | FileKind::Special => return Err(place.refuse(PathErrorKind::SpecialFile)),
     }
-    // A root may have something mounted in it; only then is a second look worth its time.
-    if identity(&stat).0 != device && is_made_up(&handle) {
+    // Only a mount below the root can be a pseudo file system.
+    if identity(&stat).0 != device && is_pseudo_file(&handle) {
         return Err(place.refuse(PathErrorKind::SpecialFile));
     }
-    // Whoever reads expects to wait for the disk.
+    // It was opened with `O_NONBLOCK`; reads should block.
     let _ = rustix::fs::fcntl_setfl(&handle, OFlags::empty());
     Ok(OpenFile { file: handle.into(), meta })
 }
 
-/// Returns whether the kernel makes the contents up: `proc`, `sysfs` and their kin.
+/// Returns whether a file is on a pseudo file system such as `proc` or `sysfs`.
 #[cfg(target_os = "linux")]
-fn is_made_up(handle: &OwnedFd) -> bool {
-    const MADE_UP: &[u32] = &[
+fn is_pseudo_file(handle: &OwnedFd) -> bool {
+    const PSEUDO_FILE_SYSTEMS: &[u32] = &[
         0x9fa0,      // proc
         0x6265_6572, // sysfs
         0x6462_6720, // debugfs
@@ -215,12 +214,12 @@ fn is_made_up(handle: &OwnedFd) -> bool {
             clippy::cast_sign_loss,
             reason = "magic numbers are 32 bits wide"
         )]
-        Ok(stat) => MADE_UP.contains(&(stat.f_type as u32)),
+        Ok(stat) => PSEUDO_FILE_SYSTEMS.contains(&(stat.f_type as u32)),
         Err(_) => true,
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn is_made_up(_: &OwnedFd) -> bool {
+fn is_pseudo_file(_: &OwnedFd) -> bool {
     false
 }

@@ -1,7 +1,7 @@
-//! Why a path was refused or an operation on it failed, told to the model.
+//! Why a path was refused or an operation on it failed, as a message for the model.
 //!
-//! Like `Failure` it is no `std::error::Error`, so that `?` in a tool's body gives a failure with the
-//! code that fits, and never a nameless one.
+//! Like `Failure` it is not an `std::error::Error`, so that `?` in a tool's body gives a failure
+//! with the right code.
 
 use std::{fmt, io};
 
@@ -12,23 +12,23 @@ use crate::exhausted;
 
 macro_rules! causes {
     ($($(#[$doc:meta])* $variant:ident $text:literal $code:ident $next:literal;)*) => {
-        /// What is wrong with a path, as a stable word.
+        /// What is wrong with a path, as a stable code.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
         #[serde(rename_all = "snake_case")]
         #[non_exhaustive]
         pub enum PathErrorKind { $($(#[$doc])* $variant,)* }
 
         impl PathErrorKind {
-            /// Every cause.
+            /// All kinds.
             pub const ALL: &'static [PathErrorKind] = &[$(PathErrorKind::$variant,)*];
 
-            /// Returns its word.
+            /// Returns its code.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(PathErrorKind::$variant => $text,)* }
             }
 
-            /// Returns the code a call that fails for this cause is answered with.
+            /// Returns the failure code of a call that fails for this reason.
             #[must_use]
             pub const fn code(self) -> FailureCode {
                 match self { $(PathErrorKind::$variant => FailureCode::$code,)* }
@@ -42,41 +42,41 @@ macro_rules! causes {
 }
 
 causes! {
-    /// It leads out of every root.
+    /// It leads out of every root (path traversal).
     OutsideWorkspace "outside_workspace" OutsideWorkspace "use a path inside the workspace; relative paths start at its first folder";
-    /// It has a name that needs a grant of its own.
+    /// It is a protected name, which needs a grant.
     Protected "protected" Denied "leave this file alone, or ask the user to change it";
-    /// The root may only be read.
+    /// The root is read-only.
     ReadOnly "read_only" Denied "write to another folder, or ask the user";
-    /// It is no regular file and no folder.
+    /// It is a pipe, a socket, a device or another special file.
     SpecialFile "special_file" Denied "use a regular file";
-    /// The system does not let this user do it.
+    /// The system denies access to this user.
     NotPermitted "not_permitted" Denied "use another path, or ask the user";
-    /// Nothing is there.
+    /// It does not exist.
     NotFound "not_found" InvalidValue "list the folder to see what exists";
-    /// Something is there already.
+    /// It exists already.
     Exists "exists" InvalidValue "choose another name, or say that it may be replaced";
-    /// A part of it is no folder.
+    /// A component of it is not a directory.
     NotAFolder "not_a_folder" InvalidValue "list the folder to see what exists";
-    /// It is a folder.
+    /// It is a directory.
     IsAFolder "is_a_folder" InvalidValue "name a file";
-    /// The folder has something in it.
+    /// The directory is not empty.
     NotEmpty "not_empty" InvalidValue "say that everything in it is meant, or empty it first";
-    /// It has more bytes than is allowed.
+    /// It has more bytes than allowed.
     TooLarge "too_large" InvalidValue "read a part of it";
-    /// There are more entries or levels than is allowed.
+    /// It has more entries or levels than allowed.
     TooMany "too_many" InvalidValue "take a smaller part";
-    /// No file can have this name.
+    /// The name is not valid for a file.
     NameInvalid "name_invalid" InvalidValue "use a plain path";
-    /// It would be on another disk, where folders and links cannot be moved to in one step.
+    /// The target is on another disk, to which directories and symlinks cannot be moved atomically.
     OtherDisk "other_disk" InvalidValue "move its files one by one: files can go to another disk, folders and links cannot";
-    /// Its links go round in circles.
+    /// It goes through a symlink loop.
     LinkLoop "link_loop" InvalidValue "use the path of the file itself";
-    /// Somebody changed it in the meantime.
+    /// It changed after it was read or authorized (TOCTOU).
     Changed "changed" InvalidValue "read it again, then repeat the call";
     /// The device has no space left, or the quota is used up.
     NoSpace "no_space" ToolFailed "delete files that are no longer needed, or tell the user that the disk is full";
-    /// The file would be larger than this process may write.
+    /// The file would exceed the size that this process may write.
     SizeLimit "size_limit" ToolFailed "write a smaller file, or tell the user that files are limited here (`ulimit -f`)";
     /// A limit on open files, processes or memory was reached.
     LimitReached "limit_reached" ToolFailed "try again once, then tell the user which limit was reached";
@@ -108,22 +108,22 @@ pub struct PathError {
     source: Option<io::Error>,
 }
 
-/// So much of a path is repeated to the model.
-const SHOWN: usize = 200;
+/// Bytes of a path that are repeated to the model.
+const MAX_SHOWN_BYTES: usize = 200;
 
 impl PathError {
-    /// Makes a refusal of a path as it was given.
+    /// Creates an error about a path as it was given.
     #[must_use]
     pub fn new(cause: PathErrorKind, path: impl Into<String>) -> Self {
         let mut path = path.into();
-        if path.len() > SHOWN {
-            path.truncate(path.floor_char_boundary(SHOWN));
+        if path.len() > MAX_SHOWN_BYTES {
+            path.truncate(path.floor_char_boundary(MAX_SHOWN_BYTES));
             path.push('…');
         }
         Self { cause, path, source: None }
     }
 
-    /// Makes one of what the system said.
+    /// Creates an error from an errno.
     #[cfg(unix)]
     pub(crate) fn os(path: &str, errno: rustix::io::Errno) -> Self {
         use rustix::io::Errno;
@@ -138,7 +138,7 @@ impl PathError {
             }
             Errno::ROFS => PathErrorKind::ReadOnly,
             Errno::NAMETOOLONG | Errno::ILSEQ => PathErrorKind::NameInvalid,
-            // `XDEV` is what the kernel says of a path that leaves the root.
+            // The kernel returns `XDEV` for a path that leaves the root.
             Errno::XDEV => PathErrorKind::OutsideWorkspace,
             Errno::LOOP => PathErrorKind::LinkLoop,
             Errno::NXIO | Errno::NODEV => PathErrorKind::SpecialFile,
@@ -150,7 +150,7 @@ impl PathError {
         Self { source: Some(errno.into()), ..Self::new(cause, path) }
     }
 
-    /// Makes one of what the system said while a file was read or written.
+    /// Creates an error from an I/O error.
     pub(crate) fn io(path: &str, error: io::Error) -> Self {
         match rustix::io::Errno::from_io_error(&error) {
             Some(errno) => Self::os(path, errno),
@@ -158,7 +158,7 @@ impl PathError {
         }
     }
 
-    /// Adds what the system said.
+    /// Adds the I/O error that caused it.
     #[must_use]
     pub fn because(mut self, source: io::Error) -> Self {
         self.source = Some(source);
@@ -177,7 +177,7 @@ impl PathError {
         &self.path
     }
 
-    fn says(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         match self.cause {
             PathErrorKind::OutsideWorkspace => "lies outside the workspace",
             PathErrorKind::Protected => {
@@ -214,7 +214,7 @@ impl fmt::Display for PathError {
         match (self.cause, limit) {
             (PathErrorKind::LimitReached, Some(limit)) => write!(f, "could not be opened: {limit}"),
             (PathErrorKind::NoSpace, Some(limit)) => write!(f, "could not be written: {limit}"),
-            _ => f.write_str(self.says()),
+            _ => f.write_str(self.description()),
         }
     }
 }
@@ -222,10 +222,11 @@ impl fmt::Display for PathError {
 impl From<PathError> for Failure {
     fn from(refusal: PathError) -> Self {
         let (cause, code) = (refusal.cause, refusal.cause.code());
-        // Where the code says it already, saying it again would only make a model stumble.
-        let message = match cause.as_str() == code.as_str() {
-            true => refusal.to_string(),
-            false => format!("{cause}: {refusal}"),
+        // The same word as code and as cause would confuse a model.
+        let message = if cause.as_str() == code.as_str() {
+            refusal.to_string()
+        } else {
+            format!("{cause}: {refusal}")
         };
         let failure = Failure::new(code, message).with_next(cause.next());
         match refusal.source {
@@ -240,34 +241,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_cause_has_a_word_of_its_own_and_a_next_step() {
-        let words: std::collections::BTreeSet<_> =
+    fn every_kind_has_a_unique_code_and_a_next_step() {
+        let codes: std::collections::BTreeSet<_> =
             PathErrorKind::ALL.iter().map(|c| c.as_str()).collect();
-        assert_eq!(words.len(), PathErrorKind::ALL.len());
+        assert_eq!(codes.len(), PathErrorKind::ALL.len());
         for cause in PathErrorKind::ALL {
             let failure: Failure = PathError::new(*cause, "a/b").into();
-            let told = format!("{}: {}", failure.code(), failure.message());
-            assert!(told.contains(&format!("{cause}: `a/b`")), "{told}");
-            assert!(!told.starts_with(&format!("{cause}: {cause}")), "{told}");
+            let text = format!("{}: {}", failure.code(), failure.message());
+            assert!(text.contains(&format!("{cause}: `a/b`")), "{text}");
+            assert!(!text.starts_with(&format!("{cause}: {cause}")), "{text}");
             assert!(failure.next().is_some());
             assert_eq!(serde_json::to_value(cause).unwrap(), cause.as_str());
         }
     }
 
     #[test]
-    fn a_full_disk_and_a_reached_limit_are_named() {
+    fn full_disk_and_reached_limit_are_named() {
         use rustix::io::Errno;
-        let told = |errno| Failure::from(PathError::os("a/b", errno)).to_string();
-        assert!(told(Errno::NOSPC).contains("no space left on device"), "{}", told(Errno::NOSPC));
-        assert!(told(Errno::DQUOT).contains("quota"), "{}", told(Errno::DQUOT));
-        assert!(told(Errno::MFILE).contains("`ulimit -n`"), "{}", told(Errno::MFILE));
+        let text = |errno| Failure::from(PathError::os("a/b", errno)).to_string();
+        assert!(text(Errno::NOSPC).contains("no space left on device"), "{}", text(Errno::NOSPC));
+        assert!(text(Errno::DQUOT).contains("quota"), "{}", text(Errno::DQUOT));
+        assert!(text(Errno::MFILE).contains("`ulimit -n`"), "{}", text(Errno::MFILE));
         let large = Failure::from(PathError::os("a/b", Errno::FBIG));
         assert!(large.message().contains("larger than this process may write"), "{large}");
         assert!(large.next().unwrap().contains("ulimit -f"), "{large}");
     }
 
     #[test]
-    fn a_long_or_odd_path_is_shown_shortened_and_harmless() {
+    fn long_path_is_truncated_and_control_characters_are_escaped() {
         let refusal = PathError::new(PathErrorKind::NotFound, "é".repeat(5_000));
         assert!(refusal.path().len() < 210);
         let odd = PathError::new(PathErrorKind::NotFound, "a\u{1b}[2J\n`b").to_string();

@@ -1,4 +1,5 @@
-//! Protected names of a workspace: the list and the matcher that rules and sandbox share.
+//! Protected names of a workspace, such as `.git/hooks`: files that other programs execute or obey.
+//! Rules and sandbox share the list and the matcher in `haft-core`.
 
 use std::{os::fd::AsFd as _, path::Path};
 
@@ -8,19 +9,19 @@ pub(crate) use haft_core::protected_names::{Protected, Standing, is_move_allowed
 use super::{ResolvedPath, Workspace, git_config};
 
 impl Workspace {
-    /// Says how a place relates to the protected names, unless it was granted.
+    /// Returns how a path relates to the protected names. A granted path is free.
     pub(super) fn standing(&self, place: &ResolvedPath) -> Standing {
         if self.is_granted(place) {
             return Standing::Free;
         }
         match self.inner.protected.at(&place.base).standing(&place.path) {
-            Standing::Free if self.is_beside_head(place) => Standing::Protected,
+            Standing::Free if self.is_in_bare_repository(place) => Standing::Protected,
             standing => standing,
         }
     }
 
-    /// Returns why a place needs a grant of its own that this workspace does not have: it is
-    /// protected, or a protected name would lie below it.
+    /// Returns why a path needs a grant that this workspace does not have: it is protected, or has
+    /// a protected name below it.
     #[must_use]
     pub fn protection(&self, place: &ResolvedPath) -> Option<&str> {
         match self.standing(place) {
@@ -32,16 +33,16 @@ impl Workspace {
         }
     }
 
-    /// Returns whether the name that protects a place is one of [`PROTECTED`]: policies know these and
-    /// ask about them. A name that only this workspace protects is refused whatever a policy says.
+    /// Returns whether the name that protects a path is one of [`PROTECTED`]. Policies know these
+    /// and request approval. A name that only this workspace protects is always refused.
     #[must_use]
     pub fn is_listed(&self, place: &ResolvedPath) -> bool {
         let pattern = self.inner.protected.at(&place.base).pattern(&place.path);
         pattern.is_some_and(|pattern| PROTECTED.iter().any(|name| name.pattern == pattern))
     }
 
-    /// Returns the protected names of a command that starts now: those of the workspace, and what the
-    /// configuration of its repositories names.
+    /// Returns the protected names for a command that starts now: those of the workspace, and the
+    /// files that the configuration of its repositories names.
     pub(crate) fn names_at_launch(&self) -> Vec<String> {
         let mut names = self.protected_names();
         for folder in self.inner.roots.iter() {
@@ -57,8 +58,9 @@ impl Workspace {
         self.granted.iter().any(covers)
     }
 
-    /// Whether a place belongs to a bare repository: git obeys `config` and `hooks` beside a `HEAD`.
-    fn is_beside_head(&self, place: &ResolvedPath) -> bool {
+    /// Returns whether a path belongs to a bare repository: git obeys `config` and `hooks` next to
+    /// a `HEAD`.
+    fn is_in_bare_repository(&self, place: &ResolvedPath) -> bool {
         let has_head = |directory: &Path| {
             let head = ResolvedPath { path: directory.join("HEAD"), ..place.clone() };
             self.meta(&head).is_ok()
@@ -66,12 +68,12 @@ impl Workspace {
         self.inner.protected.beside_head(&place.path).any(has_head)
     }
 
-    /// Whether a rename would carry something into a `.git` directory or out of it.
+    /// Returns whether a rename would move an entry into a `.git` directory or out of one.
     pub(super) fn crosses_git(&self, from: &ResolvedPath, to: &ResolvedPath) -> bool {
         let is_granted = self.is_granted(from) || self.is_granted(to);
         !is_granted && !is_move_allowed(&from.absolute(), &to.absolute())
     }
 }
 
-/// The reason of `config` and `hooks` beside a `HEAD`.
+/// The reason for `config` and `hooks` next to a `HEAD`.
 const BARE_REPOSITORY: &str = "git obeys it: the directory has a `HEAD`, so it is a repository";

@@ -1,11 +1,11 @@
-//! Finds where a path leads: the same path without links and without steps up.
+//! Resolves a path to one without symlinks and `..`, and rejects path traversal.
 //!
-//! In: text, and the folder it starts in. Out: a [`ResolvedPath`]. A path without links is known by
-//! one call of the kernel. All others are walked: links are read here and followed on paper only;
-//! whatever is done at a place is done without following any, so that a link that is swapped in
-//! later gives an error and no escape.
+//! In: text, and the directory it starts in. Out: a [`ResolvedPath`]. A path without symlinks needs
+//! one syscall (`openat2`). All others are walked component by component: symlinks are read and
+//! substituted in the path, but the kernel never follows one. Later operations follow none either,
+//! so a symlink that is swapped in after this check (TOCTOU) gives an error and no escape.
 //!
-//! FAIL CLOSED: a link that leads out of every root, and a circle, are refused.
+//! FAIL CLOSED: a symlink that leads out of every root, and a symlink loop, are rejected.
 
 use std::{
     collections::VecDeque,
@@ -21,21 +21,21 @@ use rustix::{
 
 use super::{
     PathError, PathErrorKind, ResolvedPath, Workspace,
-    handle::{SEARCH, leads_straight},
-    name::{self, DEEP, Step},
+    handle::{SEARCH, exists_without_symlinks},
+    name::{self, MAX_DEPTH, Step},
 };
 
-/// More links than this are a circle, or meant to be taken for one. The same as Linux allows.
-const LINKS: usize = 40;
-/// No path takes more steps, links included.
-const STEPS: usize = 16 << 10;
+/// Symlinks that one path may go through, the same as in Linux. More count as a loop.
+const MAX_SYMLINKS: usize = 40;
+/// Components that one path may have, with the targets of its symlinks.
+const MAX_STEPS: usize = 16 << 10;
 
-/// What happens to a link that is the last part of a path.
+/// What happens to a symlink that is the last component of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Last {
-    /// It is followed: the file is meant.
+    /// It is followed.
     Follow,
-    /// It is kept: the link itself is meant.
+    /// It is not followed: the result is the symlink itself.
     Keep,
 }
 
@@ -47,18 +47,18 @@ pub(super) fn resolve(
 ) -> Result<ResolvedPath, PathError> {
     let shown = path.to_string_lossy();
     let refuse = |cause| PathError::new(cause, &*shown);
-    name::sound(path).map_err(refuse)?;
+    name::check(path).map_err(refuse)?;
     if name::is_home(path) {
         return Err(refuse(PathErrorKind::OutsideWorkspace));
     }
-    match straight(workspace, start, path) {
+    match without_symlinks(workspace, start, path) {
         Some(place) => Ok(place),
-        None => step_by_step(workspace, start, path, last),
+        None => component_by_component(workspace, start, path, last),
     }
 }
 
-/// Walks a path by handles, one part after the other, and follows links on paper.
-fn step_by_step(
+/// Walks a path by file descriptors, component by component, and substitutes symlinks.
+fn component_by_component(
     workspace: &Workspace,
     start: Option<&ResolvedPath>,
     path: &Path,
@@ -66,8 +66,8 @@ fn step_by_step(
 ) -> Result<ResolvedPath, PathError> {
     let shown = path.to_string_lossy();
     let refuse = |cause| PathError::new(cause, &*shown);
-    // Who writes `link/` or `link/.` means what the link leads to.
-    let last = if ends_in_folder(path) { Last::Follow } else { last };
+    // `link/` and `link/.` refer to the target of the symlink.
+    let last = if ends_in_directory(path) { Last::Follow } else { last };
     let (mut root, steps) = match name::steps(path) {
         Some(steps) => {
             let mut all: Vec<Step> = Vec::new();
@@ -82,11 +82,11 @@ fn step_by_step(
     let mut rest: VecDeque<Step> = steps.into();
     let mut walk = Walk { workspace, root, stack: Vec::new() };
     let (mut links, mut taken) = (0, 0);
-    // What does not exist is only written down; nothing can be a link below it.
+    // Components that do not exist. There can be no symlink below the first of them.
     let mut missing: Vec<OsString> = Vec::new();
     while let Some(step) = rest.pop_front() {
         taken += 1;
-        if taken > STEPS || walk.stack.len() + missing.len() > DEEP {
+        if taken > MAX_STEPS || walk.stack.len() + missing.len() > MAX_DEPTH {
             return Err(refuse(PathErrorKind::NameInvalid));
         }
         let name = match step {
@@ -102,23 +102,25 @@ fn step_by_step(
             missing.push(name);
             continue;
         }
-        let seen = walk.look(&name).map_err(|errno| match errno {
-            // It was a link, or a folder, a moment ago.
+        let seen = walk.look_up(&name).map_err(|errno| match errno {
+            // It was a symlink or a directory when it was checked (TOCTOU).
             Errno::AGAIN | Errno::INVAL => refuse(PathErrorKind::Changed),
             errno => PathError::os(&shown, errno),
         });
         match seen? {
-            Seen::Nothing => missing.push(name),
-            Seen::Folder(handle) => walk.stack.push((name, Some(handle))),
-            Seen::Link(_) if rest.is_empty() && last == Last::Keep => walk.stack.push((name, None)),
-            Seen::Other => walk.stack.push((name, None)),
-            Seen::Link(target) => {
+            Found::Missing => missing.push(name),
+            Found::Folder(handle) => walk.stack.push((name, Some(handle))),
+            Found::Link(_) if rest.is_empty() && last == Last::Keep => {
+                walk.stack.push((name, None))
+            }
+            Found::Other => walk.stack.push((name, None)),
+            Found::Link(target) => {
                 links += 1;
-                if links > LINKS {
+                if links > MAX_SYMLINKS {
                     return Err(refuse(PathErrorKind::LinkLoop));
                 }
-                // A link with a bad target leads nowhere that could be inside.
-                name::sound(&target).map_err(|_| refuse(PathErrorKind::OutsideWorkspace))?;
+                // An invalid target cannot be inside.
+                name::check(&target).map_err(|_| refuse(PathErrorKind::OutsideWorkspace))?;
                 let steps = match name::steps(&target) {
                     Some(steps) => steps,
                     None => {
@@ -138,16 +140,15 @@ fn step_by_step(
     let exists = missing.is_empty();
     let names = walk.stack.into_iter().map(|(name, _)| name).chain(missing);
     let path: PathBuf = names.collect();
-    if path.as_os_str().len() >= name::LONG {
+    if path.as_os_str().len() >= name::MAX_PATH_BYTES {
         return Err(refuse(PathErrorKind::NameInvalid));
     }
     Ok(ResolvedPath { root, base: workspace.base(root), path, exists })
 }
 
-/// Finds a path that exists and has neither links nor steps up in it, which is nearly every one: the
-/// kernel says so in one call, however deep it is. Everything else is for the walk, which also finds
-/// the words for what is wrong.
-fn straight(
+/// Resolves a path that exists and has neither symlinks nor `..`, as most have: one syscall, at any
+/// depth. Returns `None` for all others; the walk resolves them or says what is wrong.
+fn without_symlinks(
     workspace: &Workspace,
     start: Option<&ResolvedPath>,
     path: &Path,
@@ -168,61 +169,56 @@ fn straight(
             _ => return None,
         }
     }
-    if whole.as_os_str().len() >= name::LONG || whole.components().count() > DEEP {
+    if whole.as_os_str().len() >= name::MAX_PATH_BYTES || whole.components().count() > MAX_DEPTH {
         return None;
     }
-    let is_straight =
-        whole.as_os_str().is_empty() || leads_straight(workspace.handle(root)?, &whole);
-    is_straight.then(|| ResolvedPath {
-        root,
-        base: workspace.base(root),
-        path: whole,
-        exists: true,
-    })
+    let is_direct =
+        whole.as_os_str().is_empty() || exists_without_symlinks(workspace.handle(root)?, &whole);
+    is_direct.then(|| ResolvedPath { root, base: workspace.base(root), path: whole, exists: true })
 }
 
-/// Finds the root an absolute path is in, and the steps from there.
+/// Finds the root of an absolute path, and the steps from there.
 fn below(workspace: &Workspace, path: &Path) -> Option<(usize, Vec<Step>)> {
     let (root, rest) = workspace.below(path)?;
     Some((root, name::steps(rest)?))
 }
 
-fn ends_in_folder(path: &Path) -> bool {
+fn ends_in_directory(path: &Path) -> bool {
     let text = path.as_os_str().as_encoded_bytes();
     text.ends_with(b"/") || text.ends_with(b"/.")
 }
 
-/// Where we stand: the names from the root down, with a handle for each that is a folder.
+/// The current position: the names from the root down, with a file descriptor for each directory.
 struct Walk<'w> {
     workspace: &'w Workspace,
     root: usize,
     stack: Vec<(OsString, Option<OwnedFd>)>,
 }
 
-enum Seen {
-    Nothing,
+enum Found {
+    Missing,
     Folder(OwnedFd),
     Link(PathBuf),
     Other,
 }
 
 impl Walk<'_> {
-    fn look(&self, name: &OsString) -> Result<Seen, Errno> {
+    fn look_up(&self, name: &OsString) -> Result<Found, Errno> {
         let here: BorrowedFd<'_> = match self.stack.last() {
             None => self.workspace.handle(self.root).ok_or(Errno::NOENT)?,
             Some((_, Some(handle))) => handle.as_fd(),
             Some((_, None)) => return Err(Errno::NOTDIR),
         };
         let stat = match rustix::fs::statat(here, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(Errno::NOENT) => return Ok(Seen::Nothing),
+            Err(Errno::NOENT) => return Ok(Found::Missing),
             stat => stat?,
         };
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => {
                 let how = SEARCH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 match rustix::fs::openat(here, name, how, Mode::empty()) {
-                    Ok(handle) => Ok(Seen::Folder(handle)),
-                    // It was a folder a moment ago.
+                    Ok(handle) => Ok(Found::Folder(handle)),
+                    // It was a directory when it was checked (TOCTOU).
                     Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Err(Errno::AGAIN),
                     Err(errno) => Err(errno),
                 }
@@ -230,9 +226,9 @@ impl Walk<'_> {
             FileType::Symlink => {
                 use std::os::unix::ffi::OsStringExt as _;
                 let target = rustix::fs::readlinkat(here, name, Vec::new())?;
-                Ok(Seen::Link(OsString::from_vec(target.into_bytes()).into()))
+                Ok(Found::Link(OsString::from_vec(target.into_bytes()).into()))
             }
-            _ => Ok(Seen::Other),
+            _ => Ok(Found::Other),
         }
     }
 }
@@ -245,7 +241,7 @@ mod tests {
     use crate::Access;
 
     #[test]
-    fn where_the_kernel_answers_at_once_the_walk_gives_the_same_place() {
+    fn fast_path_and_component_walk_resolve_to_the_same_path() {
         let folder = tempfile::tempdir().unwrap();
         let base = folder.path().canonicalize().unwrap();
         fs::create_dir_all(base.join("one/a/b")).unwrap();
@@ -292,14 +288,14 @@ mod tests {
                 paths.push(format!("{}/{root}{below}", base.display()));
             }
         }
-        let (mut at_once, mut walked) = (0, 0);
+        let (mut direct, mut walked) = (0, 0);
         for path in paths.iter().map(Path::new) {
             for start in [None, Some(&start)] {
                 for last in [Last::Follow, Last::Keep] {
-                    let walk = step_by_step(&workspace, start, path, last);
-                    match straight(&workspace, start, path) {
+                    let walk = component_by_component(&workspace, start, path, last);
+                    match without_symlinks(&workspace, start, path) {
                         Some(place) => {
-                            at_once += 1;
+                            direct += 1;
                             assert_eq!(walk.unwrap(), place, "{}", path.display());
                         }
                         None => walked += 1,
@@ -307,10 +303,10 @@ mod tests {
                 }
             }
         }
-        assert!(at_once > 30 && walked > 30, "{at_once} {walked}");
+        assert!(direct > 30 && walked > 30, "{direct} {walked}");
         for through in ["link", "link/file", "a/alias", "out", "out/passwd", "a/up", "a/up/a/file"]
         {
-            assert_eq!(straight(&workspace, None, Path::new(through)), None, "{through}");
+            assert_eq!(without_symlinks(&workspace, None, Path::new(through)), None, "{through}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Deletes and copies, one entry or a whole tree, never through a link.
+//! Deletes and copies an entry or a whole tree, never through a symlink.
 //!
-//! A tree is looked at before it is touched: a protected name or a bound refuses the whole operation
-//! and leaves everything as it was.
+//! A tree is walked before it is changed: a protected name or an exceeded bound refuses the whole
+//! operation, and nothing has changed then.
 
 use std::{io::copy, os::fd::AsFd as _};
 
@@ -12,55 +12,55 @@ use super::{
     handle::open_below,
 };
 
-/// How much of a tree is meant.
+/// How much of a tree an operation covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// A file, a link or an empty folder.
+    /// A file, a symlink or an empty directory.
     Entry,
-    /// Everything below it too, within these bounds.
+    /// Everything below it too, within these limits.
     Everything(Bounds),
 }
 
 /// What an operation on a tree did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Done {
-    /// Entries that were made or taken away.
+    /// Entries that were created or deleted.
     pub entries: usize,
     /// Bytes that were copied.
     pub bytes: u64,
     /// Links and special files that were left out of a copy.
     pub left_out: usize,
-    /// Entries that are still there, because somebody wanted it to end.
+    /// Entries that were not deleted, because the operation was cancelled.
     pub left_over: usize,
 }
 
-struct Seen {
+struct TreeEntry {
     place: ResolvedPath,
     kind: FileKind,
     size: u64,
 }
 
-/// Whose mode a file keeps that takes another's place.
+/// Which mode a file gets if it replaces another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kept {
-    /// Its own: it is moved.
-    File,
-    /// That of what was there: it is filled anew.
-    Place,
+enum ModeOf {
+    /// Its own, because it is moved.
+    Source,
+    /// The mode of the replaced file, because only the contents are new.
+    Target,
 }
 
 impl Workspace {
-    /// Deletes an entry. A link is deleted itself, never what it leads to.
+    /// Deletes an entry. A symlink itself is deleted, never its target.
     ///
     /// # Errors
-    /// Refuses protected names, also below; folders that are not empty, unless everything is meant;
-    /// and what is beyond the bounds. Nothing has been touched then.
+    /// Refuses protected names, also below; directories that are not empty, unless the extent is
+    /// [`Extent::Everything`]; and trees beyond the limits. Nothing has changed then.
     pub fn remove(&self, place: &ResolvedPath, extent: Extent) -> Result<Done, PathError> {
         self.remove_until(place, extent, &|| false)
     }
 
-    /// Deletes like [`remove`](Self::remove), and ends between two entries when it is told to. What is
-    /// there then is as it was, and counted in [`Done::left_over`].
+    /// Like [`remove`](Self::remove), with cancellation: `stop` is checked between two entries.
+    /// What is left is unchanged and counted in [`Done::left_over`].
     ///
     /// # Errors
     /// Like [`remove`](Self::remove).
@@ -81,12 +81,13 @@ impl Workspace {
         let mut done = Done::default();
         if let Extent::Everything(bounds) = extent {
             let all = self.survey(place, bounds)?;
-            if let Some(Seen { place, .. }) = all.iter().find(|seen| self.is_protected(&seen.place))
+            if let Some(TreeEntry { place, .. }) =
+                all.iter().find(|seen| self.is_protected(&seen.place))
             {
                 return Err(place.refuse(PathErrorKind::Protected));
             }
-            // What is below comes after its folder, so the other way round it comes before.
-            for Seen { place, kind, .. } in all.iter().rev() {
+            // In reverse order, so that the contents come before their directory.
+            for TreeEntry { place, kind, .. } in all.iter().rev() {
                 if stop() {
                     done.left_over = all.len() - done.entries + 1;
                     return Ok(done);
@@ -104,12 +105,12 @@ impl Workspace {
         Ok(done)
     }
 
-    /// Copies a file, or a folder with everything below it. Links and special files are left out
-    /// and counted. What is there already is kept, unless it may be replaced. A new file may be used as
-    /// the one it was copied from; one that takes another's place, as that was.
+    /// Copies a file, or a directory with everything below it. Symlinks and special files are left
+    /// out and counted. Existing files are kept, unless `replace` allows to replace them. A new
+    /// file gets the mode of its source, a replaced file keeps its own.
     ///
     /// # Errors
-    /// Refuses protected names at the other end, a folder into itself, and what is beyond the bounds.
+    /// Refuses protected names as target, a directory into itself, and trees beyond the limits.
     pub fn copy(
         &self,
         from: &ResolvedPath,
@@ -120,7 +121,7 @@ impl Workspace {
         self.may_write(to)?;
         let mut done = Done::default();
         if self.meta(from)?.kind != FileKind::Folder {
-            self.copy_file(from, to, (replace, bounds, Kept::Place), &mut done)?;
+            self.copy_file(from, to, (replace, bounds, ModeOf::Target), &mut done)?;
             return Ok(done);
         }
         if to.root == from.root && to.path.starts_with(&from.path) {
@@ -148,7 +149,7 @@ impl Workspace {
                     done.entries += 1;
                 }
                 FileKind::File => {
-                    let how = (replace, bounds, Kept::Place);
+                    let how = (replace, bounds, ModeOf::Target);
                     self.copy_file(&seen.place, &target, how, &mut done)?;
                 }
                 FileKind::Link | FileKind::Special => done.left_out += 1,
@@ -157,11 +158,12 @@ impl Workspace {
         Ok(done)
     }
 
-    /// Moves a file to another disk: a copy is put in its place as a whole, then the old name goes. A
-    /// file that somebody writes to meanwhile stays, beside the copy.
+    /// Moves a file to another disk: an atomic copy, then the old name is deleted. If the file was
+    /// written to meanwhile, it is kept next to the copy.
     ///
     /// # Errors
-    /// Refuses what [`rename`](Self::rename) refuses, folders and links, and what is beyond the bounds.
+    /// Refuses what [`rename`](Self::rename) refuses, directories, symlinks, and files beyond the
+    /// limits.
     pub fn carry(
         &self,
         from: &ResolvedPath,
@@ -175,7 +177,7 @@ impl Workspace {
             return Err(from.refuse(PathErrorKind::OtherDisk));
         }
         let mut done = Done::default();
-        let copied = self.copy_file(from, to, (replace, bounds, Kept::File), &mut done)?;
+        let copied = self.copy_file(from, to, (replace, bounds, ModeOf::Source), &mut done)?;
         let (folder, name) = self.parent_and_name(from)?;
         if self.meta(from)?.stamp != copied {
             return Err(from.refuse(PathErrorKind::Changed));
@@ -185,13 +187,13 @@ impl Workspace {
         Ok(done)
     }
 
-    /// Looks at a whole tree. Entries hold the handle of their folder, so they are not kept: a tree
-    /// with many folders would use up the descriptors.
-    fn survey(&self, place: &ResolvedPath, bounds: Bounds) -> Result<Vec<Seen>, PathError> {
+    /// Lists a whole tree. An [`Entry`] holds the file descriptor of its directory, so it is not
+    /// kept: a tree with many directories would exhaust the file descriptors.
+    fn survey(&self, place: &ResolvedPath, bounds: Bounds) -> Result<Vec<TreeEntry>, PathError> {
         let look = |entry: Result<Entry, PathError>| {
             let entry = entry?;
             let size = if entry.kind() == FileKind::File { entry.meta()?.size } else { 0 };
-            Ok(Seen { place: entry.place().clone(), kind: entry.kind(), size })
+            Ok(TreeEntry { place: entry.place().clone(), kind: entry.kind(), size })
         };
         self.walk(place, bounds)?.map(look).collect()
     }
@@ -200,23 +202,23 @@ impl Workspace {
         &self,
         from: &ResolvedPath,
         to: &ResolvedPath,
-        (replace, bounds, kept): (Replace, Bounds, Kept),
+        (replace, bounds, kept): (Replace, Bounds, ModeOf),
         done: &mut Done,
     ) -> Result<Stamp, PathError> {
         use std::io::Read as _;
         let opened = self.open(from)?;
-        let room = bounds.bytes.saturating_sub(done.bytes);
-        if opened.meta.size > room {
+        let remaining = bounds.bytes.saturating_sub(done.bytes);
+        if opened.meta.size > remaining {
             return Err(from.refuse(PathErrorKind::TooLarge));
         }
         let (stamp, meta) = (opened.meta.stamp, opened.meta);
         let mut draft = self.draft(to, replace)?;
-        if kept == Kept::File || !draft.replaces() {
+        if kept == ModeOf::Source || !draft.replaces() {
             draft.keep_mode(&meta);
         }
-        let copied = copy(&mut opened.file.take(room.saturating_add(1)), &mut draft)
+        let copied = copy(&mut opened.file.take(remaining.saturating_add(1)), &mut draft)
             .map_err(|e| to.io(e))?;
-        if copied > room {
+        if copied > remaining {
             return Err(from.refuse(PathErrorKind::TooLarge));
         }
         draft.commit()?;
@@ -225,10 +227,10 @@ impl Workspace {
         Ok(stamp)
     }
 
-    /// Returns whether a place is a folder that can be worked in, for a command's working folder.
+    /// Checks that a path can be the working directory of a command.
     ///
     /// # Errors
-    /// Refuses what is no folder.
+    /// Refuses anything but a directory.
     pub fn check_folder(&self, place: &ResolvedPath) -> Result<(), PathError> {
         let root = self.folder(place)?;
         open_below(root.handle.as_fd(), &place.path, OFlags::RDONLY | OFlags::DIRECTORY)

@@ -1,8 +1,8 @@
-//! Goes through a folder and what is below it, by handles, without following links.
+//! Walks a directory tree by file descriptors and follows no symlink.
 //!
-//! Entries come in the order of their names, folders before what is in them. There is a bound on
-//! entries and on depth; whoever meets one is told. What an entry is was said by its folder; nothing
-//! is asked about it by itself unless somebody wants to know more, and opening looks again.
+//! Entries are sorted by name, a directory comes before its contents. Entries and depth are
+//! bounded; exceeding a bound is an error. The kind of an entry comes from `getdents`, without an
+//! extra syscall per entry. Opening checks it again (TOCTOU).
 
 use std::{
     ffi::{OsStr, OsString},
@@ -24,101 +24,101 @@ use super::{
     open::{self, meta},
 };
 
-/// How far a recursive operation goes.
+/// Limits of a recursive operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// So many entries.
+    /// Maximum number of entries.
     pub entries: usize,
-    /// So many levels. One level is the folder alone.
+    /// Maximum depth. A depth of 1 is the directory alone.
     pub depth: usize,
-    /// So many bytes, where bytes are moved.
+    /// Maximum number of bytes that are copied.
     pub bytes: u64,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
         Self {
-            entries: 200_000, // the sources of a large project, with what it depends on
-            depth: 64,        // deeper than people go; each level holds a descriptor
+            entries: 200_000, // the sources of a large project with its dependencies
+            depth: 64,        // deeper than real trees; each level holds a file descriptor
             bytes: 4 << 30,   // more is a backup, not a copy
         }
     }
 }
 
 impl Bounds {
-    /// The folder alone, nothing below its entries.
+    /// Returns the limits for a directory alone, without the contents of its subdirectories.
     #[must_use]
     pub fn flat(self) -> Self {
         Self { depth: 1, ..self }
     }
 }
 
-/// One entry on the way.
+/// One entry of a walk.
 #[derive(Debug, Clone)]
 pub struct Entry {
     place: ResolvedPath,
     kind: FileKind,
-    folder: Arc<Here>,
+    folder: Arc<OpenDirectory>,
     level: usize,
 }
 
-/// A folder on the way.
+/// A directory of the walk.
 #[derive(Debug)]
-struct Here {
+struct OpenDirectory {
     handle: OwnedFd,
     /// The device of the root.
     device: u64,
 }
 
 impl Entry {
-    /// Returns where it is.
+    /// Returns its path.
     #[must_use]
     pub fn place(&self) -> &ResolvedPath {
         &self.place
     }
 
-    /// Returns what it was when its folder was read.
+    /// Returns its kind when its directory was read.
     #[must_use]
     pub fn kind(&self) -> FileKind {
         self.kind
     }
 
-    /// Says what it is now. A link is described, not followed.
+    /// Returns its current metadata. A symlink is not followed.
     ///
     /// # Errors
-    /// Fails when it is gone or cannot be looked at.
+    /// Fails if it is gone or not accessible.
     pub fn meta(&self) -> Result<Meta, PathError> {
         let stat = rustix::fs::statat(&self.folder.handle, self.name(), AtFlags::SYMLINK_NOFOLLOW);
         Ok(meta(&stat.map_err(|errno| self.place.os(errno))?))
     }
 
-    /// Returns how deep it is: 1 for entries of the folder the walk began in.
+    /// Returns its depth: 1 for entries of the directory where the walk started.
     #[must_use]
     pub fn level(&self) -> usize {
         self.level
     }
 
-    /// Opens it for reading, from the handle of its folder: one step, whatever its depth.
+    /// Opens it for reading, relative to the file descriptor of its directory.
     ///
     /// # Errors
-    /// Refuses what is no regular file, also when it became so in the meantime.
+    /// Refuses anything but a regular file, even if it was swapped after the walk (TOCTOU).
     pub fn open(&self) -> Result<OpenFile, PathError> {
         let handle = open_below(self.folder.handle.as_fd(), self.name().as_ref(), OFlags::RDONLY);
         let handle = handle.map_err(|errno| self.place.os(errno))?;
         open::regular(handle, &self.place, self.folder.device)
     }
 
-    /// Reads another file of the same folder, by its name. Nothing where there is none.
+    /// Reads another file in the same directory. Returns `None` if it does not exist.
     ///
     /// # Errors
-    /// Like [`open`](Self::open), and refuses what has more than `cap` bytes.
+    /// Like [`open`](Self::open). Refuses a file of more than `cap` bytes.
     pub fn read_beside(&self, name: &str, cap: usize) -> Result<Option<Vec<u8>>, PathError> {
         let place = self.place.with_name(name)?;
         match open_below(self.folder.handle.as_fd(), name.as_ref(), OFlags::RDONLY) {
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(place.os(errno)),
             Ok(handle) => {
-                open::whole(open::regular(handle, &place, self.folder.device)?, &place, cap)
+                open::read_whole(open::regular(handle, &place, self.folder.device)?, &place, cap)
                     .map(Some)
             }
         }
@@ -130,10 +130,10 @@ impl Entry {
 }
 
 impl Workspace {
-    /// Goes through a folder and what is below it.
+    /// Walks a directory tree.
     ///
     /// # Errors
-    /// Fails when the place is no folder or cannot be read.
+    /// Fails if the path is not a directory or cannot be read.
     pub fn walk(&self, place: &ResolvedPath, bounds: Bounds) -> Result<Walk, PathError> {
         let root = self.folder(place)?;
         let how = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -145,44 +145,44 @@ impl Workspace {
             left: bounds.entries,
             bounds,
             next: None,
-            room: Vec::new(),
+            buffer: Vec::new(),
         };
         walk.enter(place.clone(), handle)?;
         Ok(walk)
     }
 
-    /// Lists a folder by name.
+    /// Lists a directory, sorted by name.
     ///
     /// # Errors
-    /// Like [`walk`](Self::walk), and refuses a folder with more entries than `entries`.
+    /// Like [`walk`](Self::walk). Refuses a directory with more than `entries` entries.
     pub fn list(&self, place: &ResolvedPath, entries: usize) -> Result<Vec<Entry>, PathError> {
         self.walk(place, Bounds { entries, ..Bounds::default() }.flat())?.collect()
     }
 }
 
-/// The way through a folder. Trouble with one entry is told and gone past; a bound ends the way.
+/// Iterates over a directory tree. An error of one entry is returned and skipped; a bound ends it.
 #[derive(Debug)]
 pub struct Walk {
     stack: Vec<Level>,
     device: u64,
     bounds: Bounds,
     left: usize,
-    /// The folder that was shown last, to be entered unless somebody says no.
-    next: Option<(ResolvedPath, Arc<Here>)>,
-    /// What folders are read into.
-    room: Room,
+    /// The directory that was returned last. It is entered next unless it is skipped.
+    next: Option<(ResolvedPath, Arc<OpenDirectory>)>,
+    /// Buffer for directory entries.
+    buffer: Buffer,
 }
 
 #[derive(Debug)]
 struct Level {
     place: ResolvedPath,
-    here: Arc<Here>,
-    /// By name, last first.
+    here: Arc<OpenDirectory>,
+    /// Sorted by name, in reverse.
     names: Vec<(OsString, FileType)>,
 }
 
 impl Walk {
-    /// Leaves out what is below the folder that was shown last.
+    /// Skips the contents of the directory that was returned last.
     pub fn pass_by(&mut self) {
         self.next = None;
     }
@@ -190,23 +190,24 @@ impl Walk {
     fn enter(&mut self, place: ResolvedPath, handle: OwnedFd) -> Result<(), PathError> {
         let mut names: Vec<(OsString, FileType)> = Vec::new();
         let left = &mut self.left;
-        let is_whole = names_of(&handle, &mut self.room, |name, kind| {
+        let is_whole = read_names(&handle, &mut self.buffer, |name, kind| {
             if name == b"." || name == b".." {
                 return true;
             }
-            // Before they are kept, so that a huge folder costs no more than the bound.
-            let is_room = *left > 0;
-            if is_room {
+            // Checked before a name is stored, so that a huge directory costs no more than the
+            // bound.
+            let is_within_bound = *left > 0;
+            if is_within_bound {
                 *left -= 1;
                 names.push((OsStr::from_bytes(name).to_owned(), kind));
             }
-            is_room
+            is_within_bound
         });
         if !is_whole.map_err(|errno| place.os(errno))? {
             return Err(place.refuse(PathErrorKind::TooMany));
         }
         names.sort_unstable_by(|(a, _), (b, _)| b.cmp(a));
-        let here = Arc::new(Here { handle, device: self.device });
+        let here = Arc::new(OpenDirectory { handle, device: self.device });
         self.stack.push(Level { place, here, names });
         Ok(())
     }
@@ -214,7 +215,7 @@ impl Walk {
     fn step(&mut self) -> Result<Option<Entry>, PathError> {
         if let Some((place, folder)) = self.next.take() {
             if self.stack.len() >= self.bounds.depth {
-                // One level alone was asked for: that is no bound that was met.
+                // A depth of 1 asks for the directory alone, so this is no exceeded bound.
                 if self.bounds.depth > 1 {
                     self.stack.clear();
                     return Err(place.refuse(PathErrorKind::TooMany));
@@ -241,7 +242,7 @@ impl Walk {
             let (root, base, path) = (place.root, place.base.clone(), place.path.join(&name));
             let place = ResolvedPath { root, base, path, exists: true };
             let kind = match kind {
-                // Some file systems do not say it with the name.
+                // Some file systems do not return the type with the name.
                 FileType::Unknown => {
                     match rustix::fs::statat(&here.handle, &name, AtFlags::SYMLINK_NOFOLLOW) {
                         Err(Errno::NOENT) => continue, // gone since the folder was read
@@ -267,25 +268,25 @@ impl Iterator for Walk {
 }
 
 #[cfg(target_os = "linux")]
-type Room = Vec<std::mem::MaybeUninit<u8>>;
+type Buffer = Vec<std::mem::MaybeUninit<u8>>;
 #[cfg(not(target_os = "linux"))]
-type Room = Vec<()>;
+type Buffer = Vec<()>;
 
-/// Bytes that a folder is read into: some hundreds of names at once.
+/// Size of the buffer for directory entries: some hundreds of names.
 #[cfg(target_os = "linux")]
-const ROOM: usize = 32 << 10;
+const BUFFER_BYTES: usize = 32 << 10;
 
-/// Takes the names of a folder and what the file system says each one is, until one is not wanted.
-/// Returns whether it came to the end. The handle is read from as it is, and only once.
+/// Passes the names and types of a directory to `take` until it returns `false`. Returns whether
+/// the end was reached. The file descriptor is read from its current position, once.
 #[cfg(target_os = "linux")]
-fn names_of(
+fn read_names(
     handle: &OwnedFd,
-    room: &mut Room,
+    buffer: &mut Buffer,
     mut take: impl FnMut(&[u8], FileType) -> bool,
 ) -> Result<bool, Errno> {
-    room.resize(ROOM, std::mem::MaybeUninit::uninit());
-    let mut folder = rustix::fs::RawDir::new(handle, room);
-    while let Some(entry) = folder.next() {
+    buffer.resize(BUFFER_BYTES, std::mem::MaybeUninit::uninit());
+    let mut directory = rustix::fs::RawDir::new(handle, buffer);
+    while let Some(entry) = directory.next() {
         let entry = entry?;
         if !take(entry.file_name().to_bytes(), entry.file_type()) {
             return Ok(false);
@@ -295,9 +296,9 @@ fn names_of(
 }
 
 #[cfg(not(target_os = "linux"))]
-fn names_of(
+fn read_names(
     handle: &OwnedFd,
-    _: &mut Room,
+    _: &mut Buffer,
     mut take: impl FnMut(&[u8], FileType) -> bool,
 ) -> Result<bool, Errno> {
     for entry in rustix::fs::Dir::read_from(handle)? {
@@ -316,7 +317,7 @@ mod tests {
     use super::*;
     use crate::Access;
 
-    fn room() -> (tempfile::TempDir, Workspace) {
+    fn workspace_in_a_temporary_directory() -> (tempfile::TempDir, Workspace) {
         let folder = tempfile::tempdir().unwrap();
         let workspace = Workspace::builder().root(folder.path(), Access::Write).build().unwrap();
         (folder, workspace)
@@ -328,8 +329,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_folder_says_of_its_entries_is_what_they_say_themselves() {
-        let (folder, workspace) = room();
+    fn kinds_from_getdents_agree_with_stat() {
+        let (folder, workspace) = workspace_in_a_temporary_directory();
         let base = folder.path();
         fs::create_dir(base.join("folder")).unwrap();
         put(base.join("folder/below"), "12345");
@@ -353,8 +354,8 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_became_something_else_since_its_folder_was_read_is_not_opened() {
-        let (folder, workspace) = room();
+    fn file_swapped_after_the_directory_was_read_is_not_opened() {
+        let (folder, workspace) = workspace_in_a_temporary_directory();
         let path = folder.path().join("file");
         let see = || workspace.list(&workspace.resolve(".").unwrap(), 10).unwrap().pop().unwrap();
         put(path.clone(), "text");
@@ -370,8 +371,8 @@ mod tests {
     }
 
     #[test]
-    fn a_file_beside_an_entry_is_read_by_its_name_and_never_through_a_link() {
-        let (folder, workspace) = room();
+    fn sibling_file_is_read_by_name_and_never_through_a_symlink() {
+        let (folder, workspace) = workspace_in_a_temporary_directory();
         let base = folder.path();
         fs::create_dir(base.join("sub")).unwrap();
         put(base.join("sub/entry"), "");

@@ -1,7 +1,7 @@
-//! Writes files: an exclusive temporary file beside the target, to the disk, then one rename.
+//! Atomic writes: an exclusive temporary file next to the target, `fsync`, then one rename.
 //!
-//! Readers see the old contents or the new, never half of either. A target with several names keeps
-//! its other names as they were: the link is broken instead of written through.
+//! Readers see the old contents or the new, never a part. If the target is a hard link, only this
+//! name gets the new contents; the other names keep the old file.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -24,18 +24,18 @@ use super::{
     open::meta,
 };
 
-/// What may happen to a file that is there already.
+/// What may happen to an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Replace {
-    /// Nothing: the write is refused.
+    /// The write is refused.
     Never,
     /// It is replaced.
     Always,
-    /// It is replaced if it is still in this state.
+    /// It is replaced if it still has this version (compare and swap).
     If(Stamp),
 }
 
-/// A file that is being written and not yet in its place. Dropping it leaves nothing behind.
+/// A file that is being written under a temporary name. Dropping it deletes the temporary file.
 #[derive(Debug)]
 pub struct AtomicWrite {
     place: ResolvedPath,
@@ -44,14 +44,14 @@ pub struct AtomicWrite {
     temporary: Option<OsString>,
     file: File,
     replace: Replace,
-    /// It takes the place of another file, and may be used as that was.
+    /// It replaces an existing file and keeps its permissions.
     replaces: bool,
-    /// Bytes so far.
+    /// Bytes written so far.
     written: u64,
 }
 
 impl Workspace {
-    /// Writes a whole file. The folder it is in must exist. Returns what is there now.
+    /// Writes a whole file. Its directory must exist. Returns the metadata of the new file.
     ///
     /// # Errors
     /// Refuses protected names, read-only roots, special files, and what `replace` forbids.
@@ -66,8 +66,7 @@ impl Workspace {
         draft.commit()
     }
 
-    /// Starts a file that is written piece by piece, and put in its place by
-    /// [`AtomicWrite::commit`].
+    /// Starts a file that is written in pieces and put in place by [`AtomicWrite::commit`].
     ///
     /// # Errors
     /// Like [`write`](Self::write).
@@ -77,9 +76,9 @@ impl Workspace {
             return Err(place.refuse(PathErrorKind::Protected));
         }
         let (folder, name) = self.parent_and_name(place)?;
-        let old = standing_there(&folder, &name, place)?;
+        let old = existing_entry(&folder, &name, place)?;
         check_replace(place, old.as_ref(), replace)?;
-        if old.is_none() && !name::may_be_made(&name) {
+        if old.is_none() && !name::is_allowed_for_new(&name) {
             return Err(place.refuse(PathErrorKind::NameInvalid));
         }
         let (temporary, file) = temporary(&folder, place)?;
@@ -88,15 +87,15 @@ impl Workspace {
         let draft =
             AtomicWrite { place, folder, name, temporary, file, replace, replaces, written: 0 };
         if let Some(old) = old {
-            draft.look_like(&old);
+            draft.copy_permissions(&old);
         }
         Ok(draft)
     }
 
-    /// Makes a folder and those above it. One that is there already is fine.
+    /// Creates a directory and its parents. An existing directory is no error.
     ///
     /// # Errors
-    /// Refuses protected names, read-only roots, and names of files.
+    /// Refuses protected names, read-only roots, and existing files.
     pub fn make_folder(&self, place: &ResolvedPath) -> Result<(), PathError> {
         let root = self.folder(place)?;
         if place.path.as_os_str().is_empty() {
@@ -108,7 +107,7 @@ impl Workspace {
             let from = here.as_ref().map_or(root.handle.as_fd(), |fd| fd.as_fd());
             let next = match open_below(from, Path::new(name), SEARCH) {
                 Err(Errno::NOENT) => {
-                    if !name::may_be_made(name) {
+                    if !name::is_allowed_for_new(name) {
                         return Err(place.refuse(PathErrorKind::NameInvalid));
                     }
                     match rustix::fs::mkdirat(from, name, Mode::from_raw_mode(0o777)) {
@@ -124,12 +123,12 @@ impl Workspace {
         Ok(())
     }
 
-    /// Moves an entry. A link is moved itself. Both ends may be in different roots of one disk.
+    /// Moves an entry. A symlink itself is moved. Both paths may be in different roots of one disk.
     ///
     /// # Errors
-    /// Refuses protected names at both ends, and folders that have one below them or would become
-    /// one; what is there already, unless it may be replaced; and another disk, which only a file can be
-    /// [carried](Self::carry) to.
+    /// Refuses protected names as source and target, directories that contain one or would become
+    /// one, an existing target unless `replace` allows it, and another disk. Only a file can be
+    /// [carried](Self::carry) to another disk.
     pub fn rename(
         &self,
         from: &ResolvedPath,
@@ -146,9 +145,9 @@ impl Workspace {
         }
         let (from_folder, from_name) = self.parent_and_name(from)?;
         let (to_folder, to_name) = self.parent_and_name(to)?;
-        let old = standing_there(&to_folder, &to_name, to)?;
+        let old = existing_entry(&to_folder, &to_name, to)?;
         check_replace(to, old.as_ref(), replace)?;
-        if old.is_none() && !name::may_be_made(&to_name) {
+        if old.is_none() && !name::is_allowed_for_new(&to_name) {
             return Err(to.refuse(PathErrorKind::NameInvalid));
         }
         let moved = match replace {
@@ -157,7 +156,7 @@ impl Workspace {
         };
         moved.map_err(|errno| match errno {
             Errno::EXIST | Errno::NOTEMPTY | Errno::ISDIR | Errno::NOTDIR => to.os(errno),
-            // Two disks, not a way out.
+            // Two disks, not an escape from the root.
             Errno::XDEV => to.refuse(PathErrorKind::OtherDisk).because(errno.into()),
             errno => from.os(errno),
         })?;
@@ -182,15 +181,15 @@ impl Workspace {
 }
 
 impl AtomicWrite {
-    /// Puts the file in its place. Returns what is there now.
+    /// Moves the file to its final name. Returns its metadata.
     ///
     /// # Errors
-    /// Fails when the disk does, or when what `replace` asked for no longer holds.
+    /// Fails on a disk error, or if the target no longer satisfies `replace`.
     pub fn commit(mut self) -> Result<Meta, PathError> {
         let os = |errno| self.place.os(errno);
         rustix::fs::fsync(&self.file).map_err(os)?;
-        // Once more: much may have happened while the contents were made.
-        let old = standing_there(&self.folder, &self.name, &self.place)?;
+        // Check again: the target may have changed while the contents were written (TOCTOU).
+        let old = existing_entry(&self.folder, &self.name, &self.place)?;
         check_replace(&self.place, old.as_ref(), self.replace)?;
         let temporary = self.temporary.as_deref().unwrap_or_default();
         match self.replace {
@@ -199,26 +198,26 @@ impl AtomicWrite {
         }
         .map_err(os)?;
         self.temporary = None;
-        // The contents are safe already; the name is after this. Not every file system can.
+        // The contents are durable already; this makes the name durable. Not every file system can.
         let _ = rustix::fs::fsync(&self.folder);
         let stat = rustix::fs::fstat(&self.file).map_err(|errno| self.place.os(errno))?;
         Ok(meta(&stat))
     }
 
-    /// Whether another file was there when this one was begun.
+    /// Returns whether another file existed when this write was started.
     pub(super) fn replaces(&self) -> bool {
         self.replaces
     }
 
-    /// Keeps what may be done with another file, but neither set-uid nor set-gid.
+    /// Copies the mode of another file, without set-user-id and set-group-id.
     pub(super) fn keep_mode(&self, other: &Meta) {
         #[allow(clippy::unnecessary_cast, reason = "modes are narrower on some systems")]
         let mode = Mode::from_raw_mode((other.mode & 0o777) as rustix::fs::RawMode);
         let _ = rustix::fs::fchmod(&self.file, mode);
     }
 
-    /// Keeps who may use the file, but neither set-uid nor set-gid. What is not possible is left.
-    fn look_like(&self, old: &Meta) {
+    /// Copies mode and owner of the old file, without set-user-id and set-group-id. Best effort.
+    fn copy_permissions(&self, old: &Meta) {
         self.keep_mode(old);
         if let Ok(stat) = rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             let owner = rustix::process::Uid::from_raw(stat.st_uid);
@@ -229,8 +228,8 @@ impl AtomicWrite {
 }
 
 impl Write for AtomicWrite {
-    /// A write beyond `RLIMIT_FSIZE` would end the process by `SIGXFSZ`, so the limit is looked at
-    /// first and answered as `EFBIG`.
+    /// A write beyond `RLIMIT_FSIZE` would kill the process with `SIGXFSZ`. So the limit is checked
+    /// first and gives `EFBIG`.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let largest = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
         let end = self.written.saturating_add(bytes.len() as u64);
@@ -255,8 +254,8 @@ impl Drop for AtomicWrite {
     }
 }
 
-/// Looks at what stands at a place that is about to be written. Only a file may be replaced.
-fn standing_there(
+/// Returns the metadata of the existing entry at a path that is about to be written.
+fn existing_entry(
     folder: &OwnedFd,
     name: &OsStr,
     place: &ResolvedPath,
@@ -280,7 +279,7 @@ fn check_replace(
             (FileKind::Folder, _) => Err(place.refuse(PathErrorKind::IsAFolder)),
             (FileKind::Special, _) => Err(place.refuse(PathErrorKind::SpecialFile)),
             (_, Replace::Never) => Err(place.refuse(PathErrorKind::Exists)),
-            // The place was found without a link at its end; somebody put one there.
+            // The path was resolved without a symlink at its end, so one was swapped in (TOCTOU).
             (FileKind::Link, _) => Err(place.refuse(PathErrorKind::Changed)),
             (FileKind::File, Replace::If(stamp)) if stamp != old.stamp => {
                 Err(place.refuse(PathErrorKind::Changed))
@@ -290,7 +289,7 @@ fn check_replace(
     }
 }
 
-/// Makes a file that nobody else has, under a name that nobody can guess.
+/// Creates a new file exclusively (`O_EXCL`), under a random name.
 fn temporary(folder: &OwnedFd, place: &ResolvedPath) -> Result<(OsString, File), PathError> {
     let how = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     for turn in 0..16_u32 {
@@ -304,7 +303,7 @@ fn temporary(folder: &OwnedFd, place: &ResolvedPath) -> Result<(OsString, File),
     Err(place.refuse(PathErrorKind::Failed))
 }
 
-/// Renames without replacing anything, in one step where the system can.
+/// Renames without replacing anything, atomically if the system can.
 fn rename_new(from: &OwnedFd, old: &OsStr, to: &OwnedFd, new: &OsStr) -> Result<(), Errno> {
     #[cfg(any(target_os = "linux", target_os = "macos"))]
     {
@@ -314,7 +313,7 @@ fn rename_new(from: &OwnedFd, old: &OsStr, to: &OwnedFd, new: &OsStr) -> Result<
             result => return result,
         }
     }
-    // A second name first: that fails when one is there. Folders have no second name.
+    // A hard link first: it fails if the target exists. Directories cannot have hard links.
     match rustix::fs::linkat(from, old, to, new, AtFlags::empty()) {
         Ok(()) => rustix::fs::unlinkat(from, old, AtFlags::empty()),
         Err(Errno::PERM | Errno::ISDIR | Errno::NOTSUP) => {

@@ -285,7 +285,7 @@ async fn it_starts_in_the_folder_it_was_given() {
             sandbox.start(gone, room.profile()).await.unwrap_err().kind(),
             ErrorKind::BadCommand
         );
-        // It was a folder when it was judged.
+        // It was a directory when it was judged.
         let place = workspace.resolve("sub").unwrap();
         std::fs::remove_dir_all(room.inside.join("sub")).unwrap();
         std::os::unix::fs::symlink("/etc", room.inside.join("sub")).unwrap();

@@ -29,7 +29,7 @@ pub(crate) async fn sandboxes() -> Vec<Sandbox> {
     all
 }
 
-/// A folder to work in, and one beside it that nobody may touch.
+/// A directory to work in, and one beside it that nobody may touch.
 pub(crate) struct Room {
     pub(crate) inside: PathBuf,
     pub(crate) outside: PathBuf,
@@ -130,7 +130,7 @@ pub(crate) async fn settle(marker: &str, wanted: usize) -> usize {
     survivors(marker)
 }
 
-/// Everything below a folder: paths, kinds, contents.
+/// Everything below a directory: paths, kinds, contents.
 pub(crate) fn picture(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut all = Vec::new();
     let mut todo = vec![folder.to_path_buf()];

@@ -114,7 +114,7 @@ async fn nothing_survives_a_panic_of_whoever_holds_it() {
 /// The note that makes [`a_runtime_that_is_to_be_killed`] do something.
 const NOTE: &str = "haft-runtime-note";
 
-/// No test of its own: a runtime in a process of its own, started by the test below in a folder with
+/// No test of its own: a runtime in a process of its own, started by the test below in a directory with
 /// a note in it.
 #[tokio::test]
 async fn a_runtime_that_is_to_be_killed() {

@@ -26,7 +26,7 @@ struct Attack {
     want: String,
 }
 
-/// A workspace full of traps, with a folder beside it whose name begins in the same way.
+/// A workspace full of traps, with a directory beside it whose name begins in the same way.
 struct Trap {
     room: Room,
     evil: PathBuf,
@@ -578,7 +578,7 @@ const PARTS: &[&str] = &[
     "passwd",
 ];
 
-/// Where hostile links lead.
+/// Where hostile symlinks lead.
 const TARGETS: &[&str] = &[
     "..",
     "../outside",

@@ -17,7 +17,7 @@ const KEPT: &[(&str, &str)] = &[
     ("d3/.git/config", "good"),
 ];
 
-/// A workspace with protected files, directories to swap, and links that lead out and in.
+/// A workspace with protected files, directories to swap, and symlinks that lead out and in.
 fn prepare(room: &Room) {
     let path = |name: &str| room.inside.join(name);
     for folder in [".git/hooks", "sub/.git", "d1", "d2", "d3/.git"] {

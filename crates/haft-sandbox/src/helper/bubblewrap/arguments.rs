@@ -1,33 +1,33 @@
-//! The view of [`super::super::mounts`] as arguments of bubblewrap.
+//! Translates the mounts of [`super::super::mounts`] into arguments of bubblewrap.
 
 use std::{ffi::CString, io, os::unix::ffi::OsStrExt as _, path::Path};
 
 use super::{
     super::{
-        Trouble,
-        mounts::{DEVICES, RESOLVERS, TEMPORARY, held_names},
+        SetupError,
+        mounts::{DEVICES, RESOLVERS, TEMPORARY, protected_mounts},
     },
     FIRST_EMPTY, MAX_DENIED_FILES,
 };
 use crate::{Access, Network, Profile};
 
-/// The view as arguments of bubblewrap, in the order in which it makes them.
+/// The mounts as arguments of bubblewrap, in the order in which it creates them.
 #[derive(Default)]
 pub(super) struct Arguments {
     pub(super) all: Vec<CString>,
-    /// How many empty files it needs, from `FIRST_EMPTY` on.
+    /// The number of empty files it needs, from file descriptor `FIRST_EMPTY` on.
     pub(super) empty_files: i32,
 }
 
 impl Arguments {
-    fn word(&mut self, text: &str) {
+    fn push(&mut self, text: &str) {
         self.all.extend(CString::new(text));
     }
 
-    /// All of it or nothing: an argument that is left out would give the others another meaning.
+    /// Adds all arguments or none: a missing one would change the meaning of the others.
     fn mount(&mut self, option: &str, path: &Path) {
         let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return };
-        self.word(option);
+        self.push(option);
         if option.contains("bind") {
             self.all.push(path.clone());
         }
@@ -36,12 +36,12 @@ impl Arguments {
 
     fn tmpfs(&mut self, path: &Path, mode: &str, size: u64) {
         for text in ["--perms", mode, "--size", &size.max(4_096).to_string()] {
-            self.word(text);
+            self.push(text);
         }
         self.mount("--tmpfs", path);
     }
 
-    pub(super) fn build(&mut self, profile: &Profile) -> Result<(), Trouble> {
+    pub(super) fn build(&mut self, profile: &Profile) -> Result<(), SetupError> {
         for option in [
             "--unshare-user-try",
             "--unshare-ipc",
@@ -51,22 +51,22 @@ impl Arguments {
             "--die-with-parent",
             "--as-pid-1",
         ] {
-            self.word(option);
+            self.push(option);
         }
         if profile.network == Network::None {
-            self.word("--unshare-net");
+            self.push("--unshare-net");
         }
         self.mount("--ro-bind", Path::new("/"));
-        let is_folder = |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
-        // Bubblewrap cannot show one directory under several names, so each has a part of the bytes.
+        let is_directory = |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+        // Bubblewrap cannot mount one tmpfs at several places, so each gets a part of the bytes.
         let part = profile.limits.scratch / 4;
-        for path in TEMPORARY.iter().map(Path::new).filter(|path| is_folder(path)) {
+        for path in TEMPORARY.iter().map(Path::new).filter(|path| is_directory(path)) {
             if !path.starts_with("/dev") {
                 let size = if path == Path::new("/tmp") { 2 * part } else { part };
                 self.tmpfs(path, "1777", size);
             }
         }
-        let has_run = is_folder(Path::new("/run"));
+        let has_run = is_directory(Path::new("/run"));
         if has_run {
             self.tmpfs(Path::new("/run"), "755", 64 << 10);
             if profile.network == Network::Host {
@@ -86,7 +86,7 @@ impl Arguments {
             ("/proc/self/fd/2", "/dev/stderr"),
         ] {
             for text in ["--symlink", to, name] {
-                self.word(text);
+                self.push(text);
             }
         }
         self.tmpfs(Path::new("/dev/shm"), "1777", part);
@@ -97,39 +97,39 @@ impl Arguments {
             self.mount("--remount-ro", Path::new(path));
         }
         for text in ["--chdir", "/"] {
-            self.word(text);
+            self.push(text);
         }
         Ok(())
     }
 
-    fn roots(&mut self, profile: &Profile) -> Result<(), Trouble> {
+    fn roots(&mut self, profile: &Profile) -> Result<(), SetupError> {
         let mut roots: Vec<_> = profile.roots.iter().collect();
         roots.sort_by_key(|root| root.path.components().count());
         for root in roots {
             if !root.path.is_absolute() || root.path.parent().is_none() {
                 let shown = root.path.display();
-                return Err(Trouble::profile(format!("`{shown}` cannot be a root")));
+                return Err(SetupError::profile(format!("`{shown}` cannot be a root")));
             }
             let is_writable = root.access == Access::Write;
             self.mount(if is_writable { "--bind" } else { "--ro-bind" }, &root.path);
         }
-        for (path, is_whole) in held_names(profile) {
+        for (path, is_whole) in protected_mounts(profile) {
             self.mount(if is_whole { "--ro-bind" } else { "--bind" }, &path);
         }
         Ok(())
     }
 
-    fn denied(&mut self, profile: &Profile) -> Result<(), Trouble> {
+    fn denied(&mut self, profile: &Profile) -> Result<(), SetupError> {
         for path in &profile.denied.edit {
             if path.exists() {
                 self.mount("--ro-bind", path);
             }
         }
         for path in &profile.denied.read {
-            // A symlink is hidden where it leads to.
+            // For a symlink, its target is hidden.
             let path = match path.canonicalize() {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
-                path => path.map_err(Trouble::machine("bubblewrap: denied paths"))?,
+                path => path.map_err(SetupError::machine("bubblewrap: denied paths"))?,
             };
             if path.is_dir() {
                 self.tmpfs(&path, "0000", 4_096);
@@ -138,13 +138,13 @@ impl Arguments {
             }
             let index = usize::try_from(self.empty_files).unwrap_or(MAX_DENIED_FILES);
             if index >= MAX_DENIED_FILES {
-                return Err(Trouble::profile("too many files are denied one by one"));
+                return Err(SetupError::profile("too many files are denied one by one"));
             }
             let fd = (FIRST_EMPTY + self.empty_files).to_string();
             self.empty_files += 1;
             let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { continue };
             for text in ["--perms", "0000", "--ro-bind-data", &fd] {
-                self.word(text);
+                self.push(text);
             }
             self.all.push(path);
         }

@@ -1,4 +1,4 @@
-//! Compares what bubblewrap made with what was asked for.
+//! Verifies the namespaces and mounts that bubblewrap created: bubblewrap is not trusted.
 
 use std::{
     fs::File,
@@ -11,61 +11,61 @@ use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 
 use super::{
     super::{
-        Trouble,
-        mounts::{DEVICES, TEMPORARY, held_names},
+        SetupError,
+        mounts::{DEVICES, TEMPORARY, protected_mounts},
     },
-    Handover, namespaces_of_self, trouble,
+    Handover, error, namespaces_of_self,
 };
 use crate::{Network, Profile};
 
-/// Compares what bubblewrap made with what was asked for.
-pub(super) fn check(profile: &Profile, handover: &Handover) -> Result<(), Trouble> {
+/// Verifies namespaces, mounts, roots, protected names and denied paths.
+pub(super) fn check(profile: &Profile, handover: &Handover) -> Result<(), SetupError> {
     if std::process::id() != 1 {
-        return Err(trouble("the helper is not the first process of its pid namespace"));
+        return Err(error("the helper is not the first process of its pid namespace"));
     }
     let own = namespaces_of_self()?;
     for (kind, outside) in &handover.namespaces {
         let is_shared = own.get(kind).is_none_or(|link| link == outside);
         if is_shared && (kind != "net" || profile.network == Network::None) {
-            return Err(trouble(format!("the {kind} namespace is that of the host")));
+            return Err(error(format!("the {kind} namespace is that of the host")));
         }
     }
     let mut text = String::new();
     File::open("/proc/self/mountinfo")
         .and_then(|mut file| file.read_to_string(&mut text))
-        .map_err(Trouble::machine("bubblewrap: mounts"))?;
-    let held = held_names(profile);
-    check_mounts(&text, profile, &held)?;
+        .map_err(SetupError::machine("bubblewrap: mounts"))?;
+    let pinned = protected_mounts(profile);
+    check_mounts(&text, profile, &pinned)?;
     for path in TEMPORARY.iter().map(Path::new).chain([Path::new("/dev"), Path::new("/run")]) {
-        let is_folder = path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+        let is_directory = path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
         let kind = rustix::fs::statfs(path).map(|fs| u64::try_from(fs.f_type).unwrap_or_default());
-        if is_folder && kind != Ok(TMPFS) {
-            return Err(trouble(format!("`{}` is that of the host", path.display())));
+        if is_directory && kind != Ok(TMPFS) {
+            return Err(error(format!("`{}` is that of the host", path.display())));
         }
     }
     for root in &profile.roots {
         let shown = root.path.display();
-        let stat = rustix::fs::lstat(&root.path).map_err(Trouble::os("bubblewrap: roots"))?;
+        let stat = rustix::fs::lstat(&root.path).map_err(SetupError::os("bubblewrap: roots"))?;
         if root.identity.is_some_and(|identity| identity != (stat.st_dev, stat.st_ino)) {
-            return Err(Trouble::profile(format!(
+            return Err(SetupError::profile(format!(
                 "`{shown}` is another folder than the one that was judged"
             )));
         }
     }
-    for (path, is_whole) in &held {
-        let flags = rustix::fs::statvfs(path).map_err(Trouble::os("bubblewrap: names"))?.f_flag;
+    for (path, is_whole) in &pinned {
+        let flags = rustix::fs::statvfs(path).map_err(SetupError::os("bubblewrap: names"))?.f_flag;
         if *is_whole && !flags.contains(StatVfsMountFlags::RDONLY) {
-            return Err(trouble(format!("`{}` is not read-only", path.display())));
+            return Err(error(format!("`{}` is not read-only", path.display())));
         }
     }
     for path in &profile.denied.read {
         let is_hidden = match path.canonicalize() {
             Ok(path) => is_closed(&path),
-            // Below a hidden directory nothing can be looked up.
+            // A path below a hidden directory cannot be looked up.
             Err(_) => true,
         };
         if !is_hidden {
-            return Err(trouble(format!("`{}` can be read", path.display())));
+            return Err(error(format!("`{}` can be read", path.display())));
         }
     }
     Ok(())
@@ -79,12 +79,16 @@ fn is_closed(path: &Path) -> bool {
     is_without_mode && matches!(opened, Err(rustix::io::Errno::ACCESS))
 }
 
-/// Every mount gives no set-id rights, and is read-only unless the profile lets it be written. The
-/// directories above protected names are mounts, so that they cannot be moved.
-fn check_mounts(text: &str, profile: &Profile, held: &[(PathBuf, bool)]) -> Result<(), Trouble> {
+/// Checks that every mount is `nosuid`, and read-only unless the profile allows writes, and that
+/// the directories above protected names are mount points, which cannot be moved.
+fn check_mounts(
+    text: &str,
+    profile: &Profile,
+    pinned: &[(PathBuf, bool)],
+) -> Result<(), SetupError> {
     let mounts: Vec<_> = text.lines().filter_map(Mount::read).collect();
     for mount in &mounts {
-        // One that lies below another at the same place cannot be reached.
+        // A mount that is covered by another at the same place cannot be reached.
         let is_covered =
             mounts.iter().any(|other| other.parent == mount.id && other.point == mount.point);
         let point = &mount.point;
@@ -94,11 +98,11 @@ fn check_mounts(text: &str, profile: &Profile, held: &[(PathBuf, bool)]) -> Resu
         let is_good = mount.has("nosuid") && (mount.has("ro") || may_write);
         if !is_good && !is_covered {
             let (point, options) = (point.display(), mount.options);
-            return Err(trouble(format!("the mount `{point}` is {options}")));
+            return Err(error(format!("the mount `{point}` is {options}")));
         }
     }
-    match held.iter().find(|(path, _)| !mounts.iter().any(|mount| mount.point == *path)) {
-        Some((path, _)) => Err(trouble(format!("`{}` is not held in its place", path.display()))),
+    match pinned.iter().find(|(path, _)| !mounts.iter().any(|mount| mount.point == *path)) {
+        Some((path, _)) => Err(error(format!("`{}` is not held in its place", path.display()))),
         None => Ok(()),
     }
 }
@@ -125,7 +129,7 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// The kernel writes blanks and backslashes as three octal digits.
+/// Decodes a path of `mountinfo`, where blanks and backslashes are three octal digits.
 fn unescaped(text: &str) -> PathBuf {
     use std::os::unix::ffi::OsStringExt as _;
     let mut bytes = Vec::new();
@@ -162,21 +166,21 @@ mod tests {
 91 90 254:0 /w/.git /home/a\\040b/.git rw,nosuid,nodev - ext4 /dev/vda rw
 ";
 
-    fn judged(text: &str) -> Result<(), String> {
+    fn verdict(text: &str) -> Result<(), String> {
         let path = PathBuf::from("/home/a b");
-        let held = [(path.join(".git"), false)];
+        let pinned = [(path.join(".git"), false)];
         let root = Root { path, access: Access::Write, identity: None };
         let profile = Profile { roots: vec![root], ..Profile::default() };
-        check_mounts(text, &profile, &held).map_err(|trouble| trouble.message)
+        check_mounts(text, &profile, &pinned).map_err(|error| error.message)
     }
 
     #[test]
-    fn mounts_as_asked_for_are_accepted() {
-        assert_eq!(judged(GOOD), Ok(()));
+    fn expected_mounts_are_accepted() {
+        assert_eq!(verdict(GOOD), Ok(()));
     }
 
     #[test]
-    fn a_writable_a_set_id_and_a_missing_mount_are_refused() {
+    fn writable_setuid_and_missing_mounts_are_refused() {
         for (from, to, named) in [
             ("/ / ro,nosuid", "/ / rw,nosuid", "`/`"),
             ("/ / ro,nosuid,nodev", "/ / ro,nodev", "`/`"),
@@ -187,7 +191,7 @@ mod tests {
         ] {
             let text = GOOD.replace(from, to);
             assert_ne!(text, GOOD, "{from}");
-            let message = judged(&text).unwrap_err();
+            let message = verdict(&text).unwrap_err();
             assert!(message.contains(named), "{from}: {message}");
         }
     }

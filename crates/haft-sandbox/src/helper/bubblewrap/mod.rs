@@ -1,10 +1,10 @@
-//! Tier A where only a system bubblewrap may create namespaces.
+//! Tier A on systems where only the system's bubblewrap may create namespaces.
 //!
-//! Three processes again. The helper stays outside and starts `bwrap` with arguments that describe the
-//! view. `bwrap` creates the namespaces and the mounts. The helper's program is the first process in
-//! there: it checks that everything is as it was asked for, and goes on as in [`super::namespaces`].
+//! There are three processes. The helper stays outside and starts `bwrap` with arguments that
+//! describe the mounts. `bwrap` creates the namespaces and the mounts. The helper's program is the
+//! first process inside: it verifies both, and continues as in [`super::namespaces`].
 //!
-//! FAIL CLOSED: bubblewrap is not believed. What the check does not find ends the launch.
+//! FAIL CLOSED: bubblewrap is not trusted. If the verification fails, the command does not start.
 
 mod arguments;
 mod check;
@@ -24,23 +24,23 @@ use serde::{Deserialize, Serialize};
 
 use self::{arguments::Arguments, check::check};
 use super::{
-    Job, Task, Trouble,
+    Job, SetupError, Task,
     cgroup::{self, Group, Membership},
     namespaces, sys,
-    watch::let_go_of_output,
+    watch::release_output,
 };
-use crate::orders::{Fault, MARK, Orders, Report};
+use crate::orders::{Fault, HELPER_ARGUMENT, Orders, Report};
 
-/// The second argument of the helper when bubblewrap started it.
+/// The second argument of the helper if bubblewrap started it.
 pub(super) const INSIDE: &str = "inside";
-/// How the first process ends after a command. Bubblewrap passes it on.
+/// Exit code of the first process after a command. Bubblewrap passes it on.
 const DONE: i32 = 76;
-/// How it ends after it has said why nothing ran.
+/// Its exit code after it has reported why nothing ran.
 const REFUSED: i32 = 77;
-/// How the child of the helper ends where bubblewrap cannot be started.
+/// Exit code of the helper's child if bubblewrap cannot be started.
 const NOT_STARTED: i32 = 127;
 
-// Descriptors that the first process is started with.
+// File descriptors of the first process.
 const HANDOVER: i32 = 3;
 const INPUT: i32 = 4;
 const PROGRAM: i32 = 5;
@@ -48,34 +48,34 @@ const ENTRY: i32 = 6;
 const EVENTS: i32 = 7;
 /// From here on: empty files for denied paths.
 const FIRST_EMPTY: i32 = 8;
-/// No more files are denied one by one.
+/// Files that are denied one by one.
 const MAX_DENIED_FILES: usize = 1_000;
 
 /// What the helper sends to the first process.
 #[derive(Serialize, Deserialize)]
 struct Handover {
     orders: Orders,
-    /// Namespaces of the helper, by kind. The first process must be in others.
+    /// Namespaces of the helper, by kind. The first process must be in other ones.
     namespaces: BTreeMap<String, PathBuf>,
-    /// Whether the descriptors of a control group are there.
+    /// Whether the file descriptors of a cgroup are passed.
     has_group: bool,
     note: Option<String>,
 }
 
-const KINDS: [&str; 6] = ["mnt", "pid", "ipc", "uts", "cgroup", "net"];
+const NAMESPACE_KINDS: [&str; 6] = ["mnt", "pid", "ipc", "uts", "cgroup", "net"];
 
-fn trouble(message: impl Into<String>) -> Trouble {
-    Trouble { step: "bubblewrap", message: message.into(), fault: Fault::Machine }
+fn error(message: impl Into<String>) -> SetupError {
+    SetupError { step: "bubblewrap", message: message.into(), fault: Fault::Machine }
 }
 
-/// What the helper does.
-pub(super) fn run(job: &mut Job, program: &Path) -> Result<(), Trouble> {
+/// The work of the helper, outside.
+pub(super) fn run(job: &mut Job, program: &Path) -> Result<(), SetupError> {
     let step = "bubblewrap";
     if rustix::process::geteuid().is_root() {
-        return Err(trouble("root needs no bubblewrap"));
+        return Err(error("root needs no bubblewrap"));
     }
     if sys::landlock_version() < 1 {
-        return Err(trouble("this kernel does not have Landlock"));
+        return Err(error("this kernel does not have Landlock"));
     }
     let group = Group::of(&job.task.orders)?;
     let membership = group.as_ref().map(Group::membership).transpose()?;
@@ -87,34 +87,34 @@ pub(super) fn run(job: &mut Job, program: &Path) -> Result<(), Trouble> {
         has_group: membership.is_some(),
         note: cgroup::note(group.as_ref(), job.task.orders.profile.limits.resident),
     };
-    let handover = in_memory(&serde_json::to_vec(&handover).map_err(|e| trouble(e.to_string()))?)
-        .map_err(Trouble::machine(step))?;
-    let own = File::open("/proc/self/exe").map_err(Trouble::machine(step))?;
-    match sys::clone(0).map_err(Trouble::machine("fork"))? {
+    let handover = in_memory(&serde_json::to_vec(&handover).map_err(|e| error(e.to_string()))?)
+        .map_err(SetupError::machine(step))?;
+    let own = File::open("/proc/self/exe").map_err(SetupError::machine(step))?;
+    match sys::clone(0).map_err(SetupError::machine("fork"))? {
         sys::Side::Child => {
-            // The connection may have another number by now, so the helper says that it failed.
-            let _ = start(job, program, &view, &handover, &own, membership.as_ref());
+            // The control socket may have another number by now, so the helper reports the failure.
+            let _ = execute(job, program, &view, &handover, &own, membership.as_ref());
             sys::exit(NOT_STARTED)
         }
         sys::Side::Parent(first) => {
-            let_go_of_output();
+            release_output();
             let ended = sys::reap(Some(first), true);
             drop(group);
             let code = ended.ok().flatten().map(|reaped| reaped.status);
             let code = code.filter(|status| libc::WIFEXITED(*status)).map(|s| libc::WEXITSTATUS(s));
             if !matches!(code, Some(DONE | REFUSED)) {
-                // Not heard where the command had begun.
+                // The runtime ignores it if the command had started.
                 let code = code.map_or("a signal".to_owned(), |code| format!("exit code {code}"));
-                job.control.refuse(trouble(format!("`{}` failed: {code}", program.display())));
+                job.control.refuse(error(format!("`{}` failed: {code}", program.display())));
             }
-            job.control.say(&Report::Gone);
+            job.control.send(&Report::Gone);
             Ok(())
         }
     }
 }
 
-/// Replaces the child of the helper by bubblewrap. Comes back only with the reason why it could not.
-fn start(
+/// Executes bubblewrap in the helper's child. Returns only with an error.
+fn execute(
     job: &Job,
     program: &Path,
     view: &Arguments,
@@ -133,11 +133,11 @@ fn start(
             all.push((membership.entry.as_fd(), ENTRY));
             all.push((membership.events.as_fd(), EVENTS));
         }
-        let nothing = in_memory(b"")?;
+        let null = in_memory(b"")?;
         for index in 0..view.empty_files {
-            all.push((nothing.as_fd(), FIRST_EMPTY + index));
+            all.push((null.as_fd(), FIRST_EMPTY + index));
         }
-        // All copies first, above these numbers, which some of them may have now.
+        // Duplicate all of them above these numbers first, because some may be in use.
         let above = FIRST_EMPTY + view.empty_files;
         let copies: Vec<(OwnedFd, i32)> = all
             .into_iter()
@@ -145,9 +145,9 @@ fn start(
             .collect::<io::Result<_>>()?;
         sys::close_on_exec_from(3)?;
         for (fd, at) in &copies {
-            sys::put(fd.as_fd(), *at)?;
+            sys::dup_to(fd.as_fd(), *at)?;
         }
-        // They are closed when bubblewrap starts.
+        // They are closed on exec.
         std::mem::forget(copies);
         Ok(())
     };
@@ -157,7 +157,9 @@ fn start(
     let own = format!("/proc/self/fd/{PROGRAM}");
     let mut argv = vec![c"bwrap".to_owned()];
     argv.extend(view.all.iter().cloned());
-    argv.extend(["--", &own, MARK, INSIDE].iter().filter_map(|text| CString::new(*text).ok()));
+    argv.extend(
+        ["--", &own, HELPER_ARGUMENT, INSIDE].iter().filter_map(|text| CString::new(*text).ok()),
+    );
     sys::exec(program, &argv, &[])
 }
 
@@ -168,15 +170,15 @@ fn in_memory(bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-fn namespaces_of_self() -> Result<BTreeMap<String, PathBuf>, Trouble> {
+fn namespaces_of_self() -> Result<BTreeMap<String, PathBuf>, SetupError> {
     let of = |kind: &str| {
         let link = Path::new("/proc/self/ns").join(kind).read_link();
-        link.map(|link| (kind.to_owned(), link)).map_err(Trouble::machine("bubblewrap"))
+        link.map(|link| (kind.to_owned(), link)).map_err(SetupError::machine("bubblewrap"))
     };
-    KINDS.into_iter().map(of).collect()
+    NAMESPACE_KINDS.into_iter().map(of).collect()
 }
 
-/// What the first process does: it was started by bubblewrap.
+/// The work of the first process, which bubblewrap started.
 pub(super) fn inside() -> ! {
     let taken = take();
     let (handover, mut job, membership) = match taken {
@@ -184,11 +186,11 @@ pub(super) fn inside() -> ! {
         Err(_) => sys::exit(2),
     };
     let result = check(&job.task.orders.profile, &handover)
-        .and_then(|()| namespaces::go_on(&mut job, membership, handover.note));
+        .and_then(|()| namespaces::run_first_process(&mut job, membership, handover.note));
     match result {
         Ok(()) => sys::exit(DONE),
-        Err(trouble) => {
-            job.control.refuse(trouble);
+        Err(error) => {
+            job.control.refuse(error);
             sys::exit(REFUSED)
         }
     }
@@ -197,7 +199,7 @@ pub(super) fn inside() -> ! {
 fn take() -> io::Result<(Handover, Job, Option<Membership>)> {
     sys::close_from(FIRST_EMPTY)?;
     super::limits::raise_open_files();
-    // Before anything else is opened, which could get one of these numbers.
+    // Before other files are opened, which could get one of these numbers.
     let mut bytes = Vec::new();
     File::from(sys::inherited(HANDOVER)?).read_to_end(&mut bytes)?;
     let handover: Handover = serde_json::from_slice(&bytes)?;
@@ -208,8 +210,8 @@ fn take() -> io::Result<(Handover, Job, Option<Membership>)> {
         let (entry, events) = (sys::inherited(ENTRY)?.into(), sys::inherited(EVENTS)?.into());
         membership = Some(Membership { entry, events });
     }
-    let (control, nothing) = super::streams()?;
-    drop((own, nothing));
+    let (control, null) = super::streams()?;
+    drop((own, null));
     sys::close_on_exec_from(3)?;
     let orders = handover.orders.clone();
     Ok((handover, Job { task: Arc::new(Task { orders, input }), control }, membership))

@@ -1,7 +1,8 @@
-//! Does what a caller asked for, after a look at the names.
+//! Makes a syscall on behalf of the caller, after the check of its names.
 //!
-//! Each call is done with a directory that is held open and with the name that was copied. An existing
-//! file is opened through the handle that was looked at. No symlink is followed by the kernel here.
+//! Each syscall uses the open directory and the copied name that were checked. An existing file is
+//! opened again through the file descriptor that was checked. The kernel follows no symlink here,
+//! so a swap after the check (TOCTOU) has no effect.
 
 use std::{
     io::Read as _,
@@ -17,20 +18,21 @@ use rustix::{
 
 use super::{
     caller::Caller,
-    locate::{CallingThread as _, Entry, Located, Locator, look, own_link},
+    locate::{CallingThread as _, Entry, Located, Locator, look, magic_link},
     names::Names,
 };
 
 /// What the caller gets.
 pub(super) enum Answer {
     Done,
-    /// The kernel goes on with the caller's own call. Only for one without a path.
+    /// The kernel continues the caller's own syscall. Only for one without a path.
     Continue,
     Descriptor {
         fd: OwnedFd,
         is_closed_on_exec: bool,
     },
-    /// A FIFO: opening it may wait for the other end, and must not hold up other calls.
+    /// A FIFO: opening it may block until the other end is opened, and must not delay other
+    /// syscalls.
     Waits {
         file: OwnedFd,
         flags: OFlags,
@@ -38,26 +40,26 @@ pub(super) enum Answer {
     },
 }
 
-/// One call with its paths still in the caller's memory.
+/// One syscall, with its paths still in the caller's memory.
 pub(super) struct Act<'a, 'b> {
     pub(super) caller: &'a mut Caller<'b>,
     pub(super) names: &'a Names,
-    /// The largest file that may be made.
+    /// Size limit of a file.
     pub(super) file_size: u64,
 }
 
-/// How often a file that appears and disappears is looked at again.
-const TRIES: u32 = 16;
-/// Longer files are not compared: the configuration of a repository is shorter.
+/// Attempts to open a file that appears and disappears.
+const MAX_OPEN_ATTEMPTS: u32 = 16;
+/// Size limit of files that are compared. The configuration of a repository is smaller.
 const MAX_COMPARED_BYTES: u64 = 256 << 10;
 /// Set-user-id and set-group-id.
 const SET_ID: u32 = 0o6000;
-/// The bit of `O_TMPFILE` that is its own.
+/// The bit that only `O_TMPFILE` has.
 const TMPFILE: u32 = 0o20_000_000;
 /// Access modes that write.
-const WRITES: u32 = OFlags::WRONLY.union(OFlags::RDWR).bits();
-/// What `renameat2` knows.
-const RENAMES: RenameFlags =
+const WRITE_MODES: u32 = OFlags::WRONLY.union(OFlags::RDWR).bits();
+/// Flags of `renameat2` that are supported.
+const RENAME_FLAGS: RenameFlags =
     RenameFlags::NOREPLACE.union(RenameFlags::EXCHANGE).union(RenameFlags::WHITEOUT);
 
 type Outcome = Result<Answer, Errno>;
@@ -67,7 +69,7 @@ impl Act<'_, '_> {
         Locator::new(self.caller).locate(base, path)
     }
 
-    /// Finds an entry that is to be made, moved or removed. Directories without a name are not.
+    /// Resolves an entry to create, move or remove. A directory without a name gives `otherwise`.
     fn entry(&mut self, base: i32, address: u64, otherwise: Errno) -> Result<Entry, Errno> {
         let path = self.caller.path(address)?;
         match self.locate(base, &path)? {
@@ -87,25 +89,22 @@ impl Act<'_, '_> {
         let flags = OFlags::from_bits_retain(raw) | OFlags::NOCTTY;
         let is_create = flags.contains(OFlags::CREATE);
         let is_tmpfile = raw & TMPFILE != 0;
-        // FAIL CLOSED: handles (`O_PATH`) are not asked about, and could not be given.
+        // FAIL CLOSED: the filter does not send `O_PATH` opens.
         if flags.contains(OFlags::PATH)
             || (is_create && flags.contains(OFlags::DIRECTORY))
-            || (is_tmpfile && !(flags.contains(OFlags::DIRECTORY) && raw & WRITES != 0))
+            || (is_tmpfile && !(flags.contains(OFlags::DIRECTORY) && raw & WRITE_MODES != 0))
         {
             return Err(Errno::INVAL);
         }
         let path = self.caller.path(address)?;
-        let mode = match is_create || is_tmpfile {
-            true => self.mode(mode)?,
-            false => Mode::empty(),
-        };
+        let mode = if is_create || is_tmpfile { self.mode(mode)? } else { Mode::empty() };
         if is_tmpfile {
             return self.open_nameless(base, &path, flags, mode);
         }
         let mut locator = Locator::new(self.caller);
         let mut located = locator.locate(base, &path)?;
-        let mut tries = 0;
-        while tries < TRIES {
+        let mut attempts = 0;
+        while attempts < MAX_OPEN_ATTEMPTS {
             let entry = match located {
                 Located::Entry(entry) => entry,
                 Located::Directory(_) if flags.contains(OFlags::CREATE | OFlags::EXCL) => {
@@ -118,7 +117,7 @@ impl Act<'_, '_> {
             };
             if is_create {
                 if entry.is_directory {
-                    // A directory that may not be searched comes first.
+                    // As in the kernel, a directory that is not searchable comes first.
                     let is_closed = matches!(look(&entry), Err(Errno::ACCESS));
                     return Err(if is_closed { Errno::ACCESS } else { Errno::ISDIR });
                 }
@@ -128,9 +127,9 @@ impl Act<'_, '_> {
                 }
             }
             let (fd, kind) = match look(&entry) {
-                // It was there a moment ago.
+                // It was removed between the two syscalls.
                 Err(Errno::NOENT) if is_create => {
-                    tries += 1;
+                    attempts += 1;
                     located = Located::Entry(entry);
                     continue;
                 }
@@ -138,7 +137,7 @@ impl Act<'_, '_> {
             };
             match kind {
                 FileType::Symlink if flags.contains(OFlags::NOFOLLOW) && !entry.is_directory => {
-                    // The kernel says so where it wants a directory and gets a symlink.
+                    // The errno of the kernel if it expects a directory and finds a symlink.
                     let is_directory = flags.contains(OFlags::DIRECTORY);
                     return Err(if is_directory { Errno::NOTDIR } else { Errno::LOOP });
                 }
@@ -153,7 +152,7 @@ impl Act<'_, '_> {
         Err(Errno::AGAIN)
     }
 
-    /// Makes a file without a name (`O_TMPFILE`). It gets one by `linkat`, which is checked.
+    /// Creates a file without a name (`O_TMPFILE`). It gets one by `linkat`, which is checked.
     fn open_nameless(&mut self, base: i32, path: &[u8], flags: OFlags, mode: Mode) -> Outcome {
         let mut locator = Locator::new(self.caller);
         let directory = match locator.locate(base, path)? {
@@ -170,13 +169,13 @@ impl Act<'_, '_> {
         Ok(descriptor(fd, flags))
     }
 
-    /// Opens an existing file that is held by a handle.
+    /// Opens an existing file again, through its `O_PATH` file descriptor.
     fn open_again(&self, file: OwnedFd, path: &Path, flags: OFlags) -> Outcome {
         let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
         if flags.contains(OFlags::CREATE) && kind == FileType::Directory {
             return Err(Errno::ISDIR);
         }
-        let writes = flags.bits() & (WRITES | OFlags::TRUNC.bits()) != 0;
+        let writes = flags.bits() & (WRITE_MODES | OFlags::TRUNC.bits()) != 0;
         if writes {
             self.names.check(path, Change::Write)?;
         }
@@ -186,11 +185,11 @@ impl Act<'_, '_> {
             let is_closed_on_exec = flags.contains(OFlags::CLOEXEC);
             return Ok(Answer::Waits { file, flags: own, is_closed_on_exec });
         }
-        let fd = rustix::fs::open(own_link(file.as_fd()), own, Mode::empty())?;
+        let fd = rustix::fs::open(magic_link(file.as_fd()), own, Mode::empty())?;
         Ok(descriptor(fd, flags))
     }
 
-    /// Checks a name that is to be made. One that exists gives `EEXIST`, protected or not.
+    /// Checks a name to create. An existing one gives `EEXIST`, protected or not.
     fn check_new(&self, entry: &Entry, change: Change) -> Result<(), Errno> {
         match self.names.refusal(&entry.path, change) {
             None => Ok(()),
@@ -199,7 +198,7 @@ impl Act<'_, '_> {
         }
     }
 
-    /// Checks a name that is to be removed. One that is missing gives `ENOENT`, protected or not.
+    /// Checks a name to remove. A missing one gives `ENOENT`, protected or not.
     fn check_old(&self, entry: &Entry, change: Change) -> Result<(), Errno> {
         match self.names.refusal(&entry.path, change) {
             None => Ok(()),
@@ -220,7 +219,7 @@ impl Act<'_, '_> {
 
     pub(super) fn make_node(&mut self, base: i32, address: u64, mode: u64) -> Outcome {
         let raw = low(mode);
-        // No kind at all means a regular file.
+        // Without a kind it is a regular file.
         let kind = match FileType::from_raw_mode(raw) {
             FileType::Unknown if raw & 0o170_000 == 0 => FileType::RegularFile,
             FileType::Unknown | FileType::Symlink => return Err(Errno::INVAL),
@@ -228,7 +227,7 @@ impl Act<'_, '_> {
             kind => kind,
         };
         let entry = self.entry(base, address, Errno::EXIST)?;
-        no_slash(&entry)?;
+        refuse_trailing_slash(&entry)?;
         self.check_new(&entry, Change::CreateFile)?;
         if matches!(kind, FileType::CharacterDevice | FileType::BlockDevice) {
             let is_there = look(&entry).is_ok();
@@ -242,7 +241,7 @@ impl Act<'_, '_> {
     pub(super) fn make_symlink(&mut self, target: u64, base: i32, address: u64) -> Outcome {
         let target = self.caller.path(target)?;
         let entry = self.entry(base, address, Errno::EXIST)?;
-        no_slash(&entry)?;
+        refuse_trailing_slash(&entry)?;
         self.check_new(&entry, Change::CreateLink)?;
         rustix::fs::symlinkat(target.as_slice(), &entry.parent, &entry.name)?;
         Ok(Answer::Done)
@@ -267,7 +266,7 @@ impl Act<'_, '_> {
         } else {
             let mut locator = Locator::new(self.caller);
             match locator.locate(from.0, &path)? {
-                // A path that ends in `/` is followed in any case.
+                // A path that ends in `/` is always followed.
                 Located::Entry(entry)
                     if !flags.contains(AtFlags::SYMLINK_FOLLOW) && !entry.is_directory =>
                 {
@@ -277,11 +276,11 @@ impl Act<'_, '_> {
             }
         };
         let entry = self.entry(to.0, to.1, Errno::EXIST)?;
-        no_slash(&entry)?;
+        refuse_trailing_slash(&entry)?;
         self.check_new(&entry, Change::CreateFile)?;
-        // Under its other name a protected file could be written.
+        // A protected file could be written through a hard link.
         self.names.check(&real, Change::Write)?;
-        let link = own_link(file.as_fd());
+        let link = magic_link(file.as_fd());
         rustix::fs::linkat(CWD, link, &entry.parent, &entry.name, AtFlags::SYMLINK_FOLLOW)?;
         Ok(Answer::Done)
     }
@@ -290,14 +289,15 @@ impl Act<'_, '_> {
         let flags = RenameFlags::from_bits_retain(low(flags));
         let is_exchange = flags.contains(RenameFlags::EXCHANGE);
         let is_new = flags.contains(RenameFlags::NOREPLACE);
-        let is_odd = is_exchange && (is_new || flags.contains(RenameFlags::WHITEOUT));
-        if is_odd || !(flags - RENAMES).is_empty() {
+        let is_invalid = is_exchange && (is_new || flags.contains(RenameFlags::WHITEOUT));
+        if is_invalid || !(flags - RENAME_FLAGS).is_empty() {
             return Err(Errno::INVAL);
         }
         let path = self.caller.path(from.1)?;
         let from = self.locate(from.0, &path)?;
         if let Located::Entry(entry) = &from {
-            // A directory that may not be searched comes before all that is wrong with the other path.
+            // As in the kernel, a directory that is not searchable comes before errors of the
+            // target.
             rustix::fs::statat(&entry.parent, ".", AtFlags::empty())?;
         }
         let to = self.entry(to.0, to.1, if is_new { Errno::EXIST } else { Errno::BUSY });
@@ -335,9 +335,9 @@ impl Act<'_, '_> {
         Ok(Answer::Done)
     }
 
-    /// Whether a rename would replace a protected file by its lock with the same text. `git branch -d`
-    /// and `-m` write `.git/config` anew, also where nothing in it changes; the lock is then removed
-    /// and the protected file stays.
+    /// Returns whether a rename would replace a protected file by its lock file with the same
+    /// contents. `git branch -d` and `-m` rewrite `.git/config` even if nothing changes. Then the
+    /// lock file is removed and the protected file stays.
     fn changes_nothing(&self, from: &Entry, to: &Entry) -> bool {
         let mut lock = to.path.clone().into_os_string();
         lock.push(".lock");
@@ -358,13 +358,14 @@ impl Act<'_, '_> {
         let entry = match self.locate(base, &path)? {
             Located::Entry(entry) => entry,
             _ if !is_directory => return Err(Errno::ISDIR),
-            _ => return Err(nameless(&path)),
+            _ => return Err(nameless_removal_error(&path)),
         };
         if entry.is_directory && !is_directory {
             let (_, kind) = look(&entry)?;
             return Err(if kind == FileType::Directory { Errno::ISDIR } else { Errno::NOTDIR });
         }
-        // A file `.git` redirects git; only an empty directory may go where protected names lie below.
+        // A file `.git` redirects git. Above protected names only an empty directory may be
+        // removed.
         let change = if is_directory { Change::Remove } else { Change::Write };
         self.check_old(&entry, change)?;
         rustix::fs::unlinkat(&entry.parent, &entry.name, flags)?;
@@ -389,13 +390,13 @@ impl Act<'_, '_> {
             return Err(Errno::FBIG);
         }
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(own_link(file.as_fd()), flags, Mode::empty())?;
+        let fd = rustix::fs::open(magic_link(file.as_fd()), flags, Mode::empty())?;
         rustix::fs::ftruncate(fd, len)?;
         Ok(Answer::Done)
     }
 }
 
-/// Modes, in tier `landlock` alone.
+/// `chmod`, only in tier `landlock`.
 impl Act<'_, '_> {
     pub(super) fn change_mode(&mut self, base: i32, address: u64, mode: u64) -> Outcome {
         let path = self.caller.path(address)?;
@@ -414,16 +415,16 @@ impl Act<'_, '_> {
     fn set_mode(&self, file: &OwnedFd, path: &Path, mode: u64) -> Outcome {
         self.names.check_mode(path)?;
         let mode = Mode::from_raw_mode(low(mode) & 0o7777 & !SET_ID);
-        rustix::fs::chmod(own_link(file.as_fd()), mode)?;
+        rustix::fs::chmod(magic_link(file.as_fd()), mode)?;
         Ok(Answer::Done)
     }
 }
 
 impl Names {
-    /// Makes a file that is not there yet.
+    /// Creates a new file.
     fn create(&self, entry: &Entry, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
         if let Some(reason) = self.refusal(&entry.path, Change::CreateFile) {
-            // What exists is judged by what is to be done with it.
+            // An existing file is checked later, for the access that is requested.
             let is_there = look(entry).is_ok();
             return Err(if is_there { Errno::EXIST } else { self.refuse(&entry.path, &reason) });
         }
@@ -433,8 +434,8 @@ impl Names {
     }
 }
 
-/// Whether two entries are regular files with the same text. The one that is replaced is not touched,
-/// so it does not matter what becomes of the other one meanwhile.
+/// Returns whether two entries are regular files with the same contents. The protected one is never
+/// changed, so a change of the other one meanwhile does not matter.
 fn is_same(from: &Entry, to: &Entry) -> bool {
     let read = |entry: &Entry| {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -453,7 +454,7 @@ fn is_same(from: &Entry, to: &Entry) -> bool {
     }
 }
 
-/// The low half of an argument, as the kernel reads an `unsigned int`.
+/// Returns the low half of an argument, as the kernel reads an `unsigned int`.
 fn low(value: u64) -> u32 {
     u32::try_from(value & u64::from(u32::MAX)).unwrap_or_default()
 }
@@ -462,8 +463,8 @@ fn descriptor(fd: OwnedFd, flags: OFlags) -> Answer {
     Answer::Descriptor { fd, is_closed_on_exec: flags.contains(OFlags::CLOEXEC) }
 }
 
-/// A path that ends in `/` names a directory, and this call makes none.
-fn no_slash(entry: &Entry) -> Result<(), Errno> {
+/// Refuses a path that ends in `/` for syscalls that create no directory.
+fn refuse_trailing_slash(entry: &Entry) -> Result<(), Errno> {
     if !entry.is_directory {
         return Ok(());
     }
@@ -471,8 +472,8 @@ fn no_slash(entry: &Entry) -> Result<(), Errno> {
     Err(Errno::EXIST)
 }
 
-/// Why a directory without a name cannot be removed.
-fn nameless(path: &[u8]) -> Errno {
+/// Returns why `/`, `.` or `..` cannot be removed.
+fn nameless_removal_error(path: &[u8]) -> Errno {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
     match path.get(..end).unwrap_or_default() {
         path if path == b".." || path.ends_with(b"/..") => Errno::NOTEMPTY,

@@ -1,10 +1,10 @@
-//! The process that made a call: its memory, its directories, its descriptors, its umask.
+//! Reads the calling process: its memory, directories, file descriptors and umask.
 //!
-//! Everything is read once and copied. The caller's other threads may change their memory at any time,
-//! and what was copied is what is checked and what is done (no TOCTOU).
+//! Everything is read once and copied. Other threads of the caller may change its memory at any
+//! time, so the copy is both checked and used (TOCTOU).
 //!
-//! INVARIANT: what was read counts only while the caller still waits (`is_waiting`): otherwise its
-//! number may belong to another process by now.
+//! INVARIANT: what was read is valid only if the caller still waits afterwards (`is_waiting`).
+//! Otherwise its pid may have been reused by another process.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,32 +21,32 @@ use super::{
     locate::CallingThread,
 };
 
-/// No path is longer, its end included.
+/// Limit of a path, with its NUL byte.
 const PATH_MAX: usize = 4096;
-/// Most paths are shorter, so a first read of this many bytes is nearly always enough.
-const SHORT_PATH: usize = 256;
-/// So many processes are remembered between calls.
-const REMEMBERED: usize = 64;
-/// So many processes that change their umask are remembered. With more, no umask is remembered.
-const MAX_CHANGING: usize = 1024;
+/// Bytes of the first read, which is enough for most paths.
+const SHORT_PATH_BYTES: usize = 256;
+/// Processes that are cached between syscalls.
+const MAX_CACHED_PROCESSES: usize = 64;
+/// Processes with a changing umask that are tracked. Beyond it, no umask is cached.
+const MAX_CHANGING_PROCESSES: usize = 1024;
 
-/// One process directory of `/proc`, which stays that of one process.
+/// An open `/proc/PID` directory. It belongs to one process even if the pid is reused.
 struct Process {
     directory: OwnedFd,
     status: OwnedFd,
     umask: Option<Mode>,
 }
 
-/// Directories of processes that made calls before. Opening them takes longer than asking them.
+/// A cache of process directories, because opening them is slow.
 #[derive(Default)]
 pub(super) struct Processes {
     known: HashMap<u32, Process>,
-    /// Processes (thread groups) that called `umask`. Theirs is read for each call: another of their
-    /// threads may be about to change it.
+    /// Processes (thread groups) that called `umask`. Their umask is read for each syscall, because
+    /// another thread may change it.
     changing: HashSet<u32>,
 }
 
-/// The thread that waits for an answer.
+/// The thread that waits for the result of its syscall.
 pub(super) struct Caller<'a> {
     listener: BorrowedFd<'a>,
     id: u64,
@@ -54,7 +54,7 @@ pub(super) struct Caller<'a> {
     processes: &'a mut Processes,
 }
 
-/// What the kernel says of a thread.
+/// Fields of `/proc/PID/status`.
 pub(super) struct Status {
     pub(super) umask: Mode,
     pub(super) tgid: u32,
@@ -74,9 +74,9 @@ impl<'a> Caller<'a> {
         if sys::is_waiting(self.listener, self.id) { Ok(()) } else { Err(Errno::SRCH) }
     }
 
-    /// Copies a text that ends in NUL.
+    /// Copies a NUL-terminated string.
     pub(super) fn text(&self, address: u64) -> Result<Vec<u8>, Errno> {
-        let mut short = [0; SHORT_PATH];
+        let mut short = [0; SHORT_PATH_BYTES];
         let len = sys::read_memory(self.tid, address, &mut short).unwrap_or_default();
         let read = short.get(..len).unwrap_or_default();
         if let Some(end) = read.iter().position(|byte| *byte == 0) {
@@ -86,7 +86,7 @@ impl<'a> Caller<'a> {
         let mut buffer = vec![0; PATH_MAX];
         let len = sys::read_memory(self.tid, address, &mut buffer).map_err(|e| {
             match e.raw_os_error() {
-                // The memory of a program that may not be read cannot be looked at.
+                // The memory of a process that is not dumpable cannot be read.
                 Some(libc::EPERM | libc::EACCES) => Errno::ACCESS,
                 _ => Errno::FAULT,
             }
@@ -103,13 +103,13 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Copies a path. An empty one is `ENOENT` everywhere but for `linkat`.
+    /// Copies a path. An empty one is `ENOENT`, except for `linkat`.
     pub(super) fn path(&self, address: u64) -> Result<Vec<u8>, Errno> {
         let path = self.text(address)?;
         if path.is_empty() { Err(Errno::NOENT) } else { Ok(path) }
     }
 
-    /// Opens what one of the caller's descriptors leads to.
+    /// Opens the file behind one of the caller's file descriptors.
     pub(super) fn descriptor(&mut self, fd: i32) -> Result<OwnedFd, Errno> {
         if fd < 0 {
             return Err(Errno::BADF);
@@ -125,11 +125,12 @@ impl<'a> Caller<'a> {
         opened.map_err(|errno| if errno == Errno::NOENT { missing } else { errno })
     }
 
-    /// Returns the umask. It takes 10 µs to read, because the kernel writes the whole status for it.
+    /// Returns the umask. Reading it takes 10 µs, because the kernel formats the whole status, so
+    /// it is cached.
     pub(super) fn umask(&mut self) -> Result<Mode, Errno> {
         if let Some(Process { directory, umask: Some(umask), .. }) =
             self.processes.known.get(&self.tid)
-            // The directory of a process that ended gives nothing, also if its number is used again.
+            // The directory of a process that ended is empty, even if its pid is reused.
             && rustix::fs::statat(directory, "cwd", AtFlags::SYMLINK_NOFOLLOW).is_ok()
         {
             let umask = *umask;
@@ -138,17 +139,18 @@ impl<'a> Caller<'a> {
         }
         let status = self.status()?;
         let Processes { known, changing } = &mut *self.processes;
-        let is_changing = changing.contains(&status.tgid) || changing.len() >= MAX_CHANGING;
+        let is_changing =
+            changing.contains(&status.tgid) || changing.len() >= MAX_CHANGING_PROCESSES;
         if !is_changing && let Some(process) = known.get_mut(&self.tid) {
             process.umask = Some(status.umask);
         }
         Ok(status.umask)
     }
 
-    /// Remembers that the caller's process is about to change its umask, from now on at any time.
+    /// Records that the caller's process changes its umask, from now on at any time.
     pub(super) fn changes_umask(&mut self) {
         if let Ok(status) = self.status()
-            && self.processes.changing.len() < MAX_CHANGING
+            && self.processes.changing.len() < MAX_CHANGING_PROCESSES
         {
             self.processes.changing.insert(status.tgid);
         }
@@ -157,11 +159,11 @@ impl<'a> Caller<'a> {
         }
     }
 
-    /// Reads the umask and the number of the process.
+    /// Reads the umask and the pid of the process.
     pub(super) fn status(&mut self) -> Result<Status, Errno> {
         let mut text = [0; 256];
         let len = self.with_process(|process| {
-            // Both lines are among the first, so the beginning is enough.
+            // Both lines are near the start, so a short read is enough.
             match rustix::io::pread(&process.status, &mut text, 0) {
                 Ok(0) => Err(Errno::SRCH),
                 read => read,
@@ -173,13 +175,13 @@ impl<'a> Caller<'a> {
         let tgid = value(text, b"Tgid:").and_then(|text| text.parse().ok());
         match (umask, tgid) {
             (Some(umask), Some(tgid)) => Ok(Status { umask: Mode::from_raw_mode(umask), tgid }),
-            // FAIL CLOSED: the kernel gives both.
+            // FAIL CLOSED: the kernel always writes both.
             _ => Err(Errno::ACCESS),
         }
     }
 
-    /// Does something with the process directory. One that is remembered may be that of an earlier
-    /// process of this number; then it gives nothing and is opened again.
+    /// Calls a function with the process directory. A cached one may belong to an earlier process
+    /// with this pid; then it is empty and is opened again.
     fn with_process<T>(
         &mut self,
         mut what: impl FnMut(&Process) -> Result<T, Errno>,
@@ -190,7 +192,7 @@ impl<'a> Caller<'a> {
                 result => return result,
             }
         }
-        if self.processes.known.len() >= REMEMBERED {
+        if self.processes.known.len() >= MAX_CACHED_PROCESSES {
             self.processes.known.clear();
         }
         let process = Process::open(self.tid)?;
@@ -219,8 +221,8 @@ impl CallingThread for Caller<'_> {
     }
 }
 
-/// Finds the value of a line. The name of the program comes first and may have any bytes but a newline
-/// in it: it need be no text, and it may look like another line.
+/// Returns the value of a line. The name of the program comes first and may contain any byte except
+/// a newline, so it may look like another line.
 fn value<'t>(text: &'t [u8], name: &[u8]) -> Option<&'t str> {
     let mut lines = text.split(|byte| *byte == b'\n');
     let value = lines.find_map(|line| line.strip_prefix(name))?;
@@ -242,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn name_of_a_program_is_never_taken_for_another_line() {
+    fn program_name_cannot_fake_a_status_line() {
         let text = b"Name:\tTgid:\t1 \xc3\nUmask:\t0027\nState:\tR (running)\nTgid:\t77\nNg";
         assert_eq!(value(text, b"Tgid:"), Some("77"));
         assert_eq!(value(text, b"Umask:"), Some("0027"));

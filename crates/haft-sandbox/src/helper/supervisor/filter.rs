@@ -1,8 +1,8 @@
-//! Which calls the supervisor is asked about: those that create, replace or remove a name, and opens
-//! that write. Plain reads never leave the kernel.
+//! The seccomp filter that selects the supervised syscalls: those that create, replace or remove a
+//! name, and opens that write. Reads never leave the kernel.
 //!
-//! The flags of `open` are in a register, so the filter can look at them. Calls that hide them in
-//! memory (`openat2`, `io_uring`) do not exist inside, see `seccomp.rs`.
+//! The flags of `open` are in a register, so the filter can check them. Syscalls with flags in
+//! memory (`openat2`, `io_uring`) are `ENOSYS` inside, see `seccomp.rs`.
 
 use std::{
     fs::File,
@@ -10,11 +10,11 @@ use std::{
     os::fd::OwnedFd,
 };
 
-use super::super::{Trouble, sys};
-use crate::{orders::Fault, seccomp::CHANGES_OF_MODE};
+use super::super::{SetupError, sys};
+use crate::{orders::Fault, seccomp::CHMOD_CALLS};
 
-/// Calls that are always asked about.
-const ALWAYS: &[libc::c_long] = &[
+/// Syscalls that are always supervised.
+const ALWAYS_SUPERVISED: &[libc::c_long] = &[
     libc::SYS_mkdirat,
     libc::SYS_mknodat,
     libc::SYS_symlinkat,
@@ -23,7 +23,7 @@ const ALWAYS: &[libc::c_long] = &[
     libc::SYS_renameat2,
     libc::SYS_unlinkat,
     libc::SYS_truncate,
-    // It changes no name: the supervisor learns that a umask it remembers no longer holds.
+    // It changes no name: the supervisor invalidates its cached umask.
     libc::SYS_umask,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_creat,
@@ -43,19 +43,20 @@ const ALWAYS: &[libc::c_long] = &[
     libc::SYS_rmdir,
 ];
 
-/// Calls that are asked about if they write or create, with the argument that holds their flags.
-const OPENS: &[(libc::c_long, u32)] = &[
+/// Syscalls that are supervised if they write or create, with the index of their flags.
+const OPEN_CALLS: &[(libc::c_long, u32)] = &[
     (libc::SYS_openat, 2),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_open, 1),
 ];
 
-/// The bit of `O_TMPFILE` that is its own.
+/// The bit that only `O_TMPFILE` has.
 const TMPFILE: libc::c_int = 0o20_000_000;
-/// Flags of an open that changes something.
-const WRITES: libc::c_int = libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | TMPFILE;
+/// Flags of an open that writes or creates.
+const WRITE_FLAGS: libc::c_int =
+    libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | TMPFILE;
 
-/// Where the kernel puts the number of a call, the processor, and the low half of an argument.
+/// Offsets of the syscall number, the architecture, and the low half of an argument.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const fn argument(index: u32) -> u32 {
@@ -83,30 +84,30 @@ fn number(call: libc::c_long) -> u32 {
     u32::try_from(call).unwrap_or(u32::MAX)
 }
 
-/// The program. Each test is followed by its own answer, so that no jump is long.
+/// Returns the BPF program. Each test is followed by its own return, so that no jump is long.
 fn program() -> Vec<libc::sock_filter> {
-    let ask = step(RETURN, 0, 0, libc::SECCOMP_RET_USER_NOTIF);
+    let notify = step(RETURN, 0, 0, libc::SECCOMP_RET_USER_NOTIF);
     let allow = step(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW);
     let mut all = vec![
         step(LOAD, 0, 0, ARCHITECTURE),
-        // Calls of another processor mode are killed by the other filters.
+        // The other filters kill syscalls of another ABI.
         step(IF_EQUAL, 1, 0, NATIVE),
         allow,
         step(LOAD, 0, 0, NUMBER),
     ];
-    for (call, flags) in OPENS {
+    for (call, flags) in OPEN_CALLS {
         all.extend([
             step(IF_EQUAL, 0, 5, number(*call)),
             step(LOAD, 0, 0, argument(*flags)),
-            // The kernel ignores all others with it, and gives a handle that cannot write.
+            // With `O_PATH` the kernel ignores the other flags; the file descriptor cannot write.
             step(IF_ANY_BIT, 2, 0, libc::O_PATH.unsigned_abs()),
-            step(IF_ANY_BIT, 0, 1, WRITES.unsigned_abs()),
-            ask,
+            step(IF_ANY_BIT, 0, 1, WRITE_FLAGS.unsigned_abs()),
+            notify,
             allow,
         ]);
     }
-    for call in ALWAYS.iter().chain(CHANGES_OF_MODE) {
-        all.extend([step(IF_EQUAL, 0, 1, number(*call)), ask]);
+    for call in ALWAYS_SUPERVISED.iter().chain(CHMOD_CALLS) {
+        all.extend([step(IF_EQUAL, 0, 1, number(*call)), notify]);
     }
     all.push(allow);
     all
@@ -117,11 +118,11 @@ pub(super) fn install() -> io::Result<OwnedFd> {
     sys::notifying_filter(&mut program())
 }
 
-/// Whether a process can be supervised here.
+/// Whether this machine supports supervision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::helper) enum Availability {
     Yes,
-    /// The kernel cannot do it.
+    /// The kernel does not support it.
     No,
 }
 
@@ -130,15 +131,15 @@ impl Availability {
         self == Self::Yes
     }
 
-    /// Finds out.
+    /// Detects it.
     ///
-    /// FAIL CLOSED: fails where this process is supervised itself. The supervisor above does its calls
-    /// with its own rights, so Landlock rules that are added here would not hold for them.
-    pub(in crate::helper) fn find() -> Result<Self, Trouble> {
-        // A process without a filter has no supervisor above, and needs no trial.
+    /// FAIL CLOSED: fails if this process is supervised itself. The outer supervisor makes syscalls
+    /// with its own rights, so Landlock rules that are added here would not apply to them.
+    pub(in crate::helper) fn find() -> Result<Self, SetupError> {
+        // A process without a filter has no outer supervisor and needs no trial.
         let is_filtered = status_line("Seccomp:").is_none_or(|mode| mode != "0");
         if is_filtered && trial() == Some(libc::EBUSY) {
-            return Err(Trouble {
+            return Err(SetupError {
                 step: "supervisor",
                 message: "this process runs in a sandbox that supervises it, and cannot confine \
                           others there"
@@ -147,12 +148,12 @@ impl Availability {
             });
         }
         let is_known = NATIVE != 0 && is_new_enough() && sys::has_notifications();
-        let is_hindered = || trial().is_some() || !has_calls();
+        let is_hindered = || trial().is_some() || !has_needed_syscalls();
         Ok(if is_known && !(is_filtered && is_hindered()) { Self::Yes } else { Self::No })
     }
 }
 
-/// Tries in a process of its own. Returns the error number, if it fails.
+/// Installs the filter in a child process. Returns the errno if it fails.
 fn trial() -> Option<i32> {
     match sys::clone(0) {
         Ok(sys::Side::Child) => {
@@ -170,8 +171,8 @@ fn trial() -> Option<i32> {
     }
 }
 
-/// Returns whether the filters above let a supervisor work.
-fn has_calls() -> bool {
+/// Returns whether the filters of this process allow the syscalls that a supervisor needs.
+fn has_needed_syscalls() -> bool {
     use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
     let (text, mut copy) = (*b"text", [0; 4]);
     let me = std::process::id();
@@ -186,7 +187,8 @@ fn status_line(name: &str) -> Option<String> {
     text.lines().find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()))
 }
 
-/// Linux 5.19: a call that was received is interrupted by fatal signals only.
+/// Returns whether the kernel is Linux 5.19 or later: only fatal signals interrupt a received
+/// syscall.
 fn is_new_enough() -> bool {
     let mut text = String::new();
     let read = File::open("/proc/sys/kernel/osrelease")
@@ -206,8 +208,8 @@ fn is_release_new_enough(release: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Runs the program on one call, as the kernel would.
-    fn asks(call: libc::c_long, args: [u32; 6]) -> bool {
+    /// Runs the program on one syscall, as the kernel would.
+    fn notifies(call: libc::c_long, args: [u32; 6]) -> bool {
         let program = program();
         let (mut at, mut value) = (0, 0);
         loop {
@@ -232,29 +234,31 @@ mod tests {
     }
 
     #[test]
-    fn reads_are_not_asked_about_and_writes_are() {
+    fn writes_are_supervised_and_reads_are_not() {
         let flags = |flags: libc::c_int| [0, 0, flags.unsigned_abs(), 0, 0, 0];
-        for quiet in [
+        for unsupervised in [
             libc::O_RDONLY,
             libc::O_CLOEXEC | libc::O_DIRECTORY,
             libc::O_PATH,
             libc::O_PATH | libc::O_CREAT | libc::O_RDWR,
         ] {
-            assert!(!asks(libc::SYS_openat, flags(quiet)), "{quiet:#o}");
+            assert!(!notifies(libc::SYS_openat, flags(unsupervised)), "{unsupervised:#o}");
         }
-        for loud in [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT, libc::O_TRUNC, libc::O_TMPFILE] {
-            assert!(asks(libc::SYS_openat, flags(loud)), "{loud:#o}");
+        for supervised in
+            [libc::O_WRONLY, libc::O_RDWR, libc::O_CREAT, libc::O_TRUNC, libc::O_TMPFILE]
+        {
+            assert!(notifies(libc::SYS_openat, flags(supervised)), "{supervised:#o}");
         }
-        for call in ALWAYS.iter().chain(CHANGES_OF_MODE) {
-            assert!(asks(*call, [0; 6]), "{call}");
+        for call in ALWAYS_SUPERVISED.iter().chain(CHMOD_CALLS) {
+            assert!(notifies(*call, [0; 6]), "{call}");
         }
         for call in [libc::SYS_read, libc::SYS_execve, libc::SYS_newfstatat, libc::SYS_clone] {
-            assert!(!asks(call, [u32::MAX; 6]), "{call}");
+            assert!(!notifies(call, [u32::MAX; 6]), "{call}");
         }
     }
 
     #[test]
-    fn release_of_the_kernel_is_compared_by_numbers() {
+    fn kernel_release_is_compared_by_numbers() {
         for (release, is) in [
             ("6.18.4-x\n", true),
             ("5.19", true),
@@ -268,8 +272,8 @@ mod tests {
 
     #[cfg(target_arch = "x86_64")]
     #[test]
-    fn flags_of_the_older_open_are_its_second_argument() {
-        assert!(asks(libc::SYS_open, [0, libc::O_CREAT.unsigned_abs(), 0, 0, 0, 0]));
-        assert!(!asks(libc::SYS_open, [0, 0, libc::O_CREAT.unsigned_abs(), 0, 0, 0]));
+    fn flags_of_open_are_its_second_argument() {
+        assert!(notifies(libc::SYS_open, [0, libc::O_CREAT.unsigned_abs(), 0, 0, 0, 0]));
+        assert!(!notifies(libc::SYS_open, [0, 0, libc::O_CREAT.unsigned_abs(), 0, 0, 0]));
     }
 }

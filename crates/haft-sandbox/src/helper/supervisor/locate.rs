@@ -1,10 +1,10 @@
-//! Where a path of the caller leads: a directory that is held open, and a name in it.
+//! Resolves a path of the caller to an open directory and a name in it.
 //!
-//! In: a directory and a path. Out: an [`Entry`] to act on without following a symlink. Symlinks on the
-//! way are followed here, one by one, because `/proc/self` must mean the caller and never the
-//! supervisor. A path without symlinks takes one call of the kernel.
+//! In: a directory and a path. Out: an [`Entry`], on which the supervisor acts without following a
+//! symlink. Symlinks in the path are followed here, one by one, because `/proc/self` must be the
+//! caller and never the supervisor. A path without symlinks takes one syscall.
 //!
-//! INVARIANT: nothing of the supervisor's own process directory is ever reached.
+//! INVARIANT: the supervisor's own process directory in `/proc` is never reached (confused deputy).
 
 use std::{
     ffi::{CString, OsStr},
@@ -24,45 +24,46 @@ use rustix::{
 #[cfg(test)]
 mod tests;
 
-/// As many as the kernel follows.
+/// Symlinks in one path, the same as in the kernel.
 const MAX_SYMLINKS: u32 = 40;
-/// What `fstatfs` says of `/proc`.
-const PROC: u32 = 0x9fa0;
+/// The type of `/proc` in `fstatfs`.
+const PROC_MAGIC: u32 = 0x9fa0;
 /// The inode at the top of every `/proc`.
 const PROC_ROOT: u64 = 1;
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// A name in a directory that is held open.
+/// A name in an open directory.
 pub(super) struct Entry {
     pub(super) parent: OwnedFd,
     pub(super) name: CString,
-    /// The path ended in `/`: only a directory is meant.
+    /// The path ended in `/`, so it must be a directory.
     pub(super) is_directory: bool,
-    /// Where it really is.
+    /// Its real path.
     pub(super) path: PathBuf,
 }
 
-/// Where a path leads.
+/// What a path resolves to.
 pub(super) enum Located {
     Entry(Entry),
-    /// A directory without a name of its own here: `/`, `.`, `..`.
+    /// A directory without a name in the path: `/`, `.`, `..`.
     Directory(OwnedFd),
-    /// What a descriptor of a process leads to, by way of `/proc`.
+    /// The file behind a magic link in `/proc`, such as `/proc/self/fd/3`.
     Open(OwnedFd),
 }
 
-/// The thread whose paths are followed: where a relative path starts, and what `/proc/self` means.
+/// The thread whose paths are resolved: where a relative path starts, and what `/proc/self` is.
 pub(super) trait CallingThread {
     fn tid(&self) -> u32;
 
-    /// Returns the number of its process.
+    /// Returns the pid of its process.
     fn tgid(&mut self) -> Result<u32, Errno>;
 
-    /// Opens the directory that a relative path starts in: the working directory, or a descriptor.
+    /// Opens the directory where a relative path starts: the working directory or a file
+    /// descriptor.
     fn directory(&mut self, fd: i32) -> Result<OwnedFd, Errno>;
 }
 
-/// Follows the paths of one call.
+/// Resolves the paths of one syscall.
 pub(super) struct Locator<'a, T> {
     caller: &'a mut T,
     symlinks: u32,
@@ -73,14 +74,14 @@ impl<'a, T: CallingThread> Locator<'a, T> {
         Self { caller, symlinks: 0 }
     }
 
-    /// Finds the entry that a path names, be it a symlink or not.
+    /// Resolves a path to its entry. A symlink at the end is not followed.
     pub(super) fn locate(&mut self, base: i32, path: &[u8]) -> Result<Located, Errno> {
         if path.starts_with(b"/") {
             return self.locate_from(None, path);
         }
         let start = self.caller.directory(base)?;
         match plain_name(path) {
-            // The commonest case takes the fewest calls.
+            // The most common case takes the fewest syscalls.
             Some(name) => entry(start, name, false),
             None => self.locate_from(Some(start.as_fd()), path),
         }
@@ -102,7 +103,7 @@ impl<'a, T: CallingThread> Locator<'a, T> {
         self.locate_from(start, &target)
     }
 
-    /// Opens an existing file or directory, symlinks followed, to look at it and not to read it.
+    /// Opens an existing file or directory with `O_PATH`, symlinks followed.
     pub(super) fn existing(&mut self, located: Located) -> Result<(OwnedFd, PathBuf), Errno> {
         let mut located = located;
         loop {
@@ -144,7 +145,8 @@ impl<'a, T: CallingThread> Locator<'a, T> {
         entry(parent, name, is_directory)
     }
 
-    /// Opens a directory: in one call if no symlink is in the way, else step by step.
+    /// Opens a directory: with one syscall if the path has no symlink, otherwise component by
+    /// component.
     fn directory(&mut self, start: Option<BorrowedFd<'_>>, path: &[u8]) -> Result<OwnedFd, Errno> {
         let at = start.unwrap_or(CWD);
         let how = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
@@ -165,12 +167,12 @@ impl<'a, T: CallingThread> Locator<'a, T> {
             Some(start) => rustix::fs::openat(start, ".", DIRECTORY, Mode::empty())?,
             None => root()?,
         };
-        // The next part is the last of the list. It has at most the parts of one path and of as many
-        // targets as symlinks are followed, each shorter than a page.
+        // A stack: the next component is the last one. It is bounded by one path and `MAX_SYMLINKS`
+        // targets, each shorter than a page.
         let mut parts = Vec::new();
         push_parts(&mut parts, path);
         while let Some(part) = parts.pop() {
-            // The next part is looked for in the same directory, which must be searchable for that.
+            // A `.` can be skipped: the lookup of the next component checks the same permission.
             if part == b"." && !parts.is_empty() {
                 continue;
             }
@@ -203,21 +205,18 @@ impl<'a, T: CallingThread> Locator<'a, T> {
         Ok(here)
     }
 
-    /// Reads where a symlink leads.
+    /// Reads the target of a symlink.
     fn target(&mut self, parent: BorrowedFd<'_>, name: &[u8]) -> Result<Target, Errno> {
         self.symlinks += 1;
         if self.symlinks > MAX_SYMLINKS {
             return Err(Errno::LOOP);
         }
         let file_system = rustix::fs::fstatfs(parent)?;
-        if u32::try_from(file_system.f_type).unwrap_or_default() != PROC {
+        if u32::try_from(file_system.f_type).unwrap_or_default() != PROC_MAGIC {
             let target = rustix::fs::readlinkat(parent, name, Vec::new())?.into_bytes();
-            return match target.is_empty() {
-                true => Err(Errno::NOENT),
-                false => Ok(Target::Path(target)),
-            };
+            return if target.is_empty() { Err(Errno::NOENT) } else { Ok(Target::Path(target)) };
         }
-        // The text of these depends on the process that reads it, and this must be the caller.
+        // The target depends on the reading process, which must be the caller.
         let tgid = self.caller.tgid()?;
         match name {
             b"self" => Ok(Target::Path(tgid.to_string().into_bytes())),
@@ -228,7 +227,7 @@ impl<'a, T: CallingThread> Locator<'a, T> {
             _ if rustix::fs::readlinkat(parent, name, Vec::new())
                 .is_ok_and(|text| is_relative_proc_link(text.as_bytes())) =>
             {
-                // `/proc/mounts` and `/proc/net` lead to `self/…`.
+                // `/proc/mounts` and `/proc/net` are symlinks to `self/…`.
                 let text = rustix::fs::readlinkat(parent, name, Vec::new())?;
                 Ok(Target::Path(text.into_bytes()))
             }
@@ -241,13 +240,13 @@ impl<'a, T: CallingThread> Locator<'a, T> {
     }
 }
 
-/// Returns the path itself if it is one name in the directory where it starts.
+/// Returns the path itself if it is a single name.
 fn plain_name(path: &[u8]) -> Option<&[u8]> {
     let is_plain = !matches!(path, b"" | b"." | b"..") && !path.contains(&b'/');
     is_plain.then_some(path)
 }
 
-/// Names something in a directory that is held open.
+/// Creates the entry for a name in an open directory.
 fn entry(parent: OwnedFd, name: &[u8], is_directory: bool) -> Result<Located, Errno> {
     let mut path = real_path(parent.as_fd())?;
     refuse_own_process(parent.as_fd(), &path)?;
@@ -268,11 +267,11 @@ fn is_relative_proc_link(text: &[u8]) -> bool {
 
 fn push_parts(parts: &mut Vec<Vec<u8>>, path: &[u8]) {
     let new = path.split(|byte| *byte == b'/').rev();
-    // A `.` stays: a path that ends in one needs a directory that may be searched.
+    // A `.` is kept: a path that ends in one needs a searchable directory.
     parts.extend(new.filter(|part| !part.is_empty()).map(<[u8]>::to_vec));
 }
 
-/// Opens a handle of an entry (`O_PATH`), symlinks not followed, and returns its kind.
+/// Opens an entry with `O_PATH`, without following a symlink, and returns its kind.
 pub(super) fn look(entry: &Entry) -> Result<(OwnedFd, FileType), Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = rustix::fs::openat(&entry.parent, &entry.name, flags, Mode::empty())?;
@@ -284,14 +283,14 @@ fn kind(fd: BorrowedFd<'_>) -> Result<FileType, Errno> {
     Ok(FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode))
 }
 
-/// The name of our own descriptor, through which exactly what it holds can be opened again.
-pub(super) fn own_link(fd: BorrowedFd<'_>) -> String {
+/// Returns the magic link of our own file descriptor, which opens the same file again.
+pub(super) fn magic_link(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
-/// Where a descriptor really leads.
+/// Returns the real path of a file descriptor.
 pub(super) fn real_path(fd: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
-    /// `/proc/self/fd`, opened once: each look from there takes one step instead of four.
+    /// `/proc/self/fd`, opened once: each lookup has one component instead of four.
     static OWN: OnceLock<OwnedFd> = OnceLock::new();
     let own = match OWN.get() {
         Some(own) => own,
@@ -305,24 +304,26 @@ pub(super) fn real_path(fd: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     Ok(PathBuf::from(OsStr::from_bytes(text.as_bytes())))
 }
 
-/// FAIL CLOSED: the supervisor's descriptors and memory are not the caller's to open, and the kernel
-/// would let the supervisor do so. Its threads have directories of their own. `/proc` may be mounted
-/// elsewhere too, so every component that is a number is compared. Whether it is one of `/proc` is asked
-/// of what is held open: the path may lead elsewhere by now, or may not be searched.
+/// Refuses files in the supervisor's own `/proc` directory.
+///
+/// FAIL CLOSED: the caller must not open the supervisor's file descriptors and memory, but the
+/// kernel would allow it to the supervisor. Its threads have directories too. `/proc` may be
+/// mounted elsewhere, so every numeric component is compared. The file descriptor says whether it
+/// is in `/proc`: the path may have been swapped (TOCTOU) or may not be searchable.
 fn refuse_own_process(fd: BorrowedFd<'_>, real: &Path) -> Result<(), Errno> {
     let is_refused = real.iter().any(is_own) && is_in_proc(fd);
     if is_refused { Err(Errno::ACCESS) } else { Ok(()) }
 }
 
-/// Refuses the supervisor's process directory itself. Only at the top of a `/proc` is a number a
-/// process: elsewhere it may be a descriptor of the caller, such as `/proc/self/fd/1`.
+/// Refuses the supervisor's process directory itself. A number is a process only at the top of
+/// `/proc`: elsewhere it may be a file descriptor of the caller, such as `/proc/self/fd/1`.
 fn refuse_own_directory(parent: BorrowedFd<'_>, name: &OsStr) -> Result<(), Errno> {
     let is_top = || rustix::fs::fstat(parent).is_ok_and(|stat| stat.st_ino == PROC_ROOT);
     let is_refused = is_own(name) && is_in_proc(parent) && is_top();
     if is_refused { Err(Errno::ACCESS) } else { Ok(()) }
 }
 
-/// Whether a component is the number of the supervisor's process or of one of its threads.
+/// Returns whether a component is the pid of the supervisor or the tid of one of its threads.
 fn is_own(part: &OsStr) -> bool {
     part.to_str().and_then(|part| part.parse::<u32>().ok()).is_some_and(|number| {
         number == std::process::id()
@@ -332,5 +333,5 @@ fn is_own(part: &OsStr) -> bool {
 }
 
 fn is_in_proc(fd: BorrowedFd<'_>) -> bool {
-    rustix::fs::fstatfs(fd).map_or(true, |it| u32::try_from(it.f_type) == Ok(PROC))
+    rustix::fs::fstatfs(fd).map_or(true, |it| u32::try_from(it.f_type) == Ok(PROC_MAGIC))
 }

@@ -1,15 +1,15 @@
-//! The supervisor of names: a thread that does for a command what creates, changes and removes names.
+//! The supervisor: a thread that makes the syscalls which create, change and remove names, on
+//! behalf of a command.
 //!
-//! The kernel hands each such call over (seccomp user notification) and the caller waits. The thread
-//! copies the path, finds the directory it leads to, compares the real path with the protected names
-//! and the denied patterns, and then does the call itself. It never lets the kernel go on with the
-//! caller's own call if that has a path: another thread of the caller could change the path after the
-//! check (TOCTOU).
+//! The kernel sends each such syscall to it (seccomp user notification) and the caller waits. The
+//! thread copies the path, opens its directory, checks the real path against protected names and
+//! denied patterns, and then makes the syscall itself. It never lets the kernel continue a syscall
+//! with a path: another thread of the caller could change the path after the check (TOCTOU).
 //!
-//! The thread has the user, the mounts and the Landlock rules of the command, so it can do no more than
-//! the command could: no confused deputy. It is outside the command's Landlock domain, which cannot
-//! signal it or look into it. When it ends, the command ends: the kernel kills a child whose parent
-//! thread is gone.
+//! The thread has the user, the mounts and the Landlock rules of the command, so it has no more
+//! rights than the command (confused deputy). It is outside the command's Landlock domain, so the
+//! command can neither signal nor trace it. If it ends, the kernel kills the command (parent death
+//! signal).
 
 mod acts;
 mod caller;
@@ -42,33 +42,33 @@ use rustix::{
 use self::{
     acts::{Act, Answer},
     caller::{Caller, Processes},
-    locate::own_link,
+    locate::magic_link,
 };
 pub(super) use self::{
     filter::Availability,
     names::{Names, Refusals},
 };
 use super::{
-    Trouble,
+    SetupError,
     sys::{self, Notification},
 };
 use crate::Profile;
 
-/// So many opens of a FIFO may wait at once.
-const WAITING: usize = 32;
+/// Opens of a FIFO that may wait at the same time.
+const MAX_WAITING_OPENS: usize = 32;
 
-/// How long a FIFO's writer sleeps between two looks for a reader, at first and at last.
-const FIRST_PAUSE: Duration = Duration::from_micros(200);
-const LAST_PAUSE: Duration = Duration::from_millis(5);
+/// Delay between two attempts to open a FIFO for writing, doubled up to the maximum.
+const MIN_FIFO_DELAY: Duration = Duration::from_micros(200);
+const MAX_FIFO_DELAY: Duration = Duration::from_millis(5);
 
-/// What a tier says where names cannot be supervised.
+/// Notes of the tier if a command cannot be supervised.
 pub(super) const MISSING: [&str; 2] = [
     "names cannot be supervised here (Linux 5.19 can, unless a supervisor is above): protected names \
      hold at the top of each root, and new files beside them are refused",
     "`.git` takes no new files, so `git add` and `git commit` fail",
 ];
 
-/// Returns whether a command with this profile has names that must be supervised.
+/// Returns whether a command with this profile needs a supervisor.
 pub(super) fn is_needed(profile: &Profile) -> bool {
     profile.writable().next().is_some()
         && !(profile.protected.is_empty()
@@ -76,14 +76,14 @@ pub(super) fn is_needed(profile: &Profile) -> bool {
             && profile.git_directories.is_empty())
 }
 
-/// The command's end of the connection that carries the listener.
+/// The command's end of the socket that carries the listener.
 pub(super) struct Supervised(OwnedFd);
 
 /// The supervisor's end.
 pub(super) struct Listening(OwnedFd);
 
-/// Makes the connection through which the listener comes.
-pub(super) fn connection() -> Result<(Listening, Supervised), Trouble> {
+/// Creates the socket pair through which the listener is passed.
+pub(super) fn connection() -> Result<(Listening, Supervised), SetupError> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType};
     let (ours, theirs) = rustix::net::socketpair(
         AddressFamily::UNIX,
@@ -91,27 +91,27 @@ pub(super) fn connection() -> Result<(Listening, Supervised), Trouble> {
         SocketFlags::CLOEXEC,
         None,
     )
-    .map_err(Trouble::os("supervisor"))?;
+    .map_err(SetupError::os("supervisor"))?;
     Ok((Listening(ours), Supervised(theirs)))
 }
 
 impl Supervised {
     /// Puts this process under supervision, for good.
-    pub(super) fn install(self) -> Result<(), Trouble> {
-        let listener = filter::install().map_err(Trouble::machine("supervisor"))?;
+    pub(super) fn install(self) -> Result<(), SetupError> {
+        let listener = filter::install().map_err(SetupError::machine("supervisor"))?;
         let fds = [listener.as_fd()];
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut message = SendAncillaryBuffer::new(&mut space);
         message.push(SendAncillaryMessage::ScmRights(&fds));
         let byte = [io::IoSlice::new(b"l")];
         rustix::net::sendmsg(&self.0, &byte, &mut message, SendFlags::empty())
-            .map_err(Trouble::os("supervisor"))?;
+            .map_err(SetupError::os("supervisor"))?;
         Ok(())
     }
 }
 
 impl Listening {
-    /// Waits for the listener. Nothing comes from a command that failed before.
+    /// Waits for the listener. Returns `None` if the command failed before.
     pub(super) fn listener(self) -> Option<OwnedFd> {
         let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut message = RecvAncillaryBuffer::new(&mut space);
@@ -126,15 +126,15 @@ impl Listening {
     }
 }
 
-/// Runs a part of the start in a thread of its own, which goes on as supervisor if there is one. The
-/// calling thread does nothing meanwhile: the other one forks, and a lock that is held then would be
-/// held in the child for good.
+/// Runs a part of the start in a new thread, which then becomes the supervisor. The calling thread
+/// does nothing meanwhile: the other one forks, and a lock that is held then would be held in the
+/// child for good (deadlock).
 pub(super) fn in_thread<T: Send + 'static>(
-    start: impl FnOnce() -> Result<(T, Option<Supervisor>), Trouble> + Send + 'static,
-) -> Result<T, Trouble> {
+    start: impl FnOnce() -> Result<(T, Option<Supervisor>), SetupError> + Send + 'static,
+) -> Result<T, SetupError> {
     let pipe = || {
         let flags = rustix::pipe::PipeFlags::CLOEXEC;
-        let (read, write) = rustix::pipe::pipe_with(flags).map_err(Trouble::os("supervisor"))?;
+        let (read, write) = rustix::pipe::pipe_with(flags).map_err(SetupError::os("supervisor"))?;
         Ok((File::from(read), File::from(write)))
     };
     let (mut begin, mut ready) = pipe()?;
@@ -157,18 +157,18 @@ pub(super) fn in_thread<T: Send + 'static>(
             if let Some(supervisor) = supervisor {
                 supervisor.run();
             }
-            // The command dies with the thread that started it.
+            // The kernel kills the command when the thread that started it ends.
             sys::sleep_forever()
         })
-        .map_err(Trouble::machine("supervisor"))?;
+        .map_err(SetupError::machine("supervisor"))?;
     // From here on this thread is in the kernel until the other one has finished.
     let waited = ready.write_all(b"b").and_then(|()| done.read_exact(&mut [0]));
-    waited.map_err(Trouble::machine("supervisor"))?;
+    waited.map_err(SetupError::machine("supervisor"))?;
     let started = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-    started.unwrap_or_else(|| Err(Trouble::words("supervisor")("it panicked".to_owned())))
+    started.unwrap_or_else(|| Err(SetupError::message("supervisor")("it panicked".to_owned())))
 }
 
-/// Wakes the first thread, whatever became of the second.
+/// Wakes the first thread, even if the second one panics.
 struct Finish(File);
 
 impl Drop for Finish {
@@ -177,7 +177,7 @@ impl Drop for Finish {
     }
 }
 
-/// Everything that one supervisor works with.
+/// The state of one supervisor.
 pub(super) struct Supervisor {
     listener: Arc<OwnedFd>,
     names: Names,
@@ -195,18 +195,18 @@ impl Supervisor {
         }
     }
 
-    /// Answers calls until there is no caller left.
+    /// Handles syscalls until there is no caller left.
     fn run(self) {
-        // FAIL CLOSED: without a umask of its own the answers would be wrong, so there are none.
-        if sys::own_umask().is_err() {
+        // FAIL CLOSED: without its own umask it would create files with the wrong mode.
+        if sys::unshare_umask().is_err() {
             return;
         }
-        sys::wake_in_place(self.listener.as_fd());
+        sys::wake_on_same_cpu(self.listener.as_fd());
         let mut processes = Processes::default();
         loop {
             match sys::receive(self.listener.as_fd()) {
                 Ok(call) => self.answer(&call, &mut processes),
-                // The caller was killed before its call could be read, or a signal came.
+                // The caller was killed before its syscall was read, or a signal arrived.
                 Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => {}
                 Err(_) => return,
             }
@@ -222,7 +222,7 @@ impl Supervisor {
             Ok(Answer::Done) => sys::answer(listener, call.id, Ok(0)),
             Ok(Answer::Continue) => sys::let_continue(listener, call.id),
             Ok(Answer::Descriptor { fd, is_closed_on_exec }) => {
-                give(listener, call, fd, is_closed_on_exec);
+                give_descriptor(listener, call, fd, is_closed_on_exec);
             }
             Ok(Answer::Waits { file, flags, is_closed_on_exec }) => {
                 self.wait_for_fifo(call, file, flags, is_closed_on_exec);
@@ -231,7 +231,7 @@ impl Supervisor {
         }
     }
 
-    /// Opens a FIFO in a thread of its own, because that may take until the other end is opened.
+    /// Opens a FIFO in a new thread, because it blocks until the other end is opened.
     fn wait_for_fifo(
         &self,
         call: &Notification,
@@ -243,14 +243,14 @@ impl Supervisor {
         let refuse = |errno: Errno| {
             sys::answer(self.listener.as_fd(), call.id, Err(errno.raw_os_error()));
         };
-        if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING {
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= MAX_WAITING_OPENS {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             return refuse(Errno::AGAIN);
         }
         let (listener, waiting) = (Arc::clone(&self.listener), Arc::clone(&self.waiting));
         let thread = std::thread::Builder::new().spawn(move || {
             match open_fifo(listener.as_fd(), call.id, &file, flags) {
-                Ok(fd) => give(listener.as_fd(), &call, fd, is_closed_on_exec),
+                Ok(fd) => give_descriptor(listener.as_fd(), &call, fd, is_closed_on_exec),
                 Err(errno) => sys::answer(listener.as_fd(), call.id, Err(errno.raw_os_error())),
             }
             waiting.fetch_sub(1, Ordering::Relaxed);
@@ -262,23 +262,28 @@ impl Supervisor {
     }
 }
 
-/// Gives the caller a descriptor. The supervisor closes its own before the caller goes on: a program
-/// that was just written could not be started while it is still open for writing here (`ETXTBSY`).
-fn give(listener: BorrowedFd<'_>, call: &Notification, fd: OwnedFd, is_closed_on_exec: bool) {
+/// Gives the caller a file descriptor. The supervisor closes its own before the caller continues: a
+/// program that was just written cannot be executed while it is open for writing here (`ETXTBSY`).
+fn give_descriptor(
+    listener: BorrowedFd<'_>,
+    call: &Notification,
+    fd: OwnedFd,
+    is_closed_on_exec: bool,
+) {
     let pinned = PinnedCaller::new(call.tid);
     let added = sys::add_descriptor(listener, call.id, fd.as_fd(), is_closed_on_exec);
     drop(fd);
     drop(pinned);
-    // A caller that has no room for another descriptor gets that error; one that is gone needs none.
+    // A caller at its limit of file descriptors gets that error. One that is gone needs no result.
     let result = added.map_err(|e| e.raw_os_error().unwrap_or(libc::EMFILE));
     sys::answer(listener, call.id, result);
 }
 
-/// Keeps a waiting caller and the supervisor on one processor while a descriptor is handed over.
+/// Keeps a waiting caller and the supervisor on one CPU while a file descriptor is passed.
 ///
-/// The kernel wakes the one and then the other for that, on an idle processor if there is one. Waking
-/// a sleeping processor costs up to 40 µs in a virtual machine, and a switch on the same one 2 µs. The
-/// caller runs no code of its own meanwhile, and gets its processors back before its call returns.
+/// The kernel wakes both for that, on an idle CPU if there is one. Waking an idle CPU costs up to
+/// 40 µs in a virtual machine, a switch on the same CPU 2 µs. The caller runs no code meanwhile,
+/// and its CPU affinity is restored before its syscall returns.
 struct PinnedCaller {
     caller: Pid,
     callers: CpuSet,
@@ -286,7 +291,7 @@ struct PinnedCaller {
 }
 
 impl PinnedCaller {
-    /// Returns `None` where nothing is to be gained, or where the kernel does not allow it.
+    /// Returns `None` if it is useless, or if the kernel does not allow it.
     fn new(tid: u32) -> Option<Self> {
         let caller = Pid::from_raw(tid.cast_signed())?;
         let callers = sched_getaffinity(Some(caller)).ok()?;
@@ -311,8 +316,8 @@ impl Drop for PinnedCaller {
     }
 }
 
-/// Waits for the reader of a FIFO that is opened to write. A blocking open would count as a writer
-/// as long as it waits, also after its caller was killed; so it is tried again and again instead.
+/// Waits for the reader of a FIFO that is opened for writing. A blocking open would count as a
+/// writer while it waits, even after its caller was killed. So a non-blocking open is retried.
 #[expect(clippy::disallowed_methods, reason = "the helper has no runtime and no clock of one")]
 fn open_fifo(
     listener: BorrowedFd<'_>,
@@ -320,16 +325,16 @@ fn open_fifo(
     file: &OwnedFd,
     flags: OFlags,
 ) -> Result<OwnedFd, Errno> {
-    let path = own_link(file.as_fd());
+    let path = magic_link(file.as_fd());
     if flags & OFlags::RWMODE != OFlags::WRONLY {
         return rustix::fs::open(path, flags, Mode::empty());
     }
-    let mut pause = FIRST_PAUSE;
+    let mut delay = MIN_FIFO_DELAY;
     loop {
         match rustix::fs::open(&path, flags | OFlags::NONBLOCK, Mode::empty()) {
             Err(Errno::NXIO) if sys::is_waiting(listener, id) => {
-                std::thread::sleep(pause);
-                pause = (pause * 2).min(LAST_PAUSE);
+                std::thread::sleep(delay);
+                delay = (delay * 2).min(MAX_FIFO_DELAY);
             }
             opened => {
                 let fd = opened?;
@@ -341,15 +346,15 @@ fn open_fifo(
     }
 }
 
-/// The low half of an argument, as the kernel reads an `int`.
+/// Returns the low half of an argument, as the kernel reads an `int`.
 fn int(value: u64) -> i32 {
     u32::try_from(value & u64::from(u32::MAX)).unwrap_or_default().cast_signed()
 }
 
 impl Act<'_, '_> {
-    /// Does one call.
+    /// Makes one syscall on behalf of the caller.
     fn perform(mut self, call: &Notification) -> Result<Answer, Errno> {
-        const HERE: i32 = libc::AT_FDCWD;
+        const CWD: i32 = libc::AT_FDCWD;
         let [a, b, c, d, e, _] = call.args;
         match call.number {
             libc::SYS_openat => self.open(int(a), b, c, d),
@@ -367,30 +372,30 @@ impl Act<'_, '_> {
             libc::SYS_fchmod => self.change_open_mode(int(a), b),
             libc::SYS_fchmodat => self.change_mode(int(a), b, c),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_chmod => self.change_mode(HERE, a, b),
+            libc::SYS_chmod => self.change_mode(CWD, a, b),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_open => self.open(HERE, a, b, c),
+            libc::SYS_open => self.open(CWD, a, b, c),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_creat => {
                 let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
-                self.open(HERE, a, u64::from(flags.unsigned_abs()), b)
+                self.open(CWD, a, u64::from(flags.unsigned_abs()), b)
             }
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_mkdir => self.make_directory(HERE, a, b),
+            libc::SYS_mkdir => self.make_directory(CWD, a, b),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_mknod => self.make_node(HERE, a, b),
+            libc::SYS_mknod => self.make_node(CWD, a, b),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_symlink => self.make_symlink(a, HERE, b),
+            libc::SYS_symlink => self.make_symlink(a, CWD, b),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_link => self.make_link((HERE, a), (HERE, b), 0),
+            libc::SYS_link => self.make_link((CWD, a), (CWD, b), 0),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_rename => self.rename((HERE, a), (HERE, b), 0),
+            libc::SYS_rename => self.rename((CWD, a), (CWD, b), 0),
             libc::SYS_renameat => self.rename((int(a), b), (int(c), d), 0),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_unlink => self.remove(HERE, a, 0),
+            libc::SYS_unlink => self.remove(CWD, a, 0),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_rmdir => self.remove(HERE, a, u64::from(libc::AT_REMOVEDIR.unsigned_abs())),
-            // FAIL CLOSED: the filter asks about nothing else.
+            libc::SYS_rmdir => self.remove(CWD, a, u64::from(libc::AT_REMOVEDIR.unsigned_abs())),
+            // FAIL CLOSED: the filter sends no other syscall.
             _ => Err(Errno::NOSYS),
         }
     }

@@ -1,7 +1,8 @@
-//! Which names a command may create, change and remove.
+//! Decides which names a command may create, change and remove.
 //!
-//! In: the real path of an entry and what is to be done with it. Out: yes, or an error number and a line
-//! in the list of refusals. Pure but for that list.
+//! In: the real path of an entry and the change. Out: allowed, or an errno and an entry in the list
+//! of refusals. Checks the real path, so a symlink or another spelling cannot bypass a protected
+//! name.
 
 use std::{
     borrow::Cow,
@@ -13,15 +14,15 @@ use std::{
 use haft_core::protected_names::{Change, Protected, is_move_allowed, is_spelling_of};
 use rustix::io::Errno;
 
-use super::super::Trouble;
+use super::super::SetupError;
 use crate::{DeniedNames, GitDirectory, Profile, Refused, Root};
 
-/// So many refusals are remembered; a command that is refused once is often refused again.
-const REMEMBERED: usize = 16;
+/// Refusals that are kept per command.
+const MAX_REFUSALS: usize = 16;
 
 const BARE_REPOSITORY: &str = "git takes the directory for a repository and obeys it";
 const TARGET: &str = "a protected name is a symlink that leads here";
-/// What the directory of a repository is called.
+/// The name of a git directory.
 const GIT: &str = ".git";
 /// The protected name of the git directories of submodules.
 const MODULES: &str = ".git/modules";
@@ -34,10 +35,10 @@ pub(in crate::helper) struct Refusals(Arc<Mutex<Vec<Refused>>>);
 
 impl Refusals {
     fn add(&self, path: &Path, reason: &str) {
-        // They are reported as JSON, which has text only: one path that is none would lose all.
+        // The report is JSON: one path that is not UTF-8 would lose the whole report.
         let path = PathBuf::from(path.to_string_lossy().into_owned());
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if list.len() < REMEMBERED && list.iter().all(|known| known.path != path) {
+        if list.len() < MAX_REFUSALS && list.iter().all(|known| known.path != path) {
             list.push(Refused { path, reason: reason.to_owned() });
         }
     }
@@ -47,14 +48,14 @@ impl Refusals {
     }
 }
 
-/// The rules about names of one command.
+/// The name rules of one command.
 pub(in crate::helper) struct Names {
     roots: Vec<(PathBuf, Option<GitDirectory>)>,
-    /// Where protected names that are symlinks lead.
+    /// Targets of protected names that are symlinks.
     targets: Vec<PathBuf>,
     protected: Protected,
     denied: DeniedNames,
-    /// Where modes may be changed, if no mounts say so: the roots and the temporary directory.
+    /// Where modes may be changed if no mounts limit it: the roots and the temporary directory.
     modes: Option<Vec<PathBuf>>,
     refusals: Refusals,
 }
@@ -64,7 +65,7 @@ impl Names {
         profile: &Profile,
         scratch: Option<Option<PathBuf>>,
         refusals: Refusals,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, SetupError> {
         let roots = profile.writable().map(|root| root.path.clone());
         Ok(Self {
             roots: profile
@@ -73,13 +74,13 @@ impl Names {
                 .collect(),
             targets: targets(profile),
             protected: Protected::new(&profile.protected, exceptions(profile)),
-            denied: DeniedNames::new(&profile.denied.new).map_err(Trouble::profile)?,
+            denied: DeniedNames::new(&profile.denied.new).map_err(SetupError::profile)?,
             modes: scratch.map(|scratch| roots.chain(scratch).collect()),
             refusals,
         })
     }
 
-    /// Says whether a change is allowed at a path.
+    /// Checks whether a change is allowed at a path, and records a refusal.
     pub(super) fn check(&self, path: &Path, change: Change) -> Result<(), Errno> {
         match self.refusal(path, change) {
             None => Ok(()),
@@ -87,7 +88,7 @@ impl Names {
         }
     }
 
-    /// Remembers that a path was refused.
+    /// Records that a path was refused.
     pub(super) fn refuse(&self, path: &Path, reason: &str) -> Errno {
         self.refusals.add(path, reason);
         Errno::ACCESS
@@ -95,15 +96,15 @@ impl Names {
 
     /// Returns why a change at a path would be refused.
     pub(super) fn refusal(&self, path: &Path, change: Change) -> Option<Cow<'static, str>> {
-        self.judge(path, change).err()
+        self.evaluate(path, change).err()
     }
 
-    /// Says whether a change is allowed, and reports nothing.
+    /// Returns whether a change is allowed, without recording a refusal.
     pub(super) fn is_allowed(&self, path: &Path, change: Change) -> bool {
-        self.judge(path, change).is_ok()
+        self.evaluate(path, change).is_ok()
     }
 
-    fn judge(&self, path: &Path, change: Change) -> Result<(), Cow<'static, str>> {
+    fn evaluate(&self, path: &Path, change: Change) -> Result<(), Cow<'static, str>> {
         if self.targets.iter().any(|target| path.starts_with(target)) {
             return Err(TARGET.into());
         }
@@ -113,7 +114,7 @@ impl Names {
         for (root, git) in &self.roots {
             let Ok(below) = path.strip_prefix(root) else { continue };
             if let Some(git) = git {
-                self.judge_git(git, below, change)?;
+                self.evaluate_git(git, below, change)?;
                 if completes_repository(root, below, &Path::new(GIT).join(below), change) {
                     return Err(BARE_REPOSITORY.into());
                 }
@@ -129,7 +130,7 @@ impl Names {
                 return Err(BARE_REPOSITORY.into());
             }
             let named = self.in_module(root, below);
-            // A submodule that is new can only be made by an exception, which is for all of it.
+            // Only an exception allows a new submodule, and it covers all of it.
             if named.is_none() && self.is_in_modules(below) {
                 continue;
             }
@@ -145,7 +146,7 @@ impl Names {
         self.refusal(from, Change::MoveFrom).is_some() || self.refusal(to, Change::MoveTo).is_some()
     }
 
-    /// Says whether the mode of an existing file may be changed. Landlock does not look at modes.
+    /// Checks whether the mode of an existing file may be changed. Landlock does not check modes.
     pub(super) fn check_mode(&self, path: &Path) -> Result<(), Errno> {
         if let Some(modes) = &self.modes
             && !modes.iter().any(|writable| path.starts_with(writable))
@@ -155,9 +156,9 @@ impl Names {
         self.check(path, Change::Write)
     }
 
-    /// Says whether a change is allowed in the git directory of a linked worktree. The directory of
-    /// the worktree in it is what `.git` is elsewhere.
-    fn judge_git(
+    /// Checks a change in the git directory of a linked worktree. The directory of the worktree in
+    /// it has the role of `.git`.
+    fn evaluate_git(
         &self,
         git: &GitDirectory,
         below: &Path,
@@ -173,9 +174,10 @@ impl Names {
         Ok(())
     }
 
-    /// Returns a path inside of an existing submodule's git directory as if that were a `.git` of its
-    /// own: a commit in a submodule works, and its configuration, hooks and modules stay. What has no
-    /// `HEAD` above it is not such a directory yet, and stays protected as a whole.
+    /// Returns a path in the git directory of an existing submodule as if that were a `.git`
+    /// directory. So a commit in a submodule works, and its configuration, hooks and modules are
+    /// protected. A directory without a `HEAD` is no such directory yet and is protected as a
+    /// whole.
     fn in_module(&self, root: &Path, below: &Path) -> Option<PathBuf> {
         if self.protected.pattern(below) != Some(MODULES) {
             return None;
@@ -199,22 +201,22 @@ impl Names {
                     rest = after;
                 }
                 (first, after) if is_nested(first, after) => return None,
-                // An exception that is anchored at the root is about another repository.
+                // An exception that is anchored at the root applies to another repository.
                 _ => return Some(Path::new("module").join(GIT).join(PathBuf::from_iter(rest))),
             }
         }
     }
 
-    /// Whether a path lies where git keeps submodules.
+    /// Returns whether a path is in a `.git/modules` directory.
     fn is_in_modules(&self, below: &Path) -> bool {
         let parts: Vec<&OsStr> = below.iter().collect();
         self.protected.names().iter().any(|name| name == MODULES)
             && parts.windows(2).any(|pair| pair == [GIT, "modules"])
     }
 
-    /// Returns the part of a submodule's git directory that a path lies in; files at its top are one
-    /// part. Nothing moves between the parts: a directory that is prepared among refs would become a
-    /// repository with a configuration of its own elsewhere.
+    /// Returns the part of a submodule's git directory that a path is in; files at its top are one
+    /// part. Entries cannot be moved between parts: a directory that is prepared below `refs` would
+    /// become a repository with its own configuration elsewhere.
     fn part_of_module(&self, path: &Path) -> Option<PathBuf> {
         let find = |(root, _): &(PathBuf, _)| self.in_module(root, path.strip_prefix(root).ok()?);
         let named = self.roots.iter().find_map(find)?;
@@ -222,7 +224,7 @@ impl Names {
         Some(if parts.len() > 1 { parts.first()?.into() } else { PathBuf::new() })
     }
 
-    /// Returns a path as the protected names see it.
+    /// Returns a path as the protected names are matched against it.
     fn named(&self, path: &Path) -> PathBuf {
         let find = |(root, git): &(PathBuf, Option<GitDirectory>)| {
             let below = path.strip_prefix(root).ok()?;
@@ -231,24 +233,24 @@ impl Names {
         self.roots.iter().find_map(find).unwrap_or_else(|| path.to_owned())
     }
 
-    /// Whether git takes a directory for a repository, unless an exception says that it may become one.
+    /// Returns whether git takes a directory for a repository, unless an exception allows it.
     fn has_head(&self, root: &Path, directory: &Path) -> bool {
         let head = directory.join("HEAD");
         self.protected.check(&head, Change::CreateFile).is_err()
             && root.join(head).symlink_metadata().is_ok()
     }
 
-    /// Says whether an entry may be moved. `EXDEV` makes programs copy instead, and each file of the
-    /// copy is checked.
+    /// Checks whether an entry may be moved. `EXDEV` makes programs copy instead, and each file of
+    /// the copy is checked.
     pub(super) fn check_move(&self, from: &Path, to: &Path) -> Result<(), Errno> {
         self.check(from, Change::MoveFrom)?;
         self.check(to, Change::MoveTo)?;
-        // Neither may something below get a denied name, nor may it lose one.
+        // No entry below may get a denied name, or lose one.
         if !self.denied.may_move(from, to) || !self.denied.may_move(to, from) {
             self.refusals.add(to, DENIED);
             return Err(Errno::ACCESS);
         }
-        // What was prepared where no name is checked would bring names that were never checked.
+        // A directory from outside of the roots could contain names that were never checked.
         let is_crossing = |(root, _): &(PathBuf, _)| from.starts_with(root) != to.starts_with(root);
         if self.roots.iter().any(is_crossing) {
             return Err(Errno::XDEV);
@@ -259,16 +261,16 @@ impl Names {
     }
 }
 
-/// Whether a path in a git directory would configure a repository inside of it. Branches may have any
-/// name.
+/// Returns whether a path in a git directory would configure a repository inside of it. Branches
+/// may have any name.
 fn is_nested(first: &OsStr, after: &[&OsStr]) -> bool {
-    const STEERING: [&str; 4] = ["config", "config.worktree", "hooks", "commondir"];
+    const CONFIGURATION: [&str; 4] = ["config", "config.worktree", "hooks", "commondir"];
     let is_branch = first == "refs" || first == "logs";
-    !is_branch && after.iter().any(|part| STEERING.iter().any(|s| is_spelling_of(part, s)))
+    !is_branch && after.iter().any(|part| CONFIGURATION.iter().any(|s| is_spelling_of(part, s)))
 }
 
-/// Returns the exceptions. One inside of `.git` holds in the directory of a linked worktree too: that
-/// is where git keeps, for example, `rebase-merge`.
+/// Returns the exceptions. One inside of `.git` also applies to the directory of a linked worktree,
+/// where git keeps, for example, `rebase-merge`.
 fn exceptions(profile: &Profile) -> Vec<String> {
     let mut all = profile.exceptions.clone();
     for exception in &profile.exceptions {
@@ -280,15 +282,15 @@ fn exceptions(profile: &Profile) -> Vec<String> {
     all
 }
 
-/// Names that make a directory a repository together, and names that git obeys in one.
+/// Names that together make a directory a repository, and names that git obeys in it.
 const REPOSITORY: [&str; 3] = ["HEAD", "objects", "refs"];
 const OBEYED: [&str; 4] = ["config", "config.worktree", "hooks", "commondir"];
 
-/// Whether a new name would make its directory a repository that git obeys, also inside of a `.git`
-/// directory: a symlink from elsewhere could lead there. Calls are answered one after the other, so
-/// that two names cannot complete it at once. Every spelling counts that a file system which folds case
-/// takes for the name. `named` is the path as the protected names see it; in a
-/// git directory that git itself knows they hold already.
+/// Returns whether a new name would make its directory a repository that git obeys, also inside of
+/// a `.git` directory, which a symlink could lead to. Syscalls are handled one after the other, so
+/// two names cannot complete it at once (race). Spellings that a case-folding file system treats as
+/// the name count too. `named` is the path as protected names are matched against it: in a git
+/// directory that git knows, they apply already.
 fn completes_repository(root: &Path, below: &Path, named: &Path, change: Change) -> bool {
     let (Some(name), Some(parent)) = (below.file_name(), below.parent()) else { return false };
     let is_name = |known: &&str| is_spelling_of(name, known);
@@ -309,16 +311,16 @@ fn completes_repository(root: &Path, below: &Path, named: &Path, change: Change)
         && (has("commondir") || has("objects") && has("refs"))
 }
 
-/// Finds where the protected names at the top of each root lead, if they are symlinks. What another
-/// program obeys is the file that they lead to.
+/// Returns the targets of protected names at the top of each root that are symlinks. Other programs
+/// obey the target.
 fn targets(profile: &Profile) -> Vec<PathBuf> {
     let names = profile.writable().flat_map(|root| {
         let below = profile.protected.iter().flat_map(|name| Profile::names_below(root, name));
         below.map(move |name| (root, name))
     });
-    let leads_elsewhere = |(root, name): (&Root, &Path)| {
+    let target_elsewhere = |(root, name): (&Root, &Path)| {
         let path = root.path.join(name);
         path.canonicalize().ok().filter(|target| *target != path && *target != root.path)
     };
-    names.filter_map(leads_elsewhere).collect()
+    names.filter_map(target_elsewhere).collect()
 }

@@ -1,5 +1,5 @@
-//! Where paths lead, beside the kernel. The kernel is the oracle: each path is also opened by a second
-//! process, and what it finds, or its error number, must be the same.
+//! Where paths lead, beside the kernel. The kernel is the oracle: each path is also opened by a
+//! second process, and what it finds, or its error number, must be the same.
 
 mod kernel;
 mod own_process;

@@ -1,7 +1,8 @@
 //! A second process whose paths are followed, and which asks the kernel where they lead.
 //!
 //! It is this same test program, started again for one test. `/proc/self` must mean another process
-//! than the one that plays the supervisor. Requests and answers go through its standard input, a socket.
+//! than the one that plays the supervisor. Requests and answers go through its standard input, a
+//! socket.
 
 use std::{
     ffi::OsStr,
@@ -89,7 +90,8 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// Starts it with the rights of this thread. `test` is the full name of the test that calls this.
+    /// Starts it with the rights of this thread. `test` is the full name of the test that calls
+    /// this.
     pub(super) fn start(test: &str) -> Self {
         drop_search_rights();
         let (ours, theirs) = UnixStream::pair().unwrap();

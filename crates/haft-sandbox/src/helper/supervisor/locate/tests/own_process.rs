@@ -24,8 +24,8 @@ const INTO: [&str; 18] = [
     "/ns/mnt",
 ];
 
-/// Makes a `/proc` that is mounted nowhere, so that its paths do not begin with `/proc`. `None`, and a
-/// word about it, without the right to do so.
+/// Makes a `/proc` that is mounted nowhere, so that its paths do not begin with `/proc`. `None`,
+/// and a word about it, without the right to do so.
 fn second_proc() -> Option<OwnedFd> {
     use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
     let made = rustix::mount::fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC).and_then(|context| {

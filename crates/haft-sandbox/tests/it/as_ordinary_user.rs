@@ -21,7 +21,7 @@ fn everything_holds_for_an_ordinary_user_too() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    // Both programs go where the other user can start them, whatever the build folder is like.
+    // Both programs go where the other user can start them, whatever the build directory is like.
     let test = folder.path().join("it");
     fs::copy(std::env::current_exe().unwrap(), &test).unwrap();
     fs::copy(helper(), folder.path().join("haft-sandbox-helper")).unwrap();
