@@ -1,7 +1,8 @@
-//! A program that is nothing but the sandbox's helper, for hosts that cannot be their own.
+//! The sandbox helper as a program of its own, for hosts that cannot start themselves as the
+//! helper.
 
 fn main() {
     haft_sandbox::init();
-    // Whoever starts it by hand learns what it is.
+    // Not started as the helper.
     std::process::exit(2);
 }

@@ -1,4 +1,4 @@
-//! Namespaces that a system bubblewrap creates, where the helper may not.
+//! Namespaces that the system's bubblewrap creates, if the helper may not.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use haft_sandbox::{Access, ErrorKind, ExitReason, Helper, Level, Network, Sandbo
 
 use crate::kit::*;
 
-/// The bubblewrap of this machine. Root needs none: it creates namespaces itself.
+/// Returns the bubblewrap of this machine. Root needs none: it can create namespaces itself.
 fn bubblewrap() -> Option<PathBuf> {
     if rustix::process::geteuid().is_root() {
         eprintln!("run by root: `ordinary` tests bubblewrap");
@@ -38,7 +38,7 @@ async fn sandbox() -> Option<Sandbox> {
 }
 
 #[tokio::test]
-async fn bubblewrap_keeps_every_promise_of_the_tier() {
+async fn bubblewrap_gives_the_same_self_test_results() {
     let Some(sandbox) = sandbox().await else { return };
     let own = Sandbox::at(Helper::At(helper()), Level::Namespaces).await.unwrap();
     assert_eq!(sandbox.tier().level, Level::Namespaces);
@@ -50,7 +50,7 @@ async fn bubblewrap_keeps_every_promise_of_the_tier() {
         sandbox.self_test(folder.path()).await.unwrap(),
         own.self_test(folder.path()).await.unwrap(),
     );
-    // Whatever the helper's own namespaces refuse and allow, these do too.
+    // They refuse and allow the same as namespaces that the helper creates.
     for (one, other) in through.findings.iter().zip(&without.findings) {
         assert_eq!(
             (&one.name, one.is_good()),
@@ -62,91 +62,94 @@ async fn bubblewrap_keeps_every_promise_of_the_tier() {
 }
 
 #[tokio::test]
-async fn commands_work_and_are_confined_through_bubblewrap() {
+async fn bubblewrap_confines_commands() {
     let Some(sandbox) = sandbox().await else { return };
-    let room = Room::new();
+    let fixture = Fixture::new();
     let script = "echo made > sub/made; cat notes.txt; cat -; echo x > ../outside/new; ls /proc | \
                   grep -c '^[0-9]'; echo x > /tmp/x && cat /tmp/x";
     let command = haft_sandbox::Command::shell(script).input("input\n");
-    let ended = sandbox.run(command, room.profile()).await.unwrap();
-    assert_eq!(get(&room.inside.join("sub/made")), "made\n", "{}", err(&ended));
+    let ended = sandbox.run(command, fixture.profile()).await.unwrap();
+    assert_eq!(get(&fixture.inside.join("sub/made")), "made\n", "{}", err(&ended));
     assert!(out(&ended).starts_with("insideinput\n"), "{}", out(&ended));
     assert!(out(&ended).ends_with("x\n"), "{}", out(&ended));
-    assert!(!room.outside.join("new").exists());
+    assert!(!fixture.outside.join("new").exists());
     assert!(ended.is_success(), "{ended:?}");
 
-    let ended = sh(&sandbox, room.profile().read_only(), "echo x > sub/other").await;
-    assert!(!ended.is_success() && !room.inside.join("sub/other").exists());
+    let ended = sh(&sandbox, fixture.profile().read_only(), "echo x > sub/other").await;
+    assert!(!ended.is_success() && !fixture.inside.join("sub/other").exists());
 
-    let mut profile = room.profile();
+    let mut profile = fixture.profile();
     profile.network = Network::Host;
     let ended = sh(&sandbox, profile, "cat /proc/net/dev | wc -l").await;
     assert!(ended.is_success(), "{}", err(&ended));
 }
 
 #[tokio::test]
-async fn denied_paths_give_an_access_error_through_bubblewrap() {
+async fn bubblewrap_masks_denied_paths() {
     let Some(sandbox) = sandbox().await else { return };
-    let room = Room::new();
-    fs::create_dir(room.inside.join("keys")).unwrap();
-    put(&room.inside.join("keys/one"), "key");
-    put(&room.inside.join("secret.env"), "key");
-    put(&room.inside.join("fixed.txt"), "fixed");
-    let mut profile = room.profile();
-    profile.denied.read =
-        vec![room.outside.clone(), room.inside.join("keys"), room.inside.join("secret.env")];
-    profile.denied.edit = vec![room.inside.join("fixed.txt")];
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.inside.join("keys")).unwrap();
+    put(&fixture.inside.join("keys/one"), "key");
+    put(&fixture.inside.join("secret.env"), "key");
+    put(&fixture.inside.join("fixed.txt"), "fixed");
+    let mut profile = fixture.profile();
+    profile.denied.read = vec![
+        fixture.outside.clone(),
+        fixture.inside.join("keys"),
+        fixture.inside.join("secret.env"),
+    ];
+    profile.denied.edit = vec![fixture.inside.join("fixed.txt")];
     let script = format!(
         "cat fixed.txt; for f in keys/one secret.env {}/secret.txt; do cat $f; done; ls keys; \
          echo x > fixed.txt; echo x > secret.env; rm secret.env; mv keys other",
-        room.outside.display()
+        fixture.outside.display()
     );
     let ended = sh(&sandbox, profile, script).await;
     assert_eq!(out(&ended), "fixed", "{}", err(&ended));
     assert!(err(&ended).matches("Permission denied").count() >= 4, "{}", err(&ended));
-    assert_eq!(get(&room.inside.join("secret.env")), "key");
-    assert_eq!(get(&room.inside.join("keys/one")), "key");
-    assert_eq!(get(&room.inside.join("fixed.txt")), "fixed");
+    assert_eq!(get(&fixture.inside.join("secret.env")), "key");
+    assert_eq!(get(&fixture.inside.join("keys/one")), "key");
+    assert_eq!(get(&fixture.inside.join("fixed.txt")), "fixed");
 }
 
 #[tokio::test]
-async fn everything_ends_with_the_command_the_helper_or_the_deadline_through_bubblewrap() {
+async fn bubblewrap_leaves_no_process_after_timeout_kill_or_drop() {
     let Some(sandbox) = sandbox().await else { return };
-    let room = Room::new();
+    let fixture = Fixture::new();
     let marker = marker();
     let daemon = format!("setsid sleep 1000.{marker} & echo ready; sleep 1000.{marker}");
     let command = haft_sandbox::Command::shell(&daemon).deadline(Duration::from_millis(700));
-    let ended = sandbox.run(command, room.profile()).await.unwrap();
+    let ended = sandbox.run(command, fixture.profile()).await.unwrap();
     assert_eq!(ended.how, ExitReason::TimedOut);
-    assert_eq!(settle(&marker, 0).await, 0);
+    assert_eq!(wait_for_survivors(&marker, 0).await, 0);
 
     let command = haft_sandbox::Command::shell(&daemon);
-    let mut running = sandbox.start(command.clone(), room.profile()).await.unwrap();
+    let mut running = sandbox.start(command.clone(), fixture.profile()).await.unwrap();
     assert!(running.next().await.is_some());
     running.kill_helper();
     assert_eq!(running.wait().await.how, ExitReason::Lost);
-    assert_eq!(settle(&marker, 0).await, 0);
+    assert_eq!(wait_for_survivors(&marker, 0).await, 0);
 
-    let mut running = sandbox.start(command, room.profile()).await.unwrap();
+    let mut running = sandbox.start(command, fixture.profile()).await.unwrap();
     assert!(running.next().await.is_some());
     drop(running);
-    assert_eq!(settle(&marker, 0).await, 0);
+    assert_eq!(wait_for_survivors(&marker, 0).await, 0);
 }
 
 #[tokio::test]
-async fn a_root_that_is_another_directory_than_the_judged_one_is_refused_through_bubblewrap() {
+async fn bubblewrap_refuses_a_root_replaced_after_authorization() {
     let Some(sandbox) = sandbox().await else { return };
-    let room = Room::new();
-    let profile = room.profile();
+    let fixture = Fixture::new();
+    let profile = fixture.profile();
     assert!(profile.roots.iter().all(|root| root.access == Access::Write));
-    fs::rename(&room.inside, room.inside.with_file_name("before")).unwrap();
-    fs::create_dir(&room.inside).unwrap();
+    fs::rename(&fixture.inside, fixture.inside.with_file_name("before")).unwrap();
+    fs::create_dir(&fixture.inside).unwrap();
     let command = haft_sandbox::Command::shell("echo x > sub/made");
     let error = sandbox.run(command, profile).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BadProfile, "{error}");
 }
 
-/// A helper to whom the system forbids namespaces: it answers so unless bubblewrap creates them.
+/// Creates a helper that reports that namespaces are forbidden, unless bubblewrap creates them.
 fn forbidden_helper(folder: &Path) -> Option<PathBuf> {
     let perl = Path::new("/usr/bin/perl");
     if !perl.is_file() {
@@ -174,7 +177,7 @@ exec "{}", @ARGV;
 }
 
 #[tokio::test]
-async fn bubblewrap_is_used_where_the_helper_may_not_create_namespaces() {
+async fn bubblewrap_is_used_if_the_helper_may_not_create_namespaces() {
     let folder = tempfile::tempdir().unwrap();
     if sandbox().await.is_none() {
         return;
@@ -183,10 +186,10 @@ async fn bubblewrap_is_used_where_the_helper_may_not_create_namespaces() {
     let found = Sandbox::detect(Helper::At(helper.clone())).await.unwrap();
     assert_eq!(found.tier().level, Level::Namespaces, "{:?}", found.tier());
     assert!(found.tier().notes.iter().any(|note| note.contains("bubblewrap")));
-    let room = Room::new();
-    assert_eq!(out(&sh(&found, room.profile(), "echo hello").await), "hello\n");
+    let fixture = Fixture::new();
+    assert_eq!(out(&sh(&found, fixture.profile(), "echo hello").await), "hello\n");
 
-    // One that is missing or does not do its work leads to the next tier.
+    // If bubblewrap is missing or broken, the next tier is used.
     for broken in ["/usr/bin/missing-bwrap", "/bin/true", "/bin/false", "/usr/bin/env"] {
         let helper = Helper::At(helper.clone());
         let found = Sandbox::detect_with(helper, Path::new(broken)).await.unwrap();
@@ -196,7 +199,7 @@ async fn bubblewrap_is_used_where_the_helper_may_not_create_namespaces() {
 }
 
 #[tokio::test]
-async fn a_bubblewrap_that_does_less_than_it_was_asked_is_refused() {
+async fn bubblewrap_that_omits_a_restriction_is_refused() {
     if sandbox().await.is_none() {
         return;
     }

@@ -1,5 +1,5 @@
-//! Callers of the supervisor of names in odd states: killed, stopped, without room for descriptors,
-//! many threads, waiting at a FIFO, with strange names.
+//! Callers of the supervisor in unusual states: killed, stopped, at the limit of file descriptors,
+//! with many threads, waiting at a FIFO, with unusual names.
 
 use std::{fs, time::Duration};
 
@@ -7,14 +7,14 @@ use haft_sandbox::{Command, Sandbox};
 
 use crate::kit::*;
 
-async fn run(sandbox: &Sandbox, room: &Room, script: &str) -> String {
+async fn run(sandbox: &Sandbox, fixture: &Fixture, script: &str) -> String {
     let command = Command::shell(script).deadline(Duration::from_secs(60));
-    let ended = sandbox.run(command, room.profile()).await.unwrap();
+    let ended = sandbox.run(command, fixture.profile()).await.unwrap();
     format!("{}{}", out(&ended), err(&ended))
 }
 
 #[tokio::test]
-async fn program_that_was_just_written_can_be_started_at_once() {
+async fn new_program_can_be_executed_at_once_without_etxtbsy() {
     const SCRIPT: &str = r#"
         perl -e 'for my $n (1..500) {
             open($f, "+<", "prog") or die "prog: $!"; close $f;
@@ -22,14 +22,14 @@ async fn program_that_was_just_written_can_be_started_at_once() {
         } print "bad ", $bad + 0, "\n"'
     "#;
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        fs::copy("/bin/true", room.inside.join("prog")).unwrap();
-        assert_eq!(run(&sandbox, &room, SCRIPT).await, "bad 0\n", "{}", sandbox.tier().level);
+        let fixture = Fixture::new();
+        fs::copy("/bin/true", fixture.inside.join("prog")).unwrap();
+        assert_eq!(run(&sandbox, &fixture, SCRIPT).await, "bad 0\n", "{}", sandbox.tier().level);
     }
 }
 
 #[tokio::test]
-async fn writer_that_was_killed_at_a_fifo_is_no_writer_any_more() {
+async fn writer_killed_at_a_fifo_no_longer_counts_as_writer() {
     const SCRIPT: &str = r#"
         mkfifo pipe
         for n in $(seq 40); do (echo gone > pipe) & pids="$pids $!"; done
@@ -39,8 +39,8 @@ async fn writer_that_was_killed_at_a_fifo_is_no_writer_any_more() {
         echo after > file && cat file
     "#;
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let text = run(&sandbox, &room, SCRIPT).await;
+        let fixture = Fixture::new();
+        let text = run(&sandbox, &fixture, SCRIPT).await;
         let text = text.lines().filter(|line| !line.is_empty() && !line.contains("Killed"));
         let text: Vec<_> = text.filter(|line| !line.contains("unavailable")).collect();
         let wanted = ["cat ended with 124", "through", "after"];
@@ -49,7 +49,7 @@ async fn writer_that_was_killed_at_a_fifo_is_no_writer_any_more() {
 }
 
 #[tokio::test]
-async fn existing_and_missing_protected_names_give_the_errors_of_the_kernel() {
+async fn protected_names_give_the_errno_of_the_kernel() {
     const SCRIPT: &str = r#"
         perl -MErrno -e '
             sub say_it { printf "%s %d\n", $_[0], $_[1] ? 0 : $!+0 }
@@ -64,11 +64,11 @@ async fn existing_and_missing_protected_names_give_the_errors_of_the_kernel() {
         rm -f haft.toml; mkdir -p .git/hooks
     "#;
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        fs::create_dir_all(room.inside.join(".git/hooks")).unwrap();
-        put(&room.inside.join(".git/config"), "good");
+        let fixture = Fixture::new();
+        fs::create_dir_all(fixture.inside.join(".git/hooks")).unwrap();
+        put(&fixture.inside.join(".git/config"), "good");
         let command = Command::shell(SCRIPT);
-        let ended = sandbox.run(command, room.profile()).await.unwrap();
+        let ended = sandbox.run(command, fixture.profile()).await.unwrap();
         let wanted = "mkdir 17\nunlink 2\nrename 2\nlink 17\nsymlink 17\nread 0\n";
         let text = out(&ended);
         assert!(text.starts_with(wanted), "{}: {text}", sandbox.tier().level);
@@ -76,12 +76,12 @@ async fn existing_and_missing_protected_names_give_the_errors_of_the_kernel() {
         assert!(!text.contains("write 0"), "{text}");
         assert_eq!(err(&ended), "");
         let refused: Vec<_> = ended.refused.iter().map(|refused| &refused.path).collect();
-        assert!(refused.contains(&&room.inside.join("haft.toml")), "{refused:?}");
+        assert!(refused.contains(&&fixture.inside.join("haft.toml")), "{refused:?}");
     }
 }
 
 #[tokio::test]
-async fn callers_that_are_full_stopped_many_or_oddly_named_get_their_answer() {
+async fn callers_in_unusual_states_get_their_result() {
     const SCRIPT: &str = r#"
         perl -e 'my @all; while (open(my $f, ">", "full")) { push @all, $f } print "full: ", $!+0, "\n"; pop @all;
                  open(my $f, ">", "full2") or die; print "one more\n"'
@@ -93,17 +93,17 @@ async fn callers_that_are_full_stopped_many_or_oddly_named_get_their_answer() {
         i=0; p=x; while [ $i -lt 20 ]; do ln -s $p l$i; p=l$i; i=$((i+1)); done; echo text > $p && cat x
     "#;
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let text = run(&sandbox, &room, SCRIPT).await;
+        let fixture = Fixture::new();
+        let text = run(&sandbox, &fixture, SCRIPT).await;
         let wanted = "full: 24\none more\nnamed\nall ended\ntext\n";
         assert_eq!(text, wanted, "{}", sandbox.tier().level);
     }
 }
 
-/// The supervisor remembers the umask of a process. It must learn of each change, also by another
-/// thread and by a child.
+/// The supervisor caches the umask of a process. It must notice each change, also by another thread
+/// and by a child.
 #[tokio::test]
-async fn mode_of_a_new_file_follows_every_change_of_the_umask() {
+async fn new_files_use_the_current_umask_after_every_change() {
     const SCRIPT: &str = r#"
         perl -e '
             sub mode { my $n = shift; sysopen(my $f, $n, 0101, 0777) or die "$n: $!";
@@ -128,15 +128,15 @@ async fn mode_of_a_new_file_follows_every_change_of_the_umask() {
             print "threads $bad\n"'
     "#;
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let text = run(&sandbox, &room, SCRIPT).await;
+        let fixture = Fixture::new();
+        let text = run(&sandbox, &fixture, SCRIPT).await;
         assert_eq!(text, "bad 0\nthreads 0\n", "{}", sandbox.tier().level);
     }
 }
 
-/// While a caller gets a descriptor it is kept on one processor. It never sees that.
+/// While a caller gets a file descriptor it is pinned to one CPU. It never observes that.
 #[tokio::test]
-async fn caller_keeps_its_processors() {
+async fn caller_keeps_its_cpu_affinity() {
     const SCRIPT: &str = r#"
         before=$(taskset -cp $$ | cut -d: -f2)
         perl -e 'for my $n (1..300) {
@@ -149,8 +149,8 @@ async fn caller_keeps_its_processors() {
         [ "$(cat one)" = " $(echo $before | sed "s/[-,].*//")" ] && echo one
     "#;
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let text = run(&sandbox, &room, SCRIPT).await;
+        let fixture = Fixture::new();
+        let text = run(&sandbox, &fixture, SCRIPT).await;
         assert_eq!(text, "same\none\n", "{}", sandbox.tier().level);
     }
 }

@@ -1,4 +1,4 @@
-//! Protected names in other spellings, on file systems that fold case and on those that do not.
+//! Protected names in other spellings, on file systems with and without case folding.
 
 use std::{
     fs,
@@ -14,8 +14,7 @@ use crate::{kit::*, twin::compiled};
 
 const FOLDING: &str = include_str!("../data/folding.c");
 
-/// Spellings of protected files. On a file system that folds case each of the first five is one of
-/// [`KEPT`].
+/// Spellings of protected files. With case folding, each of the first five is one of [`KEPT`].
 const SPELLINGS: &[&str] = &[
     ".GIT/CONFIG",
     ".git/Config",
@@ -38,15 +37,15 @@ const SPELLINGS: &[&str] = &[
 const KEPT: &[&str] =
     &[".git/config", ".git/hooks/pre-commit", "haft.toml", "sub/.git/hooks/pre-commit"];
 
-/// What is tried with each name, as `$n`.
-const TRIES: &str = r#"
+/// Attempts with each name, as `$n`.
+const ATTEMPTS: &str = r#"
     mkdir -p "$(dirname "$n")"
     echo bad > "$n"; echo bad >> "$n"; cp plain "$n"; ln plain "$n"; ln -s plain "$n"
     cp plain p; mv -f p "$n"; mv -T p "$n"; truncate -s 0 "$n"; mkdir "$n"
     rm -f "$n"; mv -f "$n" stolen; chmod 777 "$n"
 "#;
 
-/// Removes all that lies in a directory.
+/// Removes the contents of a directory.
 fn clear(root: &Path) {
     for entry in fs::read_dir(root).unwrap().flatten() {
         let is_directory = entry.file_type().unwrap().is_dir();
@@ -60,8 +59,8 @@ fn profile(root: &Path) -> Profile {
     Profile::of(Capabilities::from([Capability::Filesystem]), &workspace)
 }
 
-/// Tries every spelling, where the files exist and where they do not.
-async fn spellings_are_refused(sandbox: &Sandbox, root: &Path) {
+/// Asserts that every spelling is refused, with and without existing files.
+async fn assert_spellings_are_refused(sandbox: &Sandbox, root: &Path) {
     let level = sandbox.tier().level;
     for exist in [true, false] {
         clear(root);
@@ -76,7 +75,7 @@ async fn spellings_are_refused(sandbox: &Sandbox, root: &Path) {
         let before: Vec<PathBuf> = files(root);
         let names: Vec<String> = SPELLINGS.iter().map(|name| format!("'{name}'")).collect();
         let script = format!(
-            "exec 2>/dev/null; for n in {}; do {TRIES} rm -rf p stolen; done; \
+            "exec 2>/dev/null; for n in {}; do {ATTEMPTS} rm -rf p stolen; done; \
              echo text > Fine && mv Fine other && cat other && rm other; echo x > \"$TMPDIR/ok\"",
             names.join(" ")
         );
@@ -91,14 +90,14 @@ async fn spellings_are_refused(sandbox: &Sandbox, root: &Path) {
     }
 }
 
-/// The files below a directory, without the directories that lead to them.
+/// Returns the files below a directory, without directories.
 fn files(root: &Path) -> Vec<PathBuf> {
-    let all = picture(root).into_iter();
+    let all = snapshot(root).into_iter();
     all.filter(|(_, what)| what != "folder").map(|(path, _)| path).collect()
 }
 
-/// Makes the parts of a repository in another spelling, in several orders.
-async fn no_repository_is_made(sandbox: &Sandbox, root: &Path) {
+/// Asserts that a repository cannot be created from parts in other spellings, in several orders.
+async fn assert_no_repository_is_created(sandbox: &Sandbox, root: &Path) {
     const ORDERS: &[&[&str]] = &[
         &["head", "objects/", "refs/", "config"],
         &["Config", "Objects/", "Refs/", "Head"],
@@ -139,15 +138,15 @@ async fn no_repository_is_made(sandbox: &Sandbox, root: &Path) {
 #[tokio::test]
 async fn protected_names_are_refused_in_every_spelling() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        spellings_are_refused(&sandbox, &room.inside).await;
+        let fixture = Fixture::new();
+        assert_spellings_are_refused(&sandbox, &fixture.inside).await;
     }
 }
 
-/// The file that makes [`on_a_file_system_that_folds_case`] do something.
+/// The file that enables [`on_a_file_system_that_folds_case`].
 const NOTE: &str = "haft-case-folding-note";
 
-/// No test of its own: started by the test below where such a file system is mounted.
+/// Inner part of the test below: runs where such a file system is mounted.
 #[tokio::test]
 async fn on_a_file_system_that_folds_case() {
     if !Path::new(NOTE).exists() {
@@ -157,13 +156,14 @@ async fn on_a_file_system_that_folds_case() {
     put(&root.join("Probe"), "");
     assert!(root.join("pROBE").exists(), "it folds case");
     for sandbox in sandboxes().await {
-        spellings_are_refused(&sandbox, &root).await;
-        no_repository_is_made(&sandbox, &root).await;
+        assert_spellings_are_refused(&sandbox, &root).await;
+        assert_no_repository_is_created(&sandbox, &root).await;
     }
     put(Path::new("done"), "");
 }
 
-/// File systems that fold case: the name, and what mounts it at `folded` and then runs `"$@"`.
+/// File systems with case folding: the name, and a script that mounts it at `folded` and runs
+/// `"$@"`.
 const FILE_SYSTEMS: &[(&str, &str)] = &[
     (
         "tmpfs",
@@ -196,7 +196,7 @@ fn mounted(script: &str) -> std::io::Result<(bool, Output)> {
 }
 
 #[test]
-fn protected_names_hold_on_file_systems_that_fold_case() {
+fn protected_names_are_refused_on_case_folding_file_systems() {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
         return eprintln!("NOT TESTED: only root mounts a file system that folds case");
     }

@@ -1,4 +1,4 @@
-//! A memory limit that the kernel keeps, in a control group that was delegated.
+//! A memory limit that the kernel enforces, in a delegated cgroup.
 
 use std::{
     fs::{self, File},
@@ -12,12 +12,12 @@ use rustix::fs::FlockOperation;
 
 use crate::kit::*;
 
-/// A directory in which control groups may be made, removed again at the end.
+/// A directory in which cgroups may be created. Dropping it removes it.
 struct Delegated(PathBuf);
 
 impl Delegated {
-    /// Root can make one where the machine has a memory controller. An ordinary user is given one.
-    fn make() -> Option<Self> {
+    /// Root can create one if the machine has a memory controller. An ordinary user gets one.
+    fn create() -> Option<Self> {
         let name = format!("test-of-haft-{}", marker());
         if Path::new(NOTE).exists() {
             let directory = Path::new(&get(Path::new(NOTE))).join(name);
@@ -67,16 +67,16 @@ async fn delegated_sandboxes(delegated: &Delegated) -> Vec<Sandbox> {
 const LIMIT: u64 = 100 << 20;
 /// An ordinary user that owns no files.
 const ORDINARY_USER: u32 = 65_534;
-/// The note with a directory that root delegated.
+/// The file with the directory that root delegated.
 const NOTE: &str = "haft-delegated-note";
 
 #[test]
-fn an_ordinary_user_can_be_delegated_a_control_group() {
+fn ordinary_user_can_use_a_delegated_cgroup() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("not run by root: nothing can be delegated");
         return;
     }
-    let Some(delegated) = Delegated::make() else { return };
+    let Some(delegated) = Delegated::create() else { return };
     if !delegated.0.starts_with("/sys/fs/cgroup/memory") {
         eprintln!("NOT TESTED: with cgroup v2 the user must be below the delegated directory");
         return;
@@ -107,14 +107,14 @@ fn an_ordinary_user_can_be_delegated_a_control_group() {
 }
 
 #[tokio::test]
-async fn a_program_that_allocates_too_much_at_once_is_killed_by_the_kernel() {
-    let Some(delegated) = Delegated::make() else { return };
+async fn kernel_kills_a_program_that_exceeds_the_memory_limit() {
+    let Some(delegated) = Delegated::create() else { return };
     for sandbox in delegated_sandboxes(&delegated).await {
         let level = sandbox.tier().level;
         let kept = "the memory limit is kept by the kernel (cgroup v";
         assert!(sandbox.tier().notes.iter().any(|note| note.starts_with(kept)), "{level}");
-        let room = Room::new();
-        let mut profile = room.profile();
+        let fixture = Fixture::new();
+        let mut profile = fixture.profile();
         profile.limits.resident = LIMIT;
         let hungry = "perl -e 'my $x = \"a\" x (600 << 20); print length $x; sleep 20'";
         let ended = sh(&sandbox, profile.clone(), hungry).await;
@@ -123,10 +123,10 @@ async fn a_program_that_allocates_too_much_at_once_is_killed_by_the_kernel() {
             (ExitReason::OutOfMemory, 0),
             "{level}: {ended:?}"
         );
-        // Pages of libraries were paid for by others. Sampling lets it grow far beyond.
+        // Pages of libraries are charged to other cgroups. Sampling would let it grow far beyond.
         assert!(ended.memory < LIMIT + (40 << 20), "{level}: {}", ended.memory);
         assert!(ended.wall < Duration::from_secs(15), "{level}: {:?}", ended.wall);
-        // A shell that goes on after its child was killed is ended too.
+        // A shell that continues after its child was killed is killed too.
         let ended = sh(&sandbox, profile.clone(), format!("{hungry}; sleep 20")).await;
         assert_eq!(ended.how, ExitReason::OutOfMemory, "{level}: {ended:?}");
         assert!(ended.wall < Duration::from_secs(15), "{level}: {:?}", ended.wall);
@@ -144,14 +144,14 @@ async fn a_program_that_allocates_too_much_at_once_is_killed_by_the_kernel() {
 }
 
 #[tokio::test]
-async fn memory_that_no_process_has_mapped_counts_in_a_control_group() {
-    let Some(delegated) = Delegated::make() else { return };
+async fn unmapped_memory_counts_in_a_cgroup() {
+    let Some(delegated) = Delegated::create() else { return };
     for sandbox in delegated_sandboxes(&delegated).await {
         if sandbox.tier().level != Level::Namespaces {
             continue; // the temporary directory is on disk there
         }
-        let room = Room::new();
-        let mut profile = room.profile();
+        let fixture = Fixture::new();
+        let mut profile = fixture.profile();
         profile.limits.resident = LIMIT;
         let ended =
             sh(&sandbox, profile, "head -c 300000000 /dev/zero > /tmp/large; sleep 2").await;
@@ -160,8 +160,8 @@ async fn memory_that_no_process_has_mapped_counts_in_a_control_group() {
 }
 
 #[tokio::test]
-async fn groups_of_killed_helpers_are_removed_and_those_in_use_stay() {
-    let Some(delegated) = Delegated::make() else { return };
+async fn stale_cgroups_are_removed_and_used_ones_stay() {
+    let Some(delegated) = Delegated::create() else { return };
     for sandbox in delegated_sandboxes(&delegated).await {
         let (stale, used) = (delegated.0.join("haft-1-stale"), delegated.0.join("haft-1-used"));
         let other = delegated.0.join("other");
@@ -170,18 +170,18 @@ async fn groups_of_killed_helpers_are_removed_and_those_in_use_stay() {
         }
         let lock = File::open(&used).unwrap();
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared).unwrap();
-        let room = Room::new();
+        let fixture = Fixture::new();
         let command = haft_sandbox::Command::shell("echo ready; sleep 20");
-        let mut running = sandbox.start(command, room.profile()).await.unwrap();
+        let mut running = sandbox.start(command, fixture.profile()).await.unwrap();
         assert!(running.next().await.is_some());
         assert!(!stale.exists() && used.exists() && other.exists());
         assert_eq!(delegated.groups().len(), 3, "one is the command's");
         running.kill_helper();
         running.wait().await;
-        // The processes of the command are gone, and the next command removes what is left.
+        // The processes of the command are gone, and the next command removes the cgroup.
         let mut left = Vec::new();
         for _ in 0..100 {
-            let ended = sh(&sandbox, room.profile(), "echo x").await;
+            let ended = sh(&sandbox, fixture.profile(), "echo x").await;
             assert_eq!(out(&ended), "x\n", "{ended:?}");
             left = delegated.groups();
             if left.len() == 2 {
@@ -197,7 +197,7 @@ async fn groups_of_killed_helpers_are_removed_and_those_in_use_stay() {
 }
 
 #[tokio::test]
-async fn a_directory_that_cannot_hold_the_limit_is_an_error_and_not_ignored() {
+async fn unusable_cgroup_directory_is_an_error() {
     for sandbox in sandboxes().await {
         let folder = tempfile::tempdir().unwrap();
         let error = sandbox.clone().with_cgroup(folder.path()).await.unwrap_err();
@@ -210,12 +210,12 @@ async fn a_directory_that_cannot_hold_the_limit_is_an_error_and_not_ignored() {
 }
 
 #[tokio::test]
-async fn a_tier_without_a_control_group_says_that_memory_is_sampled() {
+async fn tier_without_a_cgroup_says_that_memory_is_sampled() {
     for sandbox in sandboxes().await {
         let is_about_memory = |note: &&String| note.starts_with("the memory limit is ");
         assert_eq!(sandbox.tier().notes.iter().filter(is_about_memory).count(), 1);
-        let room = Room::new();
-        let mut profile = room.profile();
+        let fixture = Fixture::new();
+        let mut profile = fixture.profile();
         profile.limits.resident = u64::MAX;
         let ended = sh(&sandbox, profile, "echo x").await;
         assert_eq!(ended.tier.notes.iter().filter(is_about_memory).count(), 0, "no limit");

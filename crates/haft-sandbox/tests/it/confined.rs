@@ -1,4 +1,4 @@
-//! What a confined command can read, write and reach.
+//! What a sandboxed command can read, write and reach.
 
 use std::{net::TcpListener, process::Stdio, time::Duration};
 
@@ -10,10 +10,10 @@ use haft_sandbox::{
 use crate::kit::*;
 
 #[tokio::test]
-async fn it_writes_in_its_workspace_and_nowhere_else() {
+async fn command_writes_only_in_its_workspace() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let before = picture(&room.outside);
+        let fixture = Fixture::new();
+        let before = snapshot(&fixture.outside);
         let script = format!(
             "echo new > sub/made; echo changed > notes.txt; cat notes.txt
              for f in {out}/new {out}/secret.txt ../outside/x /etc/haft-test /usr/haft-test /haft-test /home/x /root/x
@@ -22,43 +22,45 @@ async fn it_writes_in_its_workspace_and_nowhere_else() {
              ln {out}/secret.txt sub/hard && echo bad > sub/hard
              mv {out}/secret.txt sub/; rm -rf {out}; chmod 777 {out}/secret.txt; truncate -s 0 {out}/secret.txt
              exit 0",
-            out = room.outside.display()
+            out = fixture.outside.display()
         );
-        let ended = sh(&sandbox, room.profile(), script).await;
+        let ended = sh(&sandbox, fixture.profile(), script).await;
         assert!(ended.is_success(), "{ended:?}");
         assert_eq!(out(&ended), "changed\n");
-        assert_eq!(get(&room.inside.join("sub/made")), "new\n");
-        assert_eq!(get(&room.inside.join("notes.txt")), "changed\n");
-        assert_eq!(picture(&room.outside), before, "{}", sandbox.tier().level);
+        assert_eq!(get(&fixture.inside.join("sub/made")), "new\n");
+        assert_eq!(get(&fixture.inside.join("notes.txt")), "changed\n");
+        assert_eq!(snapshot(&fixture.outside), before, "{}", sandbox.tier().level);
     }
 }
 
 #[tokio::test]
-async fn what_it_makes_belongs_to_who_owns_the_workspace() {
+async fn new_files_belong_to_the_owner_of_the_workspace() {
     use std::os::unix::fs::MetadataExt as _;
     for sandbox in sandboxes().await {
-        let room = Room::new();
+        let fixture = Fixture::new();
         assert!(
-            sh(&sandbox, room.profile(), "echo x > sub/made; mkdir sub/folder").await.is_success()
+            sh(&sandbox, fixture.profile(), "echo x > sub/made; mkdir sub/folder")
+                .await
+                .is_success()
         );
-        let owner = room.inside.metadata().unwrap();
+        let owner = fixture.inside.metadata().unwrap();
         for made in ["sub/made", "sub/folder"] {
-            let meta = room.inside.join(made).metadata().unwrap();
+            let meta = fixture.inside.join(made).metadata().unwrap();
             assert_eq!((meta.uid(), meta.gid()), (owner.uid(), owner.gid()), "{made}");
         }
     }
 }
 
 #[tokio::test]
-async fn protected_names_stay_as_they_are_whether_they_exist_or_not() {
+async fn protected_names_cannot_be_created_or_changed() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let git = room.inside.join(".git");
+        let fixture = Fixture::new();
+        let git = fixture.inside.join(".git");
         std::fs::create_dir_all(git.join("hooks")).unwrap();
         put(&git.join("config"), "[core]");
         put(&git.join("index"), "index");
-        std::fs::create_dir(room.inside.join(".github")).unwrap();
-        let before = picture(&room.inside);
+        std::fs::create_dir(fixture.inside.join(".github")).unwrap();
+        let before = snapshot(&fixture.inside);
         let script = "
             echo bad > .git/hooks/pre-commit; echo bad > .git/config; echo bad >> .git/config
             mv .git moved; mkdir -p .git/hooks && echo bad > .git/hooks/pre-commit
@@ -69,118 +71,118 @@ async fn protected_names_stay_as_they_are_whether_they_exist_or_not() {
             ln -s sub .haft; ln notes.txt .envrc; rmdir .haft .envrc; mv sub .haft; mv notes.txt haft.toml
             rm -rf sub/w .git/new .github/w
             exit 0";
-        let ended = sh(&sandbox, room.profile(), script).await;
+        let ended = sh(&sandbox, fixture.profile(), script).await;
         assert!(ended.is_success(), "{ended:?}");
-        assert_eq!(picture(&room.inside), before, "{}: {}", sandbox.tier().level, err(&ended));
-        // The rest of `.git` can be worked with.
-        let ended = sh(&sandbox, room.profile(), "echo more > .git/index").await;
+        assert_eq!(snapshot(&fixture.inside), before, "{}: {}", sandbox.tier().level, err(&ended));
+        // The rest of `.git` is writable.
+        let ended = sh(&sandbox, fixture.profile(), "echo more > .git/index").await;
         assert!(ended.is_success(), "{}", err(&ended));
         assert_eq!(get(&git.join("index")), "more\n");
     }
 }
 
 #[tokio::test]
-async fn commands_that_share_a_workspace_do_not_uncover_names_for_each_other() {
+async fn concurrent_commands_do_not_unprotect_names_for_each_other() {
     let Some(sandbox) = sandboxes().await.into_iter().find(|s| s.tier().level == Level::Namespaces)
     else {
         return;
     };
-    let room = Room::new();
-    let before = picture(&room.inside);
+    let fixture = Fixture::new();
+    let before = snapshot(&fixture.inside);
     let wait = "while [ ! -e sub/go ]; do sleep 0.02; done; mkdir .haft; echo bad > .haft/x; echo bad > haft.toml; echo done";
-    let mut long = sandbox.start(Command::shell(wait), room.profile()).await.unwrap();
+    let mut long = sandbox.start(Command::shell(wait), fixture.profile()).await.unwrap();
     for _ in 0..3 {
-        assert!(sh(&sandbox, room.profile(), "true").await.is_success());
+        assert!(sh(&sandbox, fixture.profile(), "true").await.is_success());
     }
-    put(&room.inside.join("sub/go"), "");
+    put(&fixture.inside.join("sub/go"), "");
     let ended = long.wait().await;
     assert_eq!(out(&ended), "done\n", "{}", err(&ended));
-    std::fs::remove_file(room.inside.join("sub/go")).unwrap();
-    assert_eq!(picture(&room.inside), before);
+    std::fs::remove_file(fixture.inside.join("sub/go")).unwrap();
+    assert_eq!(snapshot(&fixture.inside), before);
 }
 
 #[tokio::test]
-async fn many_commands_at_once_leave_nothing_behind_and_uncover_nothing() {
+async fn many_concurrent_commands_leave_no_files_and_unprotect_nothing() {
     let Some(sandbox) = sandboxes().await.into_iter().find(|s| s.tier().level == Level::Namespaces)
     else {
         return;
     };
-    let room = Room::new();
-    let before = picture(&room.inside);
+    let fixture = Fixture::new();
+    let before = snapshot(&fixture.inside);
     let script =
         "mkdir .haft/x; echo bad > haft.toml; rmdir .haft; mkdir .haft; mv sub .haft; echo $?";
-    let runs = (0..24).map(|_| sh(&sandbox, room.profile(), script));
+    let runs = (0..24).map(|_| sh(&sandbox, fixture.profile(), script));
     for ended in futures_util::future::join_all(runs).await {
         assert_eq!(out(&ended), "1\n", "{}", err(&ended));
     }
-    assert_eq!(picture(&room.inside), before);
+    assert_eq!(snapshot(&fixture.inside), before);
 }
 
 #[tokio::test]
-async fn a_read_only_profile_writes_nothing_in_the_workspace() {
+async fn read_only_profile_cannot_write_in_the_workspace() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let before = picture(&room.inside);
+        let fixture = Fixture::new();
+        let before = snapshot(&fixture.inside);
         let script = "cat notes.txt; echo bad > notes.txt; echo bad > new; rm notes.txt; mkdir x; mv sub y; touch sub/z; exit 0";
-        let ended = sh(&sandbox, room.profile().read_only(), script).await;
+        let ended = sh(&sandbox, fixture.profile().read_only(), script).await;
         assert_eq!(out(&ended), "inside");
-        assert_eq!(picture(&room.inside), before);
+        assert_eq!(snapshot(&fixture.inside), before);
     }
 }
 
 #[tokio::test]
-async fn a_folder_that_took_the_place_of_the_judged_one_is_refused() {
+async fn root_replaced_after_authorization_is_refused() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let profile = room.profile();
-        std::fs::rename(&room.inside, room.outside.join("moved")).unwrap();
-        std::fs::create_dir(&room.inside).unwrap();
+        let fixture = Fixture::new();
+        let profile = fixture.profile();
+        std::fs::rename(&fixture.inside, fixture.outside.join("moved")).unwrap();
+        std::fs::create_dir(&fixture.inside).unwrap();
         let error = sandbox.start(Command::shell("true"), profile).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::BadProfile, "{error}");
     }
 }
 
 #[tokio::test]
-async fn several_roots_have_an_access_each_also_inside_one_another() {
+async fn nested_roots_keep_their_own_access() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let mut profile = room.profile();
+        let fixture = Fixture::new();
+        let mut profile = fixture.profile();
         profile.protected.clear();
         profile.roots.push(Root {
-            path: room.outside.clone(),
+            path: fixture.outside.clone(),
             access: Access::Read,
             identity: None,
         });
         if sandbox.tier().level == Level::Namespaces {
             profile.roots.push(Root {
-                path: room.inside.join("sub"),
+                path: fixture.inside.join("sub"),
                 access: Access::Read,
                 identity: None,
             });
         }
         let script = format!(
             "echo x > top; cat {0}/secret.txt; echo bad > {0}/new; echo bad > sub/new; ls sub {0}",
-            room.outside.display()
+            fixture.outside.display()
         );
         let ended = sh(&sandbox, profile, script).await;
-        assert!(room.inside.join("top").exists(), "{}", err(&ended));
+        assert!(fixture.inside.join("top").exists(), "{}", err(&ended));
         assert!(out(&ended).starts_with("outside"), "{ended:?}");
-        assert!(!room.outside.join("new").exists());
+        assert!(!fixture.outside.join("new").exists());
         if sandbox.tier().level == Level::Namespaces {
-            assert!(!room.inside.join("sub/new").exists(), "the inner root is read-only");
+            assert!(!fixture.inside.join("sub/new").exists(), "the inner root is read-only");
         }
     }
 }
 
 #[tokio::test]
-async fn only_what_is_named_can_be_read_when_the_profile_says_so() {
+async fn reads_outside_the_allowlist_are_refused() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let mut profile = room.profile();
+        let fixture = Fixture::new();
+        let mut profile = fixture.profile();
         profile.reads = Reads::Only(vec![]);
         let script = format!(
             "cat notes.txt; cat {}/secret.txt; ls /var; ls /sys; ls /",
-            room.outside.display()
+            fixture.outside.display()
         );
         let ended = sh(&sandbox, profile, script).await;
         assert_eq!(out(&ended), "inside", "{}", err(&ended));
@@ -188,35 +190,36 @@ async fn only_what_is_named_can_be_read_when_the_profile_says_so() {
 }
 
 #[tokio::test]
-async fn what_is_shown_of_other_processes_holds_no_files_and_no_environment() {
+async fn proc_exposes_no_files_or_environment_of_other_processes() {
     let process = std::process::id();
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let mut profile = room.profile().read_only();
+        let fixture = Fixture::new();
+        let mut profile = fixture.profile().read_only();
         profile.reads = Reads::Only(vec![]);
-        put(&room.outside.join("near.txt"), "near");
+        put(&fixture.outside.join("near.txt"), "near");
         let script = format!(
             "for p in {process} 1 $PPID; do cat /proc/$p/environ; cat /proc/$p/root{0}/near.txt; \
              ls /proc/$p/cwd/ /proc/$p/fd/; cat /proc/$p/task/$p/environ; done; \
              cat /proc/self/root{0}/near.txt; ls /home/* /root /srv /mnt /media /var /run/user; \
              ls /run /boot /data /work",
-            room.outside.display()
+            fixture.outside.display()
         );
         let ended = sh(&sandbox, profile, script).await;
         let level = sandbox.tier().level;
-        // Its own first process is the command's, and has nothing of the host's.
-        let told = out(&ended).replace('\0', "\n");
+        // The first process of the pid namespace belongs to the command and has no data of the
+        // host.
+        let text = out(&ended).replace('\0', "\n");
         for found in ["near", "CARGO", "secret"] {
-            assert!(!told.contains(found), "{level}: {told}");
+            assert!(!text.contains(found), "{level}: {text}");
         }
     }
 }
 
 #[tokio::test]
-async fn what_only_root_may_read_is_not_read_through_a_sandbox_of_root() {
+async fn files_of_root_are_not_readable_when_root_runs_the_sandbox() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let mut profile = room.profile();
+        let fixture = Fixture::new();
+        let mut profile = fixture.profile();
         if sandbox.tier().level == Level::Landlock {
             profile = profile.read_only(); // with a folder of root's to write in, the tier says `partial`
         }
@@ -231,17 +234,17 @@ async fn what_only_root_may_read_is_not_read_through_a_sandbox_of_root() {
 }
 
 #[tokio::test]
-async fn there_is_no_network_unless_the_profile_has_it() {
+async fn network_is_unreachable_unless_the_profile_allows_it() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     for sandbox in sandboxes().await {
-        let room = Room::new();
+        let fixture = Fixture::new();
         let script = format!("exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected");
         let command = || Command::new("bash").args(["-c", &script]);
-        let ended = sandbox.run(command(), room.profile()).await.unwrap();
+        let ended = sandbox.run(command(), fixture.profile()).await.unwrap();
         assert_eq!(out(&ended), "", "{}", sandbox.tier().level);
         assert!(!ended.is_success());
-        let mut profile = room.profile();
+        let mut profile = fixture.profile();
         profile.network = Network::Host;
         let ended = sandbox.run(command(), profile).await.unwrap();
         assert_eq!(out(&ended), "connected\n", "{}", err(&ended));
@@ -249,12 +252,12 @@ async fn there_is_no_network_unless_the_profile_has_it() {
 }
 
 #[tokio::test]
-async fn it_gets_the_variables_it_was_given_and_no_others() {
+async fn command_gets_only_its_own_environment() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
+        let fixture = Fixture::new();
         let environment = Environment::new().set("GIVEN", "a b\nc").set("HOME", "/nowhere");
         let command = Command::new("env").arg("-0").environment(environment);
-        let ended = sandbox.run(command, room.profile()).await.unwrap();
+        let ended = sandbox.run(command, fixture.profile()).await.unwrap();
         let text = out(&ended);
         let mut names: Vec<_> =
             text.split('\0').filter_map(|line| line.split_once('=')).map(|(n, _)| n).collect();
@@ -268,48 +271,48 @@ async fn it_gets_the_variables_it_was_given_and_no_others() {
 }
 
 #[tokio::test]
-async fn it_starts_in_the_folder_it_was_given() {
+async fn command_starts_in_its_working_directory() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let workspace = room.workspace();
+        let fixture = Fixture::new();
+        let workspace = fixture.workspace();
         let command = Command::new("pwd").folder(&workspace.resolve("sub").unwrap());
         assert_eq!(
-            out(&sandbox.run(command, room.profile()).await.unwrap()).trim(),
-            room.inside.join("sub").to_str().unwrap()
+            out(&sandbox.run(command, fixture.profile()).await.unwrap()).trim(),
+            fixture.inside.join("sub").to_str().unwrap()
         );
-        let ended = sh(&sandbox, room.profile(), "pwd").await;
-        assert_eq!(out(&ended).trim(), room.inside.to_str().unwrap());
+        let ended = sh(&sandbox, fixture.profile(), "pwd").await;
+        assert_eq!(out(&ended).trim(), fixture.inside.to_str().unwrap());
 
         let gone = Command::new("pwd").folder(&workspace.resolve("gone").unwrap());
         assert_eq!(
-            sandbox.start(gone, room.profile()).await.unwrap_err().kind(),
+            sandbox.start(gone, fixture.profile()).await.unwrap_err().kind(),
             ErrorKind::BadCommand
         );
-        // It was a directory when it was judged.
+        // It was a directory at authorization time (TOCTOU).
         let place = workspace.resolve("sub").unwrap();
-        std::fs::remove_dir_all(room.inside.join("sub")).unwrap();
-        std::os::unix::fs::symlink("/etc", room.inside.join("sub")).unwrap();
+        std::fs::remove_dir_all(fixture.inside.join("sub")).unwrap();
+        std::os::unix::fs::symlink("/etc", fixture.inside.join("sub")).unwrap();
         let swapped = Command::new("pwd").folder(&place);
         assert_eq!(
-            sandbox.start(swapped, room.profile()).await.unwrap_err().kind(),
+            sandbox.start(swapped, fixture.profile()).await.unwrap_err().kind(),
             ErrorKind::BadCommand
         );
     }
 }
 
 #[tokio::test]
-async fn it_reads_its_input_and_arguments_are_not_read_by_a_shell() {
+async fn input_is_passed_and_arguments_are_not_parsed_by_a_shell() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
+        let fixture = Fixture::new();
         let big = vec![b'x'; 5 << 20];
         let ended =
-            sandbox.run(Command::new("wc").arg("-c").input(big), room.profile()).await.unwrap();
+            sandbox.run(Command::new("wc").arg("-c").input(big), fixture.profile()).await.unwrap();
         assert_eq!(out(&ended).trim(), (5 << 20).to_string());
-        let ended = sandbox.run(Command::new("cat"), room.profile()).await.unwrap();
+        let ended = sandbox.run(Command::new("cat"), fixture.profile()).await.unwrap();
         assert!(ended.is_success() && ended.stdout.seen() == 0, "no input is an empty input");
         let odd = ["$(id)", "; rm -rf /", "a b", "*", "é\n'\"", ""];
         let ended = sandbox
-            .run(Command::new("printf").arg("<%s>").args(odd), room.profile())
+            .run(Command::new("printf").arg("<%s>").args(odd), fixture.profile())
             .await
             .unwrap();
         assert_eq!(out(&ended), odd.map(|arg| format!("<{arg}>")).concat());
@@ -317,17 +320,18 @@ async fn it_reads_its_input_and_arguments_are_not_read_by_a_shell() {
 }
 
 #[tokio::test]
-async fn output_is_kept_up_to_a_cap_and_counted_beyond_it() {
+async fn output_is_truncated_at_its_limit_and_counted_beyond_it() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
+        let fixture = Fixture::new();
         let script = "head -c 10000000 /dev/zero; head -c 300000 /dev/zero >&2; exit 3";
-        let ended = sandbox.run(Command::shell(script).keep(1_000), room.profile()).await.unwrap();
+        let ended =
+            sandbox.run(Command::shell(script).keep(1_000), fixture.profile()).await.unwrap();
         assert_eq!((ended.exit, ended.how), (Exit::Code(3), ExitReason::Itself));
         assert_eq!((ended.stdout.bytes().len(), ended.stdout.seen()), (1_000, 10_000_000));
         assert_eq!((ended.stderr.bytes().len(), ended.stderr.seen()), (1_000, 300_000));
         let flood = Command::new("yes").keep(10).flood(1 << 20);
         let ended =
-            tokio::time::timeout(Duration::from_secs(20), sandbox.run(flood, room.profile()))
+            tokio::time::timeout(Duration::from_secs(20), sandbox.run(flood, fixture.profile()))
                 .await
                 .unwrap()
                 .unwrap();
@@ -338,15 +342,15 @@ async fn output_is_kept_up_to_a_cap_and_counted_beyond_it() {
 }
 
 #[tokio::test]
-async fn pieces_come_as_they_are_written() {
+async fn output_is_streamed_as_it_is_written() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
+        let fixture = Fixture::new();
         let script =
             "echo one; while [ ! -e sub/go ]; do sleep 0.02; done; echo two >&2; echo three";
-        let mut running = sandbox.start(Command::shell(script), room.profile()).await.unwrap();
+        let mut running = sandbox.start(Command::shell(script), fixture.profile()).await.unwrap();
         let first = running.next().await.unwrap();
         assert_eq!((first.stream, &first.bytes[..]), (ProcessStream::Out, &b"one\n"[..]));
-        put(&room.inside.join("sub/go"), "");
+        put(&fixture.inside.join("sub/go"), "");
         let mut rest = Vec::new();
         while let Some(piece) = running.next().await {
             rest.push((piece.stream, String::from_utf8(piece.bytes).unwrap()));
@@ -361,9 +365,9 @@ async fn pieces_come_as_they_are_written() {
 }
 
 #[tokio::test]
-async fn a_command_that_cannot_be_started_is_told_and_nothing_ran() {
+async fn command_that_cannot_start_is_an_error() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
+        let fixture = Fixture::new();
         for command in [
             Command::new("no-such-program-anywhere"),
             Command::new("/no/such/program"),
@@ -372,10 +376,10 @@ async fn a_command_that_cannot_be_started_is_told_and_nothing_ran() {
             Command::new(""),
             Command::new("echo").arg("a\0b"),
         ] {
-            let error = sandbox.start(command, room.profile()).await.unwrap_err();
+            let error = sandbox.start(command, fixture.profile()).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::BadCommand, "{error}");
         }
-        let mut profile = room.profile();
+        let mut profile = fixture.profile();
         profile.roots[0].path = "/".into();
         profile.roots[0].identity = None;
         let error = sandbox.start(Command::new("true"), profile).await.unwrap_err();
@@ -384,12 +388,12 @@ async fn a_command_that_cannot_be_started_is_told_and_nothing_ran() {
 }
 
 #[tokio::test]
-async fn it_holds_no_descriptor_of_the_runtime_and_its_signals_are_plain() {
+async fn command_inherits_no_file_descriptors_and_no_signal_state() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
+        let fixture = Fixture::new();
         let ended = sh(
             &sandbox,
-            room.profile(),
+            fixture.profile(),
             "ls /proc/self/fd; grep -E 'Sig(Ign|Blk)' /proc/self/status; yes | head -1",
         )
         .await;
@@ -401,7 +405,7 @@ async fn it_holds_no_descriptor_of_the_runtime_and_its_signals_are_plain() {
     }
 }
 
-/// A process that ends with the test, however that ends.
+/// A process that is killed when the test ends.
 struct Victim(std::process::Child);
 
 impl Victim {
@@ -420,16 +424,16 @@ impl Drop for Victim {
 }
 
 #[tokio::test]
-async fn it_cannot_reach_processes_outside() {
+async fn command_cannot_signal_or_read_processes_outside() {
     let mut victim = Victim::new();
     for sandbox in sandboxes().await {
-        let room = Room::new();
+        let fixture = Fixture::new();
         let id = victim.0.id();
         let script = format!(
             "kill -9 {id}; kill -9 {me}; cat /proc/{id}/environ /proc/{me}/environ; kill -9 -1; kill -0 $PPID; true",
             me = std::process::id()
         );
-        let ended = sh(&sandbox, room.profile(), script).await;
+        let ended = sh(&sandbox, fixture.profile(), script).await;
         assert_eq!(ended.stdout.seen(), 0, "{}", out(&ended));
         assert!(
             victim.0.try_wait().unwrap().is_none(),
@@ -440,13 +444,13 @@ async fn it_cannot_reach_processes_outside() {
 }
 
 #[tokio::test]
-async fn without_a_helper_nothing_runs_and_the_hint_says_why() {
+async fn missing_helper_is_an_error_with_a_hint() {
     let error = Sandbox::detect(Helper::ThisProgram).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NoHelper);
     assert!(error.hint_text().unwrap().contains("haft_sandbox::init()"), "{error}");
     let failure = error.into_failure();
     assert_eq!(failure.code(), haft_core::FailureCode::SandboxUnavailable);
-    assert!(!failure.message().contains("init"), "the model hears nothing of how we are built");
+    assert!(!failure.message().contains("init"), "internal details must not reach the model");
 
     for not_a_helper in ["/bin/true", "/bin/cat", "/no/such/file"] {
         let error =
@@ -458,19 +462,19 @@ async fn without_a_helper_nothing_runs_and_the_hint_says_why() {
 }
 
 #[tokio::test]
-async fn a_workspace_of_somebody_else_stays_theirs_when_root_runs_commands_in_it() {
+async fn files_keep_the_owner_of_the_workspace_when_root_runs_commands() {
     use std::os::unix::fs::{MetadataExt as _, chown};
     for sandbox in sandboxes().await {
-        let room = Room::new();
+        let fixture = Fixture::new();
         let owner = Some(12_345);
-        if chown(&room.inside, owner, owner).is_err() {
+        if chown(&fixture.inside, owner, owner).is_err() {
             return; // only root can give a folder away
         }
         for name in ["sub", "notes.txt"] {
-            chown(room.inside.join(name), owner, owner).unwrap();
+            chown(fixture.inside.join(name), owner, owner).unwrap();
         }
         let ended =
-            sh(&sandbox, room.profile(), "echo mine > sub/made; echo more >> notes.txt; id -u")
+            sh(&sandbox, fixture.profile(), "echo mine > sub/made; echo more >> notes.txt; id -u")
                 .await;
         if ended.tier.level == Level::Namespaces && !ended.tier.fs.is_enforced() {
             eprintln!("NOT TESTED: root cannot become somebody else here: {:?}", ended.tier);
@@ -479,17 +483,17 @@ async fn a_workspace_of_somebody_else_stays_theirs_when_root_runs_commands_in_it
         assert!(ended.is_success(), "{}", err(&ended));
         assert_ne!(out(&ended), "0\n");
         assert_eq!(
-            room.inside.join("sub/made").metadata().unwrap().uid(),
+            fixture.inside.join("sub/made").metadata().unwrap().uid(),
             12_345,
             "{}",
             sandbox.tier().level
         );
-        assert_eq!(get(&room.inside.join("notes.txt")), "insidemore\n");
+        assert_eq!(get(&fixture.inside.join("notes.txt")), "insidemore\n");
     }
 }
 
 #[tokio::test]
-async fn a_workspace_below_a_folder_that_only_root_may_pass_can_be_worked_in() {
+async fn workspace_below_a_private_directory_of_root_is_usable() {
     use std::os::unix::fs::PermissionsExt as _;
     let Ok(closed) = tempfile::tempdir_in("/var/cache") else { return };
     std::fs::set_permissions(closed.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
@@ -510,15 +514,15 @@ async fn a_workspace_below_a_folder_that_only_root_may_pass_can_be_worked_in() {
         let ended = sh(&sandbox, profile, script).await;
         assert!(out(&ended).starts_with("x\n"), "{}: {}", sandbox.tier().level, err(&ended));
         if sandbox.tier().level == Level::Namespaces && ended.tier.fs.is_enforced() {
-            assert_eq!(out(&ended), "x\ndeep\n", "there is only the way to it");
+            assert_eq!(out(&ended), "x\ndeep\n", "only the path to the root is visible");
         }
     }
 }
 
-/// The note that makes [`a_machine_without_namespaces`] do something.
+/// The file that enables [`a_machine_without_namespaces`].
 const NOTE: &str = "haft-inner-note";
 
-/// No test of its own: started by the test below inside a sandbox, where no namespace can be made.
+/// Inner part of the test below: runs inside a sandbox, where no namespace can be created.
 #[tokio::test]
 async fn a_machine_without_namespaces() {
     if !std::path::Path::new(NOTE).exists() {
@@ -534,36 +538,36 @@ async fn a_machine_without_namespaces() {
         "{:?}",
         sandbox.tier()
     );
-    let room = Room::new();
+    let fixture = Fixture::new();
     let script =
-        format!("echo x > sub/made; cat sub/made; echo bad > {}/new", room.outside.display());
-    let ended = sh(&sandbox, room.profile(), script).await;
+        format!("echo x > sub/made; cat sub/made; echo bad > {}/new", fixture.outside.display());
+    let ended = sh(&sandbox, fixture.profile(), script).await;
     assert_eq!(out(&ended), "x\n", "{}", err(&ended));
-    assert!(!room.outside.join("new").exists());
+    assert!(!fixture.outside.join("new").exists());
     put(std::path::Path::new("sub/inner-done"), "");
 }
 
 #[tokio::test]
-async fn where_namespaces_are_missing_the_next_level_is_taken_and_it_says_so() {
+async fn without_namespaces_landlock_is_used_and_the_tier_says_why() {
     let Some(sandbox) = sandboxes().await.into_iter().find(|s| s.tier().level == Level::Namespaces)
     else {
         return;
     };
-    let room = Room::new();
-    std::fs::copy(std::env::current_exe().unwrap(), room.inside.join("it")).unwrap();
-    std::fs::copy(helper(), room.inside.join("haft-sandbox-helper")).unwrap();
-    put(&room.inside.join(NOTE), "");
-    let mut profile = room.profile();
-    // A supervised process cannot confine others.
+    let fixture = Fixture::new();
+    std::fs::copy(std::env::current_exe().unwrap(), fixture.inside.join("it")).unwrap();
+    std::fs::copy(helper(), fixture.inside.join("haft-sandbox-helper")).unwrap();
+    put(&fixture.inside.join(NOTE), "");
+    let mut profile = fixture.profile();
+    // A supervised process cannot set up another sandbox.
     profile.protected.clear();
     profile.limits.memory = 16 << 30;
     let command = Command::new("./it").args(["--exact", "confined::a_machine_without_namespaces"]);
     let ended = sandbox.run(command, profile).await.unwrap();
     assert!(ended.is_success(), "{}\n{}", out(&ended), err(&ended));
-    assert!(room.inside.join("sub/inner-done").exists(), "{}", out(&ended));
+    assert!(fixture.inside.join("sub/inner-done").exists(), "{}", out(&ended));
 }
 
-/// A helper that is killed the first so many times it is started, then works.
+/// Creates a helper that is killed the first `failures` times it is started, and then works.
 fn unsteady_helper(directory: &std::path::Path, failures: u32) -> std::path::PathBuf {
     use std::os::unix::fs::PermissionsExt as _;
     let (path, count) = (directory.join("helper"), directory.join("count"));
@@ -587,9 +591,9 @@ async fn failed_probe_is_retried() {
 }
 
 #[tokio::test]
-async fn probe_that_keeps_failing_is_refused_and_no_weaker_tier_is_taken() {
+async fn probe_that_keeps_failing_never_falls_back_to_a_weaker_tier() {
     let directory = tempfile::tempdir().unwrap();
-    // A probe of the next tier would be the fourth start, and would work.
+    // A probe of a weaker tier would be the fourth start and would succeed.
     let unsteady = unsteady_helper(directory.path(), 3);
     let error = Sandbox::detect(Helper::At(unsteady)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Transient, "{error}");

@@ -1,4 +1,4 @@
-//! Paths that rules deny: masks in tier `namespaces`, a refusal elsewhere.
+//! Paths that rules deny: masked by mounts in tier `namespaces`, a launch error elsewhere.
 
 use std::{
     fs,
@@ -12,36 +12,36 @@ use haft_sandbox::{Command, Denied, ErrorKind, Level, Profile, Sandbox};
 
 use crate::kit::*;
 
-/// The sandbox that can mask, where this machine has it.
-async fn masking() -> Option<Sandbox> {
+/// Returns the sandbox that can mask paths, `None` if this machine has none.
+async fn namespace_sandbox() -> Option<Sandbox> {
     let mut all = sandboxes().await.into_iter();
     all.find(|sandbox| sandbox.tier().level == Level::Namespaces)
 }
 
-fn room() -> Room {
-    let room = Room::new();
-    fs::create_dir(room.inside.join("keys")).unwrap();
-    put(&room.inside.join("keys/id"), "private");
-    put(&room.inside.join(".env"), "TOKEN=1");
-    room
+fn fixture() -> Fixture {
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.inside.join("keys")).unwrap();
+    put(&fixture.inside.join("keys/id"), "private");
+    put(&fixture.inside.join(".env"), "TOKEN=1");
+    fixture
 }
 
-fn profile(room: &Room, read: &[&str], edit: &[&str], new: &[&str]) -> Profile {
-    let mut profile = room.profile();
+fn profile(fixture: &Fixture, read: &[&str], edit: &[&str], new: &[&str]) -> Profile {
+    let mut profile = fixture.profile();
     let paths = |names: &[&str]| -> Vec<PathBuf> {
-        names.iter().map(|name| room.inside.join(name)).collect()
+        names.iter().map(|name| fixture.inside.join(name)).collect()
     };
-    let pattern = |name: &&str| format!("{}/{name}", room.inside.display());
+    let pattern = |name: &&str| format!("{}/{name}", fixture.inside.display());
     profile.denied =
         Denied { read: paths(read), edit: paths(edit), new: new.iter().map(pattern).collect() };
     profile
 }
 
 #[tokio::test]
-async fn a_denied_file_or_directory_is_an_access_error_and_never_empty_or_absent() {
-    let Some(sandbox) = masking().await else { return };
-    let room = room();
-    let profile = profile(&room, &["keys", ".env"], &[], &["keys/**", ".env"]);
+async fn denied_path_gives_eacces_and_never_looks_empty_or_missing() {
+    let Some(sandbox) = namespace_sandbox().await else { return };
+    let fixture = fixture();
+    let profile = profile(&fixture, &["keys", ".env"], &[], &["keys/**", ".env"]);
     let script = "exec 2>&1
         for f in .env keys/id; do cat $f; done
         ls keys; ls -a . | grep -cx -e keys -e .env
@@ -58,38 +58,38 @@ async fn a_denied_file_or_directory_is_an_access_error_and_never_empty_or_absent
     }
     assert!(text.ends_with("inside"), "{text}");
     assert!(text.lines().any(|line| line == "2"), "both names are listed: {text}");
-    assert_eq!(get(&room.inside.join(".env")), "TOKEN=1");
-    assert_eq!(get(&room.inside.join("keys/id")), "private");
-    assert!(!room.inside.join("hard").exists());
+    assert_eq!(get(&fixture.inside.join(".env")), "TOKEN=1");
+    assert_eq!(get(&fixture.inside.join("keys/id")), "private");
+    assert!(!fixture.inside.join("hard").exists());
 }
 
 #[tokio::test]
-async fn denied_path_that_was_moved_since_it_was_found_ends_the_launch() {
-    let Some(sandbox) = masking().await else { return };
-    let room = room();
-    let profile = profile(&room, &["keys", "moved"], &[], &[]);
+async fn denied_path_that_was_moved_before_launch_is_an_error() {
+    let Some(sandbox) = namespace_sandbox().await else { return };
+    let fixture = fixture();
+    let profile = profile(&fixture, &["keys", "moved"], &[], &[]);
     let error = sandbox.start(Command::shell("true"), profile).await.unwrap_err();
     assert_eq!(error.kind(), haft_sandbox::ErrorKind::Transient, "{error}");
     assert!(error.to_string().contains("moved"), "{error}");
 }
 
 #[tokio::test]
-async fn read_only_profiles_mask_too() {
-    let Some(sandbox) = masking().await else { return };
-    let room = room();
-    let profile = profile(&room, &["keys", ".env"], &[], &[]).read_only();
+async fn denied_paths_are_masked_in_read_only_profiles() {
+    let Some(sandbox) = namespace_sandbox().await else { return };
+    let fixture = fixture();
+    let profile = profile(&fixture, &["keys", ".env"], &[], &[]).read_only();
     let ended = sh(&sandbox, profile, "cat .env keys/id; ls keys; cat notes.txt").await;
     assert_eq!(out(&ended), "inside");
 }
 
-/// Returns whether this process is root of a user namespace with no other user in it.
+/// Returns whether this process is root of a user namespace with no other user.
 fn is_lone_root() -> bool {
     let map = get(Path::new("/proc/self/uid_map"));
     let numbers: Vec<&str> = map.split_ascii_whitespace().collect();
     matches!(numbers.as_slice(), ["0", _, "1"])
 }
 
-/// Runs one test as root of a user namespace where root is the only user.
+/// Runs one test as root of a user namespace with no other user.
 async fn as_lone_root(test: &str) -> Option<(String, bool)> {
     let own = fs::read_link("/proc/self/ns/user").unwrap();
     let mut child = Host::new("unshare")
@@ -122,112 +122,114 @@ async fn as_lone_root(test: &str) -> Option<(String, bool)> {
 }
 
 #[tokio::test]
-async fn root_by_number_without_capabilities_is_denied_too() {
-    const DONE: &str = "root by number was denied";
+async fn denied_paths_are_masked_for_uid_0_without_capabilities() {
+    const DONE: &str = "uid 0 was denied";
     if !is_lone_root() {
-        match as_lone_root("denied::root_by_number_without_capabilities_is_denied_too").await {
+        match as_lone_root("denied::denied_paths_are_masked_for_uid_0_without_capabilities").await {
             Some((text, is_success)) => assert!(is_success && text.contains(DONE), "{text}"),
             None => eprintln!("NOT TESTED: only root can map one user to a new namespace"),
         }
         return;
     }
-    let Some(sandbox) = masking().await else { return eprintln!("{DONE}, or there is no tier A") };
-    let room = room();
-    let profile = profile(&room, &["keys", ".env"], &[], &["keys/**", ".env"]);
+    let Some(sandbox) = namespace_sandbox().await else {
+        return eprintln!("{DONE}, or there is no tier A");
+    };
+    let fixture = fixture();
+    let profile = profile(&fixture, &["keys", ".env"], &[], &["keys/**", ".env"]);
     let script = "id -u; cat .env keys/id; ls keys; chmod 777 .env keys; cat .env; exit 0";
     let ended = sh(&sandbox, profile, script).await;
     assert_eq!(out(&ended), "0\n", "{}", err(&ended));
-    assert_eq!(get(&room.inside.join(".env")), "TOKEN=1");
+    assert_eq!(get(&fixture.inside.join(".env")), "TOKEN=1");
     eprintln!("{DONE}");
 }
 
 #[tokio::test]
-async fn what_may_not_be_edited_can_be_read_and_not_changed() {
-    let Some(sandbox) = masking().await else { return };
-    let room = room();
-    let before = picture(&room.inside);
-    let profile = profile(&room, &[], &["keys", ".env"], &["keys/**", ".env"]);
+async fn path_denied_for_edits_is_read_only() {
+    let Some(sandbox) = namespace_sandbox().await else { return };
+    let fixture = fixture();
+    let before = snapshot(&fixture.inside);
+    let profile = profile(&fixture, &[], &["keys", ".env"], &["keys/**", ".env"]);
     let script = "cat keys/id .env
         echo x > .env; echo x >> keys/id; echo x > keys/new; rm -rf keys .env; mv keys k; mv .env e
         chmod 777 .env; truncate -s 0 keys/id; exit 0";
     let ended = sh(&sandbox, profile, script).await;
     assert_eq!(out(&ended), "privateTOKEN=1");
-    assert_eq!(picture(&room.inside), before);
+    assert_eq!(snapshot(&fixture.inside), before);
 }
 
 #[tokio::test]
-async fn a_symlink_and_a_hard_link_do_not_lead_around_a_mask() {
-    let Some(sandbox) = masking().await else { return };
-    let room = room();
-    symlink(".env", room.inside.join("to-env")).unwrap();
-    symlink("keys", room.inside.join("to-keys")).unwrap();
-    symlink("notes.txt", room.inside.join("denied-link")).unwrap();
-    fs::hard_link(room.inside.join(".env"), room.inside.join("same")).unwrap();
-    let profile = profile(&room, &["keys", ".env", "same", "denied-link"], &[], &[]);
+async fn symlink_and_hard_link_cannot_bypass_a_mask() {
+    let Some(sandbox) = namespace_sandbox().await else { return };
+    let fixture = fixture();
+    symlink(".env", fixture.inside.join("to-env")).unwrap();
+    symlink("keys", fixture.inside.join("to-keys")).unwrap();
+    symlink("notes.txt", fixture.inside.join("denied-link")).unwrap();
+    fs::hard_link(fixture.inside.join(".env"), fixture.inside.join("same")).unwrap();
+    let profile = profile(&fixture, &["keys", ".env", "same", "denied-link"], &[], &[]);
     let script = "cat to-env to-keys/id same denied-link; echo x > to-env; cat notes.txt";
     let ended = sh(&sandbox, profile, script).await;
     assert_eq!(out(&ended), "inside", "{}", err(&ended));
-    assert_eq!(get(&room.inside.join(".env")), "TOKEN=1");
+    assert_eq!(get(&fixture.inside.join(".env")), "TOKEN=1");
 }
 
 #[tokio::test]
-async fn moving_a_directory_above_a_mask_does_not_uncover_it() {
-    let Some(sandbox) = masking().await else { return };
-    let room = room();
-    fs::create_dir_all(room.inside.join("conf/prod")).unwrap();
-    fs::create_dir_all(room.inside.join("app/src")).unwrap();
-    put(&room.inside.join("conf/prod/key"), "anchored");
-    put(&room.inside.join("app/src/.env"), "floating");
+async fn renaming_a_parent_directory_cannot_bypass_a_mask() {
+    let Some(sandbox) = namespace_sandbox().await else { return };
+    let fixture = fixture();
+    fs::create_dir_all(fixture.inside.join("conf/prod")).unwrap();
+    fs::create_dir_all(fixture.inside.join("app/src")).unwrap();
+    put(&fixture.inside.join("conf/prod/key"), "anchored");
+    put(&fixture.inside.join("app/src/.env"), "floating");
     let denied = ["conf/prod/key", "app/src/.env"];
-    let profile = profile(&room, &denied, &[], &["conf/prod/key", "**/.env"]);
+    let profile = profile(&fixture, &denied, &[], &["conf/prod/key", "**/.env"]);
     let script = "mv conf conf2 && echo moved-conf; mv conf/prod p && echo moved-prod
         mv app app2 && cat app2/src/.env
         cat conf/prod/key conf2/prod/key p/key; exit 0";
     let ended = sh(&sandbox, profile, script).await;
     assert_eq!(out(&ended), "", "{}", err(&ended));
-    assert_eq!(get(&room.inside.join("conf/prod/key")), "anchored", "it keeps its denied name");
-    // The pattern holds for the new name as for the old one.
-    assert_eq!(get(&room.inside.join("app2/src/.env")), "floating");
+    assert_eq!(get(&fixture.inside.join("conf/prod/key")), "anchored", "it keeps its denied name");
+    // The pattern applies to the new name as to the old one.
+    assert_eq!(get(&fixture.inside.join("app2/src/.env")), "floating");
 }
 
 #[tokio::test]
-async fn a_mask_ends_with_its_command_and_leaves_nothing_behind() {
-    let Some(sandbox) = masking().await else { return };
-    let room = room();
-    let before = picture(&room.inside);
-    let denied = profile(&room, &["keys", ".env"], &[], &["keys/**", ".env"]);
+async fn mask_ends_with_its_command_and_leaves_no_files() {
+    let Some(sandbox) = namespace_sandbox().await else { return };
+    let fixture = fixture();
+    let before = snapshot(&fixture.inside);
+    let denied = profile(&fixture, &["keys", ".env"], &[], &["keys/**", ".env"]);
     let ended = sh(&sandbox, denied, "ls -a /tmp; cat .env").await;
     assert!(!out(&ended).contains("haft"), "{}", out(&ended));
-    assert_eq!(picture(&room.inside), before);
-    let ended = sh(&sandbox, room.profile(), "cat .env").await;
+    assert_eq!(snapshot(&fixture.inside), before);
+    let ended = sh(&sandbox, fixture.profile(), "cat .env").await;
     assert_eq!(out(&ended), "TOKEN=1");
 }
 
 #[tokio::test]
-async fn a_file_that_the_host_creates_during_the_run_is_not_masked() {
-    let Some(sandbox) = masking().await else { return };
-    let room = room();
-    let profile = profile(&room, &["keys"], &[], &["keys/**", "late.env"]);
+async fn file_that_the_host_creates_during_the_run_is_not_masked() {
+    let Some(sandbox) = namespace_sandbox().await else { return };
+    let fixture = fixture();
+    let profile = profile(&fixture, &["keys"], &[], &["keys/**", "late.env"]);
     let script = "echo ready; while [ ! -e late.env ]; do sleep 0.02; done; cat late.env";
     let command = Command::shell(script).deadline(std::time::Duration::from_secs(20));
     let mut running = sandbox.start(command, profile).await.unwrap();
     running.next().await.unwrap();
-    put(&room.inside.join("late.env"), "from the host");
+    put(&fixture.inside.join("late.env"), "from the host");
     let ended = running.wait().await;
-    // Documented: masks are made at the start, and what other programs create later has none.
+    // Documented: masks are created at launch. Files that other programs create later have none.
     assert!(out(&ended).ends_with("from the host"), "{}", out(&ended));
 }
 
 #[tokio::test]
-async fn many_denied_files_are_masked_by_their_directories_and_the_tier_says_so() {
-    let Some(sandbox) = masking().await else { return };
-    let room = room();
-    let many = room.inside.join("many");
+async fn too_many_denied_files_are_masked_by_their_directory() {
+    let Some(sandbox) = namespace_sandbox().await else { return };
+    let fixture = fixture();
+    let many = fixture.inside.join("many");
     fs::create_dir(&many).unwrap();
     for n in 0..1_500 {
         put(&many.join(format!("{n}.pem")), "secret");
     }
-    let mut profile = profile(&room, &[".env"], &[], &["**/*.pem", ".env"]);
+    let mut profile = profile(&fixture, &[".env"], &[], &["**/*.pem", ".env"]);
     let paths = (0..900).map(|n| many.join(format!("{n}.pem")));
     profile.denied.read.extend(paths);
     let ended = sh(&sandbox, profile.clone(), "cat many/*.pem .env 2>/dev/null | wc -c").await;
@@ -244,18 +246,18 @@ async fn many_denied_files_are_masked_by_their_directories_and_the_tier_says_so(
 }
 
 #[tokio::test]
-async fn a_profile_that_cannot_be_masked_starts_nothing() {
+async fn denied_path_that_cannot_be_masked_is_a_launch_error() {
     for sandbox in sandboxes().await {
-        let room = room();
+        let fixture = fixture();
         let mut all = vec![];
         if sandbox.tier().level == Level::Landlock {
-            all.push(profile(&room, &[".env"], &[], &[]));
-            all.push(profile(&room, &[], &[".env"], &[]));
+            all.push(profile(&fixture, &[".env"], &[], &[]));
+            all.push(profile(&fixture, &[], &[".env"], &[]));
         } else {
-            let mut relative = room.profile();
+            let mut relative = fixture.profile();
             relative.denied.read.push("relative".into());
             all.push(relative);
-            let mut bad = room.profile();
+            let mut bad = fixture.profile();
             bad.denied.new.push("no/root".to_owned());
             all.push(bad);
         }
@@ -263,14 +265,14 @@ async fn a_profile_that_cannot_be_masked_starts_nothing() {
             let command = Command::shell("echo ran > ran");
             let error = sandbox.run(command, profile).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::BadProfile);
-            assert!(!room.inside.join("ran").exists());
+            assert!(!fixture.inside.join("ran").exists());
         }
     }
 }
 
 #[tokio::test]
 async fn git_never_commits_a_masked_file_as_deleted_or_empty() {
-    let Some(sandbox) = masking().await else { return };
+    let Some(sandbox) = namespace_sandbox().await else { return };
     if Host::new("git").arg("--version").output().is_err() {
         eprintln!("NOT TESTED: there is no git here");
         return;
@@ -285,25 +287,25 @@ async fn git_never_commits_a_masked_file_as_deleted_or_empty() {
         "git stash; git stash pop",
         "git status --porcelain; git diff; git commit -q --amend --no-edit -a",
     ] {
-        let room = room();
-        host_git(&room.inside, &["init", "-q"]).unwrap();
-        host_git(&room.inside, &["add", "-A"]).unwrap();
-        host_git(&room.inside, &["commit", "-q", "-m", "first"]).unwrap();
-        put(&room.inside.join("notes.txt"), "changed");
-        let profile = profile(&room, &["keys", ".env"], &[], &["keys/**", ".env"]);
+        let fixture = fixture();
+        host_git(&fixture.inside, &["init", "-q"]).unwrap();
+        host_git(&fixture.inside, &["add", "-A"]).unwrap();
+        host_git(&fixture.inside, &["commit", "-q", "-m", "first"]).unwrap();
+        put(&fixture.inside.join("notes.txt"), "changed");
+        let profile = profile(&fixture, &["keys", ".env"], &[], &["keys/**", ".env"]);
         let command =
             Command::shell(format!("exec 2>&1; {script}")).home_file(".gitconfig", config);
         let ended = sandbox.run(command, profile).await.unwrap();
         for (name, text) in [(".env", "TOKEN=1"), ("keys/id", "private")] {
-            let shown = host_git(&room.inside, &["show", &format!("HEAD:{name}")]).unwrap();
+            let shown = host_git(&fixture.inside, &["show", &format!("HEAD:{name}")]).unwrap();
             assert_eq!(shown, text, "{script}: {}", out(&ended));
-            assert_eq!(get(&room.inside.join(name)), text, "{script}: {}", out(&ended));
-            let staged = host_git(&room.inside, &["show", &format!(":{name}")]).unwrap();
+            assert_eq!(get(&fixture.inside.join(name)), text, "{script}: {}", out(&ended));
+            let staged = host_git(&fixture.inside, &["show", &format!(":{name}")]).unwrap();
             assert_eq!(staged, text, "{script}: {}", out(&ended));
         }
         if script.starts_with("git add notes.txt") {
             assert!(ended.is_success(), "{}", out(&ended));
-            let last = host_git(&room.inside, &["log", "--format=%s", "-1"]).unwrap();
+            let last = host_git(&fixture.inside, &["log", "--format=%s", "-1"]).unwrap();
             assert_eq!(last, "next\n");
         }
     }

@@ -1,4 +1,4 @@
-//! Full disks and limits on the size of files: the error names them, and nothing is left behind.
+//! Full disk and file size limit: the error names them, and no temporary file is left.
 
 use std::{fs, path::Path, process::Command as Host};
 
@@ -7,19 +7,19 @@ use haft_sandbox::{Access, PathErrorKind, Replace, Workspace};
 
 use crate::kit::*;
 
-/// The note that makes [`a_process_that_cannot_write_much`] do something.
+/// The file that enables [`a_process_that_cannot_write_much`].
 const NOTE: &str = "haft-disk-note";
 
-/// No test of its own: started by the tests below where a large file cannot be written. The note says
-/// which cause is expected.
+/// Inner part of the tests below: runs where a large file cannot be written. The file contains the
+/// expected cause.
 #[tokio::test]
 async fn a_process_that_cannot_write_much() {
     if !Path::new(NOTE).exists() {
         return;
     }
     let expected = get(Path::new(NOTE));
-    let room = Path::new("room").canonicalize().unwrap();
-    let workspace = Workspace::builder().root(&room, Access::Write).build().unwrap();
+    let disk = Path::new("disk").canonicalize().unwrap();
+    let workspace = Workspace::builder().root(&disk, Access::Write).build().unwrap();
     let large = vec![b'x'; 300 << 10];
     let place = workspace.resolve("large").unwrap();
     let refusal = workspace.write(&place, &large, Replace::Never).unwrap_err();
@@ -30,20 +30,20 @@ async fn a_process_that_cannot_write_much() {
         "no_space" => assert!(failure.message().contains("no space left on device"), "{failure}"),
         _ => assert!(failure.message().contains("larger than this process may write"), "{failure}"),
     }
-    let left: Vec<_> = fs::read_dir(&room).unwrap().flatten().map(|e| e.file_name()).collect();
+    let left: Vec<_> = fs::read_dir(&disk).unwrap().flatten().map(|e| e.file_name()).collect();
     assert!(left.is_empty(), "{left:?}");
-    // What fits is written.
+    // A small file can be written.
     workspace.write(&place, b"small", Replace::Never).unwrap();
-    put(Path::new("room/inner-done"), "");
+    put(Path::new("disk/inner-done"), "");
 }
 
-/// Starts the test above by a shell, after some preparation there.
+/// Runs the test above from a shell, after a preparation.
 fn inner(expected: PathErrorKind, prepare: &str) -> Option<(bool, String)> {
     let directory = tempfile::tempdir().unwrap();
-    fs::create_dir(directory.path().join("room")).unwrap();
+    fs::create_dir(directory.path().join("disk")).unwrap();
     put(&directory.path().join(NOTE), expected.as_str());
     let script = format!(
-        "{prepare} || exit 77; \"$0\" --exact disk::a_process_that_cannot_write_much --test-threads 1 && test -e room/inner-done"
+        "{prepare} || exit 77; \"$0\" --exact disk::a_process_that_cannot_write_much --test-threads 1 && test -e disk/inner-done"
     );
     let output = Host::new("unshare")
         .args(["-rm", "bash", "-c", &script])
@@ -71,7 +71,7 @@ fn write_beyond_the_file_size_limit_is_an_error_and_leaves_no_temporary_file() {
 
 #[test]
 fn full_disk_is_named_and_leaves_no_temporary_file() {
-    let prepare = "mount -t tmpfs -o size=128k tmpfs room";
+    let prepare = "mount -t tmpfs -o size=128k tmpfs disk";
     if let Some((is_success, text)) = inner(PathErrorKind::NoSpace, prepare) {
         assert!(is_success, "{text}");
     }

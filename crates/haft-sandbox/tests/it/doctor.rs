@@ -1,4 +1,4 @@
-//! The self-test, in every tier; `ordinary` runs it once more as an ordinary user.
+//! The self-test in every tier. `ordinary` runs it again as an ordinary user.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,13 @@ use haft_sandbox::{Expected, Findings, Observed};
 use crate::kit::*;
 
 #[tokio::test]
-async fn every_forbidden_act_is_refused_and_what_must_work_works() {
+async fn self_test_refuses_forbidden_acts_and_allows_the_others() {
     for sandbox in sandboxes().await {
         let folder = tempfile::tempdir().unwrap();
         let found = sandbox.self_test(folder.path()).await.unwrap();
         let level = sandbox.tier().level;
-        let bad: Vec<_> = found.bad().filter(|finding| !is_told(&found, &finding.name)).collect();
+        let bad: Vec<_> =
+            found.bad().filter(|finding| !is_declared(&found, &finding.name)).collect();
         assert!(bad.is_empty(), "{level}: {bad:#?}\n{:#?}", found.tier);
         assert!(found.findings.len() >= 100, "{level}: {}", found.findings.len());
         for skipped in found.skipped() {
@@ -21,18 +22,19 @@ async fn every_forbidden_act_is_refused_and_what_must_work_works() {
         let forbidden = found.skipped().filter(|finding| finding.group != "programs");
         assert!(forbidden.count() <= 4, "{level}");
         let names: BTreeSet<_> = found.findings.iter().map(|finding| &finding.name).collect();
-        assert_eq!(names.len(), found.findings.len(), "names are told apart");
+        assert_eq!(names.len(), found.findings.len(), "names are unique");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
     }
 }
 
-/// With root's number and no capability a command may read what root may read; the tier says so.
-fn is_told(found: &Findings, name: &str) -> bool {
+/// Returns whether the tier declares the finding: uid 0 without capabilities can read files of
+/// root.
+fn is_declared(found: &Findings, name: &str) -> bool {
     name == "read-shadow" && !found.tier.fs.is_enforced()
 }
 
 #[tokio::test]
-async fn real_programs_work_and_planted_configuration_does_not_arrive() {
+async fn self_test_runs_real_programs_and_refuses_planted_configuration() {
     for sandbox in sandboxes().await {
         let folder = tempfile::tempdir().unwrap();
         let found = sandbox.self_test(folder.path()).await.unwrap();
@@ -65,7 +67,7 @@ async fn real_programs_work_and_planted_configuration_does_not_arrive() {
 }
 
 #[tokio::test]
-async fn the_table_is_plain_data() {
+async fn findings_round_trip_through_json() {
     let sandbox = sandboxes().await.remove(0);
     let folder = tempfile::tempdir().unwrap();
     let found = sandbox.self_test(folder.path()).await.unwrap();

@@ -1,5 +1,5 @@
-//! The supervisor of names does not grow: its descriptors and its memory stay bounded over many calls
-//! and many callers, and many threads at once all get their answer.
+//! The supervisor leaks neither file descriptors nor memory over many syscalls and callers, and
+//! serves many concurrent threads.
 
 use std::{collections::BTreeSet, fs, time::Duration};
 
@@ -7,15 +7,15 @@ use haft_sandbox::Command;
 
 use crate::{kills::children, kit::*, twin::compiled};
 
-/// Memory that may come and go: the allocator keeps some.
+/// Tolerated growth: the allocator caches some memory.
 const MAX_GROWTH_KIB: u64 = 4 << 10;
 
 fn is_long() -> bool {
     std::env::var_os("HAFT_LONG_TESTS").is_some()
 }
 
-/// Descriptors and resident memory, in KiB, of one process. The supervisor is not dumpable, so only root
-/// may count its descriptors.
+/// Returns the file descriptors and the resident memory, in KiB, of one process. The supervisor is
+/// not dumpable, so only root may count its file descriptors.
 fn size_of(pid: i32) -> (Option<usize>, u64) {
     let descriptors = match fs::read_dir(format!("/proc/{pid}/fd")) {
         Ok(entries) => Some(entries.count()),
@@ -31,13 +31,13 @@ fn size_of(pid: i32) -> (Option<usize>, u64) {
 }
 
 #[tokio::test]
-async fn descriptors_and_memory_of_the_supervisor_stay_bounded_over_many_creates() {
-    // Creates by one process, and processes that create one file each.
+async fn supervisor_leaks_no_file_descriptors_and_no_memory() {
+    // Files created by one process, and processes that create one file each.
     let (creates, processes): (u32, u32) =
         if is_long() { (500_000, 20_000) } else { (10_000, 300) };
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        // Two equal rounds: the first fills what is remembered between calls.
+        let fixture = Fixture::new();
+        // Two rounds: the first fills the caches.
         let script = format!(
             r#"perl -e '
             $| = 1;
@@ -52,7 +52,7 @@ async fn descriptors_and_memory_of_the_supervisor_stay_bounded_over_many_creates
                 select undef, undef, undef, 0.01 until -e "go-$$round[0]" }}'"#
         );
         let command = Command::shell(script).deadline(Duration::from_secs(1_800));
-        let mut running = sandbox.start(command, room.profile()).await.unwrap();
+        let mut running = sandbox.start(command, fixture.profile()).await.unwrap();
         let helper = i32::try_from(running.helper_id().unwrap()).unwrap();
         let mut sizes = Vec::new();
         for round in ["warm", "full"] {
@@ -60,7 +60,7 @@ async fn descriptors_and_memory_of_the_supervisor_stay_bounded_over_many_creates
             assert_eq!(String::from_utf8_lossy(&piece.bytes), format!("{round}\n"));
             let [supervisor] = *children(helper) else { panic!("one process below the helper") };
             sizes.push(size_of(supervisor));
-            put(&room.inside.join(format!("go-{round}")), "");
+            put(&fixture.inside.join(format!("go-{round}")), "");
         }
         let ended = running.wait().await;
         let level = sandbox.tier().level;
@@ -70,11 +70,11 @@ async fn descriptors_and_memory_of_the_supervisor_stay_bounded_over_many_creates
         let is_bounded = many.zip(few).is_none_or(|(many, few)| many <= few + 2);
         assert!(is_bounded, "{level}: {few:?} descriptors became {many:?}");
         assert!(after <= before + MAX_GROWTH_KIB, "{level}: {before} KiB became {after}");
-        assert_eq!(fs::read_dir(room.inside.join("sub")).unwrap().count(), 0, "{level}");
+        assert_eq!(fs::read_dir(fixture.inside.join("sub")).unwrap().count(), 0, "{level}");
     }
 }
 
-/// Makes files in many threads that begin at the same moment.
+/// Creates files in many threads that start at the same time.
 const THREADS: &str = r#"
 #include <pthread.h>
 #include <stdio.h>
@@ -115,22 +115,22 @@ int main(int count, char **args) {
 "#;
 
 #[tokio::test]
-async fn five_hundred_threads_that_create_files_at_once_are_all_answered() {
+async fn five_hundred_concurrent_threads_can_create_files() {
     const THREAD_COUNT: u32 = 500;
     let files: u32 = if is_long() { 200 } else { 4 };
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        if compiled(THREADS, &room.inside).is_none() {
+        let fixture = Fixture::new();
+        if compiled(THREADS, &fixture.inside).is_none() {
             return;
         }
-        let mut profile = room.profile();
+        let mut profile = fixture.profile();
         profile.limits.processes = 2_000;
         let command = Command::shell(format!("./worker {THREAD_COUNT} {files}"));
         let command = command.deadline(Duration::from_secs(300));
         let ended = sandbox.run(command, profile).await.unwrap();
         let level = sandbox.tier().level;
         assert_eq!(out(&ended), "0 threads failed\n", "{level}: {}", err(&ended));
-        let made: BTreeSet<String> = fs::read_dir(room.inside.join("sub"))
+        let made: BTreeSet<String> = fs::read_dir(fixture.inside.join("sub"))
             .unwrap()
             .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
             .collect();
@@ -138,7 +138,7 @@ async fn five_hundred_threads_that_create_files_at_once_are_all_answered() {
         let names: BTreeSet<String> = names.collect();
         assert_eq!(made, names, "{level}");
         let is_right =
-            |name: &String| get(&room.inside.join("sub").join(name)) == format!("sub/{name}");
+            |name: &String| get(&fixture.inside.join("sub").join(name)) == format!("sub/{name}");
         assert!(names.iter().all(is_right), "{level}: each thread wrote its own file");
     }
 }

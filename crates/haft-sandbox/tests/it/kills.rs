@@ -1,4 +1,4 @@
-//! SIGKILL at any moment to any process of a sandbox: nothing is left, and the next command works.
+//! `SIGKILL` at any time to any process of a sandbox: nothing is left, and the next command works.
 
 use std::{
     collections::BTreeSet,
@@ -13,7 +13,7 @@ use haft_sandbox::{Access, Command, Helper, Level, Profile, Sandbox, Workspace};
 
 use crate::kit::*;
 
-/// Which process dies.
+/// Which process is killed.
 #[derive(Debug, Clone, Copy)]
 enum Victim {
     Command,
@@ -22,8 +22,8 @@ enum Victim {
     Below,
 }
 
-/// Temporary directories of commands.
-fn scratches() -> BTreeSet<String> {
+/// Returns the temporary directories of commands.
+fn temporary_directories() -> BTreeSet<String> {
     let names = fs::read_dir("/tmp").unwrap().flatten();
     let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.filter(|name| name.starts_with("haft-")).collect()
@@ -39,7 +39,7 @@ pub(crate) fn children(pid: i32) -> Vec<i32> {
     all
 }
 
-/// Finds the shell of the marker and its copies of this moment, without what they left behind.
+/// Returns the shells with the marker, without the processes that they left.
 fn commands_of(marker: &str) -> Vec<i32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let shells = entries.filter_map(|entry| {
@@ -56,8 +56,8 @@ fn kill(pid: i32) {
     let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
 }
 
-/// A command that creates, moves and removes names without end, and leaves a process behind. The marker
-/// is in the command line of each.
+/// Returns a command that creates, moves and removes names forever, and leaves a background
+/// process. The marker is in the command line of each.
 fn endless(marker: &str) -> Command {
     let script = format!(
         "i=0; echo ready; while :; do echo $i > sub/f; mv sub/f sub/g; rm sub/g; i=$((i+1)); \
@@ -66,10 +66,10 @@ fn endless(marker: &str) -> Command {
     Command::shell(script).deadline(Duration::from_secs(30))
 }
 
-/// Kills once, in the middle of creates, and looks at what is left.
-async fn kill_once(sandbox: &Sandbox, room: &Room, victim: Victim, after: Duration) {
+/// Kills one process while the command runs, and checks that nothing is left.
+async fn kill_once(sandbox: &Sandbox, fixture: &Fixture, victim: Victim, after: Duration) {
     let marker = marker();
-    let mut running = sandbox.start(endless(&marker), room.profile()).await.unwrap();
+    let mut running = sandbox.start(endless(&marker), fixture.profile()).await.unwrap();
     assert_eq!(running.next().await.unwrap().bytes, b"ready\n");
     tokio::time::sleep(after).await;
     let helper = i32::try_from(running.helper_id().unwrap()).unwrap();
@@ -82,27 +82,27 @@ async fn kill_once(sandbox: &Sandbox, room: &Room, victim: Victim, after: Durati
     let ended = tokio::time::timeout(Duration::from_secs(20), running.wait()).await;
     let ended = ended.unwrap_or_else(|_| panic!("{what}: it never ended"));
     assert!(!ended.is_success(), "{what}");
-    nothing_is_left(sandbox, room, &marker, &what).await;
+    assert_nothing_is_left(sandbox, fixture, &marker, &what).await;
 }
 
 /// Asserts that no process and no name is left, and that the next command works.
-async fn nothing_is_left(sandbox: &Sandbox, room: &Room, marker: &str, what: &str) {
-    assert_eq!(settle(marker, 0).await, 0, "{what}");
+async fn assert_nothing_is_left(sandbox: &Sandbox, fixture: &Fixture, marker: &str, what: &str) {
+    assert_eq!(wait_for_survivors(marker, 0).await, 0, "{what}");
     for name in ["f", "g"] {
-        let _ = fs::remove_file(room.inside.join("sub").join(name));
+        let _ = fs::remove_file(fixture.inside.join("sub").join(name));
     }
-    let left: Vec<_> = picture(&room.inside).into_iter().map(|(path, _)| path).collect();
-    assert_eq!(left, [room.inside.join("notes.txt"), room.inside.join("sub")], "{what}");
-    let next = sh(sandbox, room.profile(), "echo next > n && cat n && rm n").await;
+    let left: Vec<_> = snapshot(&fixture.inside).into_iter().map(|(path, _)| path).collect();
+    assert_eq!(left, [fixture.inside.join("notes.txt"), fixture.inside.join("sub")], "{what}");
+    let next = sh(sandbox, fixture.profile(), "echo next > n && cat n && rm n").await;
     assert_eq!(out(&next), "next\n", "{what}: {}", err(&next));
 }
 
-/// Asserts that the temporary directories of killed commands are gone. Other tests have temporary
-/// directories of their own for a while.
-async fn scratches_are_removed(before: &BTreeSet<String>, level: Level) {
+/// Asserts that the temporary directories of killed commands are removed. Other tests have
+/// temporary directories too, for a while.
+async fn assert_temporary_directories_are_removed(before: &BTreeSet<String>, level: Level) {
     let mut left = BTreeSet::new();
     for _ in 0..200 {
-        left = scratches().difference(before).cloned().collect();
+        left = temporary_directories().difference(before).cloned().collect();
         if left.is_empty() {
             break;
         }
@@ -116,24 +116,24 @@ fn is_long() -> bool {
 }
 
 #[tokio::test]
-async fn nothing_is_left_after_a_kill_at_any_moment_and_the_next_command_works() {
+async fn nothing_is_left_after_a_process_of_the_sandbox_is_killed() {
     let rounds: u64 = if is_long() { 34 } else { 3 };
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let before = scratches();
+        let fixture = Fixture::new();
+        let before = temporary_directories();
         for round in 0..rounds {
             for victim in [Victim::Command, Victim::Helper, Victim::Below] {
-                kill_once(&sandbox, &room, victim, Duration::from_millis(round * 3)).await;
+                kill_once(&sandbox, &fixture, victim, Duration::from_millis(round * 3)).await;
             }
         }
-        scratches_are_removed(&before, sandbox.tier().level).await;
+        assert_temporary_directories_are_removed(&before, sandbox.tier().level).await;
     }
 }
 
-/// The file that makes [`host_that_is_to_be_killed`] do something: a level, a marker and a workspace.
+/// The file that enables [`host_that_is_to_be_killed`]: a level, a marker and a workspace.
 const NOTE: &str = "haft-host-note";
 
-/// No test of its own: a process that runs a sandbox as `haft` does, started by the test below.
+/// Inner part of the test below: a process that runs a sandbox as `haft` does.
 #[tokio::test]
 async fn host_that_is_to_be_killed() {
     if !Path::new(NOTE).exists() {
@@ -151,10 +151,10 @@ async fn host_that_is_to_be_killed() {
     running.wait().await;
 }
 
-/// Starts such a process, kills it some time after it began, and returns whether its command ran.
-async fn kill_host(level: Level, marker: &str, room: &Room, after: Duration) -> bool {
+/// Starts the host, kills it after a delay, and returns whether its command was running.
+async fn kill_host(level: Level, marker: &str, fixture: &Fixture, after: Duration) -> bool {
     let folder = tempfile::tempdir().unwrap();
-    let note = format!("{level}\n{marker}\n{}", room.inside.display());
+    let note = format!("{level}\n{marker}\n{}", fixture.inside.display());
     put(&folder.path().join(NOTE), &note);
     let mut host = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "kills::host_that_is_to_be_killed"])
@@ -177,21 +177,21 @@ async fn kill_host(level: Level, marker: &str, room: &Room, after: Duration) -> 
 }
 
 #[tokio::test]
-async fn nothing_is_left_after_a_kill_of_the_host_at_random_moments() {
+async fn nothing_is_left_after_the_host_is_killed_at_random_times() {
     let rounds: u32 = if is_long() { 50 } else { 25 };
     for sandbox in sandboxes().await {
-        let (room, before) = (Room::new(), scratches());
+        let (fixture, before) = (Fixture::new(), temporary_directories());
         let level = sandbox.tier().level;
         let mut running = 0;
         for round in 0..rounds {
             let marker = marker();
-            // Most of the time the command runs, and now and then it is being started.
+            // Mostly the command is running, sometimes it is being started.
             let after = Duration::from_micros(RandomState::new().hash_one(round) % 120_000);
-            running += u32::from(kill_host(level, &marker, &room, after).await);
+            running += u32::from(kill_host(level, &marker, &fixture, after).await);
             let what = format!("{level}, the host after {after:?}");
-            nothing_is_left(&sandbox, &room, &marker, &what).await;
+            assert_nothing_is_left(&sandbox, &fixture, &marker, &what).await;
         }
-        assert!(running > 0, "{level}: no command had begun before any kill");
-        scratches_are_removed(&before, level).await;
+        assert!(running > 0, "{level}: no command was running before any kill");
+        assert_temporary_directories_are_removed(&before, level).await;
     }
 }

@@ -1,4 +1,5 @@
-//! A workspace with something beside it, and sandboxes of every level that this machine has.
+//! Helpers of the tests: a workspace with a directory next to it, and sandboxes of every level that
+//! this machine supports.
 
 use std::{
     fs,
@@ -9,14 +10,14 @@ use std::{
 use haft_sandbox::{Access, Command, Helper, Level, ProcessResult, Profile, Sandbox, Workspace};
 use tempfile::TempDir;
 
-/// The helper beside this program, where there is one: whoever runs it as another user has put it
-/// there.
+/// Returns the helper: the one next to this program if the test was copied for another user,
+/// otherwise the one that cargo built.
 pub(crate) fn helper() -> PathBuf {
     let beside = std::env::current_exe().unwrap().with_file_name("haft-sandbox-helper");
     if beside.is_file() { beside } else { env!("CARGO_BIN_EXE_haft-sandbox-helper").into() }
 }
 
-/// Makes sandboxes of every level. What a machine lacks is said loudly, and at least one must be there.
+/// Returns a sandbox of every level. Prints the missing ones; at least one must exist.
 pub(crate) async fn sandboxes() -> Vec<Sandbox> {
     let mut all = Vec::new();
     for level in [Level::Namespaces, Level::Landlock] {
@@ -29,14 +30,14 @@ pub(crate) async fn sandboxes() -> Vec<Sandbox> {
     all
 }
 
-/// A directory to work in, and one beside it that nobody may touch.
-pub(crate) struct Room {
+/// A workspace, and a directory outside of it that no command may change.
+pub(crate) struct Fixture {
     pub(crate) inside: PathBuf,
     pub(crate) outside: PathBuf,
     _folder: TempDir,
 }
 
-impl Room {
+impl Fixture {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let base = folder.path().canonicalize().unwrap();
@@ -53,7 +54,7 @@ impl Room {
         Workspace::builder().root(&self.inside, Access::Write).build().unwrap()
     }
 
-    /// A profile that may write in the workspace.
+    /// Returns a profile that may write in the workspace.
     pub(crate) fn profile(&self) -> Profile {
         use haft_core::{Capabilities, Capability};
         Profile::of(Capabilities::from([Capability::Filesystem]), &self.workspace())
@@ -89,7 +90,7 @@ pub(crate) fn err(ended: &ProcessResult) -> String {
     String::from_utf8_lossy(ended.stderr.bytes()).into_owned()
 }
 
-/// Runs git on the host. Nothing where there is no git.
+/// Runs git on the host. Returns `None` if it is not installed.
 pub(crate) fn host_git(directory: &Path, args: &[&str]) -> Option<String> {
     let output = Host::new("git")
         .args(["-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "safe.directory=*"])
@@ -103,14 +104,14 @@ pub(crate) fn host_git(directory: &Path, args: &[&str]) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A text that no other process has in its command line.
+/// Returns a text that no other process has in its command line.
 pub(crate) fn marker() -> String {
     use std::hash::{BuildHasher as _, RandomState};
-    // `sleep` takes fractions of a second, so the marker travels as one.
+    // The marker is passed as fraction of a second to `sleep`.
     format!("{}", RandomState::new().hash_one(0) | 1 << 63)
 }
 
-/// Counts the processes whose command line has the marker in it.
+/// Counts the processes with the marker in their command line.
 pub(crate) fn survivors(marker: &str) -> usize {
     let is_number =
         |entry: &fs::DirEntry| entry.file_name().to_string_lossy().parse::<i32>().is_ok();
@@ -119,8 +120,8 @@ pub(crate) fn survivors(marker: &str) -> usize {
     lines.filter(|line| String::from_utf8_lossy(line).contains(marker)).count()
 }
 
-/// Waits until there are that many, or gives up and says how many there are.
-pub(crate) async fn settle(marker: &str, wanted: usize) -> usize {
+/// Waits up to ten seconds until there are this many survivors. Returns their number.
+pub(crate) async fn wait_for_survivors(marker: &str, wanted: usize) -> usize {
     for _ in 0..400 {
         if survivors(marker) == wanted {
             break;
@@ -130,8 +131,8 @@ pub(crate) async fn settle(marker: &str, wanted: usize) -> usize {
     survivors(marker)
 }
 
-/// Everything below a directory: paths, kinds, contents.
-pub(crate) fn picture(folder: &Path) -> Vec<(PathBuf, String)> {
+/// Returns the paths, kinds and contents of everything below a directory.
+pub(crate) fn snapshot(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut all = Vec::new();
     let mut todo = vec![folder.to_path_buf()];
     while let Some(here) = todo.pop() {

@@ -1,4 +1,4 @@
-//! Bounds that the kernel keeps.
+//! Resource limits: address space, CPU time, file size, open files, processes, memory.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use haft_sandbox::{Command, ErrorKind, Exit, ExitReason, Helper, Level, Sandbox,
 use crate::kit::*;
 
 #[tokio::test]
-async fn memory_has_a_bound() {
+async fn address_space_is_limited() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let mut profile = room.profile();
+        let fixture = Fixture::new();
+        let mut profile = fixture.profile();
         profile.limits.memory = 300 << 20;
         let hungry = |megabytes: u32| {
             Command::new("perl").args([
@@ -28,37 +28,37 @@ async fn memory_has_a_bound() {
 }
 
 #[tokio::test]
-async fn processor_time_has_a_bound() {
+async fn cpu_time_is_limited() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let mut profile = room.profile();
+        let fixture = Fixture::new();
+        let mut profile = fixture.profile();
         profile.limits.cpu_seconds = 1;
         let ended = sh(&sandbox, profile, "while :; do :; done").await;
         assert!(matches!(ended.exit, Exit::Signal(24 | 9)), "{ended:?}");
-        // The kernel counts the limit finely and the use by ticks.
+        // The kernel measures the limit precisely but reports the usage in ticks.
         assert!(ended.cpu.as_millis() >= 500 && ended.cpu.as_secs() < 10, "{:?}", ended.cpu);
     }
 }
 
 #[tokio::test]
-async fn files_have_a_largest_size_and_their_number_a_bound() {
+async fn file_size_and_open_files_are_limited() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let mut profile = room.profile();
+        let fixture = Fixture::new();
+        let mut profile = fixture.profile();
         profile.limits.file_size = 1 << 20;
         profile.limits.open_files = 20;
         let script = "head -c 5000000 /dev/zero > sub/big; ulimit -n; ulimit -Hn; ulimit -c";
         let ended = sh(&sandbox, profile, script).await;
-        assert_eq!(room.inside.join("sub/big").metadata().unwrap().len(), 1 << 20);
+        assert_eq!(fixture.inside.join("sub/big").metadata().unwrap().len(), 1 << 20);
         assert_eq!(out(&ended), "20\n20\n0\n");
     }
 }
 
 #[tokio::test]
-async fn a_fork_storm_stops_where_the_tier_says_so() {
+async fn fork_bomb_is_stopped_if_the_tier_enforces_limits() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let mut profile = room.profile();
+        let fixture = Fixture::new();
+        let mut profile = fixture.profile();
         profile.limits.processes = 20;
         let script = "i=0; while [ $i -lt 60 ]; do sleep 20 & i=$((i+1)); echo $i; done";
         let mut running = sandbox.start(Command::shell(script), profile).await.unwrap();
@@ -67,7 +67,7 @@ async fn a_fork_storm_stops_where_the_tier_says_so() {
         let started = out(&ended).lines().count();
         match limits {
             Strength::Enforced => assert!(started < 30, "{started}"),
-            // Others of the same user share the limit, so only a bound can be told.
+            // Other processes of the user share the limit, so only an upper bound is known.
             Strength::Partial(why) if why.contains("same user") => assert!(started <= 60),
             Strength::Partial(_) => assert_eq!(started, 60),
             Strength::None => panic!("there are no limits"),
@@ -76,10 +76,10 @@ async fn a_fork_storm_stops_where_the_tier_says_so() {
 }
 
 #[tokio::test]
-async fn the_private_temporary_folder_has_a_bound_and_is_gone_afterwards() {
+async fn private_temporary_directory_is_limited_and_removed() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let mut profile = room.profile();
+        let fixture = Fixture::new();
+        let mut profile = fixture.profile();
         profile.limits.scratch = 1 << 20;
         let marker = marker();
         let script = format!(
@@ -100,18 +100,18 @@ async fn the_private_temporary_folder_has_a_bound_and_is_gone_afterwards() {
     }
 }
 
-/// Holds so many MiB for a while.
+/// Returns a script that keeps this many MiB allocated for a while.
 fn hold(megabytes: u32) -> String {
     format!("perl -e 'my $x = \"a\" x ({megabytes} << 20); print length $x; sleep 20'")
 }
 
 #[tokio::test]
-async fn resident_memory_of_the_process_tree_is_bounded() {
+async fn resident_memory_of_the_process_tree_is_limited() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let mut profile = room.profile();
+        let fixture = Fixture::new();
+        let mut profile = fixture.profile();
         profile.limits.resident = 200 << 20;
-        // Perl holds some of these twice.
+        // Perl keeps some of these twice.
         let script = format!("{0} & {0} & {0} & {0} & wait", hold(40));
         let ended = sh(&sandbox, profile.clone(), script).await;
         assert_eq!(ended.how, ExitReason::OutOfMemory, "{}: {ended:?}", sandbox.tier().level);
@@ -123,10 +123,10 @@ async fn resident_memory_of_the_process_tree_is_bounded() {
 }
 
 #[tokio::test]
-async fn programs_that_reserve_much_address_space_start() {
+async fn programs_that_reserve_much_address_space_can_start() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let mut profile = room.profile();
+        let fixture = Fixture::new();
+        let mut profile = fixture.profile();
         profile.limits.resident = 512 << 20;
         if cfg!(target_arch = "x86_64") {
             // mmap of 20 GiB without access and without reservation.
@@ -145,10 +145,10 @@ async fn programs_that_reserve_much_address_space_start() {
     }
 }
 
-/// The note that makes [`a_process_with_low_limits`] do something.
+/// The file that enables [`a_process_with_low_limits`].
 const NOTE: &str = "haft-low-limits-note";
 
-/// No test of its own: started by the test below with few open files or processes.
+/// Inner part of the test below: runs with few open files or processes.
 #[tokio::test]
 async fn a_process_with_low_limits() {
     if !std::path::Path::new(NOTE).exists() {
@@ -162,8 +162,8 @@ async fn a_process_with_low_limits() {
                 sandbox.tier().notes.iter().find(|note| note.contains("no namespaces")),
                 None
             );
-            let room = Room::new();
-            sandbox.run(Command::shell("echo hello"), room.profile()).await
+            let fixture = Fixture::new();
+            sandbox.run(Command::shell("echo hello"), fixture.profile()).await
         }
         Err(error) => Err(error),
     };
@@ -180,7 +180,7 @@ async fn a_process_with_low_limits() {
 }
 
 #[tokio::test]
-async fn low_limits_give_an_error_that_names_the_limit_and_never_a_weaker_tier() {
+async fn low_ulimits_give_a_named_error_and_never_a_weaker_tier() {
     let has_namespaces = Sandbox::at(Helper::At(helper()), Level::Namespaces).await.is_ok();
     if !has_namespaces {
         eprintln!("NOT TESTED: there are no namespaces here");

@@ -1,9 +1,9 @@
-//! Real processes and real files: what the sandbox lets through, and what it does not.
+//! Integration tests with real processes and real files: what the sandbox allows and refuses.
 #![cfg(target_os = "linux")]
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
-    reason = "tests, and what is not tested is said loudly"
+    reason = "tests; what is not tested is printed"
 )]
 
 mod kit;

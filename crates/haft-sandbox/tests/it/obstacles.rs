@@ -1,4 +1,4 @@
-//! Where user namespaces are forbidden, the sandbox says by what and what to do.
+//! If user namespaces are forbidden, the sandbox reports the cause and a remedy.
 
 use std::{
     fs,
@@ -13,12 +13,12 @@ use haft_sandbox::{ErrorKind, Helper, Level, ObstacleCause, Sandbox};
 
 use crate::kit::*;
 
-/// `nobody`, who owns nothing.
+/// The user `nobody`, which owns no files.
 const NOBODY: u32 = 65_534;
-/// The note that makes [`a_process_without_user_namespaces`] do something.
+/// The file that enables [`a_process_without_user_namespaces`].
 const NOTE: &str = "haft-no-namespaces-note";
 
-/// No test of its own: started by the test below where no user namespace can be created.
+/// Inner part of the test below: runs where no user namespace can be created.
 #[tokio::test]
 async fn a_process_without_user_namespaces() {
     if !std::path::Path::new(NOTE).exists() {
@@ -45,15 +45,15 @@ async fn a_process_without_user_namespaces() {
 }
 
 #[tokio::test]
-async fn a_machine_with_namespaces_has_no_obstacle_in_its_findings() {
+async fn required_level_reports_no_obstacles() {
     for sandbox in sandboxes().await {
-        // Demanding a level is no fallback.
+        // A required level is not a fallback.
         assert_eq!(sandbox.obstacles(), []);
     }
 }
 
 #[test]
-fn a_namespace_limit_of_zero_is_named_with_its_remedy() {
+fn namespace_limit_of_zero_is_reported_with_its_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let test = folder.path().join("it");
     fs::copy(std::env::current_exe().unwrap(), &test).unwrap();
@@ -67,7 +67,7 @@ fn a_namespace_limit_of_zero_is_named_with_its_remedy() {
             chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
         }
     }
-    // The setting is that of the new user namespace. The machine keeps its own.
+    // The setting applies only to the new user namespace.
     let script = "echo 0 > /proc/sys/user/max_user_namespaces || exit 9
         exec \"$0\" --exact obstacles::a_process_without_user_namespaces --test-threads 1";
     let mut command = Host::new("unshare");

@@ -1,5 +1,5 @@
-//! Nothing outlives its command, however it ends. Survivors are counted by a marker in their command
-//! lines.
+//! No process outlives its command, however it ends. Survivors are counted by a marker in their
+//! command lines.
 
 use std::{path::Path, time::Duration};
 
@@ -7,8 +7,8 @@ use haft_sandbox::{Command, Exit, ExitReason, Helper, Level, Running, Sandbox};
 
 use crate::kit::*;
 
-/// Leaves behind everything a command can: children, grandchildren, sessions of their own, daemons
-/// that forked twice, some that ignore signals, some that hold the pipes open.
+/// Returns a script that leaves all kinds of processes: children, grandchildren, own sessions,
+/// daemons by double fork, some that ignore signals, some that keep the pipes open.
 fn daemons(marker: &str) -> String {
     format!(
         "sleep 1000.{marker} &
@@ -21,32 +21,32 @@ fn daemons(marker: &str) -> String {
     )
 }
 
-async fn begin(sandbox: &Sandbox, room: &Room, marker: &str) -> Running {
+async fn begin(sandbox: &Sandbox, fixture: &Fixture, marker: &str) -> Running {
     let script = format!("{}; sleep 1000.{marker}", daemons(marker));
-    let mut running = sandbox.start(Command::shell(script), room.profile()).await.unwrap();
+    let mut running = sandbox.start(Command::shell(script), fixture.profile()).await.unwrap();
     assert_eq!(running.next().await.unwrap().bytes, b"ready\n");
-    assert!(survivors(marker) >= 6, "they live: {}", survivors(marker));
+    assert!(survivors(marker) >= 6, "not all are running: {}", survivors(marker));
     running
 }
 
 #[tokio::test]
-async fn daemons_end_with_a_command_that_ends_by_itself() {
+async fn daemons_are_killed_when_the_command_exits() {
     for sandbox in sandboxes().await {
-        let (room, marker) = (Room::new(), marker());
-        let ended = sh(&sandbox, room.profile(), format!("{}; exit 7", daemons(&marker))).await;
+        let (fixture, marker) = (Fixture::new(), marker());
+        let ended = sh(&sandbox, fixture.profile(), format!("{}; exit 7", daemons(&marker))).await;
         assert_eq!((ended.exit, ended.how), (Exit::Code(7), ExitReason::Itself), "{}", err(&ended));
         assert_eq!(survivors(&marker), 0, "{}", sandbox.tier().level);
-        assert!(ended.wall < Duration::from_secs(20), "nobody waited for the pipes");
+        assert!(ended.wall < Duration::from_secs(20), "the open pipes delayed the result");
     }
 }
 
 #[tokio::test]
-async fn nothing_survives_the_deadline() {
+async fn no_process_survives_the_timeout() {
     for sandbox in sandboxes().await {
-        let (room, marker) = (Room::new(), marker());
+        let (fixture, marker) = (Fixture::new(), marker());
         let script = format!("{}; sleep 1000.{marker}", daemons(&marker));
         let command = Command::shell(script).deadline(Duration::from_millis(900));
-        let ended = sandbox.run(command, room.profile()).await.unwrap();
+        let ended = sandbox.run(command, fixture.profile()).await.unwrap();
         assert_eq!((ended.how, out(&ended).as_str()), (ExitReason::TimedOut, "ready\n"));
         assert_eq!(ended.exit, Exit::Signal(9));
         assert_eq!(survivors(&marker), 0, "{}", sandbox.tier().level);
@@ -54,11 +54,11 @@ async fn nothing_survives_the_deadline() {
 }
 
 #[tokio::test]
-async fn nothing_survives_being_stopped() {
+async fn no_process_survives_a_stop() {
     for sandbox in sandboxes().await {
-        let (room, marker) = (Room::new(), marker());
-        let mut running = begin(&sandbox, &room, &marker).await;
-        // A wait that is given up loses nothing.
+        let (fixture, marker) = (Fixture::new(), marker());
+        let mut running = begin(&sandbox, &fixture, &marker).await;
+        // A cancelled wait loses nothing.
         assert!(tokio::time::timeout(Duration::from_millis(50), running.wait()).await.is_err());
         let ended = running.stop().await;
         assert_eq!((ended.how, ended.exit), (ExitReason::Stopped, Exit::Signal(9)));
@@ -68,19 +68,21 @@ async fn nothing_survives_being_stopped() {
 }
 
 #[tokio::test]
-async fn a_command_that_is_asked_may_clean_up_first_and_one_that_does_not_listen_is_ended() {
+async fn sigterm_allows_cleanup_and_a_command_that_ignores_it_is_killed() {
     for sandbox in sandboxes().await {
-        let (room, marker) = (Room::new(), marker());
+        let (fixture, marker) = (Fixture::new(), marker());
         let script =
             format!("trap 'echo bye; exit 5' TERM; echo ready; sleep 1000.{marker} & wait");
-        let mut running = sandbox.start(Command::shell(script), room.profile()).await.unwrap();
+        let mut running = sandbox.start(Command::shell(script), fixture.profile()).await.unwrap();
         running.next().await.unwrap();
         let ended = running.stop_gently(Duration::from_secs(10)).await;
         assert_eq!((out(&ended).as_str(), ended.exit), ("ready\nbye\n", Exit::Code(5)));
         assert_eq!(survivors(&marker), 0);
 
-        let deaf = format!("trap '' TERM; echo ready; while :; do sleep 1000.{marker}; done");
-        let mut running = sandbox.start(Command::shell(deaf), room.profile()).await.unwrap();
+        let ignores_sigterm =
+            format!("trap '' TERM; echo ready; while :; do sleep 1000.{marker}; done");
+        let mut running =
+            sandbox.start(Command::shell(ignores_sigterm), fixture.profile()).await.unwrap();
         running.next().await.unwrap();
         let ended = running.stop_gently(Duration::from_millis(300)).await;
         assert_eq!((ended.how, ended.exit), (ExitReason::Stopped, Exit::Signal(9)));
@@ -89,33 +91,33 @@ async fn a_command_that_is_asked_may_clean_up_first_and_one_that_does_not_listen
 }
 
 #[tokio::test]
-async fn nothing_survives_being_dropped() {
+async fn no_process_survives_a_drop() {
     for sandbox in sandboxes().await {
-        let (room, marker) = (Room::new(), marker());
-        drop(begin(&sandbox, &room, &marker).await);
-        assert_eq!(settle(&marker, 0).await, 0, "{}", sandbox.tier().level);
+        let (fixture, marker) = (Fixture::new(), marker());
+        drop(begin(&sandbox, &fixture, &marker).await);
+        assert_eq!(wait_for_survivors(&marker, 0).await, 0, "{}", sandbox.tier().level);
     }
 }
 
 #[tokio::test]
-async fn nothing_survives_a_panic_of_whoever_holds_it() {
+async fn no_process_survives_a_panic_of_the_owner() {
     for sandbox in sandboxes().await {
-        let (room, marker) = (Room::new(), marker());
-        let running = begin(&sandbox, &room, &marker).await;
+        let (fixture, marker) = (Fixture::new(), marker());
+        let running = begin(&sandbox, &fixture, &marker).await;
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
             let _held = running;
             panic!("on purpose");
         }));
         assert!(panicked.is_err());
-        assert_eq!(settle(&marker, 0).await, 0);
+        assert_eq!(wait_for_survivors(&marker, 0).await, 0);
     }
 }
 
-/// The note that makes [`a_runtime_that_is_to_be_killed`] do something.
+/// The file that enables [`a_runtime_that_is_to_be_killed`].
 const NOTE: &str = "haft-runtime-note";
 
-/// No test of its own: a runtime in a process of its own, started by the test below in a directory with
-/// a note in it.
+/// Inner part of the test below: a runtime in its own process, started in a directory with that
+/// file.
 #[tokio::test]
 async fn a_runtime_that_is_to_be_killed() {
     if !Path::new(NOTE).exists() {
@@ -125,14 +127,14 @@ async fn a_runtime_that_is_to_be_killed() {
     let (level, marker) = note.split_once(' ').unwrap();
     let level = if level == "namespaces" { Level::Namespaces } else { Level::Landlock };
     let sandbox = Sandbox::at(Helper::At(helper()), level).await.unwrap();
-    let room = Room::new();
-    let mut running = begin(&sandbox, &room, marker).await;
+    let fixture = Fixture::new();
+    let mut running = begin(&sandbox, &fixture, marker).await;
     put(Path::new("begun"), "");
     running.wait().await;
 }
 
 #[tokio::test]
-async fn nothing_survives_a_killed_runtime() {
+async fn no_process_survives_a_killed_runtime() {
     for sandbox in sandboxes().await {
         let marker = marker();
         let folder = tempfile::tempdir().unwrap();
@@ -149,34 +151,34 @@ async fn nothing_survives_a_killed_runtime() {
             }
             tokio::time::sleep(Duration::from_millis(25)).await;
         }
-        assert!(survivors(&marker) >= 6, "they live: {}", survivors(&marker));
+        assert!(survivors(&marker) >= 6, "not all are running: {}", survivors(&marker));
         runtime.kill().unwrap();
         runtime.wait().unwrap();
-        assert_eq!(settle(&marker, 0).await, 0, "{}", sandbox.tier().level);
+        assert_eq!(wait_for_survivors(&marker, 0).await, 0, "{}", sandbox.tier().level);
     }
 }
 
 #[tokio::test]
-async fn nothing_survives_a_killed_helper_in_namespaces() {
+async fn no_process_survives_a_killed_helper_in_tier_namespaces() {
     let Some(sandbox) = sandboxes().await.into_iter().find(|s| s.tier().level == Level::Namespaces)
     else {
         return;
     };
-    let (room, marker) = (Room::new(), marker());
-    let mut running = begin(&sandbox, &room, &marker).await;
+    let (fixture, marker) = (Fixture::new(), marker());
+    let mut running = begin(&sandbox, &fixture, &marker).await;
     running.kill_helper();
     let ended = tokio::time::timeout(Duration::from_secs(20), running.wait()).await.unwrap();
     assert_eq!((ended.how, ended.exit), (ExitReason::Lost, Exit::Unknown));
-    assert_eq!(settle(&marker, 0).await, 0);
+    assert_eq!(wait_for_survivors(&marker, 0).await, 0);
 }
 
 #[tokio::test]
-async fn one_that_forks_without_pause_is_ended_too() {
+async fn process_that_forks_continuously_is_killed() {
     for sandbox in sandboxes().await {
-        let (room, marker) = (Room::new(), marker());
-        let mut profile = room.profile();
+        let (fixture, marker) = (Fixture::new(), marker());
+        let mut profile = fixture.profile();
         profile.limits.processes = 60;
-        // Each leaves a successor and ends, so that its number is never the one that was seen.
+        // Each process forks and exits, so that its pid is gone when it is found.
         let script = format!(
             "perl -e 'setpgrp; for (;;) {{ my $p = fork; exit if $p; select undef, undef, undef, 0.0002 }} # {marker}' & echo ready; sleep 0.3"
         );
@@ -186,7 +188,7 @@ async fn one_that_forks_without_pause_is_ended_too() {
     }
 }
 
-/// The children of a process.
+/// Returns the children of a process.
 fn children(pid: u32) -> Vec<i32> {
     let text = std::fs::read(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
@@ -203,21 +205,21 @@ async fn landlock() -> Option<Sandbox> {
 }
 
 #[tokio::test]
-async fn command_dies_with_a_killed_helper_in_tier_landlock() {
+async fn no_process_survives_a_killed_helper_in_tier_landlock() {
     let Some(sandbox) = landlock().await else { return };
-    let (room, marker) = (Room::new(), marker());
-    let mut running = begin(&sandbox, &room, &marker).await;
+    let (fixture, marker) = (Fixture::new(), marker());
+    let mut running = begin(&sandbox, &fixture, &marker).await;
     running.kill_helper();
     let ended = tokio::time::timeout(Duration::from_secs(20), running.wait()).await.unwrap();
     assert_eq!((ended.how, ended.exit), (ExitReason::Lost, Exit::Signal(9)));
-    assert_eq!(survivors(&marker), 0, "`Lost` says that everything was ended");
+    assert_eq!(survivors(&marker), 0, "`Lost` means that all processes were killed");
 }
 
 #[tokio::test]
-async fn command_dies_with_a_killed_watcher_in_tier_landlock() {
+async fn no_process_survives_a_killed_watcher_in_tier_landlock() {
     let Some(sandbox) = landlock().await else { return };
-    let (room, marker) = (Room::new(), marker());
-    let mut running = begin(&sandbox, &room, &marker).await;
+    let (fixture, marker) = (Fixture::new(), marker());
+    let mut running = begin(&sandbox, &fixture, &marker).await;
     let [watcher] = *children(running.helper_id().unwrap()) else { panic!("one watcher") };
     kill(watcher);
     let ended = tokio::time::timeout(Duration::from_secs(20), running.wait()).await.unwrap();
@@ -228,8 +230,8 @@ async fn command_dies_with_a_killed_watcher_in_tier_landlock() {
 #[tokio::test]
 async fn killing_helper_and_watcher_at_once_is_reported_as_abandoned() {
     let Some(sandbox) = landlock().await else { return };
-    let (room, marker) = (Room::new(), marker());
-    let mut running = begin(&sandbox, &room, &marker).await;
+    let (fixture, marker) = (Fixture::new(), marker());
+    let mut running = begin(&sandbox, &fixture, &marker).await;
     let helper = running.helper_id().unwrap();
     let [watcher] = *children(helper) else { panic!("one watcher") };
     // Stopped first, so that neither can act on the death of the other.
@@ -249,7 +251,7 @@ async fn killing_helper_and_watcher_at_once_is_reported_as_abandoned() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
         let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         if String::from_utf8_lossy(&line).contains(&pattern) {
-            // What is left over is ours to end and to remove.
+            // The test has to kill and remove what is left.
             let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
             let environment = String::from_utf8_lossy(&environment).into_owned();
             let scratch =

@@ -1,4 +1,4 @@
-//! Attacks on paths, as data, and attackers that change things in between.
+//! Path traversal attacks as data, and symlink races (TOCTOU).
 
 use std::{
     fs,
@@ -12,9 +12,9 @@ use haft_sandbox::{Access, Bounds, Extent, PathError, PathErrorKind, Replace, Wo
 use proptest::prelude::*;
 use serde::Deserialize;
 
-use crate::kit::{Room, get, picture, put};
+use crate::kit::{Fixture, get, put, snapshot};
 
-/// One line of the data: what is done to a path, and what must come of it.
+/// One line of the corpus: an operation on a path and its expected result.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Attack {
@@ -22,21 +22,22 @@ struct Attack {
     #[serde(rename = "do")]
     act: String,
     path: String,
-    /// A cause, `ok`, `refused` for any cause, or `refused_or_ok` where systems differ.
+    /// A cause, `ok`, `refused` for any cause, or `refused_or_ok` if systems differ.
     want: String,
 }
 
-/// A workspace full of traps, with a directory beside it whose name begins in the same way.
-struct Trap {
-    room: Room,
+/// A workspace full of hostile symlinks and special files, next to a directory whose name has the
+/// same prefix.
+struct HostileWorkspace {
+    fixture: Fixture,
     evil: PathBuf,
     _socket: UnixListener,
 }
 
-impl Trap {
-    fn set() -> Self {
-        let room = Room::new();
-        let (inside, outside) = (&room.inside, &room.outside);
+impl HostileWorkspace {
+    fn create() -> Self {
+        let fixture = Fixture::new();
+        let (inside, outside) = (&fixture.inside, &fixture.outside);
         let evil = inside.with_file_name("inside-evil");
         fs::create_dir(&evil).unwrap();
         put(&evil.join("secret.txt"), "evil");
@@ -99,14 +100,14 @@ impl Trap {
             0,
         )
         .unwrap();
-        Self { evil, room, _socket: socket }
+        Self { evil, fixture, _socket: socket }
     }
 
     fn path(&self, text: &str) -> String {
         let mut text = text
-            .replace("{inside}", self.room.inside.to_str().unwrap())
-            .replace("{outside}", self.room.outside.to_str().unwrap())
-            .replace("{base}", self.room.inside.parent().unwrap().to_str().unwrap());
+            .replace("{inside}", self.fixture.inside.to_str().unwrap())
+            .replace("{outside}", self.fixture.outside.to_str().unwrap())
+            .replace("{base}", self.fixture.inside.parent().unwrap().to_str().unwrap());
         for (name, unit) in [("long", "x"), ("deep", "d/"), ("up", "../")] {
             while let Some(start) = text.find(&format!("{{{name}:")) {
                 let end = start + text[start..].find('}').unwrap();
@@ -117,10 +118,10 @@ impl Trap {
         text
     }
 
-    /// Everything that nobody may change. The second name of the secret may be taken away.
+    /// Returns everything that must not change. The hard link count of the secret may change.
     fn outside(&self) -> Vec<(PathBuf, String)> {
-        let mut all = picture(&self.room.outside);
-        all.extend(picture(&self.evil));
+        let mut all = snapshot(&self.fixture.outside);
+        all.extend(snapshot(&self.evil));
         for (_, what) in &mut all {
             *what = what.replace(" 2 ", " 1 ");
         }
@@ -128,18 +129,18 @@ impl Trap {
     }
 
     fn protected(&self) -> Vec<(PathBuf, String)> {
-        let git = self.room.inside.join(".git");
-        let mut all = picture(&git);
+        let git = self.fixture.inside.join(".git");
+        let mut all = snapshot(&git);
         all.retain(|(path, _)| *path == git.join("config") || path.starts_with(git.join("hooks")));
         all.extend([".haft", "haft.toml", ".envrc", ".vscode", ".mcp.json"].map(|name| {
-            let there = self.room.inside.join(name).symlink_metadata().is_ok();
+            let there = self.fixture.inside.join(name).symlink_metadata().is_ok();
             (PathBuf::from(name), there.to_string())
         }));
         all
     }
 }
 
-/// Does one thing to a path.
+/// Performs one operation on a path.
 fn attempt(workspace: &Workspace, act: &str, path: &str) -> Result<(), PathError> {
     let bounds = Bounds::default();
     let spare = || workspace.resolve_entry("spare");
@@ -176,7 +177,7 @@ fn attempt(workspace: &Workspace, act: &str, path: &str) -> Result<(), PathError
         "list" => workspace.list(&workspace.resolve(path)?, 1_000).map(drop),
         "walk" => workspace.walk(&workspace.resolve(path)?, bounds)?.try_for_each(|entry| {
             let entry = entry?;
-            // Whatever is shown can be asked for, and nothing of it is outside.
+            // Every returned entry can be opened, and none is outside.
             if let Ok(mut opened) = entry.open() {
                 let mut text = String::new();
                 std::io::Read::read_to_string(&mut opened.file, &mut text).unwrap();
@@ -190,17 +191,18 @@ fn attempt(workspace: &Workspace, act: &str, path: &str) -> Result<(), PathError
 }
 
 #[test]
-fn every_attack_of_the_corpus_ends_as_it_should_and_nothing_outside_changes() {
+fn path_traversal_corpus_cannot_change_anything_outside() {
     let attacks: Vec<Attack> = include_str!("../data/paths.jsonl")
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     assert!(attacks.len() >= 400, "{}", attacks.len());
     let mut wrong = Vec::new();
-    let mut trap = Trap::set();
+    let mut hostile = HostileWorkspace::create();
     for attack in &attacks {
-        let before = (picture(&trap.room.inside), trap.outside(), trap.protected());
-        let result = attempt(&trap.room.workspace(), &attack.act, &trap.path(&attack.path));
+        let before = (snapshot(&hostile.fixture.inside), hostile.outside(), hostile.protected());
+        let result =
+            attempt(&hostile.fixture.workspace(), &attack.act, &hostile.path(&attack.path));
         let got = result.as_ref().map_or_else(|refusal| refusal.cause().as_str(), |()| "ok");
         let is_right = match attack.want.as_str() {
             "refused" => result.is_err(),
@@ -213,73 +215,74 @@ fn every_attack_of_the_corpus_ends_as_it_should_and_nothing_outside_changes() {
                 attack.group, attack.act, attack.path, attack.want
             ));
         }
-        let after = (picture(&trap.room.inside), trap.outside(), trap.protected());
+        let after = (snapshot(&hostile.fixture.inside), hostile.outside(), hostile.protected());
         assert_eq!(after.1, before.1, "{attack:?}");
         if result.is_err() {
-            assert_eq!(after, before, "what is refused has touched nothing: {attack:?}");
+            assert_eq!(after, before, "a refused operation must change nothing: {attack:?}");
         }
         if attack.group == "protected" {
             assert_eq!(after.2, before.2, "{attack:?}");
         }
         if after.0 != before.0 {
-            trap = Trap::set();
+            hostile = HostileWorkspace::create();
         }
     }
     assert!(wrong.is_empty(), "{}\n{} of {}", wrong.join("\n"), wrong.len(), attacks.len());
 }
 
 #[test]
-fn every_attack_fails_in_a_root_that_may_only_be_read() {
+fn path_traversal_corpus_cannot_change_a_read_only_root() {
     let attacks = include_str!("../data/paths.jsonl").lines();
-    let trap = Trap::set();
-    let before = (picture(&trap.room.inside), trap.outside());
-    let workspace = Workspace::builder().root(&trap.room.inside, Access::Read).build().unwrap();
+    let hostile = HostileWorkspace::create();
+    let before = (snapshot(&hostile.fixture.inside), hostile.outside());
+    let workspace =
+        Workspace::builder().root(&hostile.fixture.inside, Access::Read).build().unwrap();
     for line in attacks {
         let attack: Attack = serde_json::from_str(line).unwrap();
-        let result = attempt(&workspace, &attack.act, &trap.path(&attack.path));
+        let result = attempt(&workspace, &attack.act, &hostile.path(&attack.path));
         let changes = !["read", "list", "walk", "folder"].contains(&attack.act.as_str());
         let is_nothing = attack.act == "make" && attack.want == "ok";
         assert!(!changes || result.is_err() || is_nothing, "{attack:?}");
     }
-    assert_eq!((picture(&trap.room.inside), trap.outside()), before);
+    assert_eq!((snapshot(&hostile.fixture.inside), hostile.outside()), before);
 }
 
 #[test]
-fn a_hard_link_is_broken_and_never_written_through() {
-    let trap = Trap::set();
-    let workspace = trap.room.workspace();
+fn hard_link_is_replaced_and_never_written_through() {
+    let hostile = HostileWorkspace::create();
+    let workspace = hostile.fixture.workspace();
     workspace.write(&workspace.resolve("hard").unwrap(), b"new", Replace::Always).unwrap();
-    assert_eq!(get(&trap.room.inside.join("hard")), "new");
-    assert_eq!(get(&trap.room.outside.join("secret.txt")), "outside");
+    assert_eq!(get(&hostile.fixture.inside.join("hard")), "new");
+    assert_eq!(get(&hostile.fixture.outside.join("secret.txt")), "outside");
 }
 
 #[test]
-fn whoever_swaps_a_folder_for_a_link_gets_nothing_out_and_nothing_in() {
-    let room = Room::new();
-    let workspace = room.workspace();
-    fs::create_dir(room.inside.join("d")).unwrap();
-    put(&room.inside.join("d/file"), "inside");
-    put(&room.outside.join("file"), "outside");
-    symlink(&room.outside, room.inside.join("l")).unwrap();
-    let before = picture(&room.outside);
+fn symlink_race_cannot_escape_the_workspace() {
+    let fixture = Fixture::new();
+    let workspace = fixture.workspace();
+    fs::create_dir(fixture.inside.join("d")).unwrap();
+    put(&fixture.inside.join("d/file"), "inside");
+    put(&fixture.outside.join("file"), "outside");
+    symlink(&fixture.outside, fixture.inside.join("l")).unwrap();
+    let before = snapshot(&fixture.outside);
     let is_done = AtomicBool::new(false);
     let (mut reads, mut refused) = (0, 0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             use rustix::fs::{CWD, RenameFlags, renameat_with};
-            let (d, l) = (room.inside.join("d"), room.inside.join("l"));
+            let (d, l) = (fixture.inside.join("d"), fixture.inside.join("l"));
             while !is_done.load(Ordering::Relaxed) {
                 renameat_with(CWD, &d, CWD, &l, RenameFlags::EXCHANGE).unwrap();
-                // A moment in which something can be opened.
+                // Leaves time for an open between two swaps.
                 (0..2_000).for_each(|_| std::hint::spin_loop());
             }
         });
-        // Until enough has happened on both sides of the swap; a busy machine takes more turns.
+        // Until both states were seen often enough; a busy machine needs more iterations.
         for turn in 0..3_000_000_u32 {
             if reads >= 2_000 && refused >= 2_000 {
                 break;
             }
-            // Found once and used later, as a call that was judged and then runs.
+            // Resolved first and used later, as between authorization and execution (TOCTOU).
             let Ok(place) = workspace.resolve("d/file") else {
                 refused += 1;
                 continue;
@@ -301,31 +304,31 @@ fn whoever_swaps_a_folder_for_a_link_gets_nothing_out_and_nothing_in() {
         }
         is_done.store(true, Ordering::Relaxed);
     });
-    assert_eq!(picture(&room.outside), before);
+    assert_eq!(snapshot(&fixture.outside), before);
     assert!(
         reads >= 2_000 && refused >= 2_000,
-        "the race was one: {reads} reads, {refused} refused"
+        "the race did not happen: {reads} reads, {refused} refused"
     );
 }
 
 #[test]
-fn whoever_swaps_a_file_for_a_link_while_a_tree_is_walked_copied_or_deleted_gets_nothing() {
-    let room = Room::new();
-    let workspace = room.workspace();
-    let before = picture(&room.outside);
+fn symlink_race_cannot_escape_a_walk_copy_or_delete() {
+    let fixture = Fixture::new();
+    let workspace = fixture.workspace();
+    let before = snapshot(&fixture.outside);
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let here = room.inside.join("sub/x");
+            let here = fixture.inside.join("sub/x");
             while !is_done.load(Ordering::Relaxed) {
                 let _ = fs::create_dir_all(here.join("y"));
                 if let Ok(mut file) = fs::File::create(here.join("y/file")) {
                     let _ = std::io::Write::write_all(&mut file, b"inside");
                 }
-                let _ = fs::rename(&here, room.inside.join("sub/away"));
-                let _ = symlink(&room.outside, &here);
+                let _ = fs::rename(&here, fixture.inside.join("sub/away"));
+                let _ = symlink(&fixture.outside, &here);
                 let _ = fs::remove_file(&here);
-                let _ = fs::remove_dir_all(room.inside.join("sub/away"));
+                let _ = fs::remove_dir_all(fixture.inside.join("sub/away"));
             }
         });
         for _ in 0..300 {
@@ -339,7 +342,7 @@ fn whoever_swaps_a_file_for_a_link_while_a_tree_is_walked_copied_or_deleted_gets
             }
             let copied = workspace.resolve("copied").unwrap();
             let _ = workspace.copy(&sub, &copied, Replace::Always, Bounds::default());
-            assert!(!room.inside.join("copied/x/secret.txt").exists());
+            assert!(!fixture.inside.join("copied/x/secret.txt").exists());
             let _ = workspace.remove(&copied, Extent::Everything(Bounds::default()));
             if let Ok(x) = workspace.resolve_entry("sub/x") {
                 let _ = workspace.remove(&x, Extent::Everything(Bounds::default()));
@@ -347,13 +350,13 @@ fn whoever_swaps_a_file_for_a_link_while_a_tree_is_walked_copied_or_deleted_gets
         }
         is_done.store(true, Ordering::Relaxed);
     });
-    assert_eq!(picture(&room.outside), before);
+    assert_eq!(snapshot(&fixture.outside), before);
 }
 
 #[test]
-fn a_grant_opens_one_protected_name_and_no_other() {
-    let room = Room::new();
-    let workspace = room.workspace();
+fn grant_allows_only_its_protected_name() {
+    let fixture = Fixture::new();
+    let workspace = fixture.workspace();
     let place = workspace.resolve(".envrc").unwrap();
     let granted = workspace.granting([place.clone()]);
     assert!(workspace.is_protected(&place) && !granted.is_protected(&place));
@@ -373,8 +376,8 @@ fn a_grant_opens_one_protected_name_and_no_other() {
 }
 
 #[test]
-fn a_place_of_one_workspace_is_nothing_to_another() {
-    let (one, two) = (Room::new(), Room::new());
+fn resolved_path_is_refused_in_another_workspace() {
+    let (one, two) = (Fixture::new(), Fixture::new());
     let place = one.workspace().resolve("notes.txt").unwrap();
     assert_eq!(
         two.workspace().read(&place, 100).unwrap_err().cause(),
@@ -383,8 +386,8 @@ fn a_place_of_one_workspace_is_nothing_to_another() {
 }
 
 #[test]
-fn several_roots_are_told_apart_and_links_between_them_are_followed() {
-    let (one, two) = (Room::new(), Room::new());
+fn symlinks_between_roots_keep_the_access_of_the_target() {
+    let (one, two) = (Fixture::new(), Fixture::new());
     symlink(two.inside.join("notes.txt"), one.inside.join("over")).unwrap();
     let workspace = Workspace::builder()
         .root(&one.inside, Access::Write)
@@ -406,9 +409,9 @@ fn several_roots_are_told_apart_and_links_between_them_are_followed() {
 }
 
 #[test]
-fn a_file_that_changed_since_it_was_read_is_not_replaced_and_a_draft_leaves_nothing_behind() {
-    let room = Room::new();
-    let workspace = room.workspace();
+fn changed_file_is_not_replaced_and_dropped_write_leaves_no_temporary_file() {
+    let fixture = Fixture::new();
+    let workspace = fixture.workspace();
     let place = workspace.resolve("notes.txt").unwrap();
     let stamp = workspace.meta(&place).unwrap().stamp;
     workspace.write(&place, b"mine", Replace::If(stamp)).unwrap();
@@ -422,35 +425,35 @@ fn a_file_that_changed_since_it_was_read_is_not_replaced_and_a_draft_leaves_noth
     );
     drop(workspace.draft(&place, Replace::Always).unwrap());
     let names: Vec<_> =
-        fs::read_dir(&room.inside).unwrap().flatten().map(|e| e.file_name()).collect();
+        fs::read_dir(&fixture.inside).unwrap().flatten().map(|e| e.file_name()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
-    assert_eq!(get(&room.inside.join("notes.txt")), "mine");
+    assert_eq!(get(&fixture.inside.join("notes.txt")), "mine");
 }
 
 #[test]
-fn modes_are_kept_and_privileges_in_them_are_not() {
+fn replaced_file_keeps_its_mode_without_setuid_bits() {
     use std::os::unix::fs::PermissionsExt as _;
-    let room = Room::new();
-    let workspace = room.workspace();
-    let file = room.inside.join("notes.txt");
+    let fixture = Fixture::new();
+    let workspace = fixture.workspace();
+    let file = fixture.inside.join("notes.txt");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o6750)).unwrap();
     workspace.write(&workspace.resolve("notes.txt").unwrap(), b"x", Replace::Always).unwrap();
     assert_eq!(file.metadata().unwrap().permissions().mode() & 0o7777, 0o750);
 }
 
 #[test]
-fn bounds_hold_and_nothing_was_touched_when_one_is_met() {
-    let room = Room::new();
-    let workspace = room.workspace();
+fn exceeded_bound_changes_nothing() {
+    let fixture = Fixture::new();
+    let workspace = fixture.workspace();
     for n in 0..50 {
-        put(&room.inside.join(format!("sub/{n}")), "12345");
+        put(&fixture.inside.join(format!("sub/{n}")), "12345");
     }
-    let mut deep = room.inside.join("sub");
+    let mut deep = fixture.inside.join("sub");
     for _ in 0..20 {
         deep.push("d");
         fs::create_dir(&deep).unwrap();
     }
-    let before = picture(&room.inside);
+    let before = snapshot(&fixture.inside);
     let sub = workspace.resolve_entry("sub").unwrap();
     for bounds in
         [Bounds { entries: 10, ..Bounds::default() }, Bounds { depth: 5, ..Bounds::default() }]
@@ -472,7 +475,7 @@ fn bounds_hold_and_nothing_was_touched_when_one_is_met() {
     assert_eq!(workspace.list(&sub, 10).unwrap_err().cause(), PathErrorKind::TooMany);
     let notes = workspace.resolve("notes.txt").unwrap();
     assert_eq!(workspace.read(&notes, 3).unwrap_err().cause(), PathErrorKind::TooLarge);
-    assert_eq!(picture(&room.inside), before);
+    assert_eq!(snapshot(&fixture.inside), before);
     assert_eq!(workspace.list(&sub, 100).unwrap().len(), 51);
     let mut walk = workspace.walk(&sub, Bounds::default()).unwrap();
     let mut seen = 0;
@@ -482,15 +485,15 @@ fn bounds_hold_and_nothing_was_touched_when_one_is_met() {
             walk.pass_by();
         }
     }
-    assert_eq!(seen, 53, "below the third level nothing was entered");
+    assert_eq!(seen, 53, "nothing below the third level was visited");
 }
 
 #[test]
-fn a_tree_with_more_folders_than_descriptors_is_copied_and_deleted() {
-    let room = Room::new();
-    let workspace = room.workspace();
+fn tree_with_more_directories_than_file_descriptors_is_copied_and_deleted() {
+    let fixture = Fixture::new();
+    let workspace = fixture.workspace();
     for n in 0..3_000 {
-        fs::create_dir(room.inside.join(format!("sub/{n}"))).unwrap();
+        fs::create_dir(fixture.inside.join(format!("sub/{n}"))).unwrap();
     }
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     assert!(limit.is_none_or(|limit| limit > 100));
@@ -506,13 +509,13 @@ fn a_tree_with_more_folders_than_descriptors_is_copied_and_deleted() {
 }
 
 #[test]
-fn a_copy_over_a_file_leaves_who_may_use_it_as_it_was() {
-    let room = Room::new();
-    let workspace = room.workspace();
+fn copy_over_a_file_keeps_its_permissions() {
+    let fixture = Fixture::new();
+    let workspace = fixture.workspace();
     let mode =
-        |path: &str| fs::metadata(room.inside.join(path)).unwrap().permissions().mode() & 0o777;
+        |path: &str| fs::metadata(fixture.inside.join(path)).unwrap().permissions().mode() & 0o777;
     for (name, mode) in [("open", 0o755), ("closed", 0o600), ("moved", 0o640)] {
-        let path = room.inside.join(name);
+        let path = fixture.inside.join(name);
         fs::File::create(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
     }
@@ -521,33 +524,33 @@ fn a_copy_over_a_file_leaves_who_may_use_it_as_it_was() {
         workspace.copy(&find(from), &find(to), Replace::Always, Bounds::default()).unwrap();
     };
     copy("open", "new");
-    assert_eq!(mode("new"), 0o755, "a new file may be used as the one it is a copy of");
+    assert_eq!(mode("new"), 0o755, "a new file gets the mode of its source");
     copy("open", "closed");
-    assert_eq!(mode("closed"), 0o600, "a closed file is not opened by what is copied into it");
+    assert_eq!(mode("closed"), 0o600, "a replaced file keeps its mode");
     let bounds = Bounds::default();
     workspace.carry(&find("moved"), &find("closed"), Replace::Always, bounds).unwrap();
-    assert_eq!(mode("closed"), 0o640, "what is moved stays what it was, as by a rename");
+    assert_eq!(mode("closed"), 0o640, "a moved file keeps its own mode, as with a rename");
 }
 
 #[test]
-fn a_deletion_ends_between_two_entries_when_it_is_told_to() {
-    let room = Room::new();
-    let workspace = room.workspace();
+fn delete_can_be_cancelled_between_two_entries() {
+    let fixture = Fixture::new();
+    let workspace = fixture.workspace();
     for n in 0..10 {
-        fs::create_dir(room.inside.join(format!("sub/{n}"))).unwrap();
+        fs::create_dir(fixture.inside.join(format!("sub/{n}"))).unwrap();
     }
     let sub = workspace.resolve("sub").unwrap();
-    let all = fs::read_dir(room.inside.join("sub")).unwrap().count();
+    let all = fs::read_dir(fixture.inside.join("sub")).unwrap().count();
     let asked = std::cell::Cell::new(0);
     let stop = || asked.replace(asked.get() + 1) == 4;
     let everything = Extent::Everything(Bounds::default());
     let done = workspace.remove_until(&sub, everything, &stop).unwrap();
-    let left = fs::read_dir(room.inside.join("sub")).unwrap().count();
+    let left = fs::read_dir(fixture.inside.join("sub")).unwrap().count();
     assert_eq!((done.entries, left), (4, all - 4), "{done:?}");
-    assert_eq!(done.left_over, left + 1, "the folder itself is one of them");
+    assert_eq!(done.left_over, left + 1, "the directory itself is counted");
 }
 
-/// Parts that hostile paths are made of.
+/// Components of hostile paths.
 const PARTS: &[&str] = &[
     "..",
     ".",
@@ -578,7 +581,7 @@ const PARTS: &[&str] = &[
     "passwd",
 ];
 
-/// Where hostile symlinks lead.
+/// Targets of hostile symlinks.
 const TARGETS: &[&str] = &[
     "..",
     "../outside",
@@ -599,19 +602,20 @@ const TARGETS: &[&str] = &[
 ];
 
 #[derive(Debug, Clone)]
-enum Move {
+enum Step {
     /// A call of a tool.
     Call(usize, Vec<usize>, bool),
-    /// What somebody else does in the workspace in the meantime.
-    Link(usize, usize),
-    Folder(usize),
+    /// Another process replaces an entry by a symlink.
+    Symlink(usize, usize),
+    /// Another process replaces an entry by a directory.
+    Directory(usize),
 }
 
-fn a_move() -> impl Strategy<Value = Move> {
+fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        8 => (0..ACTS.len(), prop::collection::vec(0..PARTS.len(), 1..6), any::<bool>()).prop_map(|(act, path, abs)| Move::Call(act, path, abs)),
-        1 => (0..3_usize, 0..TARGETS.len()).prop_map(|(name, target)| Move::Link(name, target)),
-        1 => (0..3_usize).prop_map(Move::Folder),
+        8 => (0..ACTS.len(), prop::collection::vec(0..PARTS.len(), 1..6), any::<bool>()).prop_map(|(act, path, abs)| Step::Call(act, path, abs)),
+        1 => (0..3_usize, 0..TARGETS.len()).prop_map(|(name, target)| Step::Symlink(name, target)),
+        1 => (0..3_usize).prop_map(Step::Directory),
     ]
 }
 
@@ -633,16 +637,16 @@ const ACTS: &[&str] = &[
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Forty rooms, 250 hostile moves in each: ten thousand.
+    /// Forty workspaces with 250 hostile steps each: ten thousand.
     #[test]
-    fn the_tree_outside_is_the_same_after_ten_thousand_hostile_calls(moves in prop::collection::vec(a_move(), 250)) {
-        let trap = Trap::set();
-        let inside = &trap.room.inside;
-        let before = (trap.outside(), trap.protected());
-        let workspace = trap.room.workspace();
-        for (turn, step) in moves.iter().enumerate() {
+    fn ten_thousand_hostile_calls_change_nothing_outside(steps in prop::collection::vec(step(), 250)) {
+        let hostile = HostileWorkspace::create();
+        let inside = &hostile.fixture.inside;
+        let before = (hostile.outside(), hostile.protected());
+        let workspace = hostile.fixture.workspace();
+        for (turn, step) in steps.iter().enumerate() {
             match step {
-                Move::Call(act, parts, is_absolute) => {
+                Step::Call(act, parts, is_absolute) => {
                     let path: Vec<_> = parts.iter().map(|part| PARTS[*part]).collect();
                     let mut path = path.join("/");
                     if *is_absolute {
@@ -650,26 +654,26 @@ proptest! {
                     }
                     let _ = attempt(&workspace, ACTS[*act], &path);
                 }
-                Move::Link(name, target) => {
+                Step::Symlink(name, target) => {
                     let name = inside.join(format!("l{name}"));
                     let _ = fs::remove_file(&name);
-                    let _ = symlink(trap.path(TARGETS[*target]), &name);
+                    let _ = symlink(hostile.path(TARGETS[*target]), &name);
                 }
-                Move::Folder(name) => {
+                Step::Directory(name) => {
                     let name = inside.join(format!("l{name}"));
                     let _ = fs::remove_file(&name);
                     let _ = fs::create_dir(&name);
                 }
             }
             if turn % 50 == 49 {
-                prop_assert_eq!(&(trap.outside(), trap.protected()), &before);
-                // The traps are set anew, because some were taken away.
+                prop_assert_eq!(&(hostile.outside(), hostile.protected()), &before);
+                // Some hostile entries were deleted, so create them again.
                 let _ = fs::create_dir_all(inside.join("sub/deep"));
                 put(&inside.join("spare"), "spare");
                 let _ = symlink("../outside", inside.join("out"));
             }
         }
-        prop_assert_eq!((trap.outside(), trap.protected()), before);
-        prop_assert_eq!(get(Path::new(&trap.room.outside.join("secret.txt"))), "outside");
+        prop_assert_eq!((hostile.outside(), hostile.protected()), before);
+        prop_assert_eq!(get(Path::new(&hostile.fixture.outside.join("secret.txt"))), "outside");
     }
 }

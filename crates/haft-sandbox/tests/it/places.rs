@@ -1,4 +1,5 @@
-//! Protected names in odd places: other file systems, odd names, deep directories.
+//! Protected names on other file systems, in directories with unusual names, and in deep
+//! directories.
 
 use std::{
     ffi::OsStr,
@@ -12,7 +13,7 @@ use haft_sandbox::{Access, Command, Profile, Sandbox, Workspace};
 
 use crate::kit::*;
 
-/// Makes what is allowed, tries what is not, and says what came of it.
+/// Performs allowed and refused operations, and prints the results.
 const SCRIPT: &str = r#"
     echo fine > a && mkdir -p d/e && mv a d/e/b && ln d/e/b c && cat c
     for name in haft.toml d/haft.toml .git/config d/e/.envrc; do
@@ -22,7 +23,7 @@ const SCRIPT: &str = r#"
     rm -r d .git; ls -A
 "#;
 
-async fn holds(sandbox: &Sandbox, root: &Path) {
+async fn check_protection(sandbox: &Sandbox, root: &Path) {
     let workspace = Workspace::builder().root(root, Access::Write).build().unwrap();
     let profile = Profile::of(Capabilities::from([Capability::Filesystem]), &workspace);
     let ended = sandbox.run(Command::shell(SCRIPT), profile).await.unwrap();
@@ -33,47 +34,47 @@ async fn holds(sandbox: &Sandbox, root: &Path) {
 }
 
 #[tokio::test]
-async fn protected_names_hold_in_directories_with_odd_names() {
+async fn protected_names_are_refused_in_directories_with_unusual_names() {
     let names: [&[u8]; 4] = [b"with space", b"quo'te\"", b"-rf", &[b'n'; 200]];
     let deep = vec!["level"; 100].join("/");
     for sandbox in sandboxes().await {
-        let room = Room::new();
+        let fixture = Fixture::new();
         for name in names.into_iter().chain([deep.as_bytes()]) {
-            let root = room.inside.join(OsStr::from_bytes(name));
+            let root = fixture.inside.join(OsStr::from_bytes(name));
             fs::create_dir_all(&root).unwrap();
-            holds(&sandbox, &root).await;
+            check_protection(&sandbox, &root).await;
         }
     }
 }
 
 #[tokio::test]
-async fn directories_below_the_workspace_may_have_any_bytes_in_their_names() {
+async fn non_utf8_directories_work_and_are_protected() {
     const BYTES: &str = r#"
         d=$(printf 'new\nline \377'); mkdir "$d" && cd "$d" && echo fine > a && cat a
         (echo bad > haft.toml) 2>/dev/null && echo made; cd .. && rm -r "$d"
     "#;
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let ended = sandbox.run(Command::shell(BYTES), room.profile()).await.unwrap();
+        let fixture = Fixture::new();
+        let ended = sandbox.run(Command::shell(BYTES), fixture.profile()).await.unwrap();
         assert_eq!(out(&ended), "fine\n", "{}", err(&ended));
         assert_eq!(ended.refused.len(), 1);
     }
 }
 
 #[tokio::test]
-async fn protected_names_hold_on_tmpfs() {
+async fn protected_names_are_refused_on_tmpfs() {
     let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
         return eprintln!("NOT TESTED: /dev/shm takes no files here");
     };
     for sandbox in sandboxes().await {
-        holds(&sandbox, &folder.path().canonicalize().unwrap()).await;
+        check_protection(&sandbox, &folder.path().canonicalize().unwrap()).await;
     }
 }
 
-/// The file that makes [`on_an_overlay`] do something.
+/// The file that enables [`on_an_overlay`].
 const NOTE: &str = "haft-overlay-note";
 
-/// No test of its own: started by the test below where an overlay is mounted.
+/// Inner part of the test below: runs where an overlay is mounted.
 #[tokio::test]
 async fn on_an_overlay() {
     if !Path::new(NOTE).exists() {
@@ -81,13 +82,13 @@ async fn on_an_overlay() {
     }
     let root = Path::new("merged").canonicalize().unwrap();
     for sandbox in sandboxes().await {
-        holds(&sandbox, &root).await;
+        check_protection(&sandbox, &root).await;
     }
     put(Path::new("done"), "");
 }
 
 #[test]
-fn protected_names_hold_on_overlayfs() {
+fn protected_names_are_refused_on_overlayfs() {
     const MOUNT: &str = "mount -t tmpfs none layers && mkdir layers/up layers/work layers/low && \
         mount -t overlay none -o lowerdir=layers/low,upperdir=layers/up,workdir=layers/work merged";
     if fs::metadata("/proc/self").unwrap().uid() != 0 {

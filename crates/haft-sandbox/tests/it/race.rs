@@ -1,5 +1,5 @@
-//! Races against the supervisor of names: many processes and threads, and paths that change while
-//! their call waits (TOCTOU). No protected or denied name is ever made or changed, and nothing outside.
+//! Races against the supervisor: many processes and threads, and paths that change while their
+//! syscall waits (TOCTOU). No protected or denied name is created or changed, and nothing outside.
 
 use std::{collections::BTreeMap, fs, os::unix::fs::symlink, path::Path};
 
@@ -9,7 +9,7 @@ use crate::{kit::*, twin::compiled};
 
 const RACE: &str = include_str!("../data/race.c");
 
-/// Names that exist before and stay as they are.
+/// Existing files that must not change.
 const KEPT: &[(&str, &str)] = &[
     (".git/config", "good"),
     (".git/hooks/pre-commit", "good"),
@@ -17,9 +17,10 @@ const KEPT: &[(&str, &str)] = &[
     ("d3/.git/config", "good"),
 ];
 
-/// A workspace with protected files, directories to swap, and symlinks that lead out and in.
-fn prepare(room: &Room) {
-    let path = |name: &str| room.inside.join(name);
+/// Prepares a workspace with protected files, directories to swap, and symlinks to inside and
+/// outside.
+fn prepare(fixture: &Fixture) {
+    let path = |name: &str| fixture.inside.join(name);
     for folder in [".git/hooks", "sub/.git", "d1", "d2", "d3/.git"] {
         fs::create_dir_all(path(folder)).unwrap();
     }
@@ -31,10 +32,10 @@ fn prepare(room: &Room) {
     symlink("../outside", path("out")).unwrap();
 }
 
-/// Returns what must not be there: names that are protected or denied, wherever a move has put them.
+/// Returns protected or denied names that were created, wherever a rename has moved them.
 fn escapes(inside: &Path) -> Vec<String> {
     let mut bad = Vec::new();
-    for (path, what) in picture(inside) {
+    for (path, what) in snapshot(inside) {
         let text = path.strip_prefix(inside).unwrap().to_str().unwrap().to_owned();
         let parts: Vec<_> = text.to_lowercase().split('/').map(str::to_owned).collect();
         let last = parts.last().unwrap().as_str();
@@ -46,7 +47,7 @@ fn escapes(inside: &Path) -> Vec<String> {
             "hooks" if is_in_git => what != "folder",
             "pre-commit" => !is_good,
             ".git" => what != "folder",
-            // Inside of a `.git` directory any directory may have one.
+            // Below a `.git` directory it is allowed.
             "head" => !parts.iter().any(|name| name == ".git"),
             _ => parts.first().is_some_and(|name| name == "secret"),
         };
@@ -59,32 +60,32 @@ fn escapes(inside: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn races_never_make_or_change_a_protected_or_denied_name() {
+async fn races_never_create_or_change_a_protected_or_denied_name() {
     let is_long = std::env::var_os("HAFT_LONG_TESTS").is_some();
-    // Calls of each thread, and how often everything is done again.
+    // Syscalls per thread, and rounds.
     let (calls, rounds): (u64, u64) = if is_long { (650, 10) } else { (250, 1) };
     for sandbox in sandboxes().await {
         let level = sandbox.tier().level;
         for round in 0..rounds {
-            let room = Room::new();
-            prepare(&room);
-            if compiled(RACE, &room.inside).is_none() {
+            let fixture = Fixture::new();
+            prepare(&fixture);
+            if compiled(RACE, &fixture.inside).is_none() {
                 return;
             }
-            let outside = picture(&room.outside);
-            let mut profile = room.profile();
-            profile.denied.new = vec![format!("{}/secret/**", room.inside.display())];
+            let outside = snapshot(&fixture.outside);
+            let mut profile = fixture.profile();
+            profile.denied.new = vec![format!("{}/secret/**", fixture.inside.display())];
             let script = format!("export WORKSPACE=$PWD; exec ./worker {round} {calls} 4 4");
             let ended = sandbox.run(Command::shell(script), profile).await.unwrap();
             let made: u64 = out(&ended).lines().map(|line| line.parse::<u64>().unwrap()).sum();
             assert_eq!(made, calls * 16, "{level}: {}", err(&ended));
-            assert_eq!(picture(&room.outside), outside, "{level}: the outside changed");
-            let bad = escapes(&room.inside);
+            assert_eq!(snapshot(&fixture.outside), outside, "{level}: the outside changed");
+            let bad = escapes(&fixture.inside);
             assert!(bad.is_empty(), "{level}, round {round}: {bad:?}");
             let now: BTreeMap<_, _> = KEPT
                 .iter()
                 .filter(|(name, _)| name.starts_with(".git"))
-                .map(|(name, _)| (*name, get(&room.inside.join(name))))
+                .map(|(name, _)| (*name, get(&fixture.inside.join(name))))
                 .collect();
             assert!(now.values().all(|text| text == "good"), "{level}: {now:?}");
         }

@@ -1,4 +1,4 @@
-//! Set-id bits: a confined command leaves no set-uid and no set-gid program on the host.
+//! Privilege escalation by set-user-id and set-group-id files or file capabilities is refused.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use haft_sandbox::Level;
 
 use crate::kit::*;
 
-/// Every regular file below a directory that has a set-id bit, as seen from outside.
+/// Returns every file below a directory that has a set-id bit, as seen from outside.
 fn set_id_files(directory: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let mut todo = vec![directory.to_path_buf()];
@@ -27,8 +27,8 @@ fn set_id_files(directory: &Path) -> Vec<String> {
     found
 }
 
-/// The same by number, for every call that takes a mode: `creat`, `mknod`, `mknodat`, the `chmod`
-/// family, `O_TMPFILE` with a name given later, and `openat2`.
+/// Raw syscalls for every call that takes a mode: `creat`, `mknod`, `mknodat`, the `chmod` family,
+/// `O_TMPFILE` with a later `linkat`, and `openat2`.
 #[cfg(target_arch = "x86_64")]
 const RAW_CALLS: &str = r#"umask 0; use Fcntl;
     sysopen(my $f, "f", O_CREAT|O_WRONLY, 04755); sysopen(my $g, "g", O_CREAT|O_RDWR|O_EXCL, 02755);
@@ -44,40 +44,41 @@ const RAW_CALLS: &str =
     r#"umask 0; use Fcntl; sysopen(my $f, "f", O_CREAT|O_WRONLY, 04755); chmod 04755, "f";"#;
 
 #[tokio::test]
-async fn confined_command_leaves_no_set_id_file_on_the_host() {
+async fn command_cannot_create_a_set_id_file() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
+        let fixture = Fixture::new();
         let script = "cd sub
             cp /bin/sh a && chmod 4755 a; cp /bin/sh b && chmod 2755 b; cp /bin/sh c; chmod u+s c; chmod 6711 c
             install -m 4755 /bin/sh d; mknod -m 4666 e p
             exit 0";
-        let ended = sh(&sandbox, room.profile(), script).await;
+        let ended = sh(&sandbox, fixture.profile(), script).await;
         assert!(ended.is_success(), "{}", err(&ended));
-        let ended = sh(&sandbox, room.profile(), format!("cd sub; perl -e '{RAW_CALLS}'")).await;
+        let ended = sh(&sandbox, fixture.profile(), format!("cd sub; perl -e '{RAW_CALLS}'")).await;
         assert!(ended.is_success(), "{}", err(&ended));
-        assert_eq!(set_id_files(&room.inside), Vec::<String>::new(), "{}", sandbox.tier().level);
+        assert_eq!(set_id_files(&fixture.inside), Vec::<String>::new(), "{}", sandbox.tier().level);
     }
 }
 
 #[tokio::test]
 async fn ordinary_modes_still_work() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
+        let fixture = Fixture::new();
         let script = "cd sub; umask 022; echo x > plain; mkdir -m 2775 dir; mkdir plaindir
             perl -e 'use Fcntl; sysopen(my $f, \"run\", O_CREAT|O_WRONLY, 0755); open(my $r, \"<\", \"plain\") or die'
             stat -c '%a %n' plain run";
-        let ended = sh(&sandbox, room.profile(), script).await;
+        let ended = sh(&sandbox, fixture.profile(), script).await;
         assert_eq!(out(&ended), "644 plain\n755 run\n", "{}", err(&ended));
         if sandbox.tier().level == Level::Namespaces {
             let ended = sh(
                 &sandbox,
-                room.profile(),
+                fixture.profile(),
                 "cd sub; chmod 750 run && chmod +t plaindir && chmod go-rwx plain",
             )
             .await;
             assert!(ended.is_success(), "{}", err(&ended));
             let mode = |name: &str| {
-                room.inside.join("sub").join(name).metadata().unwrap().permissions().mode() & 0o7777
+                fixture.inside.join("sub").join(name).metadata().unwrap().permissions().mode()
+                    & 0o7777
             };
             assert_eq!((mode("run"), mode("plain"), mode("plaindir")), (0o750, 0o600, 0o1755));
         }
@@ -86,14 +87,14 @@ async fn ordinary_modes_still_work() {
 
 #[cfg(target_arch = "x86_64")]
 #[tokio::test]
-async fn confined_command_cannot_give_a_file_capabilities() {
+async fn command_cannot_set_file_capabilities() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
+        let fixture = Fixture::new();
         // Version 2 of `security.capability`: effective, cap_setuid.
         let script = r#"cd sub; cp /bin/sh r
             perl -e 'my ($f, $n) = ("r", "security.capability"); my $c = pack("VVVVV", 0x02000001, 0x80, 0, 0, 0);
                 print syscall(188, $f, $n, $c, length $c, 0)'"#;
-        let ended = sh(&sandbox, room.profile(), script).await;
+        let ended = sh(&sandbox, fixture.profile(), script).await;
         assert_eq!(out(&ended), "-1", "{}: {}", sandbox.tier().level, err(&ended));
     }
 }

@@ -1,4 +1,4 @@
-//! The supervisor of names: what commands create, move and remove, at every depth and in both tiers.
+//! The supervisor: names that commands create, move and remove, at every depth and in both tiers.
 
 use std::{fs, path::Path};
 
@@ -6,14 +6,14 @@ use haft_sandbox::{Command, Level};
 
 use crate::kit::*;
 
-/// Runs a script, which must end by itself, and returns its output and its complaints.
-async fn run(sandbox: &haft_sandbox::Sandbox, room: &Room, script: &str) -> (String, String) {
-    let ended = sandbox.run(Command::shell(script), room.profile()).await.unwrap();
+/// Runs a script and returns its standard output and standard error.
+async fn run(sandbox: &haft_sandbox::Sandbox, fixture: &Fixture, script: &str) -> (String, String) {
+    let ended = sandbox.run(Command::shell(script), fixture.profile()).await.unwrap();
     (out(&ended), err(&ended))
 }
 
 #[tokio::test]
-async fn everyday_file_work_behaves_as_without_a_supervisor() {
+async fn common_file_operations_behave_as_without_a_supervisor() {
     const SCRIPT: &str = r#"
         set -e; umask 027
         echo one > a; echo two >> a; cat a
@@ -30,9 +30,9 @@ async fn everyday_file_work_behaves_as_without_a_supervisor() {
         set +C; tmp=$(mktemp); echo tmp > $tmp; cat $tmp
     "#;
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let (text, errors) = run(&sandbox, &room, SCRIPT).await;
-        let plain = Room::new();
+        let fixture = Fixture::new();
+        let (text, errors) = run(&sandbox, &fixture, SCRIPT).await;
+        let plain = Fixture::new();
         let host = std::process::Command::new("bash")
             .args(["--noprofile", "--norc", "-c", SCRIPT])
             .current_dir(&plain.inside)
@@ -45,18 +45,18 @@ async fn everyday_file_work_behaves_as_without_a_supervisor() {
             sandbox.tier().level
         );
         assert_eq!(errors, "err\n");
-        let names = |room: &Room| {
-            let all = picture(&room.inside).into_iter();
-            all.map(|(path, what)| (path.strip_prefix(&room.inside).unwrap().to_owned(), what))
+        let names = |fixture: &Fixture| {
+            let all = snapshot(&fixture.inside).into_iter();
+            all.map(|(path, what)| (path.strip_prefix(&fixture.inside).unwrap().to_owned(), what))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(names(&room), names(&plain), "{}", sandbox.tier().level);
+        assert_eq!(names(&fixture), names(&plain), "{}", sandbox.tier().level);
     }
 }
 
 #[tokio::test]
-async fn protected_names_cannot_be_made_at_any_depth_and_nothing_is_left_of_the_try() {
-    const TRIES: &[&str] = &[
+async fn protected_names_cannot_be_created_at_any_depth() {
+    const ATTEMPTS: &[&str] = &[
         "echo x > haft.toml",
         "echo x > sub/haft.toml",
         "mkdir -p sub/deep && echo x > sub/deep/haft.local.toml",
@@ -78,13 +78,13 @@ async fn protected_names_cannot_be_made_at_any_depth_and_nothing_is_left_of_the_
         "perl -e 'truncate(\"haft.toml\", 5) or die'",
     ];
     for sandbox in sandboxes().await {
-        for attempt in TRIES {
-            let room = Room::new();
-            run(&sandbox, &room, attempt).await;
-            let all = picture(&room.inside);
+        for attempt in ATTEMPTS {
+            let fixture = Fixture::new();
+            run(&sandbox, &fixture, attempt).await;
+            let all = snapshot(&fixture.inside);
             let is_bad = |path: &Path| {
                 let text =
-                    path.strip_prefix(&room.inside).unwrap().to_string_lossy().to_lowercase();
+                    path.strip_prefix(&fixture.inside).unwrap().to_string_lossy().to_lowercase();
                 [
                     "haft.toml",
                     "haft.local.toml",
@@ -106,8 +106,8 @@ async fn protected_names_cannot_be_made_at_any_depth_and_nothing_is_left_of_the_
 }
 
 #[tokio::test]
-async fn existing_protected_files_stay_as_they_are_at_any_depth() {
-    const TRIES: &[&str] = &[
+async fn existing_protected_files_cannot_be_changed_at_any_depth() {
+    const ATTEMPTS: &[&str] = &[
         "echo bad > sub/haft.toml",
         "echo bad >> sub/.git/config",
         "rm -f sub/haft.toml",
@@ -125,21 +125,21 @@ async fn existing_protected_files_stay_as_they_are_at_any_depth() {
         "perl -e 'syscall(316, -100, \"notes.txt\", -100, \"sub/haft.toml\", 2)'",
     ];
     for sandbox in sandboxes().await {
-        for attempt in TRIES {
-            let room = Room::new();
-            fs::create_dir_all(room.inside.join("sub/.git/hooks")).unwrap();
-            put(&room.inside.join("sub/.git/config"), "good");
-            put(&room.inside.join("sub/haft.toml"), "good");
-            run(&sandbox, &room, attempt).await;
+        for attempt in ATTEMPTS {
+            let fixture = Fixture::new();
+            fs::create_dir_all(fixture.inside.join("sub/.git/hooks")).unwrap();
+            put(&fixture.inside.join("sub/.git/config"), "good");
+            put(&fixture.inside.join("sub/haft.toml"), "good");
+            run(&sandbox, &fixture, attempt).await;
             let level = sandbox.tier().level;
-            assert_eq!(get(&room.inside.join("sub/haft.toml")), "good", "{level}: {attempt}");
-            assert_eq!(get(&room.inside.join("sub/.git/config")), "good", "{level}: {attempt}");
+            assert_eq!(get(&fixture.inside.join("sub/haft.toml")), "good", "{level}: {attempt}");
+            assert_eq!(get(&fixture.inside.join("sub/.git/config")), "good", "{level}: {attempt}");
         }
     }
 }
 
 #[tokio::test]
-async fn the_supervisors_own_process_is_out_of_reach() {
+async fn command_cannot_open_or_kill_the_supervisor() {
     const SCRIPT: &str = r#"
         for pid in $(ls /proc | grep -E '^[0-9]+$'); do
             for file in mem fd/0 fd/3 fd/4 fd/5 fd/6 fd/7 cwd/haft.toml root/haft.toml; do
@@ -153,78 +153,82 @@ async fn the_supervisors_own_process_is_out_of_reach() {
     "#;
     for sandbox in sandboxes().await {
         if sandbox.tier().level != Level::Namespaces {
-            continue; // without a pid namespace this would go through the host's processes
+            continue; // without a pid namespace this would touch processes of the host
         }
-        let room = Room::new();
-        let (text, errors) = run(&sandbox, &room, SCRIPT).await;
+        let fixture = Fixture::new();
+        let (text, errors) = run(&sandbox, &fixture, SCRIPT).await;
         let first: Vec<_> = text.lines().filter(|line| line.contains("/proc/1/")).collect();
         assert!(first.is_empty(), "{first:?}");
         assert!(text.ends_with("still\n"), "{text} {errors}");
-        assert!(!room.inside.join("haft.toml").exists());
+        assert!(!fixture.inside.join("haft.toml").exists());
     }
 }
 
 #[tokio::test]
-async fn refusals_are_reported_with_their_path() {
+async fn refused_paths_are_reported() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
+        let fixture = Fixture::new();
         let script = "echo x > sub/haft.toml; echo x > sub/haft.toml; mkdir .claude; exit 0";
-        let ended = sandbox.run(Command::shell(script), room.profile()).await.unwrap();
+        let ended = sandbox.run(Command::shell(script), fixture.profile()).await.unwrap();
         let paths: Vec<_> = ended.refused.iter().map(|refused| refused.path.clone()).collect();
-        assert_eq!(paths, [room.inside.join("sub/haft.toml"), room.inside.join(".claude")]);
+        assert_eq!(paths, [fixture.inside.join("sub/haft.toml"), fixture.inside.join(".claude")]);
         assert!(ended.refused.iter().all(|refused| !refused.reason.is_empty()));
     }
 }
 
 #[tokio::test]
-async fn protected_name_that_is_a_symlink_protects_what_it_leads_to() {
+async fn protected_name_that_is_a_symlink_protects_its_target() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        std::os::unix::fs::symlink("sub", room.inside.join(".claude")).unwrap();
-        run(&sandbox, &room, "echo bad > sub/settings.json; echo bad > .claude/x; echo ok > fine")
-            .await;
-        assert_eq!(fs::read_dir(room.inside.join("sub")).unwrap().count(), 0);
-        assert_eq!(get(&room.inside.join("fine")), "ok\n");
+        let fixture = Fixture::new();
+        std::os::unix::fs::symlink("sub", fixture.inside.join(".claude")).unwrap();
+        run(
+            &sandbox,
+            &fixture,
+            "echo bad > sub/settings.json; echo bad > .claude/x; echo ok > fine",
+        )
+        .await;
+        assert_eq!(fs::read_dir(fixture.inside.join("sub")).unwrap().count(), 0);
+        assert_eq!(get(&fixture.inside.join("fine")), "ok\n");
     }
 }
 
 #[tokio::test]
-async fn nothing_is_visible_of_protected_names_inside_or_on_the_host() {
+async fn protection_leaves_no_visible_files_inside_or_on_the_host() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let before = picture(&room.inside);
+        let fixture = Fixture::new();
+        let before = snapshot(&fixture.inside);
         let command = Command::shell("ls -A; find . | sort | tail -3; echo ready; sleep 20");
-        let mut running = sandbox.start(command, room.profile()).await.unwrap();
+        let mut running = sandbox.start(command, fixture.profile()).await.unwrap();
         let mut text = String::new();
         while !text.contains("ready") {
             text += &String::from_utf8_lossy(&running.next().await.unwrap().bytes);
         }
         assert_eq!(text, "notes.txt\nsub\n.\n./notes.txt\n./sub\nready\n");
-        assert_eq!(picture(&room.inside), before);
+        assert_eq!(snapshot(&fixture.inside), before);
         running.stop().await;
-        assert_eq!(picture(&room.inside), before);
+        assert_eq!(snapshot(&fixture.inside), before);
     }
 }
 
 #[tokio::test]
 async fn sandbox_inside_a_supervised_one_is_refused() {
     let Some(sandbox) = sandboxes().await.into_iter().next() else { return };
-    let room = Room::new();
-    fs::copy(std::env::current_exe().unwrap(), room.inside.join("it")).unwrap();
-    fs::copy(helper(), room.inside.join("haft-sandbox-helper")).unwrap();
-    put(&room.inside.join(NOTE), "");
-    let mut profile = room.profile();
+    let fixture = Fixture::new();
+    fs::copy(std::env::current_exe().unwrap(), fixture.inside.join("it")).unwrap();
+    fs::copy(helper(), fixture.inside.join("haft-sandbox-helper")).unwrap();
+    put(&fixture.inside.join(NOTE), "");
+    let mut profile = fixture.profile();
     profile.limits.memory = 16 << 30;
     let command = Command::new("./it").args(["--exact", "supervised::in_a_supervised_sandbox"]);
     let ended = sandbox.run(command, profile).await.unwrap();
     assert!(ended.is_success(), "{}\n{}", out(&ended), err(&ended));
-    assert!(room.inside.join("sub/inner-done").exists(), "{}", out(&ended));
+    assert!(fixture.inside.join("sub/inner-done").exists(), "{}", out(&ended));
 }
 
-/// The file that makes [`in_a_supervised_sandbox`] do something.
+/// The file that enables [`in_a_supervised_sandbox`].
 const NOTE: &str = "haft-supervised-note";
 
-/// No test of its own: started by the test above.
+/// Inner part of the test above.
 #[tokio::test]
 async fn in_a_supervised_sandbox() {
     use haft_sandbox::{ErrorKind, Helper, Sandbox};
@@ -238,11 +242,11 @@ async fn in_a_supervised_sandbox() {
 }
 
 #[tokio::test]
-async fn modes_can_be_changed_in_the_workspace_and_nowhere_else() {
+async fn chmod_works_only_in_the_workspace() {
     use std::os::unix::fs::PermissionsExt as _;
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        let (secret, level) = (room.outside.join("secret.txt"), sandbox.tier().level);
+        let fixture = Fixture::new();
+        let (secret, level) = (fixture.outside.join("secret.txt"), sandbox.tier().level);
         let before = fs::metadata(&secret).unwrap().permissions().mode();
         let script = format!(
             "umask 022; echo x > f; chmod 755 f; chmod u+x notes.txt; stat -c %a f notes.txt; \
@@ -251,30 +255,30 @@ async fn modes_can_be_changed_in_the_workspace_and_nowhere_else() {
              cd $TMPDIR; echo t > t; chmod 700 t; stat -c %a t",
             secret.display()
         );
-        let (text, errors) = run(&sandbox, &room, &script).await;
+        let (text, errors) = run(&sandbox, &fixture, &script).await;
         assert_eq!(text, "755\n744\n600\n700\n", "{level}: {errors}");
         assert_eq!(fs::metadata(&secret).unwrap().permissions().mode(), before, "{level}");
-        let mode = fs::metadata(room.inside.join("f")).unwrap().permissions().mode();
+        let mode = fs::metadata(fixture.inside.join("f")).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, 0o600, "{level}");
     }
 }
 
 #[tokio::test]
-async fn directory_prepared_elsewhere_does_not_bring_protected_names() {
+async fn directory_from_outside_cannot_bring_protected_names_by_rename() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
+        let fixture = Fixture::new();
         let script = "mkdir -p $TMPDIR/x/.git/hooks && echo bad > $TMPDIR/x/.git/hooks/pre-commit \
                       && perl -e 'rename(\"$ENV{TMPDIR}/x\", \"y\") or print \"$!\\n\"'; \
                       mv $TMPDIR/x z; cp -r $TMPDIR/x w; exit 0";
-        let (text, _) = run(&sandbox, &room, script).await;
+        let (text, _) = run(&sandbox, &fixture, script).await;
         assert_eq!(text, "Invalid cross-device link\n", "{}", sandbox.tier().level);
-        let all = picture(&room.inside);
+        let all = snapshot(&fixture.inside);
         assert!(!all.iter().any(|(path, _)| path.ends_with("hooks")), "{all:?}");
     }
 }
 
 #[tokio::test]
-async fn no_repository_is_made_that_git_on_the_host_would_obey() {
+async fn command_cannot_create_a_repository_that_git_on_the_host_obeys() {
     const PARTS: &str = "mkdir -p $d/objects $d/refs; echo '[core]' > $d/config; echo ref > $d/HEAD; \
                          mkdir $d/hooks; echo x > $d/commondir";
     for sandbox in sandboxes().await {
@@ -282,12 +286,12 @@ async fn no_repository_is_made_that_git_on_the_host_would_obey() {
             [".git/y", "git~1/tools", ".GIT/t", ".git/refs/remotes/e", "plain", "sub/.git/refs/q"]
         {
             for order in ["", "echo x > $d/config;", "echo ref > $d/HEAD; mkdir $d/hooks;"] {
-                let room = Room::new();
-                fs::create_dir_all(room.inside.join(".git/objects")).unwrap();
+                let fixture = Fixture::new();
+                fs::create_dir_all(fixture.inside.join(".git/objects")).unwrap();
                 let script = format!("d='{place}'; mkdir -p $d; {order} {PARTS}; exit 0");
-                run(&sandbox, &room, &script).await;
+                run(&sandbox, &fixture, &script).await;
                 let has =
-                    |name: &str| room.inside.join(place).join(name).symlink_metadata().is_ok();
+                    |name: &str| fixture.inside.join(place).join(name).symlink_metadata().is_ok();
                 let is_repository =
                     has("HEAD") && (has("commondir") || has("objects") && has("refs"));
                 let is_obeyed = has("config") || has("hooks") || has("commondir");
@@ -301,20 +305,20 @@ async fn no_repository_is_made_that_git_on_the_host_would_obey() {
 #[tokio::test]
 async fn git_file_that_redirects_git_cannot_be_removed_or_replaced() {
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        put(&room.inside.join("sub/.git"), "gitdir: ../.git/modules/sub\n");
+        let fixture = Fixture::new();
+        put(&fixture.inside.join("sub/.git"), "gitdir: ../.git/modules/sub\n");
         let script = "rm -f sub/.git; mkdir sub/.git; mv notes.txt sub/.git; exit 0";
-        run(&sandbox, &room, script).await;
-        assert_eq!(get(&room.inside.join("sub/.git")), "gitdir: ../.git/modules/sub\n");
+        run(&sandbox, &fixture, script).await;
+        assert_eq!(get(&fixture.inside.join("sub/.git")), "gitdir: ../.git/modules/sub\n");
     }
 }
 
 #[tokio::test]
-async fn datagram_socket_pairs_cannot_be_made_and_streams_can() {
+async fn datagram_socket_pairs_are_refused_and_stream_pairs_are_allowed() {
     let script = "perl -MSocket -e 'for my $k (SOCK_STREAM, SOCK_DGRAM, SOCK_RAW) { print \
                   socketpair(my $a, my $b, AF_UNIX, $k, 0) ? 1 : 0 }'";
     for sandbox in sandboxes().await {
-        let room = Room::new();
-        assert_eq!(run(&sandbox, &room, script).await.0, "100", "{}", sandbox.tier().level);
+        let fixture = Fixture::new();
+        assert_eq!(run(&sandbox, &fixture, script).await.0, "100", "{}", sandbox.tier().level);
     }
 }

@@ -1,7 +1,7 @@
-//! The supervisor of names beside the kernel: the same calls with the same results.
+//! The supervisor compared with the kernel (differential test).
 //!
-//! A program makes random calls once under supervision and once without, in equal trees, in the same
-//! sandbox and so as the same user. Every error number, every mode and the tree at the end must be equal.
+//! A program makes random syscalls, once supervised and once not, in equal trees and as the same
+//! user. Every errno, every mode and the resulting tree must be equal.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use haft_sandbox::{Command, Sandbox};
 
 use crate::kit::*;
 
-/// Compiles a program of `tests/data`. `None`, and a word about it, where there is no compiler.
+/// Compiles a program of `tests/data`. Prints a note and returns `None` if there is no compiler.
 pub(crate) fn compiled(source: &str, folder: &Path) -> Option<PathBuf> {
     let program = folder.join("worker");
     let code = folder.join("worker.c");
@@ -34,21 +34,21 @@ pub(crate) fn compiled(source: &str, folder: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Where the calls are made: deep, so that a path with `..` in it stays in the workspace.
+/// The working directory of the program: deep, so that a path with `..` stays in the workspace.
 const TREE: &str = "1/2/3/4/5/6/7/8/9/10/11/12";
 const TWIN: &str = include_str!("../data/twin.c");
 
-/// Runs the program in a new directory `tree` of a room.
+/// Runs the program in a new workspace.
 async fn confined(
     sandbox: &Sandbox,
     program: &Path,
     is_supervised: bool,
     (seed, count): (u64, u32),
 ) -> String {
-    let room = Room::new();
-    fs::copy(program, room.inside.join("worker")).unwrap();
-    fs::create_dir_all(room.inside.join(TREE)).unwrap();
-    let mut profile = room.profile();
+    let fixture = Fixture::new();
+    fs::copy(program, fixture.inside.join("worker")).unwrap();
+    fs::create_dir_all(fixture.inside.join(TREE)).unwrap();
+    let mut profile = fixture.profile();
     if !is_supervised {
         profile.protected = Vec::new();
     }
@@ -56,11 +56,11 @@ async fn confined(
         format!("p=$PWD; cd {TREE}; timeout 60 $p/worker {seed} {count} >$p/printed 2>&1; echo $?");
     let ended = sandbox.run(Command::shell(script), profile).await.unwrap();
     assert_eq!(out(&ended), "0\n", "{}", err(&ended));
-    let printed = fs::read(room.inside.join("printed")).unwrap();
+    let printed = fs::read(fixture.inside.join("printed")).unwrap();
     String::from_utf8_lossy(&printed).into_owned()
 }
 
-/// Returns where two runs part. What comes after may follow from it.
+/// Returns the first difference of two runs. Later ones may follow from it.
 fn difference(what: &str, seed: u64, with: &str, without: &str) -> Option<String> {
     let mut lines = with.lines().zip(without.lines());
     let parted = lines.find(|(with, without)| with != without);
@@ -72,7 +72,7 @@ fn difference(what: &str, seed: u64, with: &str, without: &str) -> Option<String
 }
 
 #[tokio::test]
-async fn random_calls_give_the_same_under_supervision_as_without() {
+async fn random_syscalls_give_the_same_results_with_and_without_supervisor() {
     let is_long = std::env::var_os("HAFT_LONG_TESTS").is_some();
     let (seeds, count) = if is_long { (60, 3_000) } else { (5, 800) };
     let folder = tempfile::tempdir().unwrap();
@@ -83,7 +83,7 @@ async fn random_calls_give_the_same_under_supervision_as_without() {
         for seed in 1..=seeds {
             let with = confined(&sandbox, &program, true, (seed, count)).await;
             let without = confined(&sandbox, &program, false, (seed, count)).await;
-            let what = format!("{level}, beside an unsupervised one");
+            let what = format!("{level}, compared with an unsupervised run");
             differences.extend(difference(&what, seed, &with, &without));
         }
     }

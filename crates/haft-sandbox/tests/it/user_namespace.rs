@@ -1,5 +1,5 @@
-//! Inside of a user namespace that an ordinary user made (`unshare -Ur`): root by number, one user, groups
-//! that cannot be changed.
+//! The sandbox inside a user namespace of an ordinary user (`unshare -Ur`): uid 0, one user, and
+//! groups that cannot be dropped.
 
 use std::{fs, path::Path, process::Command as Host};
 
@@ -7,38 +7,39 @@ use haft_sandbox::{Command, Helper, Sandbox};
 
 use crate::kit::*;
 
-/// The file that makes [`in_a_user_namespace`] do something. Its text is what `id -u` says there.
+/// The file that enables [`in_a_user_namespace`].
 const NOTE: &str = "haft-user-namespace-note";
 
-/// No test of its own: started by the tests below.
+/// Inner part of the tests below.
 #[tokio::test]
 async fn in_a_user_namespace() {
     if !Path::new(NOTE).exists() {
         return;
     }
     assert_eq!(get(Path::new("/proc/self/setgroups")).trim(), "deny");
-    let room = Room::new();
+    let fixture = Fixture::new();
     let found = Sandbox::detect(Helper::At(helper())).await.unwrap();
     for sandbox in sandboxes().await.into_iter().chain([found]) {
         let level = sandbox.tier().level;
         let script = "echo text > f && cat f; echo bad > haft.toml; grep CapEff /proc/self/status; \
             cat ../outside/secret.txt > copy; echo x > ../outside/new; exit 0";
-        let ended = sh(&sandbox, room.profile(), script).await;
+        let ended = sh(&sandbox, fixture.profile(), script).await;
         let wanted = "text\nCapEff:\t0000000000000000\n";
         assert_eq!(out(&ended), wanted, "{level}: {}", err(&ended));
         assert_eq!(ended.refused.len(), 1, "{level}");
-        assert!(!room.inside.join("haft.toml").exists(), "{level}");
-        assert!(!room.outside.join("new").exists(), "{level}");
-        let read_only = sh(&sandbox, room.profile().read_only(), "cat f; echo x > f; exit 0").await;
+        assert!(!fixture.inside.join("haft.toml").exists(), "{level}");
+        assert!(!fixture.outside.join("new").exists(), "{level}");
+        let read_only =
+            sh(&sandbox, fixture.profile().read_only(), "cat f; echo x > f; exit 0").await;
         assert_eq!(out(&read_only), "text\n", "{level}: {}", err(&read_only));
-        let failing = sandbox.run(Command::new("./none"), room.profile()).await;
+        let failing = sandbox.run(Command::new("./none"), fixture.profile()).await;
         assert!(failing.is_err(), "{level}");
     }
     put(Path::new("done"), "");
 }
 
-/// Runs the test above after some preparation inside of the namespace.
-fn unshared(preparation: &str) {
+/// Runs the test above inside a new user namespace, after a preparation.
+fn run_in_user_namespace(preparation: &str) {
     let folder = tempfile::tempdir().unwrap();
     put(&folder.path().join(NOTE), "");
     let script = format!("{preparation} exec \"$@\"");
@@ -62,11 +63,11 @@ fn unshared(preparation: &str) {
 }
 
 #[test]
-fn commands_are_confined_inside_of_a_user_namespace() {
-    unshared("");
+fn sandbox_works_inside_a_user_namespace() {
+    run_in_user_namespace("");
 }
 
 #[test]
-fn commands_are_confined_where_no_further_user_namespace_can_be_made() {
-    unshared("echo 0 > /proc/sys/user/max_user_namespaces || exit 77;");
+fn sandbox_works_where_no_nested_user_namespace_is_allowed() {
+    run_in_user_namespace("echo 0 > /proc/sys/user/max_user_namespaces || exit 77;");
 }

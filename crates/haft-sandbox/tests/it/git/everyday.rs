@@ -1,4 +1,4 @@
-//! Commands of every day: they work in both tiers, without an exception.
+//! Common git commands work in both tiers, without an exception.
 
 use super::matrix::{Fails, Prints, Row, check, row};
 

@@ -1,4 +1,4 @@
-//! Commands that change protected names: they work once the profile names the exception.
+//! Git commands that change protected names work if the profile has the exception.
 
 use super::matrix::{Fails, Prints, Row, check, row};
 
@@ -23,7 +23,7 @@ const REBASING: &[Row] = &[
 ];
 
 #[tokio::test]
-async fn rebase_and_am_work_after_their_exception() {
+async fn rebase_and_am_work_with_their_exception() {
     check(REBASING).await;
 }
 
@@ -61,6 +61,6 @@ const CONFIGURATION: &[Row] = &[
 ];
 
 #[tokio::test]
-async fn configuration_changes_after_its_exception() {
+async fn configuration_can_be_changed_with_its_exception() {
     check(CONFIGURATION).await;
 }

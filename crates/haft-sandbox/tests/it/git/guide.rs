@@ -7,7 +7,7 @@ use crate::kit::*;
 
 const GUIDE: &str = include_str!("../../../../../docs/guide/git.md");
 
-/// The code blocks with this mark.
+/// Returns the code blocks with this language tag.
 fn blocks(mark: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut lines = GUIDE.lines();
@@ -26,30 +26,30 @@ fn blocks(mark: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn commands_of_the_guide_work_or_are_refused_as_it_says() {
+async fn commands_of_the_guide_behave_as_documented() {
     if !has_git() {
         return;
     }
     let (works, refused) = (blocks("sh"), blocks("sh refused"));
     assert_eq!((works.len(), refused.len()), (1, 1));
     for sandbox in sandboxes().await {
-        let room = repository();
+        let fixture = repository();
         for script in &works {
-            let ended = inside(&sandbox, room.profile(), script).await;
+            let ended = inside(&sandbox, fixture.profile(), script).await;
             assert!(ended.is_success(), "{}: {}", sandbox.tier().level, err(&ended));
         }
-        let before = protected(&room.inside, &[]);
+        let before = protected(&fixture.inside, &[]);
         for line in refused.iter().flat_map(|script| script.lines()) {
-            let ended = inside(&sandbox, room.profile(), line).await;
+            let ended = inside(&sandbox, fixture.profile(), line).await;
             assert!(!ended.is_success(), "`{line}` works in {}", sandbox.tier().level);
             assert!(!ended.refused.is_empty(), "`{line}`: {}", err(&ended));
         }
-        assert_eq!(protected(&room.inside, &[]), before);
+        assert_eq!(protected(&fixture.inside, &[]), before);
     }
 }
 
 #[tokio::test]
-async fn exceptions_of_the_guide_let_their_commands_work() {
+async fn exceptions_of_the_guide_allow_their_commands() {
     const COMMANDS: &[(&str, &[&str])] = &[
         ("git config haft.test x", &["./.git/config"]),
         ("git rebase -q main side", &["./.git/rebase-merge", "./.git/rebase-apply"]),
@@ -63,9 +63,9 @@ async fn exceptions_of_the_guide_let_their_commands_work() {
     for sandbox in sandboxes().await {
         for (command, exceptions) in COMMANDS {
             assert!(exceptions.iter().all(|e| GUIDE.contains(&format!("`{e}`"))), "{command}");
-            let room = repository();
+            let fixture = repository();
             let exceptions = exceptions.iter().map(|e| (*e).to_owned()).collect();
-            let profile = Profile { exceptions, ..room.profile() };
+            let profile = Profile { exceptions, ..fixture.profile() };
             let ended = inside(&sandbox, profile, command).await;
             assert!(ended.is_success(), "{command}: {} {:?}", err(&ended), ended.refused);
         }

@@ -12,47 +12,48 @@ use haft_sandbox::{Access, Profile, Workspace};
 use super::matrix::{Expected, Fails, Prints, Row, compare, has_git, host, inside, protected, row};
 use crate::kit::*;
 
-/// A workspace that is a worktree of `outside/repo`, and the git directory of that repository.
-fn linked() -> (Room, PathBuf) {
-    let room = Room::new();
-    fs::remove_file(room.inside.join("notes.txt")).unwrap();
-    fs::remove_dir(room.inside.join("sub")).unwrap();
-    fs::create_dir(room.outside.join("repo")).unwrap();
+/// Creates a workspace that is a worktree of `outside/repo`. Returns it and the git directory of
+/// that repository.
+fn linked() -> (Fixture, PathBuf) {
+    let fixture = Fixture::new();
+    fs::remove_file(fixture.inside.join("notes.txt")).unwrap();
+    fs::remove_dir(fixture.inside.join("sub")).unwrap();
+    fs::create_dir(fixture.outside.join("repo")).unwrap();
     let script = "git init -q -b main .
         echo one > notes.txt; git add .; git commit -q -m first
         echo two >> notes.txt; git commit -q -a -m second; git branch side HEAD~1; git branch third
         git worktree add -q ../../inside side; git worktree add -q ../other third";
-    host(&room, &room.outside.join("repo"), script);
-    let git = room.outside.join("repo/.git");
-    (room, git)
+    host(&fixture, &fixture.outside.join("repo"), script);
+    let git = fixture.outside.join("repo/.git");
+    (fixture, git)
 }
 
-/// Copies such a workspace and its repository, which takes less time than making them anew.
-fn copy(first: &Room) -> (Room, PathBuf) {
-    let room = Room::new();
-    fs::remove_dir_all(&room.inside).unwrap();
-    fs::remove_dir_all(&room.outside).unwrap();
-    let (from, to) = (first.inside.parent().unwrap(), room.inside.parent().unwrap());
+/// Copies such a workspace and its repository, which is faster than creating them.
+fn copy(first: &Fixture) -> (Fixture, PathBuf) {
+    let fixture = Fixture::new();
+    fs::remove_dir_all(&fixture.inside).unwrap();
+    fs::remove_dir_all(&fixture.outside).unwrap();
+    let (from, to) = (first.inside.parent().unwrap(), fixture.inside.parent().unwrap());
     let mut copy = std::process::Command::new("cp");
     copy.arg("-a").arg(from.join("inside")).arg(from.join("outside")).arg(to);
     assert!(copy.status().unwrap().success());
-    let git = room.outside.join("repo/.git");
+    let git = fixture.outside.join("repo/.git");
     let own = git.join("worktrees/inside");
-    write(&room.inside.join(".git"), &format!("gitdir: {}\n", own.display()));
-    write(&own.join("gitdir"), &format!("{}/.git\n", room.inside.display()));
+    write(&fixture.inside.join(".git"), &format!("gitdir: {}\n", own.display()));
+    write(&own.join("gitdir"), &format!("{}/.git\n", fixture.inside.display()));
     let other = git.join("worktrees/other");
-    write(&room.outside.join("other/.git"), &format!("gitdir: {}\n", other.display()));
-    write(&other.join("gitdir"), &format!("{}/other/.git\n", room.outside.display()));
-    (room, git)
+    write(&fixture.outside.join("other/.git"), &format!("gitdir: {}\n", other.display()));
+    write(&other.join("gitdir"), &format!("{}/other/.git\n", fixture.outside.display()));
+    (fixture, git)
 }
 
 fn workspace(root: &Path) -> Workspace {
     Workspace::builder().root(root, Access::Write).linked_worktrees().build().unwrap()
 }
 
-fn profile(room: &Room, exceptions: &[&str]) -> Profile {
+fn profile(fixture: &Fixture, exceptions: &[&str]) -> Profile {
     let all = Capabilities::from([Capability::Filesystem]);
-    let profile = Profile::of(all, &workspace(&room.inside));
+    let profile = Profile::of(all, &workspace(&fixture.inside));
     let exceptions = exceptions.iter().map(|name| (*name).to_owned()).collect();
     Profile { exceptions, ..profile }
 }
@@ -112,7 +113,7 @@ const WORK: &[Row] = &[
         "git cherry-pick side@{1} > /dev/null; git revert --no-edit HEAD > /dev/null; git log -1 --format=%s",
         Prints("Revert \"x\"\n"),
     ),
-    // It works on the reflogs of all worktrees, and these are not the command's.
+    // It changes the reflogs of all worktrees, which the command may not.
     row("gc", "", "git gc -q", Fails("failed to run reflog")),
     row(
         "repack",
@@ -164,12 +165,12 @@ const WORK: &[Row] = &[
         "echo x > packed-refs; echo x > config; mv -f config $common/config",
         Fails(""),
     ),
-    // Where temporary directories are private it is written there, and not on the host.
+    // With private temporary directories it is written there and not on the host.
     row("working tree of the repository", "", "echo x > $common/../notes.txt; exit 1", Fails("")),
     row("other .git file", "", "rm -f .git; echo 'gitdir: /tmp/x' > .git", Fails("")),
 ];
 
-/// What must be the same afterwards: all of the git directory but for what commits write.
+/// Returns what must not change: all of the git directory except what commits write.
 fn fixed(git: &Path, exceptions: &[&str]) -> Vec<(PathBuf, String)> {
     let changes = |path: &Path| {
         let below = path.strip_prefix(git).unwrap();
@@ -178,7 +179,7 @@ fn fixed(git: &Path, exceptions: &[&str]) -> Vec<(PathBuf, String)> {
             && !["gitdir", "commondir"].iter().any(|name| below.ends_with(name));
         is_own || ["objects", "refs", "logs", "packed-refs"].contains(&&*first)
     };
-    let all = picture(git).into_iter().filter(|(path, _)| !changes(path));
+    let all = snapshot(git).into_iter().filter(|(path, _)| !changes(path));
     let repository = git.parent().unwrap();
     let notes = repository.join("notes.txt");
     let notes = (notes.clone(), get(&notes));
@@ -186,7 +187,7 @@ fn fixed(git: &Path, exceptions: &[&str]) -> Vec<(PathBuf, String)> {
 }
 
 #[tokio::test]
-async fn commits_work_in_a_linked_worktree_and_its_repository_keeps_its_configuration() {
+async fn commits_work_in_a_linked_worktree_and_cannot_change_the_repository_configuration() {
     if !has_git() {
         return;
     }
@@ -195,11 +196,11 @@ async fn commits_work_in_a_linked_worktree_and_its_repository_keeps_its_configur
     for sandbox in sandboxes().await {
         let level = sandbox.tier().level;
         for row in WORK {
-            let (room, git) = copy(&first);
-            host(&room, &room.inside, row.setup);
+            let (fixture, git) = copy(&first);
+            host(&fixture, &fixture.inside, row.setup);
             let before = fixed(&git, row.exceptions);
             let script = format!("{COMMON}\n{}", row.script);
-            let ended = inside(&sandbox, profile(&room, row.exceptions), &script).await;
+            let ended = inside(&sandbox, profile(&fixture, row.exceptions), &script).await;
             if let Some(what) = compare(row.expected, &ended) {
                 wrong.push(format!("{} ({level}): {what} {:?}", row.name, ended.refused));
             }
@@ -207,7 +208,7 @@ async fn commits_work_in_a_linked_worktree_and_its_repository_keeps_its_configur
                 wrong.push(format!("{} ({level}): the repository changed", row.name));
             }
             let fsck = "git fsck --no-dangling --no-progress 2>&1 || :";
-            let fsck = host(&room, &room.outside.join("repo"), fsck);
+            let fsck = host(&fixture, &fixture.outside.join("repo"), fsck);
             if !fsck.is_empty() {
                 wrong.push(format!("{} ({level}): fsck: {fsck}", row.name));
             }
@@ -222,15 +223,15 @@ async fn read_only_command_reads_the_repository_of_a_linked_worktree_and_changes
         return;
     }
     for sandbox in sandboxes().await {
-        let (room, git) = linked();
-        let before = picture(&git);
-        let mut profile = profile(&room, &[]).read_only();
+        let (fixture, git) = linked();
+        let before = snapshot(&git);
+        let mut profile = profile(&fixture, &[]).read_only();
         profile.reads = haft_sandbox::Reads::Only(Vec::new());
         let script = "export GIT_OPTIONAL_LOCKS=0; git status --porcelain; git log --format=%s main
             git commit -q --allow-empty -m x 2> /dev/null || echo no";
         let ended = inside(&sandbox, profile, script).await;
         assert_eq!(out(&ended), "second\nfirst\nno\n", "{}", err(&ended));
-        assert_eq!(picture(&git), before);
+        assert_eq!(snapshot(&git), before);
     }
 }
 
@@ -239,104 +240,105 @@ fn workspace_of_an_ordinary_repository_gets_no_git_directory() {
     if !has_git() {
         return;
     }
-    let room = super::matrix::repository();
-    let workspace = workspace(&room.inside);
+    let fixture = super::matrix::repository();
+    let workspace = workspace(&fixture.inside);
     assert!(workspace.git_notes().is_empty());
     let profile = Profile::of(Capabilities::from([Capability::Filesystem]), &workspace);
     assert_eq!((profile.roots.len(), profile.git_directories.len()), (1, 0));
 }
 
 #[test]
-fn git_file_is_followed_only_on_demand() {
+fn git_file_is_followed_only_if_enabled() {
     if !has_git() {
         return;
     }
-    let (room, git) = linked();
-    assert_eq!(room.profile().roots.len(), 1);
-    let profile = profile(&room, &[]);
+    let (fixture, git) = linked();
+    assert_eq!(fixture.profile().roots.len(), 1);
+    let profile = profile(&fixture, &[]);
     assert_eq!(profile.roots.last().map(|root| &root.path), Some(&git));
     assert_eq!(profile.git_directories.len(), 1);
 }
 
-/// Writes over a file.
+/// Replaces a file.
 fn write(path: &Path, text: &str) {
     let _ = fs::remove_file(path);
     put(path, text);
 }
 
 #[test]
-fn hostile_git_file_makes_nothing_writable() {
+fn hostile_git_file_grants_no_access() {
     if !has_git() {
         return;
     }
-    type Attack = fn(&Room, &Path);
+    type Attack = fn(&Fixture, &Path);
     const ATTACKS: &[(&str, Attack)] = &[
-        ("names a directory that is no repository", |room, _| {
-            let there = room.outside.join("home2/worktrees/inside");
+        ("names a directory that is no repository", |fixture, _| {
+            let there = fixture.outside.join("home2/worktrees/inside");
             fs::create_dir_all(&there).unwrap();
             write(&there.join("commondir"), "../..\n");
-            write(&there.join("gitdir"), &format!("{}/.git\n", room.inside.display()));
-            write(&room.inside.join(".git"), &format!("gitdir: {}\n", there.display()));
+            write(&there.join("gitdir"), &format!("{}/.git\n", fixture.inside.display()));
+            write(&fixture.inside.join(".git"), &format!("gitdir: {}\n", there.display()));
         }),
-        ("names the repository itself", |room, git| {
-            write(&room.inside.join(".git"), &format!("gitdir: {}\n", git.display()));
+        ("names the repository itself", |fixture, git| {
+            write(&fixture.inside.join(".git"), &format!("gitdir: {}\n", git.display()));
         }),
-        ("names the worktree of another directory", |room, git| {
+        ("names the worktree of another directory", |fixture, git| {
             let other = git.join("worktrees/other");
-            write(&room.inside.join(".git"), &format!("gitdir: {}\n", other.display()));
+            write(&fixture.inside.join(".git"), &format!("gitdir: {}\n", other.display()));
         }),
-        ("names a directory that does not exist", |room, git| {
+        ("names a directory that does not exist", |fixture, git| {
             let none = git.join("worktrees/none");
-            write(&room.inside.join(".git"), &format!("gitdir: {}\n", none.display()));
+            write(&fixture.inside.join(".git"), &format!("gitdir: {}\n", none.display()));
         }),
         ("the repository names another directory", |_, git| {
             write(&git.join("worktrees/inside/gitdir"), "/elsewhere/.git\n");
         }),
-        ("the repository names another file", |room, git| {
-            let text = format!("{}/x\n", room.inside.display());
+        ("the repository names another file", |fixture, git| {
+            let text = format!("{}/x\n", fixture.inside.display());
             write(&git.join("worktrees/inside/gitdir"), &text);
         }),
         ("another common directory", |_, git| {
             write(&git.join("worktrees/inside/commondir"), "../../../../..\n");
         }),
-        ("objects lead elsewhere", |room, git| {
-            fs::rename(git.join("objects"), room.outside.join("objects")).unwrap();
-            symlink(room.outside.join("objects"), git.join("objects")).unwrap();
+        ("objects lead elsewhere", |fixture, git| {
+            fs::rename(git.join("objects"), fixture.outside.join("objects")).unwrap();
+            symlink(fixture.outside.join("objects"), git.join("objects")).unwrap();
         }),
-        ("refs lead elsewhere", |room, git| {
-            fs::rename(git.join("refs"), room.outside.join("refs")).unwrap();
-            symlink(room.outside.join("refs"), git.join("refs")).unwrap();
+        ("refs lead elsewhere", |fixture, git| {
+            fs::rename(git.join("refs"), fixture.outside.join("refs")).unwrap();
+            symlink(fixture.outside.join("refs"), git.join("refs")).unwrap();
         }),
-        ("worktree that is a symlink", |room, git| {
-            fs::rename(git.join("worktrees/inside"), room.outside.join("inside")).unwrap();
-            symlink(room.outside.join("inside"), git.join("worktrees/inside")).unwrap();
+        ("worktree that is a symlink", |fixture, git| {
+            fs::rename(git.join("worktrees/inside"), fixture.outside.join("inside")).unwrap();
+            symlink(fixture.outside.join("inside"), git.join("worktrees/inside")).unwrap();
         }),
-        ("no gitdir line", |room, _| write(&room.inside.join(".git"), "hello\n")),
-        ("two lines", |room, git| {
+        ("no gitdir line", |fixture, _| write(&fixture.inside.join(".git"), "hello\n")),
+        ("two lines", |fixture, git| {
             let own = git.join("worktrees/inside");
-            write(&room.inside.join(".git"), &format!("gitdir: {}\nx\n", own.display()));
+            write(&fixture.inside.join(".git"), &format!("gitdir: {}\nx\n", own.display()));
         }),
-        ("too long", |room, git| {
+        ("too long", |fixture, git| {
             let own = git.join("worktrees/inside");
             let path = format!("{}{}", own.display(), "/.".repeat(8 << 10));
-            write(&room.inside.join(".git"), &format!("gitdir: {path}\n"));
+            write(&fixture.inside.join(".git"), &format!("gitdir: {path}\n"));
         }),
-        ("symlink", |room, _| {
-            fs::rename(room.inside.join(".git"), room.inside.join("x")).unwrap();
-            symlink("x", room.inside.join(".git")).unwrap();
+        ("symlink", |fixture, _| {
+            fs::rename(fixture.inside.join(".git"), fixture.inside.join("x")).unwrap();
+            symlink("x", fixture.inside.join(".git")).unwrap();
         }),
-        ("FIFO", |room, _| {
-            fs::remove_file(room.inside.join(".git")).unwrap();
-            let made = std::process::Command::new("mkfifo").arg(room.inside.join(".git")).status();
+        ("FIFO", |fixture, _| {
+            fs::remove_file(fixture.inside.join(".git")).unwrap();
+            let made =
+                std::process::Command::new("mkfifo").arg(fixture.inside.join(".git")).status();
             assert!(made.unwrap().success());
         }),
     ];
     let (first, _) = linked();
     for (name, attack) in ATTACKS {
-        let (room, git) = copy(&first);
-        assert_eq!(profile(&room, &[]).git_directories.len(), 1, "{name}: before");
-        attack(&room, &git);
-        let workspace = workspace(&room.inside);
+        let (fixture, git) = copy(&first);
+        assert_eq!(profile(&fixture, &[]).git_directories.len(), 1, "{name}: before");
+        attack(&fixture, &git);
+        let workspace = workspace(&fixture.inside);
         let profile = Profile::of(Capabilities::from([Capability::Filesystem]), &workspace);
         let granted = (profile.roots.len(), profile.git_directories.len());
         assert_eq!(granted, (1, 0), "{name}: {:?}", workspace.git_notes());
@@ -349,9 +351,9 @@ fn repository_of_another_owner_is_not_granted() {
     if !has_git() || fs::metadata("/proc/self").unwrap().uid() != 0 {
         return;
     }
-    let (room, git) = linked();
+    let (fixture, git) = linked();
     chown(&git, Some(65_534), None).unwrap();
-    let workspace = workspace(&room.inside);
+    let workspace = workspace(&fixture.inside);
     assert!(workspace.git_notes()[0].contains("another owner"), "{:?}", workspace.git_notes());
     assert_eq!(Profile::of(Capabilities::NONE, &workspace).roots.len(), 1);
 }

@@ -1,4 +1,5 @@
-//! The table of git commands: what each one prints inside, in each tier, and what it leaves unchanged.
+//! Runs tables of git commands in each tier: checks their output, and that protected names are
+//! unchanged.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +13,7 @@ use haft_sandbox::{Command, ProcessResult, Profile, Sandbox};
 
 use crate::kit::*;
 
-/// The configuration of git in the private home directory.
+/// The git configuration in the private home directory.
 pub(super) const CONFIG: &str = "[user]\n\tname = A Person\n\temail = a@example.com\n\
                                  [safe]\n\tdirectory = *\n[protocol \"file\"]\n\tallow = always\n\
                                  [advice]\n\tdetachedHead = false\n";
@@ -27,16 +28,16 @@ pub(super) struct Row {
     pub(super) script: &'static str,
     /// Protected names that it may change.
     pub(super) exceptions: &'static [&'static str],
-    /// How it ends, in each tier alike.
+    /// The expected result, in every tier.
     pub(super) expected: Expected,
 }
 
-/// How a script ends.
+/// The expected result of a script.
 #[derive(Clone, Copy)]
 pub(super) enum Expected {
-    /// With code 0, and this is its whole standard output.
+    /// Exit code 0 and exactly this standard output.
     Prints(&'static str),
-    /// With another code, and its standard error has this in it. No protected name has changed.
+    /// Another exit code, and standard error contains this. No protected name has changed.
     Fails(&'static str),
 }
 pub(super) use Expected::{Fails, Prints};
@@ -58,14 +59,14 @@ impl Row {
     }
 }
 
-/// What every repository begins with: two commits, and a branch at the first.
-const BEGIN: &str = "git init -q -b main .
+/// The initial repository: two commits, and a branch at the first.
+const INITIAL_REPOSITORY: &str = "git init -q -b main .
     echo one > notes.txt; echo '*.log' > .gitignore; git add .; git commit -q -m first
     echo two >> notes.txt; git commit -q -a -m second; git branch side HEAD~1";
 
-/// Runs a script on the host, with git configured as inside.
-pub(super) fn host(room: &Room, directory: &Path, script: &str) -> String {
-    let home = room.outside.join("home");
+/// Runs a script on the host, with the same git configuration as inside.
+pub(super) fn host(fixture: &Fixture, directory: &Path, script: &str) -> String {
+    let home = fixture.outside.join("home");
     if !home.is_dir() {
         fs::create_dir(&home).unwrap();
         put(&home.join(".gitconfig"), CONFIG);
@@ -90,28 +91,28 @@ pub(super) fn has_git() -> bool {
     is_there
 }
 
-/// A workspace with a repository in it.
-pub(super) fn repository() -> Room {
-    let room = Room::new();
-    fs::remove_file(room.inside.join("notes.txt")).unwrap();
-    fs::remove_dir(room.inside.join("sub")).unwrap();
-    host(&room, &room.inside, BEGIN);
-    room
+/// Creates a workspace with a repository.
+pub(super) fn repository() -> Fixture {
+    let fixture = Fixture::new();
+    fs::remove_file(fixture.inside.join("notes.txt")).unwrap();
+    fs::remove_dir(fixture.inside.join("sub")).unwrap();
+    host(&fixture, &fixture.inside, INITIAL_REPOSITORY);
+    fixture
 }
 
-/// Copies a workspace, which takes less time than making its repository anew.
-fn copy(first: &Room) -> Room {
-    let room = Room::new();
-    fs::remove_dir_all(&room.inside).unwrap();
-    let script = format!("cp -a '{}' '{}'", first.inside.display(), room.inside.display());
-    host(&room, &room.outside, &script);
-    room
+/// Copies a workspace, which is faster than creating its repository.
+fn copy(first: &Fixture) -> Fixture {
+    let fixture = Fixture::new();
+    fs::remove_dir_all(&fixture.inside).unwrap();
+    let script = format!("cp -a '{}' '{}'", first.inside.display(), fixture.inside.display());
+    host(&fixture, &fixture.outside, &script);
+    fixture
 }
 
-/// Everything below a directory that is protected, without what a row may change.
+/// Returns the protected files below a directory, except those that a row may change.
 pub(super) fn protected(directory: &Path, exceptions: &[&str]) -> BTreeMap<PathBuf, String> {
     let names = Protected::new(Protected::standard().names().to_vec(), exceptions);
-    let all = picture(directory).into_iter();
+    let all = snapshot(directory).into_iter();
     all.filter(|(path, _)| {
         let below = path.strip_prefix(directory).unwrap();
         names.standing(below) == Standing::Protected && !is_of_module(below)
@@ -119,7 +120,7 @@ pub(super) fn protected(directory: &Path, exceptions: &[&str]) -> BTreeMap<PathB
     .collect()
 }
 
-/// Whether a path is what a commit in a submodule changes: not its configuration, not its hooks.
+/// Returns whether a commit in a submodule may change a path: not its configuration and hooks.
 fn is_of_module(below: &Path) -> bool {
     const FIXED: &[&str] = &["config", "config.worktree", "hooks", "commondir", "modules"];
     let mut parts = below.iter().map(|part| part.to_string_lossy());
@@ -134,7 +135,7 @@ pub(super) async fn inside(sandbox: &Sandbox, profile: Profile, script: &str) ->
     sandbox.run(command.deadline(time), profile).await.unwrap()
 }
 
-/// Compares how a command ended with what the table says. Returns what is wrong.
+/// Compares the result of a command with the table. Returns the difference.
 pub(super) fn compare(expected: Expected, ended: &ProcessResult) -> Option<String> {
     let (text, error) = (out(ended), err(ended));
     let is_right = match expected {
@@ -145,7 +146,7 @@ pub(super) fn compare(expected: Expected, ended: &ProcessResult) -> Option<Strin
     (!is_right).then(shown)
 }
 
-/// Runs each row in each tier, and reports all that are wrong at once.
+/// Runs each row in each tier, and reports all failures together.
 pub(super) async fn check(rows: &[Row]) {
     if !has_git() {
         return;
@@ -155,15 +156,15 @@ pub(super) async fn check(rows: &[Row]) {
     for sandbox in sandboxes().await {
         let level = sandbox.tier().level;
         for row in rows {
-            let room = copy(&first);
-            host(&room, &room.inside, row.setup);
-            let before = protected(&room.inside, row.exceptions);
-            let all = protected(&room.inside, &[]);
+            let fixture = copy(&first);
+            host(&fixture, &fixture.inside, row.setup);
+            let before = protected(&fixture.inside, row.exceptions);
+            let all = protected(&fixture.inside, &[]);
             assert!(all.keys().any(|path| path.ends_with(".git/config")), "{}", row.name);
             let exceptions = row.exceptions.iter().map(|name| (*name).to_owned()).collect();
-            let profile = Profile { exceptions, ..room.profile() };
+            let profile = Profile { exceptions, ..fixture.profile() };
             let ended = inside(&sandbox, profile, row.script).await;
-            let after = protected(&room.inside, row.exceptions);
+            let after = protected(&fixture.inside, row.exceptions);
             let mut report = |what: String| wrong.push(format!("{} ({level}): {what}", row.name));
             if let Some(what) = compare(row.expected, &ended) {
                 report(format!("{what}refused: {:?}", ended.refused));
@@ -171,7 +172,8 @@ pub(super) async fn check(rows: &[Row]) {
             if before != after {
                 report(format!("protected names changed: {before:?} became {after:?}"));
             }
-            let fsck = host(&room, &room.inside, "git fsck --no-dangling --no-progress 2>&1 || :");
+            let fsck =
+                host(&fixture, &fixture.inside, "git fsck --no-dangling --no-progress 2>&1 || :");
             if !fsck.is_empty() {
                 report(format!("fsck: {fsck}"));
             }

@@ -1,16 +1,16 @@
-//! Repositories that are not plain: submodules, nested ones, filters, monitors, hooks, old locks, and a
-//! host that works at the same time.
+//! Special repositories: submodules, nested ones, filters, monitors, hooks, stale locks, and
+//! concurrent work on the host.
 
 use super::matrix::{
     CONFIG, Expected, Fails, Prints, Row, check, compare, has_git, host, inside, repository, row,
 };
 use crate::kit::*;
 
-/// A submodule `lib`. Its origin is in the workspace, and ignored there.
+/// A submodule `lib`. Its origin is an ignored directory of the workspace.
 const SUBMODULE: &str = "git init -q -b main lib.log
     (cd lib.log; echo l > l; git add l; git commit -q -m lib)
     git submodule --quiet add \"$(realpath lib.log)\" lib; git commit -q -m sub";
-/// The same, and this copy of the repository has not fetched it.
+/// The same submodule, not fetched.
 const ABSENT: &str = "git init -q -b main lib.log
     (cd lib.log; echo l > l; git add l; git commit -q -m lib)
     git submodule --quiet add \"$(realpath lib.log)\" lib; git commit -q -m sub
@@ -189,12 +189,12 @@ const PLAIN: &[Row] = &[
 ];
 
 #[tokio::test]
-async fn repositories_that_are_not_plain_work() {
+async fn special_repositories_work() {
     check(PLAIN).await;
 }
 
-/// A repository that wants git-lfs for `*.bin`, as `git lfs install --local` configures it.
-fn wants_lfs(program: &str) -> String {
+/// Configures git-lfs for `*.bin`, as `git lfs install --local` does.
+fn configure_lfs(program: &str) -> String {
     format!(
         "git config filter.lfs.clean '{program} clean -- %f'; git config filter.lfs.smudge '{program} smudge -- %f'
          git config filter.lfs.process '{program} filter-process'; git config filter.lfs.required true
@@ -218,11 +218,11 @@ async fn git_lfs_works_or_fails_as_on_the_host() {
     }
     for sandbox in sandboxes().await {
         for program in &programs {
-            let (room, plain) = (repository(), repository());
-            host(&room, &room.inside, &wants_lfs(program));
-            host(&plain, &plain.inside, &wants_lfs(program));
+            let (fixture, plain) = (repository(), repository());
+            host(&fixture, &fixture.inside, &configure_lfs(program));
+            host(&plain, &plain.inside, &configure_lfs(program));
             let wanted = host(&plain, &plain.inside, SCRIPT);
-            let ended = inside(&sandbox, room.profile(), SCRIPT).await;
+            let ended = inside(&sandbox, fixture.profile(), SCRIPT).await;
             assert!(ended.is_success(), "{}", err(&ended));
             assert_eq!(out(&ended), wanted, "{program}: {}", err(&ended));
         }
@@ -230,25 +230,25 @@ async fn git_lfs_works_or_fails_as_on_the_host() {
 }
 
 #[tokio::test]
-async fn host_and_command_work_in_one_repository_at_the_same_time() {
+async fn host_and_command_can_use_one_repository_concurrently() {
     if !has_git() {
         return;
     }
     for sandbox in sandboxes().await {
-        let room = repository();
+        let fixture = repository();
         let script = "set -e; echo ready; for i in $(seq 30); do git commit -q --allow-empty -m inside; git branch b$i; done";
         let command = haft_sandbox::Command::shell(script)
             .home_file(".gitconfig", CONFIG)
             .deadline(std::time::Duration::from_secs(60));
-        let mut running = sandbox.start(command, room.profile()).await.unwrap();
+        let mut running = sandbox.start(command, fixture.profile()).await.unwrap();
         running.next().await.unwrap();
         let work = "export GIT_OPTIONAL_LOCKS=0; for i in $(seq 30); do git tag t$i; git status --porcelain; git log -1 --format= ; done";
-        assert_eq!(host(&room, &room.inside, work), "");
+        assert_eq!(host(&fixture, &fixture.inside, work), "");
         let ended = running.wait().await;
         assert!(ended.is_success(), "{}", err(&ended));
         let count = "git fsck --no-dangling --no-progress; git tag | wc -l; git branch | wc -l; git log --format=%s | grep -c inside";
-        assert_eq!(host(&room, &room.inside, count), "30\n32\n30\n");
-        let again = inside(&sandbox, room.profile(), "git gc -q; git log -1 --format=%s").await;
+        assert_eq!(host(&fixture, &fixture.inside, count), "30\n32\n30\n");
+        let again = inside(&sandbox, fixture.profile(), "git gc -q; git log -1 --format=%s").await;
         assert_eq!(compare(Prints("inside\n"), &again), None);
     }
 }

@@ -1,5 +1,5 @@
-//! Where paths lead, beside the kernel. The kernel is the oracle: each path is also opened by a
-//! second process, and what it finds, or its error number, must be the same.
+//! Path resolution compared with the kernel (differential test): each path is also opened by a
+//! second process, and the file or the errno must be the same.
 
 mod kernel;
 mod own_process;
@@ -18,7 +18,7 @@ fn is_long() -> bool {
     std::env::var_os("HAFT_LONG_TESTS").is_some()
 }
 
-/// Runs a test in a thread of its own, which may give up rights.
+/// Runs a test in a new thread, which may drop capabilities.
 #[expect(clippy::disallowed_methods, reason = "a test without a runtime")]
 fn in_thread(test: impl FnOnce() + Send + 'static) {
     if let Err(panic) = std::thread::spawn(test).join() {
@@ -26,7 +26,7 @@ fn in_thread(test: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Opens what a path leads to, as the calls of `acts` do.
+/// Resolves and opens a path, as the syscalls of `acts` do.
 fn found(kernel: &mut Kernel, base: i32, path: &[u8], is_followed: bool) -> Result<Found, Errno> {
     let mut locator = Locator::new(kernel);
     let fd = match locator.locate(base, path)? {
@@ -44,7 +44,7 @@ fn found(kernel: &mut Kernel, base: i32, path: &[u8], is_followed: bool) -> Resu
     Found::of(fd.as_fd())
 }
 
-/// Returns where a new file would be made, if there is none yet.
+/// Returns where a new file would be created, `None` if the path exists.
 fn new(kernel: &mut Kernel, base: i32, path: &[u8], is_followed: bool) -> Option<PathBuf> {
     let mut locator = Locator::new(kernel);
     let mut located = locator.locate(base, path).ok()?;
@@ -62,15 +62,15 @@ fn new(kernel: &mut Kernel, base: i32, path: &[u8], is_followed: bool) -> Option
 }
 
 #[test]
-fn paths_lead_where_the_kernel_says() {
+fn paths_resolve_as_in_the_kernel() {
     if kernel::is_second_process() {
         return;
     }
     in_thread(|| {
         let mut kernel =
-            Kernel::start(&full_name(module_path!(), "paths_lead_where_the_kernel_says"));
+            Kernel::start(&full_name(module_path!(), "paths_resolve_as_in_the_kernel"));
         let (trees, paths) = if is_long() { (600, 200) } else { (30, 100) };
-        let mut seen = Seen::default();
+        let mut comparison = Comparison::default();
         for seed in 0..trees {
             let mut random = Random(seed);
             let tree = Tree::new(&mut random, &mut kernel);
@@ -81,26 +81,26 @@ fn paths_lead_where_the_kernel_says() {
                     1 if random.one_in(20) => 99,
                     _ => libc::AT_FDCWD,
                 };
-                seen.compare(&mut kernel, &tree, base, &path, seed);
+                comparison.compare(&mut kernel, &tree, base, &path, seed);
             }
             kernel.ask(Question::Close, libc::AT_FDCWD, b"/").unwrap();
         }
-        let shown: Vec<_> = seen.differences.iter().take(20).cloned().collect();
-        assert!(shown.is_empty(), "{}:\n{}", seen.differences.len(), shown.join("\n"));
-        // Paths that all fail would show little.
-        let is_enough = seen.hits > trees * paths / 2 && seen.made > trees * paths / 50;
-        assert!(is_enough, "{} found, {} made", seen.hits, seen.made);
+        let shown: Vec<_> = comparison.differences.iter().take(20).cloned().collect();
+        assert!(shown.is_empty(), "{}:\n{}", comparison.differences.len(), shown.join("\n"));
+        // If all paths failed, the test would prove little.
+        let is_enough = comparison.hits > trees * paths / 2 && comparison.made > trees * paths / 50;
+        assert!(is_enough, "{} found, {} made", comparison.hits, comparison.made);
     });
 }
 
 #[derive(Default)]
-struct Seen {
+struct Comparison {
     hits: u64,
     made: u64,
     differences: Vec<String>,
 }
 
-impl Seen {
+impl Comparison {
     fn compare(&mut self, kernel: &mut Kernel, tree: &Tree, base: i32, path: &[u8], seed: u64) {
         let what = || format!("tree {seed}, base {base}, {:?}", OsStr::from_bytes(path));
         kernel.send(Question::Follow, base, path);
@@ -119,7 +119,7 @@ impl Seen {
             if !tree.holds(&own) {
                 continue;
             }
-            // The kernel may refuse to make it, and then it is not made under supervision either.
+            // If the kernel refuses to create it, the supervisor does not create it either.
             let Ok((theirs, _)) = kernel.ask(question, base, path) else { continue };
             self.made += 1;
             if theirs.path != own {
@@ -130,7 +130,7 @@ impl Seen {
     }
 }
 
-/// Returns the name of a test as the test program knows it.
+/// Returns the full name of a test for `--exact`.
 fn full_name(module: &str, test: &str) -> String {
     format!("{}::{test}", module.split_once("::").unwrap().1)
 }

@@ -1,8 +1,8 @@
-//! A second process whose paths are followed, and which asks the kernel where they lead.
+//! A second process whose paths are resolved, and which opens the same paths with the kernel.
 //!
-//! It is this same test program, started again for one test. `/proc/self` must mean another process
-//! than the one that plays the supervisor. Requests and answers go through its standard input, a
-//! socket.
+//! It is this test program, started again for one test: `/proc/self` must be another process than
+//! the one with the role of the supervisor. Requests and answers go through a socket, its standard
+//! input.
 
 use std::{
     ffi::OsStr,
@@ -23,31 +23,31 @@ use rustix::{
 
 use super::super::{CallingThread, kind, real_path};
 
-/// Says that this program was started as the second process.
+/// Set if this program was started as the second process.
 const VARIABLE: &str = "HAFT_TEST_KERNEL";
-/// Without these, root may not search a directory without permission either.
+/// Without these, root needs the permission to search a directory too.
 const SEARCH: [CapabilitySet; 2] = [CapabilitySet::DAC_OVERRIDE, CapabilitySet::DAC_READ_SEARCH];
 
 /// What the second process does with a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Question {
-    /// Opens it with `O_PATH`, and symlinks are followed.
+    /// Opens it with `O_PATH`, following symlinks.
     Follow = 1,
     /// The same with `O_NOFOLLOW`.
     NoFollow,
-    /// Makes a new file there with `O_EXCL`, and removes it.
+    /// Creates a new file there with `O_EXCL`, and removes it.
     CreateNew,
-    /// The same without `O_EXCL`, so that a symlink that leads nowhere is followed.
+    /// The same without `O_EXCL`, so that a dangling symlink is followed.
     Create,
     /// Makes it the working directory.
     Enter,
-    /// Like `Follow`, and keeps the descriptor.
+    /// Like `Follow`, and keeps the file descriptor.
     Keep,
-    /// Like `NoFollow`, and keeps the descriptor.
+    /// Like `NoFollow`, and keeps the file descriptor.
     KeepNoFollow,
-    /// Makes a pipe and keeps both of its ends.
+    /// Creates a pipe and keeps both ends.
     KeepPipe,
-    /// Makes it the working directory and closes what was kept.
+    /// Makes it the working directory and closes all kept file descriptors.
     Close,
 }
 
@@ -63,11 +63,11 @@ const QUESTIONS: [Question; 9] = [
     Question::Close,
 ];
 
-/// Where a path leads.
+/// What a path resolves to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) path: PathBuf,
-    /// Device and inode. Those of `/proc` change when nothing uses them, so they are not compared.
+    /// Device and inode. Those of `/proc` are not stable, so they are not compared.
     pub(super) file: Option<(u64, u64)>,
     pub(super) kind: u32,
 }
@@ -90,8 +90,7 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// Starts it with the rights of this thread. `test` is the full name of the test that calls
-    /// this.
+    /// Starts it with the capabilities of this thread. `test` is the full name of the calling test.
     pub(super) fn start(test: &str) -> Self {
         drop_search_rights();
         let (ours, theirs) = UnixStream::pair().unwrap();
@@ -111,7 +110,7 @@ impl Kernel {
         self.child.id()
     }
 
-    /// Returns where a path leads, and the descriptor if it is kept.
+    /// Returns what a path resolves to, and the file descriptor if it is kept.
     pub(super) fn ask(
         &mut self,
         question: Question,
@@ -131,7 +130,7 @@ impl Kernel {
         self.socket.write_all(&request).unwrap();
     }
 
-    /// Reads the answer to the first question that has none yet.
+    /// Reads the answer to the oldest open question.
     pub(super) fn receive(&mut self) -> Result<(Found, i32), Errno> {
         match i32::from_ne_bytes(self.read()) {
             0 => {}
@@ -154,7 +153,7 @@ impl Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        // It ends by itself when the socket is closed.
+        // It exits when the socket is closed.
         let _ = self.socket.shutdown(std::net::Shutdown::Both);
         let _ = self.child.wait();
     }
@@ -180,7 +179,7 @@ impl CallingThread for Kernel {
     }
 }
 
-/// Answers until the socket is closed, if this is the second process.
+/// Returns whether this is the second process. If so, answers questions until the socket is closed.
 pub(super) fn is_second_process() -> bool {
     if std::env::var_os(VARIABLE).is_none() {
         return false;
@@ -265,16 +264,16 @@ fn reply(
     Ok((found, -1))
 }
 
-/// Reads a value. `None` at the end.
+/// Reads a value. Returns `None` at the end.
 fn read<const N: usize>(socket: &mut UnixStream) -> Option<[u8; N]> {
     let mut bytes = [0; N];
     socket.read_exact(&mut bytes).ok().map(|()| bytes)
 }
 
-/// Takes from this thread, and from what it starts, the right to search every directory.
+/// Drops the capabilities to search every directory, for this thread and its children.
 fn drop_search_rights() {
     for right in SEARCH {
-        // A thread without this right has none of the others either.
+        // A thread that may not do this has no such capability.
         let _ = rustix::thread::remove_capability_from_bounding_set(right);
     }
     let Ok(own) = rustix::thread::capabilities(None) else { return };

@@ -1,9 +1,9 @@
-//! The refusal of the supervisor's own process directory, by many spellings.
+//! The supervisor's own process directory in `/proc` is refused in every spelling.
 
 use super::*;
 
-/// Ways into the process directory of the supervisor. None of them leads out of it again.
-const INTO: [&str; 18] = [
+/// Paths inside the process directory of the supervisor.
+const SUFFIXES: [&str; 18] = [
     "",
     "/",
     "/.",
@@ -24,8 +24,8 @@ const INTO: [&str; 18] = [
     "/ns/mnt",
 ];
 
-/// Makes a `/proc` that is mounted nowhere, so that its paths do not begin with `/proc`. `None`,
-/// and a word about it, without the right to do so.
+/// Creates a `/proc` that is mounted nowhere, so that its paths do not start with `/proc`. Prints a
+/// note and returns `None` without the right to do so.
 fn second_proc() -> Option<OwnedFd> {
     use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
     let made = rustix::mount::fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC).and_then(|context| {
@@ -53,19 +53,19 @@ fn own_directories() -> Vec<String> {
 }
 
 #[test]
-fn no_spelling_reaches_the_process_directory_of_the_supervisor() {
+fn proc_directory_of_the_supervisor_is_refused_in_every_spelling() {
     if kernel::is_second_process() {
         return;
     }
     in_thread(|| {
-        let name = "no_spelling_reaches_the_process_directory_of_the_supervisor";
+        let name = "proc_directory_of_the_supervisor_is_refused_in_every_spelling";
         let mut kernel = Kernel::start(&full_name(module_path!(), name));
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let here = libc::AT_FDCWD;
         let (own, other) = (std::process::id(), kernel.pid());
         let tid = rustix::thread::gettid();
-        // The second process holds these. It may open them itself, as handles.
+        // File descriptors of the second process. It may open them itself with `O_PATH`.
         let mut keep = |path: &str| {
             let (found, fd) = kernel.ask(Question::Keep, here, path.as_bytes()).unwrap();
             assert_eq!(found.path, Path::new(path));
@@ -89,7 +89,7 @@ fn no_spelling_reaches_the_process_directory_of_the_supervisor() {
             std::os::unix::fs::symlink(target, root.join(name)).unwrap();
             name.to_owned()
         };
-        // Spellings of the directory of all processes, of one of them, and of the supervisor.
+        // Spellings of `/proc`.
         let tops = [
             "/proc".to_owned(),
             "//proc/.".to_owned(),
@@ -124,7 +124,7 @@ fn no_spelling_reaches_the_process_directory_of_the_supervisor() {
             checked += 1;
             let path = path.as_bytes();
             for is_followed in [true, false] {
-                // A symlink outside of `/proc` that leads there is no part of it.
+                // A symlink outside of `/proc` is not refused, even if its target is there.
                 let found = found(kernel, base, path, is_followed);
                 let is_outside = |found: &Found| !is_followed && found.path.starts_with(&root);
                 let is_fd = |found: &Found| {
@@ -140,36 +140,36 @@ fn no_spelling_reaches_the_process_directory_of_the_supervisor() {
             opened += u32::from(kernel.ask(Question::Follow, base, path).is_ok());
         };
         for process in &processes {
-            for into in INTO {
-                check(&mut kernel, here, &format!("{process}{into}"));
+            for suffix in SUFFIXES {
+                check(&mut kernel, here, &format!("{process}{suffix}"));
             }
         }
-        for into in INTO.iter().filter(|into| into.len() > 1) {
+        for suffix in SUFFIXES.iter().filter(|suffix| suffix.len() > 1) {
             for base in &held {
-                check(&mut kernel, *base, into.trim_start_matches('/'));
+                check(&mut kernel, *base, suffix.trim_start_matches('/'));
             }
             for id in &ids {
-                check(&mut kernel, proc, &format!("{id}{into}"));
+                check(&mut kernel, proc, &format!("{id}{suffix}"));
             }
         }
         assert!(reached.is_empty(), "{}: {:#?}", reached.len(), &reached[..reached.len().min(20)]);
-        // The kernel opens most of them for the second process: they are no typing errors.
+        // The kernel opens most of them for the second process, so they are valid paths.
         assert!(opened > checked / 2, "{opened} of {checked}");
     });
 }
 
 #[test]
-fn second_mount_of_proc_does_not_lead_to_the_supervisor_either() {
+fn proc_directory_of_the_supervisor_is_refused_in_a_second_proc_mount() {
     let Some(second) = second_proc() else { return };
     let mut caller = Here(second);
     let mut locate = |path: &str| Locator::new(&mut caller).locate(libc::AT_FDCWD, path.as_bytes());
     // Another process is not refused.
     assert!(matches!(locate("1/status"), Ok(Located::Entry(_))));
     for directory in own_directories() {
-        for into in INTO {
-            let path = format!("{directory}{into}");
+        for suffix in SUFFIXES {
+            let path = format!("{directory}{suffix}");
             // A thread has no threads of its own.
-            let is_missing = directory.contains("/task/") && into == "/task/.";
+            let is_missing = directory.contains("/task/") && suffix == "/task/.";
             let expected = if is_missing { Errno::NOENT } else { Errno::ACCESS };
             assert_eq!(locate(&path).err(), Some(expected), "{path}");
         }

@@ -1,4 +1,5 @@
-//! Paths that change while they are followed (TOCTOU): what is returned is what is reported.
+//! Paths that change while they are resolved (TOCTOU): the returned path belongs to the returned
+//! file.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -7,8 +8,8 @@ use std::{
 
 use super::*;
 
-/// The directories of the race, and every path that each has at some time. `w/d` and `w/e` change
-/// places: one is a directory, the other a symlink to `out`.
+/// The directories of the race, and every path that each has at some time. `w/d` and `w/e` are
+/// exchanged: one is a directory, the other a symlink to `out`.
 const PLACES: [(&str, &[&str]); 6] = [
     ("", &[""]),
     ("w", &["w"]),
@@ -19,7 +20,7 @@ const PLACES: [(&str, &[&str]); 6] = [
 ];
 
 #[test]
-fn path_that_changes_leads_to_an_entry_that_really_was_there() {
+fn path_race_never_reports_a_wrong_path() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     let identity = |fd: BorrowedFd<'_>| {
@@ -71,11 +72,11 @@ fn path_that_changes_leads_to_an_entry_that_really_was_there() {
             b"w/d/sub/.",
             absolute.as_os_str().as_bytes(),
         ];
-        let least = if is_long() { 500_000 } else { 20_000 };
+        let min_calls = if is_long() { 500_000 } else { 20_000 };
         let mut seen = BTreeSet::new();
-        for number in 0..least * 10 {
-            // The first path has three ends, and each is met at some time.
-            if number >= least && seen.len() >= 3 {
+        for number in 0..min_calls * 10 {
+            // The first path has three possible results, and each must be seen.
+            if number >= min_calls && seen.len() >= 3 {
                 break;
             }
             let which = number % paths.len();
@@ -98,7 +99,7 @@ fn path_that_changes_leads_to_an_entry_that_really_was_there() {
     });
 }
 
-/// Ends the other thread, also after a panic.
+/// Stops the other thread, even after a panic.
 struct Finish<'a>(&'a AtomicBool);
 
 impl Drop for Finish<'_> {

@@ -1,4 +1,4 @@
-//! Random small trees, and random paths in and around them.
+//! Random small directory trees, and random paths in and around them.
 
 use std::{
     ffi::OsStr,
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use super::kernel::{Kernel, Question};
 
-/// Numbers that follow from a seed (SplitMix64).
+/// A seeded random generator (SplitMix64).
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -36,22 +36,22 @@ impl Random {
     }
 }
 
-/// A tree on the disk, with what a path may name.
+/// A tree on disk, with the names that paths are built from.
 pub(super) struct Tree {
     pub(super) root: PathBuf,
     names: Vec<Vec<u8>>,
     /// Entries, relative to the root.
     entries: Vec<Vec<u8>>,
     directories: Vec<PathBuf>,
-    closed: Vec<PathBuf>,
-    /// Descriptors of the second process.
+    unsearchable: Vec<PathBuf>,
+    /// File descriptors of the second process.
     pub(super) fds: Vec<i32>,
-    /// Paths that begin in `/proc` or `/dev` and lead to the second process.
+    /// Paths in `/proc` or `/dev` that resolve to files of the second process.
     prefixes: Vec<Vec<u8>>,
     _folder: TempDir,
 }
 
-/// Names for entries. The number of this process is one: it is refused in `/proc` alone.
+/// Names for entries. The pid of this process is one: it must be refused only in `/proc`.
 fn names() -> Vec<Vec<u8>> {
     let mut names: Vec<Vec<u8>> = ["a", "b", "c", "d", "with space", "new\nline", "...", "self"]
         .iter()
@@ -72,13 +72,13 @@ impl Tree {
             names: names(),
             entries: Vec::new(),
             directories: vec![root.clone()],
-            closed: Vec::new(),
+            unsearchable: Vec::new(),
             fds: Vec::new(),
             prefixes: Vec::new(),
             root,
             _folder: folder,
         };
-        // The second process first: symlinks lead through its descriptors.
+        // The second process first: symlinks go through its file descriptors.
         tree.add_directories(random);
         tree.add_descriptors(random, kernel);
         for _ in 0..18 {
@@ -90,20 +90,20 @@ impl Tree {
         tree.fds.extend(kept.map(|(_, fd)| fd));
         tree.add_prefixes(kernel);
         for _ in 0..2 {
-            // Last, because nothing can be made in it then.
+            // Last, because no file can be created in it afterwards.
             if random.one_in(2) && tree.directories.len() > 1 {
                 let at = 1 + random.below(tree.directories.len() - 1);
                 let mode = *random.pick(&[0o000, 0o600, 0o100]);
                 let directory = tree.directories[at].clone();
                 if fs::set_permissions(&directory, fs::Permissions::from_mode(mode)).is_ok() {
-                    tree.closed.push(directory);
+                    tree.unsearchable.push(directory);
                 }
             }
         }
         tree
     }
 
-    fn enter(&mut self, path: PathBuf, is_directory: bool) {
+    fn record(&mut self, path: PathBuf, is_directory: bool) {
         let below = path.strip_prefix(&self.root).unwrap();
         self.entries.push(below.as_os_str().as_bytes().to_vec());
         if is_directory {
@@ -111,34 +111,34 @@ impl Tree {
         }
     }
 
-    /// Returns a new path in one of the directories, if its name is free.
-    fn free(&self, random: &mut Random) -> Option<PathBuf> {
+    /// Returns a new path in one of the directories, `None` if the name exists.
+    fn unused_path(&self, random: &mut Random) -> Option<PathBuf> {
         let name = random.pick(&self.names);
         let path = random.pick(&self.directories).join(OsStr::from_bytes(name));
-        // Real paths stay shorter than the kernel can tell.
+        // Real paths stay shorter than what the kernel can return.
         let is_short = path.as_os_str().len() < 1500;
         (is_short && path.symlink_metadata().is_err()).then_some(path)
     }
 
     fn add_directories(&mut self, random: &mut Random) {
         for _ in 0..14 {
-            let Some(path) = self.free(random) else { continue };
+            let Some(path) = self.unused_path(random) else { continue };
             let is_directory = !random.one_in(3);
             if is_directory {
                 fs::create_dir(&path).unwrap();
             } else {
                 fs::File::create(&path).unwrap();
             }
-            self.enter(path, is_directory);
+            self.record(path, is_directory);
         }
         if self.entries.is_empty() {
             let path = self.root.join("a");
             fs::create_dir(&path).unwrap();
-            self.enter(path, true);
+            self.record(path, true);
         }
     }
 
-    /// Lets the second process open entries, a pipe and a directory that is removed, and enter one.
+    /// Lets the second process open entries, a pipe and a removed directory, and enter a directory.
     fn add_descriptors(&mut self, random: &mut Random, kernel: &mut Kernel) {
         let here = libc::AT_FDCWD;
         let gone = self.root.join("gone");
@@ -156,9 +156,9 @@ impl Tree {
     }
 
     fn add_symlink(&mut self, random: &mut Random) {
-        let Some(path) = self.free(random) else { return };
+        let Some(path) = self.unused_path(random) else { return };
         let mut target = match random.below(8) {
-            // Itself: a loop.
+            // A symlink to itself: a loop.
             0 => path.file_name().unwrap().as_bytes().to_vec(),
             1 => random.pick(&self.names).clone(),
             2 | 3 => self.absolute(random),
@@ -186,7 +186,7 @@ impl Tree {
             }
             6 => random.pick(&[&b"."[..], b"..", b"/", b"./.", b"../..", b"//"]).to_vec(),
             _ => {
-                // Many components, which are fewer than they look.
+                // Many `.` components.
                 let mut target = b"./".repeat(random.below(2047 - 130));
                 target.extend(random.pick(&self.names));
                 target
@@ -196,15 +196,15 @@ impl Tree {
             target.extend(random.pick(&[&b"/"[..], b"//", b"/.", b"/.."]).iter());
         }
         if target.len() < 4096 && symlink(OsStr::from_bytes(&target), &path).is_ok() {
-            self.enter(path, false);
+            self.record(path, false);
         }
     }
 
-    /// Adds symlinks that lead to one another, about as many as the kernel follows.
+    /// Adds a chain of symlinks, about as long as the kernel follows.
     fn add_chain(&mut self, random: &mut Random) {
         let len = 36 + random.below(8);
         let end = random.pick(&self.entries).clone();
-        // Each brings many components before the next one is reached.
+        // Each may add many components before the next one.
         let rest = if random.one_in(3) { b"/.".repeat(random.below(2000)) } else { Vec::new() };
         for number in 0..len {
             let mut target = match number + 1 {
@@ -262,7 +262,7 @@ impl Tree {
         path
     }
 
-    /// Returns a path that leads somewhere, or nearly.
+    /// Returns a random path, which often exists.
     pub(super) fn path(&self, random: &mut Random) -> Vec<u8> {
         let mut path = match random.below(8) {
             0 | 1 => random.pick(&self.prefixes).clone(),
@@ -301,7 +301,7 @@ impl Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        for directory in &self.closed {
+        for directory in &self.unsearchable {
             let _ = fs::set_permissions(directory, fs::Permissions::from_mode(0o700));
         }
     }
