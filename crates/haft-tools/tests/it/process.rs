@@ -671,7 +671,7 @@ async fn memory_limit_of_a_delegated_cgroup_is_answered_as_too_much_memory() {
     let failure = answer.failure().unwrap().to_string();
     assert!(failure.contains("more than 512 MiB of memory"), "{failure}");
     let tier = answer.tier().unwrap().to_string();
-    assert!(tier.contains("the memory limit is kept by the kernel"), "{tier}");
+    assert!(tier.contains("the memory limit is enforced by the kernel"), "{tier}");
     let left = fs::read_dir(&directory).unwrap().flatten();
     assert_eq!(left.filter(|entry| entry.path().is_dir()).count(), 0);
     fs::remove_dir(&directory).unwrap();
