@@ -166,6 +166,7 @@ mod tests {
             "PYTHONPATH",
             "NODE_OPTIONS",
             "my_password",
+            "MY_SECRET",
             "SSH_AUTH_SOCK",
             "BASH_FUNC_x%%",
             "ENV",

@@ -77,9 +77,9 @@ impl Error {
                 .with_next("use another program, or tell the user which one is missing"),
             ErrorKind::BadProfile => Failure::new(
                 FailureCode::SandboxUnavailable,
-                "this workspace cannot be closed around the command",
+                "the command cannot be confined to this workspace",
             )
-            .with_next("use a command that only reads, or tell the user that the folder cannot be written or does not fit"),
+            .with_next("use a command that only reads, or tell the user that the sandbox cannot use this workspace"),
             ErrorKind::Transient => Failure::new(
                 FailureCode::SandboxUnavailable,
                 format!("the command was not started: {}", self.message),

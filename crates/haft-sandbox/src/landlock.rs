@@ -101,7 +101,7 @@ pub(crate) fn strength(version: i32) -> Strength {
     match version {
         ..=0 => Strength::None,
         1..=2 => Strength::Partial(format!(
-            "Landlock {version} does not stop files from being cut to nothing; Linux 6.2 does"
+            "Landlock {version} does not stop files from being truncated; Linux 6.2 does"
         )),
         _ => Strength::Enforced,
     }

@@ -186,7 +186,9 @@ impl Sandbox {
                 let hint = doctor::summary(&found);
                 error.hint(hint.unwrap_or_else(|| requirements(level).to_owned()))
             }
-            ErrorKind::Transient => error.hint("which tier this machine has could not be found out; no weaker one is taken instead"),
+            ErrorKind::Transient => error.hint(
+                "the tier of this machine could not be detected; a weaker tier is not used instead",
+            ),
             _ => error,
         })?;
         let tier = running.tier().clone();
@@ -245,7 +247,7 @@ impl Sandbox {
     pub async fn start(&self, command: Command, profile: Profile) -> Result<Running, Error> {
         let bad = |message: &str| Error::new(ErrorKind::BadCommand, message);
         if command.argv.iter().any(|arg| arg.contains('\0')) {
-            return Err(bad("an argument has a NUL byte in it"));
+            return Err(bad("an argument contains a NUL byte"));
         }
         if command.argv.first().is_none_or(String::is_empty) {
             return Err(bad("the command is empty"));
@@ -303,7 +305,7 @@ impl Sandbox {
             error.because(e)
         };
         let text = serde_json::to_vec(orders).map_err(|e| {
-            Error::new(ErrorKind::BadProfile, "a path of the profile is no text").because(e)
+            Error::new(ErrorKind::BadProfile, "a path of the profile is not valid UTF-8").because(e)
         })?;
         if text.len() > MAX_ORDERS_BYTES {
             return Err(Error::new(ErrorKind::BadCommand, "the command is too long"));
@@ -373,7 +375,7 @@ impl Sandbox {
                     kind => Error::new(kind, format!("{step}: {message}")),
                 })
             }
-            Some(_) => Err(Error::new(ErrorKind::Protocol, "the helper answers out of turn")),
+            Some(_) => Err(Error::new(ErrorKind::Protocol, "the helper sent an unexpected report")),
             None => {
                 let _ = tokio::time::timeout(LAUNCH_TIMEOUT, running.wait()).await;
                 let stderr = String::from_utf8_lossy(running.kept[1].bytes()).trim().to_owned();
@@ -381,7 +383,7 @@ impl Sandbox {
                     let message = format!("the helper was killed by signal {signal}");
                     return Err(Error::new(ErrorKind::Transient, message));
                 }
-                let no_report = Error::new(ErrorKind::Launch, "the helper ended without a word");
+                let no_report = Error::new(ErrorKind::Launch, "the helper exited without a report");
                 Err(no_report.hint(if stderr.is_empty() {
                     "the helper program must call `haft_sandbox::init()` first in `main`".to_owned()
                 } else {

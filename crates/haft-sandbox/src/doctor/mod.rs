@@ -152,7 +152,7 @@ impl Sandbox {
             text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
         findings.push(finding(
             "untouched",
-            "look at everything outside afterwards",
+            "compare everything outside afterwards",
             Expected::Allowed,
             stage.is_untouched(),
         ));
@@ -166,7 +166,7 @@ impl Sandbox {
         findings.extend(programs::run(self, stage.folder()).await?);
         findings.push(finding(
             "complete",
-            "go through all acts to the end",
+            "finish all acts",
             Expected::Allowed,
             ended.is_success(),
         ));

@@ -27,13 +27,13 @@ pub(super) async fn run(sandbox: &Sandbox, profile: &Profile, inside: &Path) -> 
         finding(
             "outlive-helper",
             "processes",
-            "go on after the helper was killed",
+            "survive a killed helper",
             outlive_helper(sandbox, profile.clone(), inside).await,
         ),
         finding(
             "tree-memory",
             "limits",
-            "hold more memory than all processes together may",
+            "exceed the memory limit of all processes together",
             take_memory(sandbox, profile.clone()).await,
         ),
     ]
@@ -66,7 +66,7 @@ async fn outlive_helper(sandbox: &Sandbox, profile: Profile, inside: &Path) -> O
         Err(error) => return skipped(error),
     };
     if running.next().await.is_none() {
-        return skipped("the command did not begin");
+        return skipped("the command did not start");
     }
     running.kill_helper();
     running.wait().await;

@@ -44,8 +44,9 @@ const fn program(
     Program { name, tried, script, landlock_limit }
 }
 
-const NO_NEW_GIT_FILES: Option<&str> = Some("without namespaces `.git` takes no new files");
-const NO_MODES: Option<&str> = Some("without namespaces modes of files cannot be changed");
+const NO_NEW_GIT_FILES: Option<&str> =
+    Some("without namespaces no new files can be created in `.git`");
+const NO_MODES: Option<&str> = Some("without namespaces file modes cannot be changed");
 
 #[rustfmt::skip] // a table
 const PROGRAMS: &[Program] = &[
@@ -168,7 +169,7 @@ pub(super) async fn run(sandbox: &Sandbox, folder: &Path) -> Result<Vec<DoctorFi
 async fn workspace(projects: &Projects, name: &str) -> Result<(PathBuf, bool, Profile), Error> {
     let made = projects.create(name).await;
     let (root, has_git) = made.map_err(|e| {
-        let message = format!("a workspace for the self-test cannot be made: {e}");
+        let message = format!("a workspace for the self-test cannot be created: {e}");
         Error::new(crate::ErrorKind::BadProfile, message).because(e)
     })?;
     let workspace = Workspace::builder().root(&root, Access::Write).build()?;
@@ -187,7 +188,7 @@ async fn programs(sandbox: &Sandbox, projects: &Projects) -> Result<Vec<DoctorFi
     let _ = changed.and_then(|mut file| io::Write::write_all(&mut file, b"second\n"));
     for program in PROGRAMS {
         let observed = if program.name.starts_with("git-") && !has_git {
-            Observed::Skipped("there is no git here".to_owned())
+            Observed::Skipped("git is not installed".to_owned())
         } else {
             let ended = sandbox.run(command(program.script), profile.clone()).await?;
             match (ended.exit, program.landlock_limit) {
@@ -257,7 +258,7 @@ async fn plants(sandbox: &Sandbox, projects: &Projects) -> Result<Vec<DoctorFind
             _ if is_changed => Observed::Allowed,
             Some(0) => Observed::Allowed,
             Some(code) => Observed::Refused(code),
-            None => Observed::Skipped("its end was not seen".to_owned()),
+            None => Observed::Skipped("its result is unknown".to_owned()),
         };
         let tried = format!("plant `{}` with `{}`", plant.path, plant.script);
         findings.push(finding("planted", plant.name, &tried, Expected::Refused, observed));

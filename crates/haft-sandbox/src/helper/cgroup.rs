@@ -149,7 +149,7 @@ pub(super) fn note(group: Option<&Group>, limit: u64) -> Option<String> {
     match group {
         Some(group) => {
             let version = if group.version == Version::One { 1 } else { 2 };
-            Some(format!("the memory limit is kept by the kernel (cgroup v{version})"))
+            Some(format!("the memory limit is enforced by the kernel (cgroup v{version})"))
         }
         None if limit == u64::MAX => None,
         None => Some("the memory limit is sampled every 50 ms (no cgroup is delegated)".to_owned()),

@@ -278,7 +278,7 @@ fn around_protected(rules: &mut Rules, root: &Path, profile: &Profile) -> Result
             seen += 1;
             if seen > MAX_SIBLINGS {
                 return Err(SetupError::profile(format!(
-                    "`{}` has too many entries beside protected names",
+                    "`{}` has too many entries next to protected names",
                     directory.display()
                 )));
             }

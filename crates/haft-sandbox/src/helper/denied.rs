@@ -163,7 +163,7 @@ fn pin_parents<'p>(
     }
     if pinned.len() > MAX_MASKS {
         return Err(SetupError::profile(format!(
-            "denied paths lie below {} directories; more than {MAX_MASKS} cannot be held in place",
+            "denied paths are below {} directories; more than {MAX_MASKS} cannot be pinned",
             pinned.len()
         )));
     }

@@ -49,8 +49,8 @@ impl Identity {
 
 /// Notes of the tier about uid 0.
 pub(super) const ROOT_READS: &str =
-    "the command has root's number, without capabilities: it may read what root may read";
-pub(super) const ROOT_FORKS: &str = "the number of root's processes has no limit";
+    "the command has uid 0 without capabilities: it can read files of root";
+pub(super) const ROOT_FORKS: &str = "the kernel does not limit the number of root's processes";
 
 /// Unused uids start here: above those of people, services and containers.
 const FIRST_UNUSED_UID: u32 = 2_000_000_000;
@@ -246,7 +246,7 @@ pub(super) fn switch_to(identity: Identity) -> Result<(), SetupError> {
     if rustix::process::geteuid().is_root() && !is_bound {
         return Err(SetupError {
             step: "drop capabilities",
-            message: "root stays root".to_owned(),
+            message: "uid 0 would regain capabilities".to_owned(),
             fault: crate::orders::Fault::Machine,
         });
     }

@@ -12,7 +12,7 @@ use super::cgroup;
 pub(super) const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 /// Note of the tier if the process tree cannot be read.
 pub(super) const NOT_COUNTED: &str =
-    "memory of all processes together is not counted: there is no `/proc` of its own";
+    "the memory of all processes together is not limited: there is no private `/proc`";
 
 /// Which processes belong to the command.
 #[derive(Debug, Clone, Copy)]

@@ -123,7 +123,7 @@ pub(crate) fn main() -> ! {
                     None => namespaces::run(&mut job),
                 },
                 Level::Landlock => reaper::run(&mut job),
-                Level::None => Err(SetupError::profile("no level to run at")),
+                Level::None => Err(SetupError::profile("no sandbox level")),
             };
             if let Err(error) = result {
                 job.control.refuse(error);
@@ -160,7 +160,7 @@ fn orders(control: &mut Control, null: File) -> Result<(Orders, OwnedFd), SetupE
     let orders: Orders =
         serde_json::from_slice(&text).map_err(|e| SetupError::profile(format!("orders: {e}")))?;
     if orders.version != VERSION {
-        return Err(SetupError::profile("the helper is of another version than the runtime"));
+        return Err(SetupError::profile("the helper has another version than the runtime"));
     }
     let input = if input_len == 0 {
         null.into()

@@ -144,7 +144,7 @@ fn clone_root(root: &Root, mapping: Option<&OwnedFd>) -> Result<(OwnedFd, bool),
     let stat = rustix::fs::fstat(&mount).map_err(SetupError::os("mounts: roots"))?;
     if root.identity.is_some_and(|identity| identity != (stat.st_dev, stat.st_ino)) {
         return Err(SetupError::profile(format!(
-            "`{shown}` is another folder than the one that was judged"
+            "`{shown}` was replaced by another directory after authorization"
         )));
     }
     let flags = NO_SET_UID | NO_DEVICES | if root.access == Access::Read { READ_ONLY } else { 0 };
@@ -194,7 +194,7 @@ fn is_directory(path: &Path) -> bool {
 
 /// Mounts one tmpfs over all temporary directories.
 fn cover_temporary(view: &View<'_>) -> Result<(), SetupError> {
-    let step = "mounts: temporary folders";
+    let step = "mounts: temporary directories";
     let mut first: Option<&Path> = None;
     for path in TEMPORARY.iter().map(Path::new).filter(|path| is_directory(path)) {
         match first {
@@ -281,7 +281,7 @@ fn cover_private_parents(profile: &Profile, user: u32) -> Result<(), SetupError>
     }
     for folder in closed {
         mount_tmpfs(&folder, "size=256k,nr_inodes=256,mode=755")
-            .map_err(SetupError::machine("mounts: ways"))?;
+            .map_err(SetupError::machine("mounts: parents of roots"))?;
     }
     Ok(())
 }

@@ -56,7 +56,7 @@ pub(super) fn run(job: &mut Job) -> Result<(), SetupError> {
         flags |= libc::CLONE_NEWUSER;
     }
     let me = Pid::from_raw(i32::try_from(std::process::id()).unwrap_or_default());
-    let me = me.ok_or_else(|| SetupError::profile("no process number"))?;
+    let me = me.ok_or_else(|| SetupError::profile("the helper has no pid"))?;
     let above =
         rustix::process::pidfd_open(me, PidfdFlags::empty()).map_err(SetupError::os("pidfd"))?;
     let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
@@ -226,14 +226,16 @@ impl Inside {
             limits = Strength::Partial(identity::ROOT_FORKS.to_owned());
         }
         if landlock::strength(version) != Strength::Enforced {
-            notes.push(format!("Landlock {version}: files are kept by mounts, Landlock adds less"));
+            notes.push(format!(
+                "Landlock {version}: files are protected by mounts, Landlock adds less"
+            ));
         }
         if supervisor::is_needed(&job.task.orders.profile) && !is_supervised {
             notes.extend(supervisor::MISSING.map(str::to_owned));
         }
         notes.extend(self.memory_note.clone());
         if job.task.orders.profile.network == Network::Host {
-            notes.push("the profile has network".to_owned());
+            notes.push("the profile allows network".to_owned());
         }
         Tier {
             level: Level::Namespaces,

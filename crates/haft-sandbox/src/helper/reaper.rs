@@ -175,7 +175,7 @@ fn check_roots(job: &Job) -> Result<(), SetupError> {
         }
         if root.identity.is_some_and(|identity| identity != (meta.dev(), meta.ino())) {
             return Err(SetupError::profile(format!(
-                "`{shown}` is another folder than the one that was judged"
+                "`{shown}` was replaced by another directory after authorization"
             )));
         }
     }
@@ -340,10 +340,10 @@ fn tier(
     let fixed = if is_supervised { "owners" } else { "modes and owners" };
     notes.push(format!("{fixed} of files cannot be changed; times of the user's files can"));
     if let Err(why) = &scratch.0 {
-        notes.push(format!("there is no temporary folder: `/tmp`: {why}"));
+        notes.push(format!("there is no temporary directory: `/tmp`: {why}"));
     }
     if profile.network == Network::Host {
-        notes.push("the profile has network".to_owned());
+        notes.push("the profile allows network".to_owned());
     }
     let pids = if version >= 6 {
         Strength::Enforced

@@ -141,12 +141,13 @@ const OTHER_NAME: &str = "\u{1}\u{fffd}";
 
 /// Parses the steps of a pattern.
 fn steps(text: &str) -> Result<Vec<Step>, String> {
-    let rest = text.strip_prefix('/').ok_or_else(|| format!("`{text}` is no absolute pattern"))?;
+    let rest =
+        text.strip_prefix('/').ok_or_else(|| format!("`{text}` is not an absolute pattern"))?;
     let mut steps = Vec::new();
     for part in rest.split('/') {
         match part {
             "" | "." => {}
-            ".." => return Err(format!("`{text}` has `..` in it")),
+            ".." => return Err(format!("`{text}` contains `..`")),
             "**" if steps.last() == Some(&Step::Any) => {}
             "**" => steps.push(Step::Any),
             name => steps.push(Step::Name(Glob::parse(name).ok_or_else(|| {

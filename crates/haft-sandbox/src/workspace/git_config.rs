@@ -98,7 +98,7 @@ fn below(root: &Path, base: &Path, value: &str) -> Vec<PathBuf> {
         }
     }
     let canonical = root.join(base).join(value).canonicalize().ok();
-    let mut all: Vec<PathBuf> = [Some(read_whole), canonical].into_iter().flatten().collect();
+    let mut all: Vec<PathBuf> = [Some(whole), canonical].into_iter().flatten().collect();
     all.dedup();
     all.iter().filter_map(|path| path.strip_prefix(root).ok()).map(Path::to_owned).collect()
 }

@@ -55,7 +55,7 @@ const FILES: &[&str] = &[
 const REDIRECTIONS: &[&str] = &["gitdir", "commondir", "config.worktree"];
 
 /// Why the rest of a git directory is read-only.
-const SHARED: &str = "it belongs to the read_whole repository, and a command changes only what a commit in \
+const SHARED: &str = "it belongs to the whole repository, and a command changes only what a commit in \
                       its worktree needs";
 const NO_SYMLINKS: &str = "git follows symlinks in its directory";
 
@@ -139,7 +139,7 @@ impl GitDirectory {
         }
         let back = read_pointer(own.as_fd(), "gitdir").unwrap_or_default();
         if !leads_to(&found.path.join(found.own()).join(back), &root.path) {
-            return Err(format!("`{shown}` does not know the workspace as its worktree"));
+            return Err(format!("`{shown}` does not list the workspace as its worktree"));
         }
         let identity = Some(identity(&stat));
         let root = Root { path: found.path.clone(), access: root.access, identity };

@@ -431,7 +431,9 @@ impl WorkspaceBuilder {
             let is_plain =
                 steps.is_some_and(|steps| !steps.is_empty() && !steps.contains(&Step::Up));
             if !is_plain {
-                return Err(bad(format!("the protected name `{name}` is no plain relative path")));
+                return Err(bad(format!(
+                    "the protected name `{name}` is not a plain relative path"
+                )));
             }
         }
         let mut roots = Vec::new();
@@ -439,7 +441,7 @@ impl WorkspaceBuilder {
             let shown = named.display().to_string();
             if !named.is_absolute() {
                 return Err(bad(format!("the root `{shown}` is not absolute"))
-                    .hint("`std::path::absolute` makes it so"));
+                    .hint("`std::path::absolute` returns an absolute path"));
             }
             let cannot = |e: std::io::Error| {
                 bad(format!("the root `{shown}` cannot be opened: {e}")).because(e)

@@ -43,33 +43,33 @@ macro_rules! causes {
 
 causes! {
     /// It leads out of every root (path traversal).
-    OutsideWorkspace "outside_workspace" OutsideWorkspace "use a path inside the workspace; relative paths start at its first folder";
+    OutsideWorkspace "outside_workspace" OutsideWorkspace "use a path inside the workspace; relative paths start at its first directory";
     /// It is a protected name, which needs a grant.
     Protected "protected" Denied "leave this file alone, or ask the user to change it";
     /// The root is read-only.
-    ReadOnly "read_only" Denied "write to another folder, or ask the user";
+    ReadOnly "read_only" Denied "write to another directory, or ask the user";
     /// It is a pipe, a socket, a device or another special file.
     SpecialFile "special_file" Denied "use a regular file";
     /// The system denies access to this user.
     NotPermitted "not_permitted" Denied "use another path, or ask the user";
     /// It does not exist.
-    NotFound "not_found" InvalidValue "list the folder to see what exists";
+    NotFound "not_found" InvalidValue "list the directory to see what exists";
     /// It exists already.
-    Exists "exists" InvalidValue "choose another name, or say that it may be replaced";
+    Exists "exists" InvalidValue "choose another name, or allow it to be replaced";
     /// A component of it is not a directory.
-    NotAFolder "not_a_folder" InvalidValue "list the folder to see what exists";
+    NotAFolder "not_a_folder" InvalidValue "list the directory to see what exists";
     /// It is a directory.
     IsAFolder "is_a_folder" InvalidValue "name a file";
     /// The directory is not empty.
-    NotEmpty "not_empty" InvalidValue "say that everything in it is meant, or empty it first";
+    NotEmpty "not_empty" InvalidValue "delete it with everything in it, or empty it first";
     /// It has more bytes than allowed.
     TooLarge "too_large" InvalidValue "read a part of it";
     /// It has more entries or levels than allowed.
-    TooMany "too_many" InvalidValue "take a smaller part";
+    TooMany "too_many" InvalidValue "use a smaller directory";
     /// The name is not valid for a file.
     NameInvalid "name_invalid" InvalidValue "use a plain path";
     /// The target is on another disk, to which directories and symlinks cannot be moved atomically.
-    OtherDisk "other_disk" InvalidValue "move its files one by one: files can go to another disk, folders and links cannot";
+    OtherDisk "other_disk" InvalidValue "move its files one by one: files can be moved to another disk, directories and symlinks cannot";
     /// It goes through a symlink loop.
     LinkLoop "link_loop" InvalidValue "use the path of the file itself";
     /// It changed after it was read or authorized (TOCTOU).
@@ -183,26 +183,26 @@ impl PathError {
             PathErrorKind::Protected => {
                 "is protected, because other programs run or obey such files"
             }
-            PathErrorKind::ReadOnly => "may only be read",
-            PathErrorKind::SpecialFile => "is neither a file nor a folder",
+            PathErrorKind::ReadOnly => "is read-only",
+            PathErrorKind::SpecialFile => "is neither a file nor a directory",
             PathErrorKind::NotPermitted => "is not accessible",
             PathErrorKind::NotFound => "does not exist",
             PathErrorKind::Exists => "exists already",
-            PathErrorKind::NotAFolder => "is not a folder, or leads through something that is none",
-            PathErrorKind::IsAFolder => "is a folder",
+            PathErrorKind::NotAFolder => "is not a directory, or has a component that is not one",
+            PathErrorKind::IsAFolder => "is a directory",
             PathErrorKind::NotEmpty => "is not empty",
             PathErrorKind::TooLarge => "is too large",
             PathErrorKind::TooMany => "has too many entries or levels",
-            PathErrorKind::NameInvalid => "is no valid path",
-            PathErrorKind::OtherDisk => "would go to another disk, and is no plain file",
-            PathErrorKind::LinkLoop => "leads through too many links",
+            PathErrorKind::NameInvalid => "is not a valid path",
+            PathErrorKind::OtherDisk => "would move to another disk and is not a regular file",
+            PathErrorKind::LinkLoop => "goes through too many symlinks",
             PathErrorKind::Changed => "was changed in the meantime",
             PathErrorKind::NoSpace => "could not be written: no space left on device",
             PathErrorKind::SizeLimit => "is larger than this process may write",
             PathErrorKind::LimitReached => {
                 "could not be opened: a limit of this process was reached"
             }
-            PathErrorKind::Failed => "could not be worked on",
+            PathErrorKind::Failed => "could not be read or written",
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::kit::*;
 /// Returns the bubblewrap of this machine. Root needs none: it can create namespaces itself.
 fn bubblewrap() -> Option<PathBuf> {
     if rustix::process::geteuid().is_root() {
-        eprintln!("run by root: `ordinary` tests bubblewrap");
+        eprintln!("run by root: `as_ordinary_user` tests bubblewrap");
         return None;
     }
     let program = PathBuf::from("/usr/bin/bwrap");

@@ -111,7 +111,7 @@ async fn kernel_kills_a_program_that_exceeds_the_memory_limit() {
     let Some(delegated) = Delegated::create() else { return };
     for sandbox in delegated_sandboxes(&delegated).await {
         let level = sandbox.tier().level;
-        let kept = "the memory limit is kept by the kernel (cgroup v";
+        let kept = "the memory limit is enforced by the kernel (cgroup v";
         assert!(sandbox.tier().notes.iter().any(|note| note.starts_with(kept)), "{level}");
         let fixture = Fixture::new();
         let mut profile = fixture.profile();

@@ -1,4 +1,4 @@
-//! The self-test in every tier. `ordinary` runs it again as an ordinary user.
+//! The self-test in every tier. `as_ordinary_user` runs it again as an ordinary user.
 
 use std::collections::BTreeSet;
 

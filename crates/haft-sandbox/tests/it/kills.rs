@@ -178,12 +178,16 @@ async fn kill_host(level: Level, marker: &str, fixture: &Fixture, after: Duratio
 
 #[tokio::test]
 async fn nothing_is_left_after_the_host_is_killed_at_random_times() {
-    let rounds: u32 = if is_long() { 50 } else { 25 };
+    let rounds: u32 = if is_long() { 50 } else { 10 };
     for sandbox in sandboxes().await {
         let (fixture, before) = (Fixture::new(), temporary_directories());
         let level = sandbox.tier().level;
         let mut running = 0;
-        for round in 0..rounds {
+        for round in 0..rounds * 5 {
+            // On a busy machine it takes more rounds until a command was running.
+            if round >= rounds && running > 0 {
+                break;
+            }
             let marker = marker();
             // Mostly the command is running, sometimes it is being started.
             let after = Duration::from_micros(RandomState::new().hash_one(round) % 120_000);

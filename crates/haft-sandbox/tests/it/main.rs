@@ -29,4 +29,4 @@ mod doctor;
 mod obstacles;
 mod cgroup;
 mod bubblewrap;
-mod ordinary;
+mod as_ordinary_user;

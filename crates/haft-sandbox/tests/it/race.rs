@@ -63,7 +63,7 @@ fn escapes(inside: &Path) -> Vec<String> {
 async fn races_never_create_or_change_a_protected_or_denied_name() {
     let is_long = std::env::var_os("HAFT_LONG_TESTS").is_some();
     // Syscalls per thread, and rounds.
-    let (calls, rounds): (u64, u64) = if is_long { (650, 10) } else { (250, 1) };
+    let (calls, rounds): (u64, u64) = if is_long { (650, 10) } else { (150, 1) };
     for sandbox in sandboxes().await {
         let level = sandbox.tier().level;
         for round in 0..rounds {

@@ -674,7 +674,7 @@ async fn cgroup_memory_limit_is_reported_as_out_of_memory() {
     let failure = answer.failure().unwrap().to_string();
     assert!(failure.contains("more than 512 MiB of memory"), "{failure}");
     let tier = answer.tier().unwrap().to_string();
-    assert!(tier.contains("the memory limit is kept by the kernel"), "{tier}");
+    assert!(tier.contains("the memory limit is enforced by the kernel"), "{tier}");
     let left = fs::read_dir(&directory).unwrap().flatten();
     assert_eq!(left.filter(|entry| entry.path().is_dir()).count(), 0);
     fs::remove_dir(&directory).unwrap();

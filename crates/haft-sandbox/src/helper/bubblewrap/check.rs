@@ -27,7 +27,7 @@ pub(super) fn check(profile: &Profile, handover: &Handover) -> Result<(), SetupE
     for (kind, outside) in &handover.namespaces {
         let is_shared = own.get(kind).is_none_or(|link| link == outside);
         if is_shared && (kind != "net" || profile.network == Network::None) {
-            return Err(error(format!("the {kind} namespace is that of the host")));
+            return Err(error(format!("the {kind} namespace is shared with the host")));
         }
     }
     let mut text = String::new();
@@ -40,7 +40,7 @@ pub(super) fn check(profile: &Profile, handover: &Handover) -> Result<(), SetupE
         let is_directory = path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
         let kind = rustix::fs::statfs(path).map(|fs| u64::try_from(fs.f_type).unwrap_or_default());
         if is_directory && kind != Ok(TMPFS) {
-            return Err(error(format!("`{}` is that of the host", path.display())));
+            return Err(error(format!("`{}` is shared with the host", path.display())));
         }
     }
     for root in &profile.roots {
@@ -48,7 +48,7 @@ pub(super) fn check(profile: &Profile, handover: &Handover) -> Result<(), SetupE
         let stat = rustix::fs::lstat(&root.path).map_err(SetupError::os("bubblewrap: roots"))?;
         if root.identity.is_some_and(|identity| identity != (stat.st_dev, stat.st_ino)) {
             return Err(SetupError::profile(format!(
-                "`{shown}` is another folder than the one that was judged"
+                "`{shown}` was replaced by another directory after authorization"
             )));
         }
     }
@@ -98,11 +98,11 @@ fn check_mounts(
         let is_good = mount.has("nosuid") && (mount.has("ro") || may_write);
         if !is_good && !is_covered {
             let (point, options) = (point.display(), mount.options);
-            return Err(error(format!("the mount `{point}` is {options}")));
+            return Err(error(format!("the mount `{point}` has the options {options}")));
         }
     }
     match pinned.iter().find(|(path, _)| !mounts.iter().any(|mount| mount.point == *path)) {
-        Some((path, _)) => Err(error(format!("`{}` is not held in its place", path.display()))),
+        Some((path, _)) => Err(error(format!("`{}` is not a mount point", path.display()))),
         None => Ok(()),
     }
 }

@@ -141,8 +141,8 @@ impl Availability {
         if is_filtered && trial() == Some(libc::EBUSY) {
             return Err(SetupError {
                 step: "supervisor",
-                message: "this process runs in a sandbox that supervises it, and cannot confine \
-                          others there"
+                message: "this process runs in a sandbox that supervises it, so it cannot start \
+                          another sandbox"
                     .to_owned(),
                 fault: Fault::Machine,
             });

@@ -63,9 +63,9 @@ const MAX_FIFO_DELAY: Duration = Duration::from_millis(5);
 
 /// Notes of the tier if a command cannot be supervised.
 pub(super) const MISSING: [&str; 2] = [
-    "names cannot be supervised here (Linux 5.19 can, unless a supervisor is above): protected names \
-     hold at the top of each root, and new files beside them are refused",
-    "`.git` takes no new files, so `git add` and `git commit` fail",
+    "commands cannot be supervised here (needs Linux 5.19 and no outer supervisor): protected names \
+     are enforced at the top of each root, and new files next to them are refused",
+    "no new files can be created in `.git`, so `git add` and `git commit` fail",
 ];
 
 /// Returns whether a command with this profile needs a supervisor.
@@ -165,7 +165,9 @@ pub(super) fn in_thread<T: Send + 'static>(
     let waited = ready.write_all(b"b").and_then(|()| done.read_exact(&mut [0]));
     waited.map_err(SetupError::machine("supervisor"))?;
     let started = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-    started.unwrap_or_else(|| Err(SetupError::message("supervisor")("it panicked".to_owned())))
+    started.unwrap_or_else(|| {
+        Err(SetupError::message("supervisor")("the supervisor panicked".to_owned()))
+    })
 }
 
 /// Wakes the first thread, even if the second one panics.

@@ -21,7 +21,7 @@ use crate::{DeniedNames, GitDirectory, Profile, Refused, Root};
 const MAX_REFUSALS: usize = 16;
 
 const BARE_REPOSITORY: &str = "git takes the directory for a repository and obeys it";
-const TARGET: &str = "a protected name is a symlink that leads here";
+const TARGET: &str = "a protected name is a symlink to it";
 /// The name of a git directory.
 const GIT: &str = ".git";
 /// The protected name of the git directories of submodules.

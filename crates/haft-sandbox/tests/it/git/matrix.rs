@@ -66,6 +66,9 @@ const INITIAL_REPOSITORY: &str = "git init -q -b main .
 
 /// Runs a script on the host, with the same git configuration as inside.
 pub(super) fn host(fixture: &Fixture, directory: &Path, script: &str) -> String {
+    if script.is_empty() {
+        return String::new();
+    }
     let home = fixture.outside.join("home");
     if !home.is_dir() {
         fs::create_dir(&home).unwrap();
