@@ -11,10 +11,10 @@ impl Reader<'_> {
         let word = word.as_deref().unwrap_or_default();
         let brackets = (self.peek(), self.ahead(1));
         match (word, brackets) {
-            (_, (Some('('), Some('('))) => self.computation()?,
+            (_, (Some('('), Some('('))) => self.arithmetic_command()?,
             (_, (Some('('), _)) => {
                 self.at += 1;
-                self.deeper(|this| {
+                self.enter_level(|this| {
                     this.body()?;
                     this.take(')')
                 })?;
@@ -26,10 +26,10 @@ impl Reader<'_> {
             ("if", _) => self.after(word, Self::condition)?,
             ("while" | "until", _) => self.after(word, |this| {
                 this.body()?;
-                this.looped()
+                this.loop_body()
             })?,
-            ("for" | "select", _) => self.after(word, Self::each)?,
-            ("case", _) => self.after(word, Self::choice)?,
+            ("for" | "select", _) => self.after(word, Self::for_loop)?,
+            ("case", _) => self.after(word, Self::case_command)?,
             ("function", _) => {
                 self.at += word.len();
                 self.blanks()?;
@@ -65,7 +65,7 @@ impl Reader<'_> {
         read: impl FnOnce(&mut Self) -> Result<(), Unparseable>,
     ) -> Result<(), Unparseable> {
         self.at += word.len();
-        self.deeper(read)
+        self.enter_level(read)
     }
 
     /// `time` is a reserved word in one shell and a program in another. Before a simple command
@@ -105,14 +105,14 @@ impl Reader<'_> {
         }
     }
 
-    fn looped(&mut self) -> Result<(), Unparseable> {
+    fn loop_body(&mut self) -> Result<(), Unparseable> {
         self.found.notes.loops = true;
         self.expect("do")?;
         self.body()?;
         self.expect("done")
     }
 
-    fn each(&mut self) -> Result<(), Unparseable> {
+    fn for_loop(&mut self) -> Result<(), Unparseable> {
         self.blanks()?;
         if (self.peek(), self.ahead(1)) == (Some('('), Some('(')) {
             self.at += 2;
@@ -147,10 +147,10 @@ impl Reader<'_> {
             }
         }
         self.blank_lines()?;
-        self.looped()
+        self.loop_body()
     }
 
-    fn choice(&mut self) -> Result<(), Unparseable> {
+    fn case_command(&mut self) -> Result<(), Unparseable> {
         self.blanks()?;
         if self.word()?.is_none() {
             return self.unexpected();
@@ -202,14 +202,14 @@ impl Reader<'_> {
         if !compound {
             return refuse("a function has no body");
         }
-        self.deeper(Self::command)
+        self.enter_level(Self::command)
     }
 
     /// Parses `(( … ))`.
-    fn computation(&mut self) -> Result<(), Unparseable> {
+    fn arithmetic_command(&mut self) -> Result<(), Unparseable> {
         let slot = self.reserve()?;
         self.at += 2;
-        self.deeper(|this| this.arithmetic(Until::Brackets))?;
+        self.enter_level(|this| this.arithmetic(Until::Brackets))?;
         let words = vec![crate::Word::text("(("), crate::Word::unknown(), crate::Word::text("))")];
         self.place(slot, Command { words, ..Command::default() });
         Ok(())

@@ -42,7 +42,7 @@ impl Reader<'_> {
         match self.peek() {
             Some('(') if self.ahead(1) == Some('(') => {
                 self.at += 2;
-                self.deeper(|this| this.arithmetic(Until::Brackets))?;
+                self.enter_level(|this| this.arithmetic(Until::Brackets))?;
             }
             Some('(') => {
                 self.at += 1;
@@ -50,7 +50,7 @@ impl Reader<'_> {
             }
             Some('{') => {
                 self.at += 1;
-                self.deeper(|this| this.parameter(quote))?;
+                self.enter_level(|this| this.parameter(quote))?;
             }
             Some('\'') if quote == Quote::Nothing => {
                 self.at += 1;
@@ -212,13 +212,13 @@ impl Reader<'_> {
             // `${x@P}` runs the contents of `x`.
             _ => return refuse("an expansion is not supported"),
         }
-        self.alternative(quote)
+        self.default_word(quote)
     }
 
     /// Parses the word in `${x:-word}`.
-    fn alternative(&mut self, quote: Quote) -> Result<(), Unparseable> {
+    fn default_word(&mut self, quote: Quote) -> Result<(), Unparseable> {
         let mut unused = Vec::new();
-        self.found.alternatives += 1;
+        self.found.default_words += 1;
         loop {
             match (self.peek(), self.ahead(1)) {
                 (Some('}'), _) => {
@@ -257,14 +257,14 @@ impl Reader<'_> {
 
     /// Counts sources of values: commands, and default words.
     pub(crate) fn made(&self) -> (usize, usize) {
-        (self.found.commands.len(), self.found.alternatives)
+        (self.found.commands.len(), self.found.default_words)
     }
 
     /// Records that values found since `before` are evaluated. `$(( $(echo 'a[$(rm x)]') ))` runs
     /// `rm`: the output of a command is evaluated like the text itself.
     pub(crate) fn evaluated_since(&mut self, before: (usize, usize)) {
         if self.made() != before {
-            self.found.computes = true;
+            self.found.evaluates = true;
             self.found.sets = true;
         }
     }
@@ -298,11 +298,11 @@ impl Reader<'_> {
                 ']' if square > 0 => square -= 1,
                 ';' if until == Until::Loop && round == 0 => {}
                 '$' => {
-                    self.found.computes = true;
+                    self.found.evaluates = true;
                     self.dollar(Quote::Double, &mut unused)?;
                 }
                 '`' => {
-                    self.found.computes = true;
+                    self.found.evaluates = true;
                     self.backticks(Quote::Double, &mut unused)?;
                 }
                 '0'..='9' => {
@@ -311,7 +311,7 @@ impl Reader<'_> {
                     }
                 }
                 c if c.is_ascii_alphabetic() || c == '_' => {
-                    self.found.computes = true;
+                    self.found.evaluates = true;
                     let mut name = String::from(c);
                     while let Some(c) =
                         self.peek().filter(|c| c.is_ascii_alphanumeric() || *c == '_')

@@ -44,23 +44,23 @@ const EVALUATING_BUILTINS: [&str; 16] = [
 
 /// Checks the parsed commands and returns the script.
 pub(crate) fn finish(found: Found) -> Result<(Script, Notes), Unparseable> {
-    let Found { mut commands, mut notes, mut computes, mut sets, .. } = found;
+    let Found { mut commands, mut notes, mut evaluates, mut sets, .. } = found;
     let functions = &notes.functions;
     let several = commands.len() > 1 || !functions.is_empty();
     // An unknown command word may set something too, but nothing that it needs itself.
-    let mut sets_plainly = sets;
+    let mut sets_directly = sets;
     for command in &commands {
         if command.assignments.iter().any(|a| is_executed_variable(&a.name)) {
             return refuse("it sets a variable that shells execute");
         }
-        let words = past_builtin(command);
+        let words = after_builtin(command);
         let Some(first) = words.first() else { continue };
         let name = first.literal();
         let sets_here =
             name.is_some_and(|name| SETTING_BUILTINS.contains(&name)) || sets_by_option(words);
         sets |= name.is_none() || sets_here;
-        sets_plainly |= sets_here;
-        computes |= name == Some("let") || computes_a_name(words);
+        sets_directly |= sets_here;
+        evaluates |= name == Some("let") || evaluates_a_name(words);
         if name.is_some_and(|name| EVALUATING_BUILTINS.contains(&name))
             && words.iter().any(has_hidden_command)
         {
@@ -74,7 +74,7 @@ pub(crate) fn finish(found: Found) -> Result<(Script, Notes), Unparseable> {
         }
     }
     // `x='a[$(rm y)]'; echo $((x))` runs `rm`: values are evaluated like the text itself.
-    if computes && sets {
+    if evaluates && sets {
         return refuse("it evaluates values that it sets itself, which may run commands");
     }
     let mut calls = Vec::new();
@@ -87,7 +87,7 @@ pub(crate) fn finish(found: Found) -> Result<(Script, Notes), Unparseable> {
     }
     let repeats = notes.loops || !notes.functions.is_empty();
     notes.calls = calls;
-    notes.sets = sets_plainly;
+    notes.sets = sets_directly;
     Ok((Script { commands, repeats }, notes))
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn has_hidden_command(word: &Word) -> bool {
 }
 
 /// Returns the words of a command after `builtin` and `command`.
-fn past_builtin(command: &Command) -> &[Word] {
+fn after_builtin(command: &Command) -> &[Word] {
     let mut words = &*command.words;
     while let [first, rest @ ..] = words {
         if !matches!(first.literal(), Some("builtin" | "command" | "-p" | "--")) {
@@ -150,7 +150,7 @@ fn sets_by_option(words: &[Word]) -> bool {
 
 /// Returns whether a command takes an unknown name, and so evaluates its subscript; or creates a
 /// variable whose values are evaluated.
-fn computes_a_name(words: &[Word]) -> bool {
+fn evaluates_a_name(words: &[Word]) -> bool {
     let [first, rest @ ..] = words else { return false };
     let unknown = |w: &Word| w.pieces.first() == Some(&WordPiece::Unknown);
     let option = |letter: char| {

@@ -14,11 +14,11 @@ use crate::{Command, MAX_COMMANDS, MAX_DEPTH, Unparseable, Word, refuse};
 pub(crate) struct Found {
     pub(crate) commands: Vec<Command>,
     /// Something is evaluated from variables.
-    pub(crate) computes: bool,
+    pub(crate) evaluates: bool,
     /// A variable is set to something that is not a number.
     pub(crate) sets: bool,
     /// Number of default words, as in `${x:-word}`.
-    pub(crate) alternatives: usize,
+    pub(crate) default_words: usize,
     pub(crate) notes: Notes,
     depth: usize,
 }
@@ -96,11 +96,11 @@ impl<'f> Reader<'f> {
         text: &str,
         read: impl FnOnce(&mut Reader<'_>) -> Result<T, Unparseable>,
     ) -> Result<T, Unparseable> {
-        self.deeper(|this| read(&mut Reader::new(text, this.found)))
+        self.enter_level(|this| read(&mut Reader::new(text, this.found)))
     }
 
     /// Enters one nesting level.
-    pub(crate) fn deeper<T>(
+    pub(crate) fn enter_level<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, Unparseable>,
     ) -> Result<T, Unparseable> {
@@ -116,7 +116,7 @@ impl<'f> Reader<'f> {
 
     /// Parses the list of a substitution, up to its bracket. Here-documents do not cross it.
     pub(crate) fn substitution(&mut self) -> Result<(), Unparseable> {
-        self.deeper(|this| {
+        self.enter_level(|this| {
             let outer = std::mem::take(&mut this.pending);
             let before = this.outer_pending;
             this.outer_pending |= !outer.is_empty();
@@ -218,7 +218,7 @@ impl<'f> Reader<'f> {
     }
 
     /// Records the commands found inside one command since then.
-    pub(crate) fn nests(&mut self, command: usize, since: usize) {
+    pub(crate) fn record_nested(&mut self, command: usize, since: usize) {
         let end = self.found.commands.len();
         if since < end {
             self.found.notes.nested.push((command, since..end));
@@ -330,7 +330,7 @@ impl<'f> Reader<'f> {
             let before = self.found.commands.len();
             let word = self.here_document(&pending)?;
             let (command, redirect) = pending.slot;
-            self.nests(command, before);
+            self.record_nested(command, before);
             let command = self.found.commands.get_mut(command);
             if let Some(redirect) = command.and_then(|c| c.redirects.get_mut(redirect)) {
                 redirect.target = word;

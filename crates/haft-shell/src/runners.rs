@@ -51,7 +51,7 @@ const OTHER_SHELLS: [&str; 8] =
     ["fish", "csh", "tcsh", "pwsh", "powershell", "nu", "elvish", "xonsh"];
 
 /// Returns whether a command of this name may start another one.
-pub(crate) fn is_one(name: &str) -> bool {
+pub(crate) fn is_runner(name: &str) -> bool {
     operands(name).is_some()
         || OPAQUE_RUNNERS.contains(&name)
         || OTHER_SHELLS.contains(&name)
@@ -149,11 +149,11 @@ pub(crate) fn git(words: &[Word]) -> Vec<Inner> {
 /// Returns whether this argument of a subcommand names something to start. Git accepts any
 /// unambiguous prefix of a long option.
 fn starts(subcommand: &str, text: &str) -> bool {
-    const LONG: [&str; 5] =
+    const LONG_OPTIONS: [&str; 5] =
         ["exec", "upload-pack", "receive-pack", "open-files-in-pager", "extcmd"];
     if let Some(long) = text.strip_prefix("--") {
         let name = long.split('=').next().unwrap_or_default();
-        return name.len() >= 2 && LONG.iter().any(|l| l.starts_with(name));
+        return name.len() >= 2 && LONG_OPTIONS.iter().any(|l| l.starts_with(name));
     }
     match subcommand {
         "rebase" | "difftool" => is_option(text, 'x'),

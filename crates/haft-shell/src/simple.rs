@@ -32,7 +32,7 @@ impl Reader<'_> {
                 _ => {}
             }
             let first = command.words.is_empty();
-            if first && !command.is_bare_of_all() {
+            if first && !command.is_empty() {
                 let reserved = self.plain().is_some_and(|word| RESERVED.contains(&&*word));
                 if reserved {
                     return self.unexpected();
@@ -66,11 +66,11 @@ impl Reader<'_> {
                 return self.unexpected();
             }
         }
-        if command.is_bare_of_all() {
+        if command.is_empty() {
             return self.unexpected();
         }
         self.place(slot, command);
-        self.nests(slot, slot + 1);
+        self.record_nested(slot, slot + 1);
         Ok(())
     }
 
@@ -111,7 +111,7 @@ impl Reader<'_> {
             self.blanks()?;
         }
         self.place(slot, command);
-        self.nests(slot, slot + 1);
+        self.record_nested(slot, slot + 1);
         // The redirections are the input of all commands in the compound command.
         let end = self.found.commands.len();
         if first < slot {
@@ -241,7 +241,7 @@ impl Reader<'_> {
 }
 
 impl Command {
-    fn is_bare_of_all(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.is_bare() && self.redirects.is_empty()
     }
 }

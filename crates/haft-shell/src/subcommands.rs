@@ -85,7 +85,7 @@ fn unversioned(name: &str) -> &str {
 
 /// Returns whether an option precedes the subcommand or the word after it, or the program name has
 /// a version.
-pub(crate) fn may_skip(name: &str, words: &[Word]) -> bool {
+pub(crate) fn has_leading_options(name: &str, words: &[Word]) -> bool {
     unversioned(name) != name
         || words.iter().skip(1).take(2).any(is_option) && valued(name).is_some()
 }

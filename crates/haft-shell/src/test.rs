@@ -54,7 +54,7 @@ impl Reader<'_> {
         if self.peek() == Some('(') {
             self.at += 1;
             words.push(Word::text("("));
-            self.deeper(|this| this.any_of(words))?;
+            self.enter_level(|this| this.any_of(words))?;
             self.lines()?;
             self.take(')')?;
             words.push(Word::text(")"));
@@ -75,7 +75,7 @@ impl Reader<'_> {
             if !ends {
                 let Some(word) = self.word()? else { return self.unexpected() };
                 if matches!(&*sign, "-v" | "-R") {
-                    self.computed(&word)?;
+                    self.evaluated(&word)?;
                     self.evaluated_since(before);
                 }
                 words.push(word);
@@ -96,8 +96,8 @@ impl Reader<'_> {
         let second = if sign == "=~" { self.expression()? } else { self.word()? };
         let Some(second) = second else { return self.unexpected() };
         if compares {
-            self.computed(&first)?;
-            self.computed(&second)?;
+            self.evaluated(&first)?;
+            self.evaluated(&second)?;
             self.evaluated_since(before);
         }
         words.extend([Word::text(sign), second]);
@@ -126,11 +126,11 @@ impl Reader<'_> {
     }
 
     /// Records that a word is evaluated like an expression.
-    fn computed(&mut self, word: &Word) -> Result<(), Unparseable> {
+    fn evaluated(&mut self, word: &Word) -> Result<(), Unparseable> {
         if crate::finish::has_hidden_command(word) {
             return refuse("a subscript is evaluated");
         }
-        self.found.computes |= !is_number(word.literal());
+        self.found.evaluates |= !is_number(word.literal());
         // A name may be set here too: `[[ PATH=5 -eq 5 ]]`.
         let text = word.literal().filter(|text| !is_number(Some(text)));
         self.found.notes.names.extend(text.map(str::to_owned));

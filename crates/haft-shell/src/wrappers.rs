@@ -308,9 +308,9 @@ pub(crate) fn may_wrap(command: &Command, how: Wrappers) -> bool {
         _ => {
             name.contains('/')
                 || others(name).is_some()
-                || runners::is_one(name)
+                || runners::is_runner(name)
                 || interpreters::is_awk_or_sed(name)
-                || subcommands::may_skip(name, &command.words)
+                || subcommands::has_leading_options(name, &command.words)
         }
     }
 }
@@ -319,7 +319,7 @@ pub(crate) fn may_wrap(command: &Command, how: Wrappers) -> bool {
 pub(crate) fn is_known(name: &str) -> bool {
     harmless(name).is_some()
         || others(name).is_some()
-        || runners::is_one(name)
+        || runners::is_runner(name)
         || matches!(name, "eval" | "trap" | "find" | "busybox" | "toybox" | "source" | ".")
 }
 
@@ -346,13 +346,13 @@ pub(crate) fn inner(name: &str, command: &Command, how: Wrappers) -> Vec<Inner> 
     }
     match how {
         Wrappers::All if interpreters::is_awk_or_sed(name) => programs::inner(command),
-        Wrappers::All => any(name, words),
+        Wrappers::All => other_wrapper(name, words),
         Wrappers::Harmless if name == "xargs" => vec![Inner::Opaque],
         Wrappers::Harmless => Vec::new(),
     }
 }
 
-fn any(name: &str, words: &[Word]) -> Vec<Inner> {
+fn other_wrapper(name: &str, words: &[Word]) -> Vec<Inner> {
     match name {
         "sh" | "bash" | "zsh" | "dash" | "ksh" | "ash" | "mksh" | "rbash" | "yash" | "posh" => {
             return shell(words);
@@ -373,8 +373,10 @@ fn any(name: &str, words: &[Word]) -> Vec<Inner> {
         }
         "find" => return find(words),
         "busybox" | "toybox" if words.len() > 1 => return vec![Inner::Rest(1)],
-        name if runners::is_one(name) => return runners::inner(name, words),
-        name if subcommands::may_skip(name, words) => return subcommands::inner(name, words),
+        name if runners::is_runner(name) => return runners::inner(name, words),
+        name if subcommands::has_leading_options(name, words) => {
+            return subcommands::inner(name, words);
+        }
         _ => {}
     }
     let Some(options) = others(name) else { return Vec::new() };
@@ -384,7 +386,7 @@ fn any(name: &str, words: &[Word]) -> Vec<Inner> {
     let text = |n: usize| words.get(n).and_then(Word::literal);
     match name {
         "sudo" | "doas" => {
-            let rest = past_assignments(words, rest);
+            let rest = after_assignments(words, rest);
             let shell = given.has(&["i", "s", "login", "shell"]);
             match (rest < words.len(), shell) {
                 (true, _) => vec![Inner::Rest(rest)],
@@ -397,7 +399,7 @@ fn any(name: &str, words: &[Word]) -> Vec<Inner> {
             let dash = usize::from(text(rest) == Some("-"));
             match split {
                 Some((_, value)) => vec![split_string(value.unwrap_or_default(), words, rest)],
-                None => vec![Inner::Rest(past_assignments(words, rest + dash))],
+                None => vec![Inner::Rest(after_assignments(words, rest + dash))],
             }
         }
         "xargs" => {
@@ -469,7 +471,7 @@ pub(crate) fn may_take_value(name: &str, option: &str) -> bool {
 }
 
 /// Returns whether a wrapper has no operand before the command.
-pub(crate) fn starts_its_first(name: &str) -> bool {
+pub(crate) fn has_no_operands(name: &str) -> bool {
     harmless(name).or_else(|| others(name)).is_some_and(|options| options.operands == 0)
         && !matches!(name, "git" | "su" | "watch")
 }
@@ -483,7 +485,7 @@ fn from(words: &[Word], at: usize) -> Vec<Word> {
 }
 
 /// Returns the index of the first word that is not `NAME=value`.
-pub(crate) fn past_assignments(words: &[Word], mut at: usize) -> usize {
+pub(crate) fn after_assignments(words: &[Word], mut at: usize) -> usize {
     let assigns = |word: &Word| match word.pieces.first() {
         Some(crate::WordPiece::Text(text)) => {
             text.split_once('=').is_some_and(|(name, _)| !name.is_empty() && !name.contains('/'))
@@ -508,7 +510,7 @@ fn with_unknown_arguments(words: &[Word], at: usize, mark: Option<&str>) -> Inne
 
 /// Returns whether a git setting names something that git runs.
 fn runs_program(setting: &str) -> bool {
-    const RUN: [&str; 24] = [
+    const EXECUTING_KEYS: [&str; 24] = [
         "alias.",
         "command",
         "cmd",
@@ -535,7 +537,7 @@ fn runs_program(setting: &str) -> bool {
         "attributesfile",
     ];
     let key = setting.split('=').next().unwrap_or_default().to_ascii_lowercase();
-    RUN.iter().any(|part| key.contains(part))
+    EXECUTING_KEYS.iter().any(|part| key.contains(part))
 }
 
 /// Returns what a shell runs.

@@ -36,7 +36,7 @@ pub(super) fn hides_program_name(word: &Word, is_made: bool) -> bool {
 /// Returns the word that a wrapper runs as a command, if that word is known only at run time.
 pub(super) fn wrapped_word(command: &Command) -> Option<&Word> {
     let name = command.words.first()?.literal()?;
-    if !wrappers::starts_its_first(name) {
+    if !wrappers::has_no_operands(name) {
         return None;
     }
     let mut at = 1;
@@ -47,7 +47,7 @@ pub(super) fn wrapped_word(command: &Command) -> Option<&Word> {
         at += 1;
     }
     let at = if name == "env" || name == "sudo" {
-        wrappers::past_assignments(&command.words, at)
+        wrappers::after_assignments(&command.words, at)
     } else {
         at
     };

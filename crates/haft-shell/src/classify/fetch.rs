@@ -114,7 +114,7 @@ fn remote_names(address: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns whether a command names one of these files after its own name, or reads it.
-pub(super) fn names_one(command: &Command, files: &[FileName]) -> bool {
+pub(super) fn names_any_of(command: &Command, files: &[FileName]) -> bool {
     let is_read = |kind| matches!(kind, RedirectKind::Read | RedirectKind::ReadWrite);
     let read = command.redirects.iter().filter(|r| is_read(r.kind)).map(|r| &r.target);
     command.words.iter().skip(1).chain(read).map(FileName::of).any(|name| {

@@ -94,16 +94,20 @@ impl Flow<'_> {
         };
         let fetches = started.views.iter().any(|view| fetch::fetcher(view).is_some());
         let reaches = command.redirects.iter().any(|redirect| redirect.reaches().is_some());
-        let reads = started.views.iter().any(|view| fetch::names_one(view, &self.files));
+        let reads = started.views.iter().any(|view| fetch::names_any_of(view, &self.files));
         // `exec 5<>/dev/tcp/h/80; cat <&5`
         let is_open = |r: &Redirect| r.kind == RedirectKind::Duplicate && is_input(r);
         let reads = reads || self.is_stored && command.redirects.iter().any(is_open);
-        let is_tainted = fetches || reaches || reads || self.is_fed(at) || self.holds(at);
+        let is_tainted = fetches
+            || reaches
+            || reads
+            || self.may_read_network_data(at)
+            || self.contains_network_command(at);
         if !is_tainted {
             return;
         }
         let saved: Vec<FileName> = started.views.iter().flat_map(fetch::saved).collect();
-        let keeps = !command.assignments.is_empty() && self.holds(at)
+        let keeps = !command.assignments.is_empty() && self.contains_network_command(at)
             || started.views.iter().any(keeps_input);
         if let Some(own) = self.from_network.get_mut(at) {
             *own = true;
@@ -127,7 +131,7 @@ impl Flow<'_> {
     }
 
     /// Returns whether a command may read data from the network.
-    fn is_fed(&self, at: usize) -> bool {
+    fn may_read_network_data(&self, at: usize) -> bool {
         // `curl x > >(sh)`
         let outer = self.notes.nested.iter().filter(|(_, range)| range.contains(&at)).map(|n| n.0);
         let mut feeders = self.feeders(at).into_iter().chain(outer);
@@ -135,7 +139,7 @@ impl Flow<'_> {
     }
 
     /// Returns whether a command inside the words of this one downloads something.
-    fn holds(&self, at: usize) -> bool {
+    fn contains_network_command(&self, at: usize) -> bool {
         self.within(at).any(|inner| self.is_from_network(inner))
     }
 
@@ -201,12 +205,14 @@ impl Flow<'_> {
             Code::Text(language, text) => self.text(name, language, &text, at),
             Code::File(file) => self.file(name, &file, at, false),
             Code::Input(language) => self.input(name, language, view, at),
-            Code::Opaque => (self.holds(at) || self.is_fed(at)).then(|| from_network(name)),
+            Code::Opaque => (self.contains_network_command(at) || self.may_read_network_data(at))
+                .then(|| from_network(name)),
         }
     }
 
     fn text(&self, name: &str, language: Language, text: &Word, at: usize) -> Option<Finding> {
-        let from_network_input = self.holds(at) || self.is_stored || self.is_fed(at);
+        let from_network_input =
+            self.contains_network_command(at) || self.is_stored || self.may_read_network_data(at);
         let is_all_unknown = text.pieces == [WordPiece::Unknown];
         // A value inside a `sed` script is a value; the script around it is readable.
         let is_program = is_all_unknown || matches!(language, Language::Shell | Language::Other);
@@ -214,7 +220,7 @@ impl Flow<'_> {
             return Some(from_network(name));
         }
         match language {
-            Language::Shell => self.fed_text(&as_shell_text(text), at),
+            Language::Shell => self.shell_text_with_input(&as_shell_text(text), at),
             _ if is_all_unknown => Some((
                 Kind::Unparseable,
                 format!("`{name}` runs a text that is known only at run time"),
@@ -232,12 +238,12 @@ impl Flow<'_> {
     }
 
     /// Classifies a text for a shell whose commands read the shell's stdin.
-    fn fed_text(&self, text: &str, at: usize) -> Option<Finding> {
+    fn shell_text_with_input(&self, text: &str, at: usize) -> Option<Finding> {
         let alone = self.shell_text(text);
         if crate::parse(text).is_ok_and(|script| script.commands.is_empty()) {
             return alone;
         }
-        let feeder = if self.is_fed(at) {
+        let feeder = if self.may_read_network_data(at) {
             "curl"
         } else if self.feeders(at).is_empty() {
             return alone;
@@ -263,7 +269,7 @@ impl Flow<'_> {
     /// Classifies what a program of `awk` or `sed` does.
     fn effects_of(&self, effects_of: Vec<ProgramEffect>, at: usize) -> Option<Finding> {
         let found = effects_of.into_iter().filter_map(|act| match act {
-            ProgramEffect::Runs(text) => self.fed_text(&text, at),
+            ProgramEffect::Runs(text) => self.shell_text_with_input(&text, at),
             // Its output is unknown, and a shell after the pipe would run it.
             ProgramEffect::Feeds(text) => self.shell_text(&format!("awk 1 | {text}")),
             ProgramEffect::Writes(file) => {
@@ -289,21 +295,26 @@ impl Flow<'_> {
     fn file(&self, name: &str, file: &Word, at: usize, is_program: bool) -> Option<Finding> {
         // A process substitution is a file written by another command.
         if file.pieces == [WordPiece::Unknown] && !file.may_be_option {
-            return Some(if self.holds(at) {
+            return Some(if self.contains_network_command(at) {
                 from_network(name)
             } else {
                 (Kind::Unparseable, format!("`{name}` runs what another command prints"))
             });
         }
         if code::is_descriptor(file) {
-            return Some(if self.holds(at) || self.is_stored || self.is_fed(at) {
-                from_network(name)
-            } else {
-                (
-                    Kind::Unparseable,
-                    format!("`{name}` runs the contents of an open file descriptor"),
-                )
-            });
+            return Some(
+                if self.contains_network_command(at)
+                    || self.is_stored
+                    || self.may_read_network_data(at)
+                {
+                    from_network(name)
+                } else {
+                    (
+                        Kind::Unparseable,
+                        format!("`{name}` runs the contents of an open file descriptor"),
+                    )
+                },
+            );
         }
         if file.literal().is_some_and(|text| text.contains("://")) {
             return Some(from_network(name));
@@ -313,7 +324,8 @@ impl Flow<'_> {
         }
         let own = FileName::of(file);
         let is_new = self.files.iter().any(|saved| saved.may_be(&own));
-        let from_network_input = file.has_unknown() && (self.holds(at) || self.is_fed(at));
+        let from_network_input = file.has_unknown()
+            && (self.contains_network_command(at) || self.may_read_network_data(at));
         (is_new || from_network_input).then(|| from_network(name))
     }
 
@@ -326,7 +338,7 @@ impl Flow<'_> {
         match &*inputs {
             [] => self.piped(name, language, at),
             [one] if one.kind == RedirectKind::Here => {
-                if one.target.has_unknown() && self.holds(at) {
+                if one.target.has_unknown() && self.contains_network_command(at) {
                     Some(from_network(name))
                 } else if language == Language::Shell {
                     self.shell_text(&as_shell_text(&one.target))
@@ -338,7 +350,7 @@ impl Flow<'_> {
                 self.is_stored.then(|| from_network(name))
             }
             [one] => self.file(name, &one.target, at, false),
-            _ => self.holds(at).then(|| from_network(name)),
+            _ => self.contains_network_command(at).then(|| from_network(name)),
         }
     }
 
@@ -351,7 +363,7 @@ impl Flow<'_> {
                 && !command.redirects.is_empty()
         };
         let takes_over = self.is_stored && self.script.commands.iter().any(is_exec);
-        if self.is_fed(at) || feeders.is_empty() && takes_over {
+        if self.may_read_network_data(at) || feeders.is_empty() && takes_over {
             return Some(from_network(name));
         }
         let commands: Vec<&Command> =

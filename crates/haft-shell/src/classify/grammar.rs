@@ -30,36 +30,44 @@ pub(super) struct Grammar {
 pub(super) enum Rule {
     /// No option of this program writes, listed or not. So an unknown word that turns out to be an
     /// option is harmless.
-    Tame,
+    Lenient,
     /// Some unlisted option writes. Unknown words are refused where they could be options.
-    Wary,
+    Strict,
     /// At most this many operands, all known, after the options: a further one would be a file to
     /// write or a value to set.
-    Few(usize),
-    /// Like `Wary`, plus this check.
+    MaxOperands(usize),
+    /// Like `Strict`, plus this check.
     Check(fn(&Given<'_>) -> Checked),
     /// A custom check of all words; options are not parsed.
-    Own(fn(&[Word]) -> Checked),
+    Custom(fn(&[Word]) -> Checked),
 }
 
 /// A command without an option that writes.
-pub(super) const fn tame(names: &'static str, short: &'static str, long: &'static str) -> Grammar {
-    Grammar { names, short, long, rule: Rule::Tame }
-}
-
-/// A command with some options that write.
-pub(super) const fn wary(names: &'static str, short: &'static str, long: &'static str) -> Grammar {
-    Grammar { names, short, long, rule: Rule::Wary }
-}
-
-/// A command that is read-only up to this many operands.
-pub(super) const fn few(
+pub(super) const fn lenient(
     names: &'static str,
-    most: usize,
     short: &'static str,
     long: &'static str,
 ) -> Grammar {
-    Grammar { names, short, long, rule: Rule::Few(most) }
+    Grammar { names, short, long, rule: Rule::Lenient }
+}
+
+/// A command with some options that write.
+pub(super) const fn strict(
+    names: &'static str,
+    short: &'static str,
+    long: &'static str,
+) -> Grammar {
+    Grammar { names, short, long, rule: Rule::Strict }
+}
+
+/// A command that is read-only up to this many operands.
+pub(super) const fn limited_operands(
+    names: &'static str,
+    max: usize,
+    short: &'static str,
+    long: &'static str,
+) -> Grammar {
+    Grammar { names, short, long, rule: Rule::MaxOperands(max) }
 }
 
 /// A command with an additional check after option parsing.
@@ -73,8 +81,8 @@ pub(super) const fn check(
 }
 
 /// A command with its own syntax.
-pub(super) const fn own(names: &'static str, check: fn(&[Word]) -> Checked) -> Grammar {
-    Grammar { names, short: "", long: "", rule: Rule::Own(check) }
+pub(super) const fn custom(names: &'static str, check: fn(&[Word]) -> Checked) -> Grammar {
+    Grammar { names, short: "", long: "", rule: Rule::Custom(check) }
 }
 
 /// The parsed arguments of a command.
@@ -130,25 +138,25 @@ impl Grammar {
 
     /// Returns whether this is a custom check, for which [`given`](Self::given) returns nothing
     /// useful.
-    pub(super) fn is_own(&self) -> bool {
-        matches!(self.rule, Rule::Own(_))
+    pub(super) fn is_custom(&self) -> bool {
+        matches!(self.rule, Rule::Custom(_))
     }
 
     /// Checks the words of a command, its name first.
     pub(super) fn check(&self, words: &[Word]) -> Checked {
-        if let Rule::Own(check) = self.rule {
+        if let Rule::Custom(check) = self.rule {
             return check(words);
         }
         let given = self.given(words)?;
-        if given.has_unknown_option && !matches!(self.rule, Rule::Tame) {
+        if given.has_unknown_option && !matches!(self.rule, Rule::Lenient) {
             return Err("its options are known only at run time".to_owned());
         }
         match self.rule {
-            Rule::Tame | Rule::Wary | Rule::Own(_) => Ok(()),
-            Rule::Few(most) => {
+            Rule::Lenient | Rule::Strict | Rule::Custom(_) => Ok(()),
+            Rule::MaxOperands(max) => {
                 let operands = given.known()?.len();
-                if operands > most {
-                    return Err(format!("with more than {most} operands it would write"));
+                if operands > max {
+                    return Err(format!("with more than {max} operands it would write"));
                 }
                 if given.late { Err("an option follows an operand".to_owned()) } else { Ok(()) }
             }
@@ -319,7 +327,7 @@ mod tests {
 
     #[test]
     fn options_are_read_as_getopt_reads_them() {
-        let sort = wary("sort", "nru:k:t::", "reverse key= color?");
+        let sort = strict("sort", "nru:k:t::", "reverse key= color?");
         for text in [
             "sort -nr a -",
             "sort -k2 a",
@@ -358,8 +366,8 @@ mod tests {
     }
 
     #[test]
-    fn tame_command_accepts_unknown_words_and_no_unlisted_option() {
-        let cat = tame("cat", "nl:", "number lines=");
+    fn lenient_command_accepts_unknown_words_and_no_unlisted_option() {
+        let cat = lenient("cat", "nl:", "number lines=");
         for text in ["cat $x", "cat -n $x", "cat -l$x", "cat -l $x", "cat --lines=$x", "cat *"] {
             assert!(checked(cat, text), "{text}");
         }
@@ -370,7 +378,7 @@ mod tests {
 
     #[test]
     fn limited_operands_must_be_known_and_last() {
-        let uniq = few("uniq", 1, "cf:", "");
+        let uniq = limited_operands("uniq", 1, "cf:", "");
         for text in ["uniq", "uniq -c a", "uniq -f 1 a", "uniq -- -c"] {
             assert!(checked(uniq, text), "{text}");
         }

@@ -249,7 +249,7 @@ impl Names {
     /// Parses a command by its grammar: options with values, and operands.
     fn files(&mut self, name: &str, words: &[Word]) -> Option<()> {
         let grammar = tables::of(name)?;
-        let has_operands = if grammar.is_own() {
+        let has_operands = if grammar.is_custom() {
             self.words(name, words)?;
             // It is unknown which words are values, so the current directory counts too.
             name != "tree"

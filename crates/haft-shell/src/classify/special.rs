@@ -3,7 +3,7 @@
 use crate::{
     Word,
     classify::{
-        grammar::{Checked, Given, Grammar, wary},
+        grammar::{Checked, Given, Grammar, strict},
         is_script_variable,
     },
 };
@@ -68,8 +68,8 @@ fn may_contain_percent_n(format: &str) -> bool {
 
 /// `test`: `-v` evaluates a subscript in its argument.
 pub(super) fn test(words: &[Word]) -> Checked {
-    let computes = words.iter().any(|word| matches!(word.literal(), Some("-v" | "-R")));
-    if computes && words.iter().any(Word::has_unknown) {
+    let evaluates = words.iter().any(|word| matches!(word.literal(), Some("-v" | "-R")));
+    if evaluates && words.iter().any(Word::has_unknown) {
         return Err(UNKNOWN_ARGUMENTS.to_owned());
     }
     Ok(())
@@ -268,7 +268,7 @@ pub(super) fn no_operands(given: &Given<'_>) -> Checked {
 }
 
 /// `lsof` and others: numeric addresses only (no DNS lookup), and nothing is set.
-pub(super) fn numeric(given: &Given<'_>) -> Checked {
+pub(super) fn numeric_addresses(given: &Given<'_>) -> Checked {
     let routes = matches!(given.name, "arp" | "route");
     if routes {
         no_operands(given)?;
@@ -309,7 +309,7 @@ pub(super) fn xxd(words: &[Word]) -> Checked {
 
 /// `tree`: some versions take values only from the next word, so `-Po` may be `-P` and `-o`.
 pub(super) fn tree(words: &[Word]) -> Checked {
-    const TREE: Grammar = wary(
+    const TREE: Grammar = strict(
         "tree",
         "adflxL:P:I:psughDFNQqiACnJXvtcUrSH:T:",
         "noreport dirsfirst filesfirst gitignore prune si du inodes device matchdirs ignore-case",
@@ -453,7 +453,7 @@ pub(super) fn dpkg(words: &[Word]) -> Checked {
 }
 
 /// `history`: the number of entries.
-pub(super) fn nothing(words: &[Word]) -> Checked {
+pub(super) fn no_arguments_or_number(words: &[Word]) -> Checked {
     match words.len() {
         1 => Ok(()),
         _ => number(words),

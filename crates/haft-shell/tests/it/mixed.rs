@@ -28,11 +28,11 @@ fn bare_seeds() -> Vec<String> {
     seeds.retain(|text| text.is_ascii() && !text.contains(signs));
     // Some commands have no option that writes. An unlisted option only makes them uncertain, and a
     // word that may be any option does not.
-    let is_tame = |text: &str| {
+    let is_lenient = |text: &str| {
         let name = text.split(' ').next().unwrap_or_default();
         classify(&format!("{name} $x")).kind == Kind::ReadOnly
     };
-    seeds.retain(|text| !is_tame(text) || !classify(text).why.contains("its option"));
+    seeds.retain(|text| !is_lenient(text) || !classify(text).why.contains("its option"));
     seeds
 }
 

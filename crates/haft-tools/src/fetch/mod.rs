@@ -111,7 +111,6 @@ impl Fetch {
     }
 
     /// Trusts one more certificate authority in DER, such as a company's own.
-
     ///
     /// # Errors
     /// Fails for bytes that are not a certificate.

@@ -61,14 +61,14 @@ impl Tool for EditFile {
     }
 
     fn profile(&self, declared: CallProfile, args: &Args, cx: &ToolContext) -> CallProfile {
-        let place = self.0.find(&args.file_path, cx).ok();
-        let access = PathAccess { path: &args.file_path, operation: Operation::Write, place };
+        let resolved = self.0.find(&args.file_path, cx).ok();
+        let access = PathAccess { path: &args.file_path, operation: Operation::Write, resolved };
         paths::declare(declared, &[access])
     }
 
     async fn check(&self, args: &Args, cx: &ToolContext) -> Result<(), Failure> {
-        let place = self.0.find(&args.file_path, cx)?;
-        self.0.existing_whole(place, cx).map_err(|refusal| match refusal.cause() {
+        let resolved = self.0.find(&args.file_path, cx)?;
+        self.0.existing_whole(resolved, cx).map_err(|refusal| match refusal.cause() {
             PathErrorKind::NotFound => Failure::from(refusal)
                 .with_next("create it with write_file, or list the directory to see what exists"),
             _ => refusal.into(),
@@ -88,10 +88,10 @@ impl Tool for EditFile {
 }
 
 fn edit(files: &Files, args: &Args, cx: &ToolContext) -> Result<String, Failure> {
-    let place = files.authorized(&args.file_path, cx)?;
-    let opened = files.workspace().open(&place)?;
-    paths::check_other_names(&place, &opened.meta, Operation::Write, cx)?;
-    let too_large = || Failure::from(PathError::new(PathErrorKind::TooLarge, place.to_string()));
+    let resolved = files.authorized(&args.file_path, cx)?;
+    let opened = files.workspace().open(&resolved)?;
+    paths::check_other_names(&resolved, &opened.meta, Operation::Write, cx)?;
+    let too_large = || Failure::from(PathError::new(PathErrorKind::TooLarge, resolved.to_string()));
     if opened.meta.size > MAX_FILE_BYTES {
         return Err(too_large());
     }
@@ -99,19 +99,19 @@ fn edit(files: &Files, args: &Args, cx: &ToolContext) -> Result<String, Failure>
     let stamp = opened.meta.stamp;
     let mut old = Vec::new();
     let mut limited = opened.file.take(MAX_FILE_BYTES + 1);
-    limited.read_to_end(&mut old).map_err(|e| unreadable(&place, e))?;
+    limited.read_to_end(&mut old).map_err(|e| unreadable(&resolved, e))?;
     if old.len() as u64 > MAX_FILE_BYTES {
         return Err(too_large());
     }
-    let change = change(&old, args).map_err(|no| no.failure(&place.to_string(), &old, args))?;
-    files.granted(&[&place], cx)?.write(&place, &change.bytes, Replace::If(stamp))?;
+    let change = change(&old, args).map_err(|no| no.failure(&resolved.to_string(), &old, args))?;
+    files.granted(&[&resolved], cx)?.write(&resolved, &change.bytes, Replace::If(stamp))?;
     let lines: Vec<String> =
         change.lines.iter().take(MAX_LINES_NAMED).map(u64::to_string).collect();
     let occurrences = change.occurrences as u64;
     let dots = if change.occurrences > MAX_LINES_NAMED { ", …" } else { "" };
     let at = if occurrences == 1 { "line" } else { "lines" };
     Ok(format!(
-        "replaced {} in `{place}`, at {at} {}{dots}",
+        "replaced {} in `{resolved}`, at {at} {}{dots}",
         count(occurrences, "occurrence"),
         lines.join(", ")
     ))

@@ -115,9 +115,9 @@ impl FilteredWalk {
         let mut ignores = Vec::new();
         if !wanted.all {
             let (mut directory, mut lines_left) = (Some(start.clone()), MAX_IGNORE_LINES);
-            while let Some(place) = directory {
-                directory = place.parent();
-                ignores.push(Some(Ignores::of(workspace, &place, &mut lines_left)));
+            while let Some(resolved) = directory {
+                directory = resolved.parent();
+                ignores.push(Some(Ignores::of(workspace, &resolved, &mut lines_left)));
             }
             ignores.reverse();
         }
@@ -259,8 +259,9 @@ fn read(
     name: &str,
     lines_left: &mut usize,
 ) -> Option<Gitignore> {
-    let place = workspace.resolve_entry_from(directory, name).ok().filter(ResolvedPath::exists)?;
-    rules(directory.relative(), &workspace.read(&place, MAX_IGNORE_FILE_BYTES).ok()?, lines_left)
+    let resolved =
+        workspace.resolve_entry_from(directory, name).ok().filter(ResolvedPath::exists)?;
+    rules(directory.relative(), &workspace.read(&resolved, MAX_IGNORE_FILE_BYTES).ok()?, lines_left)
 }
 
 fn rules(directory: &Path, bytes: &[u8], lines_left: &mut usize) -> Option<Gitignore> {

@@ -72,8 +72,8 @@ impl Tool for ListFiles {
     }
 
     fn profile(&self, declared: CallProfile, args: &Args, cx: &ToolContext) -> CallProfile {
-        let place = self.0.find(args.path(), cx).ok();
-        let access = PathAccess { path: args.path(), operation: Operation::Read, place };
+        let resolved = self.0.find(args.path(), cx).ok();
+        let access = PathAccess { path: args.path(), operation: Operation::Read, resolved };
         paths::declare(declared, &[access])
     }
 

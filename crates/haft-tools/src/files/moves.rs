@@ -47,9 +47,9 @@ impl Tool for MovePath {
 
     fn profile(&self, declared: CallProfile, args: &MoveArgs, cx: &ToolContext) -> CallProfile {
         let to = self.0.find_entry(&args.to, cx).ok();
-        let replaces = args.replace && to.as_ref().is_none_or(|place| place.exists());
+        let replaces = args.replace && to.as_ref().is_none_or(|resolved| resolved.exists());
         let from = self.0.find_entry(&args.from, cx).ok();
-        let access = |path, place| PathAccess { path, operation: Operation::Write, place };
+        let access = |path, resolved| PathAccess { path, operation: Operation::Write, resolved };
         let accesses = [access(&args.from, from), access(&args.to, to)];
         CallProfile { destructive: Some(replaces), ..paths::declare(declared, &accesses) }
     }
@@ -97,18 +97,18 @@ fn move_entry(files: &Files, args: &MoveArgs, cx: &ToolContext) -> Result<String
 
 /// Refuses a directory that contains a path denied by a rule: only the directory was authorized,
 /// not its contents.
-fn check_contents(files: &Files, place: &ResolvedPath, cx: &ToolContext) -> Result<(), Failure> {
+fn check_contents(files: &Files, resolved: &ResolvedPath, cx: &ToolContext) -> Result<(), Failure> {
     let workspace = files.workspace();
-    if workspace.meta(place)?.kind != FileKind::Folder {
+    if workspace.meta(resolved)?.kind != FileKind::Folder {
         return Ok(());
     }
-    for entry in workspace.walk(place, Bounds::default())? {
+    for entry in workspace.walk(resolved, Bounds::default())? {
         if cx.is_cancelled() {
             return Err(stopped().with_execution(Execution::Completed));
         }
         if cx.is_path_denied(Operation::Write, &entry?.place().absolute()) {
             let message =
-                format!("a rule denies changes to something in `{place}`; nothing was changed");
+                format!("a rule denies changes to something in `{resolved}`; nothing was changed");
             return Err(Failure::new(FailureCode::Denied, message)
                 .with_next("work on its entries one by one, and leave out the denied one"));
         }
@@ -150,8 +150,8 @@ impl Tool for DeletePath {
     }
 
     fn profile(&self, declared: CallProfile, args: &DeleteArgs, cx: &ToolContext) -> CallProfile {
-        let place = self.0.find_entry(&args.path, cx).ok();
-        let access = PathAccess { path: &args.path, operation: Operation::Write, place };
+        let resolved = self.0.find_entry(&args.path, cx).ok();
+        let access = PathAccess { path: &args.path, operation: Operation::Write, resolved };
         CallProfile { destructive: Some(true), ..paths::declare(declared, &[access]) }
     }
 
@@ -167,14 +167,14 @@ impl Tool for DeletePath {
 }
 
 fn delete(files: &Files, args: &DeleteArgs, cx: &ToolContext) -> Result<String, Failure> {
-    let place = files.authorized_entry(&args.path, cx)?;
+    let resolved = files.authorized_entry(&args.path, cx)?;
     let extent = if args.recursive { Extent::Everything(Bounds::default()) } else { Extent::Entry };
     if args.recursive {
-        check_contents(files, &place, cx)?;
+        check_contents(files, &resolved, cx)?;
     }
-    let workspace = files.granted(&[&place], cx)?;
+    let workspace = files.granted(&[&resolved], cx)?;
     let done =
-        workspace.remove_until(&place, extent, &|| cx.is_cancelled()).map_err(|refusal| {
+        workspace.remove_until(&resolved, extent, &|| cx.is_cancelled()).map_err(|refusal| {
             match refusal.cause() {
                 PathErrorKind::NotEmpty => Failure::from(refusal)
                     .with_next("set `recursive` to delete everything in it, or empty it first"),
@@ -183,7 +183,7 @@ fn delete(files: &Files, args: &DeleteArgs, cx: &ToolContext) -> Result<String, 
         })?;
     if done.left_over > 0 {
         let how_far = format!(
-            "stopped: {} in `{place}` deleted, {} left",
+            "stopped: {} in `{resolved}` deleted, {} left",
             count(done.entries as u64, "item"),
             done.left_over,
         );
@@ -192,7 +192,7 @@ fn delete(files: &Files, args: &DeleteArgs, cx: &ToolContext) -> Result<String, 
         return Err(Failure::failed(how_far).with_next("list the directory to see what is left"));
     }
     Ok(match done.entries {
-        0 | 1 => format!("deleted `{place}`"),
-        all => format!("deleted `{place}` with {} in it", count(all as u64 - 1, "item")),
+        0 | 1 => format!("deleted `{resolved}`"),
+        all => format!("deleted `{resolved}` with {} in it", count(all as u64 - 1, "item")),
     })
 }

@@ -27,7 +27,7 @@ pub(super) struct Files {
 pub(super) struct PathAccess<'a> {
     pub(super) path: &'a str,
     pub(super) operation: Operation,
-    pub(super) place: Option<ResolvedPath>,
+    pub(super) resolved: Option<ResolvedPath>,
 }
 
 impl Files {
@@ -85,40 +85,40 @@ impl Files {
     /// the policy asks about it.
     pub(super) fn writable(
         &self,
-        place: ResolvedPath,
+        resolved: ResolvedPath,
         cx: &ToolContext,
     ) -> Result<ResolvedPath, PathError> {
-        if self.workspace.is_protected(&place) && !self.is_granted(&place, cx) {
-            return Err(PathError::new(PathErrorKind::Protected, place.to_string()));
+        if self.workspace.is_protected(&resolved) && !self.is_granted(&resolved, cx) {
+            return Err(PathError::new(PathErrorKind::Protected, resolved.to_string()));
         }
-        Ok(place)
+        Ok(resolved)
     }
 
     /// The same for a path that becomes a file, or is moved or deleted with its contents.
     pub(super) fn writable_whole(
         &self,
-        place: ResolvedPath,
+        resolved: ResolvedPath,
         cx: &ToolContext,
     ) -> Result<ResolvedPath, PathError> {
-        if self.workspace.is_protected_file(&place) && !self.is_granted(&place, cx) {
-            return Err(PathError::new(PathErrorKind::Protected, place.to_string()));
+        if self.workspace.is_protected_file(&resolved) && !self.is_granted(&resolved, cx) {
+            return Err(PathError::new(PathErrorKind::Protected, resolved.to_string()));
         }
-        Ok(place)
+        Ok(resolved)
     }
 
     /// The same for a path that must exist. A missing path needs no approval.
     pub(super) fn existing_whole(
         &self,
-        place: ResolvedPath,
+        resolved: ResolvedPath,
         cx: &ToolContext,
     ) -> Result<ResolvedPath, PathError> {
-        let is_protected = self.workspace.is_protected_file(&place);
-        if place.exists() {
-            self.writable_whole(place, cx)
+        let is_protected = self.workspace.is_protected_file(&resolved);
+        if resolved.exists() {
+            self.writable_whole(resolved, cx)
         } else if is_protected {
-            Err(PathError::new(PathErrorKind::Protected, place.to_string()))
+            Err(PathError::new(PathErrorKind::Protected, resolved.to_string()))
         } else {
-            Err(PathError::new(PathErrorKind::NotFound, place.to_string()))
+            Err(PathError::new(PathErrorKind::NotFound, resolved.to_string()))
         }
     }
 
@@ -132,9 +132,9 @@ impl Files {
         cx: &ToolContext,
     ) -> Result<Workspace, PathError> {
         let mut granted = Vec::new();
-        for place in places {
-            if self.workspace.is_protected_file(place) {
-                granted.push(self.writable_whole((*place).clone(), cx)?);
+        for resolved in places {
+            if self.workspace.is_protected_file(resolved) {
+                granted.push(self.writable_whole((*resolved).clone(), cx)?);
             }
         }
         if granted.is_empty() {
@@ -146,11 +146,11 @@ impl Files {
     /// Creates the parent directories. A protected parent is created if the path itself is granted.
     pub(super) fn make_parents(
         &self,
-        place: &ResolvedPath,
+        resolved: &ResolvedPath,
         granted: &Workspace,
     ) -> Result<(), PathError> {
-        let Some(parent) = place.parent() else { return Ok(()) };
-        let is_granted = self.workspace.is_protected(place) && !granted.is_protected(place);
+        let Some(parent) = resolved.parent() else { return Ok(()) };
+        let is_granted = self.workspace.is_protected(resolved) && !granted.is_protected(resolved);
         if is_granted && !parent.relative().as_os_str().is_empty() {
             granted.granting([parent.clone()]).make_folder(&parent)
         } else {
@@ -158,33 +158,33 @@ impl Files {
         }
     }
 
-    fn is_granted(&self, place: &ResolvedPath, cx: &ToolContext) -> bool {
-        self.workspace.is_listed(place) && cx.may_change_protected(&place.absolute())
+    fn is_granted(&self, resolved: &ResolvedPath, cx: &ToolContext) -> bool {
+        self.workspace.is_listed(resolved) && cx.may_change_protected(&resolved.absolute())
     }
 }
 
 /// FAIL CLOSED (TOCTOU): a symlink that was placed after authorization makes this another call.
-fn check_authorized(place: ResolvedPath, cx: &ToolContext) -> Result<ResolvedPath, PathError> {
+fn check_authorized(resolved: ResolvedPath, cx: &ToolContext) -> Result<ResolvedPath, PathError> {
     // Compares with the authorized effects. The key may cover more: a path that did not resolve at
     // authorization time is exclusive, so its key covers everything.
     let is_authorized = cx.profile().is_none_or(|profile| match &profile.effects {
         Effects::Declared(list) => {
-            let here = target(&place);
+            let here = target(&resolved);
             list.iter().any(|effect| effect.target.as_ref() == Some(&here))
         }
         Effects::Undeclared => false,
     });
     if is_authorized {
-        Ok(place)
+        Ok(resolved)
     } else {
-        Err(PathError::new(PathErrorKind::Changed, place.to_string()))
+        Err(PathError::new(PathErrorKind::Changed, resolved.to_string()))
     }
 }
 
 /// Hard links: refuses an open file if a rule denies it under another name. Checks the open file
 /// descriptor, so the file cannot be swapped in between (TOCTOU).
 pub(super) fn check_other_names(
-    place: &ResolvedPath,
+    resolved: &ResolvedPath,
     meta: &Meta,
     doing: Operation,
     cx: &ToolContext,
@@ -192,15 +192,15 @@ pub(super) fn check_other_names(
     let denied = |message: String, next: &str| {
         Err(Failure::new(FailureCode::Denied, message).with_next(next))
     };
-    match other_names(place, meta, doing, cx) {
+    match other_names(resolved, meta, doing, cx) {
         OtherNames::Clear => Ok(()),
         OtherNames::Kept => denied(
-            format!("`{place}` is a hard link to a file that a rule denies or asks about"),
+            format!("`{resolved}` is a hard link to a file that a rule denies or asks about"),
             "use the other path of the file, so that the rule is applied, or continue without it",
         ),
         OtherNames::Unknown => denied(
             format!(
-                "`{place}` has {} names (hard links), and there are too many files to check \
+                "`{resolved}` has {} names (hard links), and there are too many files to check \
                  whether a rule denies one of them",
                 meta.links
             ),
@@ -211,13 +211,13 @@ pub(super) fn check_other_names(
 
 /// Returns whether rules deny another name of a file.
 pub(super) fn other_names(
-    place: &ResolvedPath,
+    resolved: &ResolvedPath,
     meta: &Meta,
     doing: Operation,
     cx: &ToolContext,
 ) -> OtherNames {
     match meta.hard_linked() {
-        Some(file) => cx.other_names(doing, &place.absolute(), &file),
+        Some(file) => cx.other_names(doing, &resolved.absolute(), &file),
         None => OtherNames::Clear,
     }
 }
@@ -230,27 +230,27 @@ pub(super) fn declare(mut declared: CallProfile, accesses: &[PathAccess<'_>]) ->
         if writes { ConcurrencyClass::WriteExclusive } else { ConcurrencyClass::ReadOnly };
     let effect = |access: &PathAccess<'_>| Effect {
         operation: access.operation,
-        target: Some(match &access.place {
-            Some(place) => target(place),
+        target: Some(match &access.resolved {
+            Some(resolved) => target(resolved),
             None => access.path.to_owned(),
         }),
     };
     declared.effects = accesses.iter().map(effect).collect::<Vec<_>>().into();
     let own = |access: &PathAccess<'_>| {
-        access.place.as_ref().map_or_else(|| ResourceKey::new("file:/"), key)
+        access.resolved.as_ref().map_or_else(|| ResourceKey::new("file:/"), key)
     };
     declared.keys = accesses.iter().map(own).collect();
     declared
 }
 
 /// The path as the policy sees it.
-fn target(place: &ResolvedPath) -> String {
-    place.absolute().to_string_lossy().into_owned()
+fn target(resolved: &ResolvedPath) -> String {
+    resolved.absolute().to_string_lossy().into_owned()
 }
 
 /// The path as a lock key.
-pub(super) fn key(place: &ResolvedPath) -> ResourceKey {
-    let path = place.absolute();
+pub(super) fn key(resolved: &ResolvedPath) -> ResourceKey {
+    let path = resolved.absolute();
     let text = path.to_string_lossy();
     // macOS: `a` and `A` are one file. Fewer parallel calls are always safe.
     let text = if cfg!(target_os = "macos") { text.to_lowercase() } else { text.into_owned() };
@@ -258,8 +258,8 @@ pub(super) fn key(place: &ResolvedPath) -> ResourceKey {
 }
 
 /// Formats a path on one line. A file name with a line break would look like two paths.
-pub(super) fn shown(place: &ResolvedPath) -> String {
-    let path = place.to_string();
+pub(super) fn shown(resolved: &ResolvedPath) -> String {
+    let path = resolved.to_string();
     if path.chars().any(char::is_control) { path.escape_debug().to_string() } else { path }
 }
 
@@ -269,8 +269,8 @@ pub(super) fn stopped() -> Failure {
 }
 
 /// The failure of a read error.
-pub(super) fn unreadable(place: &ResolvedPath, error: std::io::Error) -> Failure {
-    PathError::new(PathErrorKind::Failed, place.to_string()).because(error).into()
+pub(super) fn unreadable(resolved: &ResolvedPath, error: std::io::Error) -> Failure {
+    PathError::new(PathErrorKind::Failed, resolved.to_string()).because(error).into()
 }
 
 /// Formats a count: `1 line`, `2 lines`.
@@ -293,9 +293,9 @@ const MAX_COMPARED_NAMES: usize = 2_000;
 impl Files {
     /// Finds a similar name in the same directory.
     pub(super) fn similar(&self, path: &str, cx: &ToolContext) -> Option<String> {
-        let place = self.find(path, cx).ok()?;
-        let wanted = place.relative().file_name()?.to_str()?.to_lowercase();
-        let entries = self.workspace.list(&place.parent()?, MAX_COMPARED_NAMES).ok()?;
+        let resolved = self.find(path, cx).ok()?;
+        let wanted = resolved.relative().file_name()?.to_str()?.to_lowercase();
+        let entries = self.workspace.list(&resolved.parent()?, MAX_COMPARED_NAMES).ok()?;
         let near = |entry: haft_sandbox::Entry| {
             let name = entry.place().relative().file_name()?.to_str()?.to_lowercase();
             let far = nearest::distance(&name, &wanted, (wanted.chars().count() / 3).clamp(1, 3))?;

@@ -60,8 +60,8 @@ impl Tool for ReadFile {
     }
 
     fn profile(&self, declared: CallProfile, args: &Args, cx: &ToolContext) -> CallProfile {
-        let place = self.0.find(&args.file_path, cx).ok();
-        let access = PathAccess { path: &args.file_path, operation: Operation::Read, place };
+        let resolved = self.0.find(&args.file_path, cx).ok();
+        let access = PathAccess { path: &args.file_path, operation: Operation::Read, resolved };
         paths::declare(declared, &[access])
     }
 
@@ -77,13 +77,13 @@ impl Tool for ReadFile {
 }
 
 fn read(files: &Files, args: &Args, cx: &ToolContext) -> Result<String, Failure> {
-    let place = files.authorized(&args.file_path, cx)?;
+    let resolved = files.authorized(&args.file_path, cx)?;
     let mut opened =
-        files.workspace().open(&place).map_err(|refusal| explain(refusal, files, args, cx))?;
-    paths::check_other_names(&place, &opened.meta, Operation::Read, cx)?;
+        files.workspace().open(&resolved).map_err(|refusal| explain(refusal, files, args, cx))?;
+    paths::check_other_names(&resolved, &opened.meta, Operation::Read, cx)?;
     let size = opened.meta.size;
     let mut head = Vec::new();
-    let io = |e| unreadable(&place, e);
+    let io = |e| unreadable(&resolved, e);
     (&mut opened.file).take(binary::INSPECTED_BYTES as u64).read_to_end(&mut head).map_err(io)?;
     let utf16_decoder = utf16::decoder(&head);
     if utf16_decoder.is_none() && binary::is_binary(&head) {
@@ -92,7 +92,7 @@ fn read(files: &Files, args: &Args, cx: &ToolContext) -> Result<String, Failure>
     let from = args.offset.unwrap_or(1);
     let mark = if utf16_decoder.is_some() { 2 } else { 0 };
     if head.len() == mark && from == 1 {
-        return Ok(format!("[{place}: the file is empty]"));
+        return Ok(format!("[{resolved}: the file is empty]"));
     }
     let range =
         Range { from, limit: args.limit.unwrap_or(DEFAULT_LINES), max_bytes: MAX_PAGE_BYTES };
@@ -105,7 +105,7 @@ fn read(files: &Files, args: &Args, cx: &ToolContext) -> Result<String, Failure>
         None => lines::page(whole, size, range, &stop),
     };
     match page {
-        Ok(page) => Ok(shown(page, &place.to_string(), from, is_utf16)),
+        Ok(page) => Ok(shown(page, &resolved.to_string(), from, is_utf16)),
         Err(NoPage::PastEnd(0)) => Err(past_end(from, "is empty", "leave `offset` out")),
         Err(NoPage::PastEnd(lines)) => {
             let next = format!("use an `offset` from 1 to {lines}");

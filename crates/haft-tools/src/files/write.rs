@@ -51,17 +51,18 @@ impl Tool for WriteFile {
     }
 
     fn profile(&self, declared: CallProfile, args: &WriteArgs, cx: &ToolContext) -> CallProfile {
-        let place = self.0.find(&args.file_path, cx).ok();
+        let resolved = self.0.find(&args.file_path, cx).ok();
         // The previous contents are lost.
-        let replaces = place.as_ref().is_none_or(|place| place.exists()) && !args.create_only;
-        let access = PathAccess { path: &args.file_path, operation: Operation::Write, place };
+        let replaces =
+            resolved.as_ref().is_none_or(|resolved| resolved.exists()) && !args.create_only;
+        let access = PathAccess { path: &args.file_path, operation: Operation::Write, resolved };
         CallProfile { destructive: Some(replaces), ..paths::declare(declared, &[access]) }
     }
 
     async fn check(&self, args: &WriteArgs, cx: &ToolContext) -> Result<(), Failure> {
-        let place = self.0.writable_whole(self.0.find(&args.file_path, cx)?, cx)?;
-        if place.exists() && args.create_only {
-            Err(PathError::new(PathErrorKind::Exists, place.to_string()).into())
+        let resolved = self.0.writable_whole(self.0.find(&args.file_path, cx)?, cx)?;
+        if resolved.exists() && args.create_only {
+            Err(PathError::new(PathErrorKind::Exists, resolved.to_string()).into())
         } else {
             Ok(())
         }
@@ -74,19 +75,19 @@ impl Tool for WriteFile {
 }
 
 fn write(files: &Files, args: &WriteArgs, cx: &ToolContext) -> Result<String, Failure> {
-    let place = files.authorized(&args.file_path, cx)?;
-    let workspace = files.granted(&[&place], cx)?;
-    let before = workspace.meta(&place).ok();
+    let resolved = files.authorized(&args.file_path, cx)?;
+    let workspace = files.granted(&[&resolved], cx)?;
+    let before = workspace.meta(&resolved).ok();
     let authorized_as_new = cx.profile().is_some_and(|profile| profile.destructive == Some(false));
     let replace =
         if args.create_only || authorized_as_new { Replace::Never } else { Replace::Always };
-    files.make_parents(&place, &workspace)?;
-    workspace.write(&place, args.content.as_bytes(), replace)?;
+    files.make_parents(&resolved, &workspace)?;
+    workspace.write(&resolved, args.content.as_bytes(), replace)?;
     let lines = count(args.content.lines().count() as u64, "line");
     let bytes = args.content.len();
     Ok(match before {
-        None => format!("created `{place}`: {lines}, {bytes} bytes"),
-        Some(old) => format!("replaced `{place}`: {lines}, {bytes} bytes; it had {}", old.size),
+        None => format!("created `{resolved}`: {lines}, {bytes} bytes"),
+        Some(old) => format!("replaced `{resolved}`: {lines}, {bytes} bytes; it had {}", old.size),
     })
 }
 
@@ -121,8 +122,8 @@ impl Tool for MakeDir {
     }
 
     fn profile(&self, declared: CallProfile, args: &MakeArgs, cx: &ToolContext) -> CallProfile {
-        let place = self.0.find(&args.path, cx).ok();
-        let access = PathAccess { path: &args.path, operation: Operation::Write, place };
+        let resolved = self.0.find(&args.path, cx).ok();
+        let access = PathAccess { path: &args.path, operation: Operation::Write, resolved };
         paths::declare(declared, &[access])
     }
 
@@ -134,22 +135,22 @@ impl Tool for MakeDir {
     async fn call(&self, args: MakeArgs, cx: &ToolContext) -> Result<String, Failure> {
         let files = self.0.clone();
         cx.spawn_blocking(move |cx| {
-            let place = files.authorized(&args.path, cx)?;
-            match files.workspace().meta(&place).map(|meta| meta.kind) {
-                Ok(FileKind::Folder) => return Ok(format!("`{place}` exists already")),
+            let resolved = files.authorized(&args.path, cx)?;
+            match files.workspace().meta(&resolved).map(|meta| meta.kind) {
+                Ok(FileKind::Folder) => return Ok(format!("`{resolved}` exists already")),
                 Ok(_) => {
-                    return Err(PathError::new(PathErrorKind::Exists, place.to_string()).into());
+                    return Err(PathError::new(PathErrorKind::Exists, resolved.to_string()).into());
                 }
                 Err(_) => {}
             }
-            let place = files.writable(place, cx)?;
-            let workspace = if files.workspace().is_protected(&place) {
-                files.workspace().granting([place.clone()])
+            let resolved = files.writable(resolved, cx)?;
+            let workspace = if files.workspace().is_protected(&resolved) {
+                files.workspace().granting([resolved.clone()])
             } else {
                 files.workspace().clone()
             };
-            workspace.make_folder(&place)?;
-            Ok(format!("created the directory `{place}`"))
+            workspace.make_folder(&resolved)?;
+            Ok(format!("created the directory `{resolved}`"))
         })
         .await?
     }

@@ -133,7 +133,7 @@ const NETWORK_REFUSED: [&str; 8] = [
     "socket: Operation not permitted",
 ];
 /// Messages for a missing or hidden file. A file of another owner gives `Permission denied` too.
-const NOT_SHOWN: [&str; 3] = ["No such file or directory", "Permission denied", "EACCES"];
+const FILE_NOT_VISIBLE: [&str; 3] = ["No such file or directory", "Permission denied", "EACCES"];
 
 /// Returns a note for the model if a confined command seems to have needed more.
 pub(super) fn note(ended: &ProcessResult, has_network: bool) -> Option<String> {
@@ -149,7 +149,7 @@ pub(super) fn note(ended: &ProcessResult, has_network: bool) -> Option<String> {
         (true, true) => "It seems to have tried to write and to connect.",
         (true, false) => "It seems to have tried to write.",
         (false, true) => "It seems to have tried to connect.",
-        (false, false) if !ended.is_success() && NOT_SHOWN.iter().any(has) => {
+        (false, false) if !ended.is_success() && FILE_NOT_VISIBLE.iter().any(has) => {
             "A file that was refused or not found may be outside of what it could see."
         }
         (false, false) => return None,

@@ -157,7 +157,7 @@ impl Body {
     async fn call(&self, arguments: &Value, cx: &ToolContext) -> Result<Output, Failure> {
         let mut words = self.declared.argv(arguments)?.into_iter();
         let sandbox = self.boundary.get(cx).await?;
-        let place = start_directory(&self.workspace, self.declared.cwd.as_deref(), cx).await?;
+        let resolved = start_directory(&self.workspace, self.declared.cwd.as_deref(), cx).await?;
         // FAIL CLOSED: a call that was authorized as read-only finds no program of the workspace.
         let authorized_read_only = cx.profile().is_none_or(|profile| profile.read_only);
         let environment = if self.declared.spec.is_read_only() && authorized_read_only {
@@ -170,14 +170,14 @@ impl Body {
             .environment(environment)
             .home_file(GitConfig::NAME, self.git.text())
             .input(self.declared.stdin(arguments))
-            .folder(&place);
+            .folder(&resolved);
         let level = sandbox.tier().level;
         let mut profile = self.settings.apply(self.profile.clone(), level);
         if self.declared.spec.is_read_only() {
             profile = profile.read_only();
         }
         let roots = denied::roots(&self.workspace, &self.settings);
-        let masked = denied::apply(&mut profile, level, roots, &place.absolute(), cx).await?;
+        let masked = denied::apply(&mut profile, level, roots, &resolved.absolute(), cx).await?;
         let job = Job { sandbox, command, profile, masked, time: MAX_TIME };
         let (ended, masked) = run::run(job, cx).await?;
         let is_success = matches!(ended.exit, haft_sandbox::Exit::Code(code)

@@ -54,12 +54,12 @@ async fn start_directory(
 /// Relative paths start where the policy resolves them: in the run's working directory, or in the
 /// first root if that is outside the workspace.
 fn find(workspace: &Workspace, here: &Path, cwd: &str) -> Result<ResolvedPath, Failure> {
-    let place = match resolve_working_directory(workspace, here) {
+    let resolved = match resolve_working_directory(workspace, here) {
         Some(start) => workspace.resolve_from(&start, cwd)?,
         None => workspace.resolve(cwd)?,
     };
-    match workspace.meta(&place)?.kind {
-        FileKind::Folder => Ok(place),
+    match workspace.meta(&resolved)?.kind {
+        FileKind::Folder => Ok(resolved),
         _ => Err(PathError::new(PathErrorKind::NotAFolder, cwd).into()),
     }
 }

@@ -498,7 +498,7 @@ impl Tool for Shell {
     async fn call(&self, args: Args, cx: &ToolContext) -> Result<Output, Failure> {
         let command_line = ShellCommand::of(&args)?;
         let sandbox = self.boundary.get(cx).await?;
-        let place = start_directory(&self.workspace, args.cwd.as_deref(), cx).await?;
+        let resolved = start_directory(&self.workspace, args.cwd.as_deref(), cx).await?;
         let programs = self.programs();
         let permission = Permission::of(&command_line, &programs, cx);
         let environment = match &permission {
@@ -508,12 +508,13 @@ impl Tool for Shell {
         };
         let level = sandbox.tier().level;
         let mut profile =
-            self.sandbox_profile(&command_line, &place.absolute(), level, &permission);
+            self.sandbox_profile(&command_line, &resolved.absolute(), level, &permission);
         if matches!(permission, Permission::Approved) {
-            profile.exceptions = self.exceptions(&command_line.text, args.may_change(), &place, cx);
+            profile.exceptions =
+                self.exceptions(&command_line.text, args.may_change(), &resolved, cx);
         }
         let roots = denied::roots(&self.workspace, &self.settings);
-        let masked = denied::apply(&mut profile, level, roots, &place.absolute(), cx).await?;
+        let masked = denied::apply(&mut profile, level, roots, &resolved.absolute(), cx).await?;
         // FAIL CLOSED: a command without approval must not see denied paths.
         if let (Permission::Confined(_), Some(why)) = (&permission, masked.missing()) {
             return Err(Failure::new(FailureCode::NotRun, why.to_owned())
@@ -525,7 +526,7 @@ impl Tool for Shell {
             .environment(environment)
             .home_file(GitConfig::NAME, self.git.text())
             .input(args.stdin.unwrap_or_default())
-            .folder(&place);
+            .folder(&resolved);
         let time = args.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis).min(MAX_TIMEOUT);
         let job = Job { sandbox, command, profile, masked, time };
         let (ended, masked) = run::run(job, cx).await?;

@@ -74,8 +74,8 @@ impl TestWorkspace {
             anchor: self.work.clone(),
             text: text.to_owned(),
         };
-        let place = LoadOptions { trusted: true, ..LoadOptions::default() };
-        let setup = PolicyConfig::read(&[file], &place).unwrap();
+        let options = LoadOptions { trusted: true, ..LoadOptions::default() };
+        let setup = PolicyConfig::read(&[file], &options).unwrap();
         Rules::new(setup.rules, setup.ground).unwrap()
     }
 

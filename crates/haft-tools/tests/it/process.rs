@@ -89,8 +89,8 @@ impl TestWorkspace {
             anchor: self.inside.clone(),
             text: text.to_owned(),
         };
-        let place = LoadOptions { trusted: true, ..LoadOptions::default() };
-        PolicyConfig::read(&[file], &place).unwrap()
+        let options = LoadOptions { trusted: true, ..LoadOptions::default() };
+        PolicyConfig::read(&[file], &options).unwrap()
     }
 }
 
@@ -367,8 +367,8 @@ async fn tier_is_recorded_however_a_command_ends() {
 #[tokio::test(flavor = "multi_thread")]
 async fn output_is_streamed_with_its_stream_name() {
     let fixture = TestWorkspace::new();
-    let told: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
-    let seen = Arc::clone(&told);
+    let message: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
+    let seen = Arc::clone(&message);
     let registry = ToolRegistry::builder().add(fixture.builtin().helper(helper())).build().unwrap();
     let runtime = Runtime::builder().registry(registry).policy(AllowAll);
     let runtime = fixture.build(runtime.observer(move |event: &Event| {
@@ -377,12 +377,12 @@ async fn output_is_streamed_with_its_stream_name() {
         }
     }));
     text(&shell(&runtime, "echo one; sleep 0.3; echo two >&2; sleep 0.3; echo three").await);
-    let told = told.lock().unwrap();
+    let message = message.lock().unwrap();
     let of = |key: &str| -> String {
-        told.iter().filter(|(k, _)| k == key).map(|(_, text)| text.as_str()).collect()
+        message.iter().filter(|(k, _)| k == key).map(|(_, text)| text.as_str()).collect()
     };
     assert_eq!((of("stdout"), of("stderr")), ("one\nthree\n".to_owned(), "two\n".to_owned()));
-    assert!(told.len() >= 3, "{told:?}");
+    assert!(message.len() >= 3, "{message:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -602,8 +602,8 @@ async fn command_starts_where_its_paths_were_authorized() {
             let run = runtime.run_builder().working_directory(directory).start();
             let calls = vec![ToolCall::new("c", tool, arguments)];
             let answer = run.turn().await.unwrap().run(calls).await.remove(0);
-            let told = answer.failure().unwrap_or_else(|| panic!("{}", answer.text()));
-            assert_eq!(told.code(), FailureCode::Denied, "{tool} {}", directory.display());
+            let message = answer.failure().unwrap_or_else(|| panic!("{}", answer.text()));
+            assert_eq!(message.code(), FailureCode::Denied, "{tool} {}", directory.display());
         }
         // It starts in the first root, and is authorized there.
         let run = runtime.run_builder().working_directory(directory).start();

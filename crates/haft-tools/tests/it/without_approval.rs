@@ -86,8 +86,8 @@ impl TestWorkspace {
             anchor: self.base.join("one"),
             text: rules.to_owned(),
         };
-        let place = LoadOptions { trusted: true, ..LoadOptions::default() };
-        let setup = PolicyConfig::read(&[file], &place).unwrap();
+        let options = LoadOptions { trusted: true, ..LoadOptions::default() };
+        let setup = PolicyConfig::read(&[file], &options).unwrap();
         let rules = Rules::new(setup.rules, setup.ground).unwrap();
         runtime(self.builtin()).policy(rules).build().unwrap().run()
     }
@@ -495,8 +495,8 @@ async fn sandboxed_tool_without_a_command_is_authorized_by_its_effects() {
         anchor: fixture.base.join("one"),
         text: "[[rule]]\nmatch = \"path=./keys/**\"\ndecision = \"deny\"\n".to_owned(),
     };
-    let place = LoadOptions { trusted: true, ..LoadOptions::default() };
-    let setup = PolicyConfig::read(&[file], &place).unwrap();
+    let options = LoadOptions { trusted: true, ..LoadOptions::default() };
+    let setup = PolicyConfig::read(&[file], &options).unwrap();
     let rules = Rules::new(setup.rules, setup.ground).unwrap();
     let registry = ToolRegistry::builder().add(peek).build().unwrap();
     let run = Runtime::builder().registry(registry).policy(rules).build().unwrap().run();

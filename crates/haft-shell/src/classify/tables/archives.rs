@@ -1,16 +1,16 @@
 //! Archives and compressed files, without extracting to disk.
 
 use crate::classify::{
-    grammar::{Grammar, check, own, tame, wary},
+    grammar::{Grammar, check, custom, lenient, strict},
     special,
 };
 
 pub(super) const TABLE: &[Grammar] = &[
-    own("tar bsdtar gtar", special::tar),
-    own("unzip", special::unzip),
-    own("ar 7z 7za 7zr", special::archive_lister),
-    tame("zipinfo", "12hlmsMtTvzC", ""),
-    wary("zcat gzcat bzcat xzcat lzcat zstdcat", "fqv", ""),
+    custom("tar bsdtar gtar", special::tar),
+    custom("unzip", special::unzip),
+    custom("ar 7z 7za 7zr", special::archive_lister),
+    lenient("zipinfo", "12hlmsMtTvzC", ""),
+    strict("zcat gzcat bzcat xzcat lzcat zstdcat", "fqv", ""),
     check(
         "gzip gunzip bzip2 bunzip2 xz unxz lzma unlzma zstd unzstd",
         "cdkltqvf0123456789",

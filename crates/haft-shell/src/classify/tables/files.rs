@@ -1,12 +1,12 @@
 //! File listings and metadata.
 
 use crate::classify::{
-    grammar::{Grammar, check, own, tame, wary},
+    grammar::{Grammar, check, custom, lenient, strict},
     special,
 };
 
 pub(super) const TABLE: &[Grammar] = &[
-    tame(
+    lenient(
         "ls dir vdir",
         "aAbBcCdDfFgGhHiI:klLmnNopqQrRsStT:uUvw:xXZ1@Oe",
         "all almost-all author escape block-size= ignore-backups color? directory dired classify? \
@@ -16,56 +16,56 @@ pub(super) const TABLE: &[Grammar] = &[
          recursive size sort= time= time-style= tabsize= width= context zero",
     ),
     // Newer programs whose options still change.
-    wary(
+    strict(
         "eza exa lsd",
         "1aAbBdDfFgGhHiImlLnrRsStTuUxX",
         "all long tree level= git-ignore icons? color? header group-directories-first reverse sort= oneline recurse only-dirs only-files no-permissions no-user no-time",
     ),
-    own("tree", special::tree),
-    tame("stat", "c:fLtx", "dereference file-system format= printf= terse cached="),
-    wary(
+    custom("tree", special::tree),
+    lenient("stat", "c:fLtx", "dereference file-system format= printf= terse cached="),
+    strict(
         "file",
         "bEhiklLNnrv0F:",
         "brief mime mime-type mime-encoding extension keep-going no-dereference dereference no-pad raw print0 separator=",
     ),
-    tame(
+    lenient(
         "du",
         "0aAbB:cd:DhHklLmPsSt:xX:g",
         "null all apparent-size block-size= bytes total dereference-args max-depth= human-readable \
          inodes count-links dereference no-dereference separate-dirs si summarize threshold= time? \
          time-style= exclude-from= exclude= one-file-system",
     ),
-    wary(
+    strict(
         "df",
         "aB:hHiklmPt:Tx:g",
         "all block-size= human-readable si inodes local no-sync output? portability total type= \
          print-type exclude-type=",
     ),
-    tame(
+    lenient(
         "readlink",
         "femnqsvz",
         "canonicalize canonicalize-existing canonicalize-missing no-newline quiet silent verbose zero",
     ),
-    tame(
+    lenient(
         "realpath grealpath",
         "eEmLPqsz",
         "canonicalize-existing canonicalize-missing logical physical quiet strip no-symlinks zero relative-to= relative-base=",
     ),
-    tame("pathchk", "pP", "portability"),
-    tame("whereis", "bmsulf", ""),
-    wary(
+    lenient("pathchk", "pP", "portability"),
+    lenient("whereis", "bmsulf", ""),
+    strict(
         "locate plocate mlocate",
         "Abcd:eil:0rwqS",
         "all basename count existing ignore-case limit= null regexp regex wholename statistics",
     ),
-    tame("namei", "lmnovxZ", "long modes owners vertical mountpoints nosymlinks"),
-    tame(
+    lenient("namei", "lmnovxZ", "long modes owners vertical mountpoints nosymlinks"),
+    lenient(
         "getfacl lsattr",
         "acdeERLPtpnlDv",
         "access default all-effective no-effective recursive absolute-names numeric tabular omit-header",
     ),
     // One option starts another program, and an unknown word may be it.
-    wary(
+    strict(
         "diff",
         "abBcdeEF:hiI:nNpqrsS:tTuU:wW:X:x:yC:0123456789",
         "normal brief report-identical-files context? unified? ed rcs side-by-side width= \
@@ -76,8 +76,8 @@ pub(super) const TABLE: &[Grammar] = &[
          ignore-all-space ignore-blank-lines ignore-matching-lines= strip-trailing-cr text minimal \
          horizon-lines= speed-large-files color?",
     ),
-    tame("cmp", "bi:ln:sx", "print-bytes ignore-initial= verbose bytes= quiet silent"),
-    wary("diff3", "AeEx3Xiam", "show-all ed show-overlap merge text easy-only"),
+    lenient("cmp", "bi:ln:sx", "print-bytes ignore-initial= verbose bytes= quiet silent"),
+    strict("diff3", "AeEx3Xiam", "show-all ed show-overlap merge text easy-only"),
     // Words that start with `@` are files with options, and one option loads code.
     check(
         "nm",
@@ -98,16 +98,16 @@ pub(super) const TABLE: &[Grammar] = &[
         special::no_options_file,
     ),
     check("size", "ABdoxt", "format= radix= totals", special::no_options_file),
-    tame(
+    lenient(
         "lsblk",
         "abdDe:fhI:iJlLmMno:OpPrsStTVx:z",
         "all bytes nodeps discard exclude= fs include= ascii json list perms noheadings output= output-all paths pairs raw inverse scsi topology sort= tree?",
     ),
-    tame(
+    lenient(
         "findmnt",
         "abDeiJlno:PrRt:T:uS:",
         "all ascii json list noheadings output= pairs raw types= target= source= real pseudo df tree",
     ),
-    tame("mountpoint", "dqx", "fs-devno quiet devno nofollow"),
+    lenient("mountpoint", "dqx", "fs-devno quiet devno nofollow"),
     check("mount", "lvt:", "", special::no_operands),
 ];

@@ -1,7 +1,7 @@
 //! The grammars of read-only commands, one file for each family.
 //!
 //! To add a command: read its whole manual. If no option writes, starts a program or uses the
-//! network, it is `tame`; list its options. If some do, it is `wary`; list the others, and consider
+//! network, it is `lenient`; list its options. If some do, it is `strict`; list the others, and consider
 //! what an operand can do. If a list is not enough, write a check in `special`.
 //!
 //! git is not listed: its configuration can name programs for nearly everything. Neither are

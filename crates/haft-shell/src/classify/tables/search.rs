@@ -1,9 +1,9 @@
 //! Search in files. `find` has its own file.
 
-use crate::classify::grammar::{Grammar, tame, wary};
+use crate::classify::grammar::{Grammar, lenient, strict};
 
 pub(super) const TABLE: &[Grammar] = &[
-    tame(
+    lenient(
         "grep egrep fgrep",
         "EFGPe:f:iyvwxcLlm:oqsbHhnTzA:B:C:aID:d:rRUZuV0123456789",
         "extended-regexp fixed-strings basic-regexp perl-regexp regexp= file= ignore-case \
@@ -15,9 +15,9 @@ pub(super) const TABLE: &[Grammar] = &[
          null-data",
     ),
     // A script around `gzip`, which has had file name injection bugs.
-    wary("zgrep zegrep zfgrep", "EFiclnvwhHoqse:A:B:C:m:", ""),
+    strict("zgrep zegrep zfgrep", "EFiclnvwhHoqse:A:B:C:m:", ""),
     // `--pre`, `--hostname-bin` and `-z` start programs.
-    wary(
+    strict(
         "rg",
         "A:aB:C:cE:e:Ff:g:HhIiLlM:m:NnopPqr:Sst:T:Uuvwx.0j:d:",
         "after-context= text before-context= context= count count-matches encoding= regexp= \
@@ -33,7 +33,7 @@ pub(super) const TABLE: &[Grammar] = &[
          include-zero mmap no-mmap engine= field-match-separator= path-separator= stop-on-nonmatch",
     ),
     // `-x`, `-X` and `-l` start programs.
-    wary(
+    strict(
         "fd fdfind",
         "HIusigFaLp0d:t:e:E:S:c:1qo:j:",
         "hidden no-ignore unrestricted case-sensitive ignore-case glob regex fixed-strings \

@@ -108,8 +108,8 @@ impl Tool for SearchFiles {
     }
 
     fn profile(&self, declared: CallProfile, args: &Args, cx: &ToolContext) -> CallProfile {
-        let place = self.0.find(args.path(), cx).ok();
-        let access = PathAccess { path: args.path(), operation: Operation::Read, place };
+        let resolved = self.0.find(args.path(), cx).ok();
+        let access = PathAccess { path: args.path(), operation: Operation::Read, resolved };
         paths::declare(declared, &[access])
     }
 
@@ -133,10 +133,10 @@ enum Start {
 
 impl Start {
     fn find(files: &Files, args: &Args, cx: &ToolContext) -> Result<Self, Failure> {
-        let place = files.authorized(args.path(), cx)?;
-        match files.workspace().meta(&place)?.kind {
-            FileKind::Folder => Ok(Self::Folder(place)),
-            _ => Ok(Self::File(place)),
+        let resolved = files.authorized(args.path(), cx)?;
+        match files.workspace().meta(&resolved)?.kind {
+            FileKind::Folder => Ok(Self::Folder(resolved)),
+            _ => Ok(Self::File(resolved)),
         }
     }
 }

@@ -56,16 +56,16 @@ impl ParallelSearch {
         let start =
             cx.spawn_blocking(move |cx| Start::find(&first.files, &first.args, cx)).await??;
         match start {
-            Start::File(place) => cx.spawn_blocking(move |cx| search.one(&place, cx)).await?,
-            Start::Folder(place) => search.folder(place, cx).await,
+            Start::File(resolved) => cx.spawn_blocking(move |cx| search.one(&resolved, cx)).await?,
+            Start::Folder(resolved) => search.folder(resolved, cx).await,
         }
     }
 
     /// Searches one file.
-    fn one(&self, place: &ResolvedPath, cx: &ToolContext) -> Result<Output, Failure> {
-        let opened = self.files.workspace().open(place)?;
-        check_other_names(place, &opened.meta, Operation::Read, cx)?;
-        let found = self.search(&mut self.searcher(), Ok(opened), place, cx);
+    fn one(&self, resolved: &ResolvedPath, cx: &ToolContext) -> Result<Output, Failure> {
+        let opened = self.files.workspace().open(resolved)?;
+        check_other_names(resolved, &opened.meta, Operation::Read, cx)?;
+        let found = self.search(&mut self.searcher(), Ok(opened), resolved, cx);
         if cx.is_cancelled() {
             return Err(stopped());
         }
@@ -140,12 +140,13 @@ impl ParallelSearch {
         &self,
         searcher: &mut Searcher,
         opened: Result<OpenFile, PathError>,
-        place: &ResolvedPath,
+        resolved: &ResolvedPath,
         cx: &ToolContext,
     ) -> FileMatches {
         let mut found = FileMatches::default();
         let stop = || cx.is_cancelled();
-        let other_names = |opened: &OpenFile| other_names(place, &opened.meta, Operation::Read, cx);
+        let other_names =
+            |opened: &OpenFile| other_names(resolved, &opened.meta, Operation::Read, cx);
         let searched = match opened {
             Err(_) => Err(io::Error::other("it was refused")),
             Ok(opened) if other_names(&opened) != OtherNames::Clear => {
@@ -169,7 +170,7 @@ impl ParallelSearch {
             found.outcome = if too_long { Outcome::TooLong } else { Outcome::Unreadable };
         }
         if found.matches > 0 || found.outcome == Outcome::TooLong {
-            found.path = shown(place);
+            found.path = shown(resolved);
         }
         found
     }

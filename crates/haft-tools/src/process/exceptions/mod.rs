@@ -219,10 +219,10 @@ impl Shell {
         let places =
             paths.iter().filter_map(|path| self.workspace.resolve_entry_from(start, path).ok());
         let names = Protected::standard();
-        let listed = places.filter(move |place| {
-            names.at(place.base()).standing(place.relative()) == Standing::Protected
+        let listed = places.filter(move |resolved| {
+            names.at(resolved.base()).standing(resolved.relative()) == Standing::Protected
         });
-        listed.filter_map(|place| exception(&place, "", &self.workspace))
+        listed.filter_map(|resolved| exception(&resolved, "", &self.workspace))
     }
 
     fn needed(&self, text: &str, start: &ResolvedPath) -> Vec<Exception> {
@@ -415,28 +415,29 @@ impl Changed {
                         _ => return None,
                     },
                 };
-                let place = git_entry(here, directory, workspace)?;
+                let resolved = git_entry(here, directory, workspace)?;
                 // An existing repository has hooks already; git does not create them again.
-                (!place.exists()).then_some(())?;
-                Some(vec![exception(&place, "", workspace)?])
+                (!resolved.exists()).then_some(())?;
+                Some(vec![exception(&resolved, "", workspace)?])
             }
             Worktree => {
                 let named = positional.get(1..).unwrap_or_default();
                 let last = if positional.first() == Some(&"move") { 2 } else { 1 };
                 // A worktree inside of a `.git` directory could add files that git executes.
                 let is_inside = |path: &&str| {
-                    let place = workspace.resolve_from(here, path);
-                    place.is_ok_and(|place| place.absolute().iter().any(|part| part == ".git"))
+                    let resolved = workspace.resolve_from(here, path);
+                    resolved
+                        .is_ok_and(|resolved| resolved.absolute().iter().any(|part| part == ".git"))
                 };
                 if named.iter().take(last).any(is_inside) {
                     return None;
                 }
                 let places = named.iter().take(last).filter_map(|path| {
-                    let place = git_entry(here, path, workspace)?;
+                    let resolved = git_entry(here, path, workspace)?;
                     let is_directory =
-                        workspace.meta(&place).is_ok_and(|m| m.kind == FileKind::Folder);
+                        workspace.meta(&resolved).is_ok_and(|m| m.kind == FileKind::Folder);
                     // A `.git` directory is a repository, not a worktree.
-                    if is_directory { None } else { exception(&place, "", workspace) }
+                    if is_directory { None } else { exception(&resolved, "", workspace) }
                 });
                 Some(places.collect())
             }
@@ -446,9 +447,9 @@ impl Changed {
                     ["add", _, path] => path,
                     _ => return Some(Vec::new()),
                 };
-                let place = git_entry(here, path, workspace)?;
-                (!place.exists()).then_some(())?;
-                Some(vec![exception(&place, "", workspace)?])
+                let resolved = git_entry(here, path, workspace)?;
+                (!resolved.exists()).then_some(())?;
+                Some(vec![exception(&resolved, "", workspace)?])
             }
         }
     }
@@ -496,19 +497,19 @@ fn repository(here: &ResolvedPath, workspace: &Workspace) -> Option<ResolvedPath
 /// A `.git` file has one line.
 const MAX_GIT_FILE_BYTES: usize = 4_096;
 
-fn exception(place: &ResolvedPath, below: &str, workspace: &Workspace) -> Option<Exception> {
-    let relative = place.relative().join(below);
-    let file = place.absolute().join(below);
+fn exception(resolved: &ResolvedPath, below: &str, workspace: &Workspace) -> Option<Exception> {
+    let relative = resolved.relative().join(below);
+    let file = resolved.absolute().join(below);
     // The pattern would unprotect the same name in other roots.
     let is_elsewhere = |path: &Path| {
-        let found = workspace.resolve_entry(path.join(place.relative()));
-        found.is_ok_and(|found| found.root() != place.root() && found.exists())
+        let found = workspace.resolve_entry(path.join(resolved.relative()));
+        found.is_ok_and(|found| found.root() != resolved.root() && found.exists())
     };
     let mut writable = workspace.roots().into_iter().filter(|root| root.access == Access::Write);
     if writable.any(|root| is_elsewhere(&root.path)) {
         return None;
     }
     let text = relative.to_str()?.trim_end_matches('/');
-    let has_wildcard = place.relative().to_str()?.split('/').any(|part| part == "*");
+    let has_wildcard = resolved.relative().to_str()?.split('/').any(|part| part == "*");
     (!has_wildcard).then(|| Exception { pattern: format!("./{text}"), file })
 }

@@ -84,7 +84,7 @@ async fn no_tool_reads_or_changes_anything_outside_the_workspace() {
     fixture.put("a.txt", "a");
     fixture.link(&fixture.outside, "way");
     fixture.link(fixture.outside.join("secret.txt"), "direct");
-    let before = fixture.outside_as_it_is();
+    let before = fixture.outside_snapshot();
     let outside = fixture.outside.join("secret.txt");
     let outside = outside.to_str().unwrap();
     for path in ["../outside/secret.txt", outside, "way/secret.txt", "direct", "/etc/passwd", "~/x"]
@@ -97,9 +97,9 @@ async fn no_tool_reads_or_changes_anything_outside_the_workspace() {
             ("list_files", json!({"path": path})),
             ("search_files", json!({"pattern": "nobody", "path": path})),
         ] {
-            let (code, told) = fixture.fails(tool, arguments).await;
-            assert_eq!(code, FailureCode::OutsideWorkspace, "{tool} {path}: {told}");
-            assert!(!told.contains("nobody may read"), "{told}");
+            let (code, message) = fixture.call_err(tool, arguments).await;
+            assert_eq!(code, FailureCode::OutsideWorkspace, "{tool} {path}: {message}");
+            assert!(!message.contains("nobody may read"), "{message}");
         }
     }
     for path in ["../outside/secret.txt", outside, "way/secret.txt"] {
@@ -109,13 +109,13 @@ async fn no_tool_reads_or_changes_anything_outside_the_workspace() {
             ("move_path", json!({"from": "a.txt", "to": path, "replace": true})),
         ] {
             assert_eq!(
-                fixture.fails(tool, arguments).await.0,
+                fixture.call_err(tool, arguments).await.0,
                 FailureCode::OutsideWorkspace,
                 "{tool}"
             );
         }
     }
-    assert_eq!(fixture.outside_as_it_is(), before);
+    assert_eq!(fixture.outside_snapshot(), before);
     assert_eq!(fixture.get("a.txt"), "a");
 }
 
@@ -133,13 +133,14 @@ async fn protected_names_are_refused_by_every_writing_tool() {
             ("move_path", json!({"from": path, "to": "mine"})),
             ("move_path", json!({"from": "a.txt", "to": path})),
         ] {
-            let (code, told) = fixture.fails(tool, arguments).await;
-            assert_eq!(code, FailureCode::Denied, "{tool} {path}: {told}");
-            assert!(told.starts_with("protected"), "{tool} {path}: {told}");
+            let (code, message) = fixture.call_err(tool, arguments).await;
+            assert_eq!(code, FailureCode::Denied, "{tool} {path}: {message}");
+            assert!(message.starts_with("protected"), "{tool} {path}: {message}");
         }
     }
     assert_eq!(fixture.get(".git/config"), "[core]\n");
-    let (code, _) = fixture.fails("delete_path", json!({"path": ".git", "recursive": true})).await;
+    let (code, _) =
+        fixture.call_err("delete_path", json!({"path": ".git", "recursive": true})).await;
     assert_eq!(code, FailureCode::Denied, "nor what they lie below");
     assert!(!fixture.inside.join("sub").exists(), "not even a folder on the way was made");
 }
@@ -213,14 +214,14 @@ async fn file_cannot_replace_a_protected_directory() {
             ("edit_file", json!({"file_path": path, "old_text": "real", "new_text": "evil"})),
             ("move_path", json!({"from": "pointer", "to": path, "replace": true})),
         ] {
-            let (code, told) = fixture.fails(tool, arguments).await;
-            assert_eq!(code, FailureCode::Denied, "{tool} {path}: {told}");
+            let (code, message) = fixture.call_err(tool, arguments).await;
+            assert_eq!(code, FailureCode::Denied, "{tool} {path}: {message}");
         }
     }
     assert_eq!(fixture.get("module/.git"), "gitdir: ../real\n");
     assert!(!fixture.inside.join(".git").exists() && !fixture.inside.join("sub").exists());
-    fixture.says("make_dir", json!({"path": "new/.github"})).await;
-    fixture.says("write_file", json!({"file_path": ".gitignore", "content": "x"})).await;
+    fixture.call_ok("make_dir", json!({"path": "new/.github"})).await;
+    fixture.call_ok("write_file", json!({"file_path": ".gitignore", "content": "x"})).await;
 }
 
 /// Calls a tool and changes the disk between authorization and execution (TOCTOU).
@@ -265,8 +266,8 @@ async fn symlink_retargeted_after_authorization_is_refused() {
             std::os::unix::fs::symlink("b.txt", &alias).unwrap();
         });
         let answer = answer.await;
-        let told = answer.failure().unwrap_or_else(|| panic!("{tool}: {}", answer.text()));
-        assert!(told.message().starts_with("changed"), "{tool}: {}", told.message());
+        let message = answer.failure().unwrap_or_else(|| panic!("{tool}: {}", answer.text()));
+        assert!(message.message().starts_with("changed"), "{tool}: {}", message.message());
     }
     assert_eq!(
         (fixture.get("a.txt"), fixture.get("b.txt")),
@@ -313,8 +314,8 @@ async fn path_that_did_not_exist_at_authorization_is_refused_if_it_now_resolves(
         let answers = fixture.all(turn).await;
         assert!(!answers[1].is_error(), "{}", answers[1].text());
         let last = &answers[2];
-        let told = last.failure().unwrap_or_else(|| panic!("{tool}: {}", last.text()));
-        assert!(!told.message().contains("word"), "{tool}: {}", told.message());
+        let message = last.failure().unwrap_or_else(|| panic!("{tool}: {}", last.text()));
+        assert!(!message.message().contains("word"), "{tool}: {}", message.message());
         assert_eq!(fixture.get("dear/a.txt"), "word", "{tool}");
     }
 }

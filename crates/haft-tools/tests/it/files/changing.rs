@@ -26,18 +26,18 @@ async fn write_creates_parents_and_replaces_atomically() {
     let fixture = TestWorkspace::new();
     let path = "new/deep/a.txt";
     assert_eq!(
-        fixture.says("write_file", json!({"file_path": path, "content": "one\ntwo\n"})).await,
+        fixture.call_ok("write_file", json!({"file_path": path, "content": "one\ntwo\n"})).await,
         "created `new/deep/a.txt`: 2 lines, 8 bytes"
     );
     assert_eq!(fixture.get(path), "one\ntwo\n");
     assert_eq!(
-        fixture.says("write_file", json!({"file_path": path, "content": "x"})).await,
+        fixture.call_ok("write_file", json!({"file_path": path, "content": "x"})).await,
         "replaced `new/deep/a.txt`: 1 line, 1 bytes; it had 8"
     );
     assert_eq!(fixture.get(path), "x");
     let only_new = json!({"file_path": path, "content": "y", "create_only": true});
-    let (code, told) = fixture.fails("write_file", only_new).await;
-    assert_eq!((code, fixture.get(path).as_str()), (FailureCode::InvalidValue, "x"), "{told}");
+    let (code, message) = fixture.call_err("write_file", only_new).await;
+    assert_eq!((code, fixture.get(path).as_str()), (FailureCode::InvalidValue, "x"), "{message}");
     let left: Vec<_> = fs::read_dir(fixture.inside.join("new/deep")).unwrap().collect();
     assert_eq!(left.len(), 1, "no temporary file is left");
 }
@@ -48,19 +48,19 @@ async fn edit_replaces_one_occurrence_or_all() {
     fixture.put("a.rs", "let a = 1;\nlet b = 1;\n");
     let edit = |old: &str, new: &str, all: bool| json!({"file_path": "a.rs", "old_text": old, "new_text": new, "all": all});
     assert_eq!(
-        fixture.says("edit_file", edit("b = 1", "b = 2", false)).await,
+        fixture.call_ok("edit_file", edit("b = 1", "b = 2", false)).await,
         "replaced 1 occurrence in `a.rs`, at line 2"
     );
-    let (code, told) = fixture.fails("edit_file", edit("let", "const", false)).await;
+    let (code, message) = fixture.call_err("edit_file", edit("let", "const", false)).await;
     assert_eq!(code, FailureCode::InvalidValue);
     assert_eq!(
-        told,
+        message,
         "`old_text` occurs 2 times in `a.rs`: at lines 1, 2 | add surrounding lines until it is \
          unique, or set `all`"
     );
     assert_eq!(fixture.get("a.rs"), "let a = 1;\nlet b = 2;\n");
     assert_eq!(
-        fixture.says("edit_file", edit("let", "const", true)).await,
+        fixture.call_ok("edit_file", edit("let", "const", true)).await,
         "replaced 2 occurrences in `a.rs`, at lines 1, 2"
     );
     assert_eq!(fixture.get("a.rs"), "const a = 1;\nconst b = 2;\n");
@@ -72,12 +72,12 @@ async fn edit_without_a_match_shows_the_nearest_text() {
     fixture.put("a.py", "def f():\n\tif x:\n\t\treturn 1\n");
     let arguments =
         json!({"file_path": "a.py", "old_text": "    if x:\n        return 1", "new_text": ""});
-    let (code, told) = fixture.fails("edit_file", arguments).await;
+    let (code, message) = fixture.call_err("edit_file", arguments).await;
     assert_eq!(code, FailureCode::InvalidValue);
-    assert!(told.contains("starts at line 2 and differs only in whitespace"), "{told}");
-    assert!(told.contains("\"\\t\\treturn 1\""), "the file's own words: {told}");
+    assert!(message.contains("starts at line 2 and differs only in whitespace"), "{message}");
+    assert!(message.contains("\"\\t\\treturn 1\""), "the file's own words: {message}");
     let nothing = json!({"file_path": "a.py", "old_text": "SELECT *", "new_text": "x"});
-    assert!(fixture.fails("edit_file", nothing).await.1.contains("there is no similar text"));
+    assert!(fixture.call_err("edit_file", nothing).await.1.contains("there is no similar text"));
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn edit_keeps_line_endings_and_permissions() {
     let path = fixture.inside.join("run.bat");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
     let arguments = json!({"file_path": "run.bat", "old_text": "one\ntwo", "new_text": "1\n2\n3"});
-    fixture.says("edit_file", arguments).await;
+    fixture.call_ok("edit_file", arguments).await;
     assert_eq!(fixture.get("run.bat"), "1\r\n2\r\n3\r\n");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o750);
 }
@@ -99,7 +99,7 @@ async fn edit_through_a_symlink_keeps_the_symlink() {
     fixture.put("real.txt", "old");
     fixture.link("real.txt", "alias.txt");
     let edit = json!({"file_path": "alias.txt", "old_text": "old", "new_text": "new"});
-    fixture.says("edit_file", edit).await;
+    fixture.call_ok("edit_file", edit).await;
     assert_eq!(fixture.get("real.txt"), "new");
     assert!(fs::symlink_metadata(fixture.inside.join("alias.txt")).unwrap().is_symlink());
 }
@@ -128,16 +128,17 @@ async fn move_replaces_only_with_replace() {
     let fixture = TestWorkspace::new();
     fixture.put("a.txt", "a");
     fixture.put("b.txt", "b");
-    let (code, _) = fixture.fails("move_path", json!({"from": "a.txt", "to": "b.txt"})).await;
+    let (code, _) = fixture.call_err("move_path", json!({"from": "a.txt", "to": "b.txt"})).await;
     assert_eq!((code, fixture.get("b.txt").as_str()), (FailureCode::InvalidValue, "b"));
-    fixture.says("move_path", json!({"from": "a.txt", "to": "b.txt", "replace": true})).await;
+    fixture.call_ok("move_path", json!({"from": "a.txt", "to": "b.txt", "replace": true})).await;
     assert_eq!(fixture.get("b.txt"), "a");
     assert_eq!(
-        fixture.says("move_path", json!({"from": "b.txt", "to": "new/c.txt"})).await,
+        fixture.call_ok("move_path", json!({"from": "b.txt", "to": "new/c.txt"})).await,
         "moved `b.txt` to `new/c.txt`"
     );
-    let (_, told) = fixture.fails("move_path", json!({"from": "new/c.txt", "to": "new"})).await;
-    assert!(told.contains("give the new path including the name"), "{told}");
+    let (_, message) =
+        fixture.call_err("move_path", json!({"from": "new/c.txt", "to": "new"})).await;
+    assert!(message.contains("give the new path including the name"), "{message}");
     assert_eq!(fixture.get("new/c.txt"), "a");
 }
 
@@ -147,30 +148,30 @@ async fn non_empty_directory_is_deleted_only_with_recursive() {
     fixture.put("old/a.txt", "a");
     fixture.put("old/b/c.txt", "c");
     fixture.link(&fixture.outside, "old/way_out");
-    let (code, told) = fixture.fails("delete_path", json!({"path": "old"})).await;
+    let (code, message) = fixture.call_err("delete_path", json!({"path": "old"})).await;
     assert_eq!(code, FailureCode::InvalidValue);
-    assert!(told.contains("set `recursive`"), "{told}");
+    assert!(message.contains("set `recursive`"), "{message}");
     assert_eq!(fixture.get("old/a.txt"), "a");
-    let before = fixture.outside_as_it_is();
+    let before = fixture.outside_snapshot();
     assert_eq!(
-        fixture.says("delete_path", json!({"path": "old", "recursive": true})).await,
+        fixture.call_ok("delete_path", json!({"path": "old", "recursive": true})).await,
         "deleted `old` with 4 items in it"
     );
     assert!(!fixture.inside.join("old").exists());
-    assert_eq!(fixture.outside_as_it_is(), before, "a link is deleted itself");
+    assert_eq!(fixture.outside_snapshot(), before, "a link is deleted itself");
 }
 
 #[tokio::test]
 async fn make_dir_creates_parents() {
     let fixture = TestWorkspace::new();
     assert_eq!(
-        fixture.says("make_dir", json!({"path": "a/b"})).await,
+        fixture.call_ok("make_dir", json!({"path": "a/b"})).await,
         "created the directory `a/b`"
     );
-    assert_eq!(fixture.says("make_dir", json!({"path": "a/b"})).await, "`a/b` exists already");
+    assert_eq!(fixture.call_ok("make_dir", json!({"path": "a/b"})).await, "`a/b` exists already");
     fixture.put("file", "");
     assert_eq!(
-        fixture.fails("make_dir", json!({"path": "file"})).await.0,
+        fixture.call_err("make_dir", json!({"path": "file"})).await.0,
         FailureCode::InvalidValue
     );
 }
@@ -239,7 +240,7 @@ async fn file_moves_across_file_systems_and_directory_or_symlink_does_not() {
     fixture.put("run.sh", "echo hi\n");
     fs::set_permissions(fixture.inside.join("run.sh"), fs::Permissions::from_mode(0o750)).unwrap();
     let there = other.join("new/run.sh");
-    let said = fixture.says("move_path", json!({"from": "run.sh", "to": there})).await;
+    let said = fixture.call_ok("move_path", json!({"from": "run.sh", "to": there})).await;
     assert!(said.ends_with("on another disk: 8 bytes copied, the old file deleted"), "{said}");
     assert_eq!(fs::read(&there).unwrap(), b"echo hi\n");
     assert_eq!(fs::metadata(&there).unwrap().permissions().mode() & 0o777, 0o750);
@@ -247,10 +248,11 @@ async fn file_moves_across_file_systems_and_directory_or_symlink_does_not() {
 
     fixture.put("again.txt", "new");
     let there = other.join("new/run.sh");
-    let (code, why) = fixture.fails("move_path", json!({"from": "again.txt", "to": there})).await;
+    let (code, why) =
+        fixture.call_err("move_path", json!({"from": "again.txt", "to": there})).await;
     assert_eq!(code, FailureCode::InvalidValue, "{why}");
     assert!(why.starts_with("exists: "), "{why}");
-    fixture.says("move_path", json!({"from": "again.txt", "to": there, "replace": true})).await;
+    fixture.call_ok("move_path", json!({"from": "again.txt", "to": there, "replace": true})).await;
     assert_eq!(fs::read(&there).unwrap(), b"new");
 
     fs::create_dir(fixture.inside.join("folder")).unwrap();
@@ -258,7 +260,7 @@ async fn file_moves_across_file_systems_and_directory_or_symlink_does_not() {
     fixture.link("/etc/passwd", "link");
     for from in ["folder", "link"] {
         let to = other.join(from);
-        let (_, why) = fixture.fails("move_path", json!({"from": from, "to": to})).await;
+        let (_, why) = fixture.call_err("move_path", json!({"from": from, "to": to})).await;
         assert!(why.starts_with("other_disk: ") && why.contains("one by one"), "{why}");
         assert!(!to.exists() && fixture.inside.join(from).symlink_metadata().is_ok(), "{from}");
     }
@@ -329,10 +331,10 @@ async fn abort_during_deletion_reports_what_is_left() {
     });
     let (answer, left) = (&answers[0], count());
     // Whichever is faster, the result says what happened.
-    let told = if fixture.inside.join("many").exists() {
+    let message = if fixture.inside.join("many").exists() {
         format!("stopped: {} items in `many` deleted", 20_000 - left)
     } else {
         "deleted `many` with 20000 items in it".to_owned()
     };
-    assert!(answer.text().contains(&told), "{left} left: {}", answer.text());
+    assert!(answer.text().contains(&message), "{left} left: {}", answer.text());
 }

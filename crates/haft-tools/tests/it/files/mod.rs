@@ -67,14 +67,14 @@ impl TestWorkspace {
     }
 
     /// Returns the text of a call that succeeds.
-    pub(crate) async fn says(&self, tool: &str, arguments: Value) -> String {
+    pub(crate) async fn call_ok(&self, tool: &str, arguments: Value) -> String {
         let envelope = self.call(tool, arguments).await;
         assert!(!envelope.is_error(), "{}", envelope.text());
         envelope.text().into_owned()
     }
 
     /// Returns why a call fails.
-    pub(crate) async fn fails(&self, tool: &str, arguments: Value) -> (FailureCode, String) {
+    pub(crate) async fn call_err(&self, tool: &str, arguments: Value) -> (FailureCode, String) {
         let envelope = self.call(tool, arguments).await;
         let failure = envelope.failure().unwrap_or_else(|| panic!("{}", envelope.text()));
         let next = failure.next().unwrap_or_default();
@@ -82,7 +82,7 @@ impl TestWorkspace {
     }
 
     /// Every path below the outside directory, with its contents.
-    pub(crate) fn outside_as_it_is(&self) -> Vec<(PathBuf, Vec<u8>)> {
+    pub(crate) fn outside_snapshot(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let mut all = Vec::new();
         for entry in fs::read_dir(&self.outside).unwrap() {
             let path = entry.unwrap().path();

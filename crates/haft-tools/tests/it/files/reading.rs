@@ -9,12 +9,12 @@ async fn file_is_read_as_numbered_lines() {
     let fixture = TestWorkspace::new();
     fixture.put("a.txt", "one\ntwo\n\nfour");
     assert_eq!(
-        fixture.says("read_file", json!({"file_path": "a.txt"})).await,
+        fixture.call_ok("read_file", json!({"file_path": "a.txt"})).await,
         "1\tone\n2\ttwo\n3\t\n4\tfour"
     );
     let absolute = fixture.inside.join("a.txt");
     assert_eq!(
-        fixture.says("read_file", json!({"file_path": absolute, "offset": 2, "limit": 2})).await,
+        fixture.call_ok("read_file", json!({"file_path": absolute, "offset": 2, "limit": 2})).await,
         "2\ttwo\n3\t\n[a.txt: lines 2 to 3; 1 more line follows; continue with offset 4]"
     );
 }
@@ -23,12 +23,12 @@ async fn file_is_read_as_numbered_lines() {
 async fn page_has_2000_lines_and_says_how_to_continue() {
     let fixture = TestWorkspace::new();
     fixture.put("long.txt", (1..=2_500).map(|n| format!("row {n}\n")).collect::<String>());
-    let page = fixture.says("read_file", json!({"file_path": "long.txt"})).await;
+    let page = fixture.call_ok("read_file", json!({"file_path": "long.txt"})).await;
     assert!(page.starts_with("1\trow 1\n") && page.contains("\n2000\trow 2000\n["), "{page:.50}");
     assert!(page.ends_with(
         "[long.txt: lines 1 to 2000; 500 more lines follow; continue with offset 2001]"
     ));
-    let rest = fixture.says("read_file", json!({"file_path": "long.txt", "offset": 2001})).await;
+    let rest = fixture.call_ok("read_file", json!({"file_path": "long.txt", "offset": 2001})).await;
     assert!(rest.starts_with("2001\trow 2001\n") && rest.ends_with("2500\trow 2500"));
 }
 
@@ -38,23 +38,27 @@ async fn offset_out_of_range_is_refused() {
     fixture.put("a.txt", "one\ntwo\n");
     for offset in [0, -3] {
         let (code, _) =
-            fixture.fails("read_file", json!({"file_path": "a.txt", "offset": offset})).await;
+            fixture.call_err("read_file", json!({"file_path": "a.txt", "offset": offset})).await;
         assert_eq!(code, FailureCode::BadArguments, "{offset}");
     }
-    let (code, told) = fixture.fails("read_file", json!({"file_path": "a.txt", "offset": 9})).await;
+    let (code, message) =
+        fixture.call_err("read_file", json!({"file_path": "a.txt", "offset": 9})).await;
     assert_eq!(code, FailureCode::InvalidValue);
-    assert_eq!(told, "`offset` is 9, and the file has 2 lines | use an `offset` from 1 to 2");
+    assert_eq!(message, "`offset` is 9, and the file has 2 lines | use an `offset` from 1 to 2");
 }
 
 #[tokio::test]
 async fn binary_file_is_described_and_empty_file_is_reported() {
     let fixture = TestWorkspace::new();
     fixture.put("p.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR");
-    let told = fixture.says("read_file", json!({"file_path": "p.png"})).await;
-    assert!(told.starts_with("binary file: PNG image, 16 bytes\n0000  89 50 4e 47"), "{told}");
+    let message = fixture.call_ok("read_file", json!({"file_path": "p.png"})).await;
+    assert!(
+        message.starts_with("binary file: PNG image, 16 bytes\n0000  89 50 4e 47"),
+        "{message}"
+    );
     fixture.put("empty", "");
     assert_eq!(
-        fixture.says("read_file", json!({"file_path": "empty"})).await,
+        fixture.call_ok("read_file", json!({"file_path": "empty"})).await,
         "[empty: the file is empty]"
     );
 }
@@ -79,9 +83,9 @@ async fn range_deep_in_a_large_file_is_found() {
     text.push_str(line);
     fixture.put("large.txt", &text);
     let found =
-        fixture.says("read_file", json!({"file_path": "large.txt", "offset": 500_001})).await;
+        fixture.call_ok("read_file", json!({"file_path": "large.txt", "offset": 500_001})).await;
     assert_eq!(found, format!("500001\there\n500002\t{}", line.trim_end()));
-    let early = fixture.says("read_file", json!({"file_path": "large.txt", "limit": 1})).await;
+    let early = fixture.call_ok("read_file", json!({"file_path": "large.txt", "limit": 1})).await;
     assert!(early.contains("more bytes follow"), "what is dear to count is not: {early}");
 }
 
@@ -89,11 +93,11 @@ async fn range_deep_in_a_large_file_is_found() {
 async fn missing_file_and_directory_get_a_next_step() {
     let fixture = TestWorkspace::new();
     fixture.put("src/main.rs", "fn main() {}\n");
-    let (code, told) = fixture.fails("read_file", json!({"file_path": "src/mian.rs"})).await;
+    let (code, message) = fixture.call_err("read_file", json!({"file_path": "src/mian.rs"})).await;
     assert_eq!(code, FailureCode::InvalidValue);
-    assert!(told.ends_with("did you mean `src/main.rs`?"), "{told}");
-    let (_, told) = fixture.fails("read_file", json!({"file_path": "src"})).await;
-    assert!(told.ends_with("list it with list_files"), "{told}");
+    assert!(message.ends_with("did you mean `src/main.rs`?"), "{message}");
+    let (_, message) = fixture.call_err("read_file", json!({"file_path": "src"})).await;
+    assert!(message.ends_with("list it with list_files"), "{message}");
 }
 
 #[tokio::test]
@@ -120,14 +124,14 @@ async fn listing_has_sizes_and_skips_hidden_and_ignored_files() {
     fixture.put("x.log", "x");
     fixture.put(".git/config", "x");
     fixture.link("b.txt", "alias");
-    assert_eq!(fixture.says("list_files", json!({})).await, "alias\tsymlink\nb.txt\t5\nsrc/");
-    let all = fixture.says("list_files", json!({"all": true})).await;
+    assert_eq!(fixture.call_ok("list_files", json!({})).await, "alias\tsymlink\nb.txt\t5\nsrc/");
+    let all = fixture.call_ok("list_files", json!({"all": true})).await;
     assert_eq!(
         all,
         ".gitignore\t14\n.hidden\t1\nalias\tsymlink\nb.txt\t5\nsrc/\ntarget/\nx.log\t1"
     );
     assert_eq!(
-        fixture.says("list_files", json!({"depth": 2})).await,
+        fixture.call_ok("list_files", json!({"depth": 2})).await,
         "alias\tsymlink\nb.txt\t5\nsrc/\nsrc/a.rs\t1"
     );
 }
@@ -139,23 +143,23 @@ async fn files_are_found_by_glob_at_any_depth_or_from_the_start() {
         fixture.put(path, "x");
     }
     assert_eq!(
-        fixture.says("list_files", json!({"pattern": "*.rs"})).await,
+        fixture.call_ok("list_files", json!({"pattern": "*.rs"})).await,
         "a.rs\t1\nother/e.rs\t1\nsrc/b.rs\t1\nsrc/deep/c.rs\t1"
     );
     assert_eq!(
-        fixture.says("list_files", json!({"pattern": "src/**/*.rs"})).await,
+        fixture.call_ok("list_files", json!({"pattern": "src/**/*.rs"})).await,
         "src/b.rs\t1\nsrc/deep/c.rs\t1"
     );
     assert_eq!(
-        fixture.says("list_files", json!({"path": "src", "pattern": "/*.rs"})).await,
+        fixture.call_ok("list_files", json!({"path": "src", "pattern": "/*.rs"})).await,
         "src/b.rs\t1"
     );
     assert_eq!(
-        fixture.says("list_files", json!({"pattern": "*.py"})).await,
+        fixture.call_ok("list_files", json!({"pattern": "*.py"})).await,
         "[.: nothing matches `*.py`]"
     );
-    let (code, told) = fixture.fails("list_files", json!({"pattern": "a{b"})).await;
-    assert_eq!(code, FailureCode::InvalidValue, "{told}");
+    let (code, message) = fixture.call_err("list_files", json!({"pattern": "a{b"})).await;
+    assert_eq!(code, FailureCode::InvalidValue, "{message}");
 }
 
 #[tokio::test]
@@ -164,9 +168,9 @@ async fn long_listing_ends_at_its_limit() {
     for n in 0..30 {
         fixture.put(&format!("f{n:02}"), "");
     }
-    let told = fixture.says("list_files", json!({"limit": 10})).await;
-    assert_eq!(told.lines().count(), 11);
-    assert!(told.contains("10 entries shown, and there are more"), "{told}");
+    let message = fixture.call_ok("list_files", json!({"limit": 10})).await;
+    assert_eq!(message.lines().count(), 11);
+    assert!(message.contains("10 entries shown, and there are more"), "{message}");
 }
 
 #[tokio::test]
@@ -189,16 +193,16 @@ async fn utf16_files_are_read_as_text() {
             .flat_map(|unit| if big { unit.to_be_bytes() } else { unit.to_le_bytes() })
             .collect();
         fixture.put(name, bytes);
-        let read = fixture.says("read_file", json!({"file_path": name})).await;
+        let read = fixture.call_ok("read_file", json!({"file_path": name})).await;
         let notes = format!("[{name}: lines end with CRLF; the file is UTF-16]");
         assert_eq!(read, format!("1\thäft\n2\t漢字 🦀\n{notes}"));
-        let second = fixture.says("read_file", json!({"file_path": name, "offset": 2})).await;
+        let second = fixture.call_ok("read_file", json!({"file_path": name, "offset": 2})).await;
         assert!(second.starts_with("2\t漢字 🦀\n["), "{second}");
     }
     fixture.put("mark.txt", b"\xff\xfe");
-    let empty = fixture.says("read_file", json!({"file_path": "mark.txt"})).await;
+    let empty = fixture.call_ok("read_file", json!({"file_path": "mark.txt"})).await;
     assert_eq!(empty, "[mark.txt: the file is empty]");
     fixture.put("utf32.txt", b"\xff\xfe\0\0a\0\0\0");
-    let described = fixture.says("read_file", json!({"file_path": "utf32.txt"})).await;
+    let described = fixture.call_ok("read_file", json!({"file_path": "utf32.txt"})).await;
     assert!(described.starts_with("binary file: "), "{described}");
 }

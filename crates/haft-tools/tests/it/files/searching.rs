@@ -31,7 +31,7 @@ fn fixture() -> TestWorkspace {
 #[tokio::test]
 async fn matching_lines_are_listed_below_their_file() {
     assert_eq!(
-        fixture().says("search_files", json!({"pattern": "TODO"})).await,
+        fixture().call_ok("search_files", json!({"pattern": "TODO"})).await,
         "keep.tmp\n1:TODO kept\n\nsrc/a.rs\n3:// TODO: beta\n\nsrc/b.ts\n2:let x = \
          'TODO';\n\nsrc/x.tmp\n1:TODO below\n\n[4 matching lines in 4 files; 1 binary file not \
          fully searched]"
@@ -44,8 +44,8 @@ async fn search_is_filtered_by_path_glob_type_and_case() {
     let files = async |arguments: haft::serde_json::Value| {
         let mut arguments = arguments;
         arguments["mode"] = json!("files");
-        let told = fixture.says("search_files", arguments).await;
-        told.lines().filter(|line| !line.starts_with('[')).collect::<Vec<_>>().join(" ")
+        let message = fixture.call_ok("search_files", arguments).await;
+        message.lines().filter(|line| !line.starts_with('[')).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(
         files(json!({"pattern": "TODO", "path": "src"})).await,
@@ -75,8 +75,9 @@ async fn ignore_file_applies_to_names_sorted_before_it() {
     fixture.put("a/b/c/deep.log", "TODO\n");
     fixture.put("a/beside.log", "TODO\n");
     fixture.put("a/z/after.log", "TODO\n");
-    let told = fixture.says("search_files", json!({"pattern": "TODO", "mode": "files"})).await;
-    assert_eq!(told, "a/b/+kept.log\na/beside.log\na/z/after.log\n[3 files]");
+    let message =
+        fixture.call_ok("search_files", json!({"pattern": "TODO", "mode": "files"})).await;
+    assert_eq!(message, "a/b/+kept.log\na/beside.log\na/z/after.log\n[3 files]");
 }
 
 #[tokio::test]
@@ -84,16 +85,16 @@ async fn context_lines_and_counts_are_returned() {
     let fixture = fixture();
     assert_eq!(
         fixture
-            .says("search_files", json!({"pattern": "TODO", "path": "src/a.rs", "context": 1}))
+            .call_ok("search_files", json!({"pattern": "TODO", "path": "src/a.rs", "context": 1}))
             .await,
         "src/a.rs\n2-\n3:// TODO: beta\n4-fn gamma() {}\n\n[1 matching line in 1 file]"
     );
     assert_eq!(
-        fixture.says("search_files", json!({"pattern": "fn ", "mode": "count"})).await,
+        fixture.call_ok("search_files", json!({"pattern": "fn ", "mode": "count"})).await,
         "src/a.rs:2\n[2 matching lines in 1 file; 1 binary file not fully searched]"
     );
     assert_eq!(
-        fixture.says("search_files", json!({"pattern": "zebra", "path": "src"})).await,
+        fixture.call_ok("search_files", json!({"pattern": "zebra", "path": "src"})).await,
         "[no match for `zebra` in 3 files]"
     );
 }
@@ -105,16 +106,16 @@ async fn matches_are_reported_in_name_order() {
         fixture.put(&format!("d{:02}/f{n:03}.txt", n / 20), "hit one\nmiss\nhit two\n");
     }
     for _ in 0..5 {
-        let told = fixture.says("search_files", json!({"pattern": "hit", "limit": 25})).await;
-        let lines = told.lines().filter(|line| line.contains(":hit")).count();
+        let message = fixture.call_ok("search_files", json!({"pattern": "hit", "limit": 25})).await;
+        let lines = message.lines().filter(|line| line.contains(":hit")).count();
         assert_eq!(lines, 25);
         assert!(
-            told.contains("d00/f012.txt\n1:hit one\n\n[25 matching lines in 13 files"),
-            "{told}"
+            message.contains("d00/f012.txt\n1:hit one\n\n[25 matching lines in 13 files"),
+            "{message}"
         );
-        assert!(told.contains("there are more"), "{told}");
+        assert!(message.contains("there are more"), "{message}");
     }
-    let all = fixture.says("search_files", json!({"pattern": "hit", "limit": 800})).await;
+    let all = fixture.call_ok("search_files", json!({"pattern": "hit", "limit": 800})).await;
     assert!(all.ends_with("[800 matching lines in 400 files]"), "{}", all.len());
 }
 
@@ -122,8 +123,8 @@ async fn matches_are_reported_in_name_order() {
 async fn result_bytes_are_bounded_and_long_lines_truncated() {
     let fixture = TestWorkspace::new();
     fixture.put("wide.txt", format!("{}NEEDLE{}\n", "a".repeat(3_000), "b".repeat(3_000)));
-    let told = fixture.says("search_files", json!({"pattern": "NEEDLE"})).await;
-    assert!(told.contains("NEEDLE") && told.len() < 800, "{told}");
+    let message = fixture.call_ok("search_files", json!({"pattern": "NEEDLE"})).await;
+    assert!(message.contains("NEEDLE") && message.len() < 800, "{message}");
     for n in 0..40 {
         fixture.put(&format!("many{n}.txt"), format!("x{}\n", "y".repeat(400)).repeat(50));
     }
@@ -136,14 +137,15 @@ async fn result_bytes_are_bounded_and_long_lines_truncated() {
 async fn invalid_and_nonlinear_regexes_are_refused() {
     let fixture = fixture();
     for bad in ["(", "a(?=b)", r"(a)\1", "a{1000}{1000}{1000}"] {
-        let (code, told) = fixture.fails("search_files", json!({"pattern": bad})).await;
+        let (code, message) = fixture.call_err("search_files", json!({"pattern": bad})).await;
         assert_eq!(code, FailureCode::InvalidValue, "{bad}");
-        assert!(told.starts_with("`pattern` is not a valid regular expression"), "{told}");
+        assert!(message.starts_with("`pattern` is not a valid regular expression"), "{message}");
     }
-    let (_, told) = fixture.fails("search_files", json!({"pattern": "x", "type": "klingon"})).await;
-    assert!(told.contains("`klingon` is not a known file type"), "{told}");
+    let (_, message) =
+        fixture.call_err("search_files", json!({"pattern": "x", "type": "klingon"})).await;
+    assert!(message.contains("`klingon` is not a known file type"), "{message}");
     fixture.put("evil.txt", format!("{}b\n", "a".repeat(50_000)));
-    fixture.says("search_files", json!({"pattern": "(a*)*c", "path": "evil.txt"})).await;
+    fixture.call_ok("search_files", json!({"pattern": "(a*)*c", "path": "evil.txt"})).await;
 }
 
 #[tokio::test]
@@ -155,26 +157,27 @@ async fn symlinks_are_not_followed_by_search_or_ignore_files() {
     fixture.link(fixture.outside.join("secret.txt"), "secret.txt");
     super::put(&fixture.outside.join("rules"), "*\n");
     fixture.link(fixture.outside.join("rules"), "sub/.gitignore");
-    let told = fixture.says("search_files", json!({"pattern": "word|nobody", "all": false})).await;
-    assert_eq!(told, "a.txt\n1:word\n\nsub/b.txt\n1:word\n\n[2 matching lines in 2 files]");
+    let message =
+        fixture.call_ok("search_files", json!({"pattern": "word|nobody", "all": false})).await;
+    assert_eq!(message, "a.txt\n1:word\n\nsub/b.txt\n1:word\n\n[2 matching lines in 2 files]");
     let through = json!({"pattern": "nobody", "path": "way_out"});
-    assert_eq!(fixture.fails("search_files", through).await.0, FailureCode::OutsideWorkspace);
+    assert_eq!(fixture.call_err("search_files", through).await.0, FailureCode::OutsideWorkspace);
 }
 
 #[tokio::test]
 async fn matches_are_streamed_during_the_search() {
     let fixture = fixture();
-    let mut told = String::new();
+    let mut message = String::new();
     let mut events = fixture.runtime.events(1_000);
-    let answer = fixture.says("search_files", json!({"pattern": "TODO"})).await;
+    let answer = fixture.call_ok("search_files", json!({"pattern": "TODO"})).await;
     while let Some(news) = events.try_next() {
         if let Some(Event::Progress { note: Progress::Partial(text), .. }) =
             news.event().map(|stamped| &stamped.event)
         {
-            told.push_str(text);
+            message.push_str(text);
         }
     }
-    assert!(!told.is_empty() && answer.starts_with(&told), "{told}");
+    assert!(!message.is_empty() && answer.starts_with(&message), "{message}");
 }
 
 #[tokio::test]
@@ -231,9 +234,10 @@ async fn huge_ignore_files_are_skipped_and_small_ones_apply() {
         fixture.put(&format!("{directory}left-out.txt"), "word");
         fixture.put(&format!("{directory}kept.txt"), "word");
     }
-    let told = fixture.says("search_files", json!({"pattern": "word", "mode": "files"})).await;
-    assert!(!told.contains("left-out.txt"), "{told}");
-    assert_eq!(told.matches("kept.txt").count(), 12, "{told}");
+    let message =
+        fixture.call_ok("search_files", json!({"pattern": "word", "mode": "files"})).await;
+    assert!(!message.contains("left-out.txt"), "{message}");
+    assert_eq!(message.matches("kept.txt").count(), 12, "{message}");
 }
 
 #[tokio::test]
@@ -257,6 +261,6 @@ async fn search_reports_the_depth_limit() {
     assert!(answer.text().contains("TODO too deep"), "{}", answer.text());
     let data = answer.output().and_then(|output| output.structured.clone()).unwrap();
     assert_eq!(data["stopped_at_depth"], json!(null), "{data}");
-    let listed = fixture.says("list_files", json!({"pattern": "*.txt"})).await;
+    let listed = fixture.call_ok("list_files", json!({"pattern": "*.txt"})).await;
     assert!(listed.contains("stopped at depth 64"), "{listed}");
 }
