@@ -68,7 +68,7 @@ fn negated_deny_is_left_out_and_reported_once() {
     assert_eq!(setup.rules[0].matches.len(), 1);
     // An allow that excludes something would allow less than its author thinks.
     let allow = project("[[rule]]\nmatch = \"Read(!x)\"\ndecision = \"allow\"\n");
-    assert!(mistakes(&[allow]).contains("does not turn a rule round"));
+    assert!(mistakes(&[allow]).contains("`!` is not supported"));
 }
 
 /// Says everything of a setup in a few lines.

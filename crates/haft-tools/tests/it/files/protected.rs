@@ -167,7 +167,7 @@ async fn directories_above_protected_names_are_moved_and_deleted_after_a_yes() {
     let answer = call(&room, &["Edit(./**)"], Some(&person), "move_path", away).await;
     assert!(!answer.is_error(), "{}", answer.text());
     assert_eq!(room.get("kept/workflows/ci.yml"), "on: push\n");
-    assert!(person.asked()[0].contains("with the protected `.github/workflows` below"));
+    assert!(person.asked()[0].contains("which contains the protected `.github/workflows`"));
     room.put(".git/config", "[core]\n");
     room.put(".git/hooks/x", "");
     let delete = json!({"path": ".git", "recursive": true});
