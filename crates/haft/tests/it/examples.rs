@@ -288,7 +288,7 @@ fn whoever_is_asked_allows_edits_answers_and_declines() {
       model reads: paid 7 to Ada
     another amount: no answer is left, so it does not run: pay Ada 8
       asked about pay({"to":"Ada","amount":8}): it is not declared read-only
-      model reads: guard_failed: whether this call is allowed could not be found out, so it is not
+      model reads: guard_failed: the approval failed, so this call is not allowed
     "#);
 }
 
