@@ -141,7 +141,7 @@ fn an_own_loop_goes_on_until_the_model_stops() {
     tools: toolu_4 [haft 0000000003 tool=get_temperature label=untrusted/internal chars=1]
            7
            [/haft 0000000003]
-    tools: toolu_5 [haft 0000000004 tool=send_message from=host error=denied chars=163]
+    tools: toolu_5 [haft 0000000004 tool=send_message from=host error=denied chars=157]
            denied: it must be asked about (it is not declared read-only), and nobody can be asked here
            Next: go on without it, or tell the user what you would have done
            [/haft 0000000004]

@@ -106,7 +106,7 @@ impl Ledger {
     }
 
     /// Reserves the share of one call: one call, its price, and up to `bytes`, of which `among`
-    /// calls that start together get equal parts. Zero bytes means that bytes are not counted. A
+    /// calls that start together get equal parts. With `None`, bytes are not counted. A
     /// tool is counted by its own name and reported by the name that it is exported under.
     ///
     /// # Errors
