@@ -108,14 +108,14 @@ impl ApprovalQueue {
                 // Creating the future runs the approver's code too, so it happens inside
                 // `catch_unwind`.
                 let asking = AssertUnwindSafe(async { approver.ask(question).await });
-                asking.catch_unwind().map(move |said| (at, said))
+                asking.catch_unwind().map(move |answered| (at, answered))
             })
             .collect();
         let mut broken = Vec::new();
         let mut trouble = Failure::new(FailureCode::GuardFailed, APPROVAL_FAILED);
-        while let Some((at, said)) = open.next().await {
+        while let Some((at, answered)) = open.next().await {
             let name = name(&*self.approvers[at]);
-            let out = match said {
+            let out = match answered {
                 Ok(Ok(answer)) => match fits(question, &answer, &self.grants) {
                     Ok(()) => {
                         // Dropping the future runs the approver's code as well.
@@ -470,11 +470,11 @@ mod tests {
             };
             queue.session(&scope)
         };
-        of(Some("s"), None).allow([1; 32], "somebody".into());
-        assert_eq!(of(Some("s"), None).allowed_by(&[1; 32]).as_deref(), Some("somebody"));
+        of(Some("s"), None).allow([1; 32], "alice".into());
+        assert_eq!(of(Some("s"), None).allowed_by(&[1; 32]).as_deref(), Some("alice"));
         assert!(of(Some("s"), Some("u")).is_empty());
         assert!(of(Some("other"), None).is_empty());
-        of(None, None).allow([1; 32], "somebody".into());
+        of(None, None).allow([1; 32], "alice".into());
         assert!(of(None, None).is_empty(), "runs without a session share nothing");
     }
 

@@ -273,16 +273,16 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn symlink_out_of_the_workspace_is_outside() {
-        let folder = crate::policy::testing::TestDirectory::new("inside");
-        folder.dir("w/src");
-        folder.dir("secret");
-        folder.link("w/out", "../secret");
-        folder.link("w/in", "src");
-        folder.link("way", "w");
-        let inside = |root: &str, target: &str| inside(&folder.at(root), &[], target, true);
+        let directory = crate::policy::testing::TestDirectory::new("inside");
+        directory.dir("w/src");
+        directory.dir("secret");
+        directory.link("w/out", "../secret");
+        directory.link("w/in", "src");
+        directory.link("way", "w");
+        let inside = |root: &str, target: &str| inside(&directory.at(root), &[], target, true);
         assert!(!inside("w", "out/key"));
         assert!(inside("w", "in/new"));
         assert!(inside("way", "src/a"), "a workspace may itself be reached by a link");
-        assert!(inside("way", folder.at("w/src").to_str().unwrap()));
+        assert!(inside("way", directory.at("w/src").to_str().unwrap()));
     }
 }

@@ -21,7 +21,7 @@ pub struct Explanation {
     pub deciding: Option<RuleRef>,
     /// Every check, in the order it was made.
     pub checks: Vec<CheckStep>,
-    /// Rules that near_miss decided, and what was missing.
+    /// Rules that nearly decided, and what was missing.
     pub near: Vec<NearMiss>,
     /// The smallest change that would flip the verdict; for people only.
     pub flip: Option<String>,
@@ -57,7 +57,7 @@ pub struct RuleRef {
     pub place: SourceLocation,
 }
 
-/// A rule that near_miss decided.
+/// A rule that nearly decided.
 #[derive(Debug, Clone, Serialize)]
 pub struct NearMiss {
     /// The rule.
@@ -101,7 +101,7 @@ impl fmt::Display for Explanation {
             write!(f, "\n  check       {:what$}  {:said$}  {}", check.what, check.said, check.why)?;
         }
         for near in &self.near {
-            write!(f, "\n  near_miss      {}: {}", near.rule, near.missing)?;
+            write!(f, "\n  nearly      {}: {}", near.rule, near.missing)?;
         }
         match &self.flip {
             Some(flip) => write!(f, "\n  to flip it  {flip}"),

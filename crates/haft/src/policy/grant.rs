@@ -159,7 +159,7 @@ impl fmt::Display for GrantError {
 /// A runtime makes its own. A host whose grants must outlive the process, or are signed elsewhere,
 /// makes one with its own key and passes it to
 /// [`RuntimeBuilder::grants`](crate::RuntimeBuilder::grants).
-#[expect(missing_debug_implementations, reason = "whoever can print it could print the key")]
+#[expect(missing_debug_implementations, reason = "a debug print would leak the key")]
 pub struct GrantStore {
     key: Hmac<Sha256>,
     /// The prefix of every nonce: two stores with one key never make the same.

@@ -297,10 +297,10 @@ impl PathGuard {
             self.denied.iter().cloned().chain(self.denied.iter().filter_map(lead)).collect();
         let mut verdict = None;
         for path in paths {
-            let Some(said) = self.one(call, path, &roots, &denied) else { continue };
+            let Some(own) = self.one(call, path, &roots, &denied) else { continue };
             verdict = Some(match verdict {
-                Some(before) => Verdict::strictest(before, said),
-                None => said,
+                Some(before) => Verdict::strictest(before, own),
+                None => own,
             });
         }
         verdict
@@ -365,15 +365,15 @@ impl PathGuard {
     }
 
     /// Whether something denied is below a directory, or reachable from there through a symlink.
-    fn may_reach_denied(&self, folder: &Path, denied: &[PathBuf]) -> bool {
+    fn may_reach_denied(&self, directory: &Path, denied: &[PathBuf]) -> bool {
         let meets = |path: &PathBuf| {
             denied.iter().any(|denied| denied.starts_with(path) || path.starts_with(denied))
         };
-        let symlink_targets = || symlink_targets(&*self.world, vec![folder.to_owned()]);
-        denied.iter().any(|denied| denied.starts_with(folder))
+        let targets = || symlink_targets(&*self.world, vec![directory.to_owned()]);
+        denied.iter().any(|denied| denied.starts_with(directory))
             // FAIL CLOSED: symlinks that cannot be resolved may lead there.
-            || symlink_targets().map_or(true, |places| places.iter().any(meets))
-            || self.links_below(folder).is_none_or(|files| self.has_name_in(&files, denied))
+            || targets().map_or(true, |places| places.iter().any(meets))
+            || self.links_below(directory).is_none_or(|files| self.has_name_in(&files, denied))
     }
 
     /// Whether a file has another name (hard link) at or below a denied path.
@@ -385,9 +385,9 @@ impl PathGuard {
     }
 
     /// Returns the files with several hard links at and below a directory, if they can be listed.
-    fn links_below(&self, folder: &Path) -> Option<Vec<(PathBuf, HardLinked)>> {
+    fn links_below(&self, directory: &Path) -> Option<Vec<(PathBuf, HardLinked)>> {
         let (mut left, mut found) = (MAX_SEARCHED_ENTRIES, Vec::new());
-        self.world.hard_links(folder, &mut left, &mut found).ok().map(|()| found)
+        self.world.hard_links(directory, &mut left, &mut found).ok().map(|()| found)
     }
 
     /// Whether one of these files has a hard link at or below a denied path.
@@ -489,8 +489,8 @@ impl<R: Reviewer> Guard for ReviewGuard<R> {
             // `catch_unwind`.
             let clock = clock_of(call.context());
             let review = async { self.reviewer.review(call).await };
-            let said = within(&*clock, self.limit, review).await;
-            let trouble = match said {
+            let reviewed = within(&*clock, self.limit, review).await;
+            let trouble = match reviewed {
                 Ok(Ok(Review::Safe)) => return Ok(None),
                 Ok(Ok(Review::Risky(why))) => return Ok(Some(Verdict::ask(bounded(&why)))),
                 Ok(Ok(Review::Deny(why))) => return Ok(Some(Verdict::deny(bounded(&why)))),

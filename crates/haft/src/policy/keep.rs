@@ -92,8 +92,8 @@ pub(super) fn keep(
     let wrong = |why: &str| {
         Error::new(ErrorKind::BadConfig, format!("{} was not written: {why}", offer.file.display()))
     };
-    let folder = match offer.file.parent() {
-        Some(folder) if offer.file.is_absolute() => folder,
+    let directory = match offer.file.parent() {
+        Some(directory) if offer.file.is_absolute() => directory,
         _ => return Err(wrong("its path is not absolute")),
     };
     if offer.file.extension().is_none_or(|extension| extension != "toml") {
@@ -106,13 +106,13 @@ pub(super) fn keep(
         }
         None => "",
     };
-    let Some(new) = appended(text, offer, folder, home)? else { return Ok(()) };
+    let Some(new) = appended(text, offer, directory, home)? else { return Ok(()) };
     let write = RuleWrite {
         file: &offer.file,
         before: old.as_ref().map(|_| text),
         after: &new,
         commit: Box::new(|| {
-            let written = replace(&offer.file, folder, old.as_deref(), &new);
+            let written = replace(&offer.file, directory, old.as_deref(), &new);
             written.map_err(|e| wrong(&e.to_string()).because(e))
         }),
     };
@@ -126,11 +126,11 @@ pub(super) fn keep(
 fn appended(
     old: &str,
     offer: &SuggestedRules,
-    folder: &Path,
+    directory: &Path,
     home: Option<&Path>,
 ) -> Result<Option<String>, Error> {
     let wrong = |why: String| Error::new(ErrorKind::BadConfig, why);
-    let before = rules(old, offer, folder, home)?;
+    let before = rules(old, offer, directory, home)?;
     let mut lacking: Vec<&String> = Vec::new();
     for rule in &offer.rules {
         if !lacking.contains(&rule) && !before.iter().any(|there| is_same(there, rule)) {
@@ -160,7 +160,7 @@ fn appended(
     }
     // FAIL CLOSED: the text is written only if it parses to the old rules plus the ones that were
     // shown.
-    let after = rules(&new, offer, folder, home)?;
+    let after = rules(&new, offer, directory, home)?;
     let added = after.get(before.len()..).unwrap_or(&[]);
     let as_shown = added.len() == lacking.len()
         && added.iter().zip(&lacking).all(|(rule, text)| is_same(rule, text));
@@ -175,14 +175,14 @@ fn appended(
 fn rules(
     text: &str,
     offer: &SuggestedRules,
-    folder: &Path,
+    directory: &Path,
     home: Option<&Path>,
 ) -> Result<Vec<Rule>, Error> {
     let file = ConfigFile {
         layer: ConfigLayer::Local,
         form: FileFormat::Toml,
         path: offer.file.clone(),
-        anchor: folder.to_owned(),
+        anchor: directory.to_owned(),
         text: text.to_owned(),
     };
     let place =
@@ -207,8 +207,8 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
 }
 
 /// Replaces the content atomically.
-fn replace(path: &Path, folder: &Path, old: Option<&[u8]>, new: &str) -> io::Result<()> {
-    let (beside, mut file) = open_temporary(path, folder)?;
+fn replace(path: &Path, directory: &Path, old: Option<&[u8]>, new: &str) -> io::Result<()> {
+    let (temporary, mut file) = open_temporary(path, directory)?;
     let written = (|| {
         file.write_all(new.as_bytes())?;
         if old.is_some() {
@@ -219,16 +219,16 @@ fn replace(path: &Path, folder: &Path, old: Option<&[u8]>, new: &str) -> io::Res
         if read(path).map_err(io::Error::other)?.as_deref() != old {
             return Err(io::Error::other("it changed in the meantime; try again"));
         }
-        fs::rename(&beside, path)
+        fs::rename(&temporary, path)
     })();
     if written.is_err() {
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&temporary);
     }
     written
 }
 
 /// Creates a temporary file next to another one, readable only by its owner.
-fn open_temporary(path: &Path, folder: &Path) -> io::Result<(PathBuf, fs::File)> {
+fn open_temporary(path: &Path, directory: &Path) -> io::Result<(PathBuf, fs::File)> {
     const MAX_TRIES: u32 = 16;
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("rules");
     let mut options = fs::OpenOptions::new();
@@ -237,9 +237,9 @@ fn open_temporary(path: &Path, folder: &Path) -> io::Result<(PathBuf, fs::File)>
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut last = None;
     for n in 0..MAX_TRIES {
-        let beside = folder.join(format!(".{name}.{}-{n}.new", std::process::id()));
-        match options.open(&beside) {
-            Ok(file) => return Ok((beside, file)),
+        let temporary = directory.join(format!(".{name}.{}-{n}.new", std::process::id()));
+        match options.open(&temporary) {
+            Ok(file) => return Ok((temporary, file)),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => last = Some(e),
             Err(e) => return Err(e),
         }

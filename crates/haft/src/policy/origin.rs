@@ -267,7 +267,7 @@ mod tests {
         SearchTerm::all_of(value).iter().any(|sought| sought.occurs_in(text))
     }
 
-    fn said(value: &str, text: &str) -> bool {
+    fn user_wrote(value: &str, text: &str) -> bool {
         SearchTerm::all_of(value).iter().all(|sought| sought.occurs_in_user_text(text))
     }
 
@@ -322,17 +322,17 @@ mod tests {
 
     #[test]
     fn longer_user_text_does_not_vouch_for_a_shorter_value() {
-        assert!(said("evil.org", "open evil.org please"));
-        assert!(!said("evil.org", "open www.evil.org"));
-        assert!(!said("good.org", "https://good.org@evil.org"));
-        assert!(said("https://a.org/x", "see https://a.org/x."));
-        assert!(!said("https://a.org/x", "see https://a.org/x/y"));
+        assert!(user_wrote("evil.org", "open evil.org please"));
+        assert!(!user_wrote("evil.org", "open www.evil.org"));
+        assert!(!user_wrote("good.org", "https://good.org@evil.org"));
+        assert!(user_wrote("https://a.org/x", "see https://a.org/x."));
+        assert!(!user_wrote("https://a.org/x", "see https://a.org/x/y"));
     }
 
     proptest! {
         #[test]
         fn tracing_any_value_in_any_text_does_not_panic(value in ".{0,40}", text in ".{0,80}") {
-            let _ = (occurs(&value, &text), said(&value, &text));
+            let _ = (occurs(&value, &text), user_wrote(&value, &text));
             if !SearchTerm::all_of(&value).is_empty() && kind_of(value.trim()) == Kind::Plain {
                 let around = format!("{text}{}{text}", value.trim());
                 prop_assert!(occurs(&value, &around));

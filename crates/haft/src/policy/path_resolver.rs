@@ -32,8 +32,8 @@ pub trait PathResolver: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// Fails with the reason if nothing is left or a directory cannot be read; callers take the
     /// strict side. The default implementation fails.
-    fn links(&self, folder: &Path, left: &mut usize) -> Result<Vec<PathBuf>, String> {
-        let _ = (folder, left);
+    fn links(&self, directory: &Path, left: &mut usize) -> Result<Vec<PathBuf>, String> {
+        let _ = (directory, left);
         Err("symlinks cannot be read here".to_owned())
     }
 
@@ -156,9 +156,9 @@ impl PathResolver for FsPathResolver {
         Ok(here)
     }
 
-    fn links(&self, folder: &Path, left: &mut usize) -> Result<Vec<PathBuf>, String> {
+    fn links(&self, directory: &Path, left: &mut usize) -> Result<Vec<PathBuf>, String> {
         let mut links = Vec::new();
-        walk(folder, left, Unreadable::Refuse, |entry, kind| {
+        walk(directory, left, Unreadable::Refuse, |entry, kind| {
             if kind.is_symlink() {
                 links.push(entry.path());
             }
@@ -262,11 +262,11 @@ pub(crate) fn symlink_targets(
 ) -> Result<Vec<PathBuf>, String> {
     let mut left = MAX_SEARCHED_ENTRIES;
     let (mut open, mut done, mut found) = (folders, Vec::<PathBuf>::new(), Vec::new());
-    while let Some(folder) = open.pop() {
-        if done.iter().any(|done| folder.starts_with(done)) {
+    while let Some(directory) = open.pop() {
+        if done.iter().any(|done| directory.starts_with(done)) {
             continue;
         }
-        for link in world.links(&folder, &mut left)? {
+        for link in world.links(&directory, &mut left)? {
             let leads = world.resolve(&link)?;
             // Each is compared with all before it.
             if found.len() >= MAX_SYMLINK_TARGETS {
@@ -277,7 +277,7 @@ pub(crate) fn symlink_targets(
                 open.push(leads);
             }
         }
-        done.push(folder);
+        done.push(directory);
     }
     Ok(found)
 }
@@ -382,12 +382,12 @@ pub(crate) fn is_inside(path: &Path, facts: &Facts<'_>) -> bool {
 }
 
 /// Returns whether a tool works in a directory. A tool without roots works anywhere.
-pub(crate) fn works_in(roots: &[PathBuf], folder: &Path, world: &dyn PathResolver) -> bool {
+pub(crate) fn works_in(roots: &[PathBuf], directory: &Path, world: &dyn PathResolver) -> bool {
     let holds = |root: &PathBuf, leads: &Path| {
         world.resolve(root).is_ok_and(|root| leads.starts_with(root))
     };
     roots.is_empty()
-        || world.resolve(folder).is_ok_and(|leads| roots.iter().any(|root| holds(root, &leads)))
+        || world.resolve(directory).is_ok_and(|leads| roots.iter().any(|root| holds(root, &leads)))
 }
 
 /// Returns the base of a tool's relative paths: the working directory of the run, if the tool is
@@ -429,35 +429,35 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn symlinks_are_followed_as_far_as_the_path_exists() {
-        let folder = TestDirectory::new("links");
-        folder.dir("real/sub");
-        folder.link("link", "real");
-        folder.link("up", "real/sub/..");
-        let at = |path: &str| FsPathResolver.resolve(&folder.at(path));
-        assert_eq!(at("link/sub"), Ok(folder.at("real/sub")));
-        assert_eq!(at("link/new/file"), Ok(folder.at("real/new/file")));
-        assert_eq!(at("up/x"), Ok(folder.at("real/x")));
-        assert_eq!(at("link/sub/../../y"), Ok(folder.at("y")), "`..` comes after the link");
+        let directory = TestDirectory::new("links");
+        directory.dir("real/sub");
+        directory.link("link", "real");
+        directory.link("up", "real/sub/..");
+        let at = |path: &str| FsPathResolver.resolve(&directory.at(path));
+        assert_eq!(at("link/sub"), Ok(directory.at("real/sub")));
+        assert_eq!(at("link/new/file"), Ok(directory.at("real/new/file")));
+        assert_eq!(at("up/x"), Ok(directory.at("real/x")));
+        assert_eq!(at("link/sub/../../y"), Ok(directory.at("y")), "`..` comes after the link");
         assert_eq!(
             at("nowhere/../../z"),
-            Ok(folder.at("..").join("z")).map(|p| normalize_lexically(&p))
+            Ok(directory.at("..").join("z")).map(|p| normalize_lexically(&p))
         );
     }
 
     #[cfg(unix)]
     #[test]
     fn symlink_loops_and_invalid_paths_are_errors() {
-        let folder = TestDirectory::new("circles");
-        folder.link("a", "b");
-        folder.link("b", "a");
-        folder.link("deep", "deep/deep");
+        let directory = TestDirectory::new("circles");
+        directory.link("a", "b");
+        directory.link("b", "a");
+        directory.link("deep", "deep/deep");
         for odd in ["a", "a/x", "deep/x"] {
             assert!(
-                FsPathResolver.resolve(&folder.at(odd)).unwrap_err().contains("links"),
+                FsPathResolver.resolve(&directory.at(odd)).unwrap_err().contains("links"),
                 "{odd}"
             );
         }
-        assert!(FsPathResolver.resolve(&folder.at("x\0y")).unwrap_err().contains("NUL"));
+        assert!(FsPathResolver.resolve(&directory.at("x\0y")).unwrap_err().contains("NUL"));
         assert!(
             FsPathResolver
                 .resolve(Path::new(&"/a".repeat(MAX_PATH_BYTES)))

@@ -35,7 +35,7 @@ struct Inner {
     label: Label,
     private: bool,
     taints: Vec<Taint>,
-    said: Texts<()>,
+    user_text: Texts<()>,
     /// Each with the call that returned it.
     untrusted: Texts<Arc<Source>>,
     /// The source of the last text, so that the next one from there shares it.
@@ -53,7 +53,7 @@ impl Default for Inner {
             label: Label::CLEAN,
             private: false,
             taints: Vec::new(),
-            said: Texts::new(MAX_USER_BYTES),
+            user_text: Texts::new(MAX_USER_BYTES),
             untrusted: Texts::new(MAX_UNTRUSTED_BYTES),
             last: None,
             forgotten: None,
@@ -198,7 +198,7 @@ impl TaintTracker {
     /// Records what the user has written.
     pub(crate) fn user_said(&self, text: &str) {
         if !text.is_empty() {
-            self.lock().said.push("", tail(text, MAX_USER_BYTES), ());
+            self.lock().user_text.push("", tail(text, MAX_USER_BYTES), ());
         }
     }
 
@@ -272,25 +272,25 @@ impl TaintTracker {
     /// result is returned.
     #[must_use]
     pub fn origin_of(&self, value: &str) -> Option<Taint> {
-        let (untrusted, said, forgotten) = {
+        let (untrusted, user_text, forgotten) = {
             let own = self.lock();
             if own.untrusted.is_empty() && own.forgotten.is_none() {
                 return None;
             }
-            (own.untrusted.all(), own.said.all(), own.forgotten.clone())
+            (own.untrusted.all(), own.user_text.all(), own.forgotten.clone())
         };
-        let mut sought = SearchTerm::all_of(value);
+        let mut term = SearchTerm::all_of(value);
         // The model may have seen the value with its invisible characters escaped.
         if let Cow::Owned(bare) = plain_again(value) {
-            sought.extend(SearchTerm::all_of(&bare));
+            term.extend(SearchTerm::all_of(&bare));
         }
-        for sought in &sought {
-            let said = said.iter().flat_map(|page| page.texts());
-            if said.into_iter().any(|(_, text, ())| sought.occurs_in_user_text(text)) {
+        for term in &term {
+            let user_text = user_text.iter().flat_map(|page| page.texts());
+            if user_text.into_iter().any(|(_, text, ())| term.occurs_in_user_text(text)) {
                 continue;
             }
             let mut untrusted = untrusted.iter().flat_map(|page| page.texts());
-            if let Some((call, _, source)) = untrusted.find(|(_, text, _)| sought.occurs_in(text)) {
+            if let Some((call, _, source)) = untrusted.find(|(_, text, _)| term.occurs_in(text)) {
                 return Some(source.taint(call));
             }
             if let Some(forgotten) = &forgotten {

@@ -141,7 +141,7 @@ fn own_loop_runs_until_the_model_stops() {
     tools: toolu_4 [haft 0000000003 tool=get_temperature label=untrusted/internal chars=1]
            7
            [/haft 0000000003]
-    tools: toolu_5 [haft 0000000004 tool=send_message from=host error=denied chars=163]
+    tools: toolu_5 [haft 0000000004 tool=send_message from=host error=denied chars=157]
            denied: it must be asked about (it is not declared read-only), and nobody can be asked here
            Next: go on without it, or tell the user what you would have done
            [/haft 0000000004]
@@ -288,7 +288,7 @@ fn approver_allows_edits_answers_and_denies() {
       model reads: paid 7 to Ada
     another amount: no answer is left, so it does not run: pay Ada 8
       asked about pay({"to":"Ada","amount":8}): it is not declared read-only
-      model reads: guard_failed: whether this call is allowed could not be found out, so it is not
+      model reads: guard_failed: the approval failed, so this call is not allowed
     "#);
 }
 

@@ -71,7 +71,7 @@ fn negated_deny_is_left_out_and_reported_once() {
     assert_eq!(setup.rules[0].matches.len(), 1);
     // A negated allow would allow less than its author expects.
     let allow = project("[[rule]]\nmatch = \"Read(!x)\"\ndecision = \"allow\"\n");
-    assert!(mistakes(&[allow]).contains("does not turn a rule round"));
+    assert!(mistakes(&[allow]).contains("`!` is not supported"));
 }
 
 /// Summarizes a configuration in a few lines.

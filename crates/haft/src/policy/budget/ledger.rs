@@ -25,7 +25,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Ledger {
     /// The run it belongs to.
-    who: Arc<EventSource>,
+    source: Arc<EventSource>,
     budget: Budget,
     clock: Arc<dyn Clock>,
     began: Instant,
@@ -76,7 +76,7 @@ type Chain<'a> = SmallVec<[(&'a Ledger, MutexGuard<'a, Used>); 2]>;
 impl Ledger {
     /// Opens the ledger of a run; `None` if there is nothing to count.
     pub(crate) fn open(
-        who: Arc<EventSource>,
+        source: Arc<EventSource>,
         budget: Budget,
         over: Option<Arc<Ledger>>,
         clock: &Arc<dyn Clock>,
@@ -97,7 +97,7 @@ impl Ledger {
         let until = least(own, over.as_ref().and_then(|over| over.until));
         let used = Used { of: vec![0; budget.calls_of.len()], ..Used::default() };
         let clock = Arc::clone(clock);
-        Some(Arc::new(Self { who, budget, clock, began, until, over, used: Mutex::new(used) }))
+        Some(Arc::new(Self { source, budget, clock, began, until, over, used: Mutex::new(used) }))
     }
 
     /// Returns the deadline.
@@ -106,7 +106,7 @@ impl Ledger {
     }
 
     /// Reserves the share of one call: one call, its price, and up to `bytes`, of which `among`
-    /// calls that start together get equal parts. Zero bytes means that bytes are not counted. A
+    /// calls that start together get equal parts. With `None`, bytes are not counted. A
     /// tool is counted by its own name and reported by the name that it is exported under.
     ///
     /// # Errors
@@ -335,9 +335,9 @@ impl Ledger {
                 return;
             }
             used.warned.push(kind);
-            let (run, what) = (self.who.run.clone(), name());
+            let (run, what) = (self.source.run.clone(), name());
             let low = Event::BudgetLow { run, what, left: of.saturating_sub(spent), of };
-            due.push((Arc::clone(&self.who), low));
+            due.push((Arc::clone(&self.source), low));
         };
         let kind = |kind: usize| move || KINDS[kind].to_owned();
         let elapsed = budget
@@ -363,7 +363,7 @@ impl Ledger {
             ledger.add_byte_warnings(used, &mut due);
         }
         drop(chain);
-        due.into_iter().for_each(|(who, event)| events.tell(|| who, || event));
+        due.into_iter().for_each(|(source, event)| events.tell(|| source, || event));
     }
 
     /// Warns about bytes. Only shown bytes count, because a call reserves far more than it shows.
@@ -372,9 +372,9 @@ impl Ledger {
         let at = u128::from(self.budget.warn_at.unwrap_or(WARN_AT));
         if u128::from(used.bytes) * 100 >= u128::from(of) * at && !used.warned.contains(&BYTES) {
             used.warned.push(BYTES);
-            let (run, what) = (self.who.run.clone(), KINDS[BYTES].to_owned());
+            let (run, what) = (self.source.run.clone(), KINDS[BYTES].to_owned());
             let low = Event::BudgetLow { run, what, left: of.saturating_sub(used.bytes), of };
-            due.push((Arc::clone(&self.who), low));
+            due.push((Arc::clone(&self.source), low));
         }
     }
 }
@@ -418,7 +418,7 @@ impl Held {
             ledger.add_byte_warnings(used, &mut due);
         }
         drop(chain);
-        due.into_iter().for_each(|(who, event)| events.tell(|| who, || event));
+        due.into_iter().for_each(|(source, event)| events.tell(|| source, || event));
     }
 }
 
@@ -451,7 +451,7 @@ fn warn(mut chain: Chain<'_>, events: &Events) {
         ledger.low(used, &mut due);
     }
     drop(chain);
-    due.into_iter().for_each(|(who, event)| events.tell(|| who, || event));
+    due.into_iter().for_each(|(source, event)| events.tell(|| source, || event));
 }
 
 fn exhausted(what: impl Into<String>) -> Failure {

@@ -559,7 +559,7 @@ impl<'a> Facts<'a> {
     /// Adds what a tool of this name must touch, if nothing is declared about it.
     fn add_undeclared(&mut self, silent: &[ArgumentKind]) {
         for about in silent {
-            let said = self.parts.iter().any(|part| {
+            let is_declared = self.parts.iter().any(|part| {
                 matches!(
                     (part, about),
                     (Part::Command(_) | Part::Unreadable(_), ArgumentKind::Command)
@@ -567,7 +567,7 @@ impl<'a> Facts<'a> {
                         | (Part::Host(_), ArgumentKind::Url)
                 )
             });
-            if !said {
+            if !is_declared {
                 self.add_unknown(
                     *about,
                     "the tool does not declare which of its arguments that is",

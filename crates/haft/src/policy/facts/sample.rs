@@ -127,9 +127,9 @@ impl Sample {
 
     fn of_table(table: &Map<String, Value>) -> Result<Self, String> {
         if let Some(odd) = table.keys().find(|key| !Self::KEYS.contains(&key.as_str())) {
-            let meant =
+            let near =
                 nearest(odd, Self::KEYS.iter().copied()).map(|w| format!("; did you mean `{w}`?"));
-            return Err(format!("unknown key `{odd}` in an example{}", meant.unwrap_or_default()));
+            return Err(format!("unknown key `{odd}` in an example{}", near.unwrap_or_default()));
         }
         let text = |key: &str| match table.get(key) {
             None => Ok(None),

@@ -141,8 +141,8 @@ impl Traits {
         traits.delegates |= traits.known_as.contains(&"Agent");
         for known in &traits.known_as {
             let Some((names, about)) = usual(known) else { continue };
-            let said = |(_, mark): &(String, Mark)| *mark == Mark::About(about);
-            if traits.marks.iter().any(said) {
+            let is_marked = |(_, mark): &(String, Mark)| *mark == Mark::About(about);
+            if traits.marks.iter().any(is_marked) {
                 continue;
             }
             let before = traits.marks.len();
@@ -223,10 +223,10 @@ impl<'s, 'v> Walker<'s, 'v, '_> {
             self.complete = false;
             return;
         };
-        let mut told: SmallVec<[Mark; 2]> = SmallVec::new();
+        let mut marks_found: SmallVec<[Mark; 2]> = SmallVec::new();
         for mark in nodes.iter().filter_map(|node| node.get("x-haft").map(mark)) {
-            if !told.contains(&mark) {
-                told.push(mark);
+            if !marks_found.contains(&mark) {
+                marks_found.push(mark);
                 (self.found)(value, mark);
             }
         }
@@ -362,6 +362,9 @@ mod tests {
             ]
         );
         let lost = json!({"properties": {"a": {"$ref": "#anchor"}}});
-        assert!(!walk(&lost, &json!({"a": 1}), &mut |_, _| {}), "what cannot be followed is said");
+        assert!(
+            !walk(&lost, &json!({"a": 1}), &mut |_, _| {}),
+            "an unresolvable reference is reported"
+        );
     }
 }

@@ -432,11 +432,11 @@ fn parameter(reader: &mut Reader<'_>, entry: &Entry) -> Option<(Value, bool, Pla
         schema.insert("x-haft".to_owned(), about.into());
     }
     let default = fields.get("default");
-    let said = match fields.get("required") {
+    let required = match fields.get("required") {
         Some(node) => Some(reader.flag(node, "`required`")?),
         None => None,
     };
-    if let (Some(true), Some(node)) = (said, default) {
+    if let (Some(true), Some(node)) = (required, default) {
         reader.wrong(
             node.at,
             format!("{what} is required and also has a default"),
@@ -447,7 +447,7 @@ fn parameter(reader: &mut Reader<'_>, entry: &Entry) -> Option<(Value, bool, Pla
     if reader.mistakes.count() > before {
         return None;
     }
-    let is_required = said.unwrap_or(default.is_none());
+    let is_required = required.unwrap_or(default.is_none());
     let is_optional = !is_required && default.is_none();
     let placeholder =
         Placeholder { name: entry.key.clone(), is_list, is_optional, values: allowed };

@@ -533,7 +533,7 @@ pub(super) mod tests {
             &["xargs", "{file}"],
             &["xargs", "-n1", "sh", "-c", "{text}"],
             &["find", ".", "-exec", "{file}", ";"],
-            &["ls", "{nobody}"],
+            &["ls", "{unknown}"],
             &["ls", "{file"],
             &["ls", "x}"],
             &["ls", "--all={files}"],

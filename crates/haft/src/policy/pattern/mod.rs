@@ -385,8 +385,8 @@ impl Pattern {
             }
         }
         if paths && side == Side::Restrict {
-            for (at, operation, folder, name) in &facts.beginnings {
-                if self.may_begin(*operation, folder, name, facts) {
+            for (at, operation, directory, name) in &facts.beginnings {
+                if self.may_begin(*operation, directory, name, facts) {
                     found[1].unknown = found[1].unknown.with(*at);
                     why.get_or_insert_with(|| NO_FILE.to_owned());
                 }
@@ -438,19 +438,21 @@ impl Pattern {
     fn may_begin(
         &self,
         operation: Operation,
-        folder: &Path,
+        directory: &Path,
         name: &str,
         facts: &Facts<'_>,
     ) -> bool {
         let head = match &self.head {
-            Some(Head::Read(path)) => path.may_begin(folder, name, facts),
+            Some(Head::Read(path)) => path.may_begin(directory, name, facts),
             Some(Head::Edit(path)) => {
-                operation != Operation::Read && path.may_begin(folder, name, facts)
+                operation != Operation::Read && path.may_begin(directory, name, facts)
             }
             _ => true,
         };
         head && self.selectors.iter().all(|written| match &written.selector {
-            Selector::Path(paths) => paths.iter().any(|path| path.may_begin(folder, name, facts)),
+            Selector::Path(paths) => {
+                paths.iter().any(|path| path.may_begin(directory, name, facts))
+            }
             _ => true,
         })
     }

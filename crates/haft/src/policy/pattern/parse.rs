@@ -88,11 +88,11 @@ pub(super) fn pattern(text: &str, anchor: &PathBase) -> Parsed<(Option<Head>, Ve
             }
             next => {
                 if head.is_some() || !selectors.is_empty() {
-                    let meant = nearest(word, SELECTORS).map_or_else(
+                    let near = nearest(word, SELECTORS).map_or_else(
                         || "the tool comes first, then selectors such as `arg.x=…`".to_owned(),
-                        |meant| format!("did you mean `{meant}`?"),
+                        |near| format!("did you mean `{near}`?"),
                     );
-                    return bad(from, format!("`{word}` is not a selector"), meant);
+                    return bad(from, format!("`{word}` is not a selector"), near);
                 }
                 head = Some(reader.head(word, from, next == Some('('))?);
             }
@@ -334,7 +334,7 @@ impl<'t> Reader<'t> {
             }
             _ => {
                 let hint = match nearest(word, SELECTORS) {
-                    Some(meant) => format!("did you mean `{meant}`?"),
+                    Some(near) => format!("did you mean `{near}`?"),
                     None => format!("there are {}", SELECTORS.join(", ")),
                 };
                 return bad(from, format!("`{word}` is not a selector"), hint);
@@ -413,7 +413,7 @@ fn among<T: Copy>(
         None => {
             let words: Vec<_> = known.iter().map(|(word, _)| *word).collect();
             let hint = match nearest(value, words.iter().copied()) {
-                Some(meant) => format!("did you mean `{meant}`?"),
+                Some(near) => format!("did you mean `{near}`?"),
                 None => format!("there are {}", words.join(", ")),
             };
             bad(*at, format!("`{value}` is not a valid {what}"), hint)

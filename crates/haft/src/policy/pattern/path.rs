@@ -420,7 +420,7 @@ impl PathPattern {
     }
 
     /// Returns the deepest directories or files that contain everything a deny or an ask with this
-    /// pattern matches. `None` if its base is unknown.
+    /// pattern matches. Empty if its base is unknown.
     pub(super) fn restricted_starts(&self, facts: &Facts<'_>) -> Vec<PathBuf> {
         let floats = self.floating.is_some();
         let start = |base: Cow<'_, Path>| {

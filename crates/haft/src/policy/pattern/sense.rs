@@ -114,9 +114,10 @@ impl Pattern {
         by_ground: &[ArgumentKind],
     ) -> Option<Never> {
         let names: Vec<Names<'_>> = tools.iter().map(|tool| Names::of(tool)).collect();
-        let meant = |tools: &Tools| names.iter().any(|names| tools.matches(names, Side::Restrict));
+        let is_tool =
+            |tools: &Tools| names.iter().any(|names| tools.matches(names, Side::Restrict));
         for own in self.tools().into_iter().map(std::slice::from_ref).chain(self.selected_tools()) {
-            if !own.iter().any(meant) {
+            if !own.iter().any(is_tool) {
                 return Some(self.no_tool(own, &names));
             }
         }

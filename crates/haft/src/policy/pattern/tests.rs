@@ -176,7 +176,11 @@ fn every_part_is_judged_separately() {
     assert_eq!(deny("Read(//etc/**)", &both), "part");
     let mixed = does(vec![Effect::write("ok/a"), Effect::external("https://x.org")]);
     assert_eq!(allow("Edit(./ok/**)", &mixed), "part");
-    assert_eq!(allow("t path=./ok/**", &mixed), "yes", "whoever names the tool means the rest too");
+    assert_eq!(
+        allow("t path=./ok/**", &mixed),
+        "yes",
+        "a rule that names the tool covers the rest too"
+    );
     assert_eq!(allow("t path=./ok/** host=y.org", &mixed), "no");
     assert_eq!(deny("t host=y.org", &mixed), "no", "a deny needs one that matches");
     assert_eq!(allow("path=./ok/** host=x.org", &mixed), "yes");
@@ -294,11 +298,7 @@ fn undeclared_effects_and_capabilities_are_unknown() {
     assert_eq!(deny("effect=write", &call(spec().read_only(), open(), json!({}))), "no");
     let both = does(vec![Effect::read("a"), Effect::write("b")]);
     assert_eq!(deny("effect=write", &both), "yes");
-    assert_eq!(
-        allow("effect=read", &both),
-        "no",
-        "an allow of reading allows no writing beside it"
-    );
+    assert_eq!(allow("effect=read", &both), "no", "an allow of reading does not allow writing");
     assert_eq!(allow("effect=read|write", &both), "yes");
     assert_eq!(allow("capability=network", &both), "no", "it reaches files as well");
     assert_eq!(deny("destructive", &silent), "yes");
@@ -438,31 +438,31 @@ fn index_key_is_in_every_matching_call() {
 #[cfg(unix)]
 #[test]
 fn symlink_cannot_bypass_a_deny_or_widen_an_allow() {
-    let folder = crate::policy::testing::TestDirectory::new("pattern-links");
-    folder.dir("w/src");
-    folder.dir("secrets");
-    folder.link("w/out", "../secrets");
-    folder.link("way", "secrets");
+    let directory = crate::policy::testing::TestDirectory::new("pattern-links");
+    directory.dir("w/src");
+    directory.dir("secrets");
+    directory.link("w/out", "../secrets");
+    directory.link("way", "secrets");
     let ground = PolicyContext::default();
     let reads = |path: &str| {
         let spec =
             ToolSpec::new("look", "Looks.").read_only().capabilities([Capability::Filesystem]);
-        call_in(at(folder.at("w")), None, spec.effects([Effect::read(path)]), open(), json!({}))
+        call_in(at(directory.at("w")), None, spec.effects([Effect::read(path)]), open(), json!({}))
     };
-    let secrets = format!("Read(/{}/**)", folder.at("secrets").display());
-    let way = format!("Read(/{}/**)", folder.at("way").display());
+    let secrets = format!("Read(/{}/**)", directory.at("secrets").display());
+    let way = format!("Read(/{}/**)", directory.at("way").display());
     let through = reads("out/key");
     assert_eq!(side(&secrets, &through, &ground, Side::Restrict), "yes", "the path is a link");
     assert_eq!(side(&way, &through, &ground, Side::Restrict), "yes", "the pattern is one, too");
     assert_eq!(side("Read(./out/**)", &through, &ground, Side::Restrict), "yes", "as written");
-    let direct = reads(folder.at("secrets/key").to_str().unwrap());
+    let direct = reads(directory.at("secrets/key").to_str().unwrap());
     assert_eq!(side("Read(./out/**)", &direct, &ground, Side::Restrict), "yes");
     assert_eq!(side("Read(./out/**)", &through, &ground, Side::Allow), "no", "it leads elsewhere");
     assert_eq!(side("Read(./**)", &through, &ground, Side::Allow), "no");
     assert_eq!(side("Read(./src/**)", &reads("src/a"), &ground, Side::Allow), "yes");
-    assert!(pattern("Read(./out/**)").has_symlink_prefix(&*ground.world, &folder.at("w")));
-    assert!(!pattern("Read(./src/**)").has_symlink_prefix(&*ground.world, &folder.at("w")));
-    assert!(pattern(&way).has_symlink_prefix(&*ground.world, &folder.at("w")));
+    assert!(pattern("Read(./out/**)").has_symlink_prefix(&*ground.world, &directory.at("w")));
+    assert!(!pattern("Read(./src/**)").has_symlink_prefix(&*ground.world, &directory.at("w")));
+    assert!(pattern(&way).has_symlink_prefix(&*ground.world, &directory.at("w")));
 }
 
 #[test]

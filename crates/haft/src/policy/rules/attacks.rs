@@ -188,7 +188,7 @@ impl PathResolver for Linked {
             path = if rest.as_os_str().is_empty() { to.into() } else { Path::new(to).join(rest) };
         }
         match path.to_str() {
-            Some(text) if text.contains("gone") => Err("nobody can see it".to_owned()),
+            Some(text) if text.contains("gone") => Err("permission denied".to_owned()),
             _ => Ok(path),
         }
     }

@@ -3,7 +3,7 @@
 //! In: the directories that a process may use. Out: existing files and directories that may not be
 //! read or changed, and patterns for names that may not be created. The walk searches only where a
 //! pattern can match; a literal path is looked up by name. Each hit is judged by the rules like a
-//! file tool's call, so both agree. A directory that is denied as a whole stands for everything
+//! file tool's call, so both agree. A directory that is denied as a whole represents everything
 //! below it.
 //!
 //! INVARIANT: no symlink is followed; each directory is opened relative to its parent's descriptor.

@@ -220,7 +220,7 @@ mod tests {
         Rules::new(texts.iter().map(rule).collect(), ground).unwrap()
     }
 
-    fn said(rules: &Rules, path: &str, file: &HardLinked) -> OtherNames {
+    fn judged(rules: &Rules, path: &str, file: &HardLinked) -> OtherNames {
         let scope = Scope { working_directory: Path::new("/w").into(), ..Scope::default() };
         rules.judge_other_names(Operation::Read, Path::new(path), file, &Arc::new(scope))
     }
@@ -245,9 +245,9 @@ mod tests {
             (4, OtherNames::Clear),
             (9, OtherNames::Clear),
         ] {
-            assert_eq!(said(&rules, "/w/pub", &file(inode, 5)), is, "{inode}");
+            assert_eq!(judged(&rules, "/w/pub", &file(inode, 5)), is, "{inode}");
         }
-        assert_eq!(said(&rules, "/w/vendor/secrets/key", &file(2, 5)), OtherNames::Clear);
+        assert_eq!(judged(&rules, "/w/vendor/secrets/key", &file(2, 5)), OtherNames::Clear);
     }
 
     #[test]
@@ -262,19 +262,19 @@ mod tests {
         for _ in 0..2 {
             for inode in 0..1_000 {
                 let name = format!("/w/node_modules/{inode}");
-                assert_eq!(said(&rules, &name, &file(inode, 100)), OtherNames::Clear);
+                assert_eq!(judged(&rules, &name, &file(inode, 100)), OtherNames::Clear);
             }
         }
         assert!(walks() <= 2, "{} walks", walks());
         let before = walks();
         // `ln secrets/key pub`
         world.link("/w/secrets/key", file(7_000, 300));
-        assert_eq!(said(&rules, "/w/pub", &file(7_000, 300)), OtherNames::Kept);
+        assert_eq!(judged(&rules, "/w/pub", &file(7_000, 300)), OtherNames::Kept);
         assert_eq!(walks(), before + 1);
         // An inode that gets another name later.
         world.link("/w/secrets/other", HardLinked { links: 3, ..file(7, 400) });
         let linked = HardLinked { links: 3, ..file(7, 400) };
-        assert_eq!(said(&rules, "/w/node_modules/7", &linked), OtherNames::Kept);
+        assert_eq!(judged(&rules, "/w/node_modules/7", &linked), OtherNames::Kept);
     }
 
     #[test]
@@ -284,15 +284,15 @@ mod tests {
         world.link("/w/target/deps/a", file(1, 5));
         world.link("/w/node_modules/a", file(2, 5));
         let rules = rules(&world, &[(Decision::Deny, "Read(.env)")]);
-        assert_eq!(said(&rules, "/w/target/a", &file(1, 5)), OtherNames::Clear);
-        assert_eq!(said(&rules, "/w/node_modules/a", &file(2, 5)), OtherNames::Unknown);
+        assert_eq!(judged(&rules, "/w/target/a", &file(1, 5)), OtherNames::Clear);
+        assert_eq!(judged(&rules, "/w/node_modules/a", &file(2, 5)), OtherNames::Unknown);
     }
 
     #[test]
     fn rules_without_paths_walk_nothing() {
         let world = Fake::default();
         let rules = rules(&world, &[(Decision::Deny, "Bash(rm *)")]);
-        assert_eq!(said(&rules, "/w/a", &file(1, 5)), OtherNames::Clear);
+        assert_eq!(judged(&rules, "/w/a", &file(1, 5)), OtherNames::Clear);
         assert_eq!(world.walks.load(Ordering::Relaxed), 0);
     }
 }

@@ -40,7 +40,7 @@ pub(super) struct Index {
     /// All of `pairs`, by first word alone.
     started: Bucket<Box<str>>,
     names: Bucket<Box<OsStr>>,
-    folders: Bucket<PathBuf>,
+    directories: Bucket<PathBuf>,
     hosts: Bucket<Box<str>>,
     any_command: Vec<u32>,
     /// Commands whose first word is a path: a command may spell the same file in another way.
@@ -92,9 +92,9 @@ impl Index {
                 self.paths.push(rule);
                 put(&mut self.names, OsStr::new(name).into(), rule);
             }
-            Key::Below(folder) => {
+            Key::Below(directory) => {
                 self.paths.push(rule);
-                put(&mut self.folders, folder.to_owned(), rule);
+                put(&mut self.directories, directory.to_owned(), rule);
             }
             Key::Host(host) => {
                 self.addresses.push(rule);
@@ -203,7 +203,7 @@ impl Index {
         let Ok(work) = facts.base() else { return self.paths.as_slice().into() };
         let known = |list: &Vec<(PathBuf, Arc<[u32]>)>| {
             list.iter()
-                .find(|(folder, _)| folder == work)
+                .find(|(directory, _)| directory == work)
                 .map(|(_, symlinked)| Arc::clone(symlinked))
         };
         if let Some(symlinked) =
@@ -279,9 +279,9 @@ impl Index {
                 take(found, &self.names, name);
             }
         }
-        if !self.folders.is_empty() {
-            for folder in path.ancestors() {
-                take(found, &self.folders, folder);
+        if !self.directories.is_empty() {
+            for directory in path.ancestors() {
+                take(found, &self.directories, directory);
             }
         }
     }

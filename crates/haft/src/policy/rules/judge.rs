@@ -392,8 +392,8 @@ impl Rules {
             }
         }
         Some(found.iter().any(|(path, file)| {
-            let said = self.judge_other_names(Operation::Read, path, file, &scope);
-            said != OtherNames::Clear
+            let names = self.judge_other_names(Operation::Read, path, file, &scope);
+            names != OtherNames::Clear
         }))
     }
 

@@ -1,6 +1,6 @@
 //! Taint rules: built-in decisions that depend on what a run has read.
 //!
-//! Untrusted text may contain a prompt injection that protected_write the model. So destructive calls,
+//! Untrusted text may contain a prompt injection that steers the model. So destructive calls,
 //! outbound calls, and values from that text need approval, even if a rule allows them, unless that
 //! rule has `when = "tainted"`. Deterministic: no model has to cooperate.
 
