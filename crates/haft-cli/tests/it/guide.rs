@@ -1,10 +1,10 @@
-//! Runs every command of the ```console blocks in README and guide, and compares the output.
+//! Runs every `$ haft …` of the guide and the README, and compares the output.
 
 use std::process::Command;
 
 use crate::{Ran, file, isolated};
 
-const COMMAND: &str = include_str!("../../../../docs/guide/command.md");
+const GUIDE: &str = include_str!("../../../../docs/guide/command.md");
 #[cfg(target_os = "linux")]
 const BUILTIN_TOOLS: &str = include_str!("../../../../docs/guide/builtin-tools.md");
 #[cfg(target_os = "linux")]
@@ -42,14 +42,14 @@ fn is_like(line: &str, said: &str) -> bool {
 #[cfg(unix)]
 #[test]
 fn examples_of_the_command_guide_match_the_output() {
-    file("response.json", blocks(COMMAND, "json")[0]);
+    file("response.json", blocks(GUIDE, "json")[0]);
     let saved = ["tools.jsonl", "calls.jsonl", "stream.jsonl"];
-    for (name, lines) in saved.into_iter().zip(blocks(COMMAND, "jsonl")) {
+    for (name, lines) in saved.into_iter().zip(blocks(GUIDE, "jsonl")) {
         file(name, lines);
     }
-    file("notes.toml", blocks(COMMAND, "toml")[0]);
+    file("notes.toml", blocks(GUIDE, "toml")[0]);
     let _ = std::fs::remove_file(concat!(env!("CARGO_TARGET_TMPDIR"), "/decided.jsonl"));
-    assert!(run_examples(COMMAND) >= 8, "the guide has examples");
+    assert!(run_examples(GUIDE) >= 8, "the guide has examples");
 }
 
 #[cfg(unix)]
@@ -89,14 +89,14 @@ fn examples_of_the_protected_files_guide_match_the_output() {
 
 #[cfg(unix)]
 #[test]
-fn every_example_about_large_results_is_true() {
+fn examples_of_the_large_results_guide_match_the_output() {
     let _ = std::fs::remove_dir_all(concat!(env!("CARGO_TARGET_TMPDIR"), "/results"));
     assert!(run_examples(LARGE_RESULTS) >= 5, "the guide has examples");
 }
 
 #[cfg(unix)]
 #[test]
-fn every_example_about_observability_is_true() {
+fn examples_of_the_observability_guide_match_the_output() {
     assert!(run_examples(OBSERVABILITY) >= 2, "the guide has examples");
 }
 
@@ -130,10 +130,13 @@ fn with_result_id(line: &str) -> String {
     if !line.contains(" ID ") {
         return line.to_owned();
     }
-    let mut haft = Command::new(env!("CARGO_BIN_EXE_haft"));
-    let list = isolated(&mut haft)
+    let tmp = env!("CARGO_TARGET_TMPDIR");
+    let list = Command::new(env!("CARGO_BIN_EXE_haft"))
         .args(["result", "list", "--artifacts", "results", "--json"])
-        .current_dir(env!("CARGO_TARGET_TMPDIR"))
+        .current_dir(tmp)
+        .env("HOME", tmp)
+        .env_remove("XDG_CONFIG_HOME")
+        .env_remove("HAFT_MANAGED_FILE")
         .output()
         .unwrap();
     let list: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
