@@ -356,7 +356,7 @@ fn who_said_yes_is_not_told_to_say_it() {
     assert!(!ran.err.contains("--yes"), "{ran:?}");
     assert!(ran.err.contains("a yes that was given in advance does not cover"), "{ran:?}");
     assert!(ran.err.contains("with the rule `Edit(.envrc)`"), "{ran:?}");
-    assert!(!ran.err.contains("a person said no"), "no person was asked: {ran:?}");
+    assert!(!ran.err.contains("a person denied"), "no person was asked: {ran:?}");
 }
 
 #[test]

@@ -167,7 +167,7 @@ fn without_a_terminal_nobody_is_asked() {
     assert_snapshot!(haft("call delete_note name=trip").page(), @r"
     exit 2
     --- stderr
-    error: denied: it must be asked about (it does more than read), and nobody can be asked here
+    error: denied: this call needs approval (it does more than read), and no approver is configured
     hint: `--yes` answers for this one call
     because: ask: it does more than read (the default)
     ");
@@ -195,7 +195,7 @@ fn each_way_to_fail_has_its_exit_code() {
     assert_snapshot!(haft("call crash").page(), @r"
     exit 5
     --- stderr
-    error: panicked: the tool broke while it ran
+    error: panicked: the tool panicked
     hint: do not repeat the same call; tell the user if you need it
     because: the answer was not in the box
     ");

@@ -99,7 +99,7 @@ fn a_line_that_makes_no_tool_says_why() {
     "input_schema": "the tool has no schema"
     "name": "the tool has no name"
     "": "this is no JSON Schema that can be used: \"objekt\" is not valid under any of the schemas listed in the 'anyOf' keyword, at `/type`"
-    "": "this is no JSON Schema that can be used: `https://example.org/unknown` is no draft of JSON Schema that is known here"
+    "": "this is no JSON Schema that can be used: `https://example.org/unknown` is not a known draft of JSON Schema"
     "": "a tool's schema must be a JSON object"
     "": "line 13: this is a list; every tool has a line of its own"
     "#);

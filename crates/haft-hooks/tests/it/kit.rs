@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 /// What the model reads when a hook says `no`.
 pub(crate) const DENIED: &str =
-    "denied: no\nNext: go on without it, or tell the user what you would have done";
+    "denied: no\nNext: continue without it, or tell the user what you would have done";
 
 /// A folder with scripts.
 pub(crate) struct Folder(tempfile::TempDir);

@@ -43,9 +43,9 @@ async fn every_answer_stands_in_a_frame_whatever_became_of_the_call() {
     tool_failed: no luck
     [/haft 0000000001]
 
-    [haft 0000000002 tool=write from=host error=denied chars=163]
-    denied: it must be asked about (it does not say that it only reads), and nobody can be asked here
-    Next: go on without it, or tell the user what you would have done
+    [haft 0000000002 tool=write from=host error=denied chars=169]
+    denied: this call needs approval (it does not say that it only reads), and no approver is configured
+    Next: continue without it, or tell the user what you would have done
     [/haft 0000000002]
 
     [haft 0000000003 tool=serch from=host error=unknown_tool chars=95]

@@ -321,7 +321,7 @@ impl Guard for NamelessGuard {
 fn who_cannot_say_its_name_is_refused_when_the_runtime_is_built() {
     let hook = Moments { name: "panics", ..Moments::default() };
     let error = permissive(vec![]).hook(hook).build().unwrap_err();
-    assert!(error.to_string().contains("a hook panicked when asked its name"), "{error}");
+    assert!(error.to_string().contains("a hook panicked in `name`"), "{error}");
     let error = permissive(vec![]).guard(NamelessGuard).build().unwrap_err();
     assert!(error.to_string().contains("a guard panicked"), "{error}");
     let zero = Moments { name: "z", timeout: Some(Duration::ZERO), ..Moments::default() };

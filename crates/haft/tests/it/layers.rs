@@ -371,7 +371,7 @@ async fn a_wait_for_the_rate_that_does_not_fit_is_refused_and_costs_nothing() {
     assert_eq!(
         failure.to_string(),
         "rate_limited: `t` may be called once per minute; this call would have to wait 2 minutes, \
-         longer than its time allows, so nothing was run\nNext: call it again in 2 minutes"
+         longer than its deadline allows, so the tool was not run\nNext: call it again in 2 minutes"
     );
 }
 
@@ -639,7 +639,7 @@ async fn a_time_that_runs_out_before_another_attempt_does_not_say_that_nothing_r
         "{late:?} {began}"
     );
     for (failure, answer) in late.iter().zip(&answers) {
-        let says_nothing_ran = failure.message().contains("nothing was run");
+        let says_nothing_ran = failure.message().contains("the tool was not run");
         assert_eq!(
             says_nothing_ran,
             answer.execution() == Execution::NotStarted,

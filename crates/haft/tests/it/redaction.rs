@@ -113,7 +113,7 @@ async fn a_picture_with_a_secret_in_it_is_left_out() {
     let answer = one(permissive(vec![show]).secret("door", VALUE), "show", json!({})).await;
     let shown = answer.blocks();
     assert!(matches!(&shown[0], Block::Image { .. }), "{shown:?}");
-    let left_out = Block::text("[a picture or sound is left out: there is a secret in it]");
+    let left_out = Block::text("[an image or audio is omitted: it contains a secret]");
     assert_eq!(shown[1], left_out);
 }
 
@@ -259,7 +259,7 @@ async fn an_interrupted_answer_says_how_much_was_told() {
         let answer = answer.await;
         let told = answer.interrupted_output();
         assert!(told.starts_with("123456789\n") && told.chars().count() <= bound, "{}", told.len());
-        let notice = format!("\n[… cut: {size} bytes were told in all …]");
+        let notice = format!("\n[… truncated: {size} bytes in total …]");
         assert_eq!(told.ends_with(&notice), is_cut, "{}", &told[told.len() - 60..]);
     }
 }
