@@ -193,7 +193,7 @@ impl Config {
                             "`HAFT_REPAIR` must be `off`, `lossless` or `python`, got `{word}`"
                         ),
                     )
-                    .hint("leave it out to repair what loses nothing")
+                    .hint("omit it for the default, `lossless`")
                 })?;
             }
             if name.as_ref() == "HAFT_MAX_CONCURRENCY" {
@@ -206,7 +206,7 @@ impl Config {
                                 value.as_ref()
                             ),
                         )
-                        .hint("leave it out to run 10 calls of a turn at once")
+                        .hint("omit it for the default, 10")
                     })?;
             }
         }
@@ -233,7 +233,7 @@ impl Config {
         match zero.iter().find(|(_, is_zero)| *is_zero) {
             Some((name, _)) => Err(Error::new(
                 ErrorKind::BadConfig,
-                format!("`{name}` of zero would let no call run"),
+                format!("`{name}` is zero, so no call could run"),
             )),
             None => Ok(()),
         }

@@ -1,6 +1,6 @@
 //! Fuzzy search for the nearest name, for "did you mean" hints.
 
-/// Returns the candidate that a typo most likely stands for.
+/// Returns the candidate that is most similar to a misspelled name.
 pub(crate) fn nearest<'a>(
     wrong: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -68,7 +68,7 @@ impl NearIndex {
         Self { names, by_text, by_len }
     }
 
-    /// Returns the index of the name that a typo most likely stands for, among those on offer.
+    /// Returns the index of the name most similar to a misspelled one, among those on offer.
     pub(crate) fn nearest(&self, wrong: &str, is_offered: impl Fn(usize) -> bool) -> Option<usize> {
         if wrong.is_empty() || wrong.len() > MAX_NAME_BYTES {
             return None;

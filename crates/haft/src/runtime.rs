@@ -139,7 +139,7 @@ impl Runtime {
         arguments: impl Into<Arguments>,
     ) -> Result<Output, Failure> {
         let turn = self.run_builder().one_shot().start().turn().await.map_err(|e| {
-            Failure::new(FailureCode::NotRun, "the tools could not be gathered").with_source(e)
+            Failure::new(FailureCode::NotRun, "the tools could not be loaded").with_source(e)
         })?;
         let call = ToolCall::new("call", name, arguments);
         match turn.run(vec![call]).await.pop() {
@@ -432,7 +432,7 @@ impl RuntimeBuilder {
                     ErrorKind::MissingState,
                     format!("tool `{}` needs a `State<{}>`", entry.name(), need.type_name),
                 )
-                .hint("give it to the runtime's builder with `.state(value)`"));
+                .hint("pass it to the runtime's builder with `.state(value)`"));
             }
         }
         let judge_timeout = self.config.judge_timeout;

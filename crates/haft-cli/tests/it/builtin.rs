@@ -355,7 +355,7 @@ fn yes_is_not_suggested_when_it_was_given() {
     assert!(!ran.err.contains("--yes"), "{ran:?}");
     assert!(ran.err.contains("an approval in advance does not cover"), "{ran:?}");
     assert!(ran.err.contains("with the rule `Edit(.envrc)`"), "{ran:?}");
-    assert!(!ran.err.contains("a person said no"), "no person was asked: {ran:?}");
+    assert!(!ran.err.contains("a person denied"), "no person was asked: {ran:?}");
 }
 
 #[test]

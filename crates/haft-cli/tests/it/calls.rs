@@ -196,9 +196,9 @@ fn approval_is_denied_without_a_terminal() {
     assert_snapshot!(haft("call delete_note name=trip").page(), @r"
     exit 2
     --- stderr
-    error: denied: it must be asked about (it is not read-only), and nobody can be asked here
-    hint: `--yes` approves this call
-    cause: ask: it is not read-only (the default)
+    error: denied: this call needs approval (it does more than read), and no approver is configured
+    hint: `--yes` answers for this one call
+    because: ask: it does more than read (the default)
     ");
     // `y` on a piped stdin is not an approval.
     assert_eq!(haft_fed("call delete_note name=trip", b"y\n").code, Some(2));
@@ -224,9 +224,9 @@ fn each_failure_has_its_exit_code() {
     assert_snapshot!(haft("call crash").page(), @r"
     exit 5
     --- stderr
-    error: panicked: the tool broke while it ran
-    hint: this is a bug in the tool
-    cause: the answer was not in the box
+    error: panicked: the tool panicked
+    hint: do not repeat the same call; tell the user if you need it
+    because: the answer was not in the box
     ");
     let late = haft("call slow_report pages=100");
     assert_eq!(late.code, Some(7), "{late:?}");

@@ -26,7 +26,7 @@ fn approval_at_a_terminal_runs_the_call_and_denial_does_not() {
     assert!(yes.contains("`trip` is gone") && yes.ends_with("exit 0"), "{yes}");
     assert!(!yes.contains("[s] this session"), "one call is no session: {yes}");
     let no = at_a_terminal("haft call delete_note name=trip", "n keep it\n").unwrap();
-    assert!(no.contains("declined: a person said no: keep it"), "{no}");
+    assert!(no.contains("declined: a person denied this call: keep it"), "{no}");
     assert!(!no.contains("is gone") && no.ends_with("exit 2"), "{no}");
     let why = at_a_terminal("haft call delete_note name=trip", "?\n\n").unwrap();
     assert!(why.contains("check       the default"), "{why}");

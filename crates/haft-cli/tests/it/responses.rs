@@ -37,10 +37,11 @@ fn plan_shows_batches_and_reasons() {
     --- stdout
     batch 1  toolu_1  read_note    read_only        first call
              toolu_2  list_notes   read_only        reads run concurrently
-    batch 2  toolu_3  write_note   write_exclusive  meets a resource of the batch before
-    batch 3  toolu_4  red_note     -                not admitted: stands alone
+    batch 2  toolu_3  write_note   write_exclusive  needs a resource that the previous batch uses
+    batch 3  toolu_4  red_note     -                invalid: runs alone
                                                     unknown_tool: there is no tool called `red_note`
-    batch 4  toolu_5  delete_note  write_exclusive  waits for the call before it, which stands alone
+                                                    Next: did you mean `read_note`? call it by that name
+    batch 4  toolu_5  delete_note  write_exclusive  waits for the previous call, which runs alone
     ");
     let json = haft_fed("plan - --dialect anthropic --json", text.as_bytes()).json();
     let batches: Vec<&Value> = json.as_array().unwrap().iter().map(|c| &c["batch"]).collect();
@@ -54,7 +55,7 @@ fn plan_says_when_nothing_would_run() {
     cut["stop_reason"] = json!("max_tokens");
     let ran = haft_fed("plan", cut.to_string().as_bytes());
     assert_eq!(ran.code, Some(0));
-    assert_eq!(ran.err, "note: the message was cut off, so nothing of it is run\n");
+    assert_eq!(ran.err, "note: the message was truncated, so none of its calls is run\n");
     let ran = haft_fed("plan", br#"{"content": [], "stop_reason": "end_turn"}"#);
     assert_eq!((ran.out.as_str(), ran.err.as_str()), ("", "the response calls no tool\n"));
 }

@@ -80,12 +80,12 @@ fn stored_result_is_read_by_lines_matches_and_pointers() {
     assert_snapshot!(read(&["--pointer", "/9999"]), @r"
     exit 1
     --- stderr
-    error: `ID`: the pointer leads nowhere: the list has 5000 items, so there is no `9999`
+    error: `ID`: the pointer has no target: the list has 5000 items, so there is no `9999`
     ");
     assert_snapshot!(read(&["--grep", "("]), @r"
     exit 1
     --- stderr
-    error: `ID`: the pattern is no regular expression: unclosed group
+    error: `ID`: the pattern is not a valid regular expression: unclosed group
     ");
     assert_snapshot!(read(&["--range", "9:3"]), @r"
     exit 1
@@ -117,14 +117,14 @@ fn invalid_and_unknown_ids_are_reported() {
     assert_snapshot!(folder.run(["result", "../../etc/passwd"]).page(), @r"
     exit 1
     --- stderr
-    error: `../../etc/passwd` is not an id: an id of a result is 26 lower-case letters and digits
-    hint: `haft result list` lists the ids
+    error: `../../etc/passwd` is no id: a result id has 26 lower-case letters and digits
+    hint: `haft result list` shows all
     ");
     assert_snapshot!(folder.run(["result", "0123456789bcdfghjklmnpqrs0"]).page(), @r"
     exit 1
     --- stderr
     error: there is no result `0123456789bcdfghjklmnpqrs0`
-    hint: results are kept for a while only
+    hint: results expire after a while
     ");
     assert_snapshot!(folder.run(["result", "list"]).page(), @r"
     exit 0
@@ -144,7 +144,7 @@ fn named_artifact_directory_must_be_usable() {
     assert_eq!(folder.run(["result", &id, "--artifacts", own, "--head", "1"]).code, Some(0));
     let open = folder.run(["call", "add", "a=1", "b=2", "--artifacts", "."]);
     assert_eq!(open.code, Some(1), "{open:?}");
-    assert!(open.err.contains("others may look into it"), "{open:?}");
+    assert!(open.err.contains("other users can access it"), "{open:?}");
 }
 
 #[test]

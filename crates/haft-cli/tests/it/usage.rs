@@ -233,7 +233,7 @@ fn invalid_environment_variable_is_reported() {
     exit 1
     --- stderr
     error: `HAFT_MAX_CONCURRENCY` must be a whole number above zero, got `garbage`
-    hint: leave it out to run 10 calls of a turn at once
+    hint: omit it for the default, 10
     ");
     assert_eq!(run("0").code, Some(1));
 }

@@ -19,7 +19,7 @@ fn hooks_example_blocks_rewrites_and_fails_closed_or_open() {
     git push origin main
       model reads: (here `git push --dry-run` would run)
     make all
-      model reads: hook_failed: a check of the host could not be made, so nothing was run
+      model reads: hook_failed: a hook of the host failed, so the tool was not run
     date +%F
       operator: PreToolUse at haft.toml:20 FAILED OPEN
       model reads: (here `date +%F` would run)

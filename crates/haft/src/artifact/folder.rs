@@ -45,14 +45,14 @@ impl Folder {
 
     #[cfg(not(unix))]
     pub(super) fn open_place(&self, _make: bool) -> io::Result<()> {
-        Err(io::Error::other("whether others may look into it cannot be told on this system"))
+        Err(io::Error::other("haft cannot check on this system whether other users can access it"))
     }
 }
 
 #[cfg(not(unix))]
 impl Store for Folder {
     fn put(&self, _: &ArtifactMeta, _: &Arc<[u8]>, _: u64) -> Result<(), NotKept> {
-        let why = "whether others may look into it cannot be told on this system";
+        let why = "haft cannot check on this system whether other users can access it";
         Err(NotKept::Trouble(format!("{}: {why}", self.path.display())))
     }
 
@@ -145,17 +145,17 @@ mod unix {
             }
             let found = std::fs::symlink_metadata(&self.path)?;
             if !found.is_dir() {
-                return Err(io::Error::other("it is no folder, or a link to one"));
+                return Err(io::Error::other("it is not a directory, or it is a symlink"));
             }
             if found.mode() & 0o077 != 0 {
                 return Err(io::Error::other(format!(
-                    "others may look into it (mode {:o})",
+                    "other users can access it (mode {:o})",
                     found.mode() & 0o777
                 )));
             }
             let lock = self.lock_file()?.metadata()?;
             if lock.uid() != found.uid() || found.uid() != self.own_uid()? {
-                return Err(io::Error::other("it belongs to somebody else"));
+                return Err(io::Error::other("it belongs to another user"));
             }
             Ok(())
         }
@@ -287,14 +287,16 @@ mod unix {
             let mut header = serde_json::to_vec(facts)?;
             header.push(b'\n');
             if header.len() as u64 > MAX_HEADER_BYTES {
-                return Err(io::Error::other("its names are too long"));
+                return Err(io::Error::other("its metadata is too long"));
             }
             let part = self.path.join(format!("{}{PARTIAL_SUFFIX}", facts.id));
             let written = create(&part).and_then(|mut file| {
                 file.write_all(&header)?;
                 file.write_all(body)?;
                 let date = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(facts.expires));
-                file.set_modified(date.ok_or_else(|| io::Error::other("no such date"))?)?;
+                file.set_modified(
+                    date.ok_or_else(|| io::Error::other("the expiry date is out of range"))?,
+                )?;
                 std::fs::rename(&part, self.path_of(facts.id))
             });
             if written.is_err() {
@@ -413,12 +415,15 @@ mod unix {
         let seen = std::fs::symlink_metadata(path)?;
         let is_ours = |found: &Metadata| found.is_file() && found.mode() & 0o077 == 0;
         if !is_ours(&seen) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no file of ours"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "it is not a private regular file",
+            ));
         }
         let file = OpenOptions::new().read(true).write(write).open(path)?;
         let found = file.metadata()?;
         if !is_ours(&found) || (found.dev(), found.ino()) != (seen.dev(), seen.ino()) {
-            return Err(io::Error::other("it was exchanged while it was opened"));
+            return Err(io::Error::other("it was replaced while it was opened"));
         }
         Ok(file)
     }

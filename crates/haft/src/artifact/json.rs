@@ -146,7 +146,7 @@ pub(super) fn point(from: impl io::Read, pointer: &str, most: usize) -> Found {
         (Some(value), _, _) => Found::Value(value),
         (None, Some(why), _) => Found::Nothing(why),
         (None, None, Err(e)) => Found::NoJson(e.to_string()),
-        (None, None, Ok(())) => Found::Nothing("there is nothing".to_owned()),
+        (None, None, Ok(())) => Found::Nothing("there is no value".to_owned()),
     }
 }
 
@@ -192,7 +192,7 @@ impl<'de> Visitor<'de> for Seek<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         let step = &self.path[0];
         let Ok(index) = step.parse::<usize>() else {
-            return Err(self.miss(format!("`{step}` is no place in a list; use a number from 0")));
+            return Err(self.miss(format!("`{step}` is not a list index; use a number from 0")));
         };
         for at in 0..index {
             if seq.next_element::<IgnoredAny>()?.is_none() {
@@ -217,32 +217,32 @@ impl<'de> Visitor<'de> for Seek<'_> {
                 names.push(format!("`{}`", short(&name)));
             }
         }
-        let known = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
-        Err(self.miss(format!("there is no `{}`; there is {known}", short(step))))
+        let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        Err(self.miss(format!("there is no field `{}`; the fields are {known}", short(step))))
     }
 
     fn visit_bool<E: serde::de::Error>(self, _: bool) -> Result<(), E> {
-        Err(self.miss("the way ends at a value".to_owned()))
+        Err(self.miss("the pointer continues below a boolean".to_owned()))
     }
 
     fn visit_i64<E: serde::de::Error>(self, _: i64) -> Result<(), E> {
-        Err(self.miss("the way ends at a number".to_owned()))
+        Err(self.miss("the pointer continues below a number".to_owned()))
     }
 
     fn visit_u64<E: serde::de::Error>(self, _: u64) -> Result<(), E> {
-        Err(self.miss("the way ends at a number".to_owned()))
+        Err(self.miss("the pointer continues below a number".to_owned()))
     }
 
     fn visit_f64<E: serde::de::Error>(self, _: f64) -> Result<(), E> {
-        Err(self.miss("the way ends at a number".to_owned()))
+        Err(self.miss("the pointer continues below a number".to_owned()))
     }
 
     fn visit_str<E: serde::de::Error>(self, _: &str) -> Result<(), E> {
-        Err(self.miss("the way ends at a text".to_owned()))
+        Err(self.miss("the pointer continues below a string".to_owned()))
     }
 
     fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
-        Err(self.miss("the way ends at `null`".to_owned()))
+        Err(self.miss("the pointer continues below `null`".to_owned()))
     }
 }
 
@@ -446,8 +446,8 @@ mod tests {
         assert_eq!(at("/a~1b/1/c"), r#""x""#);
         assert_eq!(at("/a~1b/0"), "10");
         assert_eq!(at("/a~1b/2"), "the list has 2 items, so there is no `2`");
-        assert_eq!(at("/b"), "there is no `b`; there is `a/b`, `z`");
-        assert_eq!(at("/z/x"), "the way ends at `null`");
+        assert_eq!(at("/b"), "there is no field `b`; the fields are `a/b`, `z`");
+        assert_eq!(at("/z/x"), "the pointer continues below `null`");
         assert_eq!(at("z"), "a JSON pointer starts with `/`, as in `/rows/0/name`");
         assert_eq!(at(""), r#"{"a/b":[10,{"c":"x"}],"z":null}"#);
         assert!(matches!(point("{nope".as_bytes(), "/a", 10), Found::NoJson(_)));

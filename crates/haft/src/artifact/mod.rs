@@ -61,7 +61,7 @@ impl ArtifactId {
     fn random() -> Result<Self, NotKept> {
         let mut bits = [0; 16];
         getrandom::fill(&mut bits)
-            .map_err(|e| NotKept::Trouble(format!("there is no randomness: {e}")))?;
+            .map_err(|e| NotKept::Trouble(format!("the system provides no randomness: {e}")))?;
         Ok(Self(bits))
     }
 }
@@ -111,7 +111,7 @@ pub struct ParseArtifactIdError;
 
 impl fmt::Display for ParseArtifactIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an id of a result is 26 lower-case letters and digits")
+        f.write_str("a result id has 26 lower-case letters and digits")
     }
 }
 
@@ -229,11 +229,11 @@ pub(crate) enum NotKept {
 impl fmt::Display for NotKept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Full => "the store of results is full",
+            Self::Full => "the result store is full",
             Self::NoSpace => {
-                "the store of results cannot be written: no space left on device; tell the user"
+                "the result store cannot be written: no space left on device; tell the user"
             }
-            Self::Trouble(_) => "the store of results does not work",
+            Self::Trouble(_) => "the result store failed",
         })
     }
 }
@@ -339,9 +339,9 @@ impl Artifacts {
     pub fn folder(path: impl Into<PathBuf>, limits: ArtifactLimits) -> Result<Self, Error> {
         let folder = folder::Folder::new(path.into(), limits);
         folder.open_place(true).map_err(|e| {
-            let text = format!("`{}` cannot keep results: {e}", folder.path().display());
+            let text = format!("`{}` cannot store results: {e}", folder.path().display());
             Error::new(ErrorKind::BadConfig, text)
-                .hint("name a folder of your own that nobody else may read or write (mode 0700)")
+                .hint("use a directory that only you can access (mode 0700)")
         })?;
         Ok(Self::on(folder, limits))
     }
@@ -371,7 +371,7 @@ impl Artifacts {
         match self.find(id) {
             Ok(Some(artifact)) => Ok(artifact),
             Ok(None) => Err(Error::new(ErrorKind::Source, format!("there is no result `{id}`"))
-                .hint("results are kept for a while only")),
+                .hint("results expire after a while")),
             Err(e) => Err(unreadable(e)),
         }
     }
@@ -430,7 +430,7 @@ impl Artifacts {
 }
 
 fn unreadable(error: io::Error) -> Error {
-    Error::new(ErrorKind::Source, format!("the store of results cannot be read: {error}"))
+    Error::new(ErrorKind::Source, format!("the result store cannot be read: {error}"))
 }
 
 /// The number of lines; the last one needs no line break.
@@ -455,7 +455,7 @@ pub(crate) struct RuntimeArtifacts {
 impl RuntimeArtifacts {
     pub(crate) fn new(store: Artifacts) -> Result<Self, Error> {
         let mark = ArtifactId::random().map_err(|_| {
-            Error::new(ErrorKind::BadConfig, "the machine has no randomness to name results with")
+            Error::new(ErrorKind::BadConfig, "the system provides no randomness for result ids")
         })?;
         Ok(Self { store, mark: mark.to_string(), lines: AtomicU64::new(0) })
     }

@@ -94,10 +94,12 @@ pub enum ReadArtifactError {
 impl fmt::Display for ReadArtifactError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoText => f.write_str("it is no text"),
-            Self::BadPattern(why) => write!(f, "the pattern is no regular expression: {why}"),
-            Self::Nowhere(why) => write!(f, "the pointer leads nowhere: {why}"),
-            Self::NoJson(why) => write!(f, "it is no JSON that can be pointed into: {why}"),
+            Self::NoText => f.write_str("it is not text"),
+            Self::BadPattern(why) => {
+                write!(f, "the pattern is not a valid regular expression: {why}")
+            }
+            Self::Nowhere(why) => write!(f, "the pointer has no target: {why}"),
+            Self::NoJson(why) => write!(f, "it is not valid JSON: {why}"),
             Self::NoTable => f.write_str("it has no rows"),
             Self::Stopped => f.write_str("reading was stopped"),
             Self::Io(e) => write!(f, "it cannot be read: {e}"),
@@ -280,7 +282,7 @@ fn lines(
     let text = String::from_utf8_lossy(&taken).into_owned();
     let last = if at.column == 1 && at.line > start.line { at.line - 1 } else { at.line };
     let what = match (text.is_empty(), start.column) {
-        (true, _) => format!("nothing: it has {of} lines"),
+        (true, _) => format!("no such line: it has {of} lines"),
         (false, 1) => format!("lines {} to {last} of {of}", start.line),
         (false, column) => {
             format!("lines {} (from character {column}) to {last} of {of}", start.line)
@@ -450,7 +452,7 @@ fn part(value: &Value, pointer: &str, max_chars: usize) -> ResultPage {
     } else {
         (
             preview::fit(value, max_chars).to_string(),
-            "too large to show as a whole, so parts are left out; point deeper".to_owned(),
+            "too large to show in full, so parts are omitted; use a deeper pointer".to_owned(),
         )
     };
     let at = if pointer.is_empty() {

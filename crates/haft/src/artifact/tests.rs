@@ -1,4 +1,4 @@
-//! Both stores keep the same promises; the folder has some more to keep.
+//! Tests for both stores, and for the checks of the directory.
 
 use std::{
     path::{Path, PathBuf},
@@ -42,14 +42,14 @@ fn text_of(artifact: &Artifact) -> String {
     text
 }
 
-/// A folder for one test, which is not there yet.
+/// The path of a directory for one test, which does not exist yet.
 fn fresh(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("haft-artifacts-{}-{name}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);
     path
 }
 
-/// A folder that is removed at the end of the test.
+/// A directory that is removed at the end of the test.
 struct Fresh(PathBuf);
 
 impl Fresh {
@@ -183,7 +183,7 @@ fn artifact_id_cannot_be_a_path() {
 
 #[test]
 fn quota_is_exact_after_any_order_of_puts_and_expiries() {
-    // What is there, looked at from outside, and what the store thinks there is, asked by filling it.
+    // Compares the listed artifacts with the quota that the store has left, found by filling it.
     each("count", 40_000, |store, clock| {
         let mut seed = 7u64;
         for _ in 0..200 {
@@ -196,7 +196,7 @@ fn quota_is_exact_after_any_order_of_puts_and_expiries() {
         }
         clock.advance(HOUR);
         assert!(store.list().unwrap().is_empty());
-        // Room for all of it again, and for no more.
+        // Space for all of it again, and for no more.
         assert!(store.put(draft(&"x".repeat(38_000))).is_ok());
         assert_eq!(store.put(draft("x")), Err(NotKept::Full));
     });
@@ -212,7 +212,7 @@ fn each_process_sees_changes_of_others_in_the_directory() {
         let store = Artifacts::folder(&folder.0, limits(10_000)).unwrap();
         store.with_clock(Arc::new(clock.clone()))
     };
-    // Two that know nothing of each other, as two processes do.
+    // Two independent handles, like two processes.
     let (one, two) = (open(), open());
     let large = draft(&"x".repeat(3_000));
     let again = || Draft { body: Arc::clone(&large.body), ..draft("") };
@@ -281,7 +281,7 @@ mod folder {
         for mode in [0o755, 0o770, 0o701] {
             allow(&folder.0, mode);
             let refused = open(&folder.0).unwrap_err();
-            assert!(refused.to_string().contains("others may look into it"), "{refused}");
+            assert!(refused.to_string().contains("other users can access it"), "{refused}");
         }
         allow(&folder.0, 0o700);
         let store = open(&folder.0).unwrap();
@@ -295,7 +295,7 @@ mod folder {
         let (real, link) = (Fresh::new("real"), Fresh::new("link"));
         open(&real.0).unwrap();
         symlink(&real.0, &link.0).unwrap();
-        assert!(open(&link.0).unwrap_err().to_string().contains("a link"));
+        assert!(open(&link.0).unwrap_err().to_string().contains("a symlink"));
         std::fs::remove_file(&link.0).unwrap();
         std::fs::File::create(&link.0).unwrap();
         assert!(open(&link.0).is_err(), "nor is a file a folder");
@@ -326,7 +326,7 @@ mod folder {
         let path = folder.0.join(facts.id.to_string());
         let part = folder.0.join(format!("{}.part", ArtifactId::random().unwrap()));
         std::fs::copy(&path, &part).unwrap();
-        // Half of it, as if the machine had stopped.
+        // Half of it, as after a crash.
         let file = std::fs::File::options().write(true).open(&path).unwrap();
         file.set_len(500).unwrap();
         assert!(store.list().unwrap().is_empty());
@@ -398,7 +398,7 @@ mod reading {
         let page = artifact.read(&lines(4, 1, 9), 100).unwrap();
         assert_eq!((page.text.as_str(), page.next), ("d\n", None));
         let page = artifact.read(&lines(9, 1, 9), 100).unwrap();
-        assert_eq!((page.text.as_str(), page.what.as_str()), ("", "nothing: it has 4 lines"));
+        assert_eq!((page.text.as_str(), page.what.as_str()), ("", "no such line: it has 4 lines"));
     }
 
     #[test]
@@ -418,7 +418,10 @@ mod reading {
         let page = artifact.read(&find("nothing", 0, 1, 50), 1_000).unwrap();
         assert_eq!((page.text.as_str(), page.what.as_str()), ("", "no line matches"));
         let bad = artifact.read(&find("(", 0, 1, 1), 100).unwrap_err();
-        assert_eq!(bad.to_string(), "the pattern is no regular expression: unclosed group");
+        assert_eq!(
+            bad.to_string(),
+            "the pattern is not a valid regular expression: unclosed group"
+        );
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub struct ReadResult;
 #[serde(crate = "haft_core::serde")]
 #[schemars(crate = "haft_core::schemars")]
 pub struct ReadResultArgs {
-    /// Id of the result, as the cut result names it.
+    /// Id of the result, as given in the truncated result.
     id: String,
     /// Line to start at, from 1. Also where a search starts.
     #[schemars(range(min = 1))]
@@ -62,7 +62,7 @@ pub struct ReadResultArgs {
     /// JSON pointer into a result that is JSON, such as `/rows/0/name`.
     #[schemars(length(max = 1000))]
     pointer: Option<String>,
-    /// Returns the columns and so many first rows of a table or list.
+    /// Returns the columns and this many first rows of a table or list.
     #[schemars(range(min = 1, max = 1000))]
     head: Option<usize>,
 }
@@ -77,9 +77,9 @@ impl Tool for ReadResult {
     fn spec(&self) -> ToolSpec {
         let mut spec = ToolSpec::new(
             NAME,
-            "Reads a result that was too large to show as a whole: some lines (`offset`, `limit`), \
-             the lines that match a `pattern`, the part a JSON `pointer` leads to, or the `head` of \
-             a table. Each answer says how to go on.",
+            "Reads a result that was too large to show in full: some lines (`offset`, `limit`), \
+             the lines that match a `pattern`, the target of a JSON `pointer`, or the `head` of \
+             a table. Each answer says how to continue.",
         )
         .read_only()
         .effects(Effects::none())
@@ -136,7 +136,7 @@ fn query_of(args: &ReadResultArgs) -> Result<ResultQuery, Failure> {
     let asked = [args.pattern.is_some(), args.pointer.is_some(), args.head.is_some()];
     if asked.into_iter().filter(|is| *is).count() > 1 {
         return Err(Failure::invalid("`pattern`, `pointer` and `head` exclude each other")
-            .with_next("ask for one of them"));
+            .with_next("use only one of them"));
     }
     let offset = args.offset.unwrap_or(1);
     Ok(match (&args.pattern, &args.pointer, args.head) {
@@ -163,13 +163,13 @@ fn shown(page: &ResultPage, artifact: &Artifact, query: &ResultQuery) -> String 
     match (page.next, query) {
         (None, _) => {}
         (Some(ResultPosition { line, .. }), ResultQuery::Pattern { .. }) => {
-            text.push_str(&format!("; go on with the same pattern and offset {line}"));
+            text.push_str(&format!("; continue with the same pattern and offset {line}"));
         }
         (Some(ResultPosition { line, column: 1 }), _) => {
-            text.push_str(&format!("; go on with offset {line}"));
+            text.push_str(&format!("; continue with offset {line}"));
         }
         (Some(ResultPosition { line, column }), _) => {
-            text.push_str(&format!("; go on with offset {line}, column {column}"));
+            text.push_str(&format!("; continue with offset {line}, column {column}"));
         }
     }
     text.push(']');
@@ -179,7 +179,7 @@ fn shown(page: &ResultPage, artifact: &Artifact, query: &ResultQuery) -> String 
 /// The same failure for an id that never existed, is expired, or belongs to another owner.
 fn not_found(id: &str) -> Failure {
     let id: String = id.chars().take(40).collect();
-    Failure::invalid(format!("there is no result `{id}` here, or it is no longer kept"))
+    Failure::invalid(format!("there is no result `{id}`, or it has expired"))
         .with_next("use an id from a result of this conversation, or call the tool again")
 }
 
@@ -194,8 +194,8 @@ fn unreadable(why: &ReadArtifactError, artifact: &Artifact) -> Failure {
         ReadArtifactError::NoJson(_) | ReadArtifactError::NoTable => {
             failure.with_next("read it by lines with `offset` and `limit`, or search it")
         }
-        ReadArtifactError::Nowhere(_) => failure.with_next("point to something that is there"),
-        ReadArtifactError::BadPattern(_) => failure.with_next("write the pattern again"),
+        ReadArtifactError::Nowhere(_) => failure.with_next("use a pointer to a value that exists"),
+        ReadArtifactError::BadPattern(_) => failure.with_next("fix the pattern"),
         ReadArtifactError::Io(e) => Failure::hidden(e.to_string()),
         ReadArtifactError::Stopped => Failure::failed("reading was stopped"),
     }

@@ -166,9 +166,11 @@ impl TicketEntry {
             summary: self.summary.clone(),
             resume_hint: match check_tool {
                 Some(tool) => format!(
-                    "go on with something else; ask `{tool}` for the result when you need it"
+                    "continue with something else; call `{tool}` for the result when you need it"
                 ),
-                None => "go on with something else; the result comes in a later message".to_owned(),
+                None => {
+                    "continue with something else; the result comes in a later message".to_owned()
+                }
             },
         }
     }
@@ -308,9 +310,9 @@ impl TurnCore {
         if all.len() >= limit {
             return Err(Failure::new(
                 FailureCode::NotRun,
-                format!("{limit} results are outstanding already, and no more may be"),
+                format!("{limit} background results are already outstanding, which is the limit"),
             )
-            .with_next("wait for one of them to end, or fetch those that have"));
+            .with_next("wait for one of them to finish, or fetch the finished ones"));
         }
         let n = background.made.fetch_add(1, Ordering::Relaxed) + 1;
         let entry = Arc::new(TicketEntry {
@@ -351,7 +353,7 @@ impl TurnCore {
         let news = own.iter().filter(|entry| done(entry)).map(|entry| {
             let status = entry.ticket(None).status;
             format!(
-                "`{}` of `{}` is {status}; ask `{check_tool}` for the result",
+                "`{}` of `{}` is {status}; call `{check_tool}` for the result",
                 entry.id, entry.tool
             )
         });

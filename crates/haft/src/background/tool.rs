@@ -27,8 +27,8 @@ pub struct CheckTask;
 
 impl IntoTools for CheckTask {
     fn into_tools(self) -> Vec<DynTool> {
-        let about = "Returns the result behind a ticket, or says that it is not there yet. \
-                     Without a ticket, lists the tickets that are outstanding.";
+        let about = "Returns the result of a ticket, or says that it is not ready yet. \
+                     Without a ticket, lists the outstanding tickets.";
         // The results it returns carry their own label.
         let spec = ToolSpec::new(NAME, about)
             .read_only()
@@ -37,10 +37,10 @@ impl IntoTools for CheckTask {
             .timeout(Duration::from_secs(MAX_WAIT_SECONDS + 30));
         let schema = json!({
             "properties": {
-                "ticket_id": {"type": "string", "description": "The ticket to ask for."},
+                "ticket_id": {"type": "string", "description": "The ticket whose result to return."},
                 "wait_s": {
                     "type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECONDS,
-                    "description": "For how many seconds to wait for it; 0 if left out.",
+                    "description": "How many seconds to wait for the result; 0 by default.",
                 },
             },
         });
@@ -72,7 +72,7 @@ async fn check_ticket(args: &Value, cx: &ToolContext) -> Result<Output, Failure>
         // The query succeeded; the work behind the ticket failed.
         None => {
             let text = late.answer.text().into_owned();
-            let line = format!("the work behind `{id}` failed");
+            let line = format!("the background task `{id}` failed");
             Ok(Output::text(line).and(Block::text(text)))
         }
     }
@@ -101,6 +101,6 @@ async fn wait_for_end(
 
 fn unknown_ticket(id: &str) -> Failure {
     let shown: String = id.chars().take(64).collect();
-    Failure::invalid(format!("there is no ticket `{shown}`, or its result was given out already"))
-        .with_next(format!("call `{NAME}` without a ticket to see which there are"))
+    Failure::invalid(format!("there is no ticket `{shown}`, or its result was already delivered"))
+        .with_next(format!("call `{NAME}` without a ticket to list them"))
 }

@@ -88,7 +88,7 @@ async fn run_task(
     let outcome = outcome.map_err(|failure| match failure.execution() {
         _ if still_working => Failure::new(
             FailureCode::UnknownOutcome,
-            "the work did not end when it was told to, and may still be going on",
+            "the work did not stop when it was cancelled, and may still be running",
         )
         .with_source(failure.to_string()),
         Execution::NotStarted => failure.with_execution(Execution::Completed),
@@ -165,7 +165,7 @@ async fn run_body(
         never = turn.telling(cx) => match never {},
         () = clock.sleep_until(until) => Failure::new(
             FailureCode::DeadlinePassed,
-            "the work took longer than its ticket lives, and was stopped",
+            "the work took longer than the lifetime of its ticket, and was cancelled",
         ),
     };
     turn.stop_body(cx, stop.code(), stop.message());

@@ -39,7 +39,7 @@ impl NamedHook {
         let name = read_name("hook", || hook.name().to_owned())?;
         let own = caught(|| hook.timeout()).map_err(|panic| {
             Error::new(ErrorKind::BadConfig, format!("hook `{name}` panicked: {panic}"))
-                .hint("`timeout` is asked when the runtime is built and must only return a value")
+                .hint("`timeout` is called when the runtime is built and must only return a value")
         })?;
         if own.is_some_and(|own| own.is_zero()) {
             return Err(Error::new(
@@ -106,8 +106,8 @@ impl NamedGuard {
 
 fn read_name(what: &str, name: impl FnOnce() -> String) -> Result<String, Error> {
     caught(name).map_err(|panic| {
-        Error::new(ErrorKind::BadConfig, format!("a {what} panicked when asked its name: {panic}"))
-            .hint("`name` must only return a text")
+        Error::new(ErrorKind::BadConfig, format!("a {what} panicked in `name`: {panic}"))
+            .hint("`name` must only return a string")
     })
 }
 

@@ -162,7 +162,7 @@ pub(crate) async fn intend(
         Ok(()) => Ok(Intent { took_time }),
         Err(e) => Err(Failure::new(
             FailureCode::Unrecorded,
-            "the call could not be written down beforehand, so it was not run",
+            "the call was not run: the journal could not record it",
         )
         .with_execution(Execution::NotStarted)
         .with_source(e)),

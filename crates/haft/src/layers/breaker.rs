@@ -139,9 +139,9 @@ pub(super) fn begin<'a>(work: &Work<'a>) -> Result<Option<Trial<'a>>, Failure> {
         let (tool, wait_words) = (work.cx.tool_name(), in_words(wait));
         Failure::new(
             FailureCode::CircuitOpen,
-            format!("`{tool}` failed again and again and is left alone for a while"),
+            format!("`{tool}` failed repeatedly and is disabled for a while"),
         )
-        .with_next(format!("go on without it, or call it again in {wait_words}"))
+        .with_next(format!("continue without it, or call it again in {wait_words}"))
         .with_retry_after(wait)
     })
 }

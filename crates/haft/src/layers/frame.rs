@@ -194,7 +194,7 @@ impl Future for Going<'_> {
 impl Drop for Going<'_> {
     fn drop(&mut self) {
         let Some(way) = self.way.take().filter(|_| self.begun) else { return };
-        let why = "code of the host around the tool no longer waited for it";
+        let why = "a middleware stopped waiting for it";
         self.work.turn.stop_body(self.work.cx, FailureCode::Cancelled, why);
         self.frame.leave(self.now());
         self.frame.lock().left = Some(way);

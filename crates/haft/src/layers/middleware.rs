@@ -133,7 +133,7 @@ impl Around {
                     ErrorKind::BadConfig,
                     format!("two middleware are called `{}`", own.name),
                 )
-                .hint("records and people tell them apart by name"));
+                .hint("each middleware needs a unique name"));
             }
             all.push(own);
         }
@@ -145,12 +145,12 @@ impl Around {
         let bad = |why: String| Error::new(ErrorKind::BadConfig, why);
         let asked = caught(|| (middleware.name().to_owned(), middleware.timeout()));
         let (name, own) = asked.map_err(|panic| {
-            bad(format!("a middleware panicked when asked its name or its timeout: {panic}"))
+            bad(format!("a middleware panicked in `name` or `timeout`: {panic}"))
                 .hint("`name` and `timeout` must only return a value")
         })?;
         if name.trim().is_empty() {
             return Err(bad("a middleware has no name".to_owned())
-                .hint("records and people tell middleware apart by name"));
+                .hint("each middleware needs a unique name"));
         }
         if own.is_some_and(|own| own.is_zero()) {
             return Err(bad(format!(
@@ -284,18 +284,18 @@ fn still_open(work: &Work<'_>, outcome: Outcome) -> Outcome {
         false => Ok(output),
         true => Err(Failure::new(
             FailureCode::UnknownOutcome,
-            "the tool did not end when it was told to, and may still be working",
+            "the tool did not stop when it was cancelled, and may still be running",
         )
-        .with_next("find out what happened before you do it again")),
+        .with_next("check what happened before you call it again")),
     }
 }
 
 /// The failure of a call whose middleware could not do its work.
 fn broken(own: &Around, ran: Execution, why: &str) -> Failure {
     let message = match ran {
-        Execution::NotStarted => "code of the host around the tool failed; the tool was not run",
+        Execution::NotStarted => "a middleware of the host failed; the tool was not run",
         Execution::Completed | Execution::Unknown => {
-            "the tool ran, but its result could not be passed on"
+            "the tool ran, but code of the host failed afterwards, so its result is not available"
         }
     };
     Failure::new(FailureCode::HookFailed, message)

@@ -233,7 +233,7 @@ async fn waiting<T: Send>(
         // An attempt was made before, so it would be wrong to say that nothing was run.
         FailureCode::DeadlinePassed if course.attempts > 0 => Failure::new(
             FailureCode::DeadlinePassed,
-            "the call's time ran out before it could be tried again",
+            "the deadline of the call passed before it could be retried",
         ),
         _ => stopped,
     })

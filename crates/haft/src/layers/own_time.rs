@@ -90,7 +90,7 @@ async fn stopped(work: &Work<'_>) -> Failure {
         () = cx.cancelled() => turn.why_stopped(cx),
         () = turn.interrupted(cx), if yields_to_interrupt(work) => turn.why_stopped(cx),
         () = turn.inner.clock.sleep_until(*deadline) => {
-            let late = "the call's time ran out and it was stopped";
+            let late = "the deadline of the call passed and it was cancelled";
             turn.stop_body(cx, FailureCode::DeadlinePassed, late);
             Failure::new(FailureCode::DeadlinePassed, late)
         }

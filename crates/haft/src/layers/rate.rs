@@ -224,7 +224,7 @@ fn refused(rate: Rate, tool: Option<&str>, wait: Duration) -> Failure {
         FailureCode::RateLimited,
         format!(
             "{who} may be called {often} per {per}; this call would have to wait {wait_words}, \
-             longer than its time allows, so nothing was run"
+             longer than its deadline allows, so the tool was not run"
         ),
     )
     .with_next(format!("call it again in {wait_words}"))

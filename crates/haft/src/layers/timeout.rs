@@ -113,10 +113,13 @@ async fn tried(work: &Work<'_>, mut body: Pin<&mut impl Future<Output = Ended>>)
 
 fn late(by_timeout: bool) -> Failure {
     if by_timeout {
-        Failure::new(FailureCode::TimedOut, "the tool took too long and was stopped")
-            .with_next("ask for less at once, or try again later")
+        Failure::new(FailureCode::TimedOut, "the tool timed out and was cancelled")
+            .with_next("request less at once, or try again later")
     } else {
-        Failure::new(FailureCode::DeadlinePassed, "the call's time ran out and it was stopped")
+        Failure::new(
+            FailureCode::DeadlinePassed,
+            "the deadline of the call passed and it was cancelled",
+        )
     }
 }
 
@@ -126,9 +129,9 @@ fn is_late(stop: &Failure) -> bool {
 
 /// The failure of a body that did all its work, but only after its time was over.
 fn finished_late(stop: Failure) -> Failure {
-    let message = "the tool finished its work too late; the result is not delivered";
+    let message = "the tool finished after its timeout; the result is discarded";
     Failure::new(stop.code(), message)
-        .with_next("see what it did before you repeat it; ask for less at once")
+        .with_next("check what it did before you repeat it; request less at once")
         .with_execution(Execution::Completed)
         .with_source("the body completed within the grace period after its time was over")
 }
@@ -137,7 +140,7 @@ pub(crate) fn outcome(ended: Ended) -> Outcome {
     match ended {
         Ok(outcome) => outcome,
         // The words of a panic may hold anything; they are for the operator.
-        Err(panic) => Err(Failure::new(FailureCode::Panicked, "the tool broke while it ran")
+        Err(panic) => Err(Failure::new(FailureCode::Panicked, "the tool panicked")
             .with_next("do not repeat the same call; tell the user if you need it")
             .with_source(words(panic))),
     }
@@ -155,7 +158,7 @@ fn result(work: &Work<'_>, output: Output) -> Outcome {
 pub(crate) fn checked(entry: &RegisteredTool, output: Output) -> Outcome {
     let Some(schema) = entry.output() else { return Ok(output) };
     let wrong = |why: String| {
-        Failure::new(FailureCode::BadOutput, "the tool's result does not have the form it declares")
+        Failure::new(FailureCode::BadOutput, "the tool's result does not match its output schema")
             .with_source(why)
     };
     let problem = match &output.structured {

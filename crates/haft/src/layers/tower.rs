@@ -125,11 +125,8 @@ where
         timeout: None,
         service: Mutex::new(layer.layer(Door(()))),
         on_error: Box::new(|error| {
-            Failure::new(
-                FailureCode::HookFailed,
-                "code of the host around the tool stopped the call",
-            )
-            .with_source(error)
+            Failure::new(FailureCode::HookFailed, "a middleware of the host stopped the call")
+                .with_source(error)
         }),
     }
 }

@@ -22,7 +22,7 @@ pub(super) async fn after(
         let broken = |why: String| {
             Failure::new(
                 FailureCode::HookFailed,
-                "the tool ran, but its result could not be passed on",
+                "the tool ran, but code of the host failed afterwards, so its result is not available",
             )
             .with_execution(ran)
             .with_source(format!("hook `{}`: {why}", placed.name()))

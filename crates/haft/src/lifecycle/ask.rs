@@ -43,7 +43,7 @@ pub(super) async fn ask(
     }
     if !turn.inner.desk.is_staffed() {
         let reason = &judged.verdict.reason;
-        let why = format!("it must be asked about ({reason}), and nobody can be asked here");
+        let why = format!("this call needs approval ({reason}), and no approver is configured");
         return Err(unasked(turn, &call, &judged, file, why));
     }
     is_tired(turn, &call, &judged, file)?;
@@ -96,7 +96,7 @@ pub(super) async fn ask(
     permit
 }
 
-const TOO_MANY: &str = "it must be asked about, and there are too many questions at once";
+const TOO_MANY: &str = "this call needs approval, and too many approval requests are pending";
 
 /// Stands in line, as long as the call may.
 async fn seat<'a>(
@@ -145,7 +145,7 @@ async fn pose(
         Ok(answered) => answered,
         Err(Stopped::Cancelled(failure)) => Err(failure),
         Err(Stopped::TimedOut(_)) => {
-            Err(Failure::new(FailureCode::ApprovalExpired, "nobody answered in time")
+            Err(Failure::new(FailureCode::ApprovalExpired, "no approver answered in time")
                 .with_source(verdict.to_string()))
         }
         Err(stopped) => Err(silent("the desk", &stopped.to_string())),
@@ -180,7 +180,7 @@ fn heed(
         ApprovalResponse::Edit(arguments) => edited(call, arguments).map(Permit::Again),
         ApprovalResponse::Input(value) => {
             let Decision::NeedInput(argument) = &judged.verdict.decision else {
-                return Err(silent(&by, "the answer does not fit the question"));
+                return Err(silent(&by, "the approval response does not match the request"));
             };
             let mut arguments = Value::clone(call.arguments());
             if let Some(map) = arguments.as_object_mut() {
@@ -192,17 +192,21 @@ fn heed(
         }
         ApprovalResponse::ReplaceResult(text) => Ok(Permit::Instead(text)),
         ApprovalResponse::Deny(comment) if !is_person => {
-            let why = comment.unwrap_or_else(|| format!("{by} said no"));
+            let why = comment.unwrap_or_else(|| format!("{by} denied the call"));
             let source = format!("{by}: {}", judged.verdict);
             Err(Failure::new(FailureCode::Denied, why).with_next(NEXT).with_source(source))
         }
         ApprovalResponse::Deny(comment) => {
             let noes = manners.count_no(&tool);
             let failure = match comment {
-                Some(comment) => {
-                    Failure::new(FailureCode::Declined, format!("a person said no: {comment}"))
-                }
-                None => Failure::new(FailureCode::Declined, "a person said no, without a comment"),
+                Some(comment) => Failure::new(
+                    FailureCode::Declined,
+                    format!("a person denied this call: {comment}"),
+                ),
+                None => Failure::new(
+                    FailureCode::Declined,
+                    "a person denied this call without a comment",
+                ),
             };
             let failure = match noes >= turn.inner.config.max_refusals {
                 true => stop_asking(failure, tool.as_str(), noes),
@@ -246,18 +250,19 @@ fn allow(
         ApprovalScope::Always => {
             let kept = caught(|| match &offer {
                 Some(offer) => turn.inner.policy.keep(offer).map_err(|e| e.to_string()),
-                None => Err("nothing was offered".to_owned()),
+                None => Err("no rule was suggested".to_owned()),
             });
             // The yes to this call stands, whatever becomes of the file.
             if let Err(why) = kept.and_then(|kept| kept) {
                 let message =
-                    format!("the rule that {by} wanted for good could not be kept: {why}");
+                    format!("the rule that {by} approved permanently could not be saved: {why}");
                 turn.tell(|| Event::Problem { run, message });
             }
         }
     }
     if let Some(comment) = yes.comment.filter(|comment| !comment.trim().is_empty()) {
-        permitted.remark(format!("A person allowed this call and said: {}", clip(&comment)));
+        permitted
+            .remark(format!("A person approved this call with the comment: {}", clip(&comment)));
     }
     Ok(Permit::Granted(permitted))
 }
@@ -270,7 +275,7 @@ fn edited(mut call: ValidatedCall, arguments: Value) -> Result<ValidatedCall, Fa
     permit::changed(call, arguments).map_err(|failure| {
         Failure::new(
             FailureCode::Declined,
-            "the answer changed the arguments into something the tool does not take",
+            "the approver changed the arguments, and the tool does not accept them",
         )
         .with_source(failure.to_string())
     })
@@ -305,7 +310,7 @@ fn is_tired(
     if noes < turn.inner.config.max_refusals {
         return Ok(());
     }
-    let why = "a person said no to this tool again and again";
+    let why = "a person denied this tool repeatedly";
     let source = unasked(turn, call, judged, file, why.to_owned()).cause().unwrap_or_default();
     Err(stop_asking(Failure::new(FailureCode::Declined, why), tool.as_str(), noes)
         .with_source(source))
@@ -313,7 +318,7 @@ fn is_tired(
 
 fn stop_asking(failure: Failure, tool: &str, noes: u32) -> Failure {
     failure.with_retry(RetryHint::Never).with_next(format!(
-        "stop calling `{tool}`: a person said no {noes} times in a row; go on without it, or tell the user what you would have done"
+        "stop calling `{tool}`: a person denied it {noes} times in a row; continue without it, or tell the user what you would have done"
     ))
 }
 

@@ -49,7 +49,7 @@ pub(crate) async fn before(
             call = call.again(arguments).map_err(|failure| {
                 Failure::new(
                     FailureCode::HookFailed,
-                    "a hook changed the arguments into something the tool does not take",
+                    "a hook changed the arguments, and the tool does not accept them",
                 )
                 .with_source(format!("hook `{}`: {failure}", placed.name()))
             })?;
@@ -70,9 +70,6 @@ pub(crate) async fn before(
 }
 
 fn broken(hook: &str, why: &str) -> Failure {
-    Failure::new(
-        FailureCode::HookFailed,
-        "a check of the host could not be made, so nothing was run",
-    )
-    .with_source(format!("hook `{hook}`: {why}"))
+    Failure::new(FailureCode::HookFailed, "a hook of the host failed, so the tool was not run")
+        .with_source(format!("hook `{hook}`: {why}"))
 }

@@ -186,7 +186,7 @@ impl Keeper<'_> {
         // Another process may hold the store, or the disk may hang; the answer does not.
         match timed(&*inner.clock, inner.config.judge_timeout, receive).await {
             Some(Ok(kept)) => kept,
-            Some(Err(_)) => trouble("writing it broke"),
+            Some(Err(_)) => trouble("writing it failed"),
             None => trouble("writing it took too long"),
         }
     }
@@ -367,17 +367,17 @@ impl Notice<'_> {
         let of = self.of;
         match self.kept {
             Ok(facts) => format!("[… {shown} of {of} characters; all: {} …]", facts.id),
-            Err(_) => format!("[… {shown} of {of} characters; rest not kept …]"),
+            Err(_) => format!("[… {shown} of {of} characters; the rest is lost …]"),
         }
     }
 
     /// Everything one may want to know; `line` is where the head ends, nothing for data.
     fn full(&self, shown: usize, line: usize) -> String {
         let of = self.of;
-        let start = format!("[… cut: {shown} of {of} characters are shown");
+        let start = format!("[… truncated: {shown} of {of} characters shown");
         let facts = match self.kept {
             Ok(facts) => facts,
-            Err(why) => return format!("{start}; the rest is not kept, because {why} …]"),
+            Err(why) => return format!("{start}; the rest is lost, because {why} …]"),
         };
         let id = facts.id;
         let size = size_of(facts);
@@ -387,12 +387,12 @@ impl Notice<'_> {
                 format!("; read parts with {reader} {{\"id\": \"{id}\", \"pointer\": \"/…\"}}")
             }
             Some(reader) => {
-                format!("; read on with {reader} {{\"id\": \"{id}\", \"offset\": {line}}}")
+                format!("; continue with {reader} {{\"id\": \"{id}\", \"offset\": {line}}}")
             }
         };
         match self.reader {
-            None => format!("{start}; all of it ({size}) is kept {how} as {id} …]"),
-            Some(_) => format!("{start}; all of it ({size}) is kept as {id}{how} …]"),
+            None => format!("{start}; all ({size}) is stored {how} as {id} …]"),
+            Some(_) => format!("{start}; all ({size}) is stored as {id}{how} …]"),
         }
     }
 }
@@ -408,32 +408,32 @@ fn size_of(facts: &ArtifactMeta) -> String {
 
 /// What stands for a picture that is too large. Half a picture is no picture.
 fn media_note(block: &Block, size: usize, kept: &Result<ArtifactMeta, NotKept>) -> String {
-    let what = if matches!(block, Block::Audio { .. }) { "sound" } else { "a picture" };
+    let what = if matches!(block, Block::Audio { .. }) { "audio" } else { "an image" };
     match kept {
         Ok(facts) => {
             format!(
-                "[{what} is left out: {}, {} bytes, kept as {}]",
+                "[{what} is omitted: {}, {} bytes, stored as {}]",
                 facts.media, facts.bytes, facts.id
             )
         }
-        Err(why) => format!("[{what} of {size} characters is left out; {why}]"),
+        Err(why) => format!("[{what} of {size} characters is omitted; {why}]"),
     }
 }
 
 fn data_note(size: usize, kept: &Result<ArtifactMeta, NotKept>, reader: Option<&str>) -> String {
     match (kept, reader) {
         (Ok(facts), Some(reader)) => format!(
-            "[the same as data ({size} characters) is kept as {id}; read parts with {reader} \
+            "[the same as data ({size} characters) is stored as {id}; read parts with {reader} \
              {{\"id\": \"{id}\", \"pointer\": \"/…\"}}]",
             id = facts.id
         ),
         (Ok(facts), None) => {
             format!(
-                "[the same as data ({size} characters) is kept for the operator as {}]",
+                "[the same as data ({size} characters) is stored for the operator as {}]",
                 facts.id
             )
         }
-        (Err(why), _) => format!("[the same as data ({size} characters) is left out; {why}]"),
+        (Err(why), _) => format!("[the same as data ({size} characters) is omitted; {why}]"),
     }
 }
 

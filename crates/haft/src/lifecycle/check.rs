@@ -22,7 +22,7 @@ pub(crate) async fn check(turn: &TurnCore, call: &ValidatedCall) -> Result<(), F
         Err(Stopped::Cancelled(failure)) => Err(failure),
         Err(stopped) => Err(Failure::new(
             FailureCode::Panicked,
-            "the tool's own check of the arguments broke, so it was not run",
+            "the tool's own check of the arguments failed, so it was not run",
         )
         .with_execution(Execution::NotStarted)
         .with_source(stopped.to_string())),

@@ -300,7 +300,7 @@ fn run<'a>(
             if turn.inner.clock.now() >= deadline {
                 return Err(Failure::new(
                     FailureCode::DeadlinePassed,
-                    "the call's time ran out while it was written down; nothing was run",
+                    "the deadline of the call passed while it was journaled; the tool was not run",
                 ));
             }
         }
@@ -392,7 +392,7 @@ async fn clear(
 fn unsettled() -> Failure {
     Failure::new(
         FailureCode::Denied,
-        "the call was changed, or its grounds were, each time it was judged, so nothing was run",
+        "the call, or the state its authorization depends on, changed each time it was authorized, so the tool was not run",
     )
     .with_next(permit::NEXT)
 }
@@ -465,7 +465,7 @@ async fn settle(
     let Err(error) = written else { return };
     let failure = Failure::new(
         FailureCode::Unrecorded,
-        "the call ended, but its end could not be written down, so its result is withheld",
+        "the call ended, but the journal could not record its outcome, so its result is withheld",
     )
     .with_execution(ran)
     .with_source(error);
@@ -512,7 +512,7 @@ impl Drop for Unfinished<'_> {
             call: self.cx.call_id().clone(),
             tool_name: self.cx.tool_name().clone(),
             failed: Some(FailureCode::UnknownOutcome),
-            cause: Some("the walk was dropped before its end".to_owned()),
+            cause: Some("the call was dropped before its end".to_owned()),
             execution: Execution::Unknown,
             elapsed: self.turn.inner.clock.now().saturating_duration_since(self.began),
         });

@@ -58,9 +58,9 @@ pub(super) fn perform<'a>(
         outcome.map_err(|failure| match failure.execution() {
             _ if still_working => Failure::new(
                 FailureCode::UnknownOutcome,
-                "the tool did not end when it was told to, and may still be working",
+                "the tool did not stop when it was cancelled, and may still be running",
             )
-            .with_next("find out what happened before you do it again")
+            .with_next("check what happened before you call it again")
             .with_source(failure.to_string()),
             // The body ran, whatever the failure it passes on says of a nested call.
             Execution::NotStarted if course.attempts > 0 => {

@@ -80,7 +80,7 @@ pub(super) struct Judged {
 }
 
 /// What a model can always do instead.
-pub(super) const NEXT: &str = "go on without it, or tell the user what you would have done";
+pub(super) const NEXT: &str = "continue without it, or tell the user what you would have done";
 
 /// The failure of a call that a judge refused. Who refused it is the operator's to know.
 pub(super) fn refused(verdict: &Verdict) -> Failure {
@@ -296,11 +296,8 @@ fn opinion(
 
 /// The failure of a call that somebody should have judged and could not.
 pub(super) fn silent(who: &str, why: &str) -> Failure {
-    Failure::new(
-        FailureCode::GuardFailed,
-        "whether this call is allowed could not be found out, so it is not",
-    )
-    .with_source(format!("{who}: {why}"))
+    Failure::new(FailureCode::GuardFailed, "the call is denied, because its authorization failed")
+        .with_source(format!("{who}: {why}"))
 }
 
 /// Says why a call is judged as it is.
@@ -322,9 +319,12 @@ pub(super) fn bind(turn: &TurnCore, call: &ValidatedCall) -> Result<ApprovalDige
 }
 
 fn redefined() -> Failure {
-    Failure::new(FailureCode::Denied, "the tool was changed after it was shown, so nothing was run")
-        .with_next("look at the tool as it is now, and call it again if it still fits")
-        .with_source(GrantError::WrongDefinition.to_string())
+    Failure::new(
+        FailureCode::Denied,
+        "the tool definition changed after it was shown to you, so it was not run",
+    )
+    .with_next("read the new definition, and call it again if it still fits")
+    .with_source(GrantError::WrongDefinition.to_string())
 }
 
 /// Long enough to be spent at once, short enough not to crowd the book.

@@ -244,7 +244,7 @@ impl Wash<'_> {
 }
 
 const TOO_DEEP: &str = "[REDACTED:too-deep:0]";
-const SECRET_MEDIA: &str = "[a picture or sound is left out: there is a secret in it]";
+const SECRET_MEDIA: &str = "[an image or audio is omitted: it contains a secret]";
 
 /// Drops data level by level: dropping it as a whole would go as deep as it does.
 fn take_apart(data: Value) {
@@ -278,7 +278,7 @@ fn told_within(text: String, chars: usize, bytes: usize, of: Option<u64>) -> Str
         return text;
     }
     let of = of.unwrap_or(text.len() as u64);
-    let notice = format!("\n[… cut: {of} bytes were told in all …]");
+    let notice = format!("\n[… truncated: {of} bytes in total …]");
     let room = (chars.saturating_sub(notice.chars().count()), bytes.saturating_sub(notice.len()));
     let (chars, bytes, notice) = match room {
         // Less than this is not worth a notice.
@@ -314,7 +314,7 @@ fn bytes(output: &Output) -> usize {
     (blocks + between).max(output.structured.as_ref().map_or(0, json_size))
 }
 
-const NO_ROOM: &str = "\n[… cut: this run has no room for more …]\n";
+const NO_ROOM: &str = "\n[… truncated: the byte budget of this run is used up …]\n";
 
 /// Cuts an output to so many bytes, with the line that says so where it fits.
 fn squeeze(output: &mut Output, room: usize, cut: Option<Truncation>) -> Option<Truncation> {

@@ -43,7 +43,7 @@ use crate::{registry::RegisteredTool, sanitize};
 /// let secrets = Secrets::new();
 /// secrets.add("mail", "correct horse")?;
 /// let redactor = Redactor::new(secrets);
-/// The value itself, its base64 form, and text that looks like a key.
+/// // The value itself, its base64 form, and text that looks like a key.
 /// for text in ["correct horse", "Y29ycmVjdCBob3JzZQ==", "password=hunter2x"] {
 ///     assert!(redactor.text(text).contains("[REDACTED:"));
 /// }

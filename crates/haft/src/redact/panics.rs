@@ -35,7 +35,7 @@ impl Redactor {
             let thread = std::thread::current();
             let name = thread.name().unwrap_or("<unnamed>");
             let place = panic.location().map_or_else(String::new, |place| format!(" at {place}"));
-            let message = panic.payload_as_str().unwrap_or("a value that is no text");
+            let message = panic.payload_as_str().unwrap_or("a payload that is not text");
             let text = format!("thread '{name}' panicked{place}:\n{message}");
             print(&redactor.sanitize_and_redact(&text).0.unwrap_or(text));
         })

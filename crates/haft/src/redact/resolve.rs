@@ -40,10 +40,11 @@ pub(crate) fn resolve(
     match entry.body().decode(&Arc::new(whole)) {
         Ok(args) => Ok(Some(args)),
         // The decoder's message may contain the value it rejected.
-        Err(failure) => {
-            Err(refusal(FailureCode::InvalidValue, "a secret does not fit where it is used")
-                .with_source(inner.redactor.failure(failure).to_string()))
-        }
+        Err(failure) => Err(refusal(
+            FailureCode::InvalidValue,
+            "the value of a secret is invalid for its argument",
+        )
+        .with_source(inner.redactor.failure(failure).to_string())),
     }
 }
 
@@ -52,7 +53,10 @@ fn secret(inner: &Inner, entry: &RegisteredTool, name: &str) -> Result<Secret, F
     if !may_use(entry) {
         return Err(refusal(
             FailureCode::Denied,
-            &format!("`{}` does not declare that it uses secrets, so it gets none", entry.name()),
+            &format!(
+                "`{}` does not declare `capabilities(secrets)`, so it cannot use secrets",
+                entry.name()
+            ),
         ));
     }
     inner.redactor.secrets.get(entry, name).ok_or_else(|| {
@@ -61,7 +65,7 @@ fn secret(inner: &Inner, entry: &RegisteredTool, name: &str) -> Result<Secret, F
             FailureCode::InvalidValue,
             &format!("`{}` has no secret called `{shown}`", entry.name()),
         )
-        .with_next("use the name of a secret that you were told of, or tell the user")
+        .with_next("use the name of a secret that was given to you, or tell the user")
     })
 }
 

@@ -51,7 +51,7 @@ const MAX_DFA_FORM_BYTES: usize = 64 << 10;
 /// let secrets = Secrets::new();
 /// secrets.add("mail", "correct horse battery")?;
 /// secrets.add_for("pay_*", "bank", "7KQ2-99XB-4410")?;
-/// assert!(secrets.add("pin", "1234").is_err(), "too short to be told from chance");
+/// assert!(secrets.add("pin", "1234").is_err(), "too short: it would match by chance");
 /// # Ok::<(), haft::Error>(())
 /// ```
 #[derive(Clone, Default)]
@@ -135,14 +135,14 @@ impl Secrets {
             let name: String = name.chars().take(80).collect();
             return Err(Error::new(
                 ErrorKind::BadConfig,
-                format!("`{name}` is no name for a secret"),
+                format!("`{name}` is not a valid name for a secret"),
             )
             .hint("a name is up to 64 letters, digits, `.`, `_` and `-`"));
         }
         let size = forms::visible(value.reveal().trim()).len();
         if size < MIN_SECRET_BYTES {
             return Err(refuse("its value is shorter than 6 bytes").hint(
-                "so short a text stands in many results by chance; taking it out everywhere would spoil them",
+                "so short a text occurs in many results by chance; redacting it everywhere would spoil them",
             ));
         }
         if value.reveal().len() > MAX_SECRET_BYTES {
@@ -163,7 +163,7 @@ impl Secrets {
         // The known secrets do not conflict with each other, so only the new one is compared.
         let new_start = at.is_none().then_some(&start);
         if looks_like_key || value.all().any(|forms| clashes.with_new(forms, new_start)) {
-            return Err(refuse("it stands in the mark that would replace a secret")
+            return Err(refuse("it occurs in the mark that replaces a secret")
                 .hint("give the secret another name; the value must not be part of a name"));
         }
         value.all().for_each(|forms| clashes.add_forms(forms));

@@ -1,4 +1,4 @@
-//! What must go, what must stay, and that neither depends on how the text was cut.
+//! What must be redacted, what must not, and that the result does not depend on splitting.
 
 use data_encoding::{BASE64, BASE64URL_NOPAD, HEXLOWER, HEXUPPER};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{patterns::RULES, *};
 
-/// Writes out an example: `<36>` stands for letters and digits, and so on.
+/// Expands an example: `<36>` becomes letters and digits, and so on.
 fn example(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -69,7 +69,7 @@ fn every_pattern_starts_with_a_prefix_and_stays_within_its_length() {
     }
 }
 
-/// What tools show all day.
+/// Typical tool output.
 const ORDINARY: &str = r##"
 commit 9fceb02d0ae598e95dc970b74767f19372d61af8 (HEAD -> main)
 index e69de29bb2d1d6434b8b29ae775ad8c2e48c5391..0cfbf08886fca9a91cb753ec8734c84fcbe52c9f 100644
@@ -137,7 +137,7 @@ fn more_specific_pattern_names_the_find() {
     let key = example("sk-ant-api03-<60>");
     let shown = plain().text(&format!("api_key={key}")).into_owned();
     assert_eq!(shown, format!("api_key=[REDACTED:anthropic-key:{}]", key.len()));
-    // Longer than what a telling name may be given: nothing sticks out.
+    // Longer than an assigned value may be: no part of it remains.
     let jwt = example("eyJ<400>.eyJ<900>.<43>");
     let shown = plain().text(&format!("token={jwt} x")).into_owned();
     assert_eq!(shown, format!("token=[REDACTED:jwt:{}] x", jwt.len()));
@@ -274,7 +274,7 @@ fn truncated_failure_does_not_end_in_half_a_secret() {
 
 #[test]
 fn redaction_time_is_linear_in_the_text() {
-    // Time is measured against the same machine at the same moment, and only a blow-up is a failure.
+    // Times are compared on the same machine at the same moment, and only a blow-up fails.
     let took = |text: &str| {
         let clock = tokio::time::Instant::now();
         let shown = plain().text(text).len();
@@ -310,7 +310,7 @@ fn hostile_text_costs_at_most_a_few_times_ordinary_text() {
             let piece = format!("{word}{tail}");
             let text = piece.repeat(size / piece.len());
             took(&text[..text.len() / 16]);
-            // A busy machine may stop one of them; not three times in a row.
+            // A busy machine may delay one of them, but not three times in a row.
             let is_fine = (0..3).any(|_| took(&text) < took(&ordinary) * 100);
             assert!(is_fine, "{piece}: {:?}, ordinary text {:?}", took(&text), took(&ordinary));
         }
@@ -337,12 +337,12 @@ fn crowded_text_hides_no_secret_and_does_not_depend_on_splitting() {
     }
     let shown = plain().text(&"eyJ-".repeat(20_000)).into_owned();
     assert!(shown.contains("[REDACTED:crowded:"), "{}", shown.len());
-    // A list of names is no hostile text.
+    // A list of names is not hostile text.
     let list = "password\npassword1\nsecret\ntoken\napi_key,access_token,private_key\n".repeat(500);
     assert_eq!(plain().text(&list), list);
 }
 
-/// Feeds a text in pieces of these sizes, over and over.
+/// Feeds a text in pieces of these sizes, repeatedly.
 fn streamed(redactor: &Redactor, text: &str, sizes: &[usize]) -> String {
     let mut stream = redactor.stream();
     let mut out = String::new();
@@ -448,7 +448,7 @@ fn secret_with_blanks_is_found_across_line_breaks() {
         let json = format!("K7{wrap}\\\"open\\\"{wrap}sesame");
         assert!(!redactor.text(&json).contains("sesame"), "{json:?}");
     }
-    // A break inside of a word, and what only looks like it.
+    // A break inside of a word, and text that only looks like it.
     assert!(!redactor.text("correct hor\n  se battery staple").contains("battery"));
     for other in [
         "correct horse battery",
@@ -482,7 +482,7 @@ fn invisible_secret_is_refused() {
     assert_eq!(redactor.text("ab\u{200b}cd\u{7}efgh"), "[REDACTED:secret/s:8]");
 }
 
-/// What may stand between two characters without being seen.
+/// Invisible text that may be between two characters.
 fn unseen() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "\u{200b}",
@@ -502,7 +502,7 @@ fn unseen() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..3).prop_map(|all| all.concat())
 }
 
-/// Bits of text that have something to do with secrets, in any order.
+/// Pieces of text that are relevant for secrets, in any order.
 fn bits() -> impl Strategy<Value = String> {
     let rules: Vec<String> = RULES.iter().map(|rule| example(rule.yes)).collect();
     let bit = prop_oneof![
@@ -575,8 +575,8 @@ proptest! {
             text.push_str(gap);
         }
         text.push_str(&after);
-        // As it is, and as a result takes it: an escape may swallow the first letter of a secret, so
-        // what has one is looked at before it is cleaned as well.
+        // Raw, and as for a result: an escape sequence may swallow the first letter of a secret, so
+        // text with one is also redacted before it is sanitized.
         let cleaned = redactor.text(&text).into_owned();
         let cleaned = redactor.text(&crate::sanitize::sanitize(&cleaned).text).into_owned();
         prop_assert!(cleaned.contains("ACTED:") && !cleaned.contains("esame"), "{:?}", cleaned);

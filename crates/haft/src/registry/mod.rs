@@ -348,7 +348,7 @@ impl ToolRegistryBuilder {
             let entry = freeze(tool)?;
             if let Some(first) = taken.get(entry.name()) {
                 return Err(clash(&entry, first)
-                    .hint("rename one of them, or use `replace` to say that the second wins"));
+                    .hint("rename one of them, or use `replace` if the second should win"));
             }
             taken.insert(entry.name().clone(), Arc::clone(&entry));
             entries.push(entry);
@@ -360,7 +360,10 @@ impl ToolRegistryBuilder {
                 None => {
                     return Err(Error::new(
                         ErrorKind::BadTool,
-                        format!("`replace` of `{}`, which was never added", entry.name()),
+                        format!(
+                            "cannot replace `{}`: no tool with this name was added",
+                            entry.name()
+                        ),
                     )
                     .hint("use `add`"));
                 }
@@ -386,10 +389,7 @@ impl ToolRegistryBuilder {
                 if !ToolName::is_safe(alias) {
                     return Err(Error::new(
                         ErrorKind::BadTool,
-                        format!(
-                            "the alias `{alias}` of `{}` is not usable as a name",
-                            entry.name()
-                        ),
+                        format!("the alias `{alias}` of `{}` is not a valid name", entry.name()),
                     ));
                 }
                 aliases.insert(alias, entry);

@@ -59,7 +59,7 @@ impl RegisteredTool {
             Error::new(kind, format!("tool `{name}` from {source}: {message}"))
         };
         if !ToolName::is_safe(name.as_str()) {
-            return Err(refuse(ErrorKind::BadTool, "the name is not usable".to_owned()).hint(
+            return Err(refuse(ErrorKind::BadTool, "the name is invalid".to_owned()).hint(
                 "a name is a letter or `_`, then letters, digits, `_` or `-`, at most 64 in all",
             ));
         }
@@ -93,7 +93,7 @@ impl RegisteredTool {
             if let Some(problem) = wrong {
                 return Err(bad_schema(
                     "input",
-                    &format!("the default of `{key}` does not fit: {problem}"),
+                    &format!("the default of `{key}` does not match its schema: {problem}"),
                 ));
             }
         }
@@ -103,7 +103,7 @@ impl RegisteredTool {
             if let Some(problem) = input.first_problem(&filled) {
                 return Err(refuse(
                     ErrorKind::BadTool,
-                    format!("the example {example} does not fit its own schema: {problem}"),
+                    format!("the example {example} does not match its own schema: {problem}"),
                 ));
             }
         }

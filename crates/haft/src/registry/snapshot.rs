@@ -97,7 +97,7 @@ impl ToolSet {
             let Some(name) = view.shown(entry.name().as_str(), entry.spec()) else { continue };
             if !ToolName::is_safe(&name) || shown.iter().any(|e| *e.name() == *name) {
                 problems.push(format!(
-                    "the view shows `{}` as `{name}`, which is taken or unusable",
+                    "the view shows `{}` as `{name}`, which is taken or invalid",
                     entry.name()
                 ));
             } else if *entry.name() == *name {
@@ -130,10 +130,12 @@ pub enum HiddenReason {
 impl fmt::Display for HiddenReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Disabled => f.write_str("it is switched off at the moment"),
+            Self::Disabled => f.write_str("it is currently disabled"),
             Self::Denied(reason) => f.write_str(reason),
             Self::MissingValue(_) => f.write_str("the host did not supply what it needs"),
-            Self::NeedsInteraction => f.write_str("it needs a person and nobody can answer here"),
+            Self::NeedsInteraction => {
+                f.write_str("it needs user interaction, and no approver is configured")
+            }
         }
     }
 }
@@ -305,7 +307,7 @@ fn withhold(
     }
     // FAIL CLOSED: a policy that panics hides the tool.
     caught(|| policy.hides(entry, scope))
-        .unwrap_or_else(|_| Some("whether it is allowed could not be found out".to_owned()))
+        .unwrap_or_else(|_| Some("the policy failed".to_owned()))
         .map(HiddenReason::Denied)
 }
 

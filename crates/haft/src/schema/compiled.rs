@@ -81,7 +81,7 @@ impl Schema {
         }
         if expanded_parts(schema) > MAX_EXPANDED_PARTS {
             return Err(refuse(format!(
-                "its references unfold into more than {MAX_EXPANDED_PARTS} parts, which no call could be checked against in time"
+                "its references unfold into more than {MAX_EXPANDED_PARTS} parts, which is too slow to validate calls against"
             )));
         }
         let bounded = match formats {
@@ -169,7 +169,7 @@ impl Schema {
             return None;
         }
         let problem = self.problems(value).into_iter().next().map(|problem| problem.to_string());
-        Some(problem.unwrap_or_else(|| "it does not fit the schema".to_owned()))
+        Some(problem.unwrap_or_else(|| "it does not match the schema".to_owned()))
     }
 
     /// Returns the same if it takes few steps; otherwise only that the value is invalid.
@@ -179,7 +179,7 @@ impl Schema {
         }
         let problems = validation_error::listed_at_once(self, value).unwrap_or_default();
         let problem = problems.first().map(ToString::to_string);
-        Some(problem.unwrap_or_else(|| "it does not fit the schema".to_owned()))
+        Some(problem.unwrap_or_else(|| "it does not match the schema".to_owned()))
     }
 
     /// Lists at most `limit` errors of a value; `None` if that is too much work or is stopped.
@@ -250,7 +250,7 @@ pub(crate) fn draft(schema: &Value) -> Result<Draft, String> {
         return Ok(Draft::Draft202012);
     }
     match Draft::Draft202012.detect(schema) {
-        Draft::Unknown => Err(format!("`{named}` is no draft of JSON Schema that is known here")),
+        Draft::Unknown => Err(format!("`{named}` is not a known draft of JSON Schema")),
         draft => Ok(draft),
     }
 }
@@ -422,7 +422,7 @@ mod tests {
             (json!([1]), "\"object\""),
             (
                 json!({"$schema": "https://example.com/own"}),
-                "`https://example.com/own` is no draft",
+                "`https://example.com/own` is not a known draft",
             ),
         ] {
             let error = Schema::compile(&bad).expect_err(&bad.to_string());

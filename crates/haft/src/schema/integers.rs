@@ -107,7 +107,7 @@ impl<'a> Converter<'a, '_> {
             pointer: at.to_owned(),
             keyword: "type".to_owned(),
             message: format!(
-                "expected an integer; got {got}, which is beyond what is kept exactly. Write it with all of its digits, and within 64 bits"
+                "expected an integer; got {got}, which cannot be represented exactly. Write all of its digits, and stay within 64 bits"
             ),
         }
     }

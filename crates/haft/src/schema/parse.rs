@@ -17,7 +17,7 @@ pub(crate) fn object(text: &str, limit: usize) -> Result<Map<String, Value>, Fai
     };
     if text.len() > limit {
         return Err(wrong(format!(
-            "the arguments are {} bytes long; at most {limit} are read",
+            "the arguments are {} bytes long; the maximum is {limit}",
             text.len()
         )));
     }
@@ -161,7 +161,7 @@ impl<'de> Visitor<'de> for Strict {
                 }
                 serde_json::map::Entry::Occupied(place) => {
                     return Err(A::Error::custom(format_args!(
-                        "the key `{}` stands twice in one object",
+                        "duplicate key `{}` in one object",
                         place.key()
                     )));
                 }
@@ -186,8 +186,8 @@ mod tests {
             ("{\"a\": 1", "EOF"),
             ("[1]", "got array"),
             ("\"{}\"", "got string"),
-            ("{\"a\":1,\"a\":2}", "`a` stands twice"),
-            ("{\"a\":{\"b\":1,\"b\":1}}", "`b` stands twice"),
+            ("{\"a\":1,\"a\":2}", "duplicate key `a`"),
+            ("{\"a\":{\"b\":1,\"b\":1}}", "duplicate key `b`"),
             ("{} {}", "trailing"),
             ("{\"a\":NaN}", "expected value"),
             ("nonsense", "expected"),

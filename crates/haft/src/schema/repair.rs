@@ -529,7 +529,7 @@ mod tests {
         (value, steps.into_iter().map(|step| step.kind).collect())
     }
 
-    /// A closed object with one optional property of each sort.
+    /// A closed object with one optional property of each kind.
     fn schema() -> Value {
         json!({
             "type": "object",
@@ -612,7 +612,7 @@ mod tests {
     #[test]
     fn lossy_repair_is_not_made() {
         for sent in [
-            // Numbers that would not come back as they were written.
+            // Numbers that would not round-trip.
             json!({"size": "1.50"}),
             json!({"size": "1e3"}),
             json!({"size": "+1"}),
@@ -626,7 +626,7 @@ mod tests {
             json!({"count": "123456789012345678901234567890"}),
             json!({"size": "0.1000000000000000055511151231257827"}),
             json!({"size": ""}),
-            // Numbers that are something else.
+            // Values of another type.
             json!({"count": "1.5"}),
             json!({"count": 1.5}),
             json!({"count": "-1"}),
@@ -637,14 +637,14 @@ mod tests {
             json!({"flag": "yes"}),
             json!({"flag": "1"}),
             json!({"flag": "true "}),
-            // Never to text, never into a list, never out of one.
+            // Never converted to text, wrapped into a list, or taken out of one.
             json!({"text": 12}),
             json!({"text": true}),
             json!({"text": {"a": 1}}),
             json!({"list": 1}),
             json!({"list": "1"}),
             json!({"count": [1]}),
-            // JSON that is not strict, or not what is wanted.
+            // JSON that is not strict, or of the wrong type.
             json!({"list": "[1,]"}),
             json!({"list": "[1"}),
             json!({"list": "{}"}),
@@ -652,19 +652,19 @@ mod tests {
             json!({"map": "null"}),
             json!({"map": "text"}),
             json!({"list": "[1.5]"}),
-            // Text is admitted here, even if not this text.
+            // Text is allowed here, even if not this text.
             json!({"text": "12345"}),
             json!({"both": "12345"}),
             json!({"either": "12345"}),
             json!({"auto": "12"}),
-            // Two could be meant, or none.
+            // Ambiguous, or no match.
             json!({"case": "B ", "mode": "fast"}),
             json!({"mode": "fastest"}),
             json!({"mode": "fa-st"}),
             json!({"fileName": "x", "FileName": "y"}),
             json!({"fileName": "x", "file_name": "y"}),
             json!({"filename2": "x"}),
-            // Unknown names are not dropped, entries of a map are not either.
+            // Neither unknown names nor entries of a map are dropped.
             json!({"other": 1}),
             json!({"other": null}),
             json!({"entries": {"a": null}}),
@@ -723,22 +723,22 @@ mod tests {
             assert_eq!(got, renamed_to, "{sent}");
             assert!(!kinds.is_empty());
         }
-        // Without a name for the branch, text that some branch takes stays text.
+        // Without a discriminator, text that some branch accepts stays text.
         let unnamed = json!({"anyOf": [
             {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a", "b"]},
             {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
         ]});
         assert_eq!(repaired(&unnamed, json!({"a": "1"}), false).1, vec![]);
-        // A property that only one branch pins down names nothing.
+        // A property that only one branch restricts is not a discriminator.
         let half = json!({"anyOf": [
             {"type": "object", "properties": {"mode": {"enum": ["x"]}, "n": {"type": "integer"}}},
             {"type": "object", "properties": {"n": {"type": "string"}}, "required": ["z"]},
         ]});
         assert_eq!(repaired(&half, json!({"mode": "x", "n": "1"}), false).1, vec![]);
-        // Two branches, two meanings.
+        // Two branches with different results.
         let apart = json!({"anyOf": [{"enum": ["AA"]}, {"enum": ["Aa"]}]});
         assert_eq!(repaired(&apart, json!("aa"), false).1, vec![]);
-        // Two branches, one meaning.
+        // Two branches with the same result.
         let together = json!({"anyOf": [
             {"type": "array", "items": {"type": "integer"}},
             {"type": "array", "maxItems": 2},
@@ -747,10 +747,10 @@ mod tests {
             repaired(&together, json!("[1,2]"), false),
             (json!([1, 2]), vec![RepairKind::Json])
         );
-        // A fix that makes two branches fit at once is none.
+        // A repair that makes two branches match is not made.
         let twice = json!({"oneOf": [{"type": "integer"}, {"type": "number"}]});
         assert_eq!(repaired(&twice, json!("1"), false).1, vec![]);
-        // A null that one branch takes, or another requires, stays.
+        // A null that one branch accepts, or another requires, stays.
         let nulls = json!({"anyOf": [
             {"type": "object", "properties": {"a": {"type": "string"}}},
             {"type": "object", "properties": {"a": {"type": "null"}}, "required": ["b"]},
@@ -821,7 +821,7 @@ mod tests {
         let many = |n: usize| Value::from(vec!["1"; n]);
         assert_eq!(repaired(&numbers, many(MAX_STEPS), false).1.len(), MAX_STEPS);
         assert_eq!(repaired(&numbers, many(MAX_STEPS + 1), false).1.len(), 0);
-        // Text in text in text: each layer is read, up to a bound.
+        // Nested text: each layer is parsed, up to a limit.
         let mut text = "[]".to_owned();
         for _ in 0..9 {
             text = json!([text]).to_string();
@@ -830,7 +830,7 @@ mod tests {
         assert_eq!(repaired(&nested, json!(text), false).1, vec![]);
         let deep = format!("{}{}", "[".repeat(127), "]".repeat(127));
         assert_eq!(repaired(&nested, json!([[[deep]]]), false).1, vec![]);
-        // Many unions, each to be tried: the checks run out before the patience does.
+        // Many unions, each to be tried: the limit on checks is reached first.
         let unions = json!({"items": {"anyOf": [{"type": "integer"}, {"type": "boolean"}]}});
         let (value, kinds) = repaired(&unions, many(100), false);
         assert_eq!((value == many(100), kinds.len()), (true, 0));

@@ -41,10 +41,10 @@ const MAX_UNION_DEPTH: usize = 256;
 /// How many of the other branches are listed.
 const MAX_OTHER_BRANCHES: usize = 4;
 /// The whole message if there are no details.
-pub(super) const DOES_NOT_FIT: &str = "the arguments do not fit the tool's schema";
+pub(super) const DOES_NOT_FIT: &str = "the arguments do not match the tool's schema";
 /// Added to a message that was cut short by the deadline.
 pub(super) const ENDED_EARLY: &str =
-    "there may be more problems: the time of the call was over before all were found";
+    "there may be more problems: the deadline of the call passed before all were found";
 /// A longer example costs the model more tokens than it helps.
 const MAX_EXAMPLE_BYTES: usize = 1_000;
 
@@ -156,7 +156,7 @@ pub(crate) fn with_example(schema: &Schema, failure: Failure) -> Failure {
     let Some(example) = example.filter(|text| text.len() <= MAX_EXAMPLE_BYTES) else {
         return failure;
     };
-    let message = format!("{}\nArguments that fit: {example}", failure.message());
+    let message = format!("{}\nValid arguments: {example}", failure.message());
     failure.with_message(message)
 }
 
@@ -416,7 +416,7 @@ impl<'a> Reporter<'a> {
                 }
                 let names: Vec<String> = known.iter().take(12).map(|k| format!("`{k}`")).collect();
                 if names.is_empty() {
-                    text + "; there are no arguments here"
+                    text + "; no arguments are allowed here"
                 } else {
                     text + "; valid names are " + &names.join(", ")
                 }
@@ -476,7 +476,10 @@ impl<'a> Reporter<'a> {
                 self.none_of(branches.unwrap_or_default(), at, error.instance())
             }
             Kind::OneOfMultipleValid { .. } => {
-                format!("fits more than one of the allowed shapes, and must fit one; got {}", got())
+                format!(
+                    "matches more than one of the allowed shapes, and must match exactly one; got {}",
+                    got()
+                )
             }
             other => format!("does not satisfy `{}`; got {}", other.keyword(), got()),
         }
@@ -706,7 +709,7 @@ mod tests {
         let failure = with_example(&schema, describe(&schema, "t", &json!({}), &Stop::never()));
         insta::assert_snapshot!(failure.to_string(), @r#"
         bad_arguments: /: `path` is missing; it is required
-        Arguments that fit: {"path":"value"}
+        Valid arguments: {"path":"value"}
         Next: call `t` again with this fixed
         "#);
     }

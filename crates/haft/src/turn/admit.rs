@@ -287,9 +287,9 @@ pub(crate) fn resolve(
         Found::Entry(entry) => Ok(Arc::clone(entry)),
         Found::Withheld(HiddenReason::NeedsInteraction) => Err(Failure::new(
             FailureCode::NeedsInteraction,
-            format!("`{name}` needs a person, and nobody can answer here"),
+            format!("`{name}` needs user interaction, and no approver is configured"),
         )
-        .with_next("go on without it, or say in your answer what you would have asked")),
+        .with_next("continue without it, or say in your answer what you would have asked")),
         Found::Withheld(why) => {
             Err(Failure::new(FailureCode::NotOffered, format!("`{name}` is not offered: {why}"))
                 .with_next("use one of the tools you were given"))
@@ -422,7 +422,7 @@ fn take_in(
     let repairs = (!repairs.is_empty()).then(|| repairs.into());
     let seen = Arc::clone(terms.seen);
     let added = None;
-    let verdict = Verdict::deny("nobody has judged this call yet");
+    let verdict = Verdict::deny("this call is not authorized yet");
     Ok(ValidatedCall(Box::new(Parts {
         entry,
         json,
@@ -445,7 +445,7 @@ fn without_secret(schema: &Schema, failure: Failure) -> Failure {
     let place = if place.is_empty() { "/" } else { place };
     Failure::new(
         FailureCode::BadArguments,
-        format!("{place}: the tool does not take this hidden value"),
+        format!("{place}: the tool does not accept this hidden value"),
     )
     .with_next("call it again with another value")
 }

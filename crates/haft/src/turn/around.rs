@@ -14,7 +14,7 @@ use crate::{
     tool_result::ToolResult,
 };
 
-const NOT_LOOKED: &str = "a check of the host could not be made";
+const NOT_LOOKED: &str = "a hook of the host failed";
 
 impl TurnCore {
     fn facts(&self) -> TurnInfo {
@@ -89,7 +89,7 @@ impl TurnCore {
     fn problem(&self, hook: &str, when: &str, why: &str) {
         self.tell(|| Event::Problem {
             run: self.scope.run.clone(),
-            message: format!("hook `{hook}` could not answer {when}: {why}"),
+            message: format!("hook `{hook}` failed {when}: {why}"),
         });
     }
 }

@@ -143,10 +143,10 @@ impl StopReason {
     pub fn why_not(self) -> Option<&'static str> {
         match self {
             Self::Done => None,
-            Self::Truncated => Some("the message was cut off, so nothing of it is run"),
-            Self::Refused => Some("the message ended in a refusal, so nothing of it is run"),
+            Self::Truncated => Some("the message was truncated, so none of its calls is run"),
+            Self::Refused => Some("the message ended in a refusal, so none of its calls is run"),
             Self::Unknown => {
-                Some("the message ended for an unknown reason, so nothing of it is run")
+                Some("the message ended for an unknown reason, so none of its calls is run")
             }
         }
     }

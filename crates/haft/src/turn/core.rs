@@ -180,7 +180,7 @@ impl TurnCore {
                 }
                 // It has had its tries; one more of the same would only cost time.
                 let next = format!(
-                    "stop calling `{}`: it was called wrongly {slips} times in a row; go on without it, or say what you are missing",
+                    "stop calling `{}`: it was called with invalid arguments {slips} times in a row; continue without it, or say what you need",
                     cx.tool_name()
                 );
                 Err(failure.with_retry(RetryHint::Never).with_next(next))
@@ -329,7 +329,9 @@ impl TurnCore {
     pub(crate) fn stop_sibling(&self, at: usize, failed: &ToolName) {
         let cx = lock(&self.calls).get(at).and_then(|c| c.cx.upgrade());
         if let Some(cx) = cx {
-            let why = format!("`{failed}` in the same batch failed, and that cancels its siblings");
+            let why = format!(
+                "`{failed}` in the same batch failed, which cancels the other calls of the batch"
+            );
             self.stop_body(&cx, FailureCode::SiblingAborted, &why);
         }
     }
@@ -457,7 +459,7 @@ impl TurnCore {
                 () = self.interrupted(cx) => Err(self.why_stopped(cx)),
                 () = self.inner.clock.sleep_until(deadline) => Err(Failure::new(
                     FailureCode::DeadlinePassed,
-                    "the call's time ran out while it waited for its turn; nothing was run",
+                    "the deadline of the call passed while it waited; the tool was not run",
                 )),
             }
         })
@@ -682,11 +684,7 @@ struct StopOnDrop(Option<(Arc<TurnCore>, ToolContext)>);
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
         if let Some((turn, cx)) = self.0.take() {
-            turn.stop_body(
-                &cx,
-                FailureCode::Cancelled,
-                "the call it was made by no longer waits for it",
-            );
+            turn.stop_body(&cx, FailureCode::Cancelled, "its outer call no longer waits for it");
         }
     }
 }

@@ -110,10 +110,7 @@ pub(crate) async fn enter<'t>(
     if let Some(parent) = parent {
         covered(&parent.claim, claim)?;
         let busy = parent.cx.busy().ok_or_else(|| {
-            Failure::new(
-                FailureCode::NotRun,
-                "the call it was made by has ended, so nothing was run",
-            )
+            Failure::new(FailureCode::NotRun, "its outer call has ended, so the tool was not run")
         })?;
         // A tool that calls itself works in the slot it already has, one nested call at a time.
         let lender = entry.slots().and_then(|_| turn.within(cx, entry.name()));
@@ -190,11 +187,11 @@ async fn stand(
                 return Err(Failure::new(
                     FailureCode::NotRun,
                     format!(
-                        "an earlier call of `{tool}` was given up on and may still be working, \
-                         so nothing that writes is started"
+                        "an earlier call of `{tool}` was abandoned and may still be running, \
+                         so no call that writes is started"
                     ),
                 )
-                .with_next("read the current state, or ask the user how to go on"));
+                .with_next("read the current state, or ask the user how to continue"));
             }
             Door::Wait(pass, signal) => {
                 if turn.waiting(cx, deadline, signal).await?.is_ok() {
@@ -230,7 +227,7 @@ fn covered(parent: &CallProfile, claim: &CallProfile) -> Result<(), Failure> {
     }
     Err(Failure::new(
         FailureCode::NotRun,
-        "a nested call may not do more than the call it is part of has claimed",
+        "a nested call may not exceed the class and resource keys of its outer call",
     )
     .with_source("give the outer tool a class and keys that cover its nested calls"))
 }

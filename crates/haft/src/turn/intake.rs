@@ -138,7 +138,7 @@ impl CallScheduler {
                     "another call of this turn already has the id `{first}`; this one was not run"
                 ),
             )
-            .with_next("give every call an id of its own"));
+            .with_next("give every call a unique id"));
         }
         let place = self.planner.place(admitted.as_ref().ok().map(ValidatedCall::profile));
         if let Some((batch, tool)) = &self.aborted
@@ -433,7 +433,7 @@ impl Drop for CallScheduler {
             let State::Waiting(_, cx) = row.state else { continue };
             let never = Failure::new(
                 FailureCode::Cancelled,
-                "the turn was given up before this call began",
+                "the turn was cancelled before this call started",
             )
             .with_execution(Execution::NotStarted);
             if tokio::runtime::Handle::try_current().is_ok() {
@@ -490,7 +490,10 @@ fn lost(inner: &Inner, id: CallId, called: ToolName) -> ToolResult {
         tool_name: called.clone(),
         requested_name: called,
         outcome: Answer::Failure {
-            failure: Failure::new(FailureCode::UnknownOutcome, "nobody knows how this call ended"),
+            failure: Failure::new(
+                FailureCode::UnknownOutcome,
+                "the outcome of this call is unknown",
+            ),
             interrupted_output: String::new(),
         },
         label: Label::CLEAN,

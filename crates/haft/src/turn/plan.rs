@@ -49,13 +49,15 @@ impl fmt::Display for BatchReason {
         f.write_str(match self {
             Self::First => "first call",
             Self::ReadsShare => "reads run concurrently",
-            Self::KeysDisjoint => "its resources are its own",
+            Self::KeysDisjoint => "its resources are disjoint",
             Self::UnsafeAlone => "unsafe: runs alone",
-            Self::WriteAlone => "writes without naming resources: runs alone",
-            Self::KeysMeet => "meets a resource of the batch before",
-            Self::UnnamedMeets => "may meet the batch before: not all of them name their resources",
-            Self::AfterExclusive => "waits for the call before it, which stands alone",
-            Self::NotAdmitted => "not admitted: stands alone",
+            Self::WriteAlone => "writes without resource keys: runs alone",
+            Self::KeysMeet => "needs a resource that the previous batch uses",
+            Self::UnnamedMeets => {
+                "may conflict with the previous batch: not all calls declare resource keys"
+            }
+            Self::AfterExclusive => "waits for the previous call, which runs alone",
+            Self::NotAdmitted => "invalid: runs alone",
         })
     }
 }

@@ -108,7 +108,7 @@ async fn ask(turn: &TurnCore, due: &mut [Due]) -> Result<(), Trouble> {
 fn failed(why: &str) -> Failure {
     Failure::new(
         FailureCode::HookFailed,
-        "a check of the host over these calls could not be made, so none of them was run",
+        "a hook of the host failed for these calls, so none of them was run",
     )
     .with_source(why.to_owned())
 }

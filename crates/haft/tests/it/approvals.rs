@@ -366,7 +366,7 @@ async fn denial_gives_the_model_the_reason_and_the_record_the_rule() {
     let answer = scene.once().await;
     insta::assert_snapshot!(answer.text(), @r"
     denied: somebody should look
-    Next: go on without it, or tell the user what you would have done
+    Next: continue without it, or tell the user what you would have done
     ");
     let record = &scene.journal.records()[0];
     assert_eq!(record.verdict().unwrap().source, "haft.toml:3 `t(*)`");
@@ -477,7 +477,7 @@ async fn tool_redefined_during_approval_does_not_run() {
         run.turn().await.unwrap()
     });
     assert_eq!(ends(&answers), ["c1 denied"]);
-    assert!(answers[0].text().contains("the tool was changed"));
+    assert!(answers[0].text().contains("the tool definition changed"));
     assert_eq!(person.notes().len(), 1);
 }
 
@@ -643,8 +643,8 @@ async fn approval_that_cannot_be_saved_is_reported_and_holds_once() {
     let scene = Scene::new(&rules, &[&person]);
     let run = scene.runtime.run();
     assert_eq!(code(&scene.call(&run, "a").await), None);
-    let log = scene.log();
-    assert!(log.iter().any(|line| line.starts_with("problem: the rule that somebody wanted")));
+    let told = scene.told();
+    assert!(told.iter().any(|line| line.starts_with("problem: the rule that somebody approved")));
     assert_eq!(code(&scene.call(&run, "a").await), None);
     assert_eq!(person.notes().len(), 2, "it was only a yes to the first");
 }
@@ -682,8 +682,8 @@ async fn too_many_questions_are_denied() {
     let answers = futures_util::future::join_all(runs.iter().map(|run| scene.call(run, "a"))).await;
     let denied: Vec<_> = answers.iter().filter(|a| code(a) == Some(FailureCode::Denied)).collect();
     assert_eq!((denied.len(), scene.ran()), (2, 3));
-    assert!(denied[0].text().contains("too many questions at once"));
-    assert!(scene.log().iter().any(|line| line.contains("too many questions at once")));
+    assert!(denied[0].text().contains("too many approval requests"));
+    assert!(scene.told().iter().any(|line| line.contains("too many approval requests")));
 
     let mut config = Config::default();
     config.max_prompts = 2;

@@ -53,8 +53,8 @@ async fn large_text_is_truncated_in_the_middle_and_readable_from_there() {
     assert_eq!(
         notice.trim(),
         format!(
-            "cut: {} of 8893 characters are shown; all of it (1000 lines) is kept as ID; \
-             read on with read_result {{\"id\": \"ID\", \"offset\": {next}}}",
+            "truncated: {} of 8893 characters shown; all (1000 lines) is stored as ID; \
+             continue with read_result {{\"id\": \"ID\", \"offset\": {next}}}",
             answer.cut().unwrap().shown
         )
     );
@@ -62,7 +62,7 @@ async fn large_text_is_truncated_in_the_middle_and_readable_from_there() {
     assert_eq!(
         page.text(),
         format!(
-            "line {next}\nline {}\n[{id}: lines {next} to {} of 1000; go on with offset {}]",
+            "line {next}\nline {}\n[{id}: lines {next} to {} of 1000; continue with offset {}]",
             next + 1,
             next + 1,
             next + 2
@@ -104,7 +104,7 @@ async fn without_its_reader_a_result_is_kept_for_the_operator() {
     let runtime = crate::kit::permissive(vec![tool]).build().unwrap();
     let answer = first(&runtime.run()).await;
     let id = answer.cut().unwrap().kept.unwrap();
-    assert!(answer.text().contains(&format!("is kept for the operator as {id}")));
+    assert!(answer.text().contains(&format!("is stored for the operator as {id}")));
     assert!(!answer.text().contains("read_result"));
     let artifact = runtime.artifacts().open(id).unwrap();
     assert_eq!(artifact.facts().chars, Some(9_000));
@@ -146,7 +146,7 @@ async fn search_in_one_long_line_makes_progress() {
     let id = first(&run).await.cut().unwrap().kept.unwrap();
     let query = json!({"id": id, "pattern": "x", "limit": 1});
     let page = ask(&run, query.clone()).await;
-    assert!(page.text().contains("go on with the same pattern and offset 2"), "{}", page.text());
+    assert!(page.text().contains("continue with the same pattern and offset 2"), "{}", page.text());
     let mut next = query;
     next["offset"] = json!(2);
     let page = ask(&run, next).await;
@@ -169,8 +169,8 @@ async fn wrong_expired_and_foreign_artifact_ids_get_the_same_answer() {
     };
     let foreign = words(&ask(&runtime.run(), json!({"id": id})).await);
     let wrong = words(&ask(&run, json!({"id": "../../etc/passwd"})).await);
-    assert_eq!(foreign, format!("there is no result `{id}` here, or it is no longer kept"));
-    assert_eq!(wrong, "there is no result `../../etc/passwd` here, or it is no longer kept");
+    assert_eq!(foreign, format!("there is no result `{id}`, or it has expired"));
+    assert_eq!(wrong, "there is no result `../../etc/passwd`, or it has expired");
     clock.advance(std::time::Duration::from_secs(3_601));
     assert_eq!(words(&ask(&run, json!({"id": id})).await), foreign);
     let both = ask(&run, json!({"id": id, "pattern": "x", "head": 1})).await;
@@ -198,7 +198,7 @@ async fn artifact_page_is_bounded_and_never_stored_itself() {
             let page = ask(&run, query).await;
             assert_eq!(page.cut(), None);
             assert!(page.text().len() <= config.max_result);
-            assert!(page.text().contains("; go on with "), "{}", page.text());
+            assert!(page.text().contains("; continue with "), "{}", page.text());
         }
     }
     assert_eq!(seen.lock().unwrap().len(), 2, "one for each large result, none for a page");
@@ -213,7 +213,7 @@ async fn full_artifact_store_truncates_and_says_so() {
     let answer = first(&runtime.run()).await;
     let text = answer.text();
     assert_eq!(answer.cut().unwrap().kept, None);
-    assert!(text.contains("the rest is not kept, because the store of results is full"), "{text}");
+    assert!(text.contains("the rest is lost, because the result store is full"), "{text}");
     assert!(text.starts_with("line 1\n") && text.ends_with("line 1000\n"));
 }
 
@@ -225,7 +225,7 @@ async fn oversized_images_are_stored_whole_and_named() {
     let runtime = giving(read("big").max_result(1_000), output).build().unwrap();
     let answer = first(&runtime.run()).await;
     let id = answer.cut().unwrap().kept.unwrap();
-    let note = format!("[a picture is left out: image/png, 15000 bytes, kept as {id}]");
+    let note = format!("[an image is omitted: image/png, 15000 bytes, stored as {id}]");
     assert_eq!(answer.blocks(), [Block::text("two pictures"), Block::text(note), small]);
     let artifact = runtime.artifacts().open(id).unwrap();
     assert_eq!((artifact.facts().bytes, artifact.facts().lines), (15_000, None));
@@ -238,7 +238,9 @@ async fn large_json_next_to_a_small_text_is_stored_alone() {
     let run = giving(read("big").max_result(500), output).build().unwrap().run();
     let answer = first(&run).await;
     assert_eq!(answer.output().unwrap().structured, None);
-    assert!(answer.text().starts_with("500 rows\n[the same as data (1891 characters) is kept as "));
+    assert!(
+        answer.text().starts_with("500 rows\n[the same as data (1891 characters) is stored as ")
+    );
     let id = answer.cut().unwrap().kept.unwrap();
     let part = ask(&run, json!({"id": id, "pointer": "/499"})).await;
     assert!(part.text().starts_with("499\n"), "{}", part.text());

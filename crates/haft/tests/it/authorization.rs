@@ -60,8 +60,8 @@ async fn denial_gives_the_model_the_reason_and_the_operator_the_rule() {
     let runtime = strict(vec![quick(ToolSpec::new("t", "Does it."))]).build().unwrap();
     let failure = runtime.call("t", json!({})).await.unwrap_err();
     insta::assert_snapshot!(failure, @r"
-    denied: it must be asked about (it is not declared read-only), and nobody can be asked here
-    Next: go on without it, or tell the user what you would have done
+    denied: this call needs approval (it does not say that it only reads), and no approver is configured
+    Next: continue without it, or tell the user what you would have done
     ");
     assert_eq!(failure.execution(), Execution::NotStarted);
     assert!(failure.source().unwrap().to_string().contains("the default"));

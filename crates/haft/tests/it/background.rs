@@ -88,7 +88,7 @@ async fn ticket_is_a_success_and_its_result_is_delivered_once() {
         json!({
             "ticket_id": "ticket-1", "tool_name": "build", "status": "running", "poll_after_s": 5,
             "summary": "building the world",
-            "resume_hint": "go on with something else; the result comes in a later message",
+            "resume_hint": "continue with something else; the result comes in a later message",
         })
     );
     assert!(run.settled().is_empty());
@@ -295,7 +295,7 @@ async fn model_polls_background_results_and_gets_each_once() {
     let runtime = haft::Runtime::builder().registry(registry.build().unwrap()).build().unwrap();
     let (run, other) = (runtime.run(), runtime.run());
     let answers = call(&run, "build").await;
-    assert!(answers[0].text().contains("ask `check_ticket` for the result"));
+    assert!(answers[0].text().contains("call `check_ticket` for the result"));
     let ask = |run: &Run, arguments: Value| {
         let run = run.clone();
         async move {
@@ -311,7 +311,7 @@ async fn model_polls_background_results_and_gets_each_once() {
     assert_eq!(ask(&other, json!({})).await.text(), r#"{"tickets":[]}"#);
     let began = tokio::time::Instant::now();
     tokio::time::sleep(SECOND * 31).await;
-    let note = "[note from the host: `ticket-1` of `build` is completed; ask `check_ticket` for the result]";
+    let note = "[note from the host: `ticket-1` of `build` is completed; call `check_ticket` for the result]";
     assert!(call(&run, "t:x").await[0].text().ends_with(note));
     assert!(!call(&run, "t:x").await[0].text().contains("note"), "said once");
     let answer = ask(&run, own.clone()).await;

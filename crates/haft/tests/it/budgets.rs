@@ -133,7 +133,7 @@ async fn byte_budget_is_never_exceeded_and_the_rest_is_refunded() {
     assert_eq!(ends(&all), ["c1 ok", "c2 ok", "c3 ok"]);
     assert!(shown <= 1_000, "{shown}");
     assert_eq!(all[0].text().len(), 100, "what fits is left alone");
-    assert!(all[1].text().contains("no room for more"));
+    assert!(all[1].text().contains("the byte budget of this run is used up"));
     assert_eq!(all[1].cut().unwrap().of, 5_000);
     assert_eq!(run.remaining_budget().bytes, Some(1_000 - shown as u64));
     let all = run.turn().await.unwrap().run(calls("long:5000")).await;

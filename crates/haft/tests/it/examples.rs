@@ -26,9 +26,9 @@ fn first_tool_runs_and_refuses_invalid_calls() {
       /min_length: expected an integer from 1 to 50; got 0 (integer)
       Next: call `count_words` again with this fixed
     erase_notes({})
-      denied: it must be asked about (it is not declared read-only), and nobody can be asked here
-      Next: go on without it, or tell the user what you would have done
-      (because ask: it is not declared read-only (the default))
+      denied: this call needs approval (it does not say that it only reads), and no approver is configured
+      Next: continue without it, or tell the user what you would have done
+      (because ask: it does not say that it only reads (the default))
     count_words("as itself", 1) = 2 words
     "#);
 }
@@ -37,7 +37,7 @@ fn first_tool_runs_and_refuses_invalid_calls() {
 fn state_reaches_the_tools_and_not_the_schema() {
     insta::assert_snapshot!(output("state"), @r#"
     without a limit: tool `ledger_book` needs a `State<state::Limit>`
-    hint: give it to the runtime's builder with `.state(value)`
+    hint: pass it to the runtime's builder with `.state(value)`
     ledger_book takes {"amount":{"type":"integer","format":"int64","description":"Whole euros; negative takes away."}}
     ledger_list takes {}
     ada: 2 tools offered
@@ -81,7 +81,7 @@ fn layers_retry_cache_and_rate_limit() {
       after 28s
     Dover, in a hurry
       cache: Miss
-      rate_limited: `tides` may be called 2 times per minute; this call would have to wait 30 seconds, longer than its time allows, so nothing was run
+      rate_limited: `tides` may be called 2 times per minute; this call would have to wait 30 seconds, longer than its deadline allows, so the tool was not run
       Next: call it again in 30 seconds
       after 0ns
     ");
@@ -92,7 +92,7 @@ fn large_result_is_stored_and_read_in_pages() {
     insta::assert_snapshot!(output("large_results"), @r#"
     > list_trains
     [{"train":100,"hour":0,"to":"Oslo"},{"train":101,"hour":1,"to":"Turku"},{"train":102,"hour":2,"to":"Oslo"},{"train":103,"hour":3,"to":"Turku"},"… 295 more items …",{"train":399,"hour":11,"to":"Turku"}]
-    [… cut: 201 of 10821 characters are shown; all of it (300 items on 302 lines) is kept as ID; read parts with read_result {"id": "ID", "pointer": "/…"} …]
+    [… truncated: 201 of 10821 characters shown; all (300 items on 302 lines) is stored as ID; read parts with read_result {"id": "ID", "pointer": "/…"} …]
 
     > read_result
     {"train":220,"hour":0,"to":"Oslo"}
@@ -109,7 +109,7 @@ fn large_result_is_stored_and_read_in_pages() {
     [ID: 3 columns (train | hour | to), 2 of 300 rows]
 
     > read_result
-    invalid_value: there is no result `ID` here, or it is no longer kept
+    invalid_value: there is no result `ID`, or it has expired
     Next: use an id from a result of this conversation, or call the tool again
 
     the operator reads "Oslo" of 11122 bytes
@@ -119,7 +119,7 @@ fn large_result_is_stored_and_read_in_pages() {
 #[test]
 fn own_loop_runs_until_the_model_stops() {
     insta::assert_snapshot!(output("own_loop"), @r#"
-    system: Every tool result stands between two marks, `[haft ID tool=NAME ...]` and `[/haft ID]` …
+    system: Every tool result is enclosed in two markers, `[haft ID tool=NAME ...]` and `[/haft ID]` …
     user: Where is it warmer, Paris or Oslo?
     model: I look at both cities.
     model: get_temperature {"city":"Paris","day":"today"}
@@ -141,9 +141,9 @@ fn own_loop_runs_until_the_model_stops() {
     tools: toolu_4 [haft 0000000003 tool=get_temperature label=untrusted/internal chars=1]
            7
            [/haft 0000000003]
-    tools: toolu_5 [haft 0000000004 tool=send_message from=host error=denied chars=157]
-           denied: it must be asked about (it is not declared read-only), and nobody can be asked here
-           Next: go on without it, or tell the user what you would have done
+    tools: toolu_5 [haft 0000000004 tool=send_message from=host error=denied chars=169]
+           denied: this call needs approval (it does not say that it only reads), and no approver is configured
+           Next: continue without it, or tell the user what you would have done
            [/haft 0000000004]
     model: Paris, with 19 degrees against 7 in Oslo. I was not allowed to send you a message.
     6 messages; what the run has read is Untrusted
@@ -219,20 +219,20 @@ fn rules_allow_ask_deny_and_say_why() {
     shell({"command":"git log --oneline"})
       (here `git log --oneline` would run)
     shell({"command":"git log && git push origin main"})
-      denied: it must be asked about (shared branches are looked at first), and nobody can be asked here
-      Next: go on without it, or tell the user what you would have done
+      denied: this call needs approval (shared branches are looked at first), and no approver is configured
+      Next: continue without it, or tell the user what you would have done
       (because ask: shared branches are looked at first (haft.toml:9 ask "Bash(git push *)"))
     shell({"command":"timeout 5 rm -r build"})
       denied: nothing is deleted here, and secrets stay where they are
-      Next: go on without it, or tell the user what you would have done
+      Next: continue without it, or tell the user what you would have done
       (because deny: nothing is deleted here, and secrets stay where they are (haft.toml:15 deny "Bash(rm *)"))
     shell({"command":"$TOOL x"})
       denied: nothing is deleted here, and secrets stay where they are
-      Next: go on without it, or tell the user what you would have done
+      Next: continue without it, or tell the user what you would have done
       (because deny: nothing is deleted here, and secrets stay where they are (haft.toml:15 deny "Bash(rm *)"))
     read_file({"path":"src/../.env"})
       denied: nothing is deleted here, and secrets stay where they are
-      Next: go on without it, or tell the user what you would have done
+      Next: continue without it, or tell the user what you would have done
       (because deny: nothing is deleted here, and secrets stay where they are (haft.toml:15 deny "Read(./.env)"))
     format_disk({})
       not_offered: `format_disk` is not offered: nothing is deleted here, and secrets stay where they are
@@ -264,7 +264,7 @@ fn approver_allows_edits_answers_and_denies() {
       asked about pay({"to":"Ada","amount":5}): it is not declared read-only
       answered: Allow { lasting: Once, comment: Some("the last one today") }
       model reads: paid 5 to Ada
-                   [note from the host: A person allowed this call and said: the last one today]
+                   [note from the host: A person approved this call with the comment: the last one today]
     edited, then allowed: pay Ada 1000
       asked about pay({"to":"Ada","amount":1000}): it is not declared read-only
       answered: Edit(Object {"to": String("Ada"), "amount": Number(10)})
@@ -278,8 +278,8 @@ fn approver_allows_edits_answers_and_denies() {
     declined: pay Ada 40
       asked about pay({"to":"Ada","amount":40}): it is not declared read-only
       answered: Deny(Some("not on a Friday"))
-      model reads: declined: a person said no: not on a Friday
-                   Next: go on without it, or tell the user what you would have done
+      model reads: declined: a person denied this call: not on a Friday
+                   Next: continue without it, or tell the user what you would have done
     allowed for the session: pay Ada 7
       asked about pay({"to":"Ada","amount":7}): it is not declared read-only
       answered: Allow { lasting: Session, comment: None }
@@ -296,15 +296,15 @@ fn approver_allows_edits_answers_and_denies() {
 fn background_work_continues_and_each_result_is_delivered_once() {
     insta::assert_snapshot!(output("background"), @r#"
     model calls build({"part":"library"})
-      reads: {"ticket_id":"ticket-1","tool_name":"build","status":"running","poll_after_s":5,"summary":"building library","resume_hint":"go on with something else; ask `check_ticket` for the result when you need it"}
+      reads: {"ticket_id":"ticket-1","tool_name":"build","status":"running","poll_after_s":5,"summary":"building library","resume_hint":"continue with something else; call `check_ticket` for the result when you need it"}
     model calls check_ticket({"ticket_id":"ticket-1","wait_s":10})
       a>1: compiling
       ticket-1 ended: None
       reads: library is built
     model calls build({"part":"command"})
-      reads: {"ticket_id":"ticket-2","tool_name":"build","status":"running","poll_after_s":5,"summary":"building command","resume_hint":"go on with something else; ask `check_ticket` for the result when you need it"}
+      reads: {"ticket_id":"ticket-2","tool_name":"build","status":"running","poll_after_s":5,"summary":"building command","resume_hint":"continue with something else; call `check_ticket` for the result when you need it"}
     model calls build({"part":"docs"})
-      reads: {"ticket_id":"ticket-3","tool_name":"build","status":"running","poll_after_s":5,"summary":"building docs","resume_hint":"go on with something else; ask `check_ticket` for the result when you need it"}
+      reads: {"ticket_id":"ticket-3","tool_name":"build","status":"running","poll_after_s":5,"summary":"building docs","resume_hint":"continue with something else; call `check_ticket` for the result when you need it"}
       a>1: compiling
       a>1: compiling
       ticket-2 ended: None
@@ -337,7 +337,7 @@ fn secrets_reach_only_the_body() {
       logged in with 13 characters ([REDACTED:secret/mail:13]), wrote to bob
     send_mail({"to":"bob","password":"secret://bank"})
       invalid_value: `send_mail` has no secret called `bank`
-      Next: use the name of a secret that you were told of, or tell the user
+      Next: use the name of a secret that was given to you, or tell the user
     show_setup({})
       user=ada password=[REDACTED:secret/mail:13] basic=YWRhOm[REDACTED:secret/mail:16]U= debug=Secret(hidden)
     read_file({"path":".env"})
@@ -345,7 +345,7 @@ fn secrets_reach_only_the_body() {
       DATABASE_URL=postgres://app:[REDACTED:url-password:9]@db/main
       RETRIES=3
     read_file({"path":"secret://mail"})
-      denied: `read_file` does not declare that it uses secrets, so it gets none
+      denied: `read_file` does not declare `capabilities(secrets)`, so it cannot use secrets
     "#);
 }
 
@@ -359,8 +359,8 @@ fn slow_subscriber_misses_progress_but_no_terminal_event() {
       57 run-1 turn 2: copy tool_failed
       65 run-1 turn 3: erase denied
     the records that failed, newest first
-      erase by ada: it must be asked about (it is not declared read-only), and nobody can be asked here, attempts 0, because deny: it must be asked about (it is not declared read-only), and nobody can be asked here (the default)
-      copy by ada: there is nothing to copy, attempts 1, because allow: it is read-only, without network or secrets (the default)
+      erase by ada: this call needs approval (it does not say that it only reads), and no approver is configured, attempts 0, because deny: this call needs approval (it does not say that it only reads), and no approver is configured (the default)
+      copy by ada: there is nothing to copy, attempts 1, because allow: it only reads, without network or secrets (the default)
     and one that went well: 40 files copied
     ");
 }

@@ -49,9 +49,9 @@ async fn every_result_is_framed_whatever_its_outcome() {
     tool_failed: no luck
     [/haft 0000000001]
 
-    [haft 0000000002 tool=write from=host error=denied chars=157]
-    denied: it must be asked about (it is not declared read-only), and nobody can be asked here
-    Next: go on without it, or tell the user what you would have done
+    [haft 0000000002 tool=write from=host error=denied chars=169]
+    denied: this call needs approval (it does not say that it only reads), and no approver is configured
+    Next: continue without it, or tell the user what you would have done
     [/haft 0000000002]
 
     [haft 0000000003 tool=serch from=host error=unknown_tool chars=95]

@@ -238,7 +238,7 @@ async fn paths(tool: DynTool, guard: PathGuard, arguments: Value) -> (&'static s
         None => ("ok", String::new()),
         Some(failure) => {
             assert_eq!(failure.code(), FailureCode::Denied);
-            let asked = failure.message().contains("must be asked about");
+            let asked = failure.message().contains("needs approval");
             (if asked { "ask" } else { "deny" }, failure.to_string())
         }
     }

@@ -334,7 +334,7 @@ impl Guard for NamelessGuard {
 fn hook_whose_name_panics_is_a_build_error() {
     let hook = Moments { name: "panics", ..Moments::default() };
     let error = permissive(vec![]).hook(hook).build().unwrap_err();
-    assert!(error.to_string().contains("a hook panicked when asked its name"), "{error}");
+    assert!(error.to_string().contains("a hook panicked in `name`"), "{error}");
     let error = permissive(vec![]).guard(NamelessGuard).build().unwrap_err();
     assert!(error.to_string().contains("a guard panicked"), "{error}");
     let zero = Moments { name: "z", timeout: Some(Duration::ZERO), ..Moments::default() };

@@ -378,7 +378,7 @@ async fn rate_limit_wait_beyond_the_deadline_is_refused_at_no_cost() {
     assert_eq!(
         failure.to_string(),
         "rate_limited: `t` may be called once per minute; this call would have to wait 2 minutes, \
-         longer than its time allows, so nothing was run\nNext: call it again in 2 minutes"
+         longer than its deadline allows, so the tool was not run\nNext: call it again in 2 minutes"
     );
 }
 
@@ -646,7 +646,7 @@ async fn timeout_before_a_retry_still_reports_the_earlier_attempt() {
         "{late:?} {began}"
     );
     for (failure, answer) in late.iter().zip(&answers) {
-        let says_nothing_ran = failure.message().contains("nothing was run");
+        let says_nothing_ran = failure.message().contains("the tool was not run");
         assert_eq!(
             says_nothing_ran,
             answer.execution() == Execution::NotStarted,

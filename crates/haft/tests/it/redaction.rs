@@ -118,7 +118,7 @@ async fn image_that_contains_a_secret_is_dropped() {
     let answer = one(permissive(vec![show]).secret("door", VALUE), "show", json!({})).await;
     let shown = answer.blocks();
     assert!(matches!(&shown[0], Block::Image { .. }), "{shown:?}");
-    let left_out = Block::text("[a picture or sound is left out: there is a secret in it]");
+    let left_out = Block::text("[an image or audio is omitted: it contains a secret]");
     assert_eq!(shown[1], left_out);
 }
 
@@ -262,14 +262,10 @@ async fn interrupted_result_says_how_much_was_emitted() {
         config.timeout = Duration::from_secs(1);
         let answer = one(permissive(vec![chatty(bound, size)]).config(config), "chatty", json!({}));
         let answer = answer.await;
-        let reported = answer.interrupted_output();
-        assert!(
-            reported.starts_with("123456789\n") && reported.chars().count() <= bound,
-            "{}",
-            reported.len()
-        );
-        let notice = format!("\n[… cut: {size} bytes were told in all …]");
-        assert_eq!(reported.ends_with(&notice), is_cut, "{}", &reported[reported.len() - 60..]);
+        let told = answer.interrupted_output();
+        assert!(told.starts_with("123456789\n") && told.chars().count() <= bound, "{}", told.len());
+        let notice = format!("\n[… truncated: {size} bytes in total …]");
+        assert_eq!(told.ends_with(&notice), is_cut, "{}", &told[told.len() - 60..]);
     }
 }
 

@@ -297,7 +297,12 @@ async fn invalid_default_is_a_build_error_or_a_refusal() {
         ToolRegistry::builder().add(tool).build()
     };
     let wrong = json!({"properties": {"n": {"type": "integer", "default": "rm -rf"}}});
-    assert!(build(wrong).unwrap_err().to_string().contains("the default of `n` does not fit"));
+    assert!(
+        build(wrong)
+            .unwrap_err()
+            .to_string()
+            .contains("the default of `n` does not match its schema")
+    );
     let crowded = json!({"maxProperties": 1, "properties": {"a": {"default": 1}, "b": {}}});
     let registry = build(crowded).unwrap();
     let runtime = Runtime::builder().registry(registry).build().unwrap();

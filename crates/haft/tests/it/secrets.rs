@@ -148,12 +148,12 @@ async fn tool_gets_only_its_own_secrets_and_does_not_learn_of_others() {
     mail_send: ok
     pay: invalid_value NotStarted: `pay` has no secret called `door`
     pay: invalid_value NotStarted: `pay` has no secret called `window`
-    look: denied NotStarted: `look` does not declare that it uses secrets, so it gets none
-    silent: denied NotStarted: `silent` does not declare that it uses secrets, so it gets none
+    look: denied NotStarted: `look` does not declare `capabilities(secrets)`, so it cannot use secrets
+    silent: denied NotStarted: `silent` does not declare `capabilities(secrets)`, so it cannot use secrets
     look: ok
     ask_mail: ok
     ask_mail: invalid_value Completed: `ask_mail` has no secret called `window`
-    ask_none: denied Completed: `ask_none` does not declare that it uses secrets, so it gets none
+    ask_none: denied Completed: `ask_none` does not declare `capabilities(secrets)`, so it cannot use secrets
     ");
 }
 
@@ -191,7 +191,7 @@ async fn decoder_error_does_not_show_a_secret() {
         (failure.code(), failure.execution()),
         (FailureCode::InvalidValue, Execution::NotStarted)
     );
-    assert_eq!(failure.message(), "a secret does not fit where it is used");
+    assert_eq!(failure.message(), "the value of a secret is invalid for its argument");
     let cause = failure.cause().unwrap();
     assert!(cause.contains("is no port") && !cause.contains(VALUE), "{cause}");
     assert_eq!(answers[0].origin(), None, "nothing ran");

@@ -33,8 +33,8 @@ async fn reads_on_both_sides_of_a_write_do_not_merge() {
     insta::assert_snapshot!(lines.join("\n"), @r"
     c1 search batch 0 (first call)
     c2 search batch 0 (reads run concurrently)
-    c3 write batch 1 (writes without naming resources: runs alone)
-    c4 search batch 2 (waits for the call before it, which stands alone)
+    c3 write batch 1 (writes without resource keys: runs alone)
+    c4 search batch 2 (waits for the previous call, which runs alone)
     c1 running
     c2 running
     c1 finished ok ran Completed
@@ -139,7 +139,7 @@ async fn bad_input_is_answered_and_siblings_still_run() {
     [c] unknown_tool: there is no tool called `serach` / Next: did you mean `search`? call it by that name
     [d] bad_arguments: /: unknown `y`; valid names are `x`, `key` / Next: call `search` again with this fixed
     [e] search()
-    [haft-6] not_run: another call of this turn already has the id `a`; this one was not run / Next: give every call an id of its own
+    [haft-6] not_run: another call of this turn already has the id `a`; this one was not run / Next: give every call a unique id
     [haft-7] search()
     [f] unparseable_arguments: the arguments must be a JSON object, got array / Next: send the arguments again as one JSON object
     "#);

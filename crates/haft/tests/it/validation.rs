@@ -263,20 +263,20 @@ async fn second_failure_in_a_row_adds_an_example() {
             turn.run([call(arguments)]).await[0].text().into_owned()
         }
     };
-    const EXAMPLE: &str = r#"Arguments that fit: {"count":1}"#;
-    assert!(!ask(json!({})).await.contains("Arguments that fit"));
+    const EXAMPLE: &str = r#"Valid arguments: {"count":1}"#;
+    assert!(!ask(json!({})).await.contains("Valid arguments"));
     insta::assert_snapshot!(ask(json!({"count": "many"})).await, @r#"
     bad_arguments: /count: expected an integer; got "many" (string)
-    Arguments that fit: {"count":1}
+    Valid arguments: {"count":1}
     Next: call `echo` again with this fixed
     "#);
     assert!(ask(json!([])).await.contains(EXAMPLE), "also for what cannot be read");
     assert!(ask(json!({"count": 1})).await.starts_with('{'));
-    assert!(!ask(json!({})).await.contains("Arguments that fit"), "a success starts afresh");
-    // Several in one turn count once: the model has not read the first result yet.
+    assert!(!ask(json!({})).await.contains("Valid arguments"), "a success starts afresh");
+    // Several in one turn count once: the model has not read the first answer yet.
     let turn = runtime.run().turn().await.unwrap();
     let answers = turn.run([call(json!({})), ToolCall::new("d", "echo", json!({}))]).await;
-    assert!(answers.iter().all(|answer| !answer.text().contains("Arguments that fit")));
+    assert!(answers.iter().all(|answer| !answer.text().contains("Valid arguments")));
 }
 
 #[tokio::test]
@@ -709,7 +709,7 @@ async fn integer_out_of_range_is_refused_with_its_place() {
         ),
         (
             json!({"top": 1e17}),
-            "/top: expected an integer; got 1e+17 (number), which is beyond what is kept exactly",
+            "/top: expected an integer; got 1e+17 (number), which cannot be represented exactly",
         ),
         (json!({"top": 2.5}), "/top: expected an integer; got 2.5 (number)"),
     ] {

@@ -1,4 +1,4 @@
-//! A stream keeps what it can, and says exactly what it could not.
+//! A stream buffers what it can, and reports each gap exactly.
 
 use std::{sync::atomic::AtomicBool, task::Wake, time::Duration};
 
@@ -33,7 +33,7 @@ fn end() -> Event {
     }
 }
 
-/// Writes what is there as numbers, and gaps as `from-to`.
+/// Formats events as numbers, and gaps as `from-to`.
 fn read(stream: &mut EventStream) -> Vec<String> {
     std::iter::from_fn(|| stream.try_next())
         .map(|told| match told {
@@ -169,8 +169,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Every number is told once, as an event or in a gap, in order, by every reader, however it
-    /// reads; gaps count right; and an end is missed only where nothing else was left to let go of.
+    /// Every reader sees every number once, as an event or in a gap, in order; gaps have the right
+    /// counts; and a terminal event is dropped only if nothing else is left to drop.
     #[test]
     fn every_reader_can_account_for_every_event(steps in steps(), capacity in 1..8usize) {
         let hub = Arc::new(Hub::default());
