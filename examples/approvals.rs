@@ -76,7 +76,7 @@ async fn main() -> Result<(), Failure> {
         ("answered instead", 30),
         ("declined", 40),
         ("allowed for the session", 7),
-        ("the same again: nobody is asked", 7),
+        ("the same again: no question", 7),
         ("another amount: no answer is left, so it does not run", 8),
     ] {
         println!("{what}: pay Ada {amount}");

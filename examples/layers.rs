@@ -75,7 +75,7 @@ async fn main() -> Result<(), Failure> {
     let runtime =
         Runtime::builder().registry(registry).clock(clock.clone()).observer(print_event).build()?;
     for entry in runtime.registry().own() {
-        println!("{} stands behind", entry.name());
+        println!("{} has these layers", entry.name());
         runtime.layers_of(entry).iter().for_each(|layer| println!("  {layer}"));
     }
     let run = runtime.run();

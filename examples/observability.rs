@@ -81,7 +81,7 @@ async fn main() -> Result<(), haft::Error> {
             record.agent_path.join("/"),
             end.error.as_deref().unwrap_or_default(),
             end.course.attempts,
-            record.verdict().map_or("nobody judged it".to_owned(), ToString::to_string),
+            record.verdict().map_or("no verdict".to_owned(), ToString::to_string),
         );
     }
     let good = runtime.records(&RecordQuery::default().failed(false).tool("copy"));

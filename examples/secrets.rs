@@ -36,7 +36,7 @@ async fn read_file(path: String) -> String {
     format!("# {path}\nDATABASE_URL=postgres://app:tr0ub4dor@db/main\nRETRIES=3\n")
 }
 
-fn tell(event: &Event) {
+fn print_event(event: &Event) {
     if let Event::Started { tool_name: meant, arguments: Some(arguments), .. } = event {
         println!("{meant}({arguments})");
     }
@@ -56,7 +56,7 @@ async fn main() -> Result<(), Failure> {
         .policy(AllowAll)
         .secret("mail", "correct horse")
         .secret_for("pay_*", "bank", "7KQ2-99XB-4410")
-        .observer(tell)
+        .observer(print_event)
         .build()?;
 
     for (tool, arguments) in [

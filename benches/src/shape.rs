@@ -22,7 +22,7 @@ use serde_json::json;
 use crate::harness::{Bench, Unit};
 
 /// How much is read in one measurement.
-const BYTES: usize = 10_000_000;
+const BYTES_PER_MEASUREMENT: usize = 10_000_000;
 
 const SIZES: [(&str, &str, usize); 3] = [
     ("shape-plain-1k", "shape-coloured-1k", 1_000),
@@ -79,7 +79,7 @@ fn runtime(text: &Rc<String>, bound: ResultLimit) -> Runtime {
     });
     // The largest text exceeds the default scan limit.
     let mut config = Config::default();
-    config.max_result = 4 * BYTES;
+    config.max_result = 4 * BYTES_PER_MEASUREMENT;
     // Artifacts expire before the next measurement, so that the store is never full.
     let limits = ArtifactLimits::default().expiry(Duration::from_millis(1));
     let registry = ToolRegistry::builder().add(tool).build().unwrap_or_else(|e| panic!("{e}"));
@@ -106,7 +106,7 @@ struct Over {
 
 impl Over {
     fn new(text: String) -> Self {
-        let times = BYTES.div_ceil(text.len());
+        let times = BYTES_PER_MEASUREMENT.div_ceil(text.len());
         let units = u32::try_from(times * text.len()).unwrap_or(u32::MAX);
         Self { text: Rc::new(text), times, units }
     }

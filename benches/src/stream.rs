@@ -17,9 +17,9 @@ use crate::{
 /// The size of one read from a connection.
 const CHUNK: usize = 4_096;
 /// Characters of text or arguments in one event.
-const PIECE: usize = 12;
+const CHARS_PER_EVENT: usize = 12;
 /// How much is read in one measurement.
-const BYTES: usize = 4 << 20;
+const BYTES_PER_MEASUREMENT: usize = 4 << 20;
 /// One group per dialect: a ratio is taken to the same events.
 const GROUPS: [(Dialect, &str); 9] = [
     (Dialect::Anthropic, "stream-anthropic"),
@@ -46,10 +46,10 @@ pub(crate) fn add(bench: &mut Bench) {
     }
     for (dialect, group) in GROUPS {
         let ending = script::endings(dialect)[0];
-        let events = script::events(dialect, &said, ending, PIECE);
+        let events = script::events(dialect, &said, ending, CHARS_PER_EVENT);
         let body = script::body(dialect, &events);
         let texts: Vec<String> = events.iter().map(Value::to_string).collect();
-        let times = BYTES.div_ceil(body.len());
+        let times = BYTES_PER_MEASUREMENT.div_ceil(body.len());
         let units = u32::try_from(times * body.len()).unwrap_or(u32::MAX);
         bench.group(group, Unit::Byte);
         bench.case(format!("{dialect} serde_json"), units, move |_, _| {

@@ -19,7 +19,7 @@ pub fn agrees(export: &ToolExport, source: &Schema, values: &[Value]) -> Result<
         .map_err(|e| format!("what is shown is no schema: {e}\n{exported}"))?;
     let has = |kind| shown.report.iter().any(|loss| loss.kind == kind);
     for value in values {
-        let Some(sent) = said(value, shown) else { continue };
+        let Some(sent) = renamed(value, shown) else { continue };
         let sent = if shown.strict { filled(&sent, &exported, &exported, 40) } else { sent };
         let call = ToolCall::new("call", shown.name.as_str(), sent.clone());
         let Arguments::Json(back) = export.restore(call).arguments else { continue };
@@ -81,7 +81,7 @@ fn json_schema(node: &Value) -> Value {
 }
 
 /// Renames properties to their exported names; `None` when the value already uses one of those.
-fn said(value: &Value, shown: &ExportedTool) -> Option<Value> {
+fn renamed(value: &Value, shown: &ExportedTool) -> Option<Value> {
     let mut map = value.as_object()?.clone();
     for (own, here) in shown.renamed() {
         if map.contains_key(here) {

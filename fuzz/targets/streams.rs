@@ -7,19 +7,19 @@ use serde_json::Value;
 
 /// The result of a stream: its calls, stop reason, message, and error.
 #[derive(Debug, PartialEq)]
-struct Said {
+struct Decoded {
     calls: Vec<ToolCall>,
     stop: StopReason,
     message: Value,
     problem: Option<String>,
 }
 
-fn said<'a>(dialect: Dialect, pieces: impl Iterator<Item = &'a [u8]>) -> Said {
+fn decode<'a>(dialect: Dialect, pieces: impl Iterator<Item = &'a [u8]>) -> Decoded {
     let mut stream = dialect.stream();
     let mut calls: Vec<ToolCall> = pieces.flat_map(|piece| stream.feed(piece)).collect();
     let ended = stream.finish();
     calls.extend(ended.calls);
-    Said {
+    Decoded {
         calls,
         stop: ended.stop,
         message: ended.message,
@@ -44,11 +44,11 @@ fn uneven(bytes: &[u8]) -> Vec<&[u8]> {
 
 fuzz_target!(|bytes: &[u8]| {
     for dialect in Dialect::ALL.iter().copied() {
-        let whole = said(dialect, std::iter::once(bytes));
-        let cut = said(dialect, uneven(bytes).into_iter());
+        let whole = decode(dialect, std::iter::once(bytes));
+        let cut = decode(dialect, uneven(bytes).into_iter());
         assert_eq!(whole, cut, "{dialect}, cut unevenly");
         if bytes.len() <= 512 {
-            let single = said(dialect, bytes.chunks(1));
+            let single = decode(dialect, bytes.chunks(1));
             assert_eq!(whole, single, "{dialect}, byte by byte");
         }
         assert!(

@@ -12,7 +12,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use crate::{Case, Group};
 
 /// Repetitions in one run: a single open is shorter than the clock's resolution.
-const TIMES: u32 = 2_000;
+const OPENS_PER_RUN: u32 = 2_000;
 
 pub(crate) fn groups() -> Result<Vec<Group>, String> {
     let home = Rc::new(tempfile::tempdir().map_err(|e| e.to_string())?);
@@ -34,14 +34,14 @@ pub(crate) fn groups() -> Result<Vec<Group>, String> {
         let (text, workspace, home) = (path.clone(), workspace.clone(), home.clone());
         let ours = Case::new("Workspace: find and open", move || {
             let _home = &home;
-            for _ in 0..TIMES {
+            for _ in 0..OPENS_PER_RUN {
                 let place = workspace.resolve(&text).map_err(|e| e.to_string())?;
                 workspace.open(&place).map_err(|e| e.to_string())?;
             }
             Ok(())
         });
         let plain = Case::floor("File::open", move || {
-            for _ in 0..TIMES {
+            for _ in 0..OPENS_PER_RUN {
                 File::open(&absolute).map_err(|e| e.to_string())?;
             }
             Ok(())
@@ -51,7 +51,7 @@ pub(crate) fn groups() -> Result<Vec<Group>, String> {
         groups.push(Group {
             name: format!("open: a file {deep} deep"),
             cases,
-            times: TIMES,
+            times: OPENS_PER_RUN,
             rest: Duration::ZERO,
             has_cpu: true,
         });
@@ -65,7 +65,7 @@ fn bare(root: Rc<OwnedFd>, path: String) -> Option<Case> {
     Some(Case::floor("openat2, no links", move || {
         let how = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        for _ in 0..TIMES {
+        for _ in 0..OPENS_PER_RUN {
             rustix::fs::openat2(&*root, &path, how, Mode::empty(), resolve)
                 .map_err(|e| e.to_string())?;
         }

@@ -128,7 +128,7 @@ fn print(report: &Report, samples: &[Sample], took: Duration) {
         println!("{:>10} {memory:>10.1} {:>8} {kept:>10.2}", sample.calls, sample.tasks);
     }
     println!(
-        "\n{} calls asked, {} ended, in {:.1} s",
+        "\n{} calls submitted, {} ended, in {:.1} s",
         report.asked,
         report.ended,
         took.as_secs_f64()
@@ -136,8 +136,8 @@ fn print(report: &Report, samples: &[Sample], took: Duration) {
     for (code, count) in &report.answers {
         println!("{count:>10} {code}");
     }
-    println!("{:>10} results that came later", report.late);
-    println!("{:>10} events read, {} missed and told so", report.read, report.missed);
+    println!("{:>10} background results", report.late);
+    println!("{:>10} events read, {} reported as missed", report.read, report.missed);
 }
 
 /// Returns the failed checks.
@@ -145,14 +145,14 @@ fn print(report: &Report, samples: &[Sample], took: Duration) {
 fn verdict(report: &Report, samples: &[Sample], left: usize, kept: u64) -> Vec<String> {
     let mut wrong = report.mistakes.clone();
     if report.asked != report.ended {
-        wrong.push(format!("{} calls were asked and {} ended", report.asked, report.ended));
+        wrong.push(format!("{} calls were submitted and {} ended", report.asked, report.ended));
     }
     if left > 0 {
-        wrong.push(format!("{left} tasks are left behind"));
+        wrong.push(format!("{left} tasks leaked"));
     }
     let most = samples.iter().map(|sample| sample.kept).chain([kept]).max().unwrap_or_default();
     if most > MAX_ARTIFACT_BYTES {
-        wrong.push(format!("{most} bytes were kept aside, with a quota of {MAX_ARTIFACT_BYTES}"));
+        wrong.push(format!("{most} bytes of artifacts, with a quota of {MAX_ARTIFACT_BYTES}"));
     }
     // Medians of the first samples after the warm-up and of the last ones: a single sample may fall
     // into a burst.

@@ -159,7 +159,7 @@ impl ToolExport {
 
     /// Takes in a call from a model. Restores the tool's own name, and notes whether validation
     /// must restore the arguments once they are parsed.
-    pub(crate) fn hear(self: &Arc<Self>, mut call: ToolCall) -> ToolCall {
+    pub(crate) fn receive_call(self: &Arc<Self>, mut call: ToolCall) -> ToolCall {
         call.shown = self
             .rename(&mut call)
             .filter(|tool| self.needs_restore(*tool))

@@ -50,14 +50,14 @@ impl StreamingTurn {
     /// calls may become tasks.
     pub fn feed(&mut self, bytes: &[u8]) {
         for call in self.stream.feed(bytes) {
-            self.intake.push(self.export.hear(call));
+            self.intake.push(self.export.receive_call(call));
         }
     }
 
     /// Takes one event that a client has already decoded. Must be called inside a tokio runtime.
     pub fn event(&mut self, event: &Value) {
         for call in self.stream.event(event) {
-            self.intake.push(self.export.hear(call));
+            self.intake.push(self.export.receive_call(call));
         }
     }
 
@@ -71,7 +71,7 @@ impl StreamingTurn {
         // The end is known before the last calls enter, so that none of them starts by itself.
         intake.expect(ended.stop, open.len());
         for call in open {
-            intake.push(export.hear(call));
+            intake.push(export.receive_call(call));
         }
         let envelopes = intake.finish(ended.stop).await;
         let message = ended.assistant_message(&envelopes);

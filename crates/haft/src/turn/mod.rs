@@ -129,7 +129,8 @@ impl Turn {
         response: &Value,
     ) -> Result<Value, Error> {
         let mut said = export.dialect().parse(response)?;
-        let calls = std::mem::take(&mut said.calls).into_iter().map(|call| export.hear(call));
+        let calls =
+            std::mem::take(&mut said.calls).into_iter().map(|call| export.receive_call(call));
         let answers = self.run_with_stop_reason(calls, said.stop).await;
         Ok(said.render_results(&answers))
     }
@@ -142,7 +143,8 @@ impl Turn {
     pub async fn respond(self, dialect: Dialect, response: &Value) -> Result<TurnOutput, Error> {
         let export = self.snapshot().last_export(dialect);
         let mut said = dialect.parse(response)?;
-        let calls = std::mem::take(&mut said.calls).into_iter().map(|call| export.hear(call));
+        let calls =
+            std::mem::take(&mut said.calls).into_iter().map(|call| export.receive_call(call));
         let envelopes = self.run_with_stop_reason(calls, said.stop).await;
         Ok(TurnOutput {
             message: said.assistant_message(response, &envelopes),

@@ -324,7 +324,11 @@ async fn failing_approvers_are_dropped_and_none_left_means_deny() {
     let rules = Rules::new(Decision::Ask);
     let scene = Scene::new(&rules, &[&errs, &panics, &late]);
     assert_eq!(code(&scene.once().await), None, "one is enough");
-    assert_eq!(errs.notes().len() + panics.notes().len(), 2, "who is out is told nothing more");
+    assert_eq!(
+        errs.notes().len() + panics.notes().len(),
+        2,
+        "a dropped approver gets no more notices"
+    );
     let scene = Scene::new(&rules, &[&errs, &panics]);
     let answer = scene.once().await;
     assert_eq!((code(&answer), scene.ran()), (Some(FailureCode::GuardFailed), 0));
@@ -353,7 +357,7 @@ async fn no_approver_means_deny_with_a_recorded_reason() {
     let scene = Scene::new(&Rules::new(Decision::Ask), &[]);
     let answer = scene.once().await;
     assert_eq!(code(&answer), Some(FailureCode::Denied));
-    assert!(!answer.text().contains("haft.toml"), "the model is not told the rule");
+    assert!(!answer.text().contains("haft.toml"), "the model does not get the rule");
     let record = &scene.journal.records()[0];
     let verdict = record.verdict().unwrap();
     assert_eq!((&verdict.decision, &*verdict.source), (&Decision::Deny, "haft.toml:3 `t(*)`"));
@@ -718,7 +722,7 @@ async fn repeated_denials_stop_further_questions() {
     let unasked = scene.call(&run, "fine").await;
     assert_eq!(code(&unasked), Some(FailureCode::Declined));
     assert!(unasked.text().contains("stop calling `t`"));
-    assert_eq!(person.notes().len(), asked, "nobody was asked");
+    assert_eq!(person.notes().len(), asked, "no approver was asked");
     assert_eq!(code(&scene.call(&scene.runtime.run(), "fine").await), None);
 }
 
@@ -939,7 +943,7 @@ proptest! {
             let mut left = yes.lock().unwrap().clone();
             for arguments in &ran {
                 let at = left.iter().position(|yes| yes == arguments);
-                left.swap_remove(at.expect("nobody said yes to what ran"));
+                left.swap_remove(at.expect("every execution has an approval"));
             }
             let ends = scene.events.lock().unwrap().iter().filter(|e| e.is_terminal()).count();
             assert_eq!(ends, 3, "every call is answered exactly once");

@@ -120,7 +120,7 @@ async fn artifact_reads_keep_the_taint_label() {
     let page = ask(&run, json!({"id": id, "limit": 1})).await;
     assert_eq!(page.label(), answer.label());
     let none = ask(&run, json!({"id": "nothing"})).await;
-    assert_eq!(none.label(), Label::CLEAN, "words of the runtime are its own");
+    assert_eq!(none.label(), Label::CLEAN, "text of the runtime itself is clean");
 }
 
 #[tokio::test]

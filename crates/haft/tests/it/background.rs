@@ -81,7 +81,7 @@ async fn ticket_is_a_success_and_its_result_is_delivered_once() {
     let run = runtime.run();
     let began = tokio::time::Instant::now();
     let answers = call(&run, "build").await;
-    assert_eq!(began.elapsed().as_secs(), 0, "nobody waits for the work");
+    assert_eq!(began.elapsed().as_secs(), 0, "the call does not wait for the work");
     let ticket: Value = serde_json::from_str(&answers[0].text()).unwrap();
     assert_eq!(
         ticket,
@@ -119,7 +119,7 @@ async fn late_result_taints_the_run_on_delivery() {
     let left = run.remaining_budget().bytes.unwrap();
     let late = run.next_settled().await.unwrap();
     assert_eq!(late.answer.text(), "outside()");
-    assert_eq!(late.answer.label().trust, Trust::Untrusted, "it passes on what it was told");
+    assert_eq!(late.answer.label().trust, Trust::Untrusted, "it forwards untrusted input");
     assert_eq!(run.label().trust, Trust::Untrusted);
     assert_eq!(left - run.remaining_budget().bytes.unwrap(), 9, "the bytes it shows are counted");
 }

@@ -13,7 +13,7 @@ use std::{
 /// Returns the path of an example: `<target>/<profile>/examples`, next to our own `deps`.
 pub(crate) fn binary(package: &str, name: &str) -> PathBuf {
     let own = std::env::current_exe().expect("a test has a path");
-    let profile = own.ancestors().nth(2).expect("it stands in <target>/<profile>/deps");
+    let profile = own.ancestors().nth(2).expect("the test binary is in <target>/<profile>/deps");
     let file = format!("{name}{}", std::env::consts::EXE_SUFFIX);
     let example = profile.join("examples").join(file);
     if !fresh(&example) {
@@ -41,7 +41,7 @@ fn build(package: &str, name: &str, profile: &Path) {
     let built = Command::new(env!("CARGO"))
         .args(["build", "--locked", "--package", package, "--example", name, "--profile", word])
         .arg("--target-dir")
-        .arg(profile.parent().expect("a profile stands in a target directory"))
+        .arg(profile.parent().expect("a profile is in a target directory"))
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .expect("cargo runs");

@@ -206,12 +206,12 @@ async fn single_flight_follower_has_its_own_timeout_and_gets_the_failure() {
         ends(&answers),
         ["c1 tool_failed", "c2 tool_failed", "c3 tool_failed", "c4 deadline_passed"]
     );
-    assert_eq!(ran.load(Ordering::SeqCst), 1, "nobody does in vain what was just done in vain");
+    assert_eq!(ran.load(Ordering::SeqCst), 1, "a failed computation is not repeated");
     for answer in &answers[..3] {
         let failure = answer.failure().unwrap();
         assert_eq!(failure.to_string(), "tool_failed: down\nNext: wait");
         assert_eq!(failure.cause().as_deref(), Some("down"));
-        assert_eq!(answer.label().confidentiality, Confidentiality::Secret, "it was heard");
+        assert_eq!(answer.label().confidentiality, Confidentiality::Secret, "its label was joined");
     }
     let uses: Vec<_> = courses.all().iter().map(|c| (c.cache, c.attempts, c.waited)).collect();
     let joined = (Some(CacheStatus::Joined), 0, SECOND * 10);

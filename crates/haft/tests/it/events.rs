@@ -22,7 +22,7 @@ struct Kept(Arc<Mutex<Vec<(EventMeta, Event)>>>);
 
 impl Observer for Kept {
     fn observe(&self, _: &Event) {
-        panic!("whoever takes stamps is not told without");
+        panic!("an observer with stamps gets only stamped events");
     }
 
     fn observe_at(&self, at: &EventMeta, event: &Event) {

@@ -58,7 +58,7 @@ fn state_reaches_the_tools_and_not_the_schema() {
 #[test]
 fn layers_retry_cache_and_rate_limit() {
     insta::assert_snapshot!(output("layers"), @r"
-    tides stands behind
+    tides has these layers
       cache: 1 hour, for one user
       breaker: 30 seconds after 5 failures within that time
       retry: 3 attempts in all
@@ -155,7 +155,7 @@ fn history_is_converted_and_the_changes_are_printed() {
     insta::assert_snapshot!(output("move_history"), @r#"
     strict: calls and results do not pair up: message 2: the call `toolu_01B` has no result
     hint: `Transcript::mend` repairs this and says how
-    changed: mended message 2: the call `toolu_01B` has no result
+    changed: repaired message 2: the call `toolu_01B` has no result
     changed: the call `toolu_01A` is `az0kpLmVo` here
     changed: the call `toolu_01B` is `Mql2mKRXY` here
     changed: message 2: `thinking` of anthropic is left out
@@ -284,7 +284,7 @@ fn approver_allows_edits_answers_and_denies() {
       asked about pay({"to":"Ada","amount":7}): it is not declared read-only
       answered: Allow { lasting: Session, comment: None }
       model reads: paid 7 to Ada
-    the same again: nobody is asked: pay Ada 7
+    the same again: no question: pay Ada 7
       model reads: paid 7 to Ada
     another amount: no answer is left, so it does not run: pay Ada 8
       asked about pay({"to":"Ada","amount":8}): it is not declared read-only

@@ -122,7 +122,11 @@ async fn panicking_or_reentrant_observers_do_not_block_or_hide_events() {
     place.set(runtime.clone()).unwrap();
     let answers = runtime.run().turn().await.unwrap().run(calls("t t nothing")).await;
     assert_eq!(ends(&answers), ["c1 ok", "c2 ok", "c3 unknown_tool"]);
-    assert_eq!(reported.load(Ordering::SeqCst), 3, "who stands behind the broken one hears all");
+    assert_eq!(
+        reported.load(Ordering::SeqCst),
+        3,
+        "observers after the panicking one get all events"
+    );
     let mut heard = 0;
     while let Some(StreamItem::Event(_)) = stream.try_next() {
         heard += 1;

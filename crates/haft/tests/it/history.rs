@@ -549,7 +549,7 @@ fn calls_paired_by_order_are_not_left_partially_answered() {
     assert_eq!(chat.body["messages"].as_array().unwrap().len(), 3, "the rest can be appended");
     assert_eq!(chat.changes, [Change::Open { id: "a".into() }]);
     let ollama = write(&transcript, Dialect::Ollama);
-    assert_eq!(ollama.body["messages"][3]["content"], "B", "the answer of `b` stands second");
+    assert_eq!(ollama.body["messages"][3]["content"], "B", "the result of `b` is second");
     assert_eq!(
         ollama.changes,
         [Change::Mended(HistoryFix::Unanswered { message: 1, id: "a".into() })]

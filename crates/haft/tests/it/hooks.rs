@@ -135,7 +135,7 @@ async fn hook_verdict_is_joined_with_the_policies() {
         allows().hook(before("h", |_| Ok(PreCallDecision::judge(Verdict::ask("sure?"))))),
         "a",
     );
-    assert_eq!(asked.await.unwrap_err().code(), FailureCode::Denied, "nobody can be asked");
+    assert_eq!(asked.await.unwrap_err().code(), FailureCode::Denied, "no approver is configured");
     // A later hook's allow does not revoke an ask.
     let both = allows()
         .hook(before("one", |_| Ok(PreCallDecision::judge(Verdict::deny("no")))))
@@ -484,7 +484,7 @@ async fn a_turn_whose_hook_fails_runs_nothing_and_the_next_one_does() {
     let run = runtime.run();
     let answers = run.turn().await.unwrap().run(calls("t")).await;
     assert_eq!(ends(&answers), ["c1 hook_failed"]);
-    assert!(!answers[0].text().contains("not ready"), "the model is not told why");
+    assert!(!answers[0].text().contains("not ready"), "the model does not get the cause");
     assert!(
         transcript.lines().iter().any(|line| line.contains("`gate`") && line.contains("not ready"))
     );

@@ -95,7 +95,7 @@ async fn rate_limit_from_the_attribute_holds_across_runs() {
     assert_eq!(ends, ["c1 ok", "c2 ok", "c3 ok", "c4 ok"]);
     assert_eq!(took, SECOND, "two at once, then one each half second");
     let (_, took) = timed(&runtime, calls("look")).await;
-    assert_eq!(took, SECOND / 2, "another run stands in the same line");
+    assert_eq!(took, SECOND / 2, "another run shares the rate limit");
 }
 
 static LOOKED_UP: AtomicUsize = AtomicUsize::new(0);
@@ -297,7 +297,7 @@ async fn timed_out_attempt_is_stopped_before_the_next_starts() {
     });
     let runtime = permissive(vec![tool]).build().unwrap();
     let answers = runtime.run().turn().await.unwrap().run(calls("t:a")).await;
-    assert_eq!(answers[0].text(), "part 3", "what the others told is not in it");
+    assert_eq!(answers[0].text(), "part 3", "output of the other attempts is not in it");
     let note = |n| (n, false, "run-1/1/0/c1".to_owned(), r#"{"x":"a"}"#.to_owned());
     assert_eq!(*seen.lock().unwrap(), [note(1), note(2), note(3)]);
 }

@@ -165,7 +165,7 @@ async fn abandoned_blocking_work_keeps_its_lock() {
         Some((FailureCode::UnknownOutcome, Execution::Unknown))
     );
     assert_eq!(ends(&answers[1..]), ["c2 not_run"]);
-    assert!(!overlapped.load(Ordering::SeqCst), "nothing exclusive ran beside it");
+    assert!(!overlapped.load(Ordering::SeqCst), "nothing exclusive ran in parallel");
 }
 
 #[tokio::test(start_paused = true)]

@@ -271,7 +271,7 @@ async fn whole_tool_deny_hides_it_and_refuses_it_when_called() {
             Some(FailureCode::NotOffered),
             "{text}"
         );
-        assert!(!answers[0].text().contains("mail_*"), "the model is not told the rule");
+        assert!(!answers[0].text().contains("mail_*"), "the model does not get the rule");
     }
     let runtime = runtime(rules(vec![deny("mail_send arg.to=bob@x.org")]));
     let turn = runtime.run().turn().await.unwrap();

@@ -65,7 +65,7 @@ pub(crate) fn complete(dialect: Dialect, script: &[ScriptPart], ending: &str) ->
                        "function": {"name": name, "arguments": arguments.to_string()}})
                 })
                 .collect();
-            let mut message = json!({"role": "assistant", "content": spoken(script)});
+            let mut message = json!({"role": "assistant", "content": joined_text(script)});
             if !calls.is_empty() {
                 message["tool_calls"] = calls.into();
             }
@@ -96,7 +96,7 @@ pub(crate) fn complete(dialect: Dialect, script: &[ScriptPart], ending: &str) ->
             let calls: Vec<Value> = calls(script).map(ollama_call).collect();
             json!({"model": "m", "created_at": "2026-01-01T00:00:00Z", "done": true,
                    "done_reason": ending, "message":
-                   {"role": "assistant", "content": spoken(script).unwrap_or_default(),
+                   {"role": "assistant", "content": joined_text(script).unwrap_or_default(),
                     "tool_calls": calls}})
         }
         Dialect::Mcp => calls(script).map(request).collect(),
@@ -199,7 +199,7 @@ fn calls(script: &[ScriptPart]) -> impl Iterator<Item = (&str, &str, Value)> {
 }
 
 /// All texts joined, for providers that keep them apart from the calls.
-fn spoken(script: &[ScriptPart]) -> Option<String> {
+fn joined_text(script: &[ScriptPart]) -> Option<String> {
     let texts: Vec<&str> = script
         .iter()
         .filter_map(|one| match one {

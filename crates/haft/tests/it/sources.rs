@@ -20,7 +20,7 @@ impl Log {
         self.0.lock().unwrap().push(text);
     }
 
-    fn said(&self) -> Vec<String> {
+    fn lines(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 }
@@ -87,7 +87,7 @@ async fn own_tools_come_first_then_sorted_and_prefixed_sources() {
     assert_eq!(answers[0].text(), "a(1)");
     runtime.close().await;
     runtime.close().await;
-    assert_eq!(log.said(), ["open beta", "open alpha", "close alpha", "close beta"]);
+    assert_eq!(log.lines(), ["open beta", "open alpha", "close alpha", "close beta"]);
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn opened_sources_are_closed_in_reverse_when_a_later_one_fails() {
         .source(third);
     let error = runtime(registry).run().turn().await.unwrap_err();
     assert!(error.to_string().contains("source `c` did not open: no route"), "{error}");
-    assert_eq!(log.said(), ["open a", "open b", "open c", "close b", "close a"]);
+    assert_eq!(log.lines(), ["open a", "open b", "open c", "close b", "close a"]);
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn dropping_the_runtime_closes_its_sources() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(log.said(), ["open a", "close a"]);
+    assert_eq!(log.lines(), ["open a", "close a"]);
 }
 
 #[tokio::test]

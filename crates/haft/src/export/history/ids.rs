@@ -145,7 +145,7 @@ mod tests {
             PastCall::new(first.as_str(), "t", json!({})),
         ];
         let ids = Ids::new(Dialect::Mistral, calls.iter());
-        assert_eq!(ids.get(&calls[1].id), first, "an admitted id stays, wherever it stands");
+        assert_eq!(ids.get(&calls[1].id), first, "a valid id is kept at any position");
         assert_ne!(ids.get(&calls[0].id), first);
     }
 }

@@ -451,7 +451,7 @@ mod tests {
     fn mended(messages: Vec<Message>, ending: Ending) -> (Vec<Message>, Vec<String>) {
         let mut transcript = Transcript { messages };
         let fixes = transcript.mend(ending);
-        transcript.check(ending).expect("a mended transcript is whole");
+        transcript.check(ending).expect("a repaired transcript is complete");
         assert_eq!(transcript.mend(ending), []);
         (transcript.messages, fixes.iter().map(HistoryFix::to_string).collect())
     }
@@ -519,7 +519,7 @@ mod tests {
             vec![calls_message(&["a", "b"]), results_message(&[("b", "2")]), user("go on")],
             Ending::Open,
         );
-        let Message::Results(results) = &messages[1] else { panic!("results stand second") };
+        let Message::Results(results) = &messages[1] else { panic!("results are second") };
         assert_eq!(results[0], PastResult::error("a", NO_RESULT));
         assert_eq!(results[1], PastResult::new("b", "2"));
         assert_eq!(fixes, ["message 0: the call `a` has no result"]);

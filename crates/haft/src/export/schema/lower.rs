@@ -328,7 +328,7 @@ impl<'a> Lowering<'a> {
                     }
                 }
                 "then" | "else" if map.contains_key("if") && !out.contains_key("if") => {
-                    // Its condition was dropped, or comes later and is handled in `contravariant`.
+                    // Its condition was dropped, or comes later and `contravariant` adds this keyword.
                     continue;
                 }
                 key if CONTRAVARIANT.contains(&key) => {

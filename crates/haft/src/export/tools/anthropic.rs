@@ -125,11 +125,11 @@ pub(super) fn request(
     request.insert("tools".into(), Value::Array(tools));
     let mut choice = match &options.choice {
         None => Map::new(),
-        Some(ToolChoice::Auto) => said("auto"),
-        Some(ToolChoice::Any) => said("any"),
-        Some(ToolChoice::None) => said("none"),
+        Some(ToolChoice::Auto) => choice_of_type("auto"),
+        Some(ToolChoice::Any) => choice_of_type("any"),
+        Some(ToolChoice::None) => choice_of_type("none"),
         Some(ToolChoice::Tool(name)) => {
-            let mut choice = said("tool");
+            let mut choice = choice_of_type("tool");
             choice.insert("name".into(), json!(named(name)));
             choice
         }
@@ -146,7 +146,7 @@ pub(super) fn request(
     request
 }
 
-fn said(kind: &str) -> Map<String, Value> {
+fn choice_of_type(kind: &str) -> Map<String, Value> {
     let mut map = Map::new();
     map.insert("type".into(), json!(kind));
     map

@@ -2,13 +2,11 @@
 //!
 //! `parse` decodes a complete response, `stream` one that is still being generated;
 //! `render_results` builds the message with the results. One file per provider knows its JSON;
-//! `reply_context` keeps what a result must
-//! repeat; `framing`, `content` and `json` are shared.
+//! `reply_context` keeps what a result must repeat; `framing`, `content` and `json` are shared.
 //!
 //! INVARIANT: a response and its stream give the same calls in the same order, and the same stop
 //! reason.
-//! FAIL CLOSED: of several stop reasons the worst wins, and a contradiction fails the
-//! stream.
+//! FAIL CLOSED: of several stop reasons the worst wins, and a contradiction fails the stream.
 
 mod reply_context;
 mod json;

@@ -588,7 +588,7 @@ mod tests {
         assert_eq!(parse(&open).unwrap().stop, StopReason::Unknown);
     }
 
-    fn heard(deltas: &[Value]) -> (Vec<Vec<ToolCall>>, super::super::DecodedResponse) {
+    fn decode_deltas(deltas: &[Value]) -> (Vec<Vec<ToolCall>>, super::super::DecodedResponse) {
         let mut stream = Dialect::OpenAiChat.stream();
         let chunk = |delta: &Value| json!({"choices": [{"index": 0, "delta": delta}]});
         let mut calls: Vec<_> = deltas.iter().map(|delta| stream.event(&chunk(delta))).collect();
@@ -651,7 +651,7 @@ mod tests {
         let without_anything =
             [json!({"tool_calls": [{"function": {"name": "read", "arguments": "{\"x\":1}"}},
                                   {"function": {"name": "read", "arguments": "{\"x\":2}"}}]})];
-        let (calls, _) = heard(&without_anything);
+        let (calls, _) = decode_deltas(&without_anything);
         let plain: Vec<_> = calls.concat().into_iter().map(|call| call.arguments).collect();
         assert_eq!(plain, wanted.clone().map(|call| call.arguments));
         for deltas in [
@@ -662,17 +662,17 @@ mod tests {
             &name_in_pieces,
             &interleaved,
         ] {
-            let (calls, ended) = heard(deltas);
+            let (calls, ended) = decode_deltas(deltas);
             assert_eq!(calls.concat(), wanted, "{deltas:?}");
             assert_eq!((ended.stop, ended.calls), (StopReason::Done, vec![]), "{deltas:?}");
         }
-        let (calls, _) = heard(&as_documented);
+        let (calls, _) = decode_deltas(&as_documented);
         assert_eq!(calls[3].len(), 1, "the first is given out when the second begins");
     }
 
     #[test]
     fn call_that_continues_after_completion_fails_the_stream() {
-        let (_, ended) = heard(&[
+        let (_, ended) = decode_deltas(&[
             piece(Some(0), Some("a"), Some("read"), "{}"),
             piece(Some(1), Some("b"), Some("read"), "{}"),
             piece(Some(0), None, None, "{}"),

@@ -79,7 +79,7 @@ async fn id_in_every_chunk_does_not_split_a_call() {
         piece(Some(0), "bbb", "rm", json!("{\"x\":\"tmp\"}")),
     ])
     .await;
-    assert_eq!(outcomes(&decoded), ["not_run"], "one call or two: nobody knows");
+    assert_eq!(outcomes(&decoded), ["not_run"], "ambiguous: one call or two");
     assert!(decoded.problem.unwrap().message().contains("changes its id"));
 }
 
@@ -449,7 +449,7 @@ async fn arguments_in_unusual_fields_are_not_lost() {
     assert_eq!(
         outcomes(&decoded(Dialect::Bedrock, &events).await),
         ["not_run"],
-        "which was meant?"
+        "ambiguous arguments"
     );
 }
 
@@ -728,7 +728,7 @@ async fn unknown_framing_is_reported() {
             let ended = stream.finish();
             assert_eq!(ended.stop, StopReason::Unknown, "{dialect}");
             let problem = ended.problem.unwrap().to_string();
-            assert!(problem.contains("neither like events nor like JSON"), "{problem}");
+            assert!(problem.contains("neither with server-sent events nor with JSON"), "{problem}");
         }
     }
     let put = piece(Some(0), "a", "put", json!("{}"));

@@ -397,7 +397,7 @@ async fn body_that_ends_after_cancellation_is_cancelled_and_not_failed() {
         tokio::time::sleep(Duration::from_secs(1)).await;
         control.cancel_call("c1");
     });
-    assert_eq!(ends(&answers), ["c1 cancelled", "c2 ok"], "and it aborts nobody");
+    assert_eq!(ends(&answers), ["c1 cancelled", "c2 ok"], "and it aborts no sibling");
     assert_eq!(answers[0].execution(), Execution::Completed);
 }
 
@@ -416,7 +416,7 @@ async fn token_requested_after_cancellation_is_already_cancelled() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         control.cancel_call("c1");
     });
-    assert_eq!(answers[0].text(), "saw it", "what ended well is told");
+    assert_eq!(answers[0].text(), "saw it", "a completed output is returned");
 }
 
 #[tokio::test]

@@ -66,7 +66,7 @@ async fn failure_of_an_executed_body_taints_too() {
     let run = Runtime::builder().registry(registry).build().unwrap().run();
     let denied = one(&run, "secret", json!({})).await;
     assert_eq!(denied.failure().unwrap().code(), FailureCode::Denied);
-    assert_eq!((denied.label(), denied.origin()), (Label::CLEAN, None), "the words are the host's");
+    assert_eq!((denied.label(), denied.origin()), (Label::CLEAN, None), "the text is the host's");
     assert_eq!(run.label(), Label::CLEAN);
     one(&run, "fetch", json!({})).await;
     assert_eq!(run.label(), WEB);

@@ -85,11 +85,11 @@ fn permanent_approval_is_written_once_and_applies_at_once() {
     assert!(once.starts_with(DENY), "{once}");
     let rules: Vec<_> = live.current().rules().iter().map(|r| r.matches[0].to_string()).collect();
     assert_eq!(rules, ["Bash(rm *)", "Bash(git push origin *)", "Bash(ls \"a\\b\")"]);
-    assert_eq!(before.rules().len(), 1, "whoever is judging keeps the rules it began with");
+    assert_eq!(before.rules().len(), 1, "an authorization in progress keeps its rules");
     live.keep(&folder.offer(&["Bash(git push origin *)"])).unwrap();
     assert_eq!(folder.text(), once);
     let left: Vec<_> = fs::read_dir(&folder.0).unwrap().collect();
-    assert_eq!(left.len(), 1, "nothing lies beside the file: {left:?}");
+    assert_eq!(left.len(), 1, "no other file is left: {left:?}");
 }
 
 #[cfg(unix)]
@@ -174,7 +174,7 @@ fn recorder_sees_both_texts_and_decides_whether_the_rule_is_written() {
     let said = live.keep(&folder.offer(&["Bash(pwd)"])).unwrap_err().to_string();
     assert!(said.contains("it was planted"), "{said}");
     assert_eq!(folder.text(), before);
-    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "nothing lies beside the file");
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "no other file is left");
 }
 
 #[cfg(unix)]
