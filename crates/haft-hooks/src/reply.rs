@@ -162,8 +162,8 @@ impl ParsedReply {
     }
 
     fn json(event: &str, text: &str) -> Result<Self, String> {
-        let value =
-            haft::strict_json(text).map_err(|error| format!("its JSON is invalid: {error}"))?;
+        let value = haft::schema::strict_json(text)
+            .map_err(|error| format!("its JSON is invalid: {error}"))?;
         let Value::Object(all) = value else {
             return Err("its answer must be a JSON object".to_owned());
         };

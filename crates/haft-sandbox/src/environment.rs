@@ -24,7 +24,7 @@ pub struct Environment(BTreeMap<String, String>);
 const SECRET_PARTS: &[&str] = &[
     "KEY",
     "TOKEN",
-    "SECRET_PARTS",
+    "SECRET",
     "PASSWORD",
     "PASSWD",
     "CREDENTIAL",

@@ -55,7 +55,7 @@ async fn broken_post_tool_hook_fails_the_call_or_is_reported_if_it_fails_open() 
     let spec = closed("PostToolUse", broken.clone());
     let seen = call(&dir, &[spec], "shell", json!({"x": "raw"})).await;
     assert_eq!(seen.code(), Some("hook_failed"));
-    assert_eq!(seen.answers[0].execution(), haft::Execution::Completed);
+    assert_eq!(seen.answers[0].execution(), haft::tool::Execution::Completed);
     let seen = call(&dir, &[open("PostToolUse", broken)], "shell", json!({"x": "raw"})).await;
     assert_eq!((seen.text().as_str(), seen.open.len()), ("raw", 1));
 }

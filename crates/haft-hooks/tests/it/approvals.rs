@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use haft::{ApprovalRequest, ApprovalResponse, Approver, BoxFuture, Failure, ToolCall};
+use haft::{
+    BoxFuture, Failure, ToolCall,
+    approval::{ApprovalRequest, ApprovalResponse, Approver},
+};
 use haft_hooks::Hooks;
 use serde_json::{Value, json};
 

@@ -355,7 +355,7 @@ async fn matcher_accepts_both_tool_names_and_a_duplicate_handler_runs_once() {
 fn invalid_hooks_are_rejected_and_unsupported_events_are_noted() {
     let dir = ScriptDir::new();
     let command = || Handler::Command { command: "true".to_owned(), args: None };
-    let load = |specs: &[haft::HookSpec]| Hooks::load(specs, dir.project());
+    let load = |specs: &[haft::policy::HookSpec]| Hooks::load(specs, dir.project());
     let mut spec = closed("PreToolUse", command());
     spec.matcher = Some("(?=Bash)".to_owned());
     let error = load(&[spec]).unwrap_err().to_string();

@@ -87,14 +87,14 @@ fn below(root: &Path, base: &Path, value: &str) -> Vec<PathBuf> {
     if value.is_empty() || value.starts_with('~') {
         return Vec::new();
     }
-    let mut read_whole = PathBuf::new();
+    let mut whole = PathBuf::new();
     for part in root.join(base).join(value).components() {
         match part {
             Component::CurDir => {}
             Component::ParentDir => {
-                read_whole.pop();
+                whole.pop();
             }
-            other => read_whole.push(other),
+            other => whole.push(other),
         }
     }
     let canonical = root.join(base).join(value).canonicalize().ok();

@@ -167,10 +167,10 @@ async fn parents_of_protected_names_are_moved_and_deleted_after_approval() {
     assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Denied));
     let answer = call(&fixture, &["Edit(./**)"], Some(&person), "move_path", away).await;
     assert!(!answer.is_error(), "{}", answer.text());
-    assert_eq!(room.get("kept/workflows/ci.yml"), "on: push\n");
+    assert_eq!(fixture.get("kept/workflows/ci.yml"), "on: push\n");
     assert!(person.asked()[0].contains("which contains the protected `.github/workflows`"));
-    room.put(".git/config", "[core]\n");
-    room.put(".git/hooks/x", "");
+    fixture.put(".git/config", "[core]\n");
+    fixture.put(".git/hooks/x", "");
     let delete = json!({"path": ".git", "recursive": true});
     let answer = call(&fixture, &["Edit(./**)"], Some(&person), "delete_path", delete).await;
     assert!(!answer.is_error(), "{}", answer.text());
