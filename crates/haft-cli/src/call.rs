@@ -15,7 +15,7 @@ use std::{
 
 use haft::{
     Decision, Event, Failure, FailureCode, RegisteredTool, Runtime, StopReason, ToolCall,
-    ToolResult,
+    ToolRegistry, ToolResult,
 };
 use serde_json::{Map, Value, json};
 
@@ -99,8 +99,11 @@ pub(crate) fn run(args: &args::Call, setup: Setup, host: &HostEnv) -> Result<Exi
         if let Some(failure) = failure {
             // With `--yes` the approval is already given, so it is not suggested.
             let asked = asked.load(Ordering::Relaxed) && !args.yes;
-            let missing = builtin::missing_hint(&args.tool, &args.place, &setup);
-            explain(answer, failure, asked, missing, shown.is_whole(ID));
+            let hints = match failure.code() {
+                FailureCode::UnknownTool => unknown_tool(args, &setup, runtime.registry()),
+                _ => hints(answer, failure, asked),
+            };
+            explain(answer, failure, &hints, shown.is_whole(ID));
         }
         if let Some(trace) = trace {
             trace.tell(ID);
@@ -123,34 +126,59 @@ fn as_json(answer: &ToolResult) -> Value {
     told
 }
 
-/// Prints the failure for a person, with the cause that only the operator may see.
-fn explain(
-    answer: &ToolResult,
-    failure: &Failure,
-    asked: bool,
-    missing: Option<String>,
-    is_shown: bool,
-) {
-    let mut hints = Vec::new();
-    match failure.code() {
-        FailureCode::UnknownTool if missing.is_some() => hints.extend(missing),
-        FailureCode::Denied if asked => {
-            hints.push("`--yes` approves this call".to_owned());
-            if answer.tool_name() == "shell" {
-                hints.push("`haft shell explain` shows how a command is classified".to_owned());
-            }
-        }
-        // The next step of a denied call is addressed to a model.
-        FailureCode::Denied => {}
-        FailureCode::BadArguments | FailureCode::UnparseableArguments => {
-            hints.push(format!(
-                "`{}` lists the arguments",
-                builtin::show_command(answer.tool_name().as_str())
-            ));
-        }
-        _ => hints.extend(failure.next().map(str::to_owned)),
+/// The hints for a tool that does not exist.
+fn unknown_tool(args: &args::Call, setup: &Setup, registry: &ToolRegistry) -> Vec<String> {
+    if let Some(missing) = builtin::missing_hint(&args.tool, &args.place, setup) {
+        return vec![missing];
     }
-    print_error(&format!("{}: {}", failure.code(), failure.message()), &hints);
+    let similar = style::nearest(&args.tool, registry.own().map(|entry| entry.name().as_str()));
+    let list = match &args.place.workspace {
+        Some(workspace) => format!("haft tools list --workspace {}", workspace.display()),
+        None => "haft tools list".to_owned(),
+    };
+    let similar = similar.map(|name| format!("did you mean `{name}`?"));
+    similar.into_iter().chain([format!("`{list}` lists the tools")]).collect()
+}
+
+/// The hints for a person. The next step of a failure is written for a model, so it is printed only where
+/// a tool wrote it and it does not speak of a user.
+fn hints(answer: &ToolResult, failure: &Failure, asked: bool) -> Vec<String> {
+    let show = builtin::show_command(answer.tool_name().as_str());
+    let hint = match failure.code() {
+        FailureCode::Denied if asked => {
+            let yes = "`--yes` approves this call".to_owned();
+            let classified = "`haft shell explain` shows how a command is classified".to_owned();
+            let is_shell = answer.tool_name() == "shell";
+            return if is_shell { vec![yes, classified] } else { vec![yes] };
+        }
+        FailureCode::BadArguments | FailureCode::UnparseableArguments => {
+            format!("`{show}` lists the arguments")
+        }
+        FailureCode::NotOffered => {
+            format!("`haft explain {}` shows why", answer.requested_name())
+        }
+        FailureCode::NeedsInteraction => "run the command at a terminal".to_owned(),
+        FailureCode::RateLimited | FailureCode::CircuitOpen => "try again later".to_owned(),
+        FailureCode::TimedOut | FailureCode::DeadlinePassed => {
+            format!("`{show}` shows the limits of the tool")
+        }
+        FailureCode::Panicked | FailureCode::BadOutput => "this is a bug in the tool".to_owned(),
+        FailureCode::UnknownOutcome | FailureCode::Unrecorded => {
+            "the tool may have run: check its effects before you call it again".to_owned()
+        }
+        FailureCode::SandboxUnavailable => "`haft doctor` shows what is missing".to_owned(),
+        FailureCode::ToolFailed | FailureCode::InvalidValue | FailureCode::OutsideWorkspace => {
+            let is_for_people = |next: &&str| !next.contains("the user");
+            return failure.next().filter(is_for_people).map(str::to_owned).into_iter().collect();
+        }
+        _ => return Vec::new(),
+    };
+    vec![hint]
+}
+
+/// Prints the failure for a person, with the cause that only the operator may see.
+fn explain(answer: &ToolResult, failure: &Failure, hints: &[String], is_shown: bool) {
+    print_error(&format!("{}: {}", failure.code(), failure.message()), hints);
     if let Some(source) = failure.source() {
         let source = source.to_string();
         if source != failure.message() {

@@ -62,7 +62,9 @@ fn page(planned: &[PlannedCall]) -> String {
             (Style::new(), call.why.clone()),
         ]);
         if let Some(refused) = &call.refused {
-            for line in style::visible(refused).lines() {
+            // The next step is written for a model.
+            let for_people = |line: &&str| !line.starts_with("Next: ");
+            for line in style::visible(refused).lines().filter(for_people) {
                 let empty = || (Style::new(), String::new());
                 table.row([empty(), empty(), empty(), empty(), (BAD, line.to_owned())]);
             }

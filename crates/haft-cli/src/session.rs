@@ -285,7 +285,7 @@ impl Asks for Person {
                     FailureCode::NeedsInteraction,
                     "`ask_user` needs a person at a terminal, and there is no terminal",
                 )
-                .with_next("go on without it, or say in your answer what you would have asked")),
+                .with_next("continue without an answer, or put the question into your reply")),
             }
         })
     }

@@ -155,11 +155,40 @@ fn unknown_tool_gets_a_similar_name() {
     exit 1
     --- stderr
     error: unknown_tool: there is no tool called `red_note`
-    hint: did you mean `read_note`? call it by that name
+    hint: did you mean `read_note`?
+    hint: `haft tools list` lists the tools
     ");
     let json = haft("call red_note --json");
     assert_eq!(json.code, Some(1));
     assert_eq!(json.json()["failure"]["code"], "unknown_tool");
+}
+
+#[test]
+fn hints_are_written_for_a_person() {
+    assert_snapshot!(haft("call nosuch").page(), @r"
+    exit 1
+    --- stderr
+    error: unknown_tool: there is no tool called `nosuch`
+    hint: `haft tools list` lists the tools
+    ");
+    let calls = [
+        "nosuch",
+        "nosuch --workspace .",
+        "crash",
+        "slow_report pages=100",
+        "read_note name=attic",
+        "fetch_page url=https://example.com/ --yes",
+        "delete_note name=garden --yes",
+        "ask_user question=x --workspace .",
+        "read_file file_path=/etc/passwd --workspace .",
+    ];
+    for call in calls {
+        let ran = haft(&format!("call {call}"));
+        assert_ne!(ran.code, Some(0), "{call}");
+        for model in ["you were given", "the user", "your answer", "your reply", "go on without"] {
+            assert!(!ran.err.contains(model), "{call}: {}", ran.err);
+        }
+    }
 }
 
 #[test]
@@ -196,7 +225,7 @@ fn each_failure_has_its_exit_code() {
     exit 5
     --- stderr
     error: panicked: the tool broke while it ran
-    hint: do not repeat the same call; tell the user if you need it
+    hint: this is a bug in the tool
     cause: the answer was not in the box
     ");
     let late = haft("call slow_report pages=100");
