@@ -98,7 +98,7 @@ fn streamed(
         if is_empty {
             return Err(problem.hint("to read a complete response, leave out `--stream`"));
         }
-        let _ = problem.report(); // the calls that arrived have results
+        problem.warn(); // the calls that arrived have results
     } else if heard.stop == StopReason::Truncated && is_empty && !is_interrupted {
         return Err(Problem::new(format!(
             "this is not a complete {dialect} stream: it has no call and no end marker"

@@ -55,8 +55,8 @@ pub(crate) fn run(output: args::Output, host: &HostEnv) -> Result<ExitCode, Prob
                 style::print(format_args!("{whole}\n"))?;
             } else {
                 style::print(remedies(&obstacles))?;
+                builtin::problem(error).warn();
             }
-            let _ = builtin::problem(error).report();
             Ok(ExitCode::from(NO_SANDBOX))
         }
     }

@@ -3,12 +3,29 @@
 //! A failed tool call is a `Failure` with its own exit code. This file is about the rest: wrong
 //! arguments, unreadable files, a closed stdout (broken pipe).
 
-use std::{fmt, io, process::ExitCode};
+use std::{
+    ffi::OsString,
+    fmt, io,
+    process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use serde_json::json;
 
 use crate::style::{self, BAD, NAME};
 
 /// The exit code of a wrong command line or input.
 const EXIT_USAGE: u8 = 1;
+
+/// Whether errors are printed as JSON: a process has one command line.
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Prints errors as JSON if the command line has `--json`. Called before the command line is parsed, so
+/// that usage errors are JSON too.
+pub(crate) fn detect_json(arguments: impl Iterator<Item = OsString>) {
+    let mut options = arguments.take_while(|argument| argument != "--");
+    IS_JSON.store(options.any(|argument| argument == "--json"), Ordering::Relaxed);
+}
 
 /// Why a command stopped.
 #[derive(Debug)]
@@ -39,15 +56,36 @@ impl Problem {
         }
     }
 
-    /// Prints the error to stderr and returns the exit code.
+    /// Prints the error and returns the exit code: to stderr, or with `--json` as one line of JSON to
+    /// stdout.
     pub(crate) fn report(self) -> ExitCode {
         match self {
             Self::Wrong { message, hints } => {
-                print_error(&message, &hints);
+                print_final(&message, &hints);
                 ExitCode::from(EXIT_USAGE)
             }
             Self::ClosedPipe => ExitCode::SUCCESS,
         }
+    }
+}
+
+impl Problem {
+    /// Prints the error to stderr, also with `--json`: the command continues and prints its data.
+    pub(crate) fn warn(self) {
+        if let Self::Wrong { message, hints } = self {
+            print_error(&message, &hints);
+        }
+    }
+}
+
+/// Prints the error that ends the command.
+fn print_final(message: &str, hints: &[String]) {
+    if IS_JSON.load(Ordering::Relaxed) {
+        let error = json!({"error": {"message": message, "hints": hints}});
+        // A closed stdout leaves the exit code.
+        let _ = style::print(format_args!("{error}\n"));
+    } else {
+        print_error(message, hints);
     }
 }
 
@@ -122,8 +160,8 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
             if let Some(own) = last.as_deref().and_then(|usage| own_hint(error.kind(), usage)) {
                 hints = vec![own.to_owned()];
             }
-            print_error(&message, &hints);
-            if let Some(usage) = last {
+            print_final(&message, &hints);
+            if let Some(usage) = last.filter(|_| !IS_JSON.load(Ordering::Relaxed)) {
                 style::message(style::paint(style::DIM, format_args!("usage: {usage}")));
             }
         }

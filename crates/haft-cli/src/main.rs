@@ -59,6 +59,7 @@ use crate::{
 fn main() -> ExitCode {
     // Must come first: the sandbox starts this program again as its helper process.
     haft_sandbox::init();
+    error::detect_json(std::env::args_os().skip(1));
     let matches = args::command().try_get_matches_from(std::env::args_os());
     let cli = match matches.and_then(|mut m| Cli::from_arg_matches_mut(&mut m)) {
         Ok(cli) => cli,

@@ -177,7 +177,7 @@ pub(crate) async fn run_stream(
                 // The part that arrived is handled as a truncated stream.
                 Some(Err(e)) => {
                     let problem = Problem::new(format!("cannot read the rest of the stream: {e}"));
-                    let _ = problem.report();
+                    problem.warn();
                     break;
                 }
                 None => break,

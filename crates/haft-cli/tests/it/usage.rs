@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use insta::assert_snapshot;
 
-use crate::{Ran, command, haft};
+use crate::{Ran, command, file, haft};
 
 #[test]
 fn every_help_has_examples() {
@@ -91,6 +91,48 @@ fn usage_errors_have_hints_and_exit_1() {
     let nothing = haft("");
     assert_eq!((nothing.code, nothing.out.as_str()), (Some(1), ""));
     assert!(nothing.err.contains("Usage: haft <COMMAND>"));
+}
+
+#[test]
+fn errors_are_one_line_of_json_with_the_json_flag() {
+    let from = file("json-errors.toml", "[[rule]]\nmatch = 3\n");
+    let missing = "--config nowhere.toml";
+    let lines = [
+        "nosuch --json".to_owned(),
+        "demo --jsn --json".to_owned(),
+        "call --json".to_owned(),
+        "call read_note nam=x --json".to_owned(),
+        format!("call add a=1 b=2 --json --config {from}"),
+        "plan nowhere.json --json".to_owned(),
+        "dispatch nowhere.json --json".to_owned(),
+        "dispatch nowhere.json --stream --dialect mcp --json".to_owned(),
+        "result nosuch --json".to_owned(),
+        "explain nosuch --json".to_owned(),
+        "tools show nosuch --json".to_owned(),
+        format!("tools list --json {missing}"),
+        "tools export --json".to_owned(),
+        "tools check --calls nowhere.jsonl --json".to_owned(),
+        "tools lint --tools nowhere.jsonl --json".to_owned(),
+        format!("policy check --json {missing}"),
+        format!("policy test --json {missing}"),
+        "policy suggest --from nowhere.jsonl --json".to_owned(),
+        "trust nowhere --json".to_owned(),
+        format!("hooks list --json {missing}"),
+        "hooks test Nothing --json".to_owned(),
+        "shell explain --jsn --json".to_owned(),
+        "doctor --nosuch --json".to_owned(),
+        "exit-codes --nosuch --json".to_owned(),
+    ];
+    for line in lines {
+        let ran = haft(&line);
+        assert_eq!((ran.code, ran.err.as_str()), (Some(1), ""), "{line}: {ran:?}");
+        let error = &ran.json()["error"];
+        assert!(error["message"].as_str().is_some_and(|text| !text.is_empty()), "{line}: {ran:?}");
+        assert!(error["hints"].is_array(), "{line}: {ran:?}");
+    }
+    // After `--` it is an argument.
+    let plain = haft("call add -- --json");
+    assert_eq!((plain.code, plain.out.as_str()), (Some(1), ""), "{plain:?}");
 }
 
 #[test]
