@@ -89,11 +89,11 @@ approves it. `--yes` never overrides a deny. `haft exit-codes` lists the exit co
     Plan(Plan),
     /// Run the calls of a provider's response and print the message with their results
     #[command(after_help = "Examples:
-  haft dispatch response.json --dialect anthropic
+  haft dispatch response.json
   curl … | haft dispatch --dialect openai-responses --json
   curl -N … | haft dispatch --dialect anthropic --stream
 
-Every call gets a result, in order, also when it fails. So the exit code is 0 whenever a message is
+The response may be a bare assistant message from a history. Every call gets a result, in order, also when it fails. So the exit code is 0 whenever a message is
 printed. Calls that need approval ask at the terminal if the response comes from a file. Without a
 terminal they are denied, unless `--yes` approves all of them.")]
     Dispatch(Dispatch),
@@ -620,7 +620,7 @@ pub(crate) struct Dispatch {
     /// File with a provider's response; default or `-`: stdin
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) file: Option<PathBuf>,
-    /// Whose response it is
+    /// The provider's format; default: detected from the response; required with `--stream`
     #[arg(long, value_parser = dialects())]
     pub(crate) dialect: Option<Dialect>,
     /// Read a stream (server-sent events or JSON lines), and run calls while it arrives

@@ -5,11 +5,11 @@
 use std::{io::IsTerminal as _, process::ExitCode};
 
 use anstyle::Style;
-use haft::{Dialect, Error, EventStream, FailureCode, Run, Runtime, StopReason, ToolResult};
+use haft::{Error, EventStream, FailureCode, Run, Runtime, StopReason, ToolResult};
 use serde_json::{Value, json};
 
 use crate::{
-    args, builtin,
+    args, bare_message, builtin,
     error::Problem,
     input,
     live::{self, Live},
@@ -47,13 +47,9 @@ fn complete(
     host: &HostEnv,
 ) -> Result<ExitCode, Problem> {
     let response = input::response(args.file.as_deref())?;
-    let Some(dialect) = args.dialect else {
-        return Err(match Dialect::detect(&response) {
-            Some(seems) => Problem::new("`--dialect` is missing")
-                .hint(format!("this looks like `--dialect {seems}`")),
-            None => no_dialect("`--dialect` is missing"),
-        });
-    };
+    let (dialect, response) = bare_message::complete(response, args.dialect);
+    let dialect =
+        dialect.ok_or_else(|| no_dialect("cannot detect the provider of this response"))?;
     let mut said = dialect.parse(&response)?;
     let (calls, stop) = (std::mem::take(&mut said.calls), said.stop);
     let (answers, is_interrupted) = session::block_on(async move {

@@ -15,6 +15,7 @@ mod trace;
 mod otlp;
 mod plan;
 mod dispatch;
+mod bare_message;
 mod result;
 mod explain;
 mod policy;

@@ -5,7 +5,7 @@ use haft::{Dialect, PlannedCall, Runtime};
 use serde_json::json;
 
 use crate::{
-    args, builtin,
+    args, bare_message, builtin,
     error::Problem,
     input, session,
     setup::Setup,
@@ -14,10 +14,9 @@ use crate::{
 
 pub(crate) fn run(args: &args::Plan, setup: &Setup) -> Result<(), Problem> {
     let response = input::response(args.file.as_deref())?;
-    let dialect = match args.dialect.or_else(|| Dialect::detect(&response)) {
-        Some(dialect) => dialect,
-        None => return Err(no_dialect("cannot detect the provider of this response")),
-    };
+    let (dialect, response) = bare_message::complete(response, args.dialect);
+    let dialect =
+        dialect.ok_or_else(|| no_dialect("cannot detect the provider of this response"))?;
     let haft::ModelResponse { calls, stop, .. } = dialect.parse(&response)?;
     let registry = builtin::all(setup, &args.place)?.build()?;
     let runtime = setup.runtime(Runtime::builder()).registry(registry).build()?;

@@ -76,6 +76,38 @@ fn complete_and_streamed_responses_have_the_same_results() {
 }
 
 #[test]
+fn bare_message_of_every_dialect_is_dispatched_and_its_dialect_is_detected() {
+    for dialect in DIALECTS {
+        let path = format!("{}/tests/wire/{dialect}.json", env!("CARGO_MANIFEST_DIR"));
+        let whole: Value = serde_json::from_str(&crate::read(path.as_ref())).unwrap();
+        let bare = match dialect {
+            "anthropic" => json!({"role": "assistant", "content": whole["content"]}),
+            "openai-responses" => whole["output"].clone(),
+            "openai-chat" | "mistral" => whole["choices"][0]["message"].clone(),
+            "gemini" | "gemini-json" => whole["candidates"][0]["content"].clone(),
+            "bedrock" => whole["output"]["message"].clone(),
+            "ollama" => whole["message"].clone(),
+            _ => whole.clone(),
+        };
+        assert!(bare.to_string().contains("read_note"), "{dialect}: {bare}");
+        let run = |line: &str, body: &Value| haft_fed(line, body.to_string().as_bytes());
+        let wanted = run(&format!("dispatch --dialect {dialect}"), &whole);
+        let named = run(&format!("dispatch --dialect {dialect}"), &bare);
+        assert_eq!((named.code, named.err.as_str()), (Some(0), ""), "{dialect}");
+        assert_eq!(unnumbered(&named.out), unnumbered(&wanted.out), "{dialect}");
+        // A bare message of Mistral looks like one of OpenAI.
+        if dialect != "mistral" {
+            let detected = run("dispatch", &bare);
+            assert_eq!(unnumbered(&detected.out), unnumbered(&wanted.out), "{dialect}");
+        }
+        let planned = run(&format!("plan --json --dialect {dialect}"), &bare).json();
+        assert_eq!(planned.as_array().map(Vec::len), Some(2), "{dialect}: {planned}");
+    }
+    let call = haft_fed("dispatch", br#"{"name": "add", "arguments": {"a": 2, "b": 40}}"#);
+    assert!(call.out.contains("42"), "{call:?}");
+}
+
+#[test]
 fn every_dialect_is_planned() {
     for dialect in DIALECTS {
         let ran = haft(&format!("plan {} --dialect {dialect} --json", body(dialect, "json")));
