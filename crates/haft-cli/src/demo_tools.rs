@@ -43,9 +43,26 @@ pub(crate) fn builder(pace: Duration) -> ToolRegistryBuilder {
         .add(CrashTool)
 }
 
+/// The names of the example tools.
+pub(crate) const NAMES: [&str; 13] = [
+    "add",
+    "big_list",
+    "count_primes",
+    "crash",
+    "delete_note",
+    "fetch_page",
+    "list_notes",
+    "read_note",
+    "search_notes",
+    "slow_report",
+    "tides",
+    "wait",
+    "write_note",
+];
+
 /// Returns whether there is a tool of this name.
 pub(crate) fn has(tool: &str) -> bool {
-    registry(Duration::ZERO).is_ok_and(|all| all.get(tool).is_some())
+    NAMES.contains(&tool)
 }
 
 /// A notebook in memory.
@@ -296,4 +313,16 @@ fn crash(
     words: String,
 ) -> String {
     panic!("{words}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_registry() {
+        let registry = registry(Duration::ZERO).unwrap();
+        let names: Vec<String> = registry.own().map(|entry| entry.name().to_string()).collect();
+        assert_eq!(names, NAMES);
+    }
 }

@@ -209,6 +209,15 @@ fn completions_exist_for_every_shell() {
         }
     }
     assert_eq!(haft("completions bsh").code, Some(1));
+    for shell in ["bash", "zsh", "fish"] {
+        let script = haft(&format!("completions {shell}")).out;
+        for tool in ["read_note", "delete_note", "read_file", "search_files"] {
+            let count = script.matches(tool).count();
+            assert!(count >= 3, "{shell}: {tool} for `call`, `explain` and `tools show`: {count}");
+        }
+    }
+    // Other names stay valid: files declare tools too.
+    assert!(haft("call declared_elsewhere").err.contains("unknown_tool"));
 }
 
 #[test]
