@@ -44,7 +44,9 @@ fn bare_object(
     named: Option<Dialect>,
 ) -> Option<(Dialect, Value)> {
     let list = |key: &str| map.get(key).and_then(Value::as_array);
-    if map.len() == 2 && map.get("name").is_some_and(Value::is_string) && map.contains_key("arguments")
+    if map.len() == 2
+        && map.get("name").is_some_and(Value::is_string)
+        && map.contains_key("arguments")
     {
         let whole = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": message});
         return Some((Dialect::Mcp, whole));
@@ -58,9 +60,8 @@ fn bare_object(
         "assistant" if list("tool_calls").is_some() => {
             let calls = list("tool_calls").into_iter().flatten();
             // Ollama writes arguments as an object, the others as text.
-            let is_object = |call: &Value| {
-                call.pointer("/function/arguments").is_some_and(Value::is_object)
-            };
+            let is_object =
+                |call: &Value| call.pointer("/function/arguments").is_some_and(Value::is_object);
             let is_ollama = match named {
                 Some(named) => named == Dialect::Ollama,
                 None => calls.clone().count() > 0 && calls.clone().all(is_object),
@@ -80,7 +81,10 @@ fn bare_object(
             let blocks = list("content")?;
             if blocks.iter().any(|block| block.get("toolUse").is_some()) {
                 let output = json!({"message": message});
-                return Some((Dialect::Bedrock, json!({"output": output, "stopReason": "tool_use"})));
+                return Some((
+                    Dialect::Bedrock,
+                    json!({"output": output, "stopReason": "tool_use"}),
+                ));
             }
             let is_typed = blocks.iter().any(|block| block.get("type").is_some());
             let mut whole = message.clone();
