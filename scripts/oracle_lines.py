@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Makes exported tools and their calls ready for an oracle.
+"""Prepares exported tools and their calls for an oracle.
 
     oracle_lines.py EXPORTED CALLS FOLDER   writes FOLDER/shown.jsonl and FOLDER/calls.jsonl
 
-EXPORTED holds the lines of `haft tools export --json`. A tool whose own schema is no schema is left
-out everywhere, and its report must say so. A tool with a property under another name is called with
-that name, and the runtime takes it back; so its calls are given in the same words, under an own id.
+EXPORTED holds the lines of `haft tools export --json`. A tool with an invalid schema is left out,
+and its report must say so. If the export renames a property, the calls use the new name too, under an
+id of their own; the runtime maps the name back.
 """
 import collections
 import json
@@ -15,7 +15,7 @@ import sys
 
 
 def renamed(line):
-    """Returns what the properties of a tool are called here, by their own names."""
+    """Returns the exported names of a tool's properties, by their original names."""
     names = {}
     for loss in line["report"]:
         place = re.fullmatch("/properties/([^/]*)", loss["pointer"])

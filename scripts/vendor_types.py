@@ -6,9 +6,9 @@
 
 A body passes when the type that the vendor's SDK gives to a request takes all of it. Three things
 make the check able to fail. Typed dictionaries are walked here, because a validator would ignore
-keys it does not know and would leave iterables unread. Models that drop unknown keys are written
-out again, and what is missing then was unknown. Service models are also asked for the patterns and
-enumerations that the SDK leaves to the server.
+keys it does not know and would leave iterables unread. Models that drop unknown keys are serialized
+again, and a missing key was unknown. Service models are also checked for the patterns and enumerations
+that the SDK leaves to the server.
 
 No network is used. The packages are listed in vendor-types.txt.
 """
@@ -29,7 +29,7 @@ import typing_extensions
 
 
 class Refused(Exception):
-    """The vendor's type does not take this body."""
+    """The vendor's type does not accept this body."""
 
 
 # ------------------------------------------------------------------------------- typed dictionaries
@@ -46,7 +46,7 @@ def hints(typed):
 
 
 def bare(annotation):
-    """Takes the wrappers off: returns the type and whether the key was said to be required."""
+    """Unwraps a type: returns it and whether the key is declared as required."""
     required = None
     while True:
         origin = typing_extensions.get_origin(annotation)
@@ -63,7 +63,7 @@ def bare(annotation):
 
 
 def problems(value, annotation, at):
-    """Returns what is wrong with a value, as lines that begin with the place."""
+    """Returns the errors of a value, as lines that start with the location."""
     annotation, _ = bare(annotation)
     origin = typing_extensions.get_origin(annotation)
     if isinstance(annotation, typing.TypeVar):
@@ -106,13 +106,13 @@ def problems(value, annotation, at):
                 return [f"{at}: a list expected, found {shown(value)}"]
             of = inner[0] if inner else typing.Any
             return [p for n, one in enumerate(value) for p in problems(one, of, f"{at}[{n}]")]
-        # Open files, paths, bytes: nothing that JSON could hold.
+        # Open files, paths, bytes: not possible in JSON.
         return [f"{at}: {whole.__name__} expected, found {shown(value)}"]
     raise TypeError(f"{at}: no rule for the annotation {annotation!r}")
 
 
 def substituted(annotation, inner):
-    """Puts the arguments of a generic alias in place of its variables."""
+    """Substitutes the arguments of a generic alias for its variables."""
     if isinstance(annotation, typing.TypeVar):
         return inner.get(annotation, typing.Any)
     args = typing_extensions.get_args(annotation)
@@ -143,7 +143,7 @@ def of_dictionary(value, typed, at):
 
 
 def of_union(value, branches, at):
-    """Tries every branch; tells of the one that was most likely meant."""
+    """Tries every branch; reports the errors of the most likely one."""
     tried = []
     for branch in branches:
         found = problems(value, branch, at)
@@ -154,7 +154,7 @@ def of_union(value, branches, at):
 
 
 def strangeness(value, branch):
-    """Returns how little a branch seems to be meant: its fixed words differ, or its whole kind."""
+    """Returns how unlikely a branch is: its literals differ, or its type."""
     branch, _ = bare(branch)
     if isinstance(branch, typing_extensions.TypeAliasType):
         branch, _ = bare(branch.__value__)
@@ -183,7 +183,7 @@ def refuse_if(found):
 
 
 def parsed(model, value, at, **options):
-    """Validates with a model; a warning counts as a refusal, because unknown words only warn."""
+    """Validates with a model; a warning is an error, because unknown enum values only warn."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
@@ -193,7 +193,7 @@ def parsed(model, value, at, **options):
 
 
 def dropped(value, kept, at, free=()):
-    """Returns the keys that a model did not keep. Below a free key anything may be said."""
+    """Returns the keys that a model dropped. Below a free-form key any key is allowed."""
     if isinstance(value, list) and isinstance(kept, list):
         return [p for n, (a, b) in enumerate(zip(value, kept)) for p in dropped(a, b, f"{at}[{n}]", free)]
     if not isinstance(value, dict) or not isinstance(kept, dict):
@@ -244,7 +244,7 @@ def openai_responses(body, _case):
     from openai.types.responses import response_create_params as creating
 
     refuse_if(problems(body, creating.ResponseCreateParamsNonStreaming, "body"))
-    # The type also takes an output without an id, which only agents of the service's own write.
+    # The type also accepts an output without an id, which only agents of the service write.
     items = [one for one in body["input"] if one.get("type", "").startswith("function_call")]
     asked = {one["call_id"] for one in items if one["type"] == "function_call"}
     for one in items:
@@ -264,7 +264,7 @@ GEMINI_FREE = ("args", "response", "default", "parametersJsonSchema", "responseJ
 def gemini(body, _case):
     from google.genai import models, types as genai
 
-    # The SDK has one model for the parts of a body that stand beside the conversation.
+    # The SDK has one model for the fields of a body besides the conversation.
     config = {key: value for key, value in body.items() if key != "contents"}
     known = parsed(genai.GenerateContentConfig, config, "config")
     refuse_if(dropped(config, written(known), "config", GEMINI_FREE))
@@ -293,7 +293,7 @@ def written(model):
 
 
 def developer(convert, model, at):
-    """Runs the SDK's own step to the developers' service, which refuses what only Vertex takes."""
+    """Runs the SDK's conversion for the developer API, which rejects what only Vertex accepts."""
     try:
         convert(model, {}, None)
     except (ValueError, TypeError) as error:
@@ -318,7 +318,7 @@ def bedrock(body, _case):
 
 
 def of_shape(value, shape, at):
-    """Returns what the SDK leaves to the server: words, patterns, largest sizes, one of a union."""
+    """Returns what the SDK leaves to the server: enumerations, patterns, maximum sizes, unions."""
     found = []
     if shape.type_name == "structure" and not getattr(shape, "is_document_type", False):
         if getattr(shape, "is_tagged_union", False) and len(value) != 1:
@@ -336,7 +336,7 @@ def of_shape(value, shape, at):
         if shape.enum and value not in shape.enum:
             found.append(f"{at}: one of {shape.enum} expected, found {shown(value)}")
         pattern = shape.metadata.get("pattern")
-        # A few patterns are written for another engine.
+        # A few patterns are written for another regex engine.
         if pattern and "\\p{" not in pattern and not re.fullmatch(pattern, value):
             found.append(f"{at}: {shown(value)} does not match {pattern}")
         found += of_size(len(value), shape, at)
@@ -421,7 +421,7 @@ def mcp(body, case):
 
 
 class Answer(typing_extensions.TypedDict):
-    """What stands around the result of a JSON-RPC request."""
+    """The envelope of the result of a JSON-RPC request."""
 
     jsonrpc: typing_extensions.Required[typing.Literal["2.0"]]
     id: typing_extensions.Required[typing.Union[str, int]]
@@ -444,7 +444,7 @@ VENDORS = {
 
 
 def sound():
-    """Returns for each dialect one body that is right."""
+    """Returns one valid body for each dialect."""
     schema = {"type": "object", "properties": {"city": {"type": "string"}}}
     function = {"type": "function", "function": {"name": "warmth", "description": "d", "parameters": schema}}
     call = {"id": "callAaaa1", "type": "function", "function": {"name": "warmth", "arguments": "{}"}}
@@ -517,7 +517,7 @@ def sound():
 
 GONE = object()
 
-# What is broken in each body: where, and what stands there instead.
+# The mutation of each body: location and new value.
 BROKEN = {
     "anthropic": [
         ("messages.0.role", "tool"),
@@ -640,13 +640,13 @@ def broken(body, at, value):
     return body
 
 
-# Below these keys a body says what a tool or a model says, and any key may stand.
+# Below these keys a body holds data of a tool or a model, so any key is allowed.
 SAID = {"input_schema", "input_examples", "parameters", "parametersJsonSchema", "output_schema", "json"}
 SAID |= {"inputSchema", "outputSchema", "args", "response", "arguments", "structuredContent", "data"}
 
 
 def places(value, way=()):
-    """Goes through the objects of a body that are the vendor's own. Of a list, the first few do."""
+    """Yields the objects of a body that belong to the vendor. Of a list, only the first few."""
     if isinstance(value, dict):
         yield way
         for key, one in value.items():
@@ -659,7 +659,7 @@ def places(value, way=()):
 
 
 def strangers(folder):
-    """Puts an unknown key into every object of a few real bodies; returns how many, and what was taken."""
+    """Inserts an unknown key into every object of a few real bodies; returns the count and the accepted ones."""
     missed, count = [], 0
     for dialect, check in VENDORS.items():
         for case in ("dispatched", "everything", "tools-one", "tools-list", "tools-call-1", "tools-call-4"):

@@ -663,6 +663,22 @@ fn choices<T: Clone + Send + Sync + 'static>(
     })
 }
 
+/// Returns the command for completion scripts: a tool argument completes these names. The real command takes
+/// any name, because configuration files declare tools too.
+pub(crate) fn with_tool_names(names: &[&'static str]) -> Command {
+    let complete = |command: Command| {
+        let names = PossibleValuesParser::new(names.to_vec());
+        command.mut_arg("tool", |argument| argument.value_parser(names).index(1))
+    };
+    // A changed argument moves to the end, so the order is given by index.
+    let complete_call =
+        |command: Command| complete(command).mut_arg("pairs", |argument| argument.index(2));
+    Cli::command()
+        .mut_subcommand("call", complete_call)
+        .mut_subcommand("explain", complete_call)
+        .mut_subcommand("tools", |tools| tools.mut_subcommand("show", complete))
+}
+
 /// Returns the whole command, with the list of exit codes where its help shows it.
 pub(crate) fn command() -> Command {
     Cli::command()

@@ -14,8 +14,8 @@ use std::{
 };
 
 use haft::{
-    Failure, FailureCode, Runtime, ToolCall, ToolRegistry, ToolResult, events::Event,
-    policy::Decision, registry::RegisteredTool, turn::StopReason,
+    Decision, Event, Failure, FailureCode, RegisteredTool, Runtime, StopReason, ToolCall,
+    ToolRegistry, ToolResult,
 };
 use serde_json::{Map, Value, json};
 

@@ -44,9 +44,26 @@ pub(crate) fn builder(pace: Duration) -> ToolRegistryBuilder {
         .add(CrashTool)
 }
 
+/// The names of the example tools.
+pub(crate) const NAMES: [&str; 13] = [
+    "add",
+    "big_list",
+    "count_primes",
+    "crash",
+    "delete_note",
+    "fetch_page",
+    "list_notes",
+    "read_note",
+    "search_notes",
+    "slow_report",
+    "tides",
+    "wait",
+    "write_note",
+];
+
 /// Returns whether there is a tool of this name.
 pub(crate) fn has(tool: &str) -> bool {
-    registry(Duration::ZERO).is_ok_and(|all| all.get(tool).is_some())
+    NAMES.contains(&tool)
 }
 
 /// A notebook in memory.
@@ -72,17 +89,18 @@ impl Notes {
     }
 
     /// Lists the names of all notes, one per line.
-    #[tool(read_only, capabilities(), keys("note:/"), trust = "workspace")]
+    #[tool(read_only, capabilities(), keys("note:/"), max_result = 10_000, trust = "workspace")]
     async fn list_notes(&self) -> String {
         tokio::time::sleep(self.pace).await;
         self.pages().keys().cloned().collect::<Vec<_>>().join("\n")
     }
 
-    /// Reads one note.
+    /// Returns the text of one note.
     #[tool(
         read_only,
         capabilities(),
         keys = Self::key,
+        max_result = 10_000,
         trust = "workspace",
         examples(r#"{"name": "garden"}"#)
     )]
@@ -96,7 +114,7 @@ impl Notes {
     }
 
     /// Finds the lines of all notes that hold a text, whatever its case.
-    #[tool(read_only, capabilities(), keys("note:/"), trust = "workspace")]
+    #[tool(read_only, capabilities(), keys("note:/"), max_result = 10_000, trust = "workspace")]
     async fn search_notes(
         &self,
         /// Text to look for.
@@ -127,6 +145,7 @@ impl Notes {
         idempotent,
         capabilities(),
         keys = Self::key_of_two,
+        max_result = 200,
         trust = "workspace"
     )]
     async fn write_note(
@@ -145,7 +164,7 @@ impl Notes {
         }
     }
 
-    /// Deletes a note for good. Pinned notes stay, whoever asks.
+    /// Deletes a note permanently. Pinned notes cannot be deleted.
     #[tool(
         class = WriteExclusive,
         read_only = false,
@@ -153,6 +172,7 @@ impl Notes {
         capabilities(destructive),
         keys = Self::key,
         guard = Self::unpinned,
+        max_result = 200,
         trust = "workspace"
     )]
     async fn delete_note(
@@ -187,7 +207,7 @@ fn no_note(name: &str) -> Failure {
 }
 
 /// Adds two whole numbers.
-#[tool(read_only, capabilities(), open_world = false, trust = "trusted")]
+#[tool(read_only, capabilities(), open_world = false, max_result = 20, trust = "trusted")]
 async fn add(
     /// The first number.
     a: i32,
@@ -197,9 +217,9 @@ async fn add(
     i64::from(a) + i64::from(b)
 }
 
-/// Fetches a page of the web and returns its text. If it fails, the calls beside it are not worth
-/// finishing.
-#[tool(read_only, capabilities(network), abort_siblings)]
+/// Fetches a page of the web and returns its text. If it fails, the other calls of its batch are
+/// cancelled.
+#[tool(read_only, capabilities(network), abort_siblings, max_result = 10_000)]
 async fn fetch_page(
     /// Address of the page. Only `https://example.org/` answers here.
     #[param(pattern = "^https://", url)]
@@ -212,13 +232,14 @@ async fn fetch_page(
     }
 }
 
-/// Returns when high water is. The gauge never answers at once, so it is asked again.
+/// Returns the time of high water. The first attempt always fails, so the call is retried.
 #[tool(
     read_only,
     capabilities(),
     cache = "1h",
     retry(max_attempts = 3, backoff = "fixed", initial_delay = "20ms", jitter = false),
     rate = "10/second",
+    max_result = 500,
     trust = "trusted"
 )]
 async fn tides(
@@ -232,8 +253,8 @@ async fn tides(
     }
 }
 
-/// Writes a report, a page every 50 milliseconds, and tells each page at once.
-#[tool(read_only, capabilities(), timeout = "300ms")]
+/// Writes a report, one page every 50 milliseconds, and streams each page.
+#[tool(read_only, capabilities(), timeout = "300ms", max_result = 5_000)]
 async fn slow_report(
     /// How many pages. More than five take too long.
     #[param(min = 1, max = 100)]
@@ -250,7 +271,7 @@ async fn slow_report(
 }
 
 /// Waits, and stops at once when it is cancelled.
-#[tool(read_only, capabilities(), interrupt = "cancel")]
+#[tool(read_only, capabilities(), interrupt = "cancel", max_result = 20)]
 async fn wait(
     /// How long, in seconds.
     #[param(min = 0, max = 60)]
@@ -268,8 +289,8 @@ async fn pause(time: Duration, cx: &ToolContext) -> Result<(), Failure> {
     }
 }
 
-/// Counts the primes below a number, on a thread that nobody can stop.
-#[tool(read_only, capabilities(), timeout = "300ms")]
+/// Counts the primes below a number, on a thread that cannot be cancelled.
+#[tool(read_only, capabilities(), timeout = "300ms", max_result = 20)]
 fn count_primes(
     /// The number. Above a million it takes too long.
     #[param(max = 1_000_000_000)]
@@ -279,7 +300,7 @@ fn count_primes(
     (2..below).filter(is_prime).count() as u64
 }
 
-/// Lists so many numbers with their squares; more than a few hundred are too many to show at once.
+/// Lists numbers with their squares; a list of more than a few hundred is truncated.
 #[tool(read_only, capabilities(), max_result = 2_000, trust = "trusted")]
 async fn big_list(
     /// How many.
@@ -290,11 +311,23 @@ async fn big_list(
 }
 
 /// Breaks on purpose, to show that a panic is an answer like any other.
-#[tool(read_only, capabilities())]
+#[tool(read_only, capabilities(), max_result = 200)]
 fn crash(
-    /// The last words.
+    /// The panic message.
     #[default("the answer was not in the box".to_owned())]
     words: String,
 ) -> String {
     panic!("{words}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_the_registry() {
+        let registry = registry(Duration::ZERO).unwrap();
+        let names: Vec<String> = registry.own().map(|entry| entry.name().to_string()).collect();
+        assert_eq!(names, NAMES);
+    }
 }

@@ -47,7 +47,7 @@ mod error;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use clap::{CommandFactory as _, FromArgMatches as _};
+use clap::FromArgMatches as _;
 use haft::{Config, FailureCode};
 use serde_json::{Value, json};
 
@@ -99,7 +99,19 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
         Cmd::Completions { shell } => {
             // Written to memory first: the generator panics on a closed pipe.
             let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Cli::command(), "haft", &mut script);
+            let names = tool_names();
+            let mut command = args::with_tool_names(&names);
+            clap_complete::generate(*shell, &mut command, "haft", &mut script);
+            if *shell == clap_complete::Shell::Fish {
+                // The generator for fish leaves out positional arguments.
+                for parent in ["call", "explain", "show"] {
+                    let names = names.join(" ");
+                    let line = format!(
+                        "complete -c haft -n \"__fish_seen_subcommand_from {parent}\" -f -a \"{names}\"\n"
+                    );
+                    script.extend(line.into_bytes());
+                }
+            }
             style::print(String::from_utf8_lossy(&script))?;
         }
         Cmd::ExitCodes { output } if output.json => {
@@ -112,6 +124,11 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
         Cmd::ExitCodes { .. } => style::print(style::exit_codes())?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The names of the example tools and the built-in tools, for completion scripts.
+fn tool_names() -> Vec<&'static str> {
+    demo_tools::NAMES.into_iter().chain(builtin::NAMES).collect()
 }
 
 /// Reads the limits from the environment. A value that is not UTF-8 is an error, as any other non-number.

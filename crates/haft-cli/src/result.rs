@@ -223,9 +223,13 @@ pub(crate) fn store_large_results(
         (None, Some(folder)) => Artifacts::folder_when_needed(folder, limits),
         (None, None) => return Ok(runtime),
     };
-    let runtime = runtime.artifacts(store).observer(|event: &Event| {
+    // The printed command must find the result, so it names the same directory.
+    let option = args.folder.as_ref().map_or_else(String::new, |directory| {
+        format!(" --artifacts '{}'", style::visible(&directory.display().to_string()).replace('\'', "'\\''"))
+    });
+    let runtime = runtime.artifacts(store).observer(move |event: &Event| {
         if let Event::ResultOffloaded { facts, .. } = event {
-            let (id, size) = (facts.id, size_of(facts));
+            let (id, size) = (format!("{}{option}", facts.id), size_of(facts));
             let text = format_args!(
                 "note: the result was truncated; `haft result {id}` prints all of it ({size})"
             );

@@ -224,9 +224,9 @@ fn each_failure_has_its_exit_code() {
     assert_snapshot!(haft("call crash").page(), @r"
     exit 5
     --- stderr
-    error: panicked: the tool panicked
-    hint: do not repeat the same call; tell the user if you need it
-    because: the answer was not in the box
+    error: panicked: the tool broke while it ran
+    hint: this is a bug in the tool
+    cause: the answer was not in the box
     ");
     let late = haft("call slow_report pages=100");
     assert_eq!(late.code, Some(7), "{late:?}");

@@ -11,7 +11,7 @@ fn store(folder: &Folder, more: &[&str]) -> (Ran, String) {
     let ran = folder.run(words.copied());
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let (_, rest) = ran.err.split_once("`haft result ").unwrap();
-    let id = rest.split_once('`').unwrap().0.to_owned();
+    let id = rest.split_once(['`', ' ']).unwrap().0.to_owned();
     (ran, id)
 }
 
@@ -38,6 +38,31 @@ fn large_result_is_stored_and_its_id_is_printed_to_stderr() {
     --- stderr
     1 result stored
     ");
+}
+
+#[cfg(unix)]
+#[test]
+fn printed_command_reads_the_stored_result() {
+    let folder = Folder::new("result-printed", &[]);
+    let bin = std::path::Path::new(env!("CARGO_BIN_EXE_haft")).parent().unwrap();
+    for more in [&[][..], &["--artifacts", "my results"], &["--json"]] {
+        let ran = folder.run(["call", "big_list", "n=5000"].iter().chain(more).copied());
+        let printed = ran.err.split('`').nth(1).unwrap();
+        assert!(printed.starts_with("haft result "), "{ran:?}");
+        let own = folder.command();
+        let output = std::process::Command::new("sh")
+            .args(["-c", printed])
+            .envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))))
+            .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
+            .env_remove("XDG_STATE_HOME")
+            .current_dir(folder.work())
+            .output()
+            .unwrap();
+        let whole = Ran::of(output);
+        assert_eq!(whole.code, Some(0), "{printed}: {whole:?}");
+        let data: Value = serde_json::from_str(&whole.out).unwrap();
+        assert_eq!(data.as_array().map(Vec::len), Some(5_000), "{printed}");
+    }
 }
 
 #[test]

@@ -140,9 +140,9 @@ fn tools_are_listed_in_columns() {
     let list = haft("tools list");
     assert_eq!(list.code, Some(0));
     assert_snapshot!(list.out.lines().filter(|l| l.contains("note")).collect::<Vec<_>>().join("\n"), @r"
-    delete_note   write_exclusive  destructive, needs approval  Deletes a note for good.
+    delete_note   write_exclusive  destructive, needs approval  Deletes a note permanently.
     list_notes    read_only                                     Lists the names of all notes, one per line.
-    read_note     read_only                                     Reads one note.
+    read_note     read_only                                     Returns the text of one note.
     search_notes  read_only                                     Finds the lines of all notes that hold a text, whatever its case.
     write_note    write_exclusive  needs approval               Writes a note, over the old one if there is one of this name.
     ");
@@ -209,6 +209,15 @@ fn completions_exist_for_every_shell() {
         }
     }
     assert_eq!(haft("completions bsh").code, Some(1));
+    for shell in ["bash", "zsh", "fish"] {
+        let script = haft(&format!("completions {shell}")).out;
+        for tool in ["read_note", "delete_note", "read_file", "search_files"] {
+            let count = script.matches(tool).count();
+            assert!(count >= 3, "{shell}: {tool} for `call`, `explain` and `tools show`: {count}");
+        }
+    }
+    // Other names stay valid: files declare tools too.
+    assert!(haft("call declared_elsewhere").err.contains("unknown_tool"));
 }
 
 #[test]
