@@ -14,8 +14,8 @@ use std::{
 };
 
 use haft::{
-    Decision, Event, Failure, FailureCode, RegisteredTool, Runtime, StopReason, ToolCall,
-    ToolRegistry, ToolResult,
+    Failure, FailureCode, Runtime, ToolCall, ToolRegistry, ToolResult, events::Event,
+    policy::Decision, registry::RegisteredTool, turn::StopReason,
 };
 use serde_json::{Map, Value, json};
 

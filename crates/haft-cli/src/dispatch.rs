@@ -5,7 +5,7 @@
 use std::{io::IsTerminal as _, process::ExitCode};
 
 use anstyle::Style;
-use haft::{Error, EventStream, FailureCode, Run, Runtime, StopReason, ToolResult};
+use haft::{Error, FailureCode, Run, Runtime, ToolResult, events::EventStream, turn::StopReason};
 use serde_json::{Value, json};
 
 use crate::{

@@ -17,7 +17,7 @@ pub(crate) fn run(args: &args::Plan, setup: &Setup) -> Result<(), Problem> {
     let (dialect, response) = bare_message::complete(response, args.dialect);
     let dialect =
         dialect.ok_or_else(|| no_dialect("cannot detect the provider of this response"))?;
-    let haft::ModelResponse { calls, stop, .. } = dialect.parse(&response)?;
+    let haft::dialect::ModelResponse { calls, stop, .. } = dialect.parse(&response)?;
     let registry = builtin::all(setup, &args.place)?.build()?;
     let runtime = setup.runtime(Runtime::builder()).registry(registry).build()?;
     let run = setup.run(&runtime).start();

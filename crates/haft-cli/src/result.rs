@@ -225,7 +225,10 @@ pub(crate) fn store_large_results(
     };
     // The printed command must find the result, so it names the same directory.
     let option = args.folder.as_ref().map_or_else(String::new, |directory| {
-        format!(" --artifacts '{}'", style::visible(&directory.display().to_string()).replace('\'', "'\\''"))
+        format!(
+            " --artifacts '{}'",
+            style::visible(&directory.display().to_string()).replace('\'', "'\\''")
+        )
     });
     let runtime = runtime.artifacts(store).observer(move |event: &Event| {
         if let Event::ResultOffloaded { facts, .. } = event {

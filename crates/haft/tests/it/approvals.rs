@@ -647,8 +647,8 @@ async fn approval_that_cannot_be_saved_is_reported_and_holds_once() {
     let scene = Scene::new(&rules, &[&person]);
     let run = scene.runtime.run();
     assert_eq!(code(&scene.call(&run, "a").await), None);
-    let told = scene.told();
-    assert!(told.iter().any(|line| line.starts_with("problem: the rule that somebody approved")));
+    let log = scene.log();
+    assert!(log.iter().any(|line| line.starts_with("problem: the rule that somebody approved")));
     assert_eq!(code(&scene.call(&run, "a").await), None);
     assert_eq!(person.notes().len(), 2, "it was only a yes to the first");
 }
@@ -687,7 +687,7 @@ async fn too_many_questions_are_denied() {
     let denied: Vec<_> = answers.iter().filter(|a| code(a) == Some(FailureCode::Denied)).collect();
     assert_eq!((denied.len(), scene.ran()), (2, 3));
     assert!(denied[0].text().contains("too many approval requests"));
-    assert!(scene.told().iter().any(|line| line.contains("too many approval requests")));
+    assert!(scene.log().iter().any(|line| line.contains("too many approval requests")));
 
     let mut config = Config::default();
     config.max_prompts = 2;
