@@ -34,6 +34,14 @@ doctest:
 doc:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
 
+# Compare the public API with docs/public-api.txt; `just api --write` writes the list.
+api *args: doc
+    scripts/public-api {{ args }}
+
+# Lower the lists of tidy exceptions and write the list of messages.
+tidy:
+    HAFT_TIDY=write cargo test -p haft --test it tidy
+
 # Licences, advisories and sources of the dependencies.
 deny:
     @if cargo deny --version >/dev/null 2>&1; then \
