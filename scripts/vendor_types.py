@@ -706,7 +706,7 @@ def self_test(folder):
 # -------------------------------------------------------------------------------------------- main
 
 
-def check_folder(folder):
+def check_directory(folder):
     refused, count = 0, 0
     for dialect, check in VENDORS.items():
         files = sorted((folder / dialect).glob("*.json"))
@@ -735,7 +735,7 @@ def main():
     if flag not in ([], ["--self-test"]) or not pathlib.Path(folder).is_dir():
         print(__doc__, file=sys.stderr)
         sys.exit(2)
-    return (self_test if flag else check_folder)(pathlib.Path(folder))
+    return (self_test if flag else check_directory)(pathlib.Path(folder))
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
 fn as_json(tool: &str, arguments: &Value, explanation: &Explanation, is_stub: bool) -> Value {
     let mut whole = json!({"tool": tool, "arguments": arguments});
     if is_stub {
-        whole["stand_in"] = Value::Bool(true);
+        whole["stub"] = Value::Bool(true);
     }
     let rest = serde_json::to_value(explanation).unwrap_or_default();
     if let (Value::Object(whole), Value::Object(rest)) = (&mut whole, rest) {

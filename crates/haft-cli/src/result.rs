@@ -201,7 +201,7 @@ pub(crate) fn report_lost_results(answers: &[ToolResult], args: &args::Artifacts
     if !is_lost || args.folder.is_some() {
         return;
     }
-    let tried = default_directory(host).map(|f| Artifacts::folder(f, ArtifactLimits::default()));
+    let tried = default_directory(host).map(|f| Artifacts::directory(f, ArtifactLimits::default()));
     if let Some(Err(error)) = tried {
         let text = style::visible(error.message()).replace('\n', " ");
         let text = format_args!("note: the whole result could not be stored: {text}");
@@ -219,7 +219,7 @@ pub(crate) fn store_large_results(
     let limits = ArtifactLimits::default();
     let store = match (&args.folder, default_directory(host)) {
         // A named directory must be usable.
-        (Some(folder), _) => Artifacts::folder(folder, limits)?,
+        (Some(folder), _) => Artifacts::directory(folder, limits)?,
         (None, Some(folder)) => Artifacts::folder_when_needed(folder, limits),
         (None, None) => return Ok(runtime),
     };

@@ -196,9 +196,9 @@ fn approval_is_denied_without_a_terminal() {
     assert_snapshot!(haft("call delete_note name=trip").page(), @r"
     exit 2
     --- stderr
-    error: denied: this call needs approval (it does more than read), and no approver is configured
-    hint: `--yes` answers for this one call
-    because: ask: it does more than read (the default)
+    error: denied: this call needs approval (it is not read-only), and no approver is configured
+    hint: `--yes` approves this call
+    cause: ask: it is not read-only (the default)
     ");
     // `y` on a piped stdin is not an approval.
     assert_eq!(haft_fed("call delete_note name=trip", b"y\n").code, Some(2));
@@ -224,7 +224,7 @@ fn each_failure_has_its_exit_code() {
     assert_snapshot!(haft("call crash").page(), @r"
     exit 5
     --- stderr
-    error: panicked: the tool broke while it ran
+    error: panicked: the tool panicked
     hint: this is a bug in the tool
     cause: the answer was not in the box
     ");

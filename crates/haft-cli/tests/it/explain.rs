@@ -33,7 +33,7 @@ fn default_policy_is_named_when_no_rule_matches() {
     );
     assert!(ran.out.contains("? check       the default"), "{}", ran.out);
     let read = haft("explain read_note name=garden");
-    assert!(read.out.contains("\nallow: it only reads"), "{}", read.out);
+    assert!(read.out.contains("\nallow: it is read-only"), "{}", read.out);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn tools_that_only_rules_name_are_explained_with_stubs() {
         let ran = folder.run([&["explain"], words, &["--json"]].concat());
         assert_eq!(ran.code, Some(0), "{ran:?}");
         let json = ran.json();
-        assert_eq!(json["stand_in"], true);
+        assert_eq!(json["stub"], true);
         json["verdict"]["decision"].as_str().unwrap().to_owned()
     };
     assert_eq!(verdict(&["Bash", "command=git push origin main"]), "deny");

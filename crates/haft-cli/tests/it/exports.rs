@@ -98,8 +98,8 @@ fn invalid_tool_line_is_reported_with_the_reason() {
     "": "line 6 is not JSON: key must be a string at line 1 column 2"
     "input_schema": "the tool has no schema"
     "name": "the tool has no name"
-    "": "this is no JSON Schema that can be used: \"objekt\" is not valid under any of the schemas listed in the 'anyOf' keyword, at `/type`"
-    "": "this is no JSON Schema that can be used: `https://example.org/unknown` is not a known draft of JSON Schema"
+    "": "the JSON Schema cannot be used: \"objekt\" is not valid under any of the schemas listed in the 'anyOf' keyword, at `/type`"
+    "": "the JSON Schema cannot be used: `https://example.org/unknown` is not a known draft of JSON Schema"
     "": "a tool's schema must be a JSON object"
     "": "line 13: this is a list; write each tool on its own line"
     "#);

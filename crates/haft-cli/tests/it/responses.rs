@@ -40,7 +40,6 @@ fn plan_shows_batches_and_reasons() {
     batch 2  toolu_3  write_note   write_exclusive  needs a resource that the previous batch uses
     batch 3  toolu_4  red_note     -                invalid: runs alone
                                                     unknown_tool: there is no tool called `red_note`
-                                                    Next: did you mean `read_note`? call it by that name
     batch 4  toolu_5  delete_note  write_exclusive  waits for the previous call, which runs alone
     ");
     let json = haft_fed("plan - --dialect anthropic --json", text.as_bytes()).json();

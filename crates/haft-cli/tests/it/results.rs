@@ -27,7 +27,7 @@ fn large_result_is_stored_and_its_id_is_printed_to_stderr() {
     let (data, notice) = ran.out.split_once('\n').unwrap();
     let data: Value = serde_json::from_str(data).unwrap();
     assert_eq!(data[0], json!({"n": 1, "square": 1}));
-    assert!(notice.contains(&format!("is kept for the operator as {id}")), "{notice}");
+    assert!(notice.contains(&format!("is stored for the operator as {id}")), "{notice}");
     assert_snapshot!(ran.err.replace(&id, "ID"), @r"
     note: the result was truncated; `haft result ID` prints all of it (144276 characters, 5002 lines)
     ");
@@ -142,8 +142,8 @@ fn invalid_and_unknown_ids_are_reported() {
     assert_snapshot!(folder.run(["result", "../../etc/passwd"]).page(), @r"
     exit 1
     --- stderr
-    error: `../../etc/passwd` is no id: a result id has 26 lower-case letters and digits
-    hint: `haft result list` shows all
+    error: `../../etc/passwd` is not an id: a result id has 26 lower-case letters and digits
+    hint: `haft result list` lists the ids
     ");
     assert_snapshot!(folder.run(["result", "0123456789bcdfghjklmnpqrs0"]).page(), @r"
     exit 1

@@ -104,7 +104,7 @@ fn roots_with_secrets_are_refused_and_missing_ones_are_noted() {
     let ran = shell(&folder, "tool", &[]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.err.contains("commands cannot get access to `"), "{ran:?}");
-    assert!(ran.err.contains("`: it holds secrets"), "{ran:?}");
+    assert!(ran.err.contains("`: it contains secrets"), "{ran:?}");
 }
 
 #[test]

@@ -304,7 +304,7 @@ impl Workspace {
             return Err(place.refuse(PathErrorKind::ReadOnly));
         }
         if place.path.as_os_str().is_empty() {
-            return Err(place.refuse(PathErrorKind::IsAFolder));
+            return Err(place.refuse(PathErrorKind::IsADirectory));
         }
         match self.standing(place) {
             Standing::Protected => Err(place.refuse(PathErrorKind::Protected)),

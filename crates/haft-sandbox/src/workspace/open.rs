@@ -180,7 +180,7 @@ pub(super) fn regular(
     let meta = meta(&stat);
     match meta.kind {
         FileKind::File => {}
-        FileKind::Folder => return Err(place.refuse(PathErrorKind::IsAFolder)),
+        FileKind::Folder => return Err(place.refuse(PathErrorKind::IsADirectory)),
         FileKind::Link | FileKind::Special => return Err(place.refuse(PathErrorKind::SpecialFile)),
     }
     // Only a mount below the root can be a pseudo file system.

@@ -57,9 +57,9 @@ causes! {
     /// It exists already.
     Exists "exists" InvalidValue "choose another name, or allow it to be replaced";
     /// A component of it is not a directory.
-    NotAFolder "not_a_folder" InvalidValue "list the directory to see what exists";
+    NotADirectory "not_a_directory" InvalidValue "list the directory to see what exists";
     /// It is a directory.
-    IsAFolder "is_a_folder" InvalidValue "name a file";
+    IsADirectory "is_a_directory" InvalidValue "name a file";
     /// The directory is not empty.
     NotEmpty "not_empty" InvalidValue "delete it with everything in it, or empty it first";
     /// It has more bytes than allowed.
@@ -130,8 +130,8 @@ impl PathError {
         let cause = match errno {
             Errno::NOENT => PathErrorKind::NotFound,
             Errno::EXIST => PathErrorKind::Exists,
-            Errno::NOTDIR => PathErrorKind::NotAFolder,
-            Errno::ISDIR => PathErrorKind::IsAFolder,
+            Errno::NOTDIR => PathErrorKind::NotADirectory,
+            Errno::ISDIR => PathErrorKind::IsADirectory,
             Errno::NOTEMPTY => PathErrorKind::NotEmpty,
             Errno::ACCESS | Errno::PERM | Errno::BUSY | Errno::TXTBSY => {
                 PathErrorKind::NotPermitted
@@ -188,8 +188,10 @@ impl PathError {
             PathErrorKind::NotPermitted => "is not accessible",
             PathErrorKind::NotFound => "does not exist",
             PathErrorKind::Exists => "exists already",
-            PathErrorKind::NotAFolder => "is not a directory, or has a component that is not one",
-            PathErrorKind::IsAFolder => "is a directory",
+            PathErrorKind::NotADirectory => {
+                "is not a directory, or has a component that is not one"
+            }
+            PathErrorKind::IsADirectory => "is a directory",
             PathErrorKind::NotEmpty => "is not empty",
             PathErrorKind::TooLarge => "is too large",
             PathErrorKind::TooMany => "has too many entries or levels",

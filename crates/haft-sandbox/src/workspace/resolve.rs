@@ -93,7 +93,7 @@ fn component_by_component(
             Step::Up if !missing.is_empty() => return Err(refuse(PathErrorKind::NotFound)),
             Step::Up => match walk.stack.pop() {
                 Some((_, Some(_))) => continue,
-                Some((_, None)) => return Err(refuse(PathErrorKind::NotAFolder)),
+                Some((_, None)) => return Err(refuse(PathErrorKind::NotADirectory)),
                 None => return Err(refuse(PathErrorKind::OutsideWorkspace)),
             },
             Step::Down(name) => name,

@@ -140,12 +140,12 @@ impl Workspace {
             }
             self.may_write(&other(&seen.place))?;
         }
-        self.make_folder(to)?;
+        self.make_directory(to)?;
         for seen in &all {
             let target = other(&seen.place);
             match seen.kind {
                 FileKind::Folder => {
-                    self.make_folder(&target)?;
+                    self.make_directory(&target)?;
                     done.entries += 1;
                 }
                 FileKind::File => {
@@ -231,7 +231,7 @@ impl Workspace {
     ///
     /// # Errors
     /// Refuses anything but a directory.
-    pub fn check_folder(&self, place: &ResolvedPath) -> Result<(), PathError> {
+    pub fn check_directory(&self, place: &ResolvedPath) -> Result<(), PathError> {
         let root = self.folder(place)?;
         open_below(root.handle.as_fd(), &place.path, OFlags::RDONLY | OFlags::DIRECTORY)
             .map(drop)

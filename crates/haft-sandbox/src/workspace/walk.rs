@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(entry.open().unwrap_err().cause(), PathErrorKind::Changed);
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert_eq!(entry.open().unwrap_err().cause(), PathErrorKind::IsAFolder);
+        assert_eq!(entry.open().unwrap_err().cause(), PathErrorKind::IsADirectory);
         assert_eq!(entry.kind(), FileKind::File, "it is what it was");
     }
 

@@ -96,7 +96,7 @@ impl Workspace {
     ///
     /// # Errors
     /// Refuses protected names, read-only roots, and existing files.
-    pub fn make_folder(&self, place: &ResolvedPath) -> Result<(), PathError> {
+    pub fn make_directory(&self, place: &ResolvedPath) -> Result<(), PathError> {
         let root = self.folder(place)?;
         if place.path.as_os_str().is_empty() {
             return Ok(());
@@ -175,7 +175,8 @@ impl Workspace {
         &self,
         place: &ResolvedPath,
     ) -> Result<(OwnedFd, OsString), PathError> {
-        let name = place.path.file_name().ok_or_else(|| place.refuse(PathErrorKind::IsAFolder))?;
+        let name =
+            place.path.file_name().ok_or_else(|| place.refuse(PathErrorKind::IsADirectory))?;
         Ok((self.open_parent(place)?, name.to_owned()))
     }
 }
@@ -276,7 +277,7 @@ fn check_replace(
         (None, Replace::Never | Replace::Always) => Ok(()),
         (None, Replace::If(_)) => Err(place.refuse(PathErrorKind::Changed)),
         (Some(old), replace) => match (old.kind, replace) {
-            (FileKind::Folder, _) => Err(place.refuse(PathErrorKind::IsAFolder)),
+            (FileKind::Folder, _) => Err(place.refuse(PathErrorKind::IsADirectory)),
             (FileKind::Special, _) => Err(place.refuse(PathErrorKind::SpecialFile)),
             (_, Replace::Never) => Err(place.refuse(PathErrorKind::Exists)),
             // The path was resolved without a symlink at its end, so one was swapped in (TOCTOU).

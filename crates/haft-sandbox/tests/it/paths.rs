@@ -147,7 +147,7 @@ fn attempt(workspace: &Workspace, act: &str, path: &str) -> Result<(), PathError
     match act {
         "read" => workspace.read(&workspace.resolve(path)?, 1 << 20).map(drop),
         "write" => workspace.write(&workspace.resolve(path)?, b"attack", Replace::Always).map(drop),
-        "make" => workspace.make_folder(&workspace.resolve(path)?),
+        "make" => workspace.make_directory(&workspace.resolve(path)?),
         "delete" => workspace.remove(&workspace.resolve_entry(path)?, Extent::Entry).map(drop),
         "delete_all" => {
             workspace.remove(&workspace.resolve_entry(path)?, Extent::Everything(bounds)).map(drop)
@@ -185,7 +185,7 @@ fn attempt(workspace: &Workspace, act: &str, path: &str) -> Result<(), PathError
             }
             Ok(())
         }),
-        "folder" => workspace.check_folder(&workspace.resolve(path)?),
+        "folder" => workspace.check_directory(&workspace.resolve(path)?),
         other => panic!("`{other}` is no act"),
     }
 }

@@ -100,7 +100,7 @@ fn list(files: &Files, args: &Args, cx: &ToolContext) -> Result<String, Failure>
     let wanted = Arc::new(wanted);
     let mut visit = FilteredWalk::new(files.workspace(), &start, Arc::clone(&wanted), cx).map_err(
         |refusal| match refusal.cause() {
-            PathErrorKind::NotAFolder => Failure::from(refusal)
+            PathErrorKind::NotADirectory => Failure::from(refusal)
                 .with_next("name a directory, or read the file with read_file"),
             _ => refusal.into(),
         },

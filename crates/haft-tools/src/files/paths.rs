@@ -152,9 +152,9 @@ impl Files {
         let Some(parent) = resolved.parent() else { return Ok(()) };
         let is_granted = self.workspace.is_protected(resolved) && !granted.is_protected(resolved);
         if is_granted && !parent.relative().as_os_str().is_empty() {
-            granted.granting([parent.clone()]).make_folder(&parent)
+            granted.granting([parent.clone()]).make_directory(&parent)
         } else {
-            granted.make_folder(&parent)
+            granted.make_directory(&parent)
         }
     }
 

@@ -153,7 +153,7 @@ fn shown(page: Page, path: &str, from: u64, is_utf16: bool) -> String {
 /// Adds a similar name, if there is one.
 fn explain(refusal: PathError, files: &Files, args: &Args, cx: &ToolContext) -> Failure {
     match refusal.cause() {
-        PathErrorKind::IsAFolder => Failure::from(refusal).with_next("list it with list_files"),
+        PathErrorKind::IsADirectory => Failure::from(refusal).with_next("list it with list_files"),
         PathErrorKind::NotFound => match files.similar(&args.file_path, cx) {
             Some(path) => Failure::from(refusal).with_next(format!("did you mean `{path}`?")),
             None => refusal.into(),

@@ -149,7 +149,7 @@ impl Tool for MakeDir {
             } else {
                 files.workspace().clone()
             };
-            workspace.make_folder(&resolved)?;
+            workspace.make_directory(&resolved)?;
             Ok(format!("created the directory `{resolved}`"))
         })
         .await?

@@ -60,6 +60,6 @@ fn find(workspace: &Workspace, here: &Path, cwd: &str) -> Result<ResolvedPath, F
     };
     match workspace.meta(&resolved)?.kind {
         FileKind::Folder => Ok(resolved),
-        _ => Err(PathError::new(PathErrorKind::NotAFolder, cwd).into()),
+        _ => Err(PathError::new(PathErrorKind::NotADirectory, cwd).into()),
     }
 }

@@ -292,7 +292,7 @@ async fn workspace_too_deep_to_search_needs_approval() {
     let run = project.run(sandbox.clone(), None);
     let answer = project.script(&run, "echo ran > ran").await;
     assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Denied));
-    assert!(answer.text().contains("could be found"), "{}", answer.text());
+    assert!(answer.text().contains("could not find every file"), "{}", answer.text());
     assert!(!project.root.join("ran").exists());
     let person = Person::default();
     let run = project.run(sandbox, Some(person.clone()));
@@ -324,7 +324,7 @@ async fn workspace_with_too_many_files_needs_approval() {
     let run = project.run(sandbox.clone(), None);
     let answer = project.script(&run, "echo ran > ran").await;
     assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Denied), "{}", answer.text());
-    assert!(answer.text().contains("could be found"), "{}", answer.text());
+    assert!(answer.text().contains("could not find every file"), "{}", answer.text());
     assert!(!project.root.join("ran").exists());
     let person = Person::default();
     let run = project.run(sandbox, Some(person.clone()));

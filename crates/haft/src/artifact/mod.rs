@@ -336,7 +336,7 @@ impl Artifacts {
     /// # Errors
     /// Fails if the directory cannot be created, is a symlink, belongs to another user, or is
     /// accessible to others.
-    pub fn folder(path: impl Into<PathBuf>, limits: ArtifactLimits) -> Result<Self, Error> {
+    pub fn directory(path: impl Into<PathBuf>, limits: ArtifactLimits) -> Result<Self, Error> {
         let folder = folder::Folder::new(path.into(), limits);
         folder.open_place(true).map_err(|e| {
             let text = format!("`{}` cannot store results: {e}", folder.path().display());

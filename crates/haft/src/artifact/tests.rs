@@ -73,7 +73,7 @@ fn each(name: &str, quota: u64, test: impl Fn(Artifacts, ManualClock)) {
     let stores = [
         Artifacts::memory_with(limits(quota)),
         #[cfg(unix)]
-        Artifacts::folder(&folder.0, limits(quota)).unwrap(),
+        Artifacts::directory(&folder.0, limits(quota)).unwrap(),
     ];
     for store in stores {
         let clock = ManualClock::new();
@@ -209,7 +209,7 @@ fn each_process_sees_changes_of_others_in_the_directory() {
     let clock = ManualClock::new();
     clock.advance(HOUR * 24 * 365 * 50);
     let open = || {
-        let store = Artifacts::folder(&folder.0, limits(10_000)).unwrap();
+        let store = Artifacts::directory(&folder.0, limits(10_000)).unwrap();
         store.with_clock(Arc::new(clock.clone()))
     };
     // Two independent handles, like two processes.
@@ -257,7 +257,7 @@ mod folder {
     use super::*;
 
     fn open(path: &Path) -> Result<Artifacts, Error> {
-        Artifacts::folder(path, limits(1 << 20))
+        Artifacts::directory(path, limits(1 << 20))
     }
 
     fn allow(path: &Path, mode: u32) {
@@ -350,7 +350,7 @@ mod folder {
     #[test]
     fn two_handles_share_artifacts_and_quota() {
         let folder = Fresh::new("shared");
-        let one = Artifacts::folder(&folder.0, limits(10_000)).unwrap();
+        let one = Artifacts::directory(&folder.0, limits(10_000)).unwrap();
         let two = Artifacts::folder_when_needed(&folder.0, limits(10_000));
         let facts = one.put(draft(&"x".repeat(8_000))).unwrap();
         assert_eq!(text_of(&two.open(facts.id).unwrap()).len(), 8_000);

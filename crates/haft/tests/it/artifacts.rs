@@ -349,7 +349,8 @@ async fn every_dialect_renders_every_block() {
 async fn artifact_directory_outlives_the_runtime() {
     let folder = std::env::temp_dir().join(format!("haft-walk-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
-    let store = || Artifacts::folder(&folder, haft::artifacts::ArtifactLimits::default()).unwrap();
+    let store =
+        || Artifacts::directory(&folder, haft::artifacts::ArtifactLimits::default()).unwrap();
     let giving = || giving(read("big").max_result(500), Output::text(thousand_lines()));
     let runtime = giving().artifacts(store()).build().unwrap();
     let run = runtime.run_builder().session("s").start();

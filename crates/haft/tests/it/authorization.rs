@@ -60,7 +60,7 @@ async fn denial_gives_the_model_the_reason_and_the_operator_the_rule() {
     let runtime = strict(vec![quick(ToolSpec::new("t", "Does it."))]).build().unwrap();
     let failure = runtime.call("t", json!({})).await.unwrap_err();
     insta::assert_snapshot!(failure, @r"
-    denied: this call needs approval (it does not say that it only reads), and no approver is configured
+    denied: this call needs approval (it is not declared read-only), and no approver is configured
     Next: continue without it, or tell the user what you would have done
     ");
     assert_eq!(failure.execution(), Execution::NotStarted);

@@ -223,8 +223,10 @@ async fn play(scene: Scene, grace: Duration) -> Result<(), TestCaseError> {
         let records = settled(&journal).iter().filter(|s| s.call == *answer.id()).count();
         prop_assert_eq!(records, 1, "one record");
         let intended = intents(&journal).iter().any(|i| i.call == *answer.id());
+        // The circuit breaker opens after the intent is journaled, if calls of one tool fail at once.
+        let is_open = answer.failure().map(Failure::code) == Some(FailureCode::CircuitOpen);
         prop_assert_eq!(
-            intended,
+            intended && !is_open,
             answer.execution() != Execution::NotStarted,
             "{} {:?}",
             answer.id(),

@@ -26,9 +26,9 @@ fn first_tool_runs_and_refuses_invalid_calls() {
       /min_length: expected an integer from 1 to 50; got 0 (integer)
       Next: call `count_words` again with this fixed
     erase_notes({})
-      denied: this call needs approval (it does not say that it only reads), and no approver is configured
+      denied: this call needs approval (it is not declared read-only), and no approver is configured
       Next: continue without it, or tell the user what you would have done
-      (because ask: it does not say that it only reads (the default))
+      (because ask: it is not declared read-only (the default))
     count_words("as itself", 1) = 2 words
     "#);
 }
@@ -141,8 +141,8 @@ fn own_loop_runs_until_the_model_stops() {
     tools: toolu_4 [haft 0000000003 tool=get_temperature label=untrusted/internal chars=1]
            7
            [/haft 0000000003]
-    tools: toolu_5 [haft 0000000004 tool=send_message from=host error=denied chars=169]
-           denied: this call needs approval (it does not say that it only reads), and no approver is configured
+    tools: toolu_5 [haft 0000000004 tool=send_message from=host error=denied chars=163]
+           denied: this call needs approval (it is not declared read-only), and no approver is configured
            Next: continue without it, or tell the user what you would have done
            [/haft 0000000004]
     model: Paris, with 19 degrees against 7 in Oslo. I was not allowed to send you a message.
@@ -359,8 +359,8 @@ fn slow_subscriber_misses_progress_but_no_terminal_event() {
       57 run-1 turn 2: copy tool_failed
       65 run-1 turn 3: erase denied
     the records that failed, newest first
-      erase by ada: this call needs approval (it does not say that it only reads), and no approver is configured, attempts 0, because deny: this call needs approval (it does not say that it only reads), and no approver is configured (the default)
-      copy by ada: there is nothing to copy, attempts 1, because allow: it only reads, without network or secrets (the default)
+      erase by ada: this call needs approval (it is not declared read-only), and no approver is configured, attempts 0, because deny: this call needs approval (it is not declared read-only), and no approver is configured (the default)
+      copy by ada: there is nothing to copy, attempts 1, because allow: it is read-only, without network or secrets (the default)
     and one that went well: 40 files copied
     ");
 }

@@ -108,7 +108,7 @@ fn runtime(plan: &Plan, ledger: &Arc<Ledger>) -> Result<Runtime, haft::Error> {
         .hook(Idle)
         .middleware(through)
         .secret("mail", tools::SECRET)
-        .artifacts(Artifacts::folder(&plan.folder, limits)?)
+        .artifacts(Artifacts::directory(&plan.folder, limits)?)
         .observer(Reader(Arc::clone(ledger)))
         .build()
 }
