@@ -161,10 +161,10 @@ mod tests {
         assert!(!show("text\n", ""), "the second question is still open");
         drop(second);
         // Other tests of this process may have a question open for a moment.
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
-        while !show("", "") {
-            assert!(std::time::Instant::now() < deadline, "output still waits");
+        let is_shown = (0..10_000_000).any(|_| {
             std::thread::yield_now();
-        }
+            show("", "")
+        });
+        assert!(is_shown, "output still waits");
     }
 }
