@@ -3,12 +3,9 @@
 _default:
     @just --list
 
-# All checks before a commit: format, lint, tests, doc tests, docs, licences.
-check: fmt lint test doctest doc deny
-
-# What CI runs: the same, and the demo.
-ci:
-    .ci/run
+# All checks, as in CI. Arguments choose steps: `just check lint test`.
+check *steps:
+    scripts/check {{ steps }}
 
 # Check the formatting.
 fmt:
@@ -16,7 +13,7 @@ fmt:
 
 # Clippy for every target of every crate; warnings are errors.
 lint:
-    cargo clippy --workspace --all-targets -- -D warnings
+    scripts/check lint
 
 # Unit, integration, compile-fail and example tests of the default members. Arguments go to cargo: `just test plan`.
 test *args:
@@ -32,7 +29,7 @@ doctest:
 
 # Build the documentation; broken links are errors.
 doc:
-    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+    scripts/check docs
 
 # Compare the public API with docs/public-api.txt; `just api --write` writes the list.
 api *args: doc
@@ -44,11 +41,7 @@ tidy:
 
 # Licences, advisories and sources of the dependencies.
 deny:
-    @if cargo deny --version >/dev/null 2>&1; then \
-        cargo deny check; \
-    else \
-        echo "deny: skipped, cargo-deny is not installed (cargo install cargo-deny)"; \
-    fi
+    scripts/check licences
 
 # Validate request bodies of every dialect with the vendors' SDK types. Needs python3 and a package index.
 vendor-types:

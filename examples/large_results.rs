@@ -12,17 +12,17 @@ use haft::{
     artifacts::{ArtifactId, ReadResult, ResultQuery},
     serde_json::{Value, json},
     tool,
-    tool::Raw,
+    tool::UncheckedJson,
 };
 
 /// Lists the trains of a day.
 #[tool(read_only, capabilities(), max_result = 420)]
-async fn list_trains() -> Raw<Vec<Value>> {
+async fn list_trains() -> UncheckedJson<Vec<Value>> {
     let train = |n: usize| {
         let to = ["Oslo", "Turku"][n % 2];
         json!({"train": 100 + n, "hour": n % 24, "to": to})
     };
-    Raw((0..300).map(train).collect())
+    UncheckedJson((0..300).map(train).collect())
 }
 
 /// Makes one call and returns its result; the id is different each time, so it is left out.
@@ -49,7 +49,7 @@ async fn main() -> Result<(), Failure> {
     let (id, kept) = ask(&run, "list_trains", json!({})).await?;
     ask(&run, "read_result", json!({"id": id, "pointer": "/120"})).await?;
     ask(&run, "read_result", json!({"id": id, "pattern": "\"train\":39[89]"})).await?;
-    ask(&run, "read_result", json!({"id": id, "head": 2})).await?;
+    ask(&run, "read_result", json!({"id": id, "offset": 2, "limit": 2})).await?;
     ask(&runtime.run(), "read_result", json!({"id": id})).await?;
 
     let artifact =

@@ -70,7 +70,7 @@ async fn main() -> Result<(), Failure> {
     let setup = read(HAFT_TOML)?;
     let registry =
         ToolRegistry::builder().add(ShellTool).add(ReadFileTool).add(FormatDiskTool).build()?;
-    let rules = Rules::new(setup.rules, setup.ground)?;
+    let rules = Rules::new(setup.rules, setup.context)?;
     let runtime = Runtime::builder().registry(registry).policy(rules).build()?;
     let run = runtime.run_builder().working_directory("/project").start();
 

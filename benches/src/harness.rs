@@ -236,11 +236,11 @@ impl Bench {
     fn print(&self) {
         let mut group = "";
         for case in &self.cases {
-            let Some(floor) = self.cases.iter().find(|c| c.group == case.group) else { return };
+            let Some(baseline) = self.cases.iter().find(|c| c.group == case.group) else { return };
             let others = self.cases.iter().filter(|c| c.is_base && c.group == case.group);
             let cpu = case.cpu();
             let wall = median(case.samples.iter().map(|s| s.wall));
-            let ratio = case.ratio_to(floor);
+            let ratio = case.ratio_to(baseline);
             let unit = case.unit.as_str();
             // A byte takes less than a nanosecond, and so does a cached lookup.
             let round = |x: f64| (x * 1000.0).round() / 1000.0;

@@ -1,7 +1,7 @@
 //! The cost of authorizing one call, by the number of rules, compared with the default policy.
 //!
-//! The runtime has a policy that calls another one many times, so exactly `Policy::judge` on a real
-//! validated call is measured: collecting the facts and finding the deciding rule. Four calls: a
+//! The runtime has a policy that calls another one many times, so exactly `Policy::decide` on a
+//! real call is measured: collecting the facts and finding the deciding rule. Four calls: a
 //! tool that only computes, a file write, a URL fetch, a shell command (which is parsed each time).
 //! The rules are a mix of all kinds; `same` is the worst case, where all of them match the called
 //! tool.
@@ -11,10 +11,10 @@ use std::{cell::Cell, hint::black_box, rc::Rc, sync::Arc};
 use haft::{
     Runtime, ToolCall, ToolRegistry,
     policy::{
-        Decision, DefaultPolicy, PathBase, Pattern, Policy, PolicyContext, Rule, Rules, Verdict,
+        Decision, DefaultPolicy, PathBase, Pattern, Policy, PolicyContext, PolicyRequest, Rule,
+        Rules, Verdict,
     },
     tool::{Capabilities, Capability, DynTool, ToolSpec},
-    turn::ValidatedCall,
 };
 use serde_json::{Value, json};
 
@@ -24,11 +24,11 @@ use crate::harness::{Bench, Unit};
 struct Often<P>(Arc<P>, u32);
 
 impl<P: Policy> Policy for Often<P> {
-    fn judge(&self, call: &ValidatedCall) -> Verdict {
+    fn decide(&self, call: &PolicyRequest<'_>) -> Verdict {
         for _ in 1..self.1 {
-            black_box(self.0.judge(black_box(call)));
+            black_box(self.0.decide(black_box(call)));
         }
-        self.0.judge(call)
+        self.0.decide(call)
     }
 }
 
@@ -146,8 +146,8 @@ fn case(
 }
 
 pub(crate) fn add(bench: &mut Bench) {
-    let ground = PolicyContext::default;
-    let rules = |rules| Rules::new(rules, ground()).unwrap_or_else(|e| panic!("{e}"));
+    let context = PolicyContext::default;
+    let rules = |rules| Rules::new(rules, context()).unwrap_or_else(|e| panic!("{e}"));
     for call in CALLS {
         let group = match call.0 {
             "plain_called" => "judge-plain",

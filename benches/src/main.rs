@@ -11,7 +11,7 @@
 mod add;
 mod harness;
 
-mod floor;
+mod baseline;
 mod ours;
 mod agentkit;
 mod rig;
@@ -30,7 +30,7 @@ mod stream;
     dead_code,
     reason = "the script of the tests, which is used here in part"
 )]
-#[path = "../../crates/haft/tests/it/script.rs"]
+#[path = "../../crates/haft-dialect/tests/it/script.rs"]
 mod script;
 
 use harness::{Bench, Options};
@@ -43,8 +43,8 @@ fn main() -> Result<(), String> {
     }
 
     // One line per subject. The first one of a group is the base of the ratios.
-    bench.add("floor", floor::Floor::new());
-    bench.add("floor-direct", floor::Direct::new());
+    bench.add("baseline", baseline::Baseline::new());
+    bench.add("baseline-direct", baseline::Direct::new());
     bench.add("haft", ours::Turn::new());
     bench.add("haft-call", ours::Direct::new());
     bench.add("rig-core", rig::Core::new());

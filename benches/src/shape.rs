@@ -40,7 +40,7 @@ fn log(size: usize, coloured: bool) -> String {
         let (on, off) = if coloured { ("\u{1b}[32m", "\u{1b}[0m") } else { ("", "") };
         let took = n * 37 % 1_000;
         text.push_str(&format!(
-            "{on}{n:>7} compiling{off} src/part_{}/room_{}.rs took {took} ms, naïve: {}\n",
+            "{on}{n:>7} compiling{off} src/part_{}/unit_{}.rs took {took} ms, naïve: {}\n",
             n % 17,
             n % 101,
             n % 2 == 0,

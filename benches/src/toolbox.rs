@@ -135,7 +135,7 @@ fn union(noun: &str) -> (Value, Value, Value) {
         "type": "object",
         "properties": {
             "target": {
-                "description": format!("Which {noun} is meant."),
+                "description": format!("Which {noun} to use."),
                 "oneOf": [
                     branch("by_id", "id", json!({"type": "string"})),
                     branch("by_text", "text", json!({"type": "string", "minLength": 2})),
@@ -177,9 +177,9 @@ fn optional(n: usize, noun: &str) -> (Value, Value, Value) {
 /// the one next to this repository.
 #[expect(clippy::disallowed_methods, reason = "a bench reads its data where the tests find it")]
 pub(crate) fn real() -> Vec<Tool> {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpora");
-    let folder = std::env::var_os("HAFT_CORPORA").map_or_else(beside, PathBuf::from);
-    let Ok(text) = fs::read_to_string(folder.join("tool-schemas/tools.jsonl")) else {
+    let default = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpora");
+    let directory = std::env::var_os("HAFT_CORPORA").map_or_else(default, PathBuf::from);
+    let Ok(text) = fs::read_to_string(directory.join("tool-schemas/tools.jsonl")) else {
         return Vec::new();
     };
     let tool = |line: &str| -> Option<Tool> {

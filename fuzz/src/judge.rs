@@ -4,7 +4,9 @@
 //! tool accepts. What the model sends is restored first, as a call would be. Both sides use one
 //! validator, so a quirk of the validator is on both sides.
 
-use haft::{Dialect, ToolCall, dialect::{ExportedTool, LossKind, ToolExport}, schema::{Formats, Schema}, turn::Arguments};
+use haft_core::{Arguments, ToolCall};
+use haft_dialect::{Dialect, ExportedTool, LossKind, ToolExport};
+use haft_schema::{Formats, Schema};
 use serde_json::{Map, Value, json};
 
 /// Describes how an export and its source disagree about a value, if they do.

@@ -6,10 +6,10 @@ use libfuzzer_sys::fuzz_target;
 use std::{path::PathBuf, sync::Arc};
 
 /// Without a disk: a path resolves to itself.
-fn ground() -> PolicyContext {
-    let mut ground = PolicyContext::default();
-    ground.world = Arc::new(LexicalResolver);
-    ground
+fn context() -> PolicyContext {
+    let mut context = PolicyContext::default();
+    context.resolver = Arc::new(LexicalResolver);
+    context
 }
 
 fn read(text: &str, form: FileFormat, trusted: bool) {
@@ -26,7 +26,7 @@ fn read(text: &str, form: FileFormat, trusted: bool) {
         Ok(setup) => setup,
         Err(error) => return assert!(!error.to_string().is_empty()),
     };
-    if let Ok(rules) = Rules::new(setup.rules, ground()) {
+    if let Ok(rules) = Rules::new(setup.rules, context()) {
         for finding in rules.lint(&[]) {
             assert!(!finding.to_string().is_empty() && !finding.hint.is_empty());
         }
@@ -34,7 +34,7 @@ fn read(text: &str, form: FileFormat, trusted: bool) {
 }
 
 fn pattern(text: &str) {
-    let anchor = PathBase { folder: Some(PathBuf::from("/w")), home: Some("/home/u".into()) };
+    let anchor = PathBase { directory: Some(PathBuf::from("/w")), home: Some("/home/u".into()) };
     let pattern = match Pattern::parse(text, &anchor) {
         Ok(pattern) => pattern,
         Err(error) => {
@@ -44,7 +44,7 @@ fn pattern(text: &str) {
     };
     // It prints as it was written, and decides any call.
     assert_eq!(pattern.as_str(), text);
-    let ground = ground();
+    let context = context();
     let calls = [
         ("shell", serde_json::json!({"command": text})),
         ("read_file", serde_json::json!({"path": text})),
@@ -52,11 +52,11 @@ fn pattern(text: &str) {
         ("mcp__s__t", serde_json::json!({"x": [text]})),
     ];
     for (tool, arguments) in &calls {
-        let _ = pattern.is_about_example(tool, arguments, &ground);
+        let _ = pattern.is_about_example(tool, arguments, &context);
     }
     let rules =
         vec![Rule::new(Decision::Deny, pattern.clone()), Rule::new(Decision::Allow, pattern)];
-    if let Ok(rules) = Rules::new(rules, ground) {
+    if let Ok(rules) = Rules::new(rules, context) {
         let _ = rules.lint(&[]);
     }
 }

@@ -1,7 +1,8 @@
 //! Any schema is exported to every dialect without a panic, and its loss report is true.
 #![no_main]
 
-use haft::{Dialect, dialect::{ExportOptions, StrictMode, ToolDefinition, ToolExport}, schema::{Formats, Schema}};
+use haft_dialect::{Dialect, ExportOptions, StrictMode, ToolDefinition, ToolExport};
+use haft_schema::{Formats, Schema};
 use libfuzzer_sys::fuzz_target;
 
 /// Larger schemas are exported too, but their verdicts are not compared, to keep a run quick.

@@ -2,7 +2,7 @@
 //! strictest part.
 #![no_main]
 
-use haft_shell::{Kind, MOST_CHARACTERS, MOST_COMMANDS, Wrappers, classify};
+use haft_shell::{Kind, MAX_CHARACTERS, MAX_COMMANDS, Wrappers, classify};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -23,8 +23,8 @@ fuzz_target!(|bytes: &[u8]| {
         // A write next to it is still a write.
         assert!(classify(&format!("touch x\n{text}")).kind > Kind::ReadOnly);
     }
-    assert!(text.chars().count() <= MOST_CHARACTERS);
-    assert!(script.commands.len() <= MOST_COMMANDS, "{} commands", script.commands.len());
+    assert!(text.chars().count() <= MAX_CHARACTERS);
+    assert!(script.commands.len() <= MAX_COMMANDS, "{} commands", script.commands.len());
     for command in &script.commands {
         let _ = command.to_string();
         for how in [Wrappers::Harmless, Wrappers::All] {

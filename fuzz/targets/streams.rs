@@ -1,7 +1,8 @@
 //! However the bytes of a stream are chunked, the decoded result is the same.
 #![no_main]
 
-use haft::{Dialect, ToolCall, turn::StopReason};
+use haft_core::{StopReason, ToolCall};
+use haft_dialect::Dialect;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 

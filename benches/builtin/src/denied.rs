@@ -12,7 +12,7 @@ use std::{
 
 use haft::{
     host::{Clock as _, RuntimeClock},
-    policy::{Decision, PathBase, Pattern, Policy as _, PolicyContext, Rule, Rules},
+    policy::{Decision, FileRules as _, PathBase, Pattern, PolicyContext, Rule, Rules},
     tool::Scope,
 };
 

@@ -24,7 +24,7 @@ use tokio::runtime::Builder;
 
 use crate::{Case, Group, without};
 
-const FOLDERS: usize = 200;
+const DIRECTORIES: usize = 200;
 const FILES: usize = 30;
 /// The size of the large file.
 const LARGE_FILE_BYTES: u64 = 100 << 20;
@@ -33,7 +33,7 @@ const WORDS: [&str; 8] = ["alpha", "beta", "gamma", "delta", "value", "return", 
 /// A directory, and a run in it.
 struct Fixture {
     _home: TempDir,
-    folder: PathBuf,
+    directory: PathBuf,
     run: Run,
     tokio: tokio::runtime::Runtime,
 }
@@ -41,15 +41,15 @@ struct Fixture {
 impl Fixture {
     fn new() -> Result<Self, String> {
         let home = tempfile::tempdir().map_err(|e| e.to_string())?;
-        let folder = home.path().canonicalize().map_err(|e| e.to_string())?;
-        let workspace = Workspace::builder().root(&folder, Access::Write).build();
-        let hands = BuiltinTools::new(workspace.map_err(|e| e.to_string())?);
-        let registry = ToolRegistry::builder().add(hands).build().map_err(|e| e.to_string())?;
+        let directory = home.path().canonicalize().map_err(|e| e.to_string())?;
+        let workspace = Workspace::builder().root(&directory, Access::Write).build();
+        let tools = BuiltinTools::new(workspace.map_err(|e| e.to_string())?);
+        let registry = ToolRegistry::builder().add(tools).build().map_err(|e| e.to_string())?;
         let runtime = Runtime::builder().registry(registry).policy(AllowAll).build();
         let runtime = runtime.map_err(|e| e.to_string())?;
-        let run = runtime.run_builder().working_directory(&folder).start();
+        let run = runtime.run_builder().working_directory(&directory).start();
         let tokio = Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        Ok(Self { _home: home, folder, run, tokio: tokio.map_err(|e| e.to_string())? })
+        Ok(Self { _home: home, directory, run, tokio: tokio.map_err(|e| e.to_string())? })
     }
 
     fn call(&self, tool: &str, arguments: Value) -> Result<String, String> {
@@ -79,7 +79,7 @@ pub(crate) fn groups(wants: &dyn Fn(&str) -> bool) -> Result<Vec<Group>, String>
 
 fn searches() -> Result<Vec<Group>, String> {
     let fixture = Arc::new(Fixture::new()?);
-    tree(&fixture.folder).map_err(|e| format!("cannot make the tree: {e}"))?;
+    tree(&fixture.directory).map_err(|e| format!("cannot make the tree: {e}"))?;
     let has_rg = runs("rg");
     let patterns = [
         ("search: a rare word", "needle_[0-9]+", false),
@@ -94,7 +94,7 @@ fn searches() -> Result<Vec<Group>, String> {
             let found = found_text.lines().filter(|line| line.contains(":let needle_")).count();
             is_right(pattern, found, &found_text)
         })];
-        let folder = fixture.folder.clone();
+        let directory = fixture.directory.clone();
         if has_rg {
             cases.push(Case::new("rg", move || {
                 let mut command = Command::new("rg");
@@ -103,7 +103,7 @@ fn searches() -> Result<Vec<Group>, String> {
                 if any_case {
                     command.arg("-i");
                 }
-                let found_text = output(command.arg(".").current_dir(&folder))?;
+                let found_text = output(command.arg(".").current_dir(&directory))?;
                 is_right(pattern, found_text.lines().count(), &found_text)
             }));
         }
@@ -114,7 +114,7 @@ fn searches() -> Result<Vec<Group>, String> {
 
 /// Subjects that find different matches do different work.
 fn is_right(pattern: &str, found: usize, found_text: &str) -> Result<(), String> {
-    let wanted = if pattern.starts_with("nowhere") { 0 } else { FOLDERS };
+    let wanted = if pattern.starts_with("nowhere") { 0 } else { DIRECTORIES };
     if found == wanted {
         Ok(())
     } else {
@@ -125,7 +125,7 @@ fn is_right(pattern: &str, found: usize, found_text: &str) -> Result<(), String>
 fn reads() -> Result<Vec<Group>, String> {
     let fixture = Arc::new(Fixture::new()?);
     let lines =
-        large(&fixture.folder.join("large.txt")).map_err(|e| format!("no large file: {e}"))?;
+        large(&fixture.directory.join("large.txt")).map_err(|e| format!("no large file: {e}"))?;
     let mut groups = Vec::new();
     for (name, from) in [
         ("read: the first lines", 1),
@@ -144,7 +144,7 @@ fn reads() -> Result<Vec<Group>, String> {
         let checks = [check.clone(), check.clone(), check];
         let [check_ours, check_sed, check_tail] = checks;
         let arguments = json!({"file_path": "large.txt", "offset": from, "limit": 100});
-        let (sed_in, tail_in) = (fixture.folder.clone(), fixture.folder.clone());
+        let (sed_in, tail_in) = (fixture.directory.clone(), fixture.directory.clone());
         let script = format!("{from},{}p;{}q", from + 99, from + 99);
         let cases = vec![
             Case::new("read_file", move || check_ours(&ours.call("read_file", arguments.clone())?)),
@@ -201,17 +201,17 @@ fn line(n: u64, to: &mut impl Write) -> std::io::Result<()> {
 fn tree(base: &Path) -> std::io::Result<()> {
     let file = |path: PathBuf| File::create(path).map(BufWriter::new);
     writeln!(file(base.join(".gitignore"))?, "*.log\nout/\n/secret.txt")?;
-    for folder in 0..FOLDERS {
-        let path = base.join(format!("part{}/folder{folder}", folder % 10));
+    for directory in 0..DIRECTORIES {
+        let path = base.join(format!("part{}/directory{directory}", directory % 10));
         std::fs::create_dir_all(path.join("out"))?;
         writeln!(file(path.join("out/built.rs"))?, "let needle_0 = ignored;")?;
         for n in 0..FILES {
             let mut to = file(path.join(format!("file{n}.rs")))?;
             for row in 0..180 {
-                line((folder * 10_000 + n * 200 + row) as u64, &mut to)?;
+                line((directory * 10_000 + n * 200 + row) as u64, &mut to)?;
             }
             if n == 7 {
-                writeln!(to, "let needle_{folder} = found;")?;
+                writeln!(to, "let needle_{directory} = found;")?;
             }
         }
     }

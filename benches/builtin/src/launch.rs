@@ -26,17 +26,17 @@ const PAUSE_AFTER_RUN: Duration = Duration::from_millis(20);
 
 pub(crate) fn groups() -> Result<Vec<Group>, String> {
     let home = tempfile::tempdir().map_err(|e| e.to_string())?;
-    let folder = home.path().canonicalize().map_err(|e| e.to_string())?;
+    let directory = home.path().canonicalize().map_err(|e| e.to_string())?;
     // Tier B refuses new files next to protected names; a directory in it shows the layout.
-    std::fs::create_dir(folder.join("src")).map_err(|e| e.to_string())?;
-    let workspace = Workspace::builder().root(&folder, Access::Write).build();
+    std::fs::create_dir(directory.join("src")).map_err(|e| e.to_string())?;
+    let workspace = Workspace::builder().root(&directory, Access::Write).build();
     let workspace = workspace.map_err(|e| e.to_string())?;
     let as_tools_do = Profile::of(Capabilities::from([Capability::Filesystem]), &workspace);
     let bare = Profile { protected: Vec::new(), ..as_tools_do.clone() };
     let tokio = Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let tokio = Rc::new(tokio.map_err(|e| e.to_string())?);
     let home = Rc::new(home);
-    let has_bwrap = runs("bwrap") && is_usable(&folder);
+    let has_bwrap = runs("bwrap") && is_usable(&directory);
 
     let mut groups = Vec::new();
     for (level, tier) in [(Level::Namespaces, "A"), (Level::Landlock, "B")] {
@@ -50,12 +50,12 @@ pub(crate) fn groups() -> Result<Vec<Group>, String> {
         for (words, profile) in [("protected names", &as_tools_do), ("no protected names", &bare)] {
             let fixture = Fixture { tokio: tokio.clone(), _home: home.clone() };
             let ours = ours(fixture, sandbox.clone(), profile.clone());
-            let mut cases = vec![ours, Case::floor("plain spawn", || started(&mut plain()))];
+            let mut cases = vec![ours, Case::baseline("plain spawn", || started(&mut plain()))];
             if has_bwrap {
-                let folder = folder.clone();
+                let directory = directory.clone();
                 // Tier B has no namespaces; bubblewrap is only shown there for reference.
-                let make = if level == Level::Namespaces { Case::new } else { Case::floor };
-                cases.push(make("bwrap", move || started(&mut bubblewrap(&folder))));
+                let make = if level == Level::Namespaces { Case::new } else { Case::baseline };
+                cases.push(make("bwrap", move || started(&mut bubblewrap(&directory))));
             }
             let name = format!("launch: tier {tier}, {words}");
             groups.push(Group { name, cases, times: 1, rest: PAUSE_AFTER_RUN, has_cpu: false });
@@ -87,16 +87,16 @@ fn plain() -> Command {
     Command::new(PROGRAM)
 }
 
-fn bubblewrap(folder: &Path) -> Command {
+fn bubblewrap(directory: &Path) -> Command {
     let mut command = Command::new("bwrap");
     command.args(["--unshare-all", "--die-with-parent", "--new-session"]);
     command.args(["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]);
-    command.arg("--bind").args([folder, folder]).arg("--chdir").arg(folder).arg(PROGRAM);
+    command.arg("--bind").args([directory, directory]).arg("--chdir").arg(directory).arg(PROGRAM);
     command
 }
 
-fn is_usable(folder: &Path) -> bool {
-    started(&mut bubblewrap(folder)).inspect_err(|why| without("bwrap", why)).is_ok()
+fn is_usable(directory: &Path) -> bool {
+    started(&mut bubblewrap(directory)).inspect_err(|why| without("bwrap", why)).is_ok()
 }
 
 fn started(command: &mut Command) -> Result<(), String> {

@@ -47,7 +47,7 @@ impl Case {
     }
 
     /// Makes a case that does less, for reference.
-    pub(crate) fn floor(
+    pub(crate) fn baseline(
         name: impl Into<String>,
         run: impl FnMut() -> Result<(), String> + 'static,
     ) -> Self {

@@ -75,18 +75,18 @@ pub(crate) fn groups() -> Result<Vec<Group>, String> {
         let loads = [("creates", CREATES), ("tree", 1)];
         for (load, times) in loads {
             let case = |name: &str, is_supervised: bool| -> Result<Case, String> {
-                let folder = folder(&place, &format!("{tier}-{load}-{name}"))?;
-                let mut profile = profile(&folder)?;
+                let directory = directory(&place, &format!("{tier}-{load}-{name}"))?;
+                let mut profile = profile(&directory)?;
                 if !is_supervised {
                     profile.protected = Vec::new();
                 }
-                let (place, sandbox, there) = (place.clone(), sandbox.clone(), folder.clone());
+                let (place, sandbox, there) = (place.clone(), sandbox.clone(), directory.clone());
                 let run = move || confined(&place, &sandbox, &profile, load);
                 Ok(Case::new(name, run).cleaned(move || empty(&there)))
             };
-            let there = folder(&place, &format!("{tier}-{load}-plain"))?;
+            let there = directory(&place, &format!("{tier}-{load}-plain"))?;
             let (here, at) = (place.clone(), there.clone());
-            let plain = Case::floor("plain spawn", move || spawned(&here, &at, load));
+            let plain = Case::baseline("plain spawn", move || spawned(&here, &at, load));
             let cases = vec![
                 case("supervised", true)?,
                 case("unsupervised", false)?,
@@ -95,8 +95,8 @@ pub(crate) fn groups() -> Result<Vec<Group>, String> {
             let name = format!("names: {load}, tier {tier}");
             groups.push(Group { name, cases, times, rest: Duration::ZERO, has_cpu: false });
         }
-        let folder = folder(&place, &format!("{tier}-launch"))?;
-        let profile = profile(&folder)?.read_only();
+        let directory = directory(&place, &format!("{tier}-launch"))?;
+        let profile = profile(&directory)?.read_only();
         let (place, sandbox) = (place.clone(), sandbox.clone());
         let ours = Case::new("haft, read-only", move || {
             let command = haft_sandbox::Command::new("/bin/true");
@@ -114,22 +114,22 @@ pub(crate) fn groups() -> Result<Vec<Group>, String> {
     Ok(groups)
 }
 
-fn folder(place: &Place, name: &str) -> Result<PathBuf, String> {
+fn directory(place: &Place, name: &str) -> Result<PathBuf, String> {
     let home = place.home.path().canonicalize().map_err(|e| e.to_string())?;
-    let folder = home.join(name.replace(' ', "-"));
-    fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
-    Ok(folder)
+    let directory = home.join(name.replace(' ', "-"));
+    fs::create_dir_all(&directory).map_err(|e| e.to_string())?;
+    Ok(directory)
 }
 
-fn profile(folder: &Path) -> Result<Profile, String> {
-    let workspace = Workspace::builder().root(folder, Access::Write).build();
+fn profile(directory: &Path) -> Result<Profile, String> {
+    let workspace = Workspace::builder().root(directory, Access::Write).build();
     let workspace = workspace.map_err(|e| e.to_string())?;
     Ok(Profile::of(Capabilities::from([Capability::Filesystem]), &workspace))
 }
 
 /// Removes what a run has created. The directory stays: the profile identifies it by its inode.
-fn empty(folder: &Path) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+fn empty(directory: &Path) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
         let _ = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     }
@@ -151,9 +151,9 @@ fn ended(ended: Result<haft_sandbox::ProcessResult, haft_sandbox::Error>) -> Res
     }
 }
 
-fn spawned(place: &Place, folder: &Path, load: &str) -> Result<(), String> {
+fn spawned(place: &Place, directory: &Path, load: &str) -> Result<(), String> {
     let mut command = Command::new(&place.program);
-    command.args([WORK, load]).current_dir(folder).stdin(Stdio::null());
+    command.args([WORK, load]).current_dir(directory).stdin(Stdio::null());
     let done = command.output().map_err(|e| e.to_string())?;
     if done.status.success() {
         Ok(())

@@ -16,19 +16,20 @@ const OPENS_PER_RUN: u32 = 2_000;
 
 pub(crate) fn groups() -> Result<Vec<Group>, String> {
     let home = Rc::new(tempfile::tempdir().map_err(|e| e.to_string())?);
-    let folder = home.path().canonicalize().map_err(|e| e.to_string())?;
-    let workspace = Workspace::builder().root(&folder, Access::Read).build();
+    let directory = home.path().canonicalize().map_err(|e| e.to_string())?;
+    let workspace = Workspace::builder().root(&directory, Access::Read).build();
     let workspace = workspace.map_err(|e| e.to_string())?;
     let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = rustix::fs::openat(CWD, &folder, how, Mode::empty()).map_err(|e| e.to_string())?;
+    let root =
+        rustix::fs::openat(CWD, &directory, how, Mode::empty()).map_err(|e| e.to_string())?;
     let root = Rc::new(root);
     let mut groups = Vec::new();
     for deep in [1, 4, 8] {
-        let names: Vec<String> = (1..=deep).map(|level| format!("folder{level}")).collect();
+        let names: Vec<String> = (1..=deep).map(|level| format!("directory{level}")).collect();
         let below = names.join("/");
-        std::fs::create_dir_all(folder.join(&below)).map_err(|e| e.to_string())?;
+        std::fs::create_dir_all(directory.join(&below)).map_err(|e| e.to_string())?;
         let path = format!("{below}/file.txt");
-        let absolute = folder.join(&path);
+        let absolute = directory.join(&path);
         File::create(&absolute).map_err(|e| e.to_string())?;
 
         let (text, workspace, home) = (path.clone(), workspace.clone(), home.clone());
@@ -40,7 +41,7 @@ pub(crate) fn groups() -> Result<Vec<Group>, String> {
             }
             Ok(())
         });
-        let plain = Case::floor("File::open", move || {
+        let plain = Case::baseline("File::open", move || {
             for _ in 0..OPENS_PER_RUN {
                 File::open(&absolute).map_err(|e| e.to_string())?;
             }
@@ -62,7 +63,7 @@ pub(crate) fn groups() -> Result<Vec<Group>, String> {
 #[cfg(target_os = "linux")]
 fn bare(root: Rc<OwnedFd>, path: String) -> Option<Case> {
     use rustix::fs::ResolveFlags;
-    Some(Case::floor("openat2, no links", move || {
+    Some(Case::baseline("openat2, no links", move || {
         let how = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         for _ in 0..OPENS_PER_RUN {

@@ -51,14 +51,14 @@ fn main() -> Result<(), String> {
     let step = |calls: u64| {
         let mut samples = samples.borrow_mut();
         if calls / every > samples.len() as u64 {
-            samples.push(sample(calls, &tokio, &plan.folder));
+            samples.push(sample(calls, &tokio, &plan.directory));
         }
         assert!(begun.elapsed() < MAX_SOAK_TIME, "the soak takes longer than {MAX_SOAK_TIME:?}");
     };
     let report = tokio.block_on(soak(&plan, &step)).map_err(|e| e.to_string())?;
     let left = left_behind(&tokio);
-    let kept = bytes_in(&plan.folder);
-    let _ = std::fs::remove_dir_all(&plan.folder);
+    let kept = bytes_in(&plan.directory);
+    let _ = std::fs::remove_dir_all(&plan.directory);
     let samples = samples.into_inner();
     print(&report, &samples, begun.elapsed());
     let wrong = verdict(&report, &samples, left, kept);
@@ -66,8 +66,8 @@ fn main() -> Result<(), String> {
 }
 
 fn options(mut args: impl Iterator<Item = String>) -> Result<Plan, String> {
-    let folder = std::env::temp_dir().join(format!("haft-soak-{}", std::process::id()));
-    let mut plan = Plan { calls: 1_000_000, seed: 1, folder };
+    let directory = std::env::temp_dir().join(format!("haft-soak-{}", std::process::id()));
+    let mut plan = Plan { calls: 1_000_000, seed: 1, directory };
     while let Some(arg) = args.next() {
         let text = args.next().ok_or_else(|| format!("`{arg}` needs a number"))?;
         let number = text.parse().map_err(|e| format!("`{arg} {text}`: {e}"))?;
@@ -80,9 +80,9 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Plan, String> {
     Ok(plan)
 }
 
-fn sample(calls: u64, tokio: &tokio::runtime::Runtime, folder: &Path) -> Sample {
+fn sample(calls: u64, tokio: &tokio::runtime::Runtime, directory: &Path) -> Sample {
     let tasks = tokio.metrics().num_alive_tasks();
-    Sample { calls, memory: memory(), tasks, kept: bytes_in(folder) }
+    Sample { calls, memory: memory(), tasks, kept: bytes_in(directory) }
 }
 
 /// Waits a moment for tasks to end, and returns how many did not.
@@ -104,8 +104,8 @@ fn memory() -> u64 {
     kilobytes.unwrap_or_default() * 1_024
 }
 
-fn bytes_in(folder: &Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+fn bytes_in(directory: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
     entries
         .flatten()
         .filter_map(|entry| entry.metadata().ok())

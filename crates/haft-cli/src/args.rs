@@ -26,13 +26,13 @@ use crate::style;
     arg_required_else_help = true,
     after_help = "Examples:
   haft demo                              a recorded response; needs no key and no network
-  haft tools list                        list the tools
-  haft call read_note name=garden        call one tool
-  haft call shell command='ls -l' --workspace .    call a built-in tool in this directory
+  haft tools list                        list the tools, and what happens to their calls
+  haft call read_file file_path=README.md    call one tool in this directory
+  haft call shell command='ls -l'        run a command in the sandbox
   haft tools export --dialect openai-chat    print the tools in a provider's format
   haft plan response.json                show which calls would run in parallel
   haft dispatch response.json            run the calls and print the results message
-  haft explain delete_note name=trip     show whether a call is allowed, and why
+  haft explain shell command='git push'  show whether a call is allowed, and why
   haft policy test                       run the examples that rules carry
   haft doctor                            test the sandbox of this machine
 
@@ -59,7 +59,7 @@ pub(crate) enum Cmd {
         subcommand,
         after_help = "Examples:
   haft tools list
-  haft tools show write_note
+  haft tools show shell
   haft tools export --dialect gemini
   haft tools check --tools tools.jsonl --calls calls.jsonl
   haft tools lint"
@@ -73,32 +73,35 @@ pub(crate) enum Cmd {
   key:=@file    JSON from a file
 
 Examples:
-  haft call add a=2 b=40
-  haft call search_notes query=rain limit=1
-  haft call write_note name=todo text=@todo.txt --yes
-  haft call read_note --args-json '{\"name\": \"garden\"}' --json
-  haft call search_notes query=rain --trace
-  haft call shell command='ls -l' --workspace .
-  haft call write_file file_path=todo.txt content='water the beans' --workspace . --yes
+  haft call read_file file_path=README.md limit=5
+  haft call search_files pattern=TODO path=src --trace
+  haft call read_file --args-json '{\"file_path\": \"README.md\"}' --json
+  haft call write_file file_path=copy.md content=@README.md --yes
+  haft call shell command='ls -l' --workspace src
 
-A call that needs approval asks at the terminal. Without a terminal it is denied, unless `--yes`
-approves it. `--yes` never overrides a deny. `haft exit-codes` lists the exit codes.")]
+The tools work in the workspace: the directory of `--workspace`, else the current one. A call that
+needs approval asks at the terminal. Without a terminal it is denied, unless `--yes` approves it.
+`--yes` never overrides a deny. `haft exit-codes` lists the exit codes.")]
     Call(Call),
     /// Show in which batches the calls of a response would run, and why; run nothing
     #[command(after_help = "Examples:
   haft plan response.json
-  haft plan response.json --workspace .
-  curl … | haft plan --json")]
+  haft plan response.json --workspace src
+  cat response.json | haft plan --json")]
     Plan(Plan),
     /// Run the calls of a provider's response and print the message with their results
     #[command(after_help = "Examples:
   haft dispatch response.json
-  curl … | haft dispatch --dialect openai-responses --json
-  curl -N … | haft dispatch --dialect anthropic --stream
+  cat response.json | haft dispatch --dialect anthropic --json
+  cat response.sse | haft dispatch --dialect anthropic --stream
 
-The response may be a bare assistant message from a history. Every call gets a result, in order, also when it fails. So the exit code is 0 whenever a message is
+Every call gets a result, in order, also when it fails. So the exit code is 0 whenever a message is
 printed. Calls that need approval ask at the terminal if the response comes from a file. Without a
-terminal they are denied, unless `--yes` approves all of them.")]
+terminal they are denied, unless `--yes` approves all of them.
+
+A response that was truncated, or that has no stop reason, is answered and none of its calls is run.
+The assistant message alone, as a history has it, is accepted too: that form has no stop reason in
+any provider's format, so it counts as complete, and a note says so.")]
     Dispatch(Dispatch),
     /// Read a stored result that was too large for the model
     #[command(after_help = "Examples:
@@ -107,17 +110,16 @@ terminal they are denied, unless `--yes` approves all of them.")]
   haft result ID --range 1:40          lines 1 to 40
   haft result ID --grep 'error|warn'   the lines that match
   haft result ID --pointer /rows/0     one value of a JSON result
-  haft result ID --head 5              the columns and first rows of a table or list
 
 `haft call` and `haft dispatch` print the id to stderr. Results are stored for two days in
 `haft/artifacts` below `$XDG_STATE_HOME` (`~/.local/state`), readable by you alone.")]
     Result(Result),
     /// Show whether a call is allowed, and why; run nothing
     #[command(after_help = "Examples:
-  haft explain delete_note name=trip
+  haft explain write_file file_path=notes.txt content=x
   haft explain Bash command='git push origin main'
   haft explain mcp__github__create_issue title=x --tainted --json
-  haft explain WebFetch url=https://example.org/ --secret --cwd ../other
+  haft explain WebFetch url=https://example.org/ --secret --cwd src
 
 Prints every check in order, the rule that decided with its file and line, rules that nearly matched,
 what the call would access, and the smallest change that flips the decision. `Bash`, `Read`, `Edit`,
@@ -140,7 +142,7 @@ Rules are read from `haft.toml`, `haft.local.toml`, `.claude/settings.json` and
     /// Trust a directory, so that its allow rules, hooks and roots take effect
     #[command(after_help = "Examples:
   haft trust                     this directory; lists its configuration and asks
-  haft trust ../other --yes
+  haft trust src --yes
   haft trust --revoke
   haft trust --list --json
 
@@ -186,7 +188,7 @@ are then refused), and 5 if a forbidden action was possible or an allowed one fa
     /// List the exit codes and what they mean
     #[command(after_help = "Examples:
   haft exit-codes
-  haft call delete_note name=trip || test $? -eq 2")]
+  haft call delete_path path=README.md || test $? -eq 2")]
     ExitCodes {
         #[command(flatten)]
         output: Output,
@@ -204,11 +206,15 @@ pub(crate) struct Output {
 /// Commands about tools.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Tools {
-    /// List the tools: name, concurrency class, flags, description
+    /// List the tools: name, what happens to a call, properties, description
     #[command(after_help = "Examples:
   haft tools list
   haft tools list --json | jq -r '.[].name'
-  haft tools list --workspace .")]
+  haft tools list --workspace src
+
+The second column is the verdict that the present rules, trust and sandbox give to an example call:
+it runs without a question, it asks, it is denied, or the tool is hidden from the model. `runs or
+asks` means that the tool classifies each call. `haft explain` shows the verdict of any call.")]
     List {
         #[command(flatten)]
         place: WorkspaceArgs,
@@ -217,11 +223,11 @@ pub(crate) enum Tools {
         #[command(flatten)]
         output: Output,
     },
-    /// Show what one tool declares
+    /// Show one tool: its arguments, what happens to a call here, and what it declares
     #[command(after_help = "Examples:
-  haft tools show delete_note
-  haft tools show edit_file --workspace .
-  haft tools show add --json | jq .input_schema")]
+  haft tools show shell
+  haft tools show edit_file --workspace src
+  haft tools show read_file --json | jq .input_schema")]
     Show {
         /// Name of the tool
         tool: String,
@@ -237,7 +243,7 @@ pub(crate) enum Tools {
   haft tools export --dialect anthropic
   haft tools export --dialect openai-responses --strict on --tools tools.jsonl --json
   haft tools export --dialect bedrock --request --choice any --cache 1h
-  haft tools export --dialect anthropic --workspace .
+  haft tools export --dialect anthropic --workspace src
   haft tools export --dialect mcp --inline    for a client without `$ref` support
 
 The tools go to stdout and the loss report to stderr. With `--json` each tool is one line:
@@ -248,7 +254,7 @@ as refused, and the other lines are exported. The exit code is then still 0.")]
     #[command(after_help = "Examples:
   haft tools check --tools tools.jsonl --calls calls.jsonl
   haft tools check --tools tools.jsonl --calls calls.jsonl --repair --json
-  haft tools check --workspace . --calls calls.jsonl
+  haft tools check --calls calls.jsonl
 
 A call is a line {schema_ref, arguments}; `schema_ref` is the `id` of a tool, or its name. With
 `--json` each call gets a line {schema_ref, valid, problems, repairs}. Schemas are used unchanged.
@@ -257,7 +263,6 @@ A call is a line {schema_ref, arguments}; `schema_ref` is the `id` of a tool, or
     /// Report what makes a tool hard to choose, expensive in tokens or unsafe, and how to fix it
     #[command(after_help = "Examples:
   haft tools lint
-  haft tools lint --workspace .
   haft tools lint --tools tools.jsonl --dialect gemini
   haft tools lint --tools tools.jsonl --deny       exits with 1 if there are findings
 
@@ -338,8 +343,8 @@ pub(crate) struct Lint {
 /// Which tools.
 #[derive(Debug, Args)]
 pub(crate) struct From {
-    /// File with one tool per line; `-` for stdin. Default: the example tools, or the built-in tools
-    /// with `--workspace`, and the tools that configuration files declare
+    /// File with one tool per line; `-` for stdin. Default: the built-in tools, and the tools that
+    /// configuration files declare
     #[arg(long, value_name = "FILE.jsonl", value_hint = ValueHint::FilePath)]
     #[arg(conflicts_with_all = ["workspace", "config"])]
     pub(crate) tools: Option<PathBuf>,
@@ -366,8 +371,8 @@ pub(crate) struct Call {
     /// Print the phases of the call with their times to stderr; with `--json`, as part of the data
     #[arg(long)]
     pub(crate) trace: bool,
-    /// Send spans and metrics to a collector (OTLP over HTTP), as in `http://127.0.0.1:4318`; default:
-    /// the variable `OTEL_EXPORTER_OTLP_ENDPOINT`
+    /// Send spans and metrics to a collector (OTLP over HTTP), as in `http://127.0.0.1:4318`;
+    /// default: the variable `OTEL_EXPORTER_OTLP_ENDPOINT`
     #[cfg(feature = "otlp")]
     #[arg(long, value_name = "URL")]
     pub(crate) otlp: Option<String>,
@@ -387,7 +392,7 @@ pub(crate) struct Call {
 /// Where the built-in tools work.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct WorkspaceArgs {
-    /// Use the built-in tools (files, search, shell, fetch, ask) in this directory, with its rules
+    /// The directory in which the tools work, with its rules; default: the current directory
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) workspace: Option<PathBuf>,
 }
@@ -395,9 +400,9 @@ pub(crate) struct WorkspaceArgs {
 /// Where large results are kept.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Artifacts {
-    /// Folder where results are kept that are too large to show; made if it is not there
+    /// Directory where results are stored that are too large to show; created if it does not exist
     #[arg(long = "artifacts", value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) folder: Option<PathBuf>,
+    pub(crate) directory: Option<PathBuf>,
 }
 
 /// A result to read.
@@ -418,9 +423,6 @@ pub(crate) struct Result {
     /// The value at a JSON pointer
     #[arg(long, value_name = "/POINTER", group = "look")]
     pub(crate) pointer: Option<String>,
-    /// The columns and the first N rows
-    #[arg(long, value_name = "N", group = "look")]
-    pub(crate) head: Option<usize>,
     #[command(flatten)]
     pub(crate) artifacts: Artifacts,
     #[command(flatten)]
@@ -529,13 +531,13 @@ No file is changed: copy the rules that you want.")]
 #[derive(Debug, Args)]
 pub(crate) struct Trust {
     /// The directory; default: the current directory
-    #[arg(value_hint = ValueHint::DirPath)]
-    pub(crate) folder: Option<PathBuf>,
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: Option<PathBuf>,
     /// Remove the trust
     #[arg(long)]
     pub(crate) revoke: bool,
     /// List the trusted directories
-    #[arg(long, conflicts_with_all = ["revoke", "folder"])]
+    #[arg(long, conflicts_with_all = ["revoke", "directory"])]
     pub(crate) list: bool,
     /// Trust without asking
     #[arg(long)]
@@ -663,8 +665,8 @@ fn choices<T: Clone + Send + Sync + 'static>(
     })
 }
 
-/// Returns the command for completion scripts: a tool argument completes these names. The real command takes
-/// any name, because configuration files declare tools too.
+/// Returns the command for completion scripts: a tool argument completes these names. The real
+/// command takes any name, because configuration files declare tools too.
 pub(crate) fn with_tool_names(names: &[&'static str]) -> Command {
     let complete = |command: Command| {
         let names = PossibleValuesParser::new(names.to_vec());

@@ -1,5 +1,5 @@
-//! The tool registry of a command: the built-in tools with `--workspace`, the example tools without it,
-//! and the tools that configuration files declare.
+//! The tool registry of a command: the built-in tools, and the tools that configuration files
+//! declare. Both work in the workspace: the directory of `--workspace`, else the current one.
 //!
 //! The sandbox is detected lazily: a call that starts no process does not probe the machine.
 //! INVARIANT: settings, trust files and hook scripts are protected, also behind symlinks.
@@ -8,38 +8,35 @@ use std::{
     fs,
     io::ErrorKind,
     path::{Path, PathBuf},
-    time::Duration,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use haft::{ToolRegistry, registry::ToolRegistryBuilder};
+use haft::{
+    RuntimeBuilder, ToolRegistry,
+    events::Event,
+    registry::{RegisteredTool, ToolRegistryBuilder},
+};
 use haft_sandbox::{Access, Helper, Workspace};
 use haft_tools::{BuiltinTools, Fetch};
 
 use crate::{
-    args, demo_tools,
+    args,
     error::Problem,
     git,
+    host_env::HostEnv,
     session::Person,
-    setup::Setup,
+    setup::{self, Setup},
     style::{self, BOLD},
     toolchains,
 };
 
-/// Returns the tools. The person answers questions of the model.
-pub(crate) fn registry(
-    setup: &Setup,
-    place: &args::WorkspaceArgs,
-    person: &Person,
-) -> Result<ToolRegistryBuilder, Problem> {
-    let declared = &setup.loaded.tools;
-    let (root, registry) = match &place.workspace {
-        // The example tools would only distract in a real workspace.
-        Some(_) => (setup.here().to_owned(), ToolRegistry::builder()),
-        None if declared.is_empty() => return Ok(demo_tools::builder(Duration::ZERO)),
-        None => (setup.site.project.clone(), demo_tools::builder(Duration::ZERO)),
-    };
-    let roots: Vec<PathBuf> = std::iter::once(root)
-        .chain(setup.loaded.ground.roots.iter().filter(|root| root.is_dir()).cloned())
+/// Returns the registry. The person answers questions of the model.
+pub(crate) fn registry(setup: &Setup, person: &Person) -> Result<ToolRegistryBuilder, Problem> {
+    let roots: Vec<PathBuf> = std::iter::once(setup.here().to_owned())
+        .chain(setup.loaded.context.roots.iter().filter(|root| root.is_dir()).cloned())
         .collect();
     let mut workspace =
         Workspace::builder().protect(steering_names(setup, &roots)?).linked_worktrees();
@@ -55,7 +52,7 @@ pub(crate) fn registry(
         .variables(setup.variables().clone())
         .fetch(Fetch::new())
         .ask(person.ask_user())
-        .declared(declared.iter().cloned());
+        .declared(setup.loaded.tools.iter().cloned());
     tools = toolchains::configure(tools, setup)?;
     if person.approves_all {
         // Every call is approved, so no command is sandboxed instead of being approved.
@@ -66,14 +63,11 @@ pub(crate) fn registry(
         Ok(None) => {}
         Err(e) => setup.note(format!("commits have no author: {e}")),
     }
-    Ok(match place.workspace {
-        Some(_) => registry.add(tools),
-        None => registry.add(tools.only_declared()),
-    })
+    Ok(ToolRegistry::builder().add(tools))
 }
 
-/// Returns the names below the roots, besides those that are always protected, that no tool may write:
-/// the person's settings, named configuration, and the scripts of hooks.
+/// Returns the names below the roots, besides those that are always protected, that no tool may
+/// write: the person's settings, named configuration, and the scripts of hooks.
 fn steering_names(setup: &Setup, roots: &[PathBuf]) -> Result<Vec<String>, Problem> {
     let mut names = Vec::new();
     for path in setup.steering_paths(roots).iter().flat_map(|path| with_symlinks(path)) {
@@ -108,8 +102,8 @@ fn steering_names(setup: &Setup, roots: &[PathBuf]) -> Result<Vec<String>, Probl
 /// The limit on symlinks of a path, as in the kernel.
 const MAX_SYMLINKS: usize = 40;
 
-/// Returns every symlink of a path by its canonical location, and the target. A symlink that a tool could
-/// replace would point to another file next time (TOCTOU).
+/// Returns every symlink of a path by its canonical location, and the target. A symlink that a tool
+/// could replace would point to another file next time (TOCTOU).
 fn with_symlinks(path: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut todo = vec![path.to_owned()];
@@ -147,11 +141,16 @@ fn canonical(path: &Path) -> PathBuf {
 }
 
 /// Returns every tool, for commands that run none of them.
-pub(crate) fn all(
-    setup: &Setup,
-    place: &args::WorkspaceArgs,
-) -> Result<ToolRegistryBuilder, Problem> {
-    registry(setup, place, &Person::default())
+pub(crate) fn all(setup: &Setup) -> Result<ToolRegistryBuilder, Problem> {
+    registry(setup, &Person::default())
+}
+
+/// Returns a tool by its name or an alias.
+pub(crate) fn find<'a>(registry: &'a ToolRegistry, name: &str) -> Option<&'a RegisteredTool> {
+    let is_called = |e: &&Arc<RegisteredTool>| {
+        *e.name() == name || e.spec().aliases.iter().any(|alias| alias == name)
+    };
+    registry.own().find(is_called).map(|entry| &**entry)
 }
 
 /// Converts an error of the sandbox, with its hint.
@@ -164,7 +163,7 @@ pub(crate) fn problem(error: haft_sandbox::Error) -> Problem {
     }
 }
 
-/// The names of the built-in tools, for hints without a workspace.
+/// The names of the built-in tools, for completion scripts.
 pub(crate) const NAMES: [&str; 11] = [
     "ask_user",
     "delete_path",
@@ -179,21 +178,8 @@ pub(crate) const NAMES: [&str; 11] = [
     "write_file",
 ];
 
-/// A hint for a missing tool: a built-in tool without `--workspace`, an example tool with it, or a tool of
-/// a directory that is not trusted.
-pub(crate) fn missing_hint(
-    tool: &str,
-    place: &args::WorkspaceArgs,
-    setup: &Setup,
-) -> Option<String> {
-    if place.workspace.is_none() && NAMES.contains(&tool) {
-        return Some(format!(
-            "`{tool}` needs a workspace: add `--workspace DIR`, as in `--workspace .`"
-        ));
-    }
-    if place.workspace.is_some() && demo_tools::has(tool) {
-        return Some(format!("`{tool}` is an example tool: leave out `--workspace`"));
-    }
+/// A hint for a missing tool that a directory declares and that trust would enable.
+pub(crate) fn missing_hint(tool: &str, setup: &Setup) -> Option<String> {
     setup
         .site
         .would_bring(tool)
@@ -201,33 +187,60 @@ pub(crate) fn missing_hint(
 }
 
 /// Prints the hint for missing tools of a response.
-pub(crate) fn print_missing_hint<'a>(
-    tools: impl IntoIterator<Item = &'a str>,
-    place: &args::WorkspaceArgs,
-    setup: &Setup,
-) {
+pub(crate) fn print_missing_hint<'a>(tools: impl IntoIterator<Item = &'a str>, setup: &Setup) {
     // One hint is enough: it is the same for all of them.
-    if let Some(hint) = tools.into_iter().find_map(|tool| missing_hint(tool, place, setup)) {
+    if let Some(hint) = tools.into_iter().find_map(|tool| missing_hint(tool, setup)) {
         style::message(format_args!("{} {}", style::paint(BOLD, "note:"), style::visible(&hint)));
     }
 }
 
-/// The command line that shows a tool.
-pub(crate) fn show_command(tool: &str) -> String {
-    if NAMES.contains(&tool) {
-        format!("haft tools show {tool} --workspace .")
-    } else {
-        format!("haft tools show {tool}")
-    }
+/// Notes the workspace of a call that needs approval, if the command line does not name it.
+pub(crate) fn note_workspace(
+    runtime: RuntimeBuilder,
+    place: &args::WorkspaceArgs,
+    setup: &Setup,
+) -> RuntimeBuilder {
+    let Some(note) = setup.workspace_note().filter(|_| place.workspace.is_none()) else {
+        return runtime;
+    };
+    let is_noted = AtomicBool::new(false);
+    runtime.observer(move |event: &Event| {
+        if matches!(event, Event::Asked { .. }) && !is_noted.swap(true, Ordering::Relaxed) {
+            setup::print_notes(std::slice::from_ref(&note));
+        }
+    })
 }
 
 impl args::WorkspaceArgs {
+    /// Refuses to run tools in a current directory that is rarely intended: the root of the
+    /// file system, the home directory, and those above it. `--workspace .` states the intent.
+    pub(crate) fn refuse_wide_default(&self, host: &HostEnv) -> Result<(), Problem> {
+        if self.workspace.is_some() {
+            return Ok(());
+        }
+        let here = canonical(&host.here);
+        let home = host.home.as_deref().map(canonical);
+        let what = if here.parent().is_none() {
+            "the root of the file system"
+        } else if home.as_ref() == Some(&here) {
+            "your home directory"
+        } else if home.is_some_and(|home| home.starts_with(&here)) {
+            "above your home directory"
+        } else {
+            return Ok(());
+        };
+        Err(Problem::new(format!(
+            "the current directory is {what}, so it is not used as the workspace"
+        ))
+        .hint("change to a project, or name the workspace: `--workspace DIR`"))
+    }
+
     /// Returns the canonical path of the workspace.
     pub(crate) fn directory(&self) -> Result<Option<PathBuf>, Problem> {
-        let find = |folder: &Path| {
+        let find = |directory: &Path| {
             let cannot =
-                |why: &str| Problem::new(format!("`--workspace {}`: {why}", folder.display()));
-            let found = folder.canonicalize().map_err(|e| match e.kind() {
+                |why: &str| Problem::new(format!("`--workspace {}`: {why}", directory.display()));
+            let found = directory.canonicalize().map_err(|e| match e.kind() {
                 ErrorKind::NotFound => cannot("there is no such directory")
                     .hint("name a directory that exists; `.` is the current one"),
                 _ => cannot(&e.to_string()),

@@ -1,11 +1,10 @@
 //! `haft call`: runs one call through the whole pipeline.
 //!
-//! In: a tool name and arguments as a person types them. Out: the result on stdout, or the failure on
-//! stderr, and the exit code of the failure.
+//! In: a tool name and arguments as a person types them. Out: the result on stdout, or the failure
+//! on stderr, and the exit code of the failure.
 
 use std::{
     io::IsTerminal as _,
-    path::Path,
     process::ExitCode,
     sync::{
         Arc,
@@ -15,18 +14,18 @@ use std::{
 
 use haft::{
     Failure, FailureCode, Runtime, ToolCall, ToolRegistry, ToolResult, events::Event,
-    policy::Decision, registry::RegisteredTool, turn::StopReason,
+    policy::Decision, turn::StopReason,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{
-    args, builtin,
+    args, arguments, builtin,
     error::{Problem, print_error},
-    input,
+    host_env::HostEnv,
     live::{self, Live},
-    result, schema, session,
-    setup::{HostEnv, Setup},
-    style, tools,
+    result, session,
+    setup::Setup,
+    style,
     trace::Trace,
 };
 
@@ -34,10 +33,11 @@ use crate::{
 const ID: &str = "call";
 
 pub(crate) fn run(args: &args::Call, setup: Setup, host: &HostEnv) -> Result<ExitCode, Problem> {
+    args.place.refuse_wide_default(host)?;
     let asked = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&asked);
     let person = session::Person::at_terminal(&setup, args.yes);
-    let registry = builtin::registry(&setup, &args.place, &person)?.build()?;
+    let registry = builtin::registry(&setup, &person)?.build()?;
     let runtime =
         setup.runtime(Runtime::builder()).registry(registry).observer(move |event: &Event| {
             let asks = match event {
@@ -57,11 +57,12 @@ pub(crate) fn run(args: &args::Call, setup: Setup, host: &HostEnv) -> Result<Exi
     };
     #[cfg(feature = "otlp")]
     let (runtime, sending) = crate::otlp::start(args.otlp.as_deref(), &setup, runtime)?;
+    let runtime = builtin::note_workspace(runtime, &args.place, &setup);
     let runtime = result::store_large_results(runtime, &args.artifacts, host)?;
     let runtime =
         session::add_approver(runtime, &setup, person, args.decisions.as_deref())?.build()?;
-    let entry = tools::find(runtime.registry(), &args.tool);
-    let arguments = arguments(&args.pairs, args.args_json.as_deref(), entry)?;
+    let entry = builtin::find(runtime.registry(), &args.tool);
+    let arguments = arguments::read(&args.pairs, args.args_json.as_deref(), entry)?;
     let call = ToolCall::new(ID, args.tool.as_str(), arguments);
     let run = setup.run(&runtime).start();
     let events = live::events(&runtime, !args.output.json && !args.rules.quiet);
@@ -106,7 +107,7 @@ pub(crate) fn run(args: &args::Call, setup: Setup, host: &HostEnv) -> Result<Exi
             explain(answer, failure, &hints, shown.is_whole(ID));
         }
         if let Some(trace) = trace {
-            trace.tell(ID);
+            trace.print(ID);
         }
     }
     Ok(failure.map_or(ExitCode::SUCCESS, |failure| ExitCode::from(failure.code().exit_code())))
@@ -115,20 +116,20 @@ pub(crate) fn run(args: &args::Call, setup: Setup, host: &HostEnv) -> Result<Exi
 fn as_json(answer: &ToolResult) -> Value {
     let mut whole = serde_json::to_value(answer).unwrap_or_default();
     let key = if answer.is_error() { "failure" } else { "output" };
-    let mut told = json!({
+    let mut answered = json!({
         "tool": answer.tool_name(),
         "ok": !answer.is_error(),
         key: whole.get_mut(key).map(Value::take),
     });
     if let Some(tier) = answer.tier() {
-        told["tier"] = tier.clone();
+        answered["tier"] = tier.clone();
     }
-    told
+    answered
 }
 
 /// The hints for a tool that does not exist.
 fn unknown_tool(args: &args::Call, setup: &Setup, registry: &ToolRegistry) -> Vec<String> {
-    if let Some(missing) = builtin::missing_hint(&args.tool, &args.place, setup) {
+    if let Some(missing) = builtin::missing_hint(&args.tool, setup) {
         return vec![missing];
     }
     let similar = style::nearest(&args.tool, registry.own().map(|entry| entry.name().as_str()));
@@ -140,10 +141,10 @@ fn unknown_tool(args: &args::Call, setup: &Setup, registry: &ToolRegistry) -> Ve
     similar.into_iter().chain([format!("`{list}` lists the tools")]).collect()
 }
 
-/// The hints for a person. The next step of a failure is written for a model, so it is printed only where
-/// a tool wrote it and it does not speak of a user.
+/// The hints for a person. The next step of a failure is written for a model, so it is printed only
+/// where a tool wrote it and it does not speak of a user.
 fn hints(answer: &ToolResult, failure: &Failure, asked: bool) -> Vec<String> {
-    let show = builtin::show_command(answer.tool_name().as_str());
+    let show = format!("haft tools show {}", answer.tool_name());
     let hint = match failure.code() {
         FailureCode::Denied if asked => {
             let yes = "`--yes` approves this call".to_owned();
@@ -186,140 +187,12 @@ fn explain(answer: &ToolResult, failure: &Failure, hints: &[String], is_shown: b
             style::message(style::paint(style::DIM, format_args!("cause: {source}")));
         }
     }
-    let told = answer.interrupted_output();
-    if is_shown && !told.is_empty() {
+    let output = answer.interrupted_output();
+    if is_shown && !output.is_empty() {
         style::message("Output before the interruption is above.");
-    } else if !told.is_empty() {
-        let count = style::count(told.chars().count(), "character");
+    } else if !output.is_empty() {
+        let count = style::count(output.chars().count(), "character");
         style::message(format_args!("Output before the interruption ({count}):"));
-        style::message(style::visible(told));
-    }
-}
-
-/// Merges the arguments: one JSON object, then the pairs.
-pub(crate) fn arguments(
-    pairs: &[String],
-    args_json: Option<&str>,
-    entry: Option<&RegisteredTool>,
-) -> Result<Value, Problem> {
-    let mut all = match args_json {
-        None => Map::new(),
-        Some(given) => match whole(given)? {
-            Value::Object(map) => map,
-            // Not an object: validation reports it, as it would to a model.
-            other if pairs.is_empty() => return Ok(other),
-            _ => {
-                return Err(Problem::new(
-                    "`--args-json` is not an object, so no pair can be added",
-                ));
-            }
-        },
-    };
-    for pair in pairs {
-        let (key, value) = read_pair(pair, entry)?;
-        if all.contains_key(&key) {
-            return Err(Problem::new(format!("`{key}` is given twice")));
-        }
-        all.insert(key, value);
-    }
-    Ok(Value::Object(all))
-}
-
-fn whole(given: &str) -> Result<Value, Problem> {
-    match (given, given.strip_prefix('@')) {
-        ("-", _) => input::json(&input::stdin()?, "stdin"),
-        (_, Some(path)) => input::json(&input::file(Path::new(path))?, &format!("`{path}`")),
-        _ => input::json(given, "`--args-json`").map_err(|problem| {
-            problem.hint(
-                "put keys and texts in double quotes, as in `--args-json '{\"name\": \"garden\"}'`",
-            )
-        }),
-    }
-}
-
-/// Reads one `key=value` as a person types it.
-pub(crate) fn read_pair(
-    pair: &str,
-    entry: Option<&RegisteredTool>,
-) -> Result<(String, Value), Problem> {
-    let Some((key, value)) =
-        pair.split_once('=').filter(|(key, _)| !key.trim_matches(':').is_empty())
-    else {
-        return Err(no_pair(pair, entry));
-    };
-    let (key, is_json) = match key.strip_suffix(':') {
-        Some(key) => (key, true),
-        None => (key, false),
-    };
-    let known = entry.map(|e| (e, schema::parameters(e.input_schema())));
-    if let Some((entry, known)) = &known
-        && !known.iter().any(|p| p.name == key)
-        && !schema::is_open(entry.input_schema())
-    {
-        let problem = Problem::new(format!("`{}` has no argument `{key}`", entry.name()));
-        let problem = match meant(key, known) {
-            Some(near) => problem.similar(Some(near)),
-            None => problem.hint(format!("the arguments are {}", names(known))),
-        };
-        return Err(problem.hint(format!(
-            "`{}` lists the arguments",
-            builtin::show_command(entry.name().as_str())
-        )));
-    }
-    let (text, from) = match value.strip_prefix('@') {
-        Some(path) => (input::file(Path::new(path))?, format!("`{path}`")),
-        None => (value.to_owned(), format!("the value of `{key}`")),
-    };
-    let value = if is_json {
-        input::json(&text, &from)
-            .map_err(|p| p.hint(format!("`{key}:=` takes JSON; `{key}=` takes text")))?
-    } else {
-        let parameter = known.iter().flat_map(|(_, known)| known).find(|p| p.name == key);
-        match parameter {
-            Some(parameter) => {
-                let value = parameter.read(&text);
-                if value.is_string() && parameter.is_list() {
-                    let item = json!([text]);
-                    return Err(Problem::new(format!("`{key}` takes a list, not text"))
-                        .hint(format!("write the list as JSON, as in `{key}:='{item}'`")));
-                }
-                value
-            }
-            None => Value::String(text),
-        }
-    };
-    Ok((key.to_owned(), value))
-}
-
-/// The error for an argument that is not a pair, with the most likely correction.
-fn no_pair(pair: &str, entry: Option<&RegisteredTool>) -> Problem {
-    let problem = Problem::new(format!("`{pair}` is not an argument"));
-    if pair.trim_start().starts_with('{') {
-        return problem.hint("pass a JSON object with all arguments as `--args-json JSON`");
-    }
-    let known = entry.map(|e| schema::parameters(e.input_schema())).unwrap_or_default();
-    let first = known.iter().find(|p| p.is_required).or(known.first());
-    let problem = match first {
-        Some(first) => problem.hint(format!("did you mean `{}='{pair}'`?", first.name)),
-        None => problem,
-    };
-    problem
-        .hint("write `key=text`, `key:=json`, `key=@file` or `key:=@file`; options start with `--`")
-}
-
-/// The most likely intended argument: one with a similar name, or the only one whose name contains
-/// this word, as `file_path` contains `path`.
-fn meant<'a>(key: &str, known: &[schema::Parameter<'a>]) -> Option<&'a str> {
-    style::nearest(key, known.iter().map(|p| p.name)).or_else(|| {
-        let mut with = known.iter().map(|p| p.name).filter(|n| n.split('_').any(|w| w == key));
-        with.next().filter(|_| with.next().is_none())
-    })
-}
-
-/// The names of a tool's arguments, separated by commas.
-fn names(known: &[schema::Parameter<'_>]) -> String {
-    match known {
-        [] => "none".to_owned(),
-        known => known.iter().map(|p| format!("`{}`", p.name)).collect::<Vec<_>>().join(", "),
+        crate::screen::message(style::visible(output));
     }
 }

@@ -26,8 +26,8 @@ use crate::{
 
 /// The limit on printed rows.
 const MAX_ROWS: usize = 40;
-/// Limits on the search for similar names: searches, names compared in each, bytes of a name. Comparing
-/// every unknown name with every tool would be quadratic.
+/// Limits on the search for similar names: searches, names compared in each, bytes of a name.
+/// Comparing every unknown name with every tool would be quadratic.
 const MAX_NAME_SEARCHES: usize = 200;
 const MAX_NAMES_COMPARED: usize = 2_000;
 const MAX_NAME_BYTES: usize = 128;
@@ -261,7 +261,7 @@ impl Summary {
                 if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
             page += &format!("; {} of the valid ones repaired{kinds}", self.repaired);
         }
-        style::print(page + "\n")?;
+        style::print_page(page + "\n")?;
         Ok(())
     }
 }

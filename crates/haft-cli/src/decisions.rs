@@ -1,8 +1,9 @@
-//! The decision log, one JSON line each: `--decisions FILE` writes it, `haft policy suggest` reads it.
+//! The decision log, one JSON line each: `--decisions FILE` writes it, `haft policy suggest` reads
+//! it.
 //!
-//! A line is `{run, call, tool, arguments, cwd, decision, answer, by, source}`. `decision` is `allow`
-//! or `deny`; `answer` is the key that was pressed; `source` is what asked. There is no timestamp, so equal
-//! runs write equal lines. Secret arguments are not logged.
+//! A line is `{run, call, tool, arguments, cwd, decision, answer, by, source}`. `decision` is
+//! `allow` or `deny`; `answer` is the key that was pressed; `source` is what asked. There is no
+//! timestamp, so equal runs write equal lines. Secret arguments are not logged.
 
 use std::{
     fs::{File, OpenOptions},

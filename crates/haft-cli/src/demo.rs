@@ -1,7 +1,7 @@
 //! `haft demo`: runs a recorded model response through the runtime.
 //!
-//! In: `demo.json`, a provider's response. Out: the plan, each verdict, each result as the model reads it,
-//! and the times. Only the response and the approver are simulated.
+//! In: `demo.json`, a provider's response. Out: the plan, each verdict, each result as the model
+//! reads it, and the times. Only the response and the approver are simulated.
 
 use std::{
     collections::HashMap,
@@ -57,7 +57,7 @@ pub(crate) fn run(output: args::Output, config: Config) -> Result<ExitCode, Prob
         });
         style::print(format_args!("{whole}\n"))?;
     } else {
-        style::print(run.page(&response))?;
+        style::print_page(run.page(&response))?;
     }
     Ok(session::exit(run.is_interrupted))
 }
@@ -152,11 +152,11 @@ impl DemoRun {
     fn authorization(&self, answer: &ToolResult) -> Authorization {
         let noted = self.seen.of(answer.id());
         let failure = answer.failure();
-        let told = || failure.map(|f| f.message().to_owned()).unwrap_or_default();
+        let message = || failure.map(|f| f.message().to_owned()).unwrap_or_default();
         match (noted.asked, noted.permitted) {
             (None, Some(verdict)) => Authorization::Allowed(verdict),
             (Some(asked), Some(verdict)) => Authorization::Asked(asked, Ok(verdict)),
-            (Some(asked), None) => Authorization::Asked(asked, Err(told())),
+            (Some(asked), None) => Authorization::Asked(asked, Err(message())),
             (None, None) => match noted.refused {
                 Some(verdict) => Authorization::Denied(verdict),
                 _ if self.is_refused(answer) => {

@@ -1,7 +1,7 @@
-//! The example tools: a small notebook, and a few tools that fail.
+//! The tools of `haft demo`: a small notebook, and a few tools that fail.
 //!
-//! Everything is in memory and deterministic, so `haft demo` and the guide always print the same. No tool
-//! here reads a file, a clock or the network.
+//! Everything is in memory and deterministic, so `haft demo` always prints the same. No tool here
+//! reads a file, a clock or the network, and no other command offers them.
 
 use std::{
     collections::BTreeMap,
@@ -9,10 +9,7 @@ use std::{
     time::Duration,
 };
 
-use haft::{
-    Error, Failure, ToolContext, ToolRegistry, policy::Verdict, registry::ToolRegistryBuilder,
-    tool, tool::RetryHint, tools,
-};
+use haft::{Error, Failure, ToolContext, ToolRegistry, policy::Verdict, tool, tools};
 
 use crate::style;
 
@@ -27,43 +24,12 @@ const FETCH_DELAY: Duration = Duration::from_millis(120);
 
 /// Returns the registry. Each call of a note tool takes as long as `pace`.
 pub(crate) fn registry(pace: Duration) -> Result<ToolRegistry, Error> {
-    builder(pace).build()
-}
-
-/// Returns the same as a builder.
-pub(crate) fn builder(pace: Duration) -> ToolRegistryBuilder {
     ToolRegistry::builder()
         .add(Notes::new(pace))
-        .add(AddTool)
         .add(FetchPageTool)
-        .add(TidesTool)
         .add(SlowReportTool)
-        .add(WaitTool)
-        .add(BigListTool)
-        .add(CountPrimesTool)
         .add(CrashTool)
-}
-
-/// The names of the example tools.
-pub(crate) const NAMES: [&str; 13] = [
-    "add",
-    "big_list",
-    "count_primes",
-    "crash",
-    "delete_note",
-    "fetch_page",
-    "list_notes",
-    "read_note",
-    "search_notes",
-    "slow_report",
-    "tides",
-    "wait",
-    "write_note",
-];
-
-/// Returns whether there is a tool of this name.
-pub(crate) fn has(tool: &str) -> bool {
-    NAMES.contains(&tool)
+        .build()
 }
 
 /// A notebook in memory.
@@ -206,17 +172,6 @@ fn no_note(name: &str) -> Failure {
         .with_next("`list_notes` gives the names there are")
 }
 
-/// Adds two whole numbers.
-#[tool(read_only, capabilities(), open_world = false, max_result = 20, trust = "trusted")]
-async fn add(
-    /// The first number.
-    a: i32,
-    /// The second number.
-    b: i32,
-) -> i64 {
-    i64::from(a) + i64::from(b)
-}
-
 /// Fetches a page of the web and returns its text. If it fails, the other calls of its batch are
 /// cancelled.
 #[tool(read_only, capabilities(network), abort_siblings, max_result = 10_000)]
@@ -229,27 +184,6 @@ async fn fetch_page(
     match url.as_str() {
         "https://example.org/" => Ok("This domain is for use in examples.".to_owned()),
         _ => Err(Failure::failed(format!("{url} answered 404")).with_next("try another address")),
-    }
-}
-
-/// Returns the time of high water. The first attempt always fails, so the call is retried.
-#[tool(
-    read_only,
-    capabilities(),
-    cache = "1h",
-    retry(max_attempts = 3, backoff = "fixed", initial_delay = "20ms", jitter = false),
-    rate = "10/second",
-    max_result = 500,
-    trust = "trusted"
-)]
-async fn tides(
-    /// Name of the harbour.
-    harbour: String,
-    cx: &ToolContext,
-) -> Result<String, Failure> {
-    match cx.attempt() {
-        1 => Err(Failure::failed("the gauge does not answer").with_retry(RetryHint::Later)),
-        n => Ok(format!("{harbour}: high water at noon, read at attempt {n}")),
     }
 }
 
@@ -270,44 +204,11 @@ async fn slow_report(
     Ok(report.join("\n"))
 }
 
-/// Waits, and stops at once when it is cancelled.
-#[tool(read_only, capabilities(), interrupt = "cancel", max_result = 20)]
-async fn wait(
-    /// How long, in seconds.
-    #[param(min = 0, max = 60)]
-    seconds: u64,
-    cx: &ToolContext,
-) -> Result<String, Failure> {
-    pause(Duration::from_secs(seconds), cx).await?;
-    Ok(format!("waited {seconds} s"))
-}
-
 async fn pause(time: Duration, cx: &ToolContext) -> Result<(), Failure> {
     tokio::select! {
         () = tokio::time::sleep(time) => Ok(()),
         () = cx.cancelled() => Err(Failure::failed("stopped when asked to")),
     }
-}
-
-/// Counts the primes below a number, on a thread that cannot be cancelled.
-#[tool(read_only, capabilities(), timeout = "300ms", max_result = 20)]
-fn count_primes(
-    /// The number. Above a million it takes too long.
-    #[param(max = 1_000_000_000)]
-    below: u64,
-) -> u64 {
-    let is_prime = |n: &u64| (2..).take_while(|d| d * d <= *n).all(|d| !n.is_multiple_of(d));
-    (2..below).filter(is_prime).count() as u64
-}
-
-/// Lists numbers with their squares; a list of more than a few hundred is truncated.
-#[tool(read_only, capabilities(), max_result = 2_000, trust = "trusted")]
-async fn big_list(
-    /// How many.
-    #[param(min = 1, max = 100_000)]
-    n: u64,
-) -> haft::tool::Raw<Vec<BTreeMap<&'static str, u64>>> {
-    haft::tool::Raw((1..=n).map(|n| BTreeMap::from([("n", n), ("square", n * n)])).collect())
 }
 
 /// Breaks on purpose, to show that a panic is an answer like any other.
@@ -318,16 +219,4 @@ fn crash(
     words: String,
 ) -> String {
     panic!("{words}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_those_of_the_registry() {
-        let registry = registry(Duration::ZERO).unwrap();
-        let names: Vec<String> = registry.own().map(|entry| entry.name().to_string()).collect();
-        assert_eq!(names, NAMES);
-    }
 }

@@ -11,11 +11,12 @@ use serde_json::{Value, json};
 use crate::{
     args, bare_message, builtin,
     error::Problem,
+    host_env::HostEnv,
     input,
     live::{self, Live},
     plan::no_dialect,
-    result, session,
-    setup::{HostEnv, Setup},
+    result, screen, session,
+    setup::Setup,
     style::{self, BAD, BOLD, DIM, GOOD, NAME, Table},
 };
 
@@ -24,9 +25,11 @@ pub(crate) fn run(
     setup: Setup,
     host: &HostEnv,
 ) -> Result<ExitCode, Problem> {
+    args.place.refuse_wide_default(host)?;
     let person = session::Person::at_terminal(&setup, args.yes);
-    let registry = builtin::registry(&setup, &args.place, &person)?.build()?;
+    let registry = builtin::registry(&setup, &person)?.build()?;
     let runtime = setup.runtime(Runtime::builder()).registry(registry);
+    let runtime = builtin::note_workspace(runtime, &args.place, &setup);
     let runtime = result::store_large_results(runtime, &args.artifacts, host)?;
     let runtime =
         session::add_approver(runtime, &setup, person, args.decisions.as_deref())?.build()?;
@@ -47,11 +50,19 @@ fn complete(
     host: &HostEnv,
 ) -> Result<ExitCode, Problem> {
     let response = input::response(args.file.as_deref())?;
-    let (dialect, response) = bare_message::complete(response, args.dialect);
+    let bare_message::CompleteResponse { dialect, response, is_stop_assumed } =
+        bare_message::complete(response, args.dialect);
     let dialect =
         dialect.ok_or_else(|| no_dialect("cannot detect the provider of this response"))?;
-    let mut said = dialect.parse(&response)?;
-    let (calls, stop) = (std::mem::take(&mut said.calls), said.stop);
+    let mut parsed = dialect.parse(&response)?;
+    let (calls, stop) = (std::mem::take(&mut parsed.calls), parsed.stop);
+    if is_stop_assumed && !calls.is_empty() {
+        setup.note(
+            "a message without a stop reason counts as complete; give the whole response to have \
+             truncation detected"
+                .to_owned(),
+        );
+    }
     let (answers, is_interrupted) = session::block_on(async move {
         let live = events.map(Live::start);
         let turn = run.turn().await?;
@@ -61,9 +72,9 @@ fn complete(
         live::finish(live).await;
         Ok::<_, Error>(answered)
     })??;
-    let answer = said.render_results(&answers);
+    let answer = parsed.render_results(&answers);
     let printed = if args.echo {
-        json!({"message": said.assistant_message(&response, &answers), "answer": answer})
+        json!({"message": parsed.assistant_message(&response, &answers), "answer": answer})
     } else {
         answer
     };
@@ -81,26 +92,26 @@ fn streamed(
 ) -> Result<ExitCode, Problem> {
     let dialect = args.dialect.ok_or_else(|| no_dialect("`--dialect` is missing"))?;
     let body = input::body(args.file.as_deref())?;
-    let (heard, is_interrupted) = session::block_on(async move {
+    let (streamed, is_interrupted) = session::block_on(async move {
         let live = events.map(Live::start);
         let turn = run.turn().await?;
-        let heard = session::run_stream(turn, dialect, body).await;
+        let streamed = session::run_stream(turn, dialect, body).await;
         live::finish(live).await;
-        Ok::<_, Error>(heard)
+        Ok::<_, Error>(streamed)
     })??;
-    let is_empty = heard.envelopes.is_empty();
-    if let Some(problem) = heard.problem {
+    let is_empty = streamed.envelopes.is_empty();
+    if let Some(problem) = streamed.problem {
         let problem = Problem::from(problem);
         if is_empty {
             return Err(problem.hint("to read a complete response, leave out `--stream`"));
         }
         problem.warn(); // the calls that arrived have results
-    } else if heard.stop == StopReason::Truncated && is_empty && !is_interrupted {
+    } else if streamed.stop == StopReason::Truncated && is_empty && !is_interrupted {
         return Err(Problem::new(format!(
             "this is not a complete {dialect} stream: it has no call and no end marker"
         )));
-    } else if heard.stop != StopReason::Done {
-        let how = match heard.stop {
+    } else if streamed.stop != StopReason::Done {
+        let how = match streamed.stop {
             StopReason::Truncated => "the stream was truncated",
             StopReason::Refused => "the message ended in a refusal",
             _ => "the message ended for an unknown reason",
@@ -111,19 +122,19 @@ fn streamed(
         ));
     }
     let printed = if args.echo {
-        json!({"message": heard.message, "answer": heard.answer})
+        json!({"message": streamed.message, "answer": streamed.answer})
     } else {
-        heard.answer
+        streamed.answer
     };
-    print(args, &printed, &heard.envelopes)?;
-    remark(args, &heard.envelopes, setup, host);
+    print(args, &printed, &streamed.envelopes)?;
+    remark(args, &streamed.envelopes, setup, host);
     Ok(session::exit(is_interrupted))
 }
 
 /// Prints the message, and at a terminal one line about each call.
 fn print(args: &args::Dispatch, message: &Value, answers: &[ToolResult]) -> Result<(), Problem> {
     if std::io::stderr().is_terminal() {
-        tell(answers);
+        print_calls(answers);
     }
     style::print_json(message, args.output.json)?;
     Ok(())
@@ -135,13 +146,13 @@ fn remark(args: &args::Dispatch, answers: &[ToolResult], setup: &Setup, host: &H
         answer.failure().is_some_and(|failure| failure.code() == FailureCode::UnknownTool)
     };
     let names = answers.iter().filter(unknown).map(|answer| answer.requested_name().as_str());
-    builtin::print_missing_hint(names, &args.place, setup);
+    builtin::print_missing_hint(names, setup);
     result::report_lost_results(answers, &args.artifacts, host);
 }
 
 /// One line about each call.
-fn tell(answers: &[ToolResult]) {
-    let mut table = Table::new(0);
+fn print_calls(answers: &[ToolResult]) {
+    let mut table = Table::new(0).with_width(screen::message_width());
     for answer in answers {
         let (colour, mark, how) = match answer.failure() {
             None => (GOOD, "✓", "ok".to_owned()),

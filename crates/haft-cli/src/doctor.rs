@@ -1,7 +1,7 @@
 //! `haft doctor`: shows which sandbox this machine supports, and tests it.
 //!
-//! Every forbidden action is attempted inside the sandbox. Out: a table of the results, and an exit code.
-//! If the system forbids namespaces, it prints the cause and how the operator can fix it.
+//! Every forbidden action is attempted inside the sandbox. Out: a table of the results, and an exit
+//! code. If the system forbids namespaces, it prints the cause and how the operator can fix it.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use crate::{
     args, builtin,
     error::Problem,
+    host_env::HostEnv,
     session,
-    setup::HostEnv,
     style::{self, BAD, BOLD, DIM, GOOD, NAME, Table, WARN},
     toolchains,
 };
@@ -28,10 +28,10 @@ const BAD_FINDING: u8 = 5;
 
 pub(crate) fn run(output: args::Output, host: &HostEnv) -> Result<ExitCode, Problem> {
     let scene = TestDirectory::make(host)?;
-    let folder = scene.0.clone();
+    let directory = scene.0.clone();
     let tried = session::block_on(async move {
         let sandbox = Sandbox::detect(Helper::ThisProgram).await?;
-        let findings = sandbox.self_test(&folder).await?;
+        let findings = sandbox.self_test(&directory).await?;
         Ok::<_, haft_sandbox::Error>(findings)
     })?;
     drop(scene);
@@ -42,7 +42,10 @@ pub(crate) fn run(output: args::Output, host: &HostEnv) -> Result<ExitCode, Prob
                 style::print(format_args!("{}\n", as_json(&findings)))?
             } else {
                 let toolchains = toolchains::suggestion(host).unwrap_or_default();
-                style::print(page(&findings) + &toolchains)?;
+                style::print_page(tier_page(&findings))?;
+                // Not wrapped: the lines are for copying.
+                style::print(remedies(&findings.obstacles))?;
+                style::print_page(findings_page(&findings) + &toolchains)?;
             }
             Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::from(BAD_FINDING) })
         }
@@ -76,7 +79,8 @@ fn as_json(findings: &Findings) -> Value {
     })
 }
 
-fn page(findings: &Findings) -> String {
+/// What the sandbox enforces.
+fn tier_page(findings: &Findings) -> String {
     let tier = &findings.tier;
     let mut out = format!("{} {}\n", style::paint(BOLD, "sandbox"), style::paint(NAME, tier.level));
     let mut table = Table::new(2);
@@ -88,7 +92,11 @@ fn page(findings: &Findings) -> String {
     for note in &tier.notes {
         out += &format!("  {} {}\n", style::paint(DIM, "note:"), style::visible(note));
     }
-    out += &remedies(&findings.obstacles);
+    out
+}
+
+/// The tests and their results.
+fn findings_page(findings: &Findings) -> String {
     let mut group = "";
     let mut table = Table::new(2);
     for finding in &findings.findings {
@@ -113,7 +121,7 @@ fn page(findings: &Findings) -> String {
             (colour, observed(finding)),
         ]);
     }
-    out += &format!("\n{}\n{table}", style::paint(BOLD, "tests inside the sandbox"));
+    let out = format!("\n{}\n{table}", style::paint(BOLD, "tests inside the sandbox"));
     let (all, bad) = (findings.findings.len(), findings.bad().count());
     let skipped = findings.skipped().count();
     let colour = if bad == 0 { GOOD } else { BAD };
@@ -159,16 +167,16 @@ struct TestDirectory(PathBuf);
 
 impl TestDirectory {
     fn make(host: &HostEnv) -> Result<Self, Problem> {
-        let named = host.variables.get("TMPDIR").filter(|folder| folder.starts_with('/'));
+        let named = host.variables.get("TMPDIR").filter(|directory| directory.starts_with('/'));
         let base = named.map_or_else(|| Path::new("/tmp"), Path::new);
         // An unpredictable name: another user could otherwise prepare the directory.
-        let folder = base.join(format!("haft-doctor-{:016x}", RandomState::new().hash_one(0)));
+        let directory = base.join(format!("haft-doctor-{:016x}", RandomState::new().hash_one(0)));
         let cannot = |e: std::io::Error| {
-            Problem::new(format!("cannot create `{}`: {e}", folder.display()))
+            Problem::new(format!("cannot create `{}`: {e}", directory.display()))
                 .hint("name another directory for temporary files with `TMPDIR`")
         };
-        std::fs::create_dir(&folder).map_err(cannot)?;
-        Ok(Self(folder))
+        std::fs::create_dir(&directory).map_err(cannot)?;
+        Ok(Self(directory))
     }
 }
 

@@ -12,7 +12,10 @@ use std::{
 
 use serde_json::json;
 
-use crate::style::{self, BAD, NAME};
+use crate::{
+    layout, screen,
+    style::{self, BAD, NAME},
+};
 
 /// The exit code of a wrong command line or input.
 const EXIT_USAGE: u8 = 1;
@@ -20,8 +23,8 @@ const EXIT_USAGE: u8 = 1;
 /// Whether errors are printed as JSON: a process has one command line.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// Prints errors as JSON if the command line has `--json`. Called before the command line is parsed, so
-/// that usage errors are JSON too.
+/// Prints errors as JSON if the command line has `--json`. Called before the command line is
+/// parsed, so that usage errors are JSON too.
 pub(crate) fn detect_json(arguments: impl Iterator<Item = OsString>) {
     let mut options = arguments.take_while(|argument| argument != "--");
     IS_JSON.store(options.any(|argument| argument == "--json"), Ordering::Relaxed);
@@ -56,8 +59,8 @@ impl Problem {
         }
     }
 
-    /// Prints the error and returns the exit code: to stderr, or with `--json` as one line of JSON to
-    /// stdout.
+    /// Prints the error and returns the exit code: to stderr, or with `--json` as one line of JSON
+    /// to stdout.
     pub(crate) fn report(self) -> ExitCode {
         match self {
             Self::Wrong { message, hints } => {
@@ -135,12 +138,17 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     let text = error.render();
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            return match style::print(text.ansi()) {
+            let width = screen::page_width().map_or(HELP_COLUMNS, |width| width.min(HELP_COLUMNS));
+            return match style::print(help(&text, width)) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(e) => Problem::from(e).report(),
             };
         }
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => style::message(text.ansi()),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let width =
+                screen::message_width().map_or(HELP_COLUMNS, |width| width.min(HELP_COLUMNS));
+            screen::message(help(&text, width).trim_end());
+        }
         _ => {
             let text = text.to_string();
             let mut lines = text.lines().filter(|line| !line.trim().is_empty());
@@ -167,6 +175,14 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         }
     }
     ExitCode::from(EXIT_USAGE)
+}
+
+/// The widest line of a help text. It is the width for a pipe: a help text is for people.
+const HELP_COLUMNS: usize = 100;
+
+/// A help text, wrapped.
+fn help(text: &clap::builder::StyledStr, width: usize) -> String {
+    layout::page(&layout::join_paragraphs(&text.ansi().to_string()), width)
 }
 
 /// A hint that is more specific than the one of the parser.

@@ -1,8 +1,9 @@
-//! Sanitizes untrusted text for the terminal: escape sequences, bidi overrides, invisible characters,
-//! homoglyphs.
+//! Sanitizes untrusted text for the terminal: escape sequences, bidi overrides, invisible
+//! characters, homoglyphs.
 //!
-//! Text from a tool or a model must not move the cursor, change colours, reverse its order (bidi), hide a
-//! part, or imitate another address. Such characters are printed as `<U+XXXX>`, or a warning is added.
+//! Text from a tool or a model must not move the cursor, change colours, reverse its order (bidi),
+//! hide a part, or imitate another address. Such characters are printed as `<U+XXXX>`, or a warning
+//! is added.
 //! INVARIANT: folded text never starts at the left edge, so it cannot forge a line of a prompt.
 
 use unicode_security::{MixedScript as _, confusable_detection::skeleton};
@@ -59,9 +60,9 @@ fn skeleton_of(c: char) -> Vec<char> {
 fn odd_letters(word: &str) -> String {
     let mut odd: Vec<String> = Vec::new();
     for c in word.chars().filter(|c| !c.is_ascii()) {
-        let told = format!("{} is U+{:04X}", visible(&c.to_string()), u32::from(c));
-        if !odd.contains(&told) {
-            odd.push(told);
+        let text = format!("{} is U+{:04X}", visible(&c.to_string()), u32::from(c));
+        if !odd.contains(&text) {
+            odd.push(text);
         }
         if odd.len() == 4 {
             break;
@@ -70,9 +71,9 @@ fn odd_letters(word: &str) -> String {
     odd.join(", ")
 }
 
-/// How many columns a terminal may use for a character, at most. A character that is counted too wide
-/// folds a line too early; one that is counted too narrow lets the terminal fold it.
-fn column_width(c: char) -> usize {
+/// How many columns a terminal may use for a character, at most. A character that is counted too
+/// wide folds a line too early; one that is counted too narrow lets the terminal fold it.
+pub(crate) fn column_width(c: char) -> usize {
     match c {
         // Wide ones, emoji, and those that only some terminals show wide.
         '\u{1100}'.. => 2,
@@ -94,8 +95,8 @@ fn is_joined(c: char) -> bool {
         | '\u{fe00}'..='\u{fe0f}' | '\u{fe20}'..='\u{fe2f}' | '\u{1f3fb}'..='\u{1f3ff}')
 }
 
-/// Where a line that is wider than this must be broken; `None` if it fits. At least one character comes
-/// before the break, and combining marks stay with their letter.
+/// Where a line that is wider than this must be broken; `None` if it fits. At least one character
+/// comes before the break, and combining marks stay with their letter.
 fn break_at(line: &str, width: usize) -> Option<usize> {
     let mut used = 0;
     let too_far = |(_, c): &(usize, char)| {
@@ -108,12 +109,12 @@ fn break_at(line: &str, width: usize) -> Option<usize> {
     Some(letter.filter(|at| *at > 0).unwrap_or(end).max(one)).filter(|at| *at < line.len())
 }
 
-/// The prefix of each continuation line: text of a call never starts at the left edge, where it could
-/// forge a line of the prompt.
+/// The prefix of each continuation line: text of a call never starts at the left edge, where it
+/// could forge a line of the prompt.
 const FOLDED: &str = "  │ ";
 
-/// Folds each line to the width of the terminal, so that the terminal does not wrap it. Colour codes take
-/// no columns; a tab becomes blanks.
+/// Folds each line to the width of the terminal, so that the terminal does not wrap it. Colour
+/// codes take no columns; a tab becomes blanks.
 pub(crate) fn fold(page: &str, width: usize) -> String {
     let mark = if width >= 12 { FOLDED } else { "│" };
     let mut out = String::with_capacity(page.len());
@@ -213,8 +214,8 @@ mod tests {
 
     #[test]
     fn address_with_homoglyphs_is_warned_of() {
-        let told = lookalikes("curl https://\u{430}pple.com/x");
-        assert_eq!(told, ["`\u{430}pple.com` is not `apple.com`: \u{430} is U+0430"]);
+        let text = lookalikes("curl https://\u{430}pple.com/x");
+        assert_eq!(text, ["`\u{430}pple.com` is not `apple.com`: \u{430} is U+0430"]);
         let whole = lookalikes("\u{441}\u{43e}\u{440}.\u{441}\u{43e}");
         assert!(whole[0].contains("is not `cop.co`"), "{whole:?}");
         assert!(lookalikes("bob@\u{435}xample.org")[0].contains("is not `bob@example.org`"));

@@ -1,45 +1,38 @@
 //! `haft explain`: shows whether a call is allowed, and why. Asks no approver and runs nothing.
 //!
-//! Out: every check in order, the deciding rule with its location, rules that nearly matched, what the
-//! call would access, and the smallest change that flips the decision. A prompt prints it for `?`.
+//! Out: every check in order, the deciding rule with its location, rules that nearly matched, what
+//! the call would access, and the smallest change that flips the decision. A prompt prints it for
+//! `?`.
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-    sync::Arc,
-    time::Instant,
-};
+use std::{process::ExitCode, sync::Arc};
 
-use anstyle::Style;
 use haft::{
     BoxFuture, Runtime, ToolCall,
-    approval::SuggestedRules,
-    host::{DeniedPaths, DeniedPathsUnknown},
-    policy::{Explanation, Policy, SourceLocation, Verdict},
+    policy::{
+        Explanation, FileRules, Policy, PolicyFingerprint, PolicyRequest, RuleStore, Verdict,
+    },
     tool::Scope,
-    turn::ValidatedCall,
 };
 use serde_json::{Value, json};
 
 use crate::{
-    args, builtin, call,
+    args, arguments, builtin,
     error::Problem,
-    session,
+    explanation, session,
     setup::Setup,
     stub_tools,
-    style::{self, BAD, BOLD, DIM, GOOD, NAME, WARN},
-    tools,
+    style::{self, BOLD, DIM, NAME},
 };
 
 pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Problem> {
-    let every = || builtin::all(setup, &args.place);
+    let every = || builtin::all(setup);
     let mut registry = every()?;
     let own = every()?.build()?;
     let mut name = args.tool.clone();
-    let is_stub = tools::find(&own, &args.tool).is_none();
+    let is_stub = builtin::find(&own, &args.tool).is_none();
     if is_stub {
         let Some(stub) = stub_tools::find(&args.tool) else {
-            if let Some(hint) = builtin::missing_hint(&args.tool, &args.place, setup) {
+            if let Some(hint) = builtin::missing_hint(&args.tool, setup) {
                 let problem = Problem::new(format!("there is no tool called `{}`", args.tool));
                 return Err(problem.hint(hint));
             }
@@ -63,8 +56,8 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
         .policy(UnhiddenPolicy(policy))
         .registry(registry.build()?)
         .build()?;
-    let entry = tools::find(runtime.registry(), &name);
-    let arguments = call::arguments(&args.pairs, args.args_json.as_deref(), entry)?;
+    let entry = builtin::find(runtime.registry(), &name);
+    let arguments = arguments::read(&args.pairs, args.args_json.as_deref(), entry)?;
     let call = ToolCall::new("call", name.as_str(), arguments.clone());
     let mut run = runtime.run_builder().one_shot().working_directory(match &args.cwd {
         Some(cwd) => std::path::absolute(cwd)?,
@@ -83,7 +76,8 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
         }
         let turn = run.turn().await?;
         let entry = turn.snapshot().entries().find(|e| *e.name() == name.as_str()).cloned();
-        let withheld = entry.and_then(|entry| hidden.hides(&entry, &Scope::default()));
+        let withheld =
+            entry.and_then(|entry| hidden.hides(&entry.policy_tool(), &Scope::default()));
         Ok::<_, haft::Error>((turn.explain(call).await, withheld))
     })??;
     if args.output.json {
@@ -99,7 +93,7 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
         let note = "haft has no such tool; a stub with the usual arguments is used";
         out += &format!("{}\n", style::paint(DIM, note));
     }
-    out += &page(&explanation, &here);
+    out += &explanation::page(&explanation, &here);
     if let Some(why) = withheld {
         out += &format!(
             "\n{} {}\n",
@@ -107,7 +101,7 @@ pub(crate) fn run(args: &args::Explain, setup: &Setup) -> Result<ExitCode, Probl
             style::visible(&why)
         );
     }
-    style::print(out)?;
+    style::print_page(out)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -124,128 +118,35 @@ fn as_json(tool: &str, arguments: &Value, explanation: &Explanation, is_stub: bo
     whole
 }
 
-/// The text of an explanation, as records have it, with marks and colours, and with relative paths.
-pub(crate) fn page(explanation: &Explanation, here: &Path) -> String {
-    let mut out = String::new();
-    let here = format!("{}/", here.display());
-    let text = sanitized(explanation).to_string().replace(&here, "");
-    let mut checks = explanation.checks.iter();
-    for (at, line) in text.lines().enumerate() {
-        if at > 0 && line.starts_with(CHECK) {
-            let said = checks.next().map_or("", |check| &check.said);
-            let (colour, mark) = mark(said);
-            out += &format!("{}{}\n", style::paint(colour, mark), &line[1..]);
-        } else if at == 0 {
-            let colour = style::decision(&explanation.verdict.decision).bold();
-            out += &format!("{}\n", style::paint(colour, line));
-        } else {
-            out += &format!("{line}\n");
-        }
-    }
-    out
-}
-
-/// The prefix of a check's line.
-const CHECK: &str = "  check ";
-
-/// Sanitizes every text to one line: text of a call or a file must not forge a line of the explanation.
-fn sanitized(explanation: &Explanation) -> Explanation {
-    let mut clean = explanation.clone();
-    let verdict = &explanation.verdict;
-    clean.verdict = Verdict::new(verdict.decision.clone(), one_line(&verdict.reason))
-        .by(one_line(&verdict.source));
-    let texts = clean.risk.iter_mut().chain(&mut clean.tainted_by).chain(&mut clean.flip);
-    texts.for_each(|text| *text = one_line(text));
-    for check in &mut clean.checks {
-        for text in [&mut check.what, &mut check.said, &mut check.why] {
-            *text = one_line(text);
-        }
-    }
-    for near in &mut clean.near {
-        near.rule.pattern = one_line(&near.rule.pattern);
-        near.missing = one_line(&near.missing);
-    }
-    clean
-}
-
-/// Sanitized text on one line.
-pub(crate) fn one_line(text: &str) -> String {
-    style::visible(text).replace('\n', " ")
-}
-
-/// A mark and colour for the result of a check.
-fn mark(said: &str) -> (Style, &'static str) {
-    match said {
-        "passed" | "allow" => (GOOD, "✓"),
-        "ask" | "need_input" => (WARN, "?"),
-        "no match" | "no opinion" | "no concern" | "not called" | "not covered" => (DIM, "·"),
-        _ => (BAD, "✗"),
-    }
-}
-
-/// The location of a rule, relative to a directory.
-pub(crate) fn at(place: &SourceLocation, here: &Path) -> String {
-    match &place.file {
-        Some(file) => format!("{}:{}", short(file, here), place.line),
-        None => place.to_string(),
-    }
-}
-
-/// A path, relative to a directory.
-pub(crate) fn short(path: &Path, here: &Path) -> String {
-    let shown = match path.strip_prefix(here) {
-        Ok(below) if below != Path::new("") => below,
-        _ => path,
-    };
-    style::visible(&shown.display().to_string()).replace('\n', "<U+000A>")
-}
-
 /// The policy without hidden tools: a tool that is denied entirely is explained by its rule too.
-struct UnhiddenPolicy(Arc<dyn Policy>);
+pub(crate) struct UnhiddenPolicy(pub(crate) Arc<dyn Policy>);
 
 impl Policy for UnhiddenPolicy {
-    fn judge(&self, call: &ValidatedCall) -> Verdict {
-        if SimulatedReads::is_own(call) {
+    fn decide(&self, request: &PolicyRequest<'_>) -> Verdict {
+        if SimulatedReads::is_own(request) {
             return Verdict::allow("it simulates what the run has read");
         }
-        self.0.judge(call)
+        self.0.decide(request)
     }
 
-    fn asks_about_protected(&self) -> bool {
-        self.0.asks_about_protected()
+    fn explain(&self, request: &PolicyRequest<'_>) -> Explanation {
+        self.0.explain(request)
     }
 
-    fn rewrite(&self, call: &ValidatedCall) -> Option<Value> {
-        if SimulatedReads::is_own(call) { None } else { self.0.rewrite(call) }
+    fn rewrite(&self, request: &PolicyRequest<'_>) -> Option<Value> {
+        if SimulatedReads::is_own(request) { None } else { self.0.rewrite(request) }
     }
 
-    fn rewrites(&self) -> bool {
-        self.0.rewrites()
+    fn fingerprint(&self, request: &PolicyRequest<'_>) -> PolicyFingerprint {
+        self.0.fingerprint(request)
     }
 
-    fn revision(&self) -> u64 {
-        self.0.revision()
+    fn file_rules(&self) -> Option<&dyn FileRules> {
+        self.0.file_rules()
     }
 
-    fn state_fingerprint(&self, call: &ValidatedCall) -> String {
-        self.0.state_fingerprint(call)
-    }
-
-    fn denied_paths(
-        &self,
-        roots: &[PathBuf],
-        scope: &Arc<Scope>,
-        now: &dyn Fn() -> Instant,
-    ) -> Result<DeniedPaths, DeniedPathsUnknown> {
-        self.0.denied_paths(roots, scope, now)
-    }
-
-    fn explain(&self, call: &ValidatedCall) -> Explanation {
-        self.0.explain(call)
-    }
-
-    fn offer(&self, call: &ValidatedCall) -> Option<SuggestedRules> {
-        self.0.offer(call)
+    fn rule_store(&self) -> Option<&dyn RuleStore> {
+        self.0.rule_store()
     }
 }
 
@@ -263,8 +164,8 @@ impl SimulatedReads {
         Self { untrusted: args.tainted.clone(), secret: args.secret }
     }
 
-    fn is_own(call: &ValidatedCall) -> bool {
-        [UNTRUSTED, SECRET].iter().any(|name| *call.tool().name() == *name)
+    fn is_own(request: &PolicyRequest<'_>) -> bool {
+        [UNTRUSTED, SECRET].iter().any(|name| *request.tool.name == *name)
     }
 
     fn tools(&self) -> Vec<haft::tool::DynTool> {

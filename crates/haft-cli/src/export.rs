@@ -1,4 +1,5 @@
-//! `haft tools export`: prints tools in a provider's format, with a report of what the format cannot express.
+//! `haft tools export`: prints tools in a provider's format, with a report of what the format
+//! cannot express.
 
 use std::io::Write as _;
 

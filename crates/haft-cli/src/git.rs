@@ -1,15 +1,14 @@
 //! The author of commits: `user.name` and `user.email` of the user's git configuration.
 //!
-//! Only these two values are read. Aliases, helpers and includes are ignored, because git runs programs
-//! for them. The configuration itself is not visible inside the sandbox.
+//! Only these two values are read. Aliases, helpers and includes are ignored, because git runs
+//! programs for them. The configuration itself is not visible inside the sandbox.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 /// Returns name and address; `None` unless both are set.
 ///
-/// # Errors
-/// Fails if one of the files is not a regular file or cannot be read. It is opened non-blocking: a command
-/// may have replaced it by a FIFO, which would block every later start.
+/// # Errors Fails if one of the files is not a regular file or cannot be read. It is opened
+/// non-blocking: a command may have replaced it by a FIFO, which would block every later start.
 pub(crate) fn identity(
     variables: &BTreeMap<String, String>,
 ) -> Result<Option<(String, String)>, haft::Error> {

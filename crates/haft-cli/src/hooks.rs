@@ -10,8 +10,9 @@ use serde_json::{Map, Value, json};
 use crate::{
     args,
     error::Problem,
-    explain, input, session,
-    setup::{HostEnv, Setup},
+    host_env::HostEnv,
+    input, location, session,
+    setup::Setup,
     style::{self, BAD, DIM, GOOD, NAME, Table, WARN},
 };
 
@@ -38,10 +39,10 @@ fn list(setup: &Setup, output: args::Output) -> Result<ExitCode, Problem> {
             (Style::new(), style::cell(&about(hook))),
             (Style::new(), style::cell(&called(&hook.handler))),
             (if hook.fails_closed { DIM } else { WARN }, fails(hook).to_owned()),
-            (DIM, explain::at(&hook.place, setup.here())),
+            (DIM, location::at(&hook.place, setup.here())),
         ]);
     }
-    style::print(table)?;
+    style::print_page(table)?;
     if hooks.is_empty() {
         style::message("no hooks");
     }
@@ -56,7 +57,7 @@ fn as_json(hook: &HookSpec, setup: &Setup) -> Value {
         "command": called(&hook.handler),
         "timeout_ms": u64::try_from(hook.timeout.as_millis()).unwrap_or(u64::MAX),
         "fails_closed": hook.fails_closed,
-        "at": explain::at(&hook.place, setup.here()),
+        "at": location::at(&hook.place, setup.here()),
         "layer": hook.layer,
     })
 }
@@ -108,7 +109,7 @@ fn test(
     } else {
         let mut out = String::new();
         tried.iter().for_each(|one| out += &account(one, setup));
-        style::print(out)?;
+        style::print_page(out)?;
         let counted = style::count(called.len(), "hook");
         style::message(format_args!(
             "{counted} called; {}",

@@ -1,7 +1,7 @@
 //! Reads input files and stdin.
 //!
-//! INVARIANT: every read is bounded, and text must be UTF-8. The error for a missing file suggests the most
-//! similar name.
+//! INVARIANT: every read is bounded, and text must be UTF-8. The error for a missing file suggests
+//! the most similar name.
 
 use std::{
     fs::File,
@@ -111,8 +111,8 @@ impl Lines {
 }
 
 impl Lines {
-    /// Returns the next line that is not empty. The bytes of a line longer than `most` are skipped, and
-    /// reading continues with the next line.
+    /// Returns the next line that is not empty. The bytes of a line longer than `most` are skipped,
+    /// and reading continues with the next line.
     pub(crate) fn short_line(&mut self, most: u64) -> Result<Option<ShortLine>, Problem> {
         loop {
             let mut line = self.piece(most + 1)?;

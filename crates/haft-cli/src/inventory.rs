@@ -1,7 +1,7 @@
 //! Lists every configuration file of a directory tree, for `haft trust`.
 //!
-//! Symlinks are not followed; `.git` and caches are not searched. A file that is not found here is not
-//! trusted, so a limit or an unreadable directory only makes the result stricter.
+//! Symlinks are not followed; `.git` and caches are not searched. A file that is not found here is
+//! not trusted, so a limit or an unreadable directory only makes the result stricter.
 
 use std::{
     collections::BTreeMap,
@@ -32,8 +32,8 @@ pub(crate) struct Inventory {
 }
 
 impl Inventory {
-    /// Searches a tree. The directories in `certain` are always read, and an unreadable file there is an
-    /// error.
+    /// Searches a tree. The directories in `certain` are always read, and an unreadable file there
+    /// is an error.
     pub(crate) fn of<'a>(
         root: &Path,
         certain: impl Iterator<Item = &'a Path>,

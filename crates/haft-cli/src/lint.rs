@@ -1,7 +1,7 @@
 //! `haft tools lint`: reports what makes tools hard to choose, expensive in tokens or unsafe.
 //!
-//! A finding has a stable name, a location and a fix. Losses and tokens for each provider are counted, but
-//! are not findings by themselves.
+//! A finding has a stable name, a location and a fix. Losses and tokens for each provider are
+//! counted, but are not findings by themselves.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -29,7 +29,7 @@ use crate::{
 
 /// The exit code of `--deny` with findings.
 const EXIT_FINDINGS: u8 = 1;
-/// With more optional arguments a model chooses badly.
+/// With more optional arguments, whose default the schema does not state, a model chooses badly.
 const MAX_OPTIONAL_ARGUMENTS: usize = 8;
 /// A description that says what a tool does and returns has more words than this.
 const MIN_DESCRIPTION_WORDS: usize = 4;
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &args::Lint, registry: &ToolRegistry) -> Result<ExitCode
         style::print(format_args!("{}\n", data(&list, &findings, &sums)))?
     } else {
         let source = tool_list::source(args.from.tools.as_deref());
-        style::print(page(&source, &list, &findings, &sums))?;
+        style::print_page(page(&source, &list, &findings, &sums))?;
     }
     Ok(if args.deny && !findings.is_empty() {
         ExitCode::from(EXIT_FINDINGS)
@@ -168,10 +168,10 @@ impl Findings {
             let fix = "say what it means, with an example value";
             self.add(Some(item), "undescribed_parameter", place, note, fix);
         }
-        let optional = parameters.iter().filter(|p| !p.is_required).count();
+        let optional = parameters.iter().filter(|p| p.is_optional_without_default()).count();
         if optional > MAX_OPTIONAL_ARGUMENTS {
-            let note = format!("{optional} arguments are optional");
-            let fix = "split the tool, or remove rarely used arguments";
+            let note = format!("{optional} arguments are optional and have no `default`");
+            let fix = "declare defaults, split the tool, or remove rarely used arguments";
             self.add(Some(item), "many_optionals", "/properties", note, fix);
         }
     }
@@ -179,14 +179,9 @@ impl Findings {
     /// Checks what only a registered tool declares.
     fn check_entry(&mut self, item: &Item, entry: &RegisteredTool) {
         let spec = entry.spec();
-        let bound = match spec.max_result {
-            ResultLimit::Unbounded => Some("the result has no length limit".to_owned()),
-            bound if bound == ResultLimit::default() => {
-                Some("the length limit of the result is the default".to_owned())
-            }
-            ResultLimit::Chars(_) => None,
-        };
-        if let Some(note) = bound {
+        // Without a declaration the runtime's default limit applies.
+        if spec.max_result == ResultLimit::Unbounded {
+            let note = "the result has no length limit";
             let fix = "declare `max_result`: as many characters as a model needs";
             self.add(Some(item), "no_max_result", "max_result", note, fix);
         }
@@ -434,7 +429,8 @@ mod tests {
     fn declaration_of_a_tool_is_linted() {
         assert_eq!(findings(|spec| spec, 1), [] as [&str; 0]);
         assert_eq!(findings(|spec| spec.max_result(ResultLimit::Unbounded), 1), ["no_max_result"]);
-        assert_eq!(findings(|spec| spec.max_result(ResultLimit::default()), 1), ["no_max_result"]);
+        let by_default = |spec: ToolSpec| spec.max_result(ResultLimit::default());
+        assert_eq!(findings(by_default, 1), [] as [&str; 0], "the default is a limit");
         let shared = |spec: ToolSpec| {
             spec.class(ConcurrencyClass::ReadOnly).effects([Effect::write("/tmp/x")])
         };

@@ -125,7 +125,7 @@ fn take(page: &mut Page, item: &StreamItem) {
         }
     };
     match event {
-        Event::Started { call, tool_name: meant, .. } => page.name_call(call, meant.as_str()),
+        Event::Started { call, tool_name, .. } => page.name_call(call, tool_name.as_str()),
         // The event may have waited while a question was open.
         Event::Running { call } => page.start_call(call, at),
         Event::Progress { call, note: Progress::Partial(text) } => page.add(call, "stdout", text),

@@ -320,8 +320,10 @@ impl Page {
         let is_error = stream.key == "stderr";
         let mut is_continued = std::mem::replace(&mut stream.is_continued, goes_on);
         let has_label = width >= MIN_LABEL_WIDTH;
-        let room = if has_label { width - (LABEL_COLUMNS + 5) } else { width.saturating_sub(2) };
-        for row in escape::wrap(&escape::visible(&line).replace('\t', "    "), room.max(1)) {
+        let columns_left =
+            if has_label { width - (LABEL_COLUMNS + 5) } else { width.saturating_sub(2) };
+        for row in escape::wrap(&escape::visible(&line).replace('\t', "    "), columns_left.max(1))
+        {
             let label = if is_continued { "" } else { label.as_str() };
             let prefix = if has_label {
                 format!("  {label:LABEL_COLUMNS$} │ ")

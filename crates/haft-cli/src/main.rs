@@ -1,4 +1,5 @@
-//! The `haft` command: parses arguments, reads the environment, runs one command, returns an exit code.
+//! The `haft` command: parses arguments, reads the environment, runs one command, returns an exit
+//! code.
 //!
 //! INVARIANT: only this file reads the environment. Each command has the file of its name.
 
@@ -6,10 +7,12 @@ mod args;
 mod demo;
 mod tools;
 mod tool_list;
+mod tool_status;
 mod export;
 mod check;
 mod lint;
 mod call;
+mod arguments;
 mod trace;
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -18,6 +21,7 @@ mod dispatch;
 mod bare_message;
 mod result;
 mod explain;
+mod explanation;
 mod policy;
 mod trust;
 mod trust_file;
@@ -26,13 +30,16 @@ mod hooks;
 mod shell;
 mod doctor;
 mod setup;
+mod host_env;
 mod site;
+mod location;
 mod scripts;
 mod session;
 mod prompt;
 mod live;
 mod live_lines;
 mod screen;
+mod layout;
 mod decisions;
 mod stub_tools;
 mod demo_tools;
@@ -42,6 +49,7 @@ mod git;
 mod schema;
 mod input;
 mod style;
+mod colour;
 mod escape;
 mod error;
 
@@ -54,13 +62,17 @@ use serde_json::{Value, json};
 use crate::{
     args::{Cli, Cmd},
     error::Problem,
-    setup::{HostEnv, Setup},
+    host_env::HostEnv,
+    setup::Setup,
 };
 
 fn main() -> ExitCode {
     // Must come first: the sandbox starts this program again as its helper process.
     haft_sandbox::init();
     error::detect_json(std::env::args_os().skip(1));
+    if let Some(columns) = variable("COLUMNS").and_then(|text| text.trim().parse().ok()) {
+        screen::set_named_columns(columns);
+    }
     let matches = args::command().try_get_matches_from(std::env::args_os());
     let cli = match matches.and_then(|mut m| Cli::from_arg_matches_mut(&mut m)) {
         Ok(cli) => cli,
@@ -99,7 +111,7 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
         Cmd::Completions { shell } => {
             // Written to memory first: the generator panics on a closed pipe.
             let mut script = Vec::new();
-            let names = tool_names();
+            let names = builtin::NAMES;
             let mut command = args::with_tool_names(&names);
             clap_complete::generate(*shell, &mut command, "haft", &mut script);
             if *shell == clap_complete::Shell::Fish {
@@ -121,17 +133,13 @@ fn run(command: &Cmd) -> Result<ExitCode, Problem> {
                 .collect();
             style::print(format_args!("{}\n", Value::Array(codes)))?;
         }
-        Cmd::ExitCodes { .. } => style::print(style::exit_codes())?,
+        Cmd::ExitCodes { .. } => style::print_page(style::exit_codes())?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The names of the example tools and the built-in tools, for completion scripts.
-fn tool_names() -> Vec<&'static str> {
-    demo_tools::NAMES.into_iter().chain(builtin::NAMES).collect()
-}
-
-/// Reads the limits from the environment. A value that is not UTF-8 is an error, as any other non-number.
+/// Reads the limits from the environment. A value that is not UTF-8 is an error, as any other
+/// non-number.
 fn config_of_env() -> Result<Config, Problem> {
     Ok(Config::from_env(variables())?)
 }
@@ -142,16 +150,22 @@ fn variables() -> impl Iterator<Item = (String, String)> {
     })
 }
 
+#[expect(clippy::disallowed_methods, reason = "the one file that reads the environment")]
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
 /// Reads the working directory and the environment.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
 fn host_env() -> Result<HostEnv, Problem> {
     let here = std::env::current_dir()
         .map_err(|e| Problem::new(format!("cannot find the working directory: {e}")))?;
     // A relative directory would depend on the working directory; it is ignored.
-    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|f| f.is_absolute());
-    let home = folder("HOME");
-    let config = folder("XDG_CONFIG_HOME").or_else(|| Some(home.as_ref()?.join(".config")));
-    let state = folder("XDG_STATE_HOME").or_else(|| Some(home.as_ref()?.join(".local/state")));
+    let directory =
+        |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|f| f.is_absolute());
+    let home = directory("HOME");
+    let config = directory("XDG_CONFIG_HOME").or_else(|| Some(home.as_ref()?.join(".config")));
+    let state = directory("XDG_STATE_HOME").or_else(|| Some(home.as_ref()?.join(".local/state")));
     Ok(HostEnv {
         state: state.map(|state| state.join("haft")),
         user: config.map(|config| config.join("haft")),
@@ -164,15 +178,16 @@ fn host_env() -> Result<HostEnv, Problem> {
     })
 }
 
-/// The same with the workspace as working directory: its rules apply, and relative paths start there.
+/// The same with the workspace as working directory: its rules apply, and relative paths start
+/// there.
 fn host_env_in(place: &args::WorkspaceArgs) -> Result<HostEnv, Problem> {
     let mut host = host_env()?;
     host.here = place.directory()?.unwrap_or(host.here);
     Ok(host)
 }
 
-/// Installs a panic hook. A panic of a tool becomes its result and is not printed. Other panics are printed
-/// with secrets redacted, because a tool may have threads of its own.
+/// Installs a panic hook. A panic of a tool becomes its result and is not printed. Other panics are
+/// printed with secrets redacted, because a tool may have threads of its own.
 fn keep_quiet_about_tools() {
     let loud = haft::secrets::Redactor::default().panic_hook(|text| {
         style::message(text);

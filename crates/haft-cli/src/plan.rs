@@ -14,11 +14,12 @@ use crate::{
 
 pub(crate) fn run(args: &args::Plan, setup: &Setup) -> Result<(), Problem> {
     let response = input::response(args.file.as_deref())?;
-    let (dialect, response) = bare_message::complete(response, args.dialect);
+    let bare_message::CompleteResponse { dialect, response, .. } =
+        bare_message::complete(response, args.dialect);
     let dialect =
         dialect.ok_or_else(|| no_dialect("cannot detect the provider of this response"))?;
     let haft::dialect::ModelResponse { calls, stop, .. } = dialect.parse(&response)?;
-    let registry = builtin::all(setup, &args.place)?.build()?;
+    let registry = builtin::all(setup)?.build()?;
     let runtime = setup.runtime(Runtime::builder()).registry(registry).build()?;
     let run = setup.run(&runtime).start();
     let planned = session::block_on(async move {
@@ -30,10 +31,10 @@ pub(crate) fn run(args: &args::Plan, setup: &Setup) -> Result<(), Problem> {
     if args.output.json {
         style::print(format_args!("{}\n", json!(planned)))?;
     } else {
-        style::print(page(&planned))?;
+        style::print_page(page(&planned))?;
     }
     let refused = planned.iter().filter(|call| call.refused.is_some());
-    builtin::print_missing_hint(refused.map(|call| &*call.tool), &args.place, setup);
+    builtin::print_missing_hint(refused.map(|call| &*call.tool), setup);
     if let Some(why) = stop.why_not() {
         style::message(format_args!("{} {why}", style::paint(BOLD, "note:")));
     } else if planned.is_empty() {

@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use crate::{
     args, decisions,
     error::Problem,
-    explain,
-    setup::{self, HostEnv, Setup},
+    host_env::HostEnv,
+    location,
+    setup::{self, Setup},
     site::Site,
     style::{self, BAD, BOLD, DIM, GOOD, NAME, Table},
 };
@@ -69,14 +70,14 @@ fn check(setup: &Setup, deny: bool, output: args::Output) -> Result<ExitCode, Pr
     let here = setup.here();
     let mut files: BTreeMap<String, Count> = BTreeMap::new();
     for file in setup.site.files()? {
-        files.entry(explain::short(&file.path, here)).or_default();
+        files.entry(location::short(&file.path, here)).or_default();
     }
     for rule in rules.rules() {
-        let file = rule.place.file.as_ref().map_or_else(String::new, |f| explain::short(f, here));
+        let file = rule.place.file.as_ref().map_or_else(String::new, |f| location::short(f, here));
         files.entry(file).or_default().add(rule);
     }
     let findings = findings(&rules, here);
-    let mode = setup.loaded.ground.mode;
+    let mode = setup.loaded.context.mode;
     if output.json {
         let files: Vec<Value> = files
             .iter()
@@ -117,16 +118,16 @@ fn check(setup: &Setup, deny: bool, output: args::Output) -> Result<ExitCode, Pr
             style::count(findings.len(), "finding"),
             mode.as_str(),
         );
-        style::print(out)?;
+        style::print_page(out)?;
     }
     Ok(ExitCode::from(u8::from(deny && !findings.is_empty())))
 }
 
-/// Lints valid rules: shadowed, never matching, contradictory. The tools are not known here, so unknown
-/// tools are not reported.
+/// Lints valid rules: shadowed, never matching, contradictory. The tools are not known here, so
+/// unknown tools are not reported.
 fn findings(rules: &Rules, here: &Path) -> Vec<Value> {
     let at = |place: &SourceLocation| match &place.file {
-        Some(file) => format!("{}:{}", explain::short(file, here), place.line),
+        Some(file) => format!("{}:{}", location::short(file, here), place.line),
         None => place.to_string(),
     };
     let found = rules.lint(&[]).into_iter().filter(|finding| !finding.kind.is_info());
@@ -147,8 +148,9 @@ fn test(host: &HostEnv, from: &args::Rules, output: args::Output) -> Result<Exit
     if !from.quiet {
         setup::print_notes(&notes);
     }
-    // Loaded without running examples: elsewhere a failed example is an error, here it is the output.
-    let rules = Rules::untried(said.rules, said.ground);
+    // Loaded without running examples: elsewhere a failed example is an error, here it is the
+    // output.
+    let rules = Rules::untried(said.rules, said.context);
     let tried = rules.try_examples();
     let failed = tried.iter().filter(|one| !one.holds).count();
     let bare = rules.rules().iter().filter(|rule| rule.examples.is_empty()).count();
@@ -163,7 +165,7 @@ fn test(host: &HostEnv, from: &args::Rules, output: args::Output) -> Result<Exit
         for one in &tried {
             table.row(row(one, &site.here));
         }
-        style::print(format_args!(
+        style::print_page(format_args!(
             "{table}{}, {failed} failed; {} without an example\n",
             style::count(tried.len(), "example"),
             style::count(bare, "rule"),
@@ -191,7 +193,7 @@ fn row(one: &ExampleResult, here: &Path) -> [(Style, String); 5] {
         .map_or_else(String::new, |verdict| format!("all rules: {}", verdict.decision.as_str()));
     [
         (colour, mark.to_owned()),
-        (NAME, explain::at(&one.place, here)),
+        (NAME, location::at(&one.place, here)),
         (BOLD, style::cell(&call)),
         (colour, style::visible(&did)),
         (DIM, all),

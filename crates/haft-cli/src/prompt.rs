@@ -1,8 +1,8 @@
 //! The approval prompt at the terminal.
 //!
-//! In: an `ApprovalRequest` and typed lines. Out: an `ApprovalResponse`. Everything that matters for the
-//! decision is printed before the keys: the complete arguments, the rule with its location, untrusted text
-//! that the run has read (prompt injection), homoglyphs in addresses.
+//! In: an `ApprovalRequest` and typed lines. Out: an `ApprovalResponse`. Everything that matters
+//! for the decision is printed before the keys: the complete arguments, the rule with its location,
+//! untrusted text that the run has read (prompt injection), homoglyphs in addresses.
 //!
 //! FAIL CLOSED: an empty line, end of input and too many wrong keys are denials.
 
@@ -26,13 +26,11 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 
 use crate::{
-    call,
+    arguments,
     error::Problem,
-    escape,
-    explain::{self, one_line},
-    schema,
+    escape, explanation, location, schema,
     screen::OpenQuestion,
-    style::{self, BAD, BOLD, DIM, GOOD, NAME, WARN},
+    style::{self, BAD, BOLD, DIM, GOOD, NAME, WARN, one_line},
 };
 
 /// The maximum width of a page; longer lines are folded.
@@ -85,13 +83,14 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
         self
     }
 
-    /// How many columns a line may use. The last one stays free: some terminals wrap as soon as it is
-    /// used.
+    /// How many columns a line may use. The last one stays free: some terminals wrap as soon as it
+    /// is used.
     fn width(&self) -> usize {
         (self.columns)().unwrap_or(DEFAULT_WIDTH).clamp(MIN_WIDTH, MAX_WIDTH + 1) - 1
     }
 
-    /// Writes and flushes, folded to the terminal. Errors are ignored: an unread question gets no answer.
+    /// Writes and flushes, folded to the terminal. Errors are ignored: an unread question gets no
+    /// answer.
     fn write(&self, text: &str) {
         let text = escape::fold(text, self.width());
         let mut out = lock(&self.out);
@@ -153,7 +152,7 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
                     }
                 }
                 "?" | "why" => {
-                    self.write(&indented(&explain::page(question.explanation, &self.here)));
+                    self.write(&indented(&explanation::page(question.explanation, &self.here)));
                     continue;
                 }
                 _ => {
@@ -194,7 +193,7 @@ impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
             };
             match line.as_str() {
                 "" => return Ok(ApprovalResponse::Deny(None)),
-                "?" => self.write(&indented(&explain::page(question.explanation, &self.here))),
+                "?" => self.write(&indented(&explanation::page(question.explanation, &self.here))),
                 text => {
                     let plain = || Value::String(text.to_owned());
                     return Ok(ApprovalResponse::Input(
@@ -358,7 +357,7 @@ fn page(question: &ApprovalRequest<'_>, here: &Path, width: usize) -> String {
         Some(rule) => {
             out += &format!(
                 "{}  {} \"{}\"\n",
-                style::paint(NAME, explain::at(&rule.place, here)),
+                style::paint(NAME, location::at(&rule.place, here)),
                 rule.decision,
                 one_line(&rule.pattern),
             );
@@ -377,8 +376,8 @@ fn page(question: &ApprovalRequest<'_>, here: &Path, width: usize) -> String {
         out += &format!("  asked by       agent {}\n", one_line(&path.join(" > ")));
     }
     for taint in &explanation.tainted_by {
-        let told = format!("the run has read untrusted text: {}", one_line(taint));
-        out += &format!("  {}\n", style::paint(WARN, told));
+        let shown = format!("the run has read untrusted text: {}", one_line(taint));
+        out += &format!("  {}\n", style::paint(WARN, shown));
     }
     for origin in origins(question, &is_secret) {
         out += &format!("  {}\n", style::paint(WARN, one_line(&origin)));
@@ -495,9 +494,10 @@ fn choices(question: &ApprovalRequest<'_>, here: &Path, width: usize) -> (String
     if question.session {
         keys.push("[s] this session".to_owned());
     }
-    // The label is the literal rule and its file. A rule that cannot be shown completely is not offered.
+    // The label is the literal rule and its file. A rule that cannot be shown completely is not
+    // offered.
     let always = question.offer.and_then(|offer| {
-        let file = explain::short(&offer.file, here);
+        let file = location::short(&offer.file, here);
         let label = format!("[a] always: {} → {file}", offer.rules.join(", "));
         let whole = style::visible(&label) == label && !label.contains('\n');
         (whole && style::width(&label) <= MAX_WIDTH - 2 && escape::lookalikes(&label).is_empty())
@@ -531,7 +531,7 @@ fn changed(old: &Value, line: &str, question: &ApprovalRequest<'_>) -> Result<Va
     }
     let mut all = old.as_object().cloned().unwrap_or_default();
     for pair in split_words(line)? {
-        let (key, value) = call::read_pair(&pair, Some(question.call.tool()))?;
+        let (key, value) = arguments::read_pair(&pair, Some(question.call.tool()))?;
         all.insert(key, value);
     }
     Ok(Value::Object(all))
@@ -604,9 +604,8 @@ mod tests {
     use haft::{
         Runtime, ToolCall, ToolRegistry, ToolResult,
         approval::SuggestedRules,
-        policy::{Explanation, Policy, RuleRef, SourceLocation, Verdict},
+        policy::{Explanation, Policy, PolicyRequest, RuleRef, RuleStore, SourceLocation, Verdict},
         tool::{Capabilities, DynTool, ToolSpec},
-        turn::ValidatedCall,
     };
     use insta::assert_snapshot;
     use serde_json::json;
@@ -663,10 +662,10 @@ mod tests {
     }
 
     impl Policy for Asks {
-        fn judge(&self, call: &ValidatedCall) -> Verdict {
+        fn decide(&self, request: &PolicyRequest<'_>) -> Verdict {
             let reason = "shared branches";
             let verdict = match self.needs {
-                Some(name) if call.arguments().get(name).is_none() => {
+                Some(name) if request.arguments.get(name).is_none() => {
                     Verdict::need_input(name, reason)
                 }
                 Some(_) => Verdict::allow("given"),
@@ -675,8 +674,8 @@ mod tests {
             verdict.by("haft.toml:14 ask \"Bash(git push *)\"")
         }
 
-        fn explain(&self, call: &ValidatedCall) -> Explanation {
-            let mut said = Explanation::of(self.judge(call));
+        fn explain(&self, request: &PolicyRequest<'_>) -> Explanation {
+            let mut said = Explanation::of(self.decide(request));
             said.deciding = Some(RuleRef {
                 id: None,
                 decision: "ask".to_owned(),
@@ -693,11 +692,17 @@ mod tests {
             said
         }
 
-        fn offer(&self, _: &ValidatedCall) -> Option<SuggestedRules> {
+        fn rule_store(&self) -> Option<&dyn RuleStore> {
+            Some(self)
+        }
+    }
+
+    impl RuleStore for Asks {
+        fn suggest_for(&self, _: &PolicyRequest<'_>) -> Option<SuggestedRules> {
             self.offer.clone()
         }
 
-        fn keep(&self, _: &SuggestedRules) -> Result<(), haft::Error> {
+        fn save(&self, _: &SuggestedRules) -> Result<(), haft::Error> {
             Ok(())
         }
     }
@@ -744,7 +749,7 @@ mod tests {
         json!({"command": "git push origin main"})
     }
 
-    fn told(answer: &ToolResult) -> String {
+    fn model_reads(answer: &ToolResult) -> String {
         answer.failure().map_or_else(
             || answer.output().unwrap().to_text(),
             |failure| format!("{}: {}", failure.code(), failure.message()),
@@ -762,14 +767,18 @@ mod tests {
                          shared branches
           [y] once   [e] edit   [c] comment   [i] answer instead   [n] no   [?] why  > y
         "#);
-        assert!(told(&answer).contains("git push origin main"), "{}", told(&answer));
+        assert!(model_reads(&answer).contains("git push origin main"), "{}", model_reads(&answer));
     }
 
     #[test]
     fn every_answer_except_yes_denies() {
         for typed in [&[""][..], &["n"], &[], &["x", "yy", "yep", "1", "always"], &["s", "n"]] {
             let (screen, answer) = ask(Asks::default(), push(), typed);
-            assert!(told(&answer).starts_with("declined"), "{typed:?}: {}", told(&answer));
+            assert!(
+                model_reads(&answer).starts_with("declined"),
+                "{typed:?}: {}",
+                model_reads(&answer)
+            );
             assert!(!screen.contains("[s]") && !screen.contains("[a]"), "nothing to offer");
         }
         let (screen, _) = ask(Asks::default(), push(), &["x"; 9]);
@@ -780,9 +789,9 @@ mod tests {
     #[test]
     fn comment_is_sent_with_approval_and_denial() {
         let (_, answer) = ask(Asks::default(), push(), &["n not on a friday"]);
-        assert!(told(&answer).contains("not on a friday"));
+        assert!(model_reads(&answer).contains("not on a friday"));
         let (_, answer) = ask(Asks::default(), push(), &["c", "the branch is wrong", "n"]);
-        assert!(told(&answer).contains("the branch is wrong"));
+        assert!(model_reads(&answer).contains("the branch is wrong"));
         let (_, answer) = ask(Asks::default(), push(), &["c", "fine this once", "y"]);
         assert!(!answer.is_error());
     }
@@ -813,8 +822,8 @@ mod tests {
         let policy =
             Asks { tainted_by: &["call 3 of `fetch_page`, example.org"], ..Asks::default() };
         let (screen, _) = ask(policy, push(), &["n"]);
-        let told = "the run has read untrusted text: call 3 of `fetch_page`, example.org";
-        assert!(screen.contains(told), "{screen}");
+        let shown = "the run has read untrusted text: call 3 of `fetch_page`, example.org";
+        assert!(screen.contains(shown), "{screen}");
     }
 
     #[test]
@@ -835,7 +844,7 @@ mod tests {
           + to: "bob"
           + count: 3
         "#);
-        assert!(told(&answer).contains("wip"), "{}", told(&answer));
+        assert!(model_reads(&answer).contains("wip"), "{}", model_reads(&answer));
         assert_eq!(screen.matches("asked because").count(), 2);
     }
 
@@ -845,9 +854,9 @@ mod tests {
         let old = json!({"to": key("a"), "command": "ls"});
         let line: &'static str = format!("to={} count=2", key("b")).leak();
         let (screen, answer) = ask(Asks::default(), old, &["e", line, "y"]);
-        let told: String = screen.lines().filter(|line| !line.contains("change (")).collect();
-        assert!(!told.contains("ghp_"), "{told}");
-        assert!(told.contains("+ to: \"[REDACTED:github-token:40]\""), "{told}");
+        let shown: String = screen.lines().filter(|line| !line.contains("change (")).collect();
+        assert!(!shown.contains("ghp_"), "{shown}");
+        assert!(shown.contains("+ to: \"[REDACTED:github-token:40]\""), "{shown}");
         assert!(!answer.is_error());
     }
 
@@ -855,7 +864,11 @@ mod tests {
     fn invalid_edit_returns_to_the_question() {
         for line in ["{\"command\": ", "nothing", "to='open", "command='git push origin main'"] {
             let (screen, answer) = ask(Asks::default(), push(), &["e", line, "n"]);
-            assert!(told(&answer).starts_with("declined"), "{line}: {}", told(&answer));
+            assert!(
+                model_reads(&answer).starts_with("declined"),
+                "{line}: {}",
+                model_reads(&answer)
+            );
             assert_eq!(screen.matches("[y] once").count(), 2, "{line}: {screen}");
         }
     }
@@ -863,7 +876,7 @@ mod tests {
     #[test]
     fn replacement_result_is_sent_to_the_model() {
         let (_, answer) = ask(Asks::default(), push(), &["i", "it is pushed already"]);
-        assert!(told(&answer).contains("it is pushed already"), "{}", told(&answer));
+        assert!(model_reads(&answer).contains("it is pushed already"), "{}", model_reads(&answer));
     }
 
     #[test]
@@ -871,7 +884,7 @@ mod tests {
         let needs = || Asks { needs: Some("count"), ..Asks::default() };
         let (screen, answer) = ask(needs(), push(), &["3"]);
         assert!(screen.ends_with("integer  How often.\n  count: 3\n"), "{screen}");
-        assert!(told(&answer).contains("\"count\":3"), "{}", told(&answer));
+        assert!(model_reads(&answer).contains("\"count\":3"), "{}", model_reads(&answer));
         let (_, answer) = ask(needs(), push(), &[""]);
         assert!(answer.is_error());
     }

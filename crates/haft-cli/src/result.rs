@@ -1,7 +1,7 @@
 //! `haft result`: reads a stored large result (an artifact), also one of another process.
 //!
-//! In: an id and a query. Out: the text on stdout, and the position for the next query on stderr. There
-//! is no ownership check: a user who can read the directory can read every result.
+//! In: an id and a query. Out: the text on stdout, and the position for the next query on stderr.
+//! There is no ownership check: a user who can read the directory can read every result.
 
 use std::{
     io::{IsTerminal as _, Read as _, Write as _},
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use crate::{
     args,
     error::Problem,
-    setup::HostEnv,
+    host_env::HostEnv,
     style::{self, DIM, NAME, Table},
 };
 
@@ -31,11 +31,12 @@ use crate::{
 const MAX_QUERY_CHARS: usize = 4 << 20;
 
 pub(crate) fn run(args: &args::Result, host: &HostEnv) -> Result<ExitCode, Problem> {
-    let Some(folder) = args.artifacts.folder.clone().or_else(|| default_directory(host)) else {
+    let Some(directory) = args.artifacts.directory.clone().or_else(|| default_directory(host))
+    else {
         return Err(Problem::new("cannot find the directory of stored results: `HOME` is not set")
             .hint("name one with `--artifacts DIR`"));
     };
-    let store = Artifacts::folder_when_needed(folder, ArtifactLimits::default());
+    let store = Artifacts::directory_when_needed(directory, ArtifactLimits::default());
     if args.id == "list" {
         return list(&store, args.output.json);
     }
@@ -67,7 +68,7 @@ fn query(args: &args::Result) -> Result<Option<ResultQuery>, Problem> {
         limit: u64::MAX,
     });
     let pointer = args.pointer.clone().map(ResultQuery::Pointer);
-    Ok(pattern.or(pointer).or(args.head.map(ResultQuery::Head)))
+    Ok(pattern.or(pointer))
 }
 
 /// Reads `A:B`, `A:`, `:B` or `A`: lines from 1, both ends included.
@@ -155,7 +156,7 @@ fn list(store: &Artifacts, is_json: bool) -> Result<ExitCode, Problem> {
             (DIM, style::cell(&facts.media)),
         ]);
     }
-    style::print(table)?;
+    style::print_page(table)?;
     style::message(style::paint(DIM, format_args!("{} stored", style::count(all.len(), "result"))));
     Ok(ExitCode::SUCCESS)
 }
@@ -182,7 +183,7 @@ fn unreadable(artifact: &Artifact, why: &ReadArtifactError) -> Problem {
         ReadArtifactError::NoText => {
             problem.hint(format!("write it to a file: `haft result {id} > file`"))
         }
-        ReadArtifactError::NoJson(_) | ReadArtifactError::NoTable => {
+        ReadArtifactError::NoJson(_) | ReadArtifactError::TooLarge => {
             problem.hint(format!("`haft result {id} --range 1:40` prints the first lines"))
         }
         _ => problem,
@@ -194,11 +195,11 @@ fn default_directory(host: &HostEnv) -> Option<PathBuf> {
     host.state.as_ref().map(|state| state.join("artifacts"))
 }
 
-/// Prints why a result could not be stored, if the directory is the cause. The model only reads that it
-/// was not stored.
+/// Prints why a result could not be stored, if the directory is the cause. The model only reads
+/// that it was not stored.
 pub(crate) fn report_lost_results(answers: &[ToolResult], args: &args::Artifacts, host: &HostEnv) {
     let is_lost = answers.iter().filter_map(ToolResult::cut).any(|cut| cut.kept.is_none());
-    if !is_lost || args.folder.is_some() {
+    if !is_lost || args.directory.is_some() {
         return;
     }
     let tried = default_directory(host).map(|f| Artifacts::directory(f, ArtifactLimits::default()));
@@ -217,14 +218,14 @@ pub(crate) fn store_large_results(
     host: &HostEnv,
 ) -> Result<RuntimeBuilder, Problem> {
     let limits = ArtifactLimits::default();
-    let store = match (&args.folder, default_directory(host)) {
+    let store = match (&args.directory, default_directory(host)) {
         // A named directory must be usable.
-        (Some(folder), _) => Artifacts::directory(folder, limits)?,
-        (None, Some(folder)) => Artifacts::folder_when_needed(folder, limits),
+        (Some(directory), _) => Artifacts::directory(directory, limits)?,
+        (None, Some(directory)) => Artifacts::directory_when_needed(directory, limits),
         (None, None) => return Ok(runtime),
     };
     // The printed command must find the result, so it names the same directory.
-    let option = args.folder.as_ref().map_or_else(String::new, |directory| {
+    let option = args.directory.as_ref().map_or_else(String::new, |directory| {
         format!(
             " --artifacts '{}'",
             style::visible(&directory.display().to_string()).replace('\'', "'\\''")

@@ -1,7 +1,7 @@
 //! Reads the parts of a JSON Schema that the command line needs: the types of an argument, as text.
 //!
-//! The runtime validates. This file only decides whether `limit=3` is a number or text. A wrong guess is
-//! rejected by the runtime.
+//! The runtime validates. This file only decides whether `limit=3` is a number or text. A wrong
+//! guess is rejected by the runtime.
 
 use serde_json::Value;
 
@@ -35,13 +35,6 @@ pub(crate) fn is_open(schema: &Value) -> bool {
     schema.get("additionalProperties") != Some(&Value::Bool(false))
 }
 
-/// Returns whether an argument says which files are read.
-pub(crate) fn names_files(schema: &Value) -> bool {
-    parameters(schema)
-        .iter()
-        .any(|p| p.node.get("x-haft").is_some_and(|about| about == "read_path"))
-}
-
 impl Parameter<'_> {
     /// Parses text as this argument: as JSON if the schema does not allow a string, else as text.
     pub(crate) fn read(&self, text: &str) -> Value {
@@ -51,6 +44,16 @@ impl Parameter<'_> {
         }
         // Text that does not parse stays text, so that validation reports the expected type.
         serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
+    }
+
+    /// Returns whether it is a URL, by its declaration.
+    pub(crate) fn is_url(&self) -> bool {
+        self.node.get("x-haft").is_some_and(|about| about == "url")
+    }
+
+    /// Returns whether it can be left out, and the schema does not say what happens then.
+    pub(crate) fn is_optional_without_default(&self) -> bool {
+        !self.is_required && self.node.get("default").is_none()
     }
 
     /// Returns whether it takes only lists.

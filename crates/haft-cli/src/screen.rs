@@ -9,7 +9,10 @@
 use std::{
     fmt,
     io::{self, IsTerminal as _, Write as _},
-    sync::{Mutex, MutexGuard, PoisonError, TryLockError},
+    sync::{
+        Mutex, MutexGuard, PoisonError, TryLockError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 /// The state of the terminal. A process has one terminal, so there is one state.
@@ -17,6 +20,12 @@ static SCREEN: Mutex<Screen> = Mutex::new(Screen { status: String::new(), questi
 
 /// The width of a terminal that does not report its width.
 const DEFAULT_COLUMNS: usize = 80;
+
+/// The width that the environment sets for pages and messages (`COLUMNS`); 0 if it sets none.
+static NAMED_COLUMNS: AtomicUsize = AtomicUsize::new(0);
+
+/// A terminal that is narrower is treated as this wide.
+const MIN_PAGE_COLUMNS: usize = 20;
 
 struct Screen {
     /// The status line on the screen, with the cursor behind it. Empty when there is none.
@@ -47,18 +56,44 @@ pub(crate) fn is_watched() -> bool {
 }
 
 /// How many columns the terminal has, as it is now.
-#[cfg(unix)]
 pub(crate) fn columns() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
+    columns_of(io::stderr())
+}
+
+#[cfg(unix)]
+fn columns_of(terminal: impl std::os::fd::AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(terminal).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 #[cfg(not(unix))]
-pub(crate) fn columns() -> Option<usize> {
+fn columns_of<T>(_: T) -> Option<usize> {
     None
 }
 
-/// How many columns a line may use. The last one stays free: some terminals wrap as soon as it is used.
+/// Sets the width of pages and messages, as `COLUMNS` names it. Questions and live output do not
+/// use it: they must fit the real terminal, so that no text can forge a line.
+pub(crate) fn set_named_columns(columns: usize) {
+    NAMED_COLUMNS.store(columns, Ordering::Relaxed);
+}
+
+/// How many columns a page on stdout may use; `None` if stdout is not a terminal.
+pub(crate) fn page_width() -> Option<usize> {
+    io::stdout().is_terminal().then(|| usable_columns(columns_of(io::stdout())))
+}
+
+/// How many columns a message on stderr may use; `None` if stderr is not a terminal.
+pub(crate) fn message_width() -> Option<usize> {
+    io::stderr().is_terminal().then(|| usable_columns(columns()))
+}
+
+fn usable_columns(real: Option<usize>) -> usize {
+    let named = Some(NAMED_COLUMNS.load(Ordering::Relaxed)).filter(|columns| *columns > 0);
+    named.or(real).unwrap_or(DEFAULT_COLUMNS).max(MIN_PAGE_COLUMNS) - 1
+}
+
+/// How many columns a line may use. The last one stays free: some terminals wrap as soon as it is
+/// used.
 pub(crate) fn line_width() -> usize {
     columns().unwrap_or(DEFAULT_COLUMNS).saturating_sub(1).max(1)
 }

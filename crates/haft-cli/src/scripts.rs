@@ -1,9 +1,10 @@
-//! Finds the files of the project that a hook runs. Trust covers them, and a sandboxed command cannot
-//! write them.
+//! Finds the files of the project that a hook runs. Trust covers them, and a sandboxed command
+//! cannot write them.
 //!
-//! In: a hook and its working directory. Out: paths, and whether the list is complete. The command is
-//! parsed by the shell parser, through wrappers and a literal `cd`. If a part is only known at run time,
-//! every word that names a file of the project is taken. Files that a script runs itself are not found.
+//! In: a hook and its working directory. Out: paths, and whether the list is complete. The command
+//! is parsed by the shell parser, through wrappers and a literal `cd`. If a part is only known at
+//! run time, every word that names a file of the project is taken. Files that a script runs itself
+//! are not found.
 
 use std::{
     fs,
@@ -13,7 +14,8 @@ use std::{
 use haft::policy::{Handler, HookSpec};
 use haft_shell::{Command, Program, RedirectKind, Script, Word, Wrappers};
 
-/// Placeholders for values of variables while a line is parsed: a value may contain quotes and blanks.
+/// Placeholders for values of variables while a line is parsed: a value may contain quotes and
+/// blanks.
 const PROJECT_MARK: &str = "/.haft-project-directory";
 const HOME_MARK: &str = "/.haft-home-directory";
 
@@ -245,8 +247,8 @@ impl Finder<'_> {
         has_input
     }
 
-    /// Follows `cd DIRECTORY`. It may fail or affect only a subshell, so the earlier directories remain
-    /// possible.
+    /// Follows `cd DIRECTORY`. It may fail or affect only a subshell, so the earlier directories
+    /// remain possible.
     fn follow(&mut self, view: &Command) {
         let target = match &*view.words {
             [_, target] => target.literal(),

@@ -1,7 +1,7 @@
 //! Runs calls for a command: threads, approvers and signals.
 //!
-//! A person is asked, for approval or by `ask_user`, only if stdin and stderr are a terminal. `--yes` is
-//! an approver like any other, so it cannot override a deny.
+//! A person is asked, for approval or by `ask_user`, only if stdin and stderr are a terminal.
+//! `--yes` is an approver like any other, so it cannot override a deny.
 //! FAIL CLOSED: without a terminal and without `--yes`, approvals are denied.
 
 use std::{
@@ -66,8 +66,8 @@ fn check_open_files() -> io::Result<()> {
     files.map(drop)
 }
 
-/// Runs a future on a new async runtime and waits for it. Tool bodies that cannot be cancelled end with
-/// the process.
+/// Runs a future on a new async runtime and waits for it. Tool bodies that cannot be cancelled end
+/// with the process.
 pub(crate) fn block_on<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, Problem> {
@@ -101,7 +101,8 @@ struct Signals {
 }
 
 impl Signals {
-    /// Installs the handlers. A signal that the parent process ignored, as `nohup` does, stays ignored.
+    /// Installs the handlers. A signal that the parent process ignored, as `nohup` does, stays
+    /// ignored.
     #[cfg(unix)]
     fn listen() -> Self {
         use tokio::signal::unix::{SignalKind, signal};
@@ -296,7 +297,7 @@ impl Asks for Person {
 
 impl Approver for Person {
     fn name(&self) -> &str {
-        self.prompt.as_ref().map_or("nobody", |prompt| prompt.name())
+        self.prompt.as_ref().map_or("no person", |prompt| prompt.name())
     }
 
     fn closed(&self, question: &ApprovalRequest<'_>, by: &str) {
@@ -416,8 +417,8 @@ fn protected_file(question: &ApprovalRequest<'_>) -> Option<String> {
     })
 }
 
-/// The keyboard of the terminal. A thread reads continuously: input that was typed before a question can
-/// be discarded, and a waiting question can be cancelled.
+/// The keyboard of the terminal. A thread reads continuously: input that was typed before a
+/// question can be discarded, and a waiting question can be cancelled.
 #[derive(Default)]
 struct Keyboard(Option<mpsc::Receiver<io::Result<String>>>);
 

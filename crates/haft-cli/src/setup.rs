@@ -1,7 +1,7 @@
 //! Loads the configuration of a directory and configures a runtime with it.
 //!
-//! In: the working directory and the user's directories. Out: reloadable rules, hooks, limits, a budget.
-//! Notes are printed to stderr once. `site` finds the files.
+//! In: the working directory and the user's directories. Out: reloadable rules, hooks, limits, a
+//! budget. Notes are printed to stderr once. `site` finds the files.
 //!
 //! FAIL CLOSED: an unreadable or invalid file stops the command before anything runs.
 
@@ -22,31 +22,11 @@ use haft_hooks::{Hooks, ProjectDir};
 use crate::{
     args,
     error::Problem,
-    explain,
+    host_env::HostEnv,
+    location,
     site::Site,
     style::{self, DIM},
 };
-
-/// The working directory and the environment of the command.
-#[derive(Debug, Clone)]
-pub(crate) struct HostEnv {
-    /// The working directory.
-    pub(crate) here: PathBuf,
-    /// The home directory.
-    pub(crate) home: Option<PathBuf>,
-    /// The configuration directory of haft.
-    pub(crate) user: Option<PathBuf>,
-    /// The state directory of haft.
-    pub(crate) state: Option<PathBuf>,
-    /// One more file of the organisation.
-    pub(crate) managed: Option<PathBuf>,
-    /// The environment variables; hooks get the harmless ones.
-    pub(crate) variables: BTreeMap<String, String>,
-    /// The limits of the environment.
-    pub(crate) config: Config,
-    /// Whether the environment sets the concurrency limit.
-    pub(crate) says_concurrency: bool,
-}
 
 /// The configuration of a directory.
 pub(crate) struct Setup {
@@ -80,7 +60,7 @@ impl Setup {
         if host.says_concurrency {
             limits.concurrency = None; // the variable overrides the files
         }
-        let config = limits.apply(host.config.clone());
+        let config = host.config.clone().with_limits(&limits);
         Ok(Self {
             site,
             loaded,
@@ -102,6 +82,11 @@ impl Setup {
         self.live.current()
     }
 
+    /// The limits in force: the files, then the environment.
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// The environment.
     pub(crate) fn variables(&self) -> &BTreeMap<String, String> {
         &self.variables
@@ -111,8 +96,8 @@ impl Setup {
         &self.site.here
     }
 
-    /// The files and directories outside of the project's own list that control what runs: a command that
-    /// could write one of them could run code outside of its sandbox later.
+    /// The files and directories outside of the project's own list that control what runs: a
+    /// command that could write one of them could run code outside of its sandbox later.
     pub(crate) fn steering_paths(&self, roots: &[PathBuf]) -> Vec<PathBuf> {
         let scripts = self.loaded.hooks.iter().flat_map(|hook| self.site.scripts(hook).files);
         // A missing script cannot be mounted; it is compared before the hook runs.
@@ -161,11 +146,18 @@ impl Setup {
         }
     }
 
+    /// A note that names the workspace; `None` if notes are off.
+    pub(crate) fn workspace_note(&self) -> Option<String> {
+        let here = self.here().display();
+        let note = format!("the workspace is the current directory, `{here}`");
+        (!self.is_quiet).then_some(note)
+    }
+
     /// The project directory and variables for hooks.
     pub(crate) fn project(&self) -> ProjectDir {
         let mut project = ProjectDir::new(&self.site.project);
         project.variables = self.variables.clone();
-        project.ground = self.loaded.ground.clone();
+        project.context = self.loaded.context.clone();
         project
     }
 
@@ -181,7 +173,7 @@ impl Setup {
 
 /// A note with its location, relative to a directory.
 pub(crate) fn shown(note: &FileNote, here: &Path) -> String {
-    format!("{}: {}", explain::at(&note.place, here), note.message)
+    format!("{}: {}", location::at(&note.place, here), note.message)
 }
 
 /// Writes notes to stderr.

@@ -1,7 +1,7 @@
 //! `haft shell explain`: classifies shell commands, and says why. Runs nothing.
 //!
-//! In: arguments, or JSON lines on stdin. Each line is answered as it arrives, so memory is bounded by the
-//! longest line. An invalid line gets an error, and the next lines are still read.
+//! In: arguments, or JSON lines on stdin. Each line is answered as it arrives, so memory is bounded
+//! by the longest line. An invalid line gets an error, and the next lines are still read.
 
 use std::{
     io::{IsTerminal as _, Write as _},
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &args::Shell) -> Result<ExitCode, Problem> {
         commands => {
             let pages: Vec<String> =
                 commands.iter().map(|command| page(command, &classify(command))).collect();
-            style::print(pages.join("\n"))?;
+            style::print_page(pages.join("\n"))?;
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -1,7 +1,8 @@
 //! Finds and reads the configuration files of a directory, and decides what trust covers.
 //!
-//! The root is the outermost project directory above the working directory. The files of every directory
-//! from the root down are read, so no file below can move the root or remove a deny rule from above.
+//! The root is the outermost project directory above the working directory. The files of every
+//! directory from the root down are read, so no file below can move the root or remove a deny rule
+//! from above.
 //! INVARIANT: a file that trust does not cover can only tighten.
 //! FAIL CLOSED: an existing file that cannot be read stops the command before anything runs.
 
@@ -20,7 +21,7 @@ use haft::{
     },
 };
 
-use crate::{args, error::Problem, explain, input, scripts, setup::HostEnv, trust_file};
+use crate::{args, error::Problem, host_env::HostEnv, input, location, scripts, trust_file};
 
 /// A directory and the location of its configuration files.
 #[derive(Debug, Clone)]
@@ -29,9 +30,9 @@ pub(crate) struct Site {
     pub(crate) here: PathBuf,
     /// The outermost project directory above it, or itself.
     pub(crate) root: PathBuf,
-    /// The project directory for hooks and "always" rules: the outermost trusted one at or above the
-    /// working directory, else the root. A marker that a command plants above a trusted directory moves
-    /// the root, and must not move this.
+    /// The project directory for hooks and "always" rules: the outermost trusted one at or above
+    /// the working directory, else the root. A marker that a command plants above a trusted
+    /// directory moves the root, and must not move this.
     pub(crate) project: PathBuf,
     /// Assumed trust; `None` means that the trust file decides.
     assumed: Option<bool>,
@@ -91,8 +92,8 @@ impl Site {
         self.here.ancestors().take_while(|directory| directory.starts_with(&self.root))
     }
 
-    /// The trusted files below some directories. If a sandboxed command changed one, it would lose trust; if
-    /// it deleted one, its deny rules would be gone.
+    /// The trusted files below some directories. If a sandboxed command changed one, it would lose
+    /// trust; if it deleted one, its deny rules would be gone.
     pub(crate) fn trusted_files(&self, below: &[PathBuf]) -> Vec<PathBuf> {
         let (book, _) = self.book();
         let all = book.entries().flat_map(|entry| {
@@ -158,7 +159,7 @@ impl Site {
         let files = self.files()?;
         let covered = self.covered(&files);
         let mut loaded = haft::policy::PolicyConfig::read(&files, &covered.place)?;
-        let roots = loaded.ground.roots.clone();
+        let roots = loaded.context.roots.clone();
         for hook in &mut loaded.hooks {
             hook.scripts = self.pinned_scripts(hook, &covered.scripts, &roots);
         }
@@ -168,7 +169,7 @@ impl Site {
     /// The rules alone, for a reload.
     pub(crate) fn rules(&self) -> Result<Rules, Box<dyn Error + Send + Sync>> {
         let (loaded, _) = self.read().map_err(|problem| problem.to_string())?;
-        Ok(Rules::new(loaded.rules, loaded.ground)?)
+        Ok(Rules::new(loaded.rules, loaded.context)?)
     }
 
     /// Whether the project declares a tool that trust would enable.
@@ -238,8 +239,8 @@ impl Site {
         (book, notes)
     }
 
-    /// The outermost trusted directory between the root and the working directory, else the root if a
-    /// directory above it is trusted.
+    /// The outermost trusted directory between the root and the working directory, else the root if
+    /// a directory above it is trusted.
     fn trusted_directory(&self, book: &TrustedDirs) -> Option<PathBuf> {
         let is_same = |directory: &Path, id| id == trust_file::identify(directory);
         let entries = book.entries_above(&self.here);
@@ -287,8 +288,8 @@ const MAX_PROTECTED: usize = 128;
 type ScriptContent = Result<Option<Vec<u8>>, haft::Error>;
 
 impl Site {
-    /// Checks whether trust covers a file and every script that its hooks run. Returns the scripts with the
-    /// content that was checked (TOCTOU: the same content must run).
+    /// Checks whether trust covers a file and every script that its hooks run. Returns the scripts
+    /// with the content that was checked (TOCTOU: the same content must run).
     fn covers(
         &self,
         book: &TrustedDirs,
@@ -334,13 +335,13 @@ impl Site {
             format!(
                 "haft cannot find all files that the hook `{}` runs, so trust may not cover them; \
                  name the script directly, for example `hooks/guard.sh`",
-                explain::at(&hook.place, &self.root)
+                location::at(&hook.place, &self.root)
             )
         })
     }
 
-    /// Returns the scripts of a hook with the content that they must still have when the hook runs (TOCTOU):
-    /// the trusted ones, and those of the user's hooks that a tool could change.
+    /// Returns the scripts of a hook with the content that they must still have when the hook runs
+    /// (TOCTOU): the trusted ones, and those of the user's hooks that a tool could change.
     fn pinned_scripts(
         &self,
         hook: &HookSpec,
@@ -362,8 +363,8 @@ impl Site {
         self.scripts(hook).files.into_iter().filter_map(pin).collect()
     }
 
-    /// Returns the scripts that the hooks of a file run, with their content; `None` if a file does not
-    /// exist. An unreadable script can be neither trusted nor compared.
+    /// Returns the scripts that the hooks of a file run, with their content; `None` if a file does
+    /// not exist. An unreadable script can be neither trusted nor compared.
     pub(crate) fn scripts_of(&self, file: &ConfigFile) -> Vec<(PathBuf, ScriptContent)> {
         // Most files have no hook and need not be parsed twice. A key may be written with escapes.
         if !file.text.contains("hooks") && !file.text.contains('\\') {

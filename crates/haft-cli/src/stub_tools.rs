@@ -1,7 +1,7 @@
 //! Stub tools for `haft explain`: tools that rules name and that haft does not have.
 //!
-//! `Bash`, `Read` and so on with their usual arguments, and MCP tools by name. They can be authorized; their
-//! bodies always fail.
+//! `Bash`, `Read` and so on with their usual arguments, and MCP tools by name. They can be
+//! authorized; their bodies always fail.
 
 use haft::{
     BoxFuture, Failure,

@@ -1,7 +1,7 @@
-//! Text formatting: colours, tables, counts; and output to stdout and stderr.
+//! Text formatting: names, counts, times; and output to stdout and stderr.
 //!
-//! Colours are always written; `anstream` removes them for a pipe or with `NO_COLOR`. Text from outside goes
-//! through `visible`, which escapes control characters.
+//! Text from outside goes through `visible`, which escapes control characters. `colour` has the
+//! colours, `layout` the tables.
 
 use std::{
     fmt,
@@ -9,23 +9,16 @@ use std::{
     time::Duration,
 };
 
-use anstyle::{AnsiColor, Style};
+use anstyle::Style;
 use haft::{FailureCode, policy::Decision, tool::ConcurrencyClass};
 use serde_json::Value;
 
-pub(crate) use crate::escape::visible;
-
-pub(crate) const BOLD: Style = Style::new().bold();
-pub(crate) const DIM: Style = Style::new().dimmed();
-pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-pub(crate) const BAD: Style = AnsiColor::Red.on_default();
-pub(crate) const WARN: Style = AnsiColor::Yellow.on_default();
-pub(crate) const NAME: Style = AnsiColor::Cyan.on_default();
-
-/// Wraps text in a style.
-pub(crate) fn paint(style: Style, text: impl fmt::Display) -> String {
-    format!("{style}{text}{style:#}")
-}
+pub(crate) use crate::{
+    colour::{BAD, BOLD, DIM, GOOD, NAME, WARN, paint},
+    escape::visible,
+    layout::Table,
+};
+use crate::{layout, screen};
 
 /// The colours of the help texts.
 pub(crate) const HELP: clap::builder::Styles =
@@ -75,42 +68,6 @@ pub(crate) fn exit_codes() -> String {
     out
 }
 
-/// Lines up columns. The last one is left as long as it is.
-pub(crate) struct Table {
-    rows: Vec<Vec<(Style, String)>>,
-    indent: usize,
-}
-
-impl Table {
-    pub(crate) fn new(indent: usize) -> Self {
-        Self { rows: Vec::new(), indent }
-    }
-
-    pub(crate) fn row<const N: usize>(&mut self, cells: [(Style, String); N]) {
-        self.rows.push(cells.into());
-    }
-}
-
-impl fmt::Display for Table {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..columns)
-            .map(|at| self.rows.iter().filter_map(|r| r.get(at)).map(|c| width(&c.1)).max())
-            .map(|width| width.unwrap_or(0))
-            .collect();
-        for row in &self.rows {
-            let mut line = " ".repeat(self.indent);
-            for (at, (style, text)) in row.iter().enumerate() {
-                let space = widths[at] - width(text) + 2;
-                line += &paint(*style, text);
-                line += &" ".repeat(if at + 1 == row.len() { 0 } else { space });
-            }
-            writeln!(f, "{}", line.trim_end())?;
-        }
-        Ok(())
-    }
-}
-
 /// How many characters a text has.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
@@ -149,7 +106,15 @@ pub(crate) fn nearest<'a>(
     names.into_iter().filter(near).min_by_key(|name| strsim::damerau_levenshtein(wrong, name))
 }
 
-/// Writes data to stdout.
+/// Writes a page for a person to stdout; at a terminal it is wrapped.
+pub(crate) fn print_page(text: impl fmt::Display) -> std::io::Result<()> {
+    match screen::page_width() {
+        Some(width) => print(layout::page(&text.to_string(), width)),
+        None => print(text),
+    }
+}
+
+/// Writes data to stdout, unchanged.
 pub(crate) fn print(text: impl fmt::Display) -> std::io::Result<()> {
     let mut out = anstream::stdout().lock();
     write!(out, "{text}")?;
@@ -179,6 +144,11 @@ pub(crate) fn either(names: &[&str]) -> String {
     }
 }
 
+/// Sanitized text on one line.
+pub(crate) fn one_line(text: &str) -> String {
+    visible(text).replace('\n', " ")
+}
+
 /// A JSON pointer for display; the root is `/`.
 pub(crate) fn place(pointer: &str) -> String {
     if pointer.is_empty() { "/".to_owned() } else { cell(pointer) }
@@ -196,9 +166,13 @@ pub(crate) fn cell(text: &str) -> String {
 /// The limit on characters of a table cell.
 const MAX_CELL_CHARS: usize = 80;
 
-/// Writes a message to stderr. Errors are ignored: a closed stderr must not stop the command.
+/// Writes a message to stderr; at a terminal it is wrapped. Errors are ignored: a closed stderr
+/// must not stop the command.
 pub(crate) fn message(text: impl fmt::Display) {
-    crate::screen::message(text);
+    match screen::message_width() {
+        Some(width) => screen::message(layout::page(&text.to_string(), width)),
+        None => screen::message(text),
+    }
 }
 
 #[cfg(test)]
@@ -218,14 +192,5 @@ mod tests {
         assert_eq!(cell("a\nb"), "a b");
         assert_eq!(width(&cell(&"é".repeat(100_000))), MAX_CELL_CHARS + 1);
         assert_eq!(place(""), "/");
-    }
-
-    #[test]
-    fn columns_line_up() {
-        let mut table = Table::new(1);
-        let plain = Style::new();
-        table.row([(plain, "a".to_owned()), (plain, "x".to_owned())]);
-        table.row([(plain, "ééé".to_owned()), (plain, "y".to_owned())]);
-        assert_eq!(table.to_string(), " a    x\n ééé  y\n");
     }
 }

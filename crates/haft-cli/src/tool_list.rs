@@ -1,7 +1,7 @@
 //! The tools of a command: from a file with one tool per line, or from the registry.
 //!
-//! A line may have the format of haft, MCP or a provider. An invalid line is kept with the reason, and the
-//! other lines are still read.
+//! A line may have the format of haft, MCP or a provider. An invalid line is kept with the reason,
+//! and the other lines are still read.
 
 use std::{borrow::Cow, collections::HashMap, path::Path, sync::Arc};
 
@@ -75,8 +75,8 @@ impl ToolList {
         Self { items: registry.own().map(|entry| Item::of(entry, formats)).collect() }
     }
 
-    /// The definitions for an export. An unusable tool is included without a schema, so that the export
-    /// refuses it under its name.
+    /// The definitions for an export. An unusable tool is included without a schema, so that the
+    /// export refuses it under its name.
     pub(crate) fn definitions(&self) -> Vec<ToolDefinition<'_>> {
         self.items.iter().map(Item::definition).collect()
     }
@@ -132,7 +132,7 @@ impl Item {
 
     fn definition(&self) -> ToolDefinition<'_> {
         match (&self.entry, &self.schema) {
-            (Some(entry), Ok(_)) => ToolDefinition::of(entry),
+            (Some(entry), Ok(_)) => ToolDefinition::from(&**entry),
             (_, schema) => {
                 let input = schema.as_ref().map_or(&Value::Null, Schema::source);
                 let mut definition = ToolDefinition::new(&self.name, &self.description, input);
@@ -169,8 +169,8 @@ impl Item {
     }
 }
 
-/// Compiles a schema unchanged: its own draft, open, without network access. The only place that decides
-/// whether a schema is usable.
+/// Compiles a schema unchanged: its own draft, open, without network access. The only place that
+/// decides whether a schema is usable.
 fn compile(schema: &Value, formats: Formats) -> Result<Schema, InvalidTool> {
     let unusable =
         |why: &str| InvalidTool::new("", format!("the JSON Schema cannot be used: {why}"));

@@ -1,5 +1,5 @@
-//! The directories outside the workspace that sandboxed commands can access: configured roots, and the
-//! toolchains in the home directory whose programs are in `PATH`.
+//! The directories outside the workspace that sandboxed commands can access: configured roots, and
+//! the toolchains in the home directory whose programs are in `PATH`.
 //!
 //! In: configuration and environment. Out: tools with these roots and variables, and the lines that
 //! `haft doctor` suggests for `haft.toml`. INVARIANT: secrets below a root are hidden.
@@ -15,7 +15,8 @@ use haft_tools::BuiltinTools;
 
 use crate::{
     error::Problem,
-    setup::{HostEnv, Setup},
+    host_env::HostEnv,
+    setup::Setup,
     style::{self, BOLD},
 };
 
@@ -139,7 +140,7 @@ pub(crate) fn configure(mut tools: BuiltinTools, setup: &Setup) -> Result<Builti
     if let Some((directory, _)) = &sandbox.cgroup {
         tools = tools.cgroup(directory);
     }
-    let home = setup.loaded.ground.home.clone();
+    let home = setup.loaded.context.home.clone();
     let mut roots: Vec<(PathBuf, Access)> = Vec::new();
     let mut add =
         |path: PathBuf, access: Access| match roots.iter_mut().find(|(known, _)| *known == path) {

@@ -1,23 +1,25 @@
-//! `haft tools list` and `haft tools show`: the tools and what they declare.
+//! `haft tools list` and `haft tools show`: the tools, what happens to their calls here, and what
+//! they declare.
 //!
 //! `export`, `check` and `lint` have the files of their names.
 
-use std::{process::ExitCode, sync::Arc, time::Duration};
+use std::{process::ExitCode, time::Duration};
 
 use anstyle::Style;
 use haft::{
-    Runtime, ToolRegistry,
+    ToolRegistry,
     registry::RegisteredTool,
-    tool::{Capability, ConcurrencyClass, Effects, Manifest, Operation, Permission},
+    tool::{Capability, Isolation, Manifest},
 };
 use serde_json::{Value, json};
 
 use crate::{
-    args, builtin, check, demo_tools,
+    args, builtin, check,
     error::Problem,
     export, lint, schema,
     setup::Setup,
-    style::{self, BAD, BOLD, DIM, GOOD, NAME, Table, WARN},
+    style::{self, BOLD, DIM, NAME, Table, WARN},
+    tool_status::{self, BodyPlace, Limits, ToolStatus},
 };
 
 const PLAIN: Style = Style::new();
@@ -26,78 +28,81 @@ pub(crate) fn run(
     args: &args::Tools,
     open: impl FnOnce(&args::WorkspaceArgs, &args::Rules) -> Result<Setup, Problem>,
 ) -> Result<ExitCode, Problem> {
-    let mut missing = None;
     let registry = match args {
-        args::Tools::List { place, rules, .. } => {
-            builtin::all(&open(place, rules)?, place)?.build()?
+        args::Tools::List { place, rules, output } => {
+            list(&open(place, rules)?, *output)?;
+            return Ok(ExitCode::SUCCESS);
         }
-        args::Tools::Show { tool, place, rules, .. } => {
-            let setup = open(place, rules)?;
-            missing = builtin::missing_hint(tool, place, &setup);
-            builtin::all(&setup, place)?.build()?
+        args::Tools::Show { tool, place, rules, output } => {
+            show(&open(place, rules)?, tool, *output)?;
+            return Ok(ExitCode::SUCCESS);
         }
         args::Tools::Export(args::Export { from, .. })
         | args::Tools::Check(args::Check { from, .. })
         | args::Tools::Lint(args::Lint { from, .. }) => match &from.tools {
             // The tools of a file do not depend on this directory.
-            Some(_) => demo_tools::registry(Duration::ZERO)?,
-            None => builtin::all(&open(&from.place, &from.rules)?, &from.place)?.build()?,
+            Some(_) => ToolRegistry::builder().build()?,
+            None => builtin::all(&open(&from.place, &from.rules)?)?.build()?,
         },
     };
     match args {
         args::Tools::Export(args) => export::run(args, &registry)?,
         args::Tools::Check(args) => check::run(args, &registry)?,
         args::Tools::Lint(args) => return lint::run(args, &registry),
-        args::Tools::List { output, .. } if output.json => {
-            let list: Vec<Value> = registry.own().map(|e| summary_json(e)).collect();
-            style::print(format_args!("{}\n", Value::Array(list)))?;
-        }
-        args::Tools::List { .. } => {
-            let mut table = Table::new(0);
-            for entry in registry.own() {
-                let manifest = entry.manifest();
-                let mut flags = flags(&manifest);
-                // The class column has it already.
-                flags.retain(|f| f != "read-only" || manifest.class != ConcurrencyClass::ReadOnly);
-                table.row([
-                    (NAME, manifest.name),
-                    (DIM, style::class(manifest.class).to_owned()),
-                    (colour(&flags), flags.join(", ")),
-                    (PLAIN, first_sentence(&manifest.description)),
-                ]);
-            }
-            style::print(table)?;
-        }
-        args::Tools::Show { tool, output, .. } => {
-            let Some(entry) = find(&registry, tool) else {
-                let names = registry.own().map(|e| e.name().as_str());
-                let problem = Problem::new(format!("there is no tool called `{tool}`"));
-                return Err(match missing {
-                    Some(hint) => problem.hint(hint),
-                    None => problem
-                        .similar(style::nearest(tool, names))
-                        .hint("`haft tools list` lists the tools"),
-                });
-            };
-            let layers = layers(entry)?;
-            if output.json {
-                let mut all = manifest_json(entry);
-                all["layers"] = json!(layers);
-                style::print(format_args!("{all}\n"))?;
-            } else {
-                style::print(page(entry, &layers))?
-            }
-        }
+        args::Tools::List { .. } | args::Tools::Show { .. } => {}
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns a tool by its name or an alias.
-pub(crate) fn find<'a>(registry: &'a ToolRegistry, name: &str) -> Option<&'a RegisteredTool> {
-    let is_called = |e: &&Arc<RegisteredTool>| {
-        *e.name() == name || e.spec().aliases.iter().any(|alias| alias == name)
+fn list(setup: &Setup, output: args::Output) -> Result<(), Problem> {
+    let (runtime, statuses) = tool_status::of_all(setup)?;
+    let tools = runtime.registry().own().zip(&statuses);
+    if output.json {
+        let list: Vec<Value> = tools.map(|(entry, status)| summary_json(entry, status)).collect();
+        style::print(format_args!("{}\n", Value::Array(list)))?;
+        return Ok(());
+    }
+    let mut table = Table::new(0);
+    for (entry, status) in tools {
+        let manifest = entry.manifest();
+        table.row([
+            (NAME, manifest.name.clone()),
+            (status.verdict.colour(), status.verdict.as_str().to_owned()),
+            (DIM, flags(&manifest).join(", ")),
+            (PLAIN, first_sentence(&manifest.description)),
+        ]);
+    }
+    style::print_page(table)?;
+    Ok(())
+}
+
+fn show(setup: &Setup, tool: &str, output: args::Output) -> Result<(), Problem> {
+    let (runtime, statuses) = tool_status::of_all(setup)?;
+    let registry = runtime.registry();
+    let Some(entry) = builtin::find(registry, tool) else {
+        let names = registry.own().map(|e| e.name().as_str());
+        let problem = Problem::new(format!("there is no tool called `{tool}`"));
+        return Err(match builtin::missing_hint(tool, setup) {
+            Some(hint) => problem.hint(hint),
+            None => problem
+                .similar(style::nearest(tool, names))
+                .hint("`haft tools list` lists the tools"),
+        });
     };
-    registry.own().find(is_called).map(|entry| &**entry)
+    let at = registry.own().position(|own| own.name() == entry.name());
+    let shown = ShownTool {
+        entry,
+        status: at.and_then(|at| statuses.into_iter().nth(at)),
+        place: BodyPlace::of(&entry.manifest())?,
+        limits: Limits::of(entry, setup),
+        layers: runtime.layers_of(entry),
+    };
+    if output.json {
+        style::print(format_args!("{}\n", shown.to_json()))?;
+    } else {
+        style::print_page(shown.page())?;
+    }
+    Ok(())
 }
 
 /// The first sentence of a description, on one line.
@@ -109,7 +114,7 @@ fn first_sentence(text: &str) -> String {
     }
 }
 
-/// The flags that matter most to a person.
+/// The properties that matter most to a person.
 fn flags(manifest: &Manifest) -> Vec<String> {
     let mut flags = Vec::new();
     if manifest.read_only {
@@ -118,46 +123,19 @@ fn flags(manifest: &Manifest) -> Vec<String> {
     if manifest.destructive.unwrap_or(!manifest.read_only) {
         flags.push("destructive".to_owned());
     }
-    if asks(manifest) {
-        flags.push("needs approval".to_owned());
-    }
     let reaches = manifest.capabilities.iter().flat_map(|c| c.iter());
     flags.extend(reaches.filter(|c| *c != Capability::Destructive).map(|c| c.to_string()));
+    if manifest.isolation == Isolation::Required {
+        flags.push("sandboxed".to_owned());
+    }
     flags
 }
 
-fn colour(flags: &[String]) -> Style {
-    let has = |flag: &str| flags.iter().any(|f| f == flag);
-    match () {
-        () if has("destructive") => BAD,
-        () if has("needs approval") => WARN,
-        () => GOOD,
-    }
-}
-
-/// Whether a call would need approval under the default policy. Guards and arguments may change it.
-fn asks(manifest: &Manifest) -> bool {
-    let reaches = |c| manifest.capabilities.is_none_or(|set| set.has(c));
-    let changes = match &manifest.effects {
-        // A tool that declares the files of each call needs approval only outside the workspace.
-        Effects::Undeclared => {
-            reaches(Capability::Filesystem)
-                && !manifest.per_call.contains(&"effects")
-                && !schema::names_files(&manifest.input_schema)
-        }
-        Effects::Declared(list) => list.iter().any(|e| e.operation != Operation::Read),
-    };
-    manifest.permission == Permission::Required
-        && (!manifest.read_only
-            || changes
-            || reaches(Capability::Network)
-            || reaches(Capability::Secrets))
-}
-
-fn summary_json(entry: &RegisteredTool) -> Value {
+fn summary_json(entry: &RegisteredTool, status: &ToolStatus) -> Value {
     let manifest = entry.manifest();
     json!({
         "name": manifest.name,
+        "verdict": status.to_json(),
         "class": manifest.class,
         "flags": flags(&manifest),
         "description": manifest.description,
@@ -172,61 +150,117 @@ fn manifest_json(entry: &RegisteredTool) -> Value {
     whole
 }
 
-/// The layers around the body of a tool, outermost first.
-fn layers(entry: &RegisteredTool) -> Result<Vec<String>, Problem> {
-    let runtime = Runtime::builder().build()?;
-    Ok(runtime.layers_of(entry))
+/// Everything about one tool.
+struct ShownTool<'a> {
+    entry: &'a RegisteredTool,
+    status: Option<ToolStatus>,
+    place: BodyPlace,
+    limits: Limits,
+    /// The layers around the body, outermost first.
+    layers: Vec<String>,
 }
 
-/// What one tool declares, as text.
-fn page(entry: &RegisteredTool, layers: &[String]) -> String {
-    let manifest = entry.manifest();
-    let flags = flags(&manifest);
-    let mut out = format!(
-        "{}  {}\n\n{}\n\n{}\n",
-        style::paint(NAME.bold(), entry.name()),
-        style::paint(colour(&flags), flags.join(", ")),
-        style::visible(&manifest.description),
-        style::paint(BOLD, "Arguments"),
-    );
-    let mut table = Table::new(2);
-    let parameters = schema::parameters(&manifest.input_schema);
-    for parameter in &parameters {
-        table.row([
-            (NAME, parameter.name.to_owned()),
-            (PLAIN, parameter.kind()),
-            (if parameter.is_required { WARN } else { DIM }, parameter.need()),
-            (PLAIN, style::visible(parameter.description()).replace('\n', " ")),
-        ]);
+impl ShownTool<'_> {
+    fn to_json(&self) -> Value {
+        let mut all = manifest_json(self.entry);
+        all["verdict"] = self.status.as_ref().map(ToolStatus::to_json).into();
+        all["runs_in"] = self.place.to_json();
+        all["limits"] = self.limits.to_json();
+        all["layers"] = json!(self.layers);
+        all
     }
-    out += &if parameters.is_empty() { "  none\n".to_owned() } else { table.to_string() };
-    for example in &manifest.examples {
-        out += &format!("\n{}\n  {example}\n", style::paint(BOLD, "Example"));
-    }
-    // Every key of the manifest is printed, so that new ones need no change here.
-    out += &format!("\n{}\n", style::paint(BOLD, "Declares"));
-    let mut table = Table::new(2);
-    let told = ["name", "description", "input_schema", "output_schema", "examples"];
-    for (key, value) in manifest_json(entry).as_object().into_iter().flatten() {
-        if !told.contains(&key.as_str()) {
-            let said = display_value(value);
-            let style = if said.is_some() { PLAIN } else { DIM };
-            let said = said.unwrap_or_else(|| undeclared(key).to_owned());
-            table.row([(DIM, key.replace('_', " ")), (style, said)]);
+
+    fn page(&self) -> String {
+        let manifest = self.entry.manifest();
+        let mut out = format!(
+            "{}  {}\n\n{}\n\n{}\n",
+            style::paint(NAME.bold(), self.entry.name()),
+            style::paint(DIM, flags(&manifest).join(", ")),
+            style::visible(&manifest.description),
+            style::paint(BOLD, "Arguments"),
+        );
+        let mut table = Table::new(2);
+        let parameters = schema::parameters(&manifest.input_schema);
+        for parameter in &parameters {
+            table.row([
+                (NAME, parameter.name.to_owned()),
+                (PLAIN, parameter.kind()),
+                (if parameter.is_required { WARN } else { DIM }, parameter.need()),
+                (PLAIN, style::visible(parameter.description()).replace('\n', " ")),
+            ]);
         }
+        out += &if parameters.is_empty() { "  none\n".to_owned() } else { table.to_string() };
+        for example in &manifest.examples {
+            out += &format!("\n{}\n  {example}\n", style::paint(BOLD, "Example"));
+        }
+        out += &self.in_force();
+        out += &format!("\n{}\n{}", style::paint(BOLD, "Declares"), declared(self.entry));
+        out += &format!("\n{}\n", style::paint(BOLD, "Layers, outermost first"));
+        let mut table = Table::new(2);
+        for layer in &self.layers {
+            let (name, what) = layer.split_once(": ").unwrap_or((layer, ""));
+            table.row([(DIM, name.to_owned()), (PLAIN, style::visible(what))]);
+        }
+        out += &table.to_string();
+        if let Some(schema) = &manifest.output_schema {
+            out += &format!("\n{}\n  {schema}\n", style::paint(BOLD, "Result"));
+        }
+        out
     }
-    out += &table.to_string();
-    out += &format!("\n{}\n", style::paint(BOLD, "Layers, outermost first"));
+
+    /// What happens to a call here: the verdict, the place of the body, the limits.
+    fn in_force(&self) -> String {
+        let mut table = Table::new(2);
+        let mut row = |name: &str, style, text: String| {
+            table.row([(DIM, name.to_owned()), (style, text)]);
+        };
+        if let Some(status) = &self.status {
+            row("a call", status.verdict.colour(), status.verdict.sentence().to_owned());
+            let (why, source) = (style::visible(&status.why), style::visible(&status.source));
+            row("because", PLAIN, format!("{why} ({source})").replace('\n', " "));
+            if let Some(example) = &status.example {
+                row("as in", PLAIN, style::arguments(example));
+            }
+        }
+        row("body runs", PLAIN, style::visible(&self.place.text()).replace('\n', " "));
+        row("timeout", PLAIN, seconds(self.limits.timeout));
+        row("deadline", PLAIN, seconds(self.limits.deadline));
+        row("approval within", PLAIN, seconds(self.limits.approval_timeout));
+        row(
+            "result",
+            PLAIN,
+            match self.limits.result_chars {
+                Some(chars) => format!("at most {chars} characters; the rest is stored"),
+                None => format!("at most {} bytes", self.limits.result_bytes),
+            },
+        );
+        format!("\n{}\n{table}", style::paint(BOLD, "In force here"))
+    }
+}
+
+/// A limit as text.
+fn seconds(time: Duration) -> String {
+    match time.subsec_nanos() {
+        0 => format!("{} s", time.as_secs()),
+        _ => format!("{} ms", time.as_millis()),
+    }
+}
+
+/// What a tool declares. Every key of the manifest is printed, so that new ones need no change
+/// here.
+fn declared(entry: &RegisteredTool) -> Table {
     let mut table = Table::new(2);
-    for layer in layers {
-        let (name, what) = layer.split_once(": ").unwrap_or((layer, ""));
-        table.row([(DIM, name.to_owned()), (PLAIN, style::visible(what))]);
+    let elsewhere = ["name", "description", "input_schema", "output_schema", "examples"];
+    for (key, value) in manifest_json(entry).as_object().into_iter().flatten() {
+        if elsewhere.contains(&key.as_str()) {
+            continue;
+        }
+        let text = display_value(value);
+        let style = if text.is_some() { PLAIN } else { DIM };
+        let text = text.unwrap_or_else(|| undeclared(key).to_owned());
+        table.row([(DIM, key.replace('_', " ")), (style, text)]);
     }
-    out += &table.to_string();
-    if let Some(schema) = &manifest.output_schema {
-        out += &format!("\n{}\n  {schema}\n", style::paint(BOLD, "Result"));
-    }
-    out
+    table
 }
 
 /// A declared value as text; `None` if it is not declared.

@@ -1,8 +1,8 @@
 //! `haft call … --trace`: the phases of one call with their times, as a waterfall.
 //!
-//! In: the events of the call with timestamps. Out: the phases between them, as bars on stderr or as JSON.
-//! Each event ends a phase. The time of the body comes from its own event; the time before it belongs to
-//! the layers.
+//! In: the events of the call with timestamps. Out: the phases between them, as bars on stderr or
+//! as JSON. Each event ends a phase. The time of the body comes from its own event; the time before
+//! it belongs to the layers.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -55,7 +55,7 @@ impl Trace {
     }
 
     /// Prints the phases to stderr.
-    pub(crate) fn tell(&self, call: &str) {
+    pub(crate) fn print(&self, call: &str) {
         style::message(page(&self.phases(call)).trim_end());
     }
 
@@ -98,11 +98,9 @@ fn phases(events: &[(EventMeta, Event)], id: &str) -> Vec<PhaseTime> {
             }
             Event::Finished { call, .. } if own(call) => timeline.until(at, "settle"),
             // A nested call, in addition to the phase that contains it.
-            Event::Finished { call, tool_name: meant, elapsed, .. }
-                if call.is_within(&id.into()) =>
-            {
+            Event::Finished { call, tool_name, elapsed, .. } if call.is_within(&id.into()) => {
                 let from = at.time.checked_sub(*elapsed).unwrap_or(at.time);
-                let name = format!("> {}", style::cell(meant.as_str()));
+                let name = format!("> {}", style::cell(tool_name.as_str()));
                 timeline.out.push(PhaseTime {
                     name,
                     from: from.saturating_duration_since(began),
@@ -235,6 +233,41 @@ mod tests {
           attempt 1   399 µs                          ################
           settle        1 µs                                         #
         ");
+    }
+
+    /// Returns the time of high water. The first attempt always fails.
+    #[haft::tool(
+        read_only,
+        capabilities(),
+        cache = "1h",
+        retry(max_attempts = 3, backoff = "fixed", initial_delay = "20ms", jitter = false)
+    )]
+    async fn tides(cx: &haft::ToolContext) -> Result<String, haft::Failure> {
+        let later = haft::tool::RetryHint::Later;
+        match cx.attempt() {
+            1 => Err(haft::Failure::failed("the gauge does not answer").with_retry(later)),
+            _ => Ok("high water at noon".to_owned()),
+        }
+    }
+
+    #[test]
+    fn cache_and_retries_are_phases_of_their_own() {
+        let trace = Trace::default();
+        let observer = trace.clone();
+        let run = crate::session::block_on(async move {
+            let registry = haft::ToolRegistry::builder().add(TidesTool).build()?;
+            let runtime = haft::Runtime::builder().registry(registry).observer(observer).build()?;
+            let call = haft::ToolCall::new("call", "tides", json!({}));
+            let answers = runtime.run().turn().await?.run([call]).await;
+            Ok::<_, haft::Error>(answers.len())
+        });
+        assert_eq!(run.unwrap().unwrap(), 1);
+        let phases = trace.phases("call");
+        let names: Vec<&str> = phases.iter().map(|phase| phase.name.as_str()).collect();
+        let layers = ["cache", "layers", "attempt 1", "backoff", "layers", "attempt 2"];
+        assert!(names.windows(layers.len()).any(|part| part == layers), "{names:?}");
+        let backoff = phases.iter().find(|phase| phase.name == "backoff").unwrap();
+        assert!(backoff.took >= Duration::from_millis(20), "{backoff:?}");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! `haft trust`: trusts a directory, so that its allow rules, hooks, tools and roots take effect.
 //!
-//! Lists them before it asks, and records a digest of each listed file (TOCTOU): a file that is new or has
-//! changed is not covered, and is listed and asked about again. Deny and ask rules need no trust.
+//! Lists them before it asks, and records a digest of each listed file (TOCTOU): a file that is new
+//! or has changed is not covered, and is listed and asked about again. Deny and ask rules need no
+//! trust.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,9 +17,10 @@ use serde_json::{Value, json};
 use crate::{
     args,
     error::Problem,
-    explain, hooks,
+    hooks,
+    host_env::HostEnv,
     inventory::Inventory,
-    setup::HostEnv,
+    location,
     site::Site,
     style::{self, BOLD, DIM, NAME, WARN},
     trust_file,
@@ -34,17 +36,17 @@ pub(crate) fn run(args: &args::Trust, host: &HostEnv) -> Result<ExitCode, Proble
     if args.list {
         return list(&book, args.output);
     }
-    let site = match &args.folder {
-        Some(folder) => Site::at(host, &directory(folder)?),
+    let site = match &args.directory {
+        Some(named) => Site::at(host, &directory(named)?),
         None => site,
     };
     if args.revoke { revoke(&site.root, &file, args.output) } else { trust(args, &site, &file) }
 }
 
-fn directory(folder: &Path) -> Result<PathBuf, Problem> {
-    let found = folder
+fn directory(named: &Path) -> Result<PathBuf, Problem> {
+    let found = named
         .canonicalize()
-        .map_err(|e| Problem::new(format!("there is no directory `{}`: {e}", folder.display())))?;
+        .map_err(|e| Problem::new(format!("there is no directory `{}`: {e}", named.display())))?;
     if found.is_dir() {
         Ok(found)
     } else {
@@ -65,7 +67,7 @@ fn revoke(root: &Path, file: &Path, output: args::Output) -> Result<ExitCode, Pr
         ))
         .hint(format!("revoke that with `haft trust --revoke {}`", above.display())));
     }
-    tell(root, false, changed, None, output)
+    print_change(root, false, changed, None, output)
 }
 
 fn trust(args: &args::Trust, site: &Site, file: &Path) -> Result<ExitCode, Problem> {
@@ -74,7 +76,7 @@ fn trust(args: &args::Trust, site: &Site, file: &Path) -> Result<ExitCode, Probl
     site.assuming(true).read()?;
     let shown = Listing::of(site, &trust_file::read(file)?)?;
     if !args.output.json {
-        style::print(shown.page())?;
+        style::print_page(shown.page())?;
     }
     let changed = if shown.is_covered() {
         // Missing files are removed without a question: that only makes the result stricter.
@@ -89,10 +91,10 @@ fn trust(args: &args::Trust, site: &Site, file: &Path) -> Result<ExitCode, Probl
         }
         trust_file::update(file, |book| Ok(book.add(shown.entry.clone())?))?
     };
-    tell(root, true, changed, Some(&shown), args.output)
+    print_change(root, true, changed, Some(&shown), args.output)
 }
 
-fn tell(
+fn print_change(
     root: &Path,
     is_trusted: bool,
     changed: bool,
@@ -100,7 +102,7 @@ fn tell(
     output: args::Output,
 ) -> Result<ExitCode, Problem> {
     if output.json {
-        let mut whole = json!({"folder": root, "trusted": is_trusted, "changed": changed});
+        let mut whole = json!({"directory": root, "trusted": is_trusted, "changed": changed});
         whole["brings"] = shown.map(Listing::brings).unwrap_or_else(|| Listing::default().brings());
         if let Some(shown) = shown {
             whole["files"] = shown.states();
@@ -115,16 +117,16 @@ fn tell(
         (false, true) => "is no longer trusted",
         (false, false) => "was not trusted",
     };
-    style::print(format_args!("{} {how}\n", style::visible(&root.display().to_string())))?;
+    style::print_page(format_args!("{} {how}\n", style::visible(&root.display().to_string())))?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn list(book: &TrustedDirs, output: args::Output) -> Result<ExitCode, Problem> {
-    let folders: Vec<&Path> = book.folders().collect();
+    let directories: Vec<&Path> = book.folders().collect();
     if output.json {
-        style::print(format_args!("{}\n", json!(folders)))?;
+        style::print(format_args!("{}\n", json!(directories)))?;
     } else {
-        let lines = folders.iter().map(|f| style::visible(&f.display().to_string()) + "\n");
+        let lines = directories.iter().map(|f| style::visible(&f.display().to_string()) + "\n");
         style::print(lines.collect::<String>())?;
     }
     Ok(ExitCode::SUCCESS)
@@ -176,7 +178,8 @@ impl Listing {
                     shown.brings.push((directory, brings));
                     files.iter().for_each(|file| shown.add(file, site, book));
                 }
-                // An invalid file stops the commands of its own directory; it does not become trusted.
+                // An invalid file stops the commands of its own directory; it does not become
+                // trusted.
                 Err(problem) => shown.problems.push(problem.to_string()),
             }
         }
@@ -340,7 +343,7 @@ struct TrustEffects {
 impl TrustEffects {
     fn of(files: &[ConfigFile], site: &Site) -> Result<Self, Problem> {
         let (before, after) = (site.load_files(files, false)?, site.load_files(files, true)?);
-        let at = |place| explain::at(place, &site.root);
+        let at = |place| location::at(place, &site.root);
         let allows =
             after.rules.iter().filter(|rule| rule.decision == Decision::Allow && rule.enabled);
         let hook = |hook: &HookSpec| format!("{}: {}", hook.event, hooks::called(&hook.handler));
@@ -359,9 +362,9 @@ impl TrustEffects {
                 .map(|tool| (at(&tool.place), format!("{}: {}", tool.spec.name, tool.shown())))
                 .collect(),
             notes: after.hooks.iter().filter_map(|hook| site.partial_note(hook)).collect(),
-            sandbox: widened(&after.sandbox, &|place| explain::at(place, &site.root)),
-            roots: after.ground.roots,
-            mode: (after.ground.mode != before.ground.mode).then_some(after.ground.mode),
+            sandbox: widened(&after.sandbox, &|place| location::at(place, &site.root)),
+            roots: after.context.roots,
+            mode: (after.context.mode != before.context.mode).then_some(after.context.mode),
             parts: files
                 .iter()
                 .map(|file| file.path.clone())

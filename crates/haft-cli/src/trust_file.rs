@@ -33,8 +33,8 @@ pub(crate) fn identify(path: &Path) -> Option<DirectoryId> {
     }
 }
 
-/// Updates the trusted directories. The lock prevents lost updates of concurrent commands. The file is not
-/// written if the change fails or changes nothing.
+/// Updates the trusted directories. The lock prevents lost updates of concurrent commands. The file
+/// is not written if the change fails or changes nothing.
 pub(crate) fn update<T>(
     path: &Path,
     change: impl FnOnce(&mut TrustedDirs) -> Result<T, Problem>,

@@ -2,111 +2,48 @@
 //!
 //! A context belongs to one call. It is one `Arc`, so a clone is cheap and can move to another
 //! thread. Nested calls, blocking threads, progress, cancellation, secrets and the clock go through
-//! the [`Host`] behind it.
+//! the [`Host`](crate::host::Host) behind it.
 //!
 //! INVARIANT: after the call has ended, no new work starts under its context.
 
+mod background_task;
+mod blocking;
 mod denied;
+mod host;
+mod host_context;
+mod metadata;
 mod reporting;
+mod running_work;
 
-pub use self::reporting::Confinement;
+pub(crate) use self::blocking::run_blocking;
+pub use self::{
+    background_task::{BackgroundTask, TaskSlot},
+    host::{Host, PathRules},
+    host_context::HostContext,
+    metadata::Metadata,
+    reporting::Confinement,
+    running_work::RunningWork,
+};
 
 use std::{
-    any::Any,
     fmt,
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
+        Arc, Mutex, OnceLock, Weak,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
     },
     time::{Duration, Instant},
 };
 
-use serde_json::{Map, Value};
-use tokio::sync::{Semaphore, oneshot};
+use serde_json::Value;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use self::running_work::Lease;
 use crate::{
-    BoxFuture, CallId, CallProfile, DeniedPaths, DeniedPathsUnknown, Effects, Execution, Failure,
-    FailureCode, HardLinked, Label, Operation, OtherNames, Output, Progress, RemainingBudget,
-    RunId, RunState, Scope, Secret, Shared, State, TaskSlot, ToolName,
+    CallId, CallProfile, Effects, Failure, FailureCode, HardLinked, Label, Operation, OtherNames,
+    Output, RemainingBudget, RunId, RunState, Scope, Secret, SharedMap, State, ToolName,
 };
-
-/// What the runtime provides to a body. Authors use it only through [`ToolContext`].
-pub trait Host: Send + Sync + 'static {
-    /// Returns the current time of the runtime's clock.
-    fn now(&self) -> Instant;
-    /// Runs a nested call through the whole pipeline, from validation to result.
-    fn call(
-        self: Arc<Self>,
-        cx: ToolContext,
-        id: CallId,
-        name: String,
-        arguments: Value,
-    ) -> BoxFuture<'static, Result<Output, Failure>>;
-    /// Runs a job on a thread that may block. Fails when no thread is available.
-    fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>) -> Result<(), Failure>;
-    /// Sends a progress note of a body to the observers.
-    fn tell(&self, cx: &ToolContext, note: Progress);
-    /// Returns the shortest interval between two progress notes of a call. Notes that come sooner
-    /// are buffered and merged (backpressure for observers).
-    fn note_every(&self) -> Duration {
-        Duration::ZERO
-    }
-    /// Reserves a slot for work that continues in the background after the call is answered. `None`
-    /// if its result could not be delivered later; then the work runs at once.
-    fn defer(&self, _cx: &ToolContext, _summary: &str) -> Result<Option<TaskSlot>, Failure> {
-        Ok(None)
-    }
-    /// Returns what is left of the budget now.
-    fn remaining_budget(&self, cx: &ToolContext) -> RemainingBudget {
-        cx.scope().left
-    }
-    /// Charges tokens and money that a body is about to spend. Fails if that exceeds the budget.
-    fn charge(&self, _cx: &ToolContext, _tokens: u64, _micros: u64) -> Result<(), Failure> {
-        Ok(())
-    }
-    /// Returns a secret that this call may use.
-    fn secret(&self, _cx: &ToolContext, _name: &str) -> Result<Secret, Failure> {
-        Err(Failure::new(FailureCode::Denied, "no secrets are configured"))
-    }
-    /// Returns whether a rule denies this call to read or write a file, or requires approval first.
-    fn is_path_denied(&self, _cx: &ToolContext, _doing: Operation, _file: &Path) -> bool {
-        false
-    }
-    /// Returns whether an authorized call may change the protected names among its effects. That is
-    /// so if the policy requires approval for them unless a rule names them.
-    fn asks_about_protected(&self, _cx: &ToolContext) -> bool {
-        false
-    }
-    /// Returns whether a rule restricts another name (hard link) of an open file.
-    fn other_names(
-        &self,
-        _cx: &ToolContext,
-        _doing: Operation,
-        _path: &Path,
-        _file: &HardLinked,
-    ) -> OtherNames {
-        OtherNames::Clear
-    }
-    /// Returns the paths that deny rules match, below these directories and elsewhere.
-    fn denied_paths(
-        &self,
-        _cx: &ToolContext,
-        _roots: &[PathBuf],
-    ) -> Result<DeniedPaths, DeniedPathsUnknown> {
-        Ok(DeniedPaths::default())
-    }
-    /// Returns how many bytes of a result are kept at most.
-    fn max_result_bytes(&self) -> usize {
-        8 << 20
-    }
-    /// Returns itself as `Any`, for a runtime that downcasts to its own type.
-    fn any(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>> {
-        None
-    }
-}
 
 /// What a tool's body may read and do. A clone is cheap.
 #[derive(Clone)]
@@ -136,92 +73,10 @@ struct Inner {
     /// The call that this is an attempt of. `None` for the call itself.
     attempt_of: Option<ToolContext>,
     /// The position of the call in a journal, so that the journal need not search for it.
-    ticket: AtomicU64,
-}
-
-/// Counts the running work of a call, and holds its resources until that work has ended.
-#[derive(Default)]
-struct Lease {
-    running: usize,
-    kept: Vec<Box<dyn Any + Send>>,
-    /// The call has its result. No new work may start under it.
-    ended: bool,
-}
-
-/// Work of a call that may outlive its body: a blocking job or a nested call. While it lives, the
-/// resources of the call stay locked.
-pub struct Busy(ToolContext);
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        let mut lease = self.0.lease();
-        lease.running -= 1;
-        let kept = if lease.running == 0 { std::mem::take(&mut lease.kept) } else { Vec::new() };
-        drop(lease);
-        drop(kept);
-    }
-}
-
-impl fmt::Debug for Busy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Busy")
-    }
+    journal_position: AtomicU64,
 }
 
 impl ToolContext {
-    /// Makes the context of one call. For hosts.
-    #[must_use]
-    pub fn new(
-        scope: Arc<Scope>,
-        id: CallId,
-        requested_name: ToolName,
-        tool_name: ToolName,
-        host: Arc<dyn Host>,
-    ) -> Self {
-        Self(Arc::new(Inner {
-            scope,
-            id,
-            requested_name,
-            tool_name,
-            stopped: AtomicBool::new(false),
-            stop_reason: OnceLock::new(),
-            nested_label: Mutex::new(Label::CLEAN),
-            token: OnceLock::new(),
-            deadline: OnceLock::new(),
-            attempt: AtomicU32::new(1),
-            host,
-            extra: OnceLock::new(),
-            lease: Mutex::default(),
-            profile: OnceLock::new(),
-            confined: OnceLock::new(),
-            nested_slot: OnceLock::new(),
-            nested: AtomicU32::new(0),
-            attempt_of: None,
-            ticket: AtomicU64::new(0),
-        }))
-    }
-
-    /// Makes the context of one attempt at this call. Cancelling the attempt does not cancel the
-    /// call; cancelling the call cancels the attempt. Everything else is shared. For hosts.
-    #[must_use]
-    pub fn for_attempt(&self, attempt: u32) -> Self {
-        let call = self.call_state();
-        // Partial output and deferred work of an earlier attempt are not part of this one's result.
-        if attempt > 1 {
-            self.reset_for_retry();
-        }
-        let whole = self.0.attempt_of.clone().unwrap_or_else(|| self.clone());
-        let (requested_name, tool_name) = (call.requested_name.clone(), call.tool_name.clone());
-        let host = Arc::clone(&call.host);
-        let (scope, id) = (Arc::clone(&call.scope), call.id.clone());
-        let mut made = Self::new(scope, id, requested_name, tool_name, host);
-        if let Some(inner) = Arc::get_mut(&mut made.0) {
-            inner.attempt = AtomicU32::new(attempt);
-            inner.attempt_of = Some(whole);
-        }
-        made
-    }
-
     /// The state that all attempts of a call share.
     fn call_state(&self) -> &Inner {
         self.0.attempt_of.as_ref().map_or(&self.0, |call| &call.0)
@@ -347,7 +202,7 @@ impl ToolContext {
     /// symlinks.
     #[must_use]
     pub fn is_path_denied(&self, doing: Operation, file: &Path) -> bool {
-        self.0.host.is_path_denied(self, doing, file)
+        self.0.host.path_rules().is_path_denied(self, doing, file)
     }
 
     /// Returns whether this call may change a [protected](crate::protected_names) file. It may if
@@ -366,7 +221,8 @@ impl ToolContext {
             }),
             Effects::Undeclared => false,
         };
-        self.0.host.asks_about_protected(self) && self.profile().is_none_or(is_declared)
+        self.0.host.path_rules().asks_about_protected(self)
+            && self.profile().is_none_or(is_declared)
     }
 
     /// Returns whether a rule restricts another name of a hard-linked file. A body that has opened
@@ -374,7 +230,7 @@ impl ToolContext {
     /// file is the denied file. The path must have no symlinks.
     #[must_use]
     pub fn other_names(&self, doing: Operation, path: &Path, file: &HardLinked) -> OtherNames {
-        self.0.host.other_names(self, doing, path, file)
+        self.0.host.path_rules().other_names(self, doing, path, file)
     }
 
     /// Returns how many bytes of a result are kept at most. A body that reads from an unbounded
@@ -384,16 +240,9 @@ impl ToolContext {
         self.0.host.max_result_bytes()
     }
 
-    /// Returns the host as `Any`. For hosts.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn host(&self) -> Option<Arc<dyn Any + Send + Sync>> {
-        Arc::clone(&self.0.host).any()
-    }
-
     /// Returns the map that all tools of the run share.
     #[must_use]
-    pub fn shared(&self) -> &Shared {
+    pub fn shared(&self) -> &SharedMap {
         &self.0.scope.shared
     }
 
@@ -410,7 +259,7 @@ impl ToolContext {
     /// # Errors
     /// Fails if the host supplied none. A tool that declares the dependency is not offered then.
     pub fn run_state<T: Send + Sync + 'static>(&self) -> Result<RunState<T>, Failure> {
-        self.0.scope.side.get().map(RunState).ok_or_else(|| missing::<T>("run state"))
+        self.0.scope.run_state.get().map(RunState).ok_or_else(|| missing::<T>("run state"))
     }
 
     /// Returns the deadline of this call, on the host's clock. `None` before authorization.
@@ -467,13 +316,6 @@ impl ToolContext {
         self.cancellation().cancelled().await;
     }
 
-    /// Returns a fresh id for a nested call. For hosts.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn next_nested_id(&self) -> CallId {
-        self.0.id.nested(self.call_state().nested.fetch_add(1, Ordering::Relaxed) + 1)
-    }
-
     /// Calls another tool of the same snapshot. The call goes through the whole pipeline: it is
     /// validated, authorized, bounded and recorded like any other.
     ///
@@ -484,141 +326,17 @@ impl ToolContext {
         Arc::clone(&self.0.host).call(self.clone(), id, name.into(), arguments).await
     }
 
-    /// Runs blocking work on one of the runtime's threads.
-    ///
-    /// Work that has not started when the call ends is dropped. Work that has started cannot be
-    /// cancelled; while it runs, an exclusive call keeps its locks.
-    ///
-    /// # Errors
-    /// Fails when no thread is available.
-    ///
-    /// # Panics
-    /// A panic of the work is resumed here; the pipeline turns it into a failure.
-    pub async fn spawn_blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&ToolContext) -> T + Send + 'static,
-    ) -> Result<T, Failure> {
-        // The body is running already and may have changed something before.
-        self.block_whole(work).await.map_err(|failure| failure.with_execution(Execution::Completed))
-    }
-
-    /// The same for work that is the whole body: if no thread is available, the body did not start.
-    /// For code that `#[tool]` generates.
-    ///
-    /// # Errors
-    /// Fails when no thread is available.
-    #[doc(hidden)]
-    pub async fn block_whole<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&ToolContext) -> T + Send + 'static,
-    ) -> Result<T, Failure> {
-        const QUEUED: u8 = 0;
-        const STARTED: u8 = 1;
-        const DROPPED: u8 = 2;
-
-        struct Withdraw(Arc<AtomicU8>);
-        impl Drop for Withdraw {
-            fn drop(&mut self) {
-                let _ =
-                    self.0.compare_exchange(QUEUED, DROPPED, Ordering::AcqRel, Ordering::Acquire);
-            }
-        }
-
-        let (send, receive) = oneshot::channel();
-        let stage = Arc::new(AtomicU8::new(QUEUED));
-        let withdraw = Withdraw(Arc::clone(&stage));
-        let cx = self.clone();
-        self.0.host.spawn_blocking(Box::new(move || {
-            // Count the job before it is marked as started, so that a running job is never missed.
-            let Some(busy) = cx.busy() else { return };
-            if stage.compare_exchange(QUEUED, STARTED, Ordering::AcqRel, Ordering::Acquire).is_err()
-            {
-                return;
-            }
-            let result = catch_unwind(AssertUnwindSafe(|| work(&busy.0)));
-            drop(busy);
-            let _ = send.send(result);
-        }))?;
-        let received = receive.await;
-        drop(withdraw);
-        match received {
-            Ok(Ok(value)) => Ok(value),
-            Ok(Err(panic)) => resume_unwind(panic),
-            Err(_) => {
-                Err(Failure::new(FailureCode::NotRun, "the runtime stopped before the tool ran"))
-            }
-        }
-    }
-
-    /// Cancels this call, with a reason. The first reason is kept. For hosts.
-    pub fn stop(&self, code: FailureCode, why: &str) {
-        let _ = self.0.stop_reason.set((code, why.to_owned()));
-        self.0.stopped.store(true, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        if let Some(token) = self.0.token.get() {
-            token.cancel();
-        }
-    }
-
     /// Returns why this call was cancelled, if it was.
     #[must_use]
-    pub fn why_stopped(&self) -> Option<(FailureCode, &str)> {
+    pub fn stop_reason(&self) -> Option<(FailureCode, &str)> {
         let why = self.0.stop_reason.get().map(|(code, why)| (*code, why.as_str()));
-        why.or_else(|| self.0.attempt_of.as_ref()?.why_stopped())
-    }
-
-    /// Returns the semaphore (one permit) that lends this call's concurrency slot to nested calls
-    /// of the same tool, so that they cannot deadlock. For hosts.
-    #[doc(hidden)]
-    pub fn lend(&self) -> &Arc<Semaphore> {
-        self.call_state().nested_slot.get_or_init(|| Arc::new(Semaphore::new(1)))
-    }
-
-    /// Returns the position of the call in the journal; 0 if there is none. For journals.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn ticket(&self) -> u64 {
-        self.call_state().ticket.load(Ordering::Relaxed)
-    }
-
-    /// Sets the position of the call in the journal. For journals.
-    #[doc(hidden)]
-    pub fn set_ticket(&self, ticket: u64) {
-        self.call_state().ticket.store(ticket, Ordering::Relaxed);
-    }
-
-    /// Returns how many nested calls this one has made.
-    #[must_use]
-    pub fn nested_calls(&self) -> u32 {
-        self.call_state().nested.load(Ordering::Relaxed)
-    }
-
-    /// Returns a handle that does not keep the context alive. For hosts.
-    #[must_use]
-    pub fn downgrade(&self) -> WeakToolContext {
-        WeakToolContext(Arc::downgrade(&self.0))
-    }
-
-    /// Sets the deadline of the call. For hosts; the first value is kept.
-    pub fn set_deadline(&self, deadline: Instant) {
-        let _ = self.call_state().deadline.set(deadline);
-    }
-
-    /// Sets the profile that the call was authorized with. For hosts; the first value is kept.
-    pub fn set_profile(&self, profile: CallProfile) {
-        let _ = self.call_state().profile.set(profile);
+        why.or_else(|| self.0.attempt_of.as_ref()?.stop_reason())
     }
 
     /// Returns the profile that the call was authorized with. `None` before the body runs.
     #[must_use]
     pub fn profile(&self) -> Option<&CallProfile> {
         self.call_state().profile.get()
-    }
-
-    /// Sets whether the call was allowed only because its body runs sandboxed. For hosts; the first
-    /// value is kept.
-    pub fn set_confined(&self, confined: bool) {
-        let _ = self.call_state().confined.set(confined);
     }
 
     /// Returns whether the call was allowed only because its body runs sandboxed. A body whose
@@ -628,59 +346,6 @@ impl ToolContext {
     #[must_use]
     pub fn is_confined(&self) -> bool {
         self.call_state().confined.get().copied().unwrap_or(true)
-    }
-
-    /// Registers work that may outlive the body. `None` once the call has ended. For hosts.
-    #[must_use]
-    pub fn busy(&self) -> Option<Busy> {
-        let mut lease = self.lease();
-        if lease.ended {
-            return None;
-        }
-        lease.running += 1;
-        drop(lease);
-        Some(Busy(self.clone()))
-    }
-
-    /// Ends the call: no new work starts under it. If some of its work still runs, `abandon` is
-    /// called and `held` is kept until that work ends. For hosts: a body that could not be
-    /// cancelled keeps its locks this way.
-    pub fn close<T: Any + Send>(&self, held: T, abandon: impl FnOnce(&T)) {
-        let mut lease = self.lease();
-        lease.ended = true;
-        if lease.running > 0 {
-            abandon(&held);
-            lease.kept.push(Box::new(held));
-        }
-    }
-
-    /// Returns whether the call has ended.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.lease().ended
-    }
-
-    /// Returns whether work of this call, blocking or nested, still runs.
-    #[must_use]
-    pub fn is_busy(&self) -> bool {
-        self.lease().running > 0
-    }
-
-    fn lease(&self) -> MutexGuard<'_, Lease> {
-        self.call_state().lease.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Adds the taint label of a nested call's result: this call has read it. For hosts.
-    pub fn heard(&self, label: Label) {
-        let mut joined =
-            self.call_state().nested_label.lock().unwrap_or_else(PoisonError::into_inner);
-        *joined = joined.join(label);
-    }
-
-    /// Returns the join of the taint labels of this call's nested results.
-    #[must_use]
-    pub fn heard_label(&self) -> Label {
-        *self.call_state().nested_label.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -714,57 +379,5 @@ impl fmt::Debug for ToolContext {
             .field("call", &self.0.id)
             .field("tool", &self.0.tool_name)
             .finish_non_exhaustive()
-    }
-}
-
-/// What the host said about a run. A key that is missing gives `null`.
-///
-/// ```
-/// use haft_core::{ToolContext, serde_json::Value};
-///
-/// fn tenant(cx: &ToolContext) -> Option<&str> {
-///     cx.metadata().get("tenant").and_then(Value::as_str)
-/// }
-/// fn is_billed(cx: &ToolContext) -> bool {
-///     cx.metadata()["billing"]["plan"] == "paid"
-/// }
-/// # let _ = (tenant, is_billed);
-/// ```
-#[derive(Debug, Clone, Copy)]
-pub struct Metadata<'a>(&'a Map<String, Value>);
-
-impl<'a> Metadata<'a> {
-    /// Returns the value of a key.
-    #[must_use]
-    pub fn get(self, key: &str) -> Option<&'a Value> {
-        self.0.get(key)
-    }
-
-    /// Returns all keys and values.
-    #[must_use]
-    pub fn as_map(self) -> &'a Map<String, Value> {
-        self.0
-    }
-}
-
-impl std::ops::Index<&str> for Metadata<'_> {
-    type Output = Value;
-
-    fn index(&self, key: &str) -> &Value {
-        self.0.get(key).unwrap_or(&Value::Null)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn missing_metadata_is_null() {
-        let map = Map::from_iter([("a".to_owned(), Value::from(1))]);
-        let metadata = Metadata(&map);
-        assert_eq!(metadata["a"], 1);
-        assert_eq!(metadata["b"]["c"], Value::Null);
-        assert_eq!((metadata.get("b"), metadata.as_map().len()), (None, 1));
     }
 }

@@ -23,6 +23,32 @@ impl DeniedPaths {
     }
 }
 
+/// How many denied paths the sandbox of a call masks. A tool that starts processes sets it in its
+/// check, for explanations, and computes it in the same way when it starts one.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MaskedPaths {
+    /// Paths that cannot be read.
+    pub read: usize,
+    /// Paths that can be read but not changed.
+    pub edit: usize,
+    /// Why some denied paths are not masked.
+    pub missing: Option<String>,
+}
+
+impl fmt::Display for MaskedPaths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { read, edit, missing } = self;
+        if let Some(missing) = missing {
+            write!(f, "{missing}; ")?;
+        }
+        match read + edit {
+            1 => f.write_str("1 file would be masked")?,
+            n => write!(f, "{n} files would be masked")?,
+        }
+        write!(f, ": {read} cannot be read, {edit} cannot be changed")
+    }
+}
+
 /// Why the denied paths could not be determined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeniedPathsUnknown {

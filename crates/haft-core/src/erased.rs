@@ -328,23 +328,23 @@ impl DynTool {
     }
 
     /// Builds a tool from a schema that is known only at run time. The schema validates the
-    /// arguments; the closure gets them with defaults filled in.
+    /// arguments; the closure gets them with defaults filled in. It may return everything that is
+    /// [`IntoOutput`]: text, data, or a `Result` of these.
     #[must_use]
-    pub fn new<F, R, O>(spec: ToolSpec, input_schema: Value, call: F) -> Self
+    pub fn new<F, R>(spec: ToolSpec, input_schema: Value, call: F) -> Self
     where
         F: Fn(Arc<Value>, ToolContext) -> R + Send + Sync + 'static,
-        R: Future<Output = Result<O, Failure>> + Send + 'static,
-        O: IntoOutput,
+        R: Future<Output: IntoOutput> + Send + 'static,
     {
         let call: CallFn = Arc::new(move |json, cx: ToolContext| {
             let work = call(json, cx.clone());
-            Box::pin(async move { work.await?.into_output(&cx).await })
+            Box::pin(async move { work.await.into_output(&cx).await })
         });
         let closures = Closures { profile: None, check: None, guard: None, call, isolated: false };
         Self {
             spec,
             input: input_schema,
-            output: None,
+            output: R::Output::schema(),
             body: Arc::new(closures.clone()),
             closures: Some(closures),
             roots: Arc::default(),
@@ -490,15 +490,17 @@ impl fmt::Debug for DynTool {
 
 /// What the registry's `add` accepts: a tool, a `DynTool`, or a struct with several (`#[tools]`).
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` contains no tools",
-    label = "contains no tools",
-    note = "put `#[tool]` on a function, `#[derive(Tool)]` on an argument struct, `#[tools]` on an impl block, or implement `Tool`"
+    message = "`{Self}` is not a tool and contains none",
+    label = "not a tool",
+    note = "for an argument struct with `#[derive(Tool)]`, add `{Self}::tool()`: the struct itself is the arguments of one call",
+    note = "otherwise put `#[tool]` on a function, `#[tools]` on an impl block, or implement `Tool`"
 )]
 pub trait IntoTools {
     /// Returns the tools, type-erased.
     fn into_tools(self) -> Vec<DynTool>;
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Tool> IntoTools for T {
     fn into_tools(self) -> Vec<DynTool> {
         vec![DynTool::of(self)]

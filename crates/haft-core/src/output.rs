@@ -1,16 +1,13 @@
 //! `Output`: what a successful call returns.
 //!
 //! An output is a list of content blocks, and structured data if the tool declares an output
-//! schema. Bodies rarely build one: text, `()`, `Json<T>`, `Raw<T>` and streams convert into it.
+//! schema. Bodies rarely build one: text, `()`, `Json<T>`, `UncheckedJson<T>` and streams convert
+//! into it.
 
-use std::{borrow::Cow, future::ready, pin::pin};
+use std::borrow::Cow;
 
-use futures_core::Stream;
-use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::{BoundedBuffer, Failure, FailureCode, ToolContext, schema, stream::Paced};
 
 /// One content block.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -141,119 +138,5 @@ impl std::fmt::Display for Output {
 impl From<Block> for Output {
     fn from(block: Block) -> Self {
         Self { blocks: vec![block], structured: None }
-    }
-}
-
-/// What a body may return. Implemented for text, `()`, [`Output`], blocks, [`Value`], [`Json`],
-/// [`Raw`] and [`StreamOutput`].
-pub trait IntoOutput: Send {
-    /// Returns the schema of the structured part, if there is one.
-    #[must_use]
-    fn schema() -> Option<Value> {
-        None
-    }
-
-    /// Converts the value into an output. Streams are read to the end here, and each chunk is sent.
-    fn into_output(self, cx: &ToolContext) -> impl Future<Output = Result<Output, Failure>> + Send;
-}
-
-macro_rules! into_output {
-    ($($(#[$doc:meta])* $type:ty: |$value:ident| $make:expr;)*) => {$(
-        impl IntoOutput for $type {
-            fn into_output(
-                self,
-                _: &ToolContext,
-            ) -> impl Future<Output = Result<Output, Failure>> + Send {
-                let $value = self;
-                ready(Ok($make))
-            }
-        }
-    )*};
-}
-
-into_output! {
-    Output: |output| output;
-    Block: |block| block.into();
-    Vec<Block>: |blocks| Output { blocks, structured: None };
-    String: |text| Output::text(text);
-    Box<str>: |text| Output::text(text);
-    &str: |text| Output::text(text);
-    Cow<'_, str>: |text| Output::text(text);
-    Value: |json| Output::json(json);
-    (): |_unit| Output::text("done");
-}
-
-/// Data with a schema: the schema is exported, and the data is validated against it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Json<T>(pub T);
-
-impl<T: Serialize + JsonSchema + Send> IntoOutput for Json<T> {
-    fn schema() -> Option<Value> {
-        Some(schema::of::<T>())
-    }
-
-    async fn into_output(self, _: &ToolContext) -> Result<Output, Failure> {
-        let json = to_value(&self.0)?;
-        Ok(Output { blocks: vec![Block::Json { json: json.clone() }], structured: Some(json) })
-    }
-}
-
-/// Data without a schema.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Raw<T>(pub T);
-
-impl<T: Serialize + Send> IntoOutput for Raw<T> {
-    async fn into_output(self, _: &ToolContext) -> Result<Output, Failure> {
-        Ok(Output::json(to_value(&self.0)?))
-    }
-}
-
-fn to_value(data: &impl Serialize) -> Result<Value, Failure> {
-    serde_json::to_value(data).map_err(|e| {
-        Failure::new(FailureCode::BadOutput, "the tool's result cannot be serialized as JSON")
-            .with_source(e)
-    })
-}
-
-/// Streamed text: each chunk is sent at once, and all of them are the result.
-#[derive(Debug, Clone, Copy)]
-pub struct StreamOutput<S>(pub S);
-
-/// One chunk of a stream: text, or a failure that ends it.
-pub trait OutputChunk: Send {
-    /// Converts it into text.
-    fn into_piece(self) -> Result<String, Failure>;
-}
-
-impl OutputChunk for String {
-    fn into_piece(self) -> Result<String, Failure> {
-        Ok(self)
-    }
-}
-
-impl OutputChunk for &str {
-    fn into_piece(self) -> Result<String, Failure> {
-        Ok(self.to_owned())
-    }
-}
-
-impl<T: Into<String> + Send, E: Into<Failure> + Send> OutputChunk for Result<T, E> {
-    fn into_piece(self) -> Result<String, Failure> {
-        self.map(Into::into).map_err(Into::into)
-    }
-}
-
-impl<S: Stream<Item: OutputChunk> + Send> IntoOutput for StreamOutput<S> {
-    async fn into_output(self, cx: &ToolContext) -> Result<Output, Failure> {
-        // A stream may be endless, so only a bounded part is kept.
-        let mut all = BoundedBuffer::new(cx.max_result_bytes());
-        let stream = pin!(self.0);
-        let mut stream = Paced::new(stream);
-        while let Some(piece) = stream.next().await {
-            let text = piece.into_piece()?;
-            all.push(text.as_bytes());
-            cx.partial(text);
-        }
-        Ok(Output::text(all.into_text()))
     }
 }

@@ -18,14 +18,14 @@ pub use schemars;
 pub use serde;
 pub use serde_json;
 
-use std::{fmt::Display, marker::PhantomData, sync::Arc};
+use std::{any::Any, fmt::Display, marker::PhantomData, sync::Arc};
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
-    Dependency, Failure, FailureCode, IntoOutput, IntoVerdict, Output, Raw, ResourceKey, RunState,
-    State, ToolContext, ToolSpec, Verdict,
+    Dependency, Failure, FailureCode, IntoOutput, IntoVerdict, Output, ResourceKey, RunState,
+    State, ToolContext, ToolSpec, UncheckedJson, Verdict,
 };
 
 /// Unwraps a compile-time parse, with its message as the compile error.
@@ -45,6 +45,17 @@ pub use __parsed as parsed;
 #[must_use]
 pub fn schema_of<T: schemars::JsonSchema>() -> Value {
     crate::schema::of::<T>()
+}
+
+/// Runs a function that blocks as the whole body, on one of the runtime's threads.
+///
+/// # Errors
+/// Fails when no thread is available; the body did not start then.
+pub async fn run_blocking<T: Send + 'static>(
+    cx: &ToolContext,
+    work: impl FnOnce(&ToolContext) -> T + Send + 'static,
+) -> Result<T, Failure> {
+    crate::context::run_blocking(cx, work).await
 }
 
 /// A return value that is not converted yet.
@@ -94,13 +105,13 @@ reading! {
 reading! {
     /// `Result<impl Serialize, impl Into<Failure>>`.
     ReadRawResult for [&mut &mut &mut &mut &mut] Result<T, E> where [T: Serialize + Send, E: Into<Failure> + Send]
-    |value, cx| Raw(value.map_err(Into::into)?).into_output(cx).await
+    |value, cx| UncheckedJson(value.map_err(Into::into)?).into_output(cx).await
 }
 reading! {
     /// `Result<impl Serialize, impl Display>`.
     ReadRawShown for [&mut &mut &mut &mut] Result<T, E> where [T: Serialize + Send, E: Display + Send]
     |value, cx| match value {
-        Ok(value) => Raw(value).into_output(cx).await,
+        Ok(value) => UncheckedJson(value).into_output(cx).await,
         Err(e) => Err(Failure::failed(top_line(&e))),
     }
 }
@@ -112,7 +123,7 @@ reading! {
 reading! {
     /// `impl Serialize`: wrapped for the author.
     ReadRaw for [&mut] T where [T: Serialize + Send]
-    |value, cx| Raw(value).into_output(cx).await
+    |value, cx| UncheckedJson(value).into_output(cx).await
 }
 
 /// No type implements this. It is the bound of the fallback conversions, so that an unsupported
@@ -121,7 +132,7 @@ reading! {
 #[diagnostic::on_unimplemented(
     message = "a tool cannot return `{Self}`",
     label = "cannot be sent to a model",
-    note = "return text, `()`, `Json<T>`, `Raw<T>`, `Output`, `StreamOutput<S>` or anything that is `Serialize + Send`, or a `Result` of these"
+    note = "return text, `()`, `Json<T>`, `UncheckedJson<T>`, `Output`, `StreamOutput<S>` or anything that is `Serialize + Send`, or a `Result` of these"
 )]
 pub trait ToolReturn {}
 
@@ -131,7 +142,7 @@ pub trait ToolReturn {}
     message = "the error `{Self}` cannot be sent to a model, or the `Ok` type cannot be returned",
     label = "cannot be sent to a model",
     note = "use `Failure`, or an error that implements `std::error::Error` or `Display` and is `Send`",
-    note = "the `Ok` type can be text, `()`, `Json<T>`, `Raw<T>`, `Output`, `StreamOutput<S>` or anything that is `Serialize + Send`"
+    note = "the `Ok` type can be text, `()`, `Json<T>`, `UncheckedJson<T>`, `Output`, `StreamOutput<S>` or anything that is `Serialize + Send`"
 )]
 pub trait ToolError {}
 
@@ -225,6 +236,33 @@ pub fn verdict(returned: impl IntoVerdict) -> Result<Option<Verdict>, Failure> {
     returned.into_verdict().map_err(|e| Failure::new(FailureCode::GuardFailed, e))
 }
 
+/// What a `check` function may return.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a `check` function cannot return `{Self}`",
+    label = "not a result of a check",
+    note = "return `Result<(), Failure>`, or `Result<(), E>` with an error that is shown to the model"
+)]
+pub trait CheckResult {
+    fn into_check(self) -> Result<(), Failure>;
+}
+
+impl<E: Display + Send + 'static> CheckResult for Result<(), E> {
+    fn into_check(self) -> Result<(), Failure> {
+        let Err(error) = self else { return Ok(()) };
+        // A `Failure` keeps its code and its next step. Any other error is shown.
+        let shown = Failure::invalid(top_line(&error));
+        let mut error = Some(error);
+        let failure = (&mut error as &mut dyn Any).downcast_mut::<Option<Failure>>();
+        Err(failure.and_then(Option::take).unwrap_or(shown))
+    }
+}
+
+/// Converts the return value of a `check` function. An error stops the call.
+pub fn check_result(returned: impl CheckResult) -> Result<(), Failure> {
+    returned.into_check()
+}
+
 /// Collects the return value of a `keys` function.
 pub fn keys<K: Into<ResourceKey>>(returned: impl IntoIterator<Item = K>) -> Vec<ResourceKey> {
     returned.into_iter().map(Into::into).collect()
@@ -236,6 +274,30 @@ pub fn keys<K: Into<ResourceKey>>(returned: impl IntoIterator<Item = K>) -> Vec<
 pub fn example(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
+
+/// The method `run` of an argument struct that has none. An own method of the struct is found
+/// before this one, so that only a missing method reaches the bound, and its compile error.
+#[doc(hidden)]
+pub trait MissingRun: Sized {
+    #[expect(async_fn_in_trait, reason = "it never runs")]
+    async fn run(self, _: &ToolContext) -> Read
+    where
+        Self: HasRun,
+    {
+        Err(Failure::new(FailureCode::NotRun, "the tool has no method `run`"))
+    }
+}
+
+impl<T> MissingRun for T {}
+
+/// No type implements this. It gives the compile error for an argument struct without `run`.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no method `run`, so the tool would do nothing",
+    label = "needs a method `run`",
+    note = "add `impl {Self} {{ async fn run(self, cx: &ToolContext) -> Result<String, Failure> {{ … }} }}`"
+)]
+pub trait HasRun {}
 
 /// A parameter that the model fills in.
 #[doc(hidden)]
@@ -252,6 +314,27 @@ impl<T: serde::de::DeserializeOwned + schemars::JsonSchema + Send + Sync + 'stat
 
 /// Rejects a parameter type that a model cannot fill in, at compile time.
 pub const fn argument<T: Argument>() {}
+
+/// Returns whether a type is `State` or `RunState`, also behind an alias that the macro cannot see
+/// through. The constants of these types are found before the one of the trait [`ModelValue`].
+#[derive(Debug)]
+pub struct Parameter<T>(PhantomData<T>);
+
+impl<T: ?Sized> Parameter<State<T>> {
+    pub const IS_HOST_VALUE: bool = true;
+}
+
+impl<T: ?Sized> Parameter<RunState<T>> {
+    pub const IS_HOST_VALUE: bool = true;
+}
+
+/// Any other type comes from the model.
+#[doc(hidden)]
+pub trait ModelValue {
+    const IS_HOST_VALUE: bool = false;
+}
+
+impl<T> ModelValue for Parameter<T> {}
 
 /// A parameter that the host supplies (dependency injection).
 #[doc(hidden)]
@@ -297,7 +380,7 @@ impl<T: Send + Sync + 'static> Inject for Arc<T> {
 
 impl<T: Send + Sync + 'static> Inject for RunState<T> {
     fn need() -> Option<Dependency> {
-        Some(Dependency::side::<T>())
+        Some(Dependency::run_state::<T>())
     }
 
     fn inject(cx: &ToolContext) -> Result<Self, Failure> {

@@ -183,6 +183,12 @@ impl ResourceKey {
     }
 }
 
+impl std::borrow::Borrow<str> for ResourceKey {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
 impl From<&str> for ResourceKey {
     fn from(text: &str) -> Self {
         Self::new(text)

@@ -6,11 +6,13 @@
 //! reordering. A large buffer is flushed early, so that memory stays bounded.
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError, TryLockError},
+    sync::{Mutex, MutexGuard, TryLockError},
     time::{Duration, Instant},
 };
 
 use tokio::sync::Notify;
+
+use crate::sync::lock;
 
 /// One progress note of a running body.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -172,11 +174,11 @@ impl ProgressBuffer {
     }
 
     fn wait_for_order(&self) -> MutexGuard<'_, ()> {
-        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.order)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

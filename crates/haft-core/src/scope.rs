@@ -1,7 +1,7 @@
 //! `Scope`: what the host provides to the tools of a run (ids, working directory, metadata, state).
 //!
 //! A scope is made once per turn and shared by its calls. Tools read it through `ToolContext`. Only
-//! [`Shared`] can be changed, under a lock.
+//! [`SharedMap`] can be changed, under a lock.
 
 use std::{
     any::{Any, TypeId},
@@ -9,14 +9,14 @@ use std::{
     fmt,
     ops::Deref,
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::{Label, RunId};
+use crate::{Label, RunId, sync::lock};
 
 /// The data of one run that its tools can read.
 #[derive(Debug, Clone)]
@@ -47,11 +47,11 @@ pub struct Scope {
     /// The remaining budget.
     pub left: RemainingBudget,
     /// Values of the runtime.
-    pub state: Arc<Store>,
+    pub state: Arc<TypeMap>,
     /// Values of this run.
-    pub side: Arc<Store>,
+    pub run_state: Arc<TypeMap>,
     /// The map all tools of the run share.
-    pub shared: Shared,
+    pub shared: SharedMap,
 }
 
 impl Default for Scope {
@@ -70,8 +70,8 @@ impl Default for Scope {
             label: Label::CLEAN,
             left: RemainingBudget::default(),
             state: Arc::default(),
-            side: Arc::default(),
-            shared: Shared::default(),
+            run_state: Arc::default(),
+            shared: SharedMap::default(),
         }
     }
 }
@@ -99,9 +99,9 @@ pub struct RemainingBudget {
 
 /// A map from type to value.
 #[derive(Default, Clone)]
-pub struct Store(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
+pub struct TypeMap(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
 
-impl Store {
+impl TypeMap {
     /// Inserts a value. A value of the same type is replaced.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
         self.0.insert(TypeId::of::<T>(), Arc::new(value));
@@ -120,9 +120,9 @@ impl Store {
     }
 }
 
-impl fmt::Debug for Store {
+impl fmt::Debug for TypeMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Store({} values)", self.0.len())
+        write!(f, "TypeMap({} values)", self.0.len())
     }
 }
 
@@ -150,6 +150,28 @@ macro_rules! shared_value {
             }
         }
 
+        // A model cannot fill these in. Still they satisfy the derives of an argument struct, so
+        // that an alias of `State` as a parameter has one compile error, in the macro's words, and
+        // not one for each bound. Where the macro cannot see it, in a nested type, making the
+        // schema is the compile error.
+        #[doc(hidden)]
+        impl<'de, T: ?Sized> serde::Deserialize<'de> for $name<T> {
+            fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+                Err(serde::de::Error::custom("the host supplies this value"))
+            }
+        }
+
+        #[doc(hidden)]
+        impl<T: ?Sized> schemars::JsonSchema for $name<T> {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                const { panic!("an argument contains `State` or `RunState`, which the host supplies") }
+            }
+        }
+
         impl<T: ?Sized> Clone for $name<T> {
             fn clone(&self) -> Self {
                 Self(Arc::clone(&self.0))
@@ -172,16 +194,16 @@ shared_value!(State RunState);
 /// Every change is one closure under one lock, so there are no lost updates:
 ///
 /// ```
-/// use haft_core::Shared;
+/// use haft_core::SharedMap;
 ///
-/// let shared = Shared::default();
+/// let shared = SharedMap::default();
 /// shared.update("count", |old| Some((old.and_then(|v| v.as_u64()).unwrap_or(0) + 1).into()));
 /// assert_eq!(shared.get("count"), Some(1.into()));
 /// ```
 #[derive(Clone, Default)]
-pub struct Shared(Arc<Mutex<HashMap<String, Value>>>);
+pub struct SharedMap(Arc<Mutex<HashMap<String, Value>>>);
 
-impl Shared {
+impl SharedMap {
     /// Returns a copy of a value.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Value> {
@@ -204,12 +226,12 @@ impl Shared {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Value>> {
         // A panic inside `update` leaves the map valid: the value was removed first.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for SharedMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Shared({} values)", self.lock().len())
+        write!(f, "SharedMap({} values)", self.lock().len())
     }
 }

@@ -113,7 +113,7 @@ pub enum DependencyKind {
     /// The runtime's state; missing is a build error.
     State,
     /// The run's values (`RunState`); missing means the tool is not offered in that run.
-    Side,
+    RunState,
 }
 
 impl Dependency {
@@ -125,8 +125,8 @@ impl Dependency {
 
     /// Makes a dependency on `RunState<T>`.
     #[must_use]
-    pub fn side<T: Send + Sync + 'static>() -> Self {
-        Self::new::<T>(DependencyKind::Side)
+    pub fn run_state<T: Send + Sync + 'static>() -> Self {
+        Self::new::<T>(DependencyKind::RunState)
     }
 
     fn new<T: 'static>(kind: DependencyKind) -> Self {

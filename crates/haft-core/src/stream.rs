@@ -1,4 +1,4 @@
-//! Streamed results: chunks under keys, or content blocks.
+//! Streamed results: text, chunks under keys, or content blocks.
 //!
 //! Each chunk is sent to the observers when it arrives, and all of them become the result. If the
 //! stream is interrupted or fails, its partial output stays in the result. The collected result is
@@ -13,12 +13,55 @@ use std::{
 
 use futures_core::Stream;
 
-use crate::{Block, Failure, IntoOutput, Output, StreamOutput, ToolContext};
+use crate::{Block, BoundedBuffer, Failure, IntoOutput, Output, ToolContext};
 
 /// How many bytes of a stream are collected for the result, to bound memory.
 const MAX_STREAM_BYTES: usize = 16 << 20;
 /// What a key or a block costs beyond its text.
 const ITEM_OVERHEAD_BYTES: usize = 128;
+
+/// Streamed text: each chunk is sent at once, and all of them are the result.
+#[derive(Debug, Clone, Copy)]
+pub struct StreamOutput<S>(pub S);
+
+/// One chunk of a stream: text, or a failure that ends it.
+pub trait OutputChunk: Send {
+    /// Converts it into text.
+    fn into_piece(self) -> Result<String, Failure>;
+}
+
+impl OutputChunk for String {
+    fn into_piece(self) -> Result<String, Failure> {
+        Ok(self)
+    }
+}
+
+impl OutputChunk for &str {
+    fn into_piece(self) -> Result<String, Failure> {
+        Ok(self.to_owned())
+    }
+}
+
+impl<T: Into<String> + Send, E: Into<Failure> + Send> OutputChunk for Result<T, E> {
+    fn into_piece(self) -> Result<String, Failure> {
+        self.map(Into::into).map_err(Into::into)
+    }
+}
+
+impl<S: Stream<Item: OutputChunk> + Send> IntoOutput for StreamOutput<S> {
+    async fn into_output(self, cx: &ToolContext) -> Result<Output, Failure> {
+        // A stream may be endless, so only a bounded part is kept.
+        let mut all = BoundedBuffer::new(cx.max_result_bytes());
+        let stream = pin!(self.0);
+        let mut stream = Paced::new(stream);
+        while let Some(piece) = stream.next().await {
+            let text = piece.into_piece()?;
+            all.push(text.as_bytes());
+            cx.partial(text);
+        }
+        Ok(Output::text(all.into_text()))
+    }
+}
 
 impl<S> StreamOutput<S> {
     /// Makes a result of chunks under keys, such as the lines of several jobs. Each key becomes a
@@ -192,7 +235,7 @@ fn size(block: &Block) -> usize {
 
 /// Yields to the executor after a number of ready items. Without it, an endless stream that is
 /// always ready could be neither cancelled nor timed out.
-pub(crate) struct Paced<'a, S> {
+struct Paced<'a, S> {
     stream: Pin<&'a mut S>,
     in_a_row: u32,
 }
@@ -201,11 +244,11 @@ pub(crate) struct Paced<'a, S> {
 const MAX_ITEMS_IN_A_ROW: u32 = 64;
 
 impl<'a, S: Stream> Paced<'a, S> {
-    pub(crate) fn new(stream: Pin<&'a mut S>) -> Self {
+    fn new(stream: Pin<&'a mut S>) -> Self {
         Self { stream, in_a_row: 0 }
     }
 
-    pub(crate) async fn next(&mut self) -> Option<S::Item> {
+    async fn next(&mut self) -> Option<S::Item> {
         poll_fn(|task| {
             if self.in_a_row >= MAX_ITEMS_IN_A_ROW {
                 self.in_a_row = 0;

@@ -6,7 +6,7 @@ use std::{cmp::Ordering, fmt};
 
 use serde::Serialize;
 
-use crate::words::Words;
+use crate::shared_str::SharedStr;
 
 /// What a guard or the policy can decide. Ordered: later is stricter.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -41,9 +41,9 @@ pub struct Verdict {
     /// What was decided.
     pub decision: Decision,
     /// Why, as text for people and models.
-    pub reason: Words,
+    pub reason: SharedStr,
     /// Who decided: a guard, a rule with file and line, the default.
-    pub source: Words,
+    pub source: SharedStr,
     /// Whether the call is allowed only because its body runs sandboxed. The body must prevent
     /// every write and all network access.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -53,37 +53,37 @@ pub struct Verdict {
 impl Verdict {
     /// Makes a verdict.
     #[must_use]
-    pub fn new(decision: Decision, reason: impl Into<Words>) -> Self {
-        Self { decision, reason: reason.into(), source: Words::default(), confined: false }
+    pub fn new(decision: Decision, reason: impl Into<SharedStr>) -> Self {
+        Self { decision, reason: reason.into(), source: SharedStr::default(), confined: false }
     }
 
     /// Allows the call.
     #[must_use]
-    pub fn allow(reason: impl Into<Words>) -> Self {
+    pub fn allow(reason: impl Into<SharedStr>) -> Self {
         Self::new(Decision::Allow, reason)
     }
 
     /// Requires approval by a person.
     #[must_use]
-    pub fn ask(reason: impl Into<Words>) -> Self {
+    pub fn ask(reason: impl Into<SharedStr>) -> Self {
         Self::new(Decision::Ask, reason)
     }
 
     /// Requires an argument from a person.
     #[must_use]
-    pub fn need_input(argument: impl Into<String>, reason: impl Into<Words>) -> Self {
+    pub fn need_input(argument: impl Into<String>, reason: impl Into<SharedStr>) -> Self {
         Self::new(Decision::NeedInput(argument.into()), reason)
     }
 
     /// Denies the call.
     #[must_use]
-    pub fn deny(reason: impl Into<Words>) -> Self {
+    pub fn deny(reason: impl Into<SharedStr>) -> Self {
         Self::new(Decision::Deny, reason)
     }
 
     /// Sets who decided.
     #[must_use]
-    pub fn by(mut self, source: impl Into<Words>) -> Self {
+    pub fn by(mut self, source: impl Into<SharedStr>) -> Self {
         self.source = source.into();
         self
     }

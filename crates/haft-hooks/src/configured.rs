@@ -71,7 +71,8 @@ impl ConfiguredHook {
             }
             _ => Arc::clone(place),
         };
-        let base = PathBase { folder: Some(place.path.clone()), home: place.ground.home.clone() };
+        let base =
+            PathBase { directory: Some(place.path.clone()), home: place.context.home.clone() };
         let only_if = spec.only_if.as_deref().map(|text| {
             Pattern::parse(text, &base).map_err(|error| {
                 let invalid =
@@ -130,15 +131,17 @@ impl ConfiguredHook {
 
     /// Returns whether its condition holds for a call. An undecidable condition holds.
     pub(crate) fn condition_holds(&self, call: &ValidatedCall) -> bool {
-        let matched =
-            self.only_if.as_ref().map(|pattern| pattern.is_about(call, &self.place.ground));
+        let matched = self
+            .only_if
+            .as_ref()
+            .map(|pattern| pattern.is_about(&call.policy_request(), &self.place.context));
         matched != Some(Ternary::No)
     }
 
     /// Returns whether its condition holds for a call given by name and arguments.
     pub(crate) fn condition_holds_for(&self, tool: &str, arguments: &Value) -> bool {
         let about =
-            |pattern: &Pattern| pattern.is_about_example(tool, arguments, &self.place.ground);
+            |pattern: &Pattern| pattern.is_about_example(tool, arguments, &self.place.context);
         self.only_if.as_ref().map(about) != Some(Ternary::No)
     }
 

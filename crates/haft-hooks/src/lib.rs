@@ -1,8 +1,8 @@
 //! Hooks that are commands or HTTP endpoints, in the protocol of Claude Code.
 //!
-//! In: the hooks of configuration files ([`haft::policy::HookSpec`]). Out: hooks, an approver and an
-//! observer for a runtime. A hook gets JSON on its standard input or as a POST, and answers with an
-//! exit code and JSON. Nothing here reads the environment; [`ProjectDir`] contains what hooks may
+//! In: the hooks of configuration files ([`haft::policy::HookSpec`]). Out: hooks, an approver and
+//! an observer for a runtime. A hook gets JSON on its standard input or as a POST, and answers with
+//! an exit code and JSON. Nothing here reads the environment; [`ProjectDir`] contains what hooks may
 //! know.
 //!
 //! | event | when it is called |

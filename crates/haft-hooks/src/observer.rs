@@ -4,7 +4,7 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -22,11 +22,14 @@ const MAX_CONCURRENT_HOOKS: usize = 8;
 /// How many calls are tracked from their start to their verdict.
 const MAX_TRACKED_CALLS: usize = 256;
 
+/// The last calls that started, the oldest first.
+type StartedCalls = VecDeque<(CallId, ToolName, Arc<Value>)>;
+
 /// Notifies hooks about events.
 #[derive(Debug)]
 pub struct ExternalObserver {
     hooks: Arc<Vec<ConfiguredHook>>,
-    calls: Mutex<VecDeque<(CallId, ToolName, Arc<Value>)>>,
+    calls: Mutex<StartedCalls>,
     busy: Arc<AtomicUsize>,
 }
 
@@ -35,8 +38,12 @@ impl ExternalObserver {
         Self { hooks: Arc::new(hooks), calls: Mutex::default(), busy: Arc::default() }
     }
 
+    fn calls(&self) -> MutexGuard<'_, StartedCalls> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn call(&self, id: &CallId) -> Option<(Names, Arc<Value>)> {
-        let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls = self.calls();
         let found = calls.iter().rev().find(|(own, ..)| own == id)?;
         Some((Names::from_name(found.1.as_str()), Arc::clone(&found.2)))
     }
@@ -86,7 +93,7 @@ impl Observer for ExternalObserver {
     fn observe(&self, event: &Event) {
         match event {
             Event::Started { call, tool_name, arguments: Some(arguments), .. } => {
-                let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut calls = self.calls();
                 if calls.len() >= MAX_TRACKED_CALLS {
                     calls.pop_front();
                 }
@@ -95,7 +102,7 @@ impl Observer for ExternalObserver {
             Event::Asked { call, verdict, .. } => self.on_approval_requested(call, &verdict.reason),
             Event::Refused { call, verdict, .. } => self.on_denied(call, &verdict.reason),
             Event::Finished { call, .. } => {
-                let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut calls = self.calls();
                 if let Some(at) = calls.iter().rposition(|(own, ..)| own == call) {
                     calls.remove(at);
                 }

@@ -22,7 +22,7 @@ pub struct ProjectDir {
     /// Names of further variables that commands get.
     pub passed: Vec<String>,
     /// The context for the conditions of hooks, and the mode that hooks get.
-    pub ground: PolicyContext,
+    pub context: PolicyContext,
     /// The transcript of the conversation, if there is one.
     pub transcript: Option<PathBuf>,
 }
@@ -35,7 +35,7 @@ impl ProjectDir {
             path: path.into(),
             variables: BTreeMap::new(),
             passed: Vec::new(),
-            ground: PolicyContext::default(),
+            context: PolicyContext::default(),
             transcript: None,
         }
     }
@@ -55,7 +55,7 @@ impl ProjectDir {
 
     /// Returns the name of the mode in the protocol.
     pub(crate) fn mode(&self) -> &'static str {
-        match self.ground.mode {
+        match self.context.mode {
             Mode::Default => "default",
             Mode::AcceptEdits => "acceptEdits",
             Mode::Plan => "plan",

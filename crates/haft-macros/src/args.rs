@@ -15,10 +15,17 @@ pub(crate) fn write(name: &Ident, params: &[Param], krate: &Path) -> TokenStream
     let arguments = || params.iter().filter_map(|p| p.argument().map(|a| (&p.ident, a)));
     let fields = arguments().map(|(ident, argument)| field(name, ident, argument));
     let defaults = arguments().filter_map(|(ident, argument)| default(ident, argument));
-    // Gives a clear compile error for an unsupported type, before the derives do.
+    // Gives a clear compile error for an unsupported type, before the derives do. An alias of
+    // `State` satisfies the derives, so that this is its only error.
     let type_checks = arguments().map(|(_, argument)| {
         let ty = &argument.field;
-        quote_spanned!(ty.span()=> __haft::private::argument::<#ty>();)
+        quote_spanned! {ty.span()=>
+            __haft::private::argument::<#ty>();
+            ::core::assert!(
+                !__haft::private::Parameter::<#ty>::IS_HOST_VALUE,
+                "this type is an alias of `State` or `RunState`, which the host supplies; mark the parameter with `#[inject]`",
+            );
+        }
     });
     // schemars leaves an object without properties open; close it, as the tool has no arguments.
     let closed = arguments()
@@ -26,7 +33,11 @@ pub(crate) fn write(name: &Ident, params: &[Param], krate: &Path) -> TokenStream
         .is_none()
         .then(|| quote!(#[schemars(extend("properties" = {}, "additionalProperties" = false))]));
     quote! {
-        const _: () = { #(#type_checks)* };
+        const _: () = {
+            #[allow(unused_imports, reason = "found only for a type that the model fills in")]
+            use __haft::private::ModelValue as _;
+            #(#type_checks)*
+        };
 
         #[derive(__haft::private::serde::Deserialize, __haft::private::schemars::JsonSchema)]
         #[serde(crate = #serde)]

@@ -64,7 +64,8 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream, krate: Path) -> To
     } else {
         quote! {
             #injections
-            let __value = __cx.block_whole(move |__cx: &__haft::ToolContext| #call(#(#passes),*)).await?;
+            let __work = move |__cx: &__haft::ToolContext| #call(#(#passes),*);
+            let __value = __haft::private::run_blocking(__cx, __work).await?;
         }
     };
     let span = match &function.sig.output {

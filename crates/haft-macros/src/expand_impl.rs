@@ -186,9 +186,9 @@ impl Method<'_> {
             quote! {
                 #injections
                 let __this = ::std::sync::Arc::clone(&self.0);
-                let __value = __cx
-                    .block_whole(move |__cx: &__haft::ToolContext| <#this>::#call(&*__this, #(#passes),*))
-                    .await?;
+                let __work =
+                    move |__cx: &__haft::ToolContext| <#this>::#call(&*__this, #(#passes),*);
+                let __value = __haft::private::run_blocking(__cx, __work).await?;
             }
         };
         let span = match &method.sig.output {

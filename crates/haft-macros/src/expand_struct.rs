@@ -63,7 +63,13 @@ pub(crate) fn expand(item: TokenStream, krate: Path) -> TokenStream {
     let passes = tool_impl::passes(&params);
     let names = params.iter().map(|param| &param.ident);
     let span = this.span();
+    // For a struct without `run`: this one is not implemented, and says what to write.
+    let missing_run = quote! {
+        #[allow(unused_imports, reason = "only a struct without `run` needs it")]
+        use __haft::private::MissingRun as _;
+    };
     let body = quote_spanned! {span=>
+        #missing_run
         #injections
         let __value = #this::run(#this { #(#names: #passes,)* }, __cx).await;
     };
@@ -74,7 +80,10 @@ pub(crate) fn expand(item: TokenStream, krate: Path) -> TokenStream {
         description: &description,
         options: &options,
         params: &params,
-        returns: Some(quote_spanned!(span=> __haft::private::returns(#this::run))),
+        returns: Some(quote_spanned!(span=> {
+            #missing_run
+            __haft::private::returns(#this::run)
+        })),
         body,
         value: span,
         item: span,

@@ -27,9 +27,10 @@ mod tool_impl;
 mod expand_fn;
 mod expand_impl;
 mod expand_struct;
+mod expand_data;
 
 use proc_macro::TokenStream;
-use syn::{Path, parse_quote};
+use syn::{Ident, Path, parse_quote};
 
 fn haft() -> Path {
     parse_quote!(::haft)
@@ -48,19 +49,22 @@ fn haft_core() -> Path {
 /// # Options
 ///
 /// `name`, `type_name`, `description`, `title`, `alias`, `read_only`, `destructive`, `idempotent`,
-/// `open_world`, `class`, `keys`, `effects`, `capabilities`, `permission`, `guard`, `interrupt`,
-/// `requires_user_interaction`, `exposure`, `enabled`, `concurrency`, `abort_siblings`,
-/// `isolation`, `timeout`, `deadline`, `approval_timeout`, `rate`, `cache`, `retry`, `max_result`,
-/// `trust`, `confidentiality`, `unknown`, `examples`, `crate`.
+/// `open_world`, `class`, `keys`, `effects`, `capabilities`, `permission`, `guard`, `check`,
+/// `interrupt`, `requires_user_interaction`, `exposure`, `enabled`, `concurrency`,
+/// `abort_siblings`, `isolation`, `timeout`, `deadline`, `approval_timeout`, `rate`, `cache`,
+/// `retry`, `max_result`, `trust`, `confidentiality`, `unknown`, `examples`, `crate`.
 ///
 /// `class`, `read_only`, `destructive`, `keys`, `effects` and `guard` also take the path of a
-/// function, which gets each argument of the schema by reference and decides per call.
+/// function, which gets each argument of the schema by reference and decides per call. The function
+/// of `check` gets the same and returns a `Result`: it checks what a schema cannot express, such
+/// as an end before a start.
 ///
 /// # Parameters
 ///
 /// - `Option<T>`, `#[default(value)]` and `#[default]` make an argument optional.
 /// - `#[param(min, max, min_length, max_length, pattern, example, rename, description, secret)]`
 ///   refines its schema.
+/// - `#[param(strict)]` switches the repair of invalid values off for this argument.
 /// - `#[param(path)]`, `#[param(write_path)]`, `#[param(url)]`, `#[param(command)]`: the text (or
 ///   each text of a list) is a file to read, a file to write, a URL or a shell command. Rules about
 ///   paths, hosts and commands apply to such arguments.
@@ -108,4 +112,40 @@ pub fn derive_tool(item: TokenStream) -> TokenStream {
 #[proc_macro_derive(ToolCore, attributes(tool, param, default, inject))]
 pub fn derive_tool_core(item: TokenStream) -> TokenStream {
     expand_struct::expand(item.into(), haft_core()).into()
+}
+
+fn derive_name(name: &str) -> Ident {
+    Ident::new(name, proc_macro2::Span::call_site())
+}
+
+/// Makes a struct or an enum usable inside the arguments of a tool: it derives `Deserialize` and
+/// `JsonSchema` from haft's own serde and schemars. Attributes of both work as usual.
+#[proc_macro_attribute]
+pub fn arguments(options: TokenStream, item: TokenStream) -> TokenStream {
+    let derive = derive_name("Deserialize");
+    expand_data::expand("arguments", &derive, options.into(), item.into(), haft()).into()
+}
+
+/// `arguments` for crates that depend on `haft-core` alone.
+#[doc(hidden)]
+#[proc_macro_attribute]
+pub fn arguments_core(options: TokenStream, item: TokenStream) -> TokenStream {
+    let derive = derive_name("Deserialize");
+    expand_data::expand("arguments", &derive, options.into(), item.into(), haft_core()).into()
+}
+
+/// Makes a struct or an enum usable as the `T` of `Json<T>`: it derives `Serialize` and
+/// `JsonSchema` from haft's own serde and schemars.
+#[proc_macro_attribute]
+pub fn output(options: TokenStream, item: TokenStream) -> TokenStream {
+    let derive = derive_name("Serialize");
+    expand_data::expand("output", &derive, options.into(), item.into(), haft()).into()
+}
+
+/// `output` for crates that depend on `haft-core` alone.
+#[doc(hidden)]
+#[proc_macro_attribute]
+pub fn output_core(options: TokenStream, item: TokenStream) -> TokenStream {
+    let derive = derive_name("Serialize");
+    expand_data::expand("output", &derive, options.into(), item.into(), haft_core()).into()
 }

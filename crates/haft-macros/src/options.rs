@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Every option, with an example of how it is written.
-const KNOWN: [(&str, &str); 36] = [
+const KNOWN: [(&str, &str); 37] = [
     ("name", r#"name = "get_time""#),
     ("type_name", r#"type_name = "GetTime""#),
     ("description", r#"description = "Returns the local time of a city.""#),
@@ -33,6 +33,7 @@ const KNOWN: [(&str, &str); 36] = [
     ("capabilities", "capabilities(network)"),
     ("permission", r#"permission = "none""#),
     ("guard", "guard = my_guard"),
+    ("check", "check = my_check"),
     ("interrupt", r#"interrupt = "cancel""#),
     ("requires_user_interaction", "requires_user_interaction"),
     ("exposure", r#"exposure = "deferred""#),
@@ -58,7 +59,7 @@ const KNOWN: [(&str, &str); 36] = [
 ];
 
 /// How many of the known names are options; the rest are misspellings.
-const OPTION_COUNT: usize = 34;
+const OPTION_COUNT: usize = 35;
 
 const CLASSES: [(&str, &str); 3] =
     [("read_only", "ReadOnly"), ("write_exclusive", "WriteExclusive"), ("unsafe", "Unsafe")];
@@ -87,7 +88,7 @@ pub(crate) struct Options {
     pub(crate) read_only: Option<Setting<bool>>,
     pub(crate) destructive: Option<Setting<bool>>,
     pub(crate) idempotent: Option<bool>,
-    /// The functions behind `class`, `keys`, `effects` and `guard`.
+    /// The functions behind `class`, `keys`, `effects`, `guard` and `check`.
     pub(crate) per_call: BTreeMap<&'static str, Path>,
     pub(crate) can_destroy: bool,
     /// The span of an effect that writes or executes.
@@ -158,10 +159,8 @@ impl Options {
             "permission" => {
                 self.pick(entry, "Permission", &[("none", "None"), ("required", "Required")])?;
             }
-            "guard" => {
-                let path = values::function(entry, example)?.clone();
-                self.per_call.insert("guard", path);
-            }
+            "guard" => self.function("guard", entry, example)?,
+            "check" => self.function("check", entry, example)?,
             "interrupt" => {
                 let word = values::choice(entry, &[("cancel", "Cancel"), ("block", "Block")])?;
                 self.set(quote!(interrupt = Some(__haft::Interrupt::#word)));
@@ -261,6 +260,13 @@ impl Options {
         let kind = Ident::new(kind, word.span());
         let field = &entry.name;
         self.set(quote!(#field = __haft::#kind::#word));
+        Ok(())
+    }
+
+    /// Sets an option that is always a function of the arguments.
+    fn function(&mut self, word: &'static str, entry: &Entry, example: &str) -> syn::Result<()> {
+        let path = values::function(entry, example)?.clone();
+        self.per_call.insert(word, path);
         Ok(())
     }
 

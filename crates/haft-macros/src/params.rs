@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The keys of `#[param(…)]`.
-const PARAM_KEYS: [&str; 13] = [
+const PARAM_KEYS: [&str; 14] = [
     "min",
     "max",
     "min_length",
@@ -24,6 +24,7 @@ const PARAM_KEYS: [&str; 13] = [
     "rename",
     "description",
     "secret",
+    "strict",
     "path",
     "write_path",
     "url",
@@ -322,6 +323,11 @@ impl Constraints {
             "secret" => {
                 if values::flag(entry)? {
                     argument.schema.push(quote!(extend("x-secret" = true, "writeOnly" = true)));
+                }
+            }
+            "strict" => {
+                if values::flag(entry)? {
+                    argument.schema.push(quote!(extend("x-strict" = true)));
                 }
             }
             "path" | "write_path" | "url" | "command" => {

@@ -1,4 +1,4 @@
-//! Generates `Tool::spec`, `Tool::profile` and `Tool::guard` from the options.
+//! Generates `Tool::spec`, `Tool::profile`, `Tool::check` and `Tool::guard` from the options.
 //!
 //! Constants go into the spec. Functions go into the profile, which starts from the declared one,
 //! so that defaults stay strict.
@@ -34,12 +34,25 @@ pub(crate) fn write(
             }
         }
     });
-    let guards = guard.is_some();
+    let check = options.per_call.get("check").map(|path| {
+        let call = over_arguments(path, params);
+        let convert = quote_spanned!(path.span()=> __haft::private::check_result(#call));
+        quote! {
+            async fn check(
+                &self,
+                __args: &Self::Args,
+                __cx: &__haft::ToolContext,
+            ) -> ::core::result::Result<(), __haft::Failure> {
+                #convert
+            }
+        }
+    });
+    let (checks, guards) = (check.is_some(), guard.is_some());
     quote! {
-        const CHECKS: bool = false;
+        const CHECKS: bool = #checks;
         const GUARDS: bool = #guards;
 
-        #spec #profile #guard
+        #spec #profile #check #guard
     }
 }
 

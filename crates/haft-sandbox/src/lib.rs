@@ -58,34 +58,36 @@ mod tier;
 mod profile;
 mod environment;
 mod command;
+mod exit;
+mod finding;
+mod helper_program;
+mod obstacles;
 mod sandbox;
 mod running;
 mod orders;
 #[cfg(target_os = "linux")]
 mod helper;
-#[cfg(target_os = "linux")]
-mod landlock;
-#[cfg(target_os = "linux")]
-mod seccomp;
 mod doctor;
 
 pub use haft_core::protected_names::Refused;
 
 pub use self::{
     command::Command,
-    doctor::{DoctorFinding, Expected, Findings, Observed, Obstacle, ObstacleCause},
+    doctor::Findings,
     environment::Environment,
     error::{Error, ErrorKind},
-    profile::{Denied, Network, ProcessLimits, Profile, Reads, Root},
-    running::{
-        Exit, ExitReason, ProcessChunk, ProcessFacts, ProcessResult, ProcessStream, Running,
-    },
-    sandbox::{Helper, Sandbox},
+    exit::{Exit, ExitReason},
+    finding::{DoctorFinding, Expected, Observed},
+    helper_program::Helper,
+    obstacles::{Obstacle, ObstacleCause},
+    profile::{Denied, Network, ProcessLimits, Profile, Reads},
+    running::{ProcessChunk, ProcessFacts, ProcessResult, ProcessStream, Running},
+    sandbox::Sandbox,
     tier::{Level, Strength, Tier},
     workspace::{
         Access, AtomicWrite, Bounds, DeniedNames, Done, Entry, Extent, FileKind, GitDirectory,
         Meta, OpenFile, PROTECTED, PathError, PathErrorKind, ProtectedName, Replace, ResolvedPath,
-        Stamp, Walk, Workspace, WorkspaceBuilder,
+        Root, Stamp, Walk, Workspace, WorkspaceBuilder,
     },
 };
 
@@ -103,7 +105,7 @@ pub fn init() {
     }
     #[cfg(target_os = "linux")]
     helper::sys::ignore_file_size_signal();
-    sandbox::ready();
+    helper_program::ready();
 }
 
 // Runs the programs of the sandbox guide as doc tests.

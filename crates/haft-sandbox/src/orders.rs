@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Level, Profile, Tier};
+use crate::{Exit, ExitReason, Level, ProcessLimits, Profile, Refused, Tier};
 
 /// The protocol version. Increase it with every incompatible change.
 pub(crate) const VERSION: u32 = 4;
@@ -45,7 +45,7 @@ pub(crate) enum Act {
     /// Run a program.
     Run(Run),
     /// Try forbidden acts and report what succeeded.
-    Trial(crate::doctor::Scene),
+    Trial(Scene),
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -58,6 +58,20 @@ pub(crate) struct Run {
     pub(crate) folder: Option<(PathBuf, PathBuf)>,
 }
 
+/// The targets of the self-test, prepared outside of the sandbox.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Scene {
+    pub(crate) inside: PathBuf,
+    pub(crate) outside: PathBuf,
+    pub(crate) victim: i32,
+    pub(crate) tcp: u16,
+    pub(crate) udp: u16,
+    pub(crate) socket: PathBuf,
+    pub(crate) abstract_name: String,
+    pub(crate) limits: ProcessLimits,
+    pub(crate) level: Option<Level>,
+}
+
 /// A report of the helper.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -68,12 +82,12 @@ pub(crate) enum Report {
     Refused { step: String, message: String, fault: Fault },
     /// All processes of the program are gone, or will be before the helper is.
     Ended {
-        exit: crate::Exit,
-        how: crate::ExitReason,
+        exit: Exit,
+        how: ExitReason,
         cpu_us: u64,
         wall_us: u64,
         memory: u64,
-        refused: Vec<crate::Refused>,
+        refused: Vec<Refused>,
     },
     /// Only the helper is left and about to exit. The runtime does not wait for that, because some
     /// disks are slow to delete.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use haft_core::{Capabilities, Capability};
 use serde::{Deserialize, Serialize};
 
-use crate::{Access, GitDirectory, Workspace};
+use crate::{Access, GitDirectory, Root, Workspace};
 
 /// What a sandboxed process may access.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,19 +58,6 @@ pub struct Denied {
     /// Absolute patterns for names that do not exist yet. A matching name cannot be created. `*`,
     /// `?` and `[a-z]` match within a component, `**` crosses components.
     pub new: Vec<String>,
-}
-
-/// One directory of a profile.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Root {
-    /// Its path, without symlinks.
-    pub path: PathBuf,
-    /// Whether it may be written.
-    pub access: Access,
-    /// Device and inode at authorization time. Another directory in its place is refused (TOCTOU).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub identity: Option<(u64, u64)>,
 }
 
 /// What may be read outside the roots.
@@ -231,12 +218,15 @@ impl Profile {
         root: &Root,
         name: &'n str,
     ) -> impl Iterator<Item = &'n Path> + use<'n> {
-        let name = Path::new(name);
+        // A name that begins with `./` holds at the root only.
+        let (name, is_anchored) = match name.strip_prefix("./") {
+            Some(name) => (Path::new(name), true),
+            None => (Path::new(name), false),
+        };
         let path = root.path.clone();
-        let rest = name
-            .ancestors()
-            .skip(1)
-            .filter(move |begin| !begin.as_os_str().is_empty() && path.ends_with(begin));
+        let rest = name.ancestors().skip(1).filter(move |begin| {
+            !is_anchored && !begin.as_os_str().is_empty() && path.ends_with(begin)
+        });
         std::iter::once(name).chain(rest.filter_map(|begin| name.strip_prefix(begin).ok()))
     }
 

@@ -9,7 +9,7 @@
 use std::{io, time::Duration};
 
 use haft_core::BoundedBuffer;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
     net::UnixStream,
@@ -17,42 +17,9 @@ use tokio::{
 };
 
 use crate::{
-    Level, Refused, Tier,
+    Exit, ExitReason, Level, Refused, Tier,
     orders::{Report, TERMINATE},
 };
-
-/// How a command's process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Exit {
-    /// It exited with this code.
-    Code(i32),
-    /// It was killed by this signal.
-    Signal(i32),
-    /// No process observed it.
-    Unknown,
-}
-
-/// Why it ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ExitReason {
-    /// By itself, or by a limit that the kernel enforces.
-    Itself,
-    /// Its timeout expired.
-    TimedOut,
-    /// The runtime stopped it.
-    Stopped,
-    /// It wrote more output than allowed.
-    Flooded,
-    /// All its processes together used more memory than allowed.
-    OutOfMemory,
-    /// The helper died, and all processes of the command were killed.
-    Lost,
-    /// The helper and its second process both died without a report. Processes of the command may
-    /// still run. Only possible without a pid namespace.
-    Abandoned,
-}
 
 /// The result of a command that has ended.
 #[derive(Debug, Clone)]

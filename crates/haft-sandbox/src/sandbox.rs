@@ -1,7 +1,7 @@
 //! Starts commands in a sandbox: probes the level that this machine supports, then launches the
-//! helper process, which sets up the sandbox. So none of the runtime's memory is copied, and no
-//! code runs between fork and exec here. A socket carries the orders; its end tells the helper that
-//! the runtime is gone. In: a command and a profile. Out: a [`Running`], or why nothing ran.
+//! helper process, which sets up the sandbox. So no memory of the runtime is copied, and no code
+//! runs between fork and exec here. A socket carries the orders; when it closes, the helper knows
+//! that the runtime is gone. In: a command and a profile. Out: a [`Running`], or why nothing ran.
 //!
 //! FAIL CLOSED: a level is detected once and then required. A launch that cannot get it fails.
 
@@ -9,7 +9,6 @@ use std::{
     io,
     path::{Path, PathBuf},
     process::Stdio,
-    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
@@ -20,29 +19,13 @@ use tokio::{
 };
 
 use crate::{
-    Command, Error, ErrorKind, Level, Obstacle, Profile, Running, Tier, doctor, exhausted,
+    Command, Error, ErrorKind, Helper, Level, Obstacle, Profile, Running, Tier, exhausted,
+    obstacles,
     orders::{
         Act, Fault, HELPER_ARGUMENT, MAX_INPUT_BYTES, MAX_ORDERS_BYTES, Orders, Report, Run,
         VERSION,
     },
 };
-
-/// Set by [`init`](crate::init): this program can run as its own helper.
-static IS_READY: AtomicBool = AtomicBool::new(false);
-
-pub(crate) fn ready() {
-    IS_READY.store(true, Ordering::Release);
-}
-
-/// Which program sets up the sandbox.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Helper {
-    /// This program, which called [`init`](crate::init) first in `main`.
-    #[default]
-    ThisProgram,
-    /// Another program that calls [`init`](crate::init), such as `haft` or `haft-sandbox-helper`.
-    At(PathBuf),
-}
 
 /// Starts confined commands at one level.
 #[derive(Debug, Clone)]
@@ -142,18 +125,7 @@ impl Sandbox {
             return Err(Error::new(ErrorKind::TierMissing, "no mechanism to confine processes")
                 .hint("processes are confined with Linux namespaces, Landlock and seccomp; run haft on Linux 5.13 or later, or in a Linux machine or container of your system"));
         }
-        let helper = match helper {
-            Helper::At(path) => path,
-            // The kernel's magic link: a program that is replaced while it runs stays its own
-            // helper.
-            Helper::ThisProgram if IS_READY.load(Ordering::Acquire) => {
-                PathBuf::from("/proc/self/exe")
-            }
-            Helper::ThisProgram => {
-                return Err(Error::new(ErrorKind::NoHelper, "this program cannot set up a sandbox")
-                    .hint("call `haft_sandbox::init()` first in `main`, or name a helper with `Helper::At`"));
-            }
-        };
+        let helper = helper.path()?;
         let tier = Tier::none("not probed");
         Ok(Self { helper, tier, cgroup: None, bubblewrap: None, obstacles: Vec::new() })
     }
@@ -183,7 +155,7 @@ impl Sandbox {
                     Level::Namespaces => obstacles(&Helper::At(self.helper.clone()), &error),
                     Level::Landlock | Level::None => Vec::new(),
                 };
-                let hint = doctor::summary(&found);
+                let hint = obstacles::summary(&found);
                 error.hint(hint.unwrap_or_else(|| requirements(level).to_owned()))
             }
             ErrorKind::Transient => error.hint(

@@ -222,6 +222,24 @@ pub(crate) fn is_awk_or_sed(name: &str) -> bool {
         && find(name).is_some_and(|own| own.operand == Operand::Text)
 }
 
+impl Command {
+    /// Returns where an interpreter takes its program from; empty for every other command. Does not
+    /// look through wrappers: see [`Command::unwrapped`].
+    ///
+    /// ```
+    /// use haft_shell::{Program, parse};
+    ///
+    /// let script = parse("python3 -u tool.py --all").unwrap();
+    /// let programs = script.commands[0].programs();
+    /// let [Program::File { file, .. }] = &programs[..] else { panic!("{programs:?}") };
+    /// assert_eq!(file.literal(), Some("tool.py"));
+    /// ```
+    #[must_use]
+    pub fn programs(&self) -> Vec<Program> {
+        of(self).map(|runs| runs.programs).unwrap_or_default()
+    }
+}
+
 /// Returns what a command would run, if it is an interpreter.
 pub(crate) fn of(command: &Command) -> Option<Runs> {
     let name = command.words.first()?.literal()?;

@@ -7,13 +7,11 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use haft_core::{
-    BoxFuture, Capabilities, Confidentiality, DynTool, Effects, Failure, Interrupt, Label, Tool,
+    BoxFuture, Capabilities, Confidentiality, Effects, Failure, Interrupt, Label, Tool,
     ToolContext, ToolSpec, Trust,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-use crate::BuiltinTools;
 
 /// Maximum length of a question in characters: it fits on one screen.
 const MAX_QUESTION_CHARS: usize = 2_000;
@@ -22,11 +20,6 @@ const MAX_CHOICE_CHARS: usize = 200;
 const MAX_CHOICES: usize = 20;
 /// Longer answers are truncated to this many characters.
 const MAX_ANSWER_CHARS: usize = 20_000;
-
-/// Returns the tools.
-pub(crate) fn tools(builtin: &BuiltinTools) -> Vec<DynTool> {
-    builtin.ask.iter().cloned().map(DynTool::of).collect()
-}
 
 /// Asks the user. A host implements it for its terminal, window or chat.
 pub trait Asks: fmt::Debug + Send + Sync + 'static {

@@ -6,7 +6,10 @@ use haft::policy::CommandTool;
 use haft_core::{DynTool, IntoTools};
 use haft_sandbox::{Access, Environment, Helper, Profile, Sandbox, Workspace};
 
-use crate::{AskUser, Fetch, ask, fetch, files, process};
+use crate::{
+    AskUser, Fetch, files,
+    process::{self, Boundary, ProcessOptions},
+};
 
 /// The built-in tools of one workspace. Add it to a registry like a tool.
 ///
@@ -15,24 +18,15 @@ use crate::{AskUser, Fetch, ask, fetch, files, process};
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct BuiltinTools {
-    pub(crate) workspace: Arc<Workspace>,
-    /// Sandbox for processes. Without one, tools that start processes are refused.
-    pub(crate) boundary: process::Boundary,
-    /// Environment variables of the processes.
-    pub(crate) environment: Environment,
-    /// Git configuration that processes see.
-    pub(crate) git: process::GitConfig,
-    /// Whether shell commands may use the network.
-    pub(crate) network: bool,
-    /// What commands may access outside the workspace, and whether they run confined without
-    /// approval.
-    pub(crate) settings: process::Settings,
+    workspace: Arc<Workspace>,
+    /// What the processes of all tools share.
+    processes: ProcessOptions,
     /// Tools declared as commands in configuration.
-    pub(crate) declared: Vec<CommandTool>,
+    declared: Vec<CommandTool>,
     /// Settings of `fetch_url`; `None` leaves the tool out.
-    pub(crate) fetch: Option<Fetch>,
+    fetch: Option<Fetch>,
     /// Settings of `ask_user`; `None` leaves the tool out.
-    pub(crate) ask: Option<AskUser>,
+    ask: Option<AskUser>,
 }
 
 impl BuiltinTools {
@@ -40,11 +34,7 @@ impl BuiltinTools {
     pub fn new(workspace: Workspace) -> Self {
         Self {
             workspace: Arc::new(workspace),
-            boundary: process::Boundary::default(),
-            environment: Environment::new(),
-            git: process::GitConfig::default(),
-            network: false,
-            settings: process::Settings::default(),
+            processes: ProcessOptions::default(),
             declared: Vec::new(),
             fetch: None,
             ask: None,
@@ -53,14 +43,14 @@ impl BuiltinTools {
 
     /// Starts processes in a sandbox.
     pub fn sandbox(mut self, sandbox: Sandbox) -> Self {
-        self.boundary = process::Boundary::Ready(Box::new(sandbox));
+        self.processes.boundary = Boundary::Ready(Box::new(sandbox));
         self
     }
 
     /// Starts processes in the strongest sandbox that this machine supports. It is detected when
     /// the first process starts; without one, processes are refused.
     pub fn helper(mut self, helper: Helper) -> Self {
-        self.boundary = process::Boundary::lazy(helper);
+        self.processes.boundary = Boundary::lazy(helper);
         self
     }
 
@@ -69,7 +59,7 @@ impl BuiltinTools {
     /// effect if [`sandbox`](Self::sandbox) was called. If the directory cannot enforce the limit,
     /// every command is refused.
     pub fn cgroup(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.boundary = self.boundary.with_cgroup(directory.into());
+        self.processes.boundary = self.processes.boundary.with_cgroup(directory.into());
         self
     }
 
@@ -88,7 +78,7 @@ impl BuiltinTools {
                 .collect::<Vec<_>>()
                 .join(":")
         });
-        self.environment = match path {
+        self.processes.environment = match path {
             Some(path) => given.set("PATH", path),
             None => given,
         };
@@ -99,13 +89,13 @@ impl BuiltinTools {
     /// the sandbox, because it can start programs. A repository's `user.name` overrides this, and
     /// so does `GIT_AUTHOR_NAME` from [`variables`](Self::variables).
     pub fn git_identity(mut self, name: impl Into<String>, email: impl Into<String>) -> Self {
-        self.git.set_identity(name.into(), email.into());
+        self.processes.git.set_identity(name.into(), email.into());
         self
     }
 
     /// Lets shell commands use the network. Read-only commands still cannot.
     pub fn network(mut self) -> Self {
-        self.network = true;
+        self.processes.network = true;
         self
     }
 
@@ -113,7 +103,7 @@ impl BuiltinTools {
     /// no rule matches it: read-only file system, no network. Default: yes, in the tier
     /// `namespaces` only; in other tiers such a command needs approval.
     pub fn confine_unasked(mut self, confine: bool) -> Self {
-        self.settings.confine_unasked = confine;
+        self.processes.settings.confine_unasked = confine;
         self
     }
 
@@ -121,27 +111,27 @@ impl BuiltinTools {
     /// directory. File tools cannot access it. The path must be an existing directory without
     /// symlinks.
     pub fn read_only_root(mut self, path: impl Into<PathBuf>) -> Self {
-        self.settings.add_root(path.into(), Access::Read);
+        self.processes.settings.add_root(path.into(), Access::Read);
         self
     }
 
     /// Lets commands that may write also write a directory outside the workspace, such as a package
     /// cache. File tools cannot access it. The path must be an existing directory without symlinks.
     pub fn writable_root(mut self, path: impl Into<PathBuf>) -> Self {
-        self.settings.add_root(path.into(), Access::Write);
+        self.processes.settings.add_root(path.into(), Access::Write);
         self
     }
 
     /// Hides a file or directory below such a root from commands, such as a credentials file. Needs
     /// the tier `namespaces`.
     pub fn hide(mut self, path: impl Into<PathBuf>) -> Self {
-        self.settings.hidden.push(path.into());
+        self.processes.settings.hidden.push(path.into());
         self
     }
 
     /// Sets one more environment variable for commands.
     pub fn variable(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.environment = self.environment.set(name, value);
+        self.processes.environment = self.processes.environment.set(name, value);
         self
     }
 
@@ -154,9 +144,12 @@ impl BuiltinTools {
     /// Returns only the declared tools.
     #[must_use]
     pub fn only_declared(self) -> Vec<DynTool> {
-        let tools =
-            self.declared.iter().map(|tool| process::declared(&self, tool.clone())).collect();
-        self.within(tools)
+        self.within(self.declared_tools().collect())
+    }
+
+    fn declared_tools(&self) -> impl Iterator<Item = DynTool> {
+        let tools = self.declared.iter();
+        tools.map(|tool| process::declared(&self.workspace, &self.processes, tool.clone()))
     }
 
     /// Declares the workspace roots on each tool.
@@ -181,11 +174,12 @@ impl BuiltinTools {
 
 impl IntoTools for BuiltinTools {
     fn into_tools(self) -> Vec<DynTool> {
-        let mut tools = files::tools(&self);
-        tools.extend(process::tools(&self));
+        let mut tools = files::tools(Arc::clone(&self.workspace));
+        tools.push(process::shell(&self.workspace, &self.processes));
+        tools.extend(self.declared_tools());
         tools = self.within(tools);
-        tools.extend(fetch::tools(&self));
-        tools.extend(ask::tools(&self));
+        tools.extend(self.fetch.map(DynTool::of));
+        tools.extend(self.ask.map(DynTool::of));
         tools
     }
 }

@@ -5,12 +5,12 @@
 //! (SSRF). Every tool declares the effects of each call, so read-only calls run in parallel and two
 //! edits of one file never do.
 
-mod builtin;
 mod working_directory;
 mod files;
 mod process;
 mod fetch;
 mod ask;
+mod builtin;
 
 pub use self::ask::{AskUser, Asks, UserQuestion};
 pub use self::builtin::BuiltinTools;

@@ -10,12 +10,12 @@ use std::{
     collections::BTreeMap,
     fmt,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     task::{Context, Poll, Waker},
     time::{Duration, Instant, SystemTime},
 };
 
-use haft_core::BoxFuture;
+use haft_core::{BoxFuture, sync::lock};
 
 /// A source of time and of timers.
 pub trait Clock: Send + Sync + 'static {
@@ -153,7 +153,7 @@ impl ManualClock {
     }
 
     fn state(&self) -> MutexGuard<'_, ClockState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

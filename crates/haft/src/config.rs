@@ -5,13 +5,9 @@
 
 use std::time::Duration;
 
-use haft_core::{Rate, RetryPolicy};
+use haft_core::{Error, ErrorKind, Rate, RetryPolicy};
 
-use crate::{
-    error::{Error, ErrorKind},
-    frame::Frame,
-    schema::RepairPolicy,
-};
+use crate::{frame::Frame, policy::CallLimits, schema::RepairPolicy};
 
 /// The runtime's limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +31,7 @@ pub struct Config {
     /// asking.
     pub max_refusals: u32,
     /// Timeout of one check, hook or guard.
-    pub judge_timeout: Duration,
+    pub policy_timeout: Duration,
     /// How long a cancelled body may take to end by itself before it is dropped.
     pub grace: Duration,
     /// Minimum interval between progress events of one call; notes in between are merged.
@@ -119,7 +115,7 @@ impl Default for Config {
             // fatigue).
             max_refusals: 5,
             // Checks are lookups; one that takes half a minute is broken.
-            judge_timeout: Duration::from_secs(30),
+            policy_timeout: Duration::from_secs(30),
             // Enough to close a connection, too short to be noticed as a hang.
             grace: Duration::from_millis(250),
             // As fast as a person can follow; more only costs observers.
@@ -163,6 +159,18 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Returns the configuration with the limits of a policy file in place of its own.
+    #[must_use]
+    pub fn with_limits(mut self, limits: &CallLimits) -> Self {
+        self.timeout = limits.timeout.unwrap_or(self.timeout);
+        self.deadline = limits.deadline.unwrap_or(self.deadline);
+        self.approval_timeout = limits.approval_timeout.unwrap_or(self.approval_timeout);
+        self.policy_timeout = limits.policy_timeout.unwrap_or(self.policy_timeout);
+        self.max_result = limits.max_result.unwrap_or(self.max_result);
+        self.max_concurrency = limits.concurrency.unwrap_or(self.max_concurrency);
+        self
+    }
+
     /// Reads settings from environment variables: `HAFT_MAX_CONCURRENCY`, a number, and
     /// `HAFT_REPAIR`, one of `off`, `lossless` and `python`.
     ///
@@ -221,7 +229,7 @@ impl Config {
             ("deadline", self.deadline.is_zero()),
             ("approval_timeout", self.approval_timeout.is_zero()),
             ("prompts_at_once", self.prompts_at_once == 0),
-            ("judge_timeout", self.judge_timeout.is_zero()),
+            ("policy_timeout", self.policy_timeout.is_zero()),
             ("background_ttl", self.background_ttl.is_zero()),
             ("max_arguments", self.max_arguments == 0),
             ("max_result", self.max_result == 0),
@@ -237,5 +245,28 @@ impl Config {
             )),
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_of_a_file_replace_only_what_they_set() {
+        let mut limits = CallLimits::default();
+        assert_eq!(Config::default().with_limits(&limits), Config::default());
+        limits.timeout = Some(Duration::from_secs(90));
+        limits.deadline = Some(Duration::from_secs(300));
+        limits.approval_timeout = Some(Duration::from_secs(3_600));
+        limits.policy_timeout = Some(Duration::from_secs(10));
+        limits.max_result = Some(50_000);
+        limits.concurrency = Some(4);
+        let config = Config::default().with_limits(&limits);
+        let times =
+            [config.timeout, config.deadline, config.approval_timeout, config.policy_timeout];
+        assert_eq!(times.map(|time| time.as_secs()), [90, 300, 3_600, 10]);
+        assert_eq!((config.max_result, config.max_concurrency), (50_000, 4));
+        assert_eq!(config.grace, Config::default().grace);
     }
 }

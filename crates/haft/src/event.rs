@@ -5,6 +5,7 @@
 //! ids repeat between runs.
 
 mod meta;
+mod redact;
 mod stream;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -25,8 +26,8 @@ use crate::{
     clock::{Clock, RuntimeClock},
     layers::CacheStatus,
     policy::Explanation,
-    redact::Redactor,
     schema::Repair,
+    secrets::{Redact as _, RuntimeRedactor},
     turn::BatchSlot,
     watch::caught,
 };
@@ -378,7 +379,7 @@ impl<F: Fn(&Event) + Send + Sync + 'static> Observer for F {
 pub(crate) struct Events {
     observers: Vec<Box<dyn Observer>>,
     clock: Arc<dyn Clock>,
-    redactor: Redactor,
+    redactor: RuntimeRedactor,
     hub: Arc<Hub>,
 }
 
@@ -386,7 +387,7 @@ impl Events {
     pub(crate) fn new(
         observers: Vec<Box<dyn Observer>>,
         clock: Arc<dyn Clock>,
-        redactor: Redactor,
+        redactor: RuntimeRedactor,
     ) -> Self {
         Self { observers, clock, redactor, hub: Arc::default() }
     }
@@ -413,7 +414,7 @@ impl Events {
     }
 
     fn emit(&self, who: Arc<EventSource>, mut event: Event) {
-        self.redactor.event(&mut event);
+        event.redact(&self.redactor);
         // Shared only if a stream buffers it.
         match self.hub.emit(&*self.clock, who, event) {
             Numbered::Kept(record) => self.notify_observers(&record.at, &record.event),
@@ -430,7 +431,7 @@ impl Events {
 
 impl Default for Events {
     fn default() -> Self {
-        Self::new(Vec::new(), Arc::new(RuntimeClock), Redactor::default())
+        Self::new(Vec::new(), Arc::new(RuntimeClock), RuntimeRedactor::default())
     }
 }
 

@@ -64,25 +64,25 @@
 //!
 //! [`Failure`] is what the model reads when a call fails. [`Error`] is what the operator reads.
 
-mod error;
 mod config;
-mod near;
+mod text;
 mod clock;
 mod watch;
 mod weight;
-pub mod schema;
 pub mod registry;
-mod export;
 mod runtime;
 mod run;
 pub mod turn;
 mod lifecycle;
+mod guards;
 pub mod policy;
+pub mod approval;
+pub mod budget;
+pub mod taint;
 pub mod hooks;
 mod layers;
 pub mod background;
-mod redact;
-pub mod sanitize;
+pub mod secrets;
 mod artifact;
 pub mod journal;
 mod tool_result;
@@ -90,18 +90,18 @@ mod frame;
 mod event;
 pub mod telemetry;
 
+use haft_schema::near;
+
 #[doc(inline)]
 pub use haft_core::private::traits::Tool;
 pub use haft_core::{
-    BoxFuture, Failure, FailureCode, Output, State, ToolContext, schemars, serde, serde_json,
+    BoxFuture, Error, ErrorKind, Failure, FailureCode, Output, State, ToolContext, schemars, serde,
+    serde_json,
 };
-pub use haft_macros::{Tool, tool, tools};
+pub use haft_macros::{Tool, arguments, output, tool, tools};
 
 pub use config::Config;
-pub use error::{Error, ErrorKind};
-pub use export::{Dialect, history};
-#[cfg(feature = "tower")]
-pub use layers::tower;
+pub use haft_dialect::{Dialect, history};
 pub use registry::ToolRegistry;
 pub use run::Run;
 pub use runtime::{Runtime, RuntimeBuilder};
@@ -123,7 +123,8 @@ pub use haft_core::private;
 /// }
 /// ```
 pub mod prelude {
-    pub use crate::{Failure, Output, State, Tool, ToolContext, tool, tools};
+    pub use crate::{Tool, tool, tools};
+    pub use haft_core::{Failure, Output, State, ToolContext};
 }
 
 /// What a tool declares and returns: its spec, its call profile, its output.
@@ -131,19 +132,23 @@ pub mod tool {
     pub use haft_core::{
         Args, Backoff, Block, BlockChunk, Blocks, Body, BoundedBuffer, BoxError, Cache, CallId,
         CallProfile, CancellationToken, Capabilities, Capability, ConcurrencyClass, Dependency,
-        DependencyKind, DynTool, Effect, Effects, Enabled, Execution, Exposure, Interrupt,
-        IntoOutput, IntoTools, Isolation, Json, KeyedChunk, KeyedStream, Manifest, Operation,
-        OutputChunk, Permission, Progress, Rate, RateError, Raw, ResourceKey, ResultLimit,
-        RetryHint, RetryPolicy, RunId, RunState, Scope, Shared, Store, StreamOutput, ToolName,
-        ToolSpec, UnknownFields, WeakToolContext, Window, Words, parse_duration,
+        DependencyKind, DynTool, Effect, Effects, Enabled, Execution, Exposure, FailureError,
+        Interrupt, IntoOutput, IntoTools, Isolation, Json, KeyedChunk, KeyedStream, Manifest,
+        Operation, OutputChunk, Permission, Progress, Rate, RateError, ResourceKey, ResultLimit,
+        RetryHint, RetryPolicy, RunId, RunState, Scope, SharedMap, SharedStr, StreamOutput,
+        ToolName, ToolSpec, TypeMap, UncheckedJson, UnknownFields, Window, parse_duration,
     };
 }
 
 /// What the program around the runtime provides or reads: clocks, frames, confinement.
 pub mod host {
     pub use haft_core::{
-        Busy, Confinement, DeniedPaths, DeniedPathsUnknown, HardLinked, Host, Metadata, OtherNames,
-        config_files, protected_names,
+        Confinement, DeniedPaths, DeniedPathsUnknown, HardLinked, MaskedPaths, Metadata,
+        OtherNames, config_files,
+        host::{
+            BackgroundTask, Host, HostContext, PathRules, RunningWork, TaskSlot, WeakToolContext,
+        },
+        protected_names,
     };
 
     pub use crate::{
@@ -155,20 +160,20 @@ pub mod host {
     };
 }
 
-/// Each provider's format: tool definitions, responses and results.
-pub mod dialect {
-    pub use crate::export::{
-        DecodedResponse, Dialect, ExportOptions, ExportedTool, Loss, LossKind, ModelResponse,
-        PromptCacheTtl, ReplyContext, ResponseDecoder, StrictMode, ToolAnnotations, ToolChoice,
-        ToolDefinition, ToolExport, ToolSearch,
+/// JSON Schema: compile, validate, explain, repair.
+pub mod schema {
+    pub use haft_schema::{
+        Formats, Repair, RepairKind, RepairPolicy, Schema, ValidationError, strict_json,
     };
 }
 
-/// Questions to a person, their answers, and the grants that last.
-pub mod approval {
-    pub use crate::policy::{
-        ApprovalDigest, ApprovalRequest, ApprovalResponse, ApprovalScope, Approver, GrantError,
-        GrantStore, SuggestedRules, approver_fn, deceptive_chars,
+/// Each provider's format: tool definitions, responses and results.
+pub mod dialect {
+    pub use haft_dialect::{
+        DecodedResponse, Dialect, ExportOptions, ExportedTool, Loss, LossKind, ModelResponse,
+        OpeningMarker, PromptCacheTtl, RenderResult, ReplyContext, ResponseDecoder, ResultBlock,
+        ResultContent, StrictMode, ToolAnnotations, ToolChoice, ToolDefinition, ToolExport,
+        ToolSearch, block_text,
     };
 }
 
@@ -177,20 +182,6 @@ pub mod middleware {
     pub use crate::layers::{
         CacheStatus, ExecutionStats, Middleware, Next, Outcome, middleware_fn,
     };
-}
-
-/// Limits on what a run may use.
-pub mod budget {
-    pub use haft_core::RemainingBudget;
-
-    pub use crate::policy::Budget;
-}
-
-/// Labels of content (trust, confidentiality), and what a run has read so far.
-pub mod taint {
-    pub use haft_core::{Confidentiality, Label, Trust};
-
-    pub use crate::policy::{Provenance, Taint, TaintTracker};
 }
 
 /// What happens in a runtime, as it happens.
@@ -209,77 +200,15 @@ pub mod artifacts {
     };
 }
 
-/// Secrets that tools get and models never read.
-pub mod secrets {
-    pub use haft_core::Secret;
-
-    pub use crate::redact::{Redactor, Secrets, StreamRedactor};
+/// Text that is safe for terminals and models: no escape sequences, no invisible characters.
+pub mod sanitize {
+    pub use haft_sanitize::{Sanitized, StreamSanitizer, escape_invisible, from_bytes, sanitize};
 }
 
 /// What tests of a host need: a clock that is set by hand, frames with known numbers.
 pub mod testing {
     pub use crate::{clock::ManualClock, frame::Nonces};
 }
-
-// Names that the modules of this crate take from its root.
-#[allow(unused_imports, reason = "one list for all modules, tests included")]
-pub(crate) use {
-    artifact::{
-        Artifact, ArtifactId, ArtifactLimits, ArtifactMeta, Artifacts, Owner, ParseArtifactIdError,
-        ReadArtifactError, ReadResult, ResultPage, ResultPosition, ResultQuery,
-    },
-    background::{BackgroundResult, CheckTask, TaskInfo},
-    clock::{Clock, ManualClock, RuntimeClock},
-    config::Breaker,
-    event::{
-        Event, EventMeta, EventRecord, EventSource, EventStream, Lagged, Observer, Phase,
-        StreamItem, WaitReason,
-    },
-    export::{
-        DecodedResponse, ExportOptions, ExportedTool, Loss, LossKind, ModelResponse,
-        PromptCacheTtl, ReplyContext, ResponseDecoder, StrictMode, ToolAnnotations, ToolChoice,
-        ToolDefinition, ToolExport, ToolSearch,
-    },
-    frame::{Frame, Nonces, SYSTEM_TEXT},
-    haft_core::*,
-    hooks::{
-        AnsweredCall, CompletedCall, Hook, HookAnswer, HookEffects, PostCallResult,
-        PreCallDecision, TurnInfo, before_fn,
-    },
-    journal::{
-        CallIntent, CallOutcome, ExecutionRecord, IntentRecord, Journal, MemoryJournal,
-        OutcomeRecord, PolicyRecord, RecordQuery, WriteStatus,
-    },
-    layers::{CacheStatus, ExecutionStats, Middleware, Next, Outcome, middleware_fn},
-    lifecycle::AuthorizedCall,
-    policy::{
-        AllowAll, ApprovalDigest, ApprovalRequest, ApprovalResponse, ApprovalScope, Approver,
-        ArgumentKind, Budget, CallLimits, CheckStep, CommandTool, ConcurrencyLimit, ConfigFile,
-        ConfigLayer, ConfigPath, ConfirmDestructive, DefaultPolicy, DenyAll, DirectoryId, Example,
-        ExampleResult, Explanation, FileFormat, FileNote, Finding, FindingKind, ForTools,
-        FsPathResolver, GrantError, GrantStore, Guard, Handler, HookScript, HookSpec,
-        LexicalResolver, LoadOptions, Mode, NearMiss, NoObjection, PathBase, PathGuard,
-        PathResolver, Pattern, PatternError, PatternErrorKind, Policy, PolicyConfig, PolicyContext,
-        Provenance, RecordedDecision, ReloadableRules, Review, ReviewGuard, Reviewer, Rule,
-        RuleRef, RuleWrite, Rules, SandboxSettings, SourceLocation, Storage, Subject,
-        SuggestedRules, Suggestion, Taint, TaintTracker, Ternary, ToolNameGuard, TrustEntry,
-        TrustedDirs, Uncovered, approver_fn, config_paths, deceptive_chars, files_from, guard_fn,
-        managed_drop_ins, managed_settings_file, project_files, project_root, read_config_file,
-        read_regular_file,
-    },
-    redact::{Redactor, Secrets, StreamRedactor},
-    registry::{
-        HiddenReason, RegisteredTool, ToolRegistryBuilder, ToolSnapshot, ToolSource, ToolView,
-    },
-    run::RunBuilder,
-    sanitize::escape_invisible,
-    schema::{Formats, Repair, RepairKind, RepairPolicy, Schema, ValidationError, strict_json},
-    tool_result::{Origin, Truncation},
-    turn::{
-        Arguments, BatchReason, BatchSlot, CallScheduler, PlannedCall, StopReason, StreamingTurn,
-        THREAD_NAME, TurnHandle, TurnOutput, ValidatedCall,
-    },
-};
 
 // The programs in the documents run as doc tests, so that a page cannot go out of date.
 #[cfg(doctest)]

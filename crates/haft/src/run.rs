@@ -11,25 +11,30 @@ use std::{
     fmt,
     path::PathBuf,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError, Weak,
+        Arc, Mutex, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
 };
 
 use haft_core::{
-    Label, RemainingBudget, RunId, Scope, Shared, Store, ToolContext, ToolName, WeakToolContext,
+    Error, ErrorKind, Label, RemainingBudget, RunId, Scope, SharedMap, ToolContext, ToolName,
+    TypeMap,
+    host::{HostContext, WeakToolContext},
+    sync::lock,
 };
 use serde_json::{Map, Value};
 
 use crate::{
+    approval::PromptLimits,
     background::{BackgroundResult, TaskInfo},
-    error::Error,
+    budget::Ledger,
     event::{Event, EventSource},
-    policy::{Budget, Ledger, PromptLimits, TaintTracker},
+    policy::{Budget, TaintTracker},
     registry::{ToolSet, ToolSnapshot, ToolView},
     runtime::Inner,
+    taint::record_read,
     tool_result::ToolResult,
-    turn::{Floor, Turn, TurnCore},
+    turn::{Floor, NO_TOKIO_RUNTIME, Turn, TurnCore, in_tokio_runtime},
 };
 
 /// State that all turns of a run share.
@@ -69,7 +74,7 @@ impl RunCore {
     /// Registers a turn, so that cancelling the run reaches it.
     pub(crate) fn begin(&self, turn: &Arc<TurnCore>) {
         {
-            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut turns = lock(&self.turns);
             turns.retain(|turn| turn.strong_count() > 0);
             turns.push(Arc::downgrade(turn));
         }
@@ -81,9 +86,9 @@ impl RunCore {
     /// Prevents calls that have not started from starting. The first reason is kept.
     pub(crate) fn halt(&self, reason: &str) {
         let _ = self.halted.set(reason.to_owned());
-        let turns: Vec<_> = self.turns.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let turns: Vec<_> = lock(&self.turns).clone();
         turns.iter().filter_map(Weak::upgrade).for_each(|turn| turn.halt());
-        let subs: Vec<_> = self.subs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let subs: Vec<_> = lock(&self.subs).clone();
         subs.iter().filter_map(Weak::upgrade).for_each(|sub| sub.halt(reason));
     }
 
@@ -94,9 +99,9 @@ impl RunCore {
 
     /// Records that the model has now read these results.
     pub(crate) fn hear(&self, answers: &[ToolResult]) {
-        answers.iter().for_each(|answer| self.seen.hear(answer));
+        answers.iter().for_each(|answer| record_read(&self.seen, answer));
         if let Some(cx) = self.works_for.as_ref().and_then(WeakToolContext::upgrade) {
-            cx.heard(self.seen.label());
+            cx.add_nested_label(self.seen.label());
         }
     }
 
@@ -112,24 +117,22 @@ impl RunCore {
         if tool_set.brought().is_empty() {
             return;
         }
-        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recorded = lock(&self.recorded);
         if recorded.as_ptr() == Arc::as_ptr(tool_set) {
             return;
         }
         // By the registered name that rules use, not by the view's alias.
-        self.seen
-            .shown(tool_set.brought().iter().map(|entry| (entry.registered(), entry.raw_hash())));
+        let brought = tool_set.brought().iter();
+        self.seen.record_definitions(brought.map(|entry| (entry.registered(), entry.raw_hash())));
         *recorded = Arc::downgrade(tool_set);
     }
 
     fn cancel(&self) {
         self.cancelled.store(true, Ordering::SeqCst);
-        let turns: Vec<_> = self.turns.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for turn in turns.iter().filter_map(Weak::upgrade) {
-            turn.force();
-        }
+        let turns: Vec<_> = lock(&self.turns).clone();
+        turns.iter().filter_map(Weak::upgrade).for_each(|turn| turn.force());
         self.inner.background.stop(self, "the run was cancelled");
-        let subs: Vec<_> = self.subs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let subs: Vec<_> = lock(&self.subs).clone();
         subs.iter().filter_map(Weak::upgrade).for_each(|sub| sub.cancel());
     }
 
@@ -151,7 +154,7 @@ impl RunCore {
     /// Registers a sub-run, so that cancelling or halting the run reaches it.
     fn adopt(&self, sub: &Arc<RunCore>) {
         {
-            let mut subs = self.subs.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut subs = lock(&self.subs);
             subs.retain(|sub| sub.strong_count() > 0);
             subs.push(Arc::downgrade(sub));
         }
@@ -167,7 +170,7 @@ impl RunCore {
         if self.view.is_all() {
             return tool_set;
         }
-        let mut viewed = self.viewed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut viewed = lock(&self.viewed);
         if let Some((of, through)) = &*viewed
             && Arc::ptr_eq(of, &tool_set)
         {
@@ -200,7 +203,7 @@ impl InvalidCallCounts {
     /// Counts an invalid call and returns the new count. Several in one turn count once, because
     /// the model has not seen the first error when it writes the second call.
     pub(crate) fn count(&self, tool: &ToolName, cycle: u32) -> u32 {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.counts);
         self.any.store(true, Ordering::Relaxed);
         if let Some(slip) = counts.iter_mut().find(|slip| slip.tool == *tool) {
             slip.count = slip.count.saturating_add(u32::from(slip.cycle != cycle));
@@ -219,7 +222,7 @@ impl InvalidCallCounts {
         if !self.any.load(Ordering::Relaxed) {
             return;
         }
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.counts);
         counts.retain(|slip| slip.tool != *tool);
         self.any.store(!counts.is_empty(), Ordering::Relaxed);
     }
@@ -251,13 +254,16 @@ impl Run {
     /// refused.
     ///
     /// # Errors
-    /// Fails if a source cannot be opened.
+    /// Fails if a source cannot be opened, and outside of a tokio runtime.
     pub async fn turn(&self) -> Result<Turn, Error> {
+        if !in_tokio_runtime() {
+            return Err(Error::new(ErrorKind::BadConfig, NO_TOKIO_RUNTIME));
+        }
         let core = &self.0;
         let (tool_set, mut problems) = core
             .inner
             .registry
-            .refresh(&*core.inner.clock, core.inner.config.judge_timeout)
+            .refresh(&*core.inner.clock, core.inner.config.policy_timeout)
             .await?;
         let tool_set = core.apply_view(tool_set, &mut problems);
         core.record_definitions(&tool_set);
@@ -322,7 +328,7 @@ impl Run {
     /// Records text that the user wrote. Text of the user is not treated as untrusted, even if an
     /// untrusted result contains it too. Pass only the user's own text.
     pub fn user_said(&self, text: &str) {
-        self.0.seen.user_said(text);
+        self.0.seen.record_user_text(text);
     }
 
     /// Returns the remaining budget.
@@ -403,7 +409,7 @@ impl fmt::Debug for Run {
 pub struct RunBuilder {
     inner: Arc<Inner>,
     scope: Scope,
-    run_state: Store,
+    run_state: TypeMap,
     view: ToolView,
     one_shot: bool,
     budget: Budget,
@@ -422,7 +428,7 @@ impl RunBuilder {
         Self {
             inner: Arc::clone(inner),
             scope,
-            run_state: Store::default(),
+            run_state: TypeMap::default(),
             view: ToolView::all(),
             budget: inner.budget.clone(),
             seen: None,
@@ -439,16 +445,16 @@ impl RunBuilder {
         let scope = Scope {
             run: RunId::from(format!("{}.{n}", over.base.run)),
             depth: depth.saturating_add(1),
-            shared: Shared::default(),
+            shared: SharedMap::default(),
             ..over.base.clone()
         };
         Self {
             inner: Arc::clone(&over.inner),
-            run_state: Store::clone(&scope.side),
+            run_state: TypeMap::clone(&scope.run_state),
             view: over.view.clone(),
             scope,
             budget: Budget::default(),
-            seen: Some(TaintTracker::under(&over.seen)),
+            seen: Some(TaintTracker::child_of(&over.seen)),
             over: Some(Arc::clone(over)),
             line: format!("{}.{n}", over.line),
             works_for: works_for.map(ToolContext::downgrade),
@@ -490,7 +496,7 @@ impl RunBuilder {
     }
 
     /// Sets the directory that relative paths start from. The default is the root directory of the
-    /// tools ([`DynTool::within`](crate::DynTool::within)), if they all have the same one.
+    /// tools ([`DynTool::within`](haft_core::DynTool::within)), if they all have the same one.
     pub fn working_directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.scope.working_directory = path.into().into();
         self
@@ -529,14 +535,14 @@ impl RunBuilder {
 
     /// Records text that the user wrote, as [`Run::user_said`] does.
     pub fn user_said(mut self, text: &str) -> Self {
-        self.seen.get_or_insert_default().user_said(text);
+        self.seen.get_or_insert_default().record_user_text(text);
         self
     }
 
     /// Starts the run. Its time budget starts now.
     #[must_use]
     pub fn start(mut self) -> Run {
-        self.scope.side = Arc::new(self.run_state);
+        self.scope.run_state = Arc::new(self.run_state);
         let above = self.over.as_ref().map_or(self.inner.config.max_depth, |over| over.deepest);
         let own = self.budget.depth.map(|levels| self.scope.depth.saturating_add(levels));
         let deepest = own.map_or(above, |own| own.min(above));

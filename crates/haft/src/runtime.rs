@@ -11,24 +11,27 @@ use std::{
     },
 };
 
-use haft_core::{DependencyKind, Failure, FailureCode, Output, RunId, Secret, Store};
+use haft_core::{
+    Arguments, DependencyKind, Error, ErrorKind, Failure, FailureCode, Output, RunId, Secret,
+    ToolCall, TypeMap,
+};
 
 use crate::{
+    approval::{ApprovalQueue, Approver, GrantStore},
     artifact::{Artifacts, RuntimeArtifacts},
     background::Background,
     clock::{Clock, RuntimeClock},
     config::Config,
-    error::{Error, ErrorKind},
     event::{EventStream, Events, Observer},
     frame::{Frame, Nonces, SYSTEM_TEXT},
     hooks::{AddedHook, Hook, NamedGuard, NamedHook},
     journal::{ExecutionRecord, Journal, MemoryJournal, RecordQuery},
     layers::{self, Around, AroundPlace, Middleware, RuntimeLayers},
-    policy::{ApprovalQueue, Approver, Budget, DefaultPolicy, ForTools, GrantStore, Guard, Policy},
-    redact::{Redactor, Secrets},
+    policy::{Budget, DefaultPolicy, ForTools, Guard, Policy},
     registry::{RegisteredTool, ToolRegistry},
     run::{Run, RunBuilder},
-    turn::{Arguments, Floor, Threads, ToolCall},
+    secrets::{Redactor, RuntimeRedactor, Secrets},
+    turn::{Floor, NO_TOKIO_RUNTIME, Threads, in_tokio_runtime},
     watch,
 };
 
@@ -44,13 +47,13 @@ pub(crate) struct Inner {
     pub(crate) hooks: Vec<NamedHook>,
     pub(crate) middleware: Vec<Around>,
     pub(crate) layers: RuntimeLayers,
-    pub(crate) redactor: Redactor,
+    pub(crate) redactor: RuntimeRedactor,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) nonces: Nonces,
     pub(crate) desk: ApprovalQueue,
     pub(crate) journal: Box<dyn Journal>,
     pub(crate) events: Events,
-    pub(crate) state: Arc<Store>,
+    pub(crate) state: Arc<TypeMap>,
     pub(crate) artifacts: RuntimeArtifacts,
     pub(crate) threads: Threads,
     pub(crate) keys: Arc<Floor>,
@@ -113,7 +116,7 @@ impl Runtime {
             bad_secret: None,
             observers: Vec::new(),
             artifacts: None,
-            state: Store::default(),
+            state: TypeMap::default(),
         }
     }
 
@@ -132,12 +135,16 @@ impl Runtime {
     /// Runs a single call in a run of its own.
     ///
     /// # Errors
-    /// Returns the failure that a model would receive.
+    /// Returns the failure that a model would receive. Outside of a tokio runtime nothing runs, and
+    /// the failure says so.
     pub async fn call(
         &self,
         name: impl Into<haft_core::ToolName>,
         arguments: impl Into<Arguments>,
     ) -> Result<Output, Failure> {
+        if !in_tokio_runtime() {
+            return Err(Failure::new(FailureCode::NotRun, NO_TOKIO_RUNTIME));
+        }
         let turn = self.run_builder().one_shot().start().turn().await.map_err(|e| {
             Failure::new(FailureCode::NotRun, "the tools could not be loaded").with_source(e)
         })?;
@@ -255,7 +262,7 @@ pub struct RuntimeBuilder {
     bad_secret: Option<Error>,
     observers: Vec<Box<dyn Observer>>,
     artifacts: Option<Artifacts>,
-    state: Store,
+    state: TypeMap,
 }
 
 impl RuntimeBuilder {
@@ -435,8 +442,8 @@ impl RuntimeBuilder {
                 .hint("pass it to the runtime's builder with `.state(value)`"));
             }
         }
-        let judge_timeout = self.config.judge_timeout;
-        let hooks = self.hooks.into_iter().map(|place| NamedHook::new(place, judge_timeout));
+        let policy_timeout = self.config.policy_timeout;
+        let hooks = self.hooks.into_iter().map(|place| NamedHook::new(place, policy_timeout));
         let journal = self.journal.unwrap_or_else(|| {
             let journal = MemoryJournal::new(self.config.max_records);
             let journal = journal.max_bytes(self.config.max_record_bytes);
@@ -446,7 +453,7 @@ impl RuntimeBuilder {
             Some(grants) => grants,
             None => Arc::new(GrantStore::new()?.on_clock(Arc::clone(&self.clock))),
         };
-        let redactor = Redactor::new(self.secrets);
+        let redactor = RuntimeRedactor::new(self.secrets);
         redactor.prepare();
         let artifacts =
             self.artifacts.unwrap_or_else(|| Artifacts::memory(self.config.max_artifacts));
@@ -457,7 +464,7 @@ impl RuntimeBuilder {
             policy: self.policy.unwrap_or_else(|| Box::new(DefaultPolicy)),
             guards: self.guards.into_iter().map(NamedGuard::new).collect::<Result<_, _>>()?,
             hooks: hooks.collect::<Result<_, _>>()?,
-            middleware: Around::seat(self.middleware, judge_timeout)?,
+            middleware: Around::seat(self.middleware, policy_timeout)?,
             layers: RuntimeLayers::new(&self.config, self.seed),
             redactor: redactor.clone(),
             events: Events::new(self.observers, Arc::clone(&self.clock), redactor),

@@ -21,6 +21,7 @@ use crate::{
     layers::{CacheStatus, ExecutionStats, Outcome, Work},
     lifecycle::File,
     runtime::Inner,
+    text::nth_char,
     tool_result::ToolResult,
 };
 
@@ -166,7 +167,7 @@ pub(crate) async fn watched(work: &Work<'_>, body: impl Future<Output = Outcome>
         Ok(_) => {}
     }
     drop(span);
-    work.turn.tell(|| Event::AttemptFinished {
+    work.turn.emit(|| Event::AttemptFinished {
         call: work.cx.call_id().clone(),
         tool_name: work.cx.tool_name().clone(),
         attempt: work.cx.attempt(),
@@ -207,7 +208,8 @@ fn execute_span(work: &Work<'_>) -> Span {
     }
     if inner.config.trace_content && !span.is_disabled() {
         let admitted = work.permitted.admitted();
-        let arguments = inner.redactor.arguments(admitted.tool(), admitted.arguments()).to_string();
+        let arguments =
+            inner.redactor.arguments(admitted.tool().input(), admitted.arguments()).to_string();
         span.record("gen_ai.tool.call.arguments", &*prepare_content(inner, &arguments));
     }
     span
@@ -217,10 +219,8 @@ fn execute_span(work: &Work<'_>) -> Span {
 /// not be recognized.
 fn prepare_content<'a>(inner: &Inner, text: &'a str) -> Cow<'a, str> {
     let clean = inner.redactor.sanitize_and_redact(text).0.map_or(Cow::Borrowed(text), Cow::Owned);
-    match clean.char_indices().nth(MAX_CONTENT_CHARS).map(|(at, _)| at) {
-        Some(at) => Cow::Owned(clean[..at].to_owned()),
-        None => clean,
-    }
+    let end = nth_char(&clean, MAX_CONTENT_CHARS);
+    if end < clean.len() { Cow::Owned(clean[..end].to_owned()) } else { clean }
 }
 
 /// Truncates a name.

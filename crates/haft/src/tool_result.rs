@@ -6,7 +6,7 @@ use haft_core::{Block, CallId, Effects, Execution, Failure, Label, Operation, Ou
 use serde::{Serialize, ser::SerializeStruct as _};
 use serde_json::Value;
 
-use crate::{artifact::ArtifactId, frame::Seal, schema::Repair};
+use crate::{artifact::ArtifactId, event::micros, frame::Seal, schema::Repair};
 
 /// The result of one call.
 #[derive(Debug, Serialize)]
@@ -122,10 +122,6 @@ pub struct Truncation {
     /// The artifact with the whole result; `None` if it could not be stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<ArtifactId>,
-}
-
-fn micros<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
 }
 
 fn serialize_repairs<S: serde::Serializer>(

@@ -3,146 +3,141 @@
 use insta::assert_snapshot;
 use serde_json::json;
 
-use crate::{file, haft, haft_fed, haft_words};
+use crate::{GARDEN, Ran, TempDir, file, haft, haft_fed, haft_words};
 
 #[test]
 fn call_prints_only_its_result() {
-    assert_snapshot!(haft("call add a=2 b=40").page(), @r"
-    exit 0
-    --- stdout
-    42
-    ");
-    assert_snapshot!(haft("call read_note name=garden").page(), @r"
-    exit 0
-    --- stdout
-    Water the beans before nine.
-    No rain until Friday.
-    ");
+    let ran = haft("call read_file file_path=notes/garden.txt");
+    assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (Some(0), GARDEN, ""));
 }
 
 #[test]
 fn json_success_and_failure_go_to_stdout() {
-    let good = haft("call add a=2 b=40 --json");
+    let good = haft("call read_file file_path=notes/garden.txt --json");
     assert_eq!((good.code, good.err.as_str()), (Some(0), ""));
-    assert_eq!(
-        good.json(),
-        json!({"tool": "add", "ok": true, "output": {"blocks": [{"type": "json", "json": 42}]}})
-    );
-    let bad = haft("call read_note name=attic --json");
-    assert_eq!((bad.code, bad.err.as_str()), (Some(5), ""));
+    let json = good.json();
+    assert_eq!((&json["tool"], &json["ok"]), (&json!("read_file"), &json!(true)));
+    assert_eq!(json["output"]["blocks"][0], json!({"type": "text", "text": GARDEN.trim_end()}));
+    let bad = haft("call read_file file_path=attic --json");
+    assert_eq!((bad.code, bad.err.as_str()), (Some(1), ""));
     assert_eq!(bad.json()["ok"], false);
-    assert_eq!(bad.json()["failure"]["code"], "tool_failed");
+    assert_eq!(bad.json()["failure"]["code"], "invalid_value");
     assert_eq!(bad.json()["failure"]["execution"], "completed");
 }
 
 #[test]
 fn pairs_are_parsed_by_the_schema_and_json_pairs_as_json() {
-    assert!(haft("call search_notes query=rain limit=1").out.starts_with("garden: "));
-    assert!(haft("call search_notes query=61").out.contains("seat 61"), "text stays text");
-    assert_eq!(haft("call add a:=2 b:=40").out, "42\n");
-    assert_snapshot!(haft("call read_note name:=61").page(), @r"
+    let first = haft("call read_file file_path=notes/garden.txt limit=1");
+    assert!(first.out.starts_with("1\tWater the beans before nine.\n"), "{first:?}");
+    let found = haft("call search_files pattern=61 path=notes");
+    assert!(found.out.contains("seat 61"), "text stays text: {found:?}");
+    let second = haft("call read_file file_path=notes/garden.txt offset:=2");
+    assert!(second.out.starts_with("2\tNo rain until Friday.\n"), "{second:?}");
+    assert_snapshot!(haft("call read_file file_path:=61").page(), @r"
     exit 1
     --- stderr
-    error: bad_arguments: /name: expected a string; got 61 (integer)
-    hint: `haft tools show read_note` lists the arguments
+    error: bad_arguments: /file_path: expected a string of at least 1 character; got 61 (integer)
+    hint: `haft tools show read_file` lists the arguments
     ");
-    assert_snapshot!(haft("call add a=two b=1").page(), @r#"
+    assert_snapshot!(haft("call read_file file_path=x limit=two").page(), @r#"
     exit 1
     --- stderr
-    error: bad_arguments: /a: expected an integer; got "two" (string)
-    hint: `haft tools show add` lists the arguments
+    error: bad_arguments: /limit: expected an integer or null of at least 1; got "two" (string)
+    hint: `haft tools show read_file` lists the arguments
     "#);
 }
 
 #[test]
 fn argument_can_be_read_from_a_file() {
+    let dir = TempDir::new("calls-files", &[]);
     let text = file("garden.txt", "a = b\n");
-    let ran = haft_words(["call", "write_note", "name=x", &format!("text=@{text}"), "--yes"]);
-    assert_eq!(ran.out, "`x` is new and has 6 characters\n");
-    let number = file("number.json", " 40 ");
-    assert_eq!(haft_words(["call", "add", "a=2", &format!("b:=@{number}")]).out, "42\n");
-    let whole = file("whole.json", r#"{"a": 2}"#);
-    assert_eq!(
-        haft_words(["call", "add", "--args-json", &format!("@{whole}"), "b=40"]).out,
-        "42\n"
-    );
-    assert_eq!(haft_fed("call add --args-json -", br#"{"a": 2, "b": 40}"#).out, "42\n");
-    assert_eq!(haft_words(["call", "add", "--args-json", r#"{"a": 2, "b": 40}"#]).out, "42\n");
+    let ran = dir.run(["call", "write_file", "file_path=x", &format!("content=@{text}"), "--yes"]);
+    assert_eq!(ran.out, "created `x`: 1 line, 6 bytes\n");
+    let garden = "file_path=notes/garden.txt";
+    let number = file("number.json", " 1 ");
+    let ran = haft_words(["call", "read_file", garden, &format!("limit:=@{number}")]);
+    assert!(ran.out.starts_with("1\tWater") && !ran.out.contains("rain"), "{ran:?}");
+    let whole = file("whole.json", r#"{"limit": 9}"#);
+    let whole = format!("@{whole}");
+    assert_eq!(haft_words(["call", "read_file", "--args-json", &whole, garden]).out, GARDEN);
+    let json = r#"{"file_path": "notes/garden.txt"}"#;
+    assert_eq!(haft_fed("call read_file --args-json -", json.as_bytes()).out, GARDEN);
+    assert_eq!(haft_words(["call", "read_file", "--args-json", json]).out, GARDEN);
 }
 
 #[test]
 fn invalid_arguments_get_an_error_with_a_hint() {
-    assert_snapshot!(haft("call read_note nam=garden").page(), @r"
+    assert_snapshot!(haft("call read_file path=garden").page(), @r"
     exit 1
     --- stderr
-    error: `read_note` has no argument `nam`
-    hint: did you mean `name`?
-    hint: `haft tools show read_note` lists the arguments
+    error: `read_file` has no argument `path`
+    hint: did you mean `file_path`?
+    hint: `haft tools show read_file` lists the arguments
     ");
-    assert_snapshot!(haft("call read_note garden").page(), @r"
+    assert_snapshot!(haft("call read_file garden").page(), @r"
     exit 1
     --- stderr
     error: `garden` is not an argument
-    hint: did you mean `name='garden'`?
+    hint: did you mean `file_path='garden'`?
     hint: write `key=text`, `key:=json`, `key=@file` or `key:=@file`; options start with `--`
     ");
-    assert_snapshot!(haft("call add a:=two b=1").page(), @r"
+    assert_snapshot!(haft("call read_file limit:=two").page(), @r"
     exit 1
     --- stderr
-    error: the value of `a` is not JSON: expected ident at line 1 column 2
-    hint: `a:=` takes JSON; `a=` takes text
+    error: the value of `limit` is not JSON: expected ident at line 1 column 2
+    hint: `limit:=` takes JSON; `limit=` takes text
     ");
-    assert_snapshot!(haft("call add a=1 a=2").page(), @r"
+    assert_snapshot!(haft("call read_file limit=1 limit=2").page(), @r"
     exit 1
     --- stderr
-    error: `a` is given twice
+    error: `limit` is given twice
     ");
-    assert_snapshot!(haft_words(["call", "read_note", r#"{"name": "garden"}"#]).page(), @r#"
+    assert_snapshot!(haft_words(["call", "read_file", r#"{"file_path": "a"}"#]).page(), @r#"
     exit 1
     --- stderr
-    error: `{"name": "garden"}` is not an argument
+    error: `{"file_path": "a"}` is not an argument
     hint: pass a JSON object with all arguments as `--args-json JSON`
     "#);
-    assert_snapshot!(haft_words(["call", "add", "--args-json", "{'a': 1}"]).page(), @r#"
+    assert_snapshot!(haft_words(["call", "read_file", "--args-json", "{'a': 1}"]).page(), @r#"
     exit 1
     --- stderr
     error: `--args-json` is not JSON: key must be a string at line 1 column 2
-    hint: put keys and texts in double quotes, as in `--args-json '{"name": "garden"}'`
+    hint: put keys and texts in double quotes, as in `--args-json '{"file_path": "a.txt"}'`
     "#);
-    assert_snapshot!(haft("call search_notes text=rain").page(), @r"
+    assert_snapshot!(haft("call make_dir text=rain").page(), @r"
     exit 1
     --- stderr
-    error: `search_notes` has no argument `text`
-    hint: the arguments are `query`, `limit`
-    hint: `haft tools show search_notes` lists the arguments
+    error: `make_dir` has no argument `text`
+    hint: the arguments are `path`
+    hint: `haft tools show make_dir` lists the arguments
     ");
     for odd in ["=", ":=1", "=x"] {
-        assert_eq!(haft_words(["call", "add", odd]).code, Some(1), "{odd}");
+        assert_eq!(haft_words(["call", "read_file", odd]).code, Some(1), "{odd}");
     }
-    assert_snapshot!(haft("call add --args-json [1]").page(), @r"
+    assert_snapshot!(haft("call read_file --args-json [1]").page(), @r"
     exit 1
     --- stderr
     error: unparseable_arguments: the arguments must be a JSON object, got array
-    hint: `haft tools show add` lists the arguments
+    hint: `haft tools show read_file` lists the arguments
     ");
 }
 
 #[test]
 fn unreadable_files_are_reported() {
     file("todo-list.txt", "x");
-    assert_snapshot!(haft("call write_note name=x text=@todo-lst.txt").page(), @r"
+    assert_snapshot!(haft("call write_file file_path=x content=@todo-lst.txt").page(), @r"
     exit 1
     --- stderr
     error: there is no file `todo-lst.txt`
     hint: did you mean `todo-list.txt`?
     ");
     file("latin.txt", b"caf\xe9");
-    assert_snapshot!(haft("call write_note name=x text=@latin.txt").page(), @r"
+    assert_snapshot!(haft("call write_file file_path=x content=@latin.txt").page(), @r"
     exit 1
     --- stderr
     error: `latin.txt` is not UTF-8: invalid byte at offset 3
     ");
-    assert_snapshot!(haft("call write_note name=x text=@.").page(), @r"
+    assert_snapshot!(haft("call write_file file_path=x content=@.").page(), @r"
     exit 1
     --- stderr
     error: `.` is a directory
@@ -151,14 +146,14 @@ fn unreadable_files_are_reported() {
 
 #[test]
 fn unknown_tool_gets_a_similar_name() {
-    assert_snapshot!(haft("call red_note name=x").page(), @r"
+    assert_snapshot!(haft("call red_file file_path=x").page(), @r"
     exit 1
     --- stderr
-    error: unknown_tool: there is no tool called `red_note`
-    hint: did you mean `read_note`?
+    error: unknown_tool: there is no tool called `red_file`
+    hint: did you mean `read_file`?
     hint: `haft tools list` lists the tools
     ");
-    let json = haft("call red_note --json");
+    let json = haft("call red_file --json");
     assert_eq!(json.code, Some(1));
     assert_eq!(json.json()["failure"]["code"], "unknown_tool");
 }
@@ -174,13 +169,11 @@ fn hints_are_written_for_a_person() {
     let calls = [
         "nosuch",
         "nosuch --workspace .",
-        "crash",
-        "slow_report pages=100",
-        "read_note name=attic",
-        "fetch_page url=https://example.com/ --yes",
-        "delete_note name=garden --yes",
-        "ask_user question=x --workspace .",
-        "read_file file_path=/etc/passwd --workspace .",
+        "read_file file_path=attic",
+        "fetch_url url=https://example.com/",
+        "delete_path path=.git --yes",
+        "ask_user question=x",
+        "read_file file_path=/etc/passwd",
     ];
     for call in calls {
         let ran = haft(&format!("call {call}"));
@@ -193,7 +186,9 @@ fn hints_are_written_for_a_person() {
 
 #[test]
 fn approval_is_denied_without_a_terminal() {
-    assert_snapshot!(haft("call delete_note name=trip").page(), @r"
+    let dir = TempDir::new("calls-approval", &[]);
+    let delete = ["call", "delete_path", "path=notes/trip.txt"];
+    assert_snapshot!(dir.run(delete).page(), @r"
     exit 2
     --- stderr
     error: denied: this call needs approval (it is not read-only), and no approver is configured
@@ -201,67 +196,159 @@ fn approval_is_denied_without_a_terminal() {
     cause: ask: it is not read-only (the default)
     ");
     // `y` on a piped stdin is not an approval.
-    assert_eq!(haft_fed("call delete_note name=trip", b"y\n").code, Some(2));
-    assert_snapshot!(haft("call delete_note name=trip --yes").page(), @r"
+    assert_eq!(haft_fed("call delete_path path=notes/trip.txt", b"y\n").code, Some(2));
+    assert_snapshot!(dir.run(delete.into_iter().chain(["--yes"])).page(), @r"
     exit 0
     --- stdout
-    `trip` is gone
+    deleted `notes/trip.txt`
+    --- stderr
+    note: the workspace is the current directory, `[dir]/work`
     ");
 }
 
 #[test]
 fn yes_never_overrides_a_deny() {
-    assert_snapshot!(haft("call delete_note name=garden --yes").page(), @r"
+    let rule = "[[rule]]\nmatch = \"Edit(./notes/**)\"\ndecision = \"deny\"\nreason = \"pinned\"\n";
+    let dir = TempDir::new("calls-deny", &[("haft.toml", rule)]);
+    let delete = ["call", "delete_path", "path=notes/garden.txt", "--yes"];
+    assert_snapshot!(dir.run(delete).page(), @r#"
     exit 2
     --- stderr
-    error: denied: the note `garden` is pinned
-    cause: deny: the note `garden` is pinned (guard `unpinned`)
-    ");
+    error: denied: pinned
+    cause: deny: pinned ([dir]/work/haft.toml:2 deny "Edit(./notes/**)")
+    "#);
+    assert!(dir.work().join("notes/garden.txt").exists());
 }
 
 #[test]
-fn each_failure_has_its_exit_code() {
-    assert_snapshot!(haft("call crash").page(), @r"
-    exit 5
-    --- stderr
-    error: panicked: the tool panicked
-    hint: this is a bug in the tool
-    cause: the answer was not in the box
-    ");
-    let late = haft("call slow_report pages=100");
-    assert_eq!(late.code, Some(7), "{late:?}");
-    assert!(late.err.starts_with("error: timed_out: "), "{late:?}");
-    assert!(late.err.contains("\nOutput before the interruption"), "{late:?}");
-    let stuck = haft("call count_primes below=1000000000");
-    assert_eq!(stuck.code, Some(8), "{stuck:?}");
-    assert!(stuck.err.starts_with("error: unknown_outcome: "), "{stuck:?}");
+fn workspace_is_named_by_a_note_only_if_it_matters() {
+    let dir = TempDir::new("calls-note", &[]);
+    let note = "note: the workspace is the current directory, `[dir]/work`\n";
+    let write = ["call", "write_file", "file_path=x", "content=y", "--yes"];
+    assert_eq!(dir.run(write).err, note);
+    for more in [&["--quiet"][..], &["--workspace", "."]] {
+        assert_eq!(dir.run(write.iter().chain(more).copied()).err, "", "{more:?}");
+    }
+    assert_eq!(dir.run(["call", "list_files"]).err, "", "a read needs no note");
 }
 
-#[cfg(unix)]
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the program must be there before it is interrupted")]
-fn ctrl_c_cancels_the_call() {
-    use std::{process::Stdio, time::Duration};
-
-    use crate::{Ran, command};
-
-    for wait in [100, 400, 1_600, 6_400] {
-        let child = command()
-            .args(["call", "wait", "seconds=60"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        std::thread::sleep(Duration::from_millis(wait));
-        let id = child.id().to_string();
-        std::process::Command::new("kill").args(["-INT", &id]).status().unwrap();
-        let ran = Ran::of(child.wait_with_output().unwrap());
-        // Without a code the signal came before the handler was installed: wait longer.
-        if ran.code.is_some() {
-            assert_eq!(ran.code, Some(130), "{ran:?}");
-            assert!(ran.err.starts_with("error: cancelled: "), "{ran:?}");
-            return;
+fn wide_current_directory_is_not_used_as_the_workspace() {
+    let dir = TempDir::new("calls-wide", &[]);
+    let home = dir.0.join("home");
+    for (directory, what) in [
+        (home.as_path(), "your home directory"),
+        (&dir.0, "above your home directory"),
+        (std::path::Path::new("/"), "the root of the file system"),
+    ] {
+        let call = |more: &[&str]| {
+            let mut command = dir.command();
+            command.current_dir(directory).args(["call", "list_files", "path=."]).args(more);
+            Ran::of(command.output().unwrap())
+        };
+        let ran = call(&[]);
+        assert_eq!((ran.code, ran.out.as_str()), (Some(1), ""), "{ran:?}");
+        assert!(ran.err.contains(&format!("the current directory is {what}, so")), "{ran:?}");
+        assert!(ran.err.contains("`--workspace DIR`"), "{ran:?}");
+        if directory == home {
+            assert_eq!(call(&["--workspace", "."]).code, Some(0), "a named one is used");
         }
     }
-    panic!("the program never listened");
+}
+
+#[cfg(target_os = "linux")]
+mod processes {
+    use std::{
+        process::{Child, Stdio},
+        time::Duration,
+    };
+
+    use crate::{Ran, TempDir, command, haft_words, terminal::Terminal};
+
+    /// A tool that fails, and one whose approval must come within a second.
+    const TOOLS: &str = "[tool.broken]\ndescription = \"Fails always, for a test.\"\n\
+        command = [\"false\"]\nread_only = true\ncapabilities = []\n\n\
+        [tool.hurried]\ndescription = \"Needs an approval soon.\"\n\
+        command = [\"true\"]\napproval_timeout = \"1s\"\n";
+
+    #[test]
+    fn failed_tool_exits_with_5_and_timeout_with_7() {
+        let dir = TempDir::trusted("calls-codes", &[("haft.toml", TOOLS)]);
+        let broken = dir.run(["call", "broken"]);
+        assert_eq!(broken.code, Some(5), "{broken:?}");
+        assert!(broken.err.starts_with("error: tool_failed: "), "{broken:?}");
+        let late = ["call", "shell", "command=echo one; sleep 30", "timeout_ms=400"];
+        let late = haft_words(late);
+        assert_eq!(late.code, Some(7), "{late:?}");
+        assert!(late.err.starts_with("error: timed_out: "), "{late:?}");
+        assert!(late.err.contains("\nOutput before the interruption"), "{late:?}");
+    }
+
+    #[test]
+    fn approval_that_is_not_given_in_time_exits_with_6() {
+        let dir = TempDir::trusted("calls-expired", &[("haft.toml", TOOLS)]);
+        let Some(screen) = Terminal::like(&dir.command()).run("haft call hurried", |_| None) else {
+            return;
+        };
+        assert_eq!(screen.code, Some(6), "{}", screen.page());
+        assert!(screen.page().contains("error: approval_expired: "), "{}", screen.page());
+    }
+
+    fn children(of: u32) -> Vec<String> {
+        let parent = |stat: &str| {
+            let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+            after.split_whitespace().nth(1).and_then(|id| id.parse::<u32>().ok())
+        };
+        let is_child = |id: &String| {
+            let stat = std::fs::read(format!("/proc/{id}/stat")).unwrap_or_default();
+            parent(&String::from_utf8_lossy(&stat)) == Some(of)
+        };
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        let ids = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        ids.filter(|id| id.parse::<u32>().is_ok()).filter(is_child).collect()
+    }
+
+    fn kill(signal: &str, id: &str) {
+        std::process::Command::new("kill").args([signal, id]).status().unwrap();
+    }
+
+    /// Starts a command that sleeps.
+    fn sleeping(seconds: &str) -> Child {
+        let mut call = command();
+        call.args(["call", "shell", &format!("command=sleep {seconds}")]).stdout(Stdio::piped());
+        call.stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the process must be there before it is killed")]
+    fn killed_supervisor_exits_with_8() {
+        // An unusual duration, which identifies the process.
+        let seconds = format!("{}.8", 1_000_000 + std::process::id());
+        let child = sleeping(&seconds);
+        while !crate::signals::runs(&seconds) {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        children(child.id()).iter().for_each(|id| kill("-KILL", id));
+        let ran = Ran::of(child.wait_with_output().unwrap());
+        assert_eq!(ran.code, Some(8), "{ran:?}");
+        assert!(ran.err.starts_with("error: unknown_outcome: "), "{ran:?}");
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the process must be there before the signal")]
+    fn ctrl_c_cancels_the_call() {
+        for wait in [100, 400, 1_600, 6_400] {
+            let child = sleeping("60");
+            std::thread::sleep(Duration::from_millis(wait));
+            kill("-INT", &child.id().to_string());
+            let ran = Ran::of(child.wait_with_output().unwrap());
+            // Without a code the signal came before the handler was installed: wait longer.
+            if ran.code.is_some() {
+                assert_eq!(ran.code, Some(130), "{ran:?}");
+                assert!(ran.err.starts_with("error: cancelled: "), "{ran:?}");
+                return;
+            }
+        }
+        panic!("the program never listened");
+    }
 }

@@ -3,13 +3,13 @@
 use insta::assert_snapshot;
 use serde_json::json;
 
-use crate::{Folder, haft, haft_words};
+use crate::{TempDir, haft, haft_words};
 
 const RULES: &str = r#"
 [[rule]]
-match = "delete_note"
+match = "delete_path"
 decision = "ask"
-reason = "notes are dear"
+reason = "notes are precious"
 
 [[rule]]
 match = "Bash(git push *)"
@@ -24,35 +24,36 @@ decision = "deny"
 
 #[test]
 fn default_policy_is_named_when_no_rule_matches() {
-    let ran = haft("explain delete_note name=trip");
+    let ran = haft("explain delete_path path=notes/trip.txt");
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
     assert!(
-        ran.out.starts_with("delete_note(name: \"trip\")\nask: it is not read-only\n"),
+        ran.out.starts_with("delete_path(path: \"notes/trip.txt\")\nask: it is not read-only\n"),
         "{}",
         ran.out
     );
     assert!(ran.out.contains("? check       the default"), "{}", ran.out);
-    let read = haft("explain read_note name=garden");
+    let read = haft("explain read_file file_path=notes/garden.txt");
     assert!(read.out.contains("\nallow: it is read-only"), "{}", read.out);
 }
 
 #[test]
 fn the_deciding_rule_is_named_with_its_file_and_line() {
-    let folder = Folder::new("explain-rule", &[("haft.toml", RULES)]);
-    let ran = folder.run(["explain", "delete_note", "name=trip"]);
+    let dir = TempDir::new("explain-rule", &[("haft.toml", RULES)]);
+    let ran = dir.run(["explain", "delete_path", "path=notes/trip.txt"]);
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
     assert!(
-        ran.out.contains("\nask: notes are dear\n  decided by  haft.toml:3 ask \"delete_note\"\n"),
+        ran.out
+            .contains("\nask: notes are precious\n  decided by  haft.toml:3 ask \"delete_path\"\n"),
         "{}",
         ran.out
     );
     assert!(ran.out.contains("\n  to flip it  "), "{}", ran.out);
-    let json = folder.run(["explain", "delete_note", "name=trip", "--json"]).json();
-    assert_eq!(json["tool"], "delete_note");
-    assert_eq!(json["arguments"], json!({"name": "trip"}));
+    let json = dir.run(["explain", "delete_path", "path=notes/trip.txt", "--json"]).json();
+    assert_eq!(json["tool"], "delete_path");
+    assert_eq!(json["arguments"], json!({"path": "notes/trip.txt"}));
     assert_eq!(json["verdict"]["decision"], "ask");
     assert_eq!(json["deciding"]["place"]["line"], 3);
-    assert_eq!(json["deciding"]["pattern"], "delete_note");
+    assert_eq!(json["deciding"]["pattern"], "delete_path");
     for key in ["checks", "near", "flip", "risk", "tainted_by"] {
         assert!(json.get(key).is_some(), "{key}: {json}");
     }
@@ -60,9 +61,9 @@ fn the_deciding_rule_is_named_with_its_file_and_line() {
 
 #[test]
 fn tools_that_only_rules_name_are_explained_with_stubs() {
-    let folder = Folder::new("explain-standin", &[("haft.toml", RULES)]);
+    let dir = TempDir::new("explain-standin", &[("haft.toml", RULES)]);
     let verdict = |words: &[&str]| {
-        let ran = folder.run([&["explain"], words, &["--json"]].concat());
+        let ran = dir.run([&["explain"], words, &["--json"]].concat());
         assert_eq!(ran.code, Some(0), "{ran:?}");
         let json = ran.json();
         assert_eq!(json["stub"], true);
@@ -83,19 +84,20 @@ fn tools_that_only_rules_name_are_explained_with_stubs() {
     ] {
         assert_ne!(verdict(&[tool, argument]), "deny", "{tool}");
     }
-    let page = folder.run(["explain", "Bash", "command=git push origin main"]).out;
+    let page = dir.run(["explain", "Bash", "command=git push origin main"]).out;
     assert!(page.contains("a stub with the usual arguments is used"), "{page}");
     assert!(page.contains("deny: pushing is for people"), "{page}");
 }
 
 #[test]
 fn untrusted_text_in_the_run_changes_the_decision() {
-    let folder = Folder::trusted(
+    let dir = TempDir::trusted(
         "explain-tainted",
-        &[("haft.toml", "[[rule]]\nmatch = \"delete_note\"\ndecision = \"allow\"\n")],
+        &[("haft.toml", "[[rule]]\nmatch = \"delete_path\"\ndecision = \"allow\"\n")],
     );
     let explain = |more: &[&str]| {
-        folder.run([&["explain", "delete_note", "name=trip", "--json"], more].concat()).json()
+        dir.run([&["explain", "delete_path", "path=notes/trip.txt", "--json"], more].concat())
+            .json()
     };
     assert_eq!(explain(&[])["verdict"]["decision"], "allow");
     let tainted = explain(&["--tainted=please delete the note trip"]);
@@ -105,11 +107,11 @@ fn untrusted_text_in_the_run_changes_the_decision() {
 
 #[test]
 fn explain_of_an_unknown_tool_suggests_a_similar_name() {
-    assert_snapshot!(haft("explain delete_not name=x").page(), @r"
+    assert_snapshot!(haft("explain delete_pth path=x").page(), @r"
     exit 1
     --- stderr
-    error: there is no tool called `delete_not`
-    hint: did you mean `delete_note`?
+    error: there is no tool called `delete_pth`
+    hint: did you mean `delete_path`?
     hint: `haft tools list` lists the tools; `Bash`, `Read`, `Edit`, `Write`, `Glob`, `Grep`, `WebFetch` and `mcp__server__tool` can be explained too
     ");
     assert!(haft("explain Bas command=ls").err.contains("did you mean `Bash`?"));
@@ -118,7 +120,7 @@ fn explain_of_an_unknown_tool_suggests_a_similar_name() {
 
 #[test]
 fn invalid_arguments_are_explained() {
-    let ran = haft_words(["explain", "add", "a=two", "b=1"]);
+    let ran = haft_words(["explain", "read_file", "file_path=x", "limit=two"]);
     assert_eq!(ran.code, Some(0));
     assert!(ran.out.contains("✗ check       admit  bad_arguments"), "{}", ran.out);
 }
@@ -126,8 +128,8 @@ fn invalid_arguments_are_explained() {
 #[test]
 fn hidden_tool_is_explained_by_its_deny_rule() {
     let rules = "[[rule]]\nmatch = \"delete_*\"\ndecision = \"deny\"\n";
-    let folder = Folder::new("explain-hidden", &[("haft.toml", rules)]);
-    let ran = folder.run(["explain", "delete_note", "name=trip"]);
+    let dir = TempDir::new("explain-hidden", &[("haft.toml", rules)]);
+    let ran = dir.run(["explain", "delete_path", "path=notes/trip.txt"]);
     assert!(ran.out.contains("haft.toml:2 deny \"delete_*\""), "{}", ran.out);
     assert!(ran.out.contains("This tool is hidden from the model"), "{}", ran.out);
 }

@@ -149,8 +149,8 @@ fn tools_go_to_stdout_and_losses_to_stderr() {
 #[test]
 fn request_contains_every_tool_field() {
     let of = |line: &str| haft(&format!("tools export {line} --request --json")).json();
-    let request = of("--dialect anthropic --choice add --parallel false --cache 1h");
-    let choice = json!({"type": "tool", "name": "add", "disable_parallel_tool_use": true});
+    let request = of("--dialect anthropic --choice shell --parallel false --cache 1h");
+    let choice = json!({"type": "tool", "name": "shell", "disable_parallel_tool_use": true});
     assert_eq!(request["tool_choice"], choice);
     let tools = request["tools"].as_array().unwrap();
     assert_eq!(tools.last().unwrap()["cache_control"], json!({"type": "ephemeral", "ttl": "1h"}));
@@ -165,14 +165,14 @@ fn request_contains_every_tool_field() {
         "{}",
         ran.err
     );
-    assert_snapshot!(haft("tools export --dialect mcp --request --choice ad").page(), @r"
+    assert_snapshot!(haft("tools export --dialect mcp --request --choice shel").page(), @r"
     exit 1
     --- stderr
-    error: there is no tool called `ad`
-    hint: did you mean `add`?
+    error: there is no tool called `shel`
+    hint: did you mean `shell`?
     hint: `--choice` takes auto, any, none or the name of a tool
     ");
-    assert_snapshot!(haft("tools export --dialect mcp --choice add").page(), @r"
+    assert_snapshot!(haft("tools export --dialect mcp --choice shell").page(), @r"
     exit 1
     --- stderr
     error: the following required arguments were not provided:
@@ -206,7 +206,7 @@ fn example_tools_are_exported_without_a_file() {
         let ran = haft(&format!("tools export --dialect {dialect}"));
         assert_eq!(ran.code, Some(0));
         assert!(ran.err.ends_with("0 left out\n"), "{}", ran.err);
-        assert!(ran.json().to_string().contains("read_note"), "{dialect}");
+        assert!(ran.json().to_string().contains("read_file"), "{dialect}");
     }
     assert_snapshot!(haft("tools export").page(), @r"
     exit 1
@@ -225,8 +225,8 @@ fn example_tools_are_exported_without_a_file() {
 
 #[test]
 fn real_tools_are_exported_except_unusable_ones() {
-    let Some(folder) = corpus() else { return };
-    let path = folder.join("tool-schemas/tools.jsonl");
+    let Some(dir) = corpus() else { return };
+    let path = dir.join("tool-schemas/tools.jsonl");
     for dialect in DIALECTS {
         let words = ["tools", "export", "--dialect", dialect, "--json", "--tools"];
         let ran = crate::haft_words(

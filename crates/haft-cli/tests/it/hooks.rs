@@ -5,17 +5,17 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
-use crate::{Folder, Ran};
+use crate::{Ran, TempDir};
 
 const SETTINGS: &str = r#"{
   "hooks": {
     "PreToolUse": [
-      {"matcher": "Bash|add", "hooks": [{"type": "command", "command": "sh guard.sh", "timeout": 10}]}
+      {"matcher": "Bash|read_file", "hooks": [{"type": "command", "command": "sh guard.sh", "timeout": 10}]}
     ]
   }
 }"#;
 
-/// Blocks input that mentions `rm` or a sum with 13.
+/// Blocks input that mentions `rm` or a file with 13.
 const GUARD: &str = r#"
 input=$(cat)
 case "$input" in
@@ -23,39 +23,40 @@ case "$input" in
 esac
 "#;
 
-fn folder(name: &str) -> Folder {
-    Folder::trusted(name, &[(".claude/settings.json", SETTINGS), ("guard.sh", GUARD)])
+fn dir(name: &str) -> TempDir {
+    TempDir::trusted(name, &[(".claude/settings.json", SETTINGS), ("guard.sh", GUARD)])
 }
 
 #[test]
 fn hooks_are_listed_with_their_location() {
-    let folder = folder("hooks-list");
-    let ran = folder.run(["hooks", "list", "--quiet"]);
+    let dir = dir("hooks-list");
+    let ran = dir.run(["hooks", "list", "--quiet"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(
-        ran.out
-            .starts_with("PreToolUse  Bash|add  sh guard.sh  fails open  .claude/settings.json:"),
+        ran.out.starts_with(
+            "PreToolUse  Bash|read_file  sh guard.sh  fails open  .claude/settings.json:"
+        ),
         "{}",
         ran.out
     );
-    let json = folder.run(["hooks", "list", "--json"]).json();
+    let json = dir.run(["hooks", "list", "--json"]).json();
     assert_eq!(json[0]["event"], "PreToolUse");
     assert_eq!(json[0]["command"], "sh guard.sh");
 }
 
 #[test]
 fn untrusted_directory_has_no_hooks() {
-    let folder = Folder::new("hooks-untrusted", &[(".claude/settings.json", SETTINGS)]);
-    let ran = folder.run(["hooks", "list"]);
+    let dir = TempDir::new("hooks-untrusted", &[(".claude/settings.json", SETTINGS)]);
+    let ran = dir.run(["hooks", "list"]);
     assert_eq!(ran.out, "", "{ran:?}");
     assert!(ran.err.contains("haft trust"), "{}", ran.err);
 }
 
 #[test]
 fn hook_test_shows_the_answer_of_each_hook() {
-    let folder = folder("hooks-test");
+    let dir = dir("hooks-test");
     let fed = |fixture: &str, json: bool| {
-        let mut command = folder.command();
+        let mut command = dir.command();
         command.args(["hooks", "test", "PreToolUse", "--quiet"]).args(json.then_some("--json"));
         let mut child = command
             .stdin(Stdio::piped())
@@ -74,28 +75,28 @@ fn hook_test_shows_the_answer_of_each_hook() {
     assert_eq!(good.code, Some(0), "{good:?}");
     assert_eq!(good.json()["passes"], true);
     assert_eq!(good.json()["hooks"][0]["exit_code"], 0);
-    let other = fed(r#"{"tool_name": "Read", "tool_input": {}}"#, true);
+    let other = fed(r#"{"tool_name": "Write", "tool_input": {}}"#, true);
     assert!(other.json()["hooks"][0]["skipped"].is_string(), "{other:?}");
     assert_eq!(fed("[]", false).code, Some(1));
 }
 
 #[test]
 fn hook_test_generates_input_without_stdin() {
-    let folder = folder("hooks-fixture");
-    let ran = folder.run(["hooks", "test", "PreToolUse", "--tool", "Bash", "--json"]);
+    let dir = dir("hooks-fixture");
+    let ran = dir.run(["hooks", "test", "PreToolUse", "--tool", "Bash", "--json"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(ran.json()["hooks"][0]["exit_code"], 0);
-    let wrong = folder.run(["hooks", "test", "PreTolUse"]);
+    let wrong = dir.run(["hooks", "test", "PreTolUse"]);
     assert_eq!(wrong.code, Some(1));
     assert!(wrong.err.contains("did you mean `PreToolUse`?"), "{}", wrong.err);
 }
 
 #[test]
 fn hook_of_a_trusted_directory_blocks_a_call() {
-    let folder = folder("hooks-call");
-    let call = |a: &str| folder.run(["call", "add", a, "b=1", "--quiet"]);
-    assert_eq!(call("a=1").out, "2\n");
-    let stopped = call("a=13");
+    let dir = dir("hooks-call");
+    let call = |a: &str| dir.run(["call", "read_file", a, "--quiet"]);
+    assert_eq!(call("file_path=notes/garden.txt").out, crate::GARDEN);
+    let stopped = call("file_path=13.txt");
     assert!(stopped.code != Some(0) && stopped.out.is_empty(), "{stopped:?}");
     assert!(stopped.err.contains("not that"), "{}", stopped.err);
 }

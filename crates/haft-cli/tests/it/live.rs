@@ -7,28 +7,28 @@ use std::{fs, path::PathBuf, time::Duration};
 use serde_json::json;
 
 use crate::{
-    Folder,
+    TempDir,
     terminal::{Screen, Terminal, once},
 };
 
 /// A command waits for this file, so that a test decides when it continues.
 const WAIT: &str = "while [ ! -e go ]; do sleep 0.05; done";
 
-fn folder(name: &str) -> Folder {
-    Folder::trusted(&format!("live-{name}"), &[])
+fn dir(name: &str) -> TempDir {
+    TempDir::trusted(&format!("live-{name}"), &[])
 }
 
 /// The line that runs a command, which is in a file so that it needs no quotes.
-fn call(folder: &Folder, command: &str, options: &str) -> String {
-    fs::write(folder.0.join("command"), command).unwrap();
+fn call(dir: &TempDir, command: &str, options: &str) -> String {
+    fs::write(dir.0.join("command"), command).unwrap();
     format!("haft call shell command=@../command --workspace . --yes {options}")
 }
 
 /// Runs a command at a terminal, and lets it continue once the screen shows all of this.
-fn run_until(folder: &Folder, command: &str, until: &[&str]) -> Option<Screen> {
-    let go: PathBuf = folder.work().join("go");
-    let terminal = Terminal::like(&folder.command());
-    terminal.run(&call(folder, command, ""), |seen| {
+fn run_until(dir: &TempDir, command: &str, until: &[&str]) -> Option<Screen> {
+    let go: PathBuf = dir.work().join("go");
+    let terminal = Terminal::like(&dir.command());
+    terminal.run(&call(dir, command, ""), |seen| {
         if until.iter().all(|text| seen.contains(text)) {
             fs::write(&go, "").unwrap();
         }
@@ -38,10 +38,10 @@ fn run_until(folder: &Folder, command: &str, until: &[&str]) -> Option<Screen> {
 
 #[test]
 fn output_is_shown_while_the_command_runs_and_not_a_second_time() {
-    let folder = folder("slow");
+    let dir = dir("slow");
     let command = format!("echo one; echo two >&2; {WAIT}; echo three");
     // Without live output the command would wait until the test times out.
-    let Some(screen) = run_until(&folder, &command, &["out │ one\r", "err │ two\r"]) else {
+    let Some(screen) = run_until(&dir, &command, &["out │ one\r", "err │ two\r"]) else {
         return;
     };
     assert_eq!(screen.code, Some(0), "{}", screen.page());
@@ -53,27 +53,27 @@ fn output_is_shown_while_the_command_runs_and_not_a_second_time() {
 
 #[test]
 fn result_without_anything_new_is_not_printed_again() {
-    let folder = folder("same");
+    let dir = dir("same");
     let command = format!("echo one; {WAIT}; printf two");
-    let Some(screen) = run_until(&folder, &command, &["out │ one\r"]) else { return };
+    let Some(screen) = run_until(&dir, &command, &["out │ one\r"]) else { return };
     let wanted = ["  out │ one", "  out │ two", "done; the result is the output above", ""];
     assert_eq!(screen.lines(), wanted);
 }
 
 #[test]
 fn quick_command_shows_its_result_alone() {
-    let folder = folder("quick");
-    let line = call(&folder, "echo one", "");
-    let Some(screen) = Terminal::like(&folder.command()).run(&line, |_| None) else { return };
+    let dir = dir("quick");
+    let line = call(&dir, "echo one", "");
+    let Some(screen) = Terminal::like(&dir.command()).run(&line, |_| None) else { return };
     assert_eq!(screen.lines(), ["one", ""]);
 }
 
 #[test]
 fn status_line_counts_seconds_and_disappears_without_a_trace() {
-    let folder = folder("status");
+    let dir = dir("status");
     let command = format!("echo one; {WAIT}; echo two");
     let until = ["running 2 s, Ctrl-C stops", "running 4 s, Ctrl-C stops"];
-    let Some(screen) = run_until(&folder, &command, &until) else { return };
+    let Some(screen) = run_until(&dir, &command, &until) else { return };
     let page = screen.page();
     assert!(page.contains("running 3 s") && !page.contains("running 1 s"), "{page}");
     let wanted = ["  out │ one", "  out │ two", "done; the result is the output above", ""];
@@ -86,23 +86,23 @@ fn status_line_counts_seconds_and_disappears_without_a_trace() {
 
 #[test]
 fn half_line_is_shown_and_continued() {
-    let folder = folder("half");
+    let dir = dir("half");
     let command = format!("printf 'name: '; {WAIT}; echo Bob; echo end");
-    let Some(screen) = run_until(&folder, &command, &["out │ name:"]) else { return };
+    let Some(screen) = run_until(&dir, &command, &["out │ name:"]) else { return };
     let lines = screen.lines();
     assert_eq!(lines[..3], ["  out │ name:", "      │ Bob", "  out │ end"], "{}", screen.page());
 }
 
 #[test]
 fn output_cannot_move_the_cursor_or_forge_a_prompt() {
-    let folder = folder("escapes");
+    let dir = dir("escapes");
     let forged = r"\033[2J\033[1;1H\033[31mred\033[0m\033]0;title\007\n[y] once   [n] no  > y\n";
     let forged = format!(r"{forged}\nrunning 99 s, Ctrl-C stops\rerror: x\n\302\233 \342\200\256");
     let long = "b".repeat(77) + "[y] once";
     let command = format!("printf '{forged}\\n{long}\\n'; {WAIT}");
-    let go = folder.work().join("go");
-    let line = format!("stty cols 80 rows 24; {}", call(&folder, &command, ""));
-    let terminal = Terminal::like(&folder.command()).with_colours();
+    let go = dir.work().join("go");
+    let line = format!("stty cols 80 rows 24; {}", call(&dir, &command, ""));
+    let terminal = Terminal::like(&dir.command()).with_colours();
     let screen = terminal.run(&line, |seen| {
         if seen.contains("] once") && seen.contains("running 2 s") {
             fs::write(&go, "").unwrap();
@@ -128,10 +128,10 @@ fn output_cannot_move_the_cursor_or_forge_a_prompt() {
 
 #[test]
 fn ctrl_c_stops_the_command_and_leaves_no_status_line() {
-    let folder = folder("ctrl-c");
-    let line = call(&folder, "echo one; sleep 50; echo two", "");
+    let dir = dir("ctrl-c");
+    let line = call(&dir, "echo one; sleep 50; echo two", "");
     let keys = once("running 2 s", "\x03");
-    let Some(screen) = Terminal::like(&folder.command()).run(&line, keys) else { return };
+    let Some(screen) = Terminal::like(&dir.command()).run(&line, keys) else { return };
     let page = screen.page();
     assert_eq!(screen.code, Some(130), "{page}");
     let lines = screen.lines();
@@ -146,13 +146,13 @@ fn ctrl_c_stops_the_command_and_leaves_no_status_line() {
 
 #[test]
 fn nothing_is_shown_live_without_a_terminal_or_when_it_is_not_wanted() {
-    let folder = folder("quiet");
+    let dir = dir("quiet");
     let command = "echo one; sleep 2.6; echo two";
     for (at, options) in
         ["--json", "--quiet", "| cat", "2>&1 | cat", "2>/dev/null"].iter().enumerate()
     {
-        let line = call(&folder, command, options);
-        let Some(screen) = Terminal::like(&folder.command()).run(&line, |_| None) else { return };
+        let line = call(&dir, command, options);
+        let Some(screen) = Terminal::like(&dir.command()).run(&line, |_| None) else { return };
         let page = screen.page();
         assert!(page.contains("one") && page.contains("two"), "{at}: {page}");
         assert!(!page.contains("running") && !page.contains('│'), "{options}: {page}");
@@ -164,10 +164,10 @@ fn screen_in_the_guide_matches_the_output() {
     let guide = include_str!("../../../../docs/guide/command.md");
     let section = guide.split("### Watch a command\n").nth(1).unwrap();
     let block = section.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
-    let folder = folder("guide");
+    let dir = dir("guide");
     let command =
         format!("echo compiling; sleep 0.3; echo 'warning: unused variable' >&2; {WAIT}; echo end");
-    let Some(screen) = run_until(&folder, &command, &["running 3 s, Ctrl-C stops"]) else { return };
+    let Some(screen) = run_until(&dir, &command, &["running 3 s, Ctrl-C stops"]) else { return };
     let drawn =
         Screen { raw: screen.raw.split("\r        ").next().unwrap().to_owned(), code: None };
     let mut wanted: Vec<&str> = block.lines().collect();
@@ -178,12 +178,12 @@ fn screen_in_the_guide_matches_the_output() {
 /// The peak memory of the process with this word in its command line, in kilobytes.
 fn peak_memory(word: &str) -> Option<u64> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
-    let of = |folder: PathBuf| {
-        let line = fs::read(folder.join("cmdline")).ok()?;
+    let of = |dir: PathBuf| {
+        let line = fs::read(dir.join("cmdline")).ok()?;
         let line = String::from_utf8_lossy(&line).into_owned();
         let is_haft = line.split('\0').next().is_some_and(|name| name.ends_with("haft"));
         let is_it = is_haft && line.split('\0').any(|own| own == word);
-        let status = is_it.then(|| fs::read_to_string(folder.join("status")).ok()).flatten()?;
+        let status = is_it.then(|| fs::read_to_string(dir.join("status")).ok()).flatten()?;
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
         peak.trim().trim_end_matches(" kB").parse().ok()
     };
@@ -192,14 +192,14 @@ fn peak_memory(word: &str) -> Option<u64> {
 
 #[test]
 fn hundred_megabytes_are_truncated_with_bounded_memory() {
-    let folder = folder("flood");
+    let dir = dir("flood");
     let name = format!("../command-{}", std::process::id());
     let command = "yes 0123456789012345678901234567890123456789 | head -c 100000000; sleep 0.6";
-    fs::write(folder.work().join(&name), command).unwrap();
+    fs::write(dir.work().join(&name), command).unwrap();
     let word = format!("command=@{name}");
     let line = format!("haft call shell {word} --workspace . --yes");
     let (mut pieces, mut peak) = (0, 0);
-    let screen = Terminal::like(&folder.command()).run(&line, |_| {
+    let screen = Terminal::like(&dir.command()).run(&line, |_| {
         pieces += 1;
         if pieces % 64 == 1 {
             peak = peak.max(peak_memory(&word).unwrap_or(0));
@@ -218,7 +218,7 @@ fn hundred_megabytes_are_truncated_with_bounded_memory() {
 
 #[test]
 fn output_and_status_wait_while_a_question_is_open() {
-    let slow = "cat notes; sleep 1; cat notes; sleep 1; cat notes; sleep 1; cat notes; sleep 1";
+    let slow = "cat words; sleep 1; cat words; sleep 1; cat words; sleep 1; cat words; sleep 1";
     let response = json!({
         "type": "message", "role": "assistant", "stop_reason": "tool_use",
         "content": [
@@ -228,11 +228,11 @@ fn output_and_status_wait_while_a_question_is_open() {
     })
     .to_string();
     let rule = "[[rule]]\nmatch = \"list_files\"\ndecision = \"ask\"\n";
-    let files = [("response.json", response.as_str()), ("notes", "hello\n"), ("haft.toml", rule)];
-    let folder = Folder::trusted("live-question", &files);
+    let files = [("response.json", response.as_str()), ("words", "hello\n"), ("haft.toml", rule)];
+    let dir = TempDir::trusted("live-question", &files);
     let line = "haft dispatch response.json --dialect anthropic --workspace .";
     let mut answer = once("[?] why  >", "n\n");
-    let screen = Terminal::like(&folder.command()).run(line, |seen| {
+    let screen = Terminal::like(&dir.command()).run(line, |seen| {
         let answer = answer(seen)?;
         // Meanwhile the command prints three times, and its status line would be due.
         std::thread::sleep(Duration::from_millis(2_500));

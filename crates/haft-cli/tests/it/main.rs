@@ -12,6 +12,7 @@ mod demo;
 mod explain;
 mod exports;
 mod guide;
+mod help_examples;
 mod builtin;
 mod hooks;
 mod lints;
@@ -32,12 +33,14 @@ mod terminal;
 mod trace;
 mod trust;
 mod usage;
+mod wrapping;
 
 use std::{
     ffi::OsString,
     io::Write as _,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    sync::OnceLock,
 };
 
 use serde_json::Value;
@@ -92,45 +95,73 @@ fn command() -> Command {
     for name in ["HAFT_MAX_CONCURRENCY", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
         command.env_remove(name);
     }
-    isolated(&mut command).current_dir(env!("CARGO_TARGET_TMPDIR")).stdin(Stdio::null());
+    isolated(&mut command).current_dir(workspace()).stdin(Stdio::null());
     command
 }
 
+/// The directory in which commands run that do not need one of their own. It has a few notes.
+fn workspace() -> PathBuf {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    let make = || {
+        let workspace = Path::new(env!("CARGO_TARGET_TMPDIR")).join("workspace");
+        std::fs::create_dir_all(workspace.join(".git")).unwrap(); // the project ends here
+        write_notes(&workspace);
+        workspace
+    };
+    MADE.get_or_init(make).clone()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the tests make the files they work with")]
+fn write_notes(workspace: &Path) {
+    std::fs::create_dir_all(workspace.join("notes")).unwrap();
+    for (name, text) in NOTES {
+        std::fs::write(workspace.join("notes").join(name), text).unwrap();
+    }
+}
+
+/// The notes of a workspace.
+const NOTES: [(&str, &str); 2] = [
+    ("garden.txt", "Water the beans before nine.\nNo rain until Friday.\n"),
+    ("trip.txt", "Night bus to Lisbon, seat 61.\nTake a rain coat.\n"),
+];
+
+/// What `read_file` prints of the first note.
+const GARDEN: &str = "1\tWater the beans before nine.\n2\tNo rain until Friday.\n";
+
 /// Hides the rules of this machine and of the user who runs the tests.
 fn isolated(command: &mut Command) -> &mut Command {
-    let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    std::fs::create_dir_all(tmp.join(".git")).unwrap(); // the search for a project ends here
-    let home = tmp.join("empty-home");
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("empty-home");
     command.env("HOME", &home).env("XDG_CONFIG_HOME", home.join("config"));
     command.env_remove("XDG_STATE_HOME");
     command.env_remove("HAFT_MANAGED_FILE")
 }
 
 /// A directory for one test, with files and a home directory.
-struct Folder(PathBuf);
+struct TempDir(PathBuf);
 
-impl Folder {
+impl TempDir {
     #[expect(clippy::disallowed_methods, reason = "the test makes the directory it works in")]
     fn new(name: &str, files: &[(&str, &str)]) -> Self {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("folders").join(name);
-        let _ = std::fs::remove_dir_all(&folder);
-        let (work, home) = (folder.join("work"), folder.join("home"));
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dirs").join(name);
+        let _ = std::fs::remove_dir_all(&dir);
+        let (work, home) = (dir.join("work"), dir.join("home"));
         std::fs::create_dir_all(work.join(".git")).unwrap();
         std::fs::create_dir_all(home).unwrap();
+        write_notes(&work);
         for (name, text) in files {
             let path = work.join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        Self(folder.canonicalize().unwrap())
+        Self(dir.canonicalize().unwrap())
     }
 
     /// The same, trusted.
     fn trusted(name: &str, files: &[(&str, &str)]) -> Self {
-        let folder = Self::new(name, files);
-        let trust = folder.run(["trust", "--yes"]);
+        let dir = Self::new(name, files);
+        let trust = dir.run(["trust", "--yes"]);
         assert_eq!(trust.code, Some(0), "{trust:?}");
-        folder
+        dir
     }
 
     fn work(&self) -> PathBuf {
@@ -155,7 +186,7 @@ impl Folder {
         let output = self.command().args(words.into_iter().map(Into::into)).output().unwrap();
         let mut ran = Ran::of(output);
         for text in [&mut ran.out, &mut ran.err] {
-            *text = text.replace(&self.0.display().to_string(), "[folder]");
+            *text = text.replace(&self.0.display().to_string(), "[dir]");
         }
         ran
     }
@@ -187,7 +218,7 @@ fn haft_fed(line: &str, stdin: &[u8]) -> Ran {
 /// Writes a file and returns its path.
 #[expect(clippy::disallowed_methods, reason = "the test makes the files it points at")]
 fn file(name: &str, content: impl AsRef<[u8]>) -> String {
-    let path = format!("{}/{name}", env!("CARGO_TARGET_TMPDIR"));
+    let path = workspace().join(name).display().to_string();
     std::fs::write(&path, content).unwrap();
     path
 }
@@ -227,11 +258,11 @@ fn read(path: &Path) -> String {
 /// The directory with real tools and calls, if it exists.
 #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn corpus() -> Option<PathBuf> {
-    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/corpora");
-    let folder = std::env::var_os("HAFT_CORPORA").map_or_else(|| beside.into(), PathBuf::from);
-    let is_there = folder.join("tool-schemas/tools.jsonl").exists();
+    let default = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/corpora");
+    let dir = std::env::var_os("HAFT_CORPORA").map_or_else(|| default.into(), PathBuf::from);
+    let is_there = dir.join("tool-schemas/tools.jsonl").exists();
     if !is_there {
-        eprintln!("skipped: there are no corpora at {}", folder.display());
+        eprintln!("skipped: there are no corpora at {}", dir.display());
     }
-    is_there.then_some(folder)
+    is_there.then_some(dir)
 }

@@ -67,24 +67,25 @@ fn has(received: &Received, path: &str, text: &str) -> bool {
 fn collector_receives_spans_and_metrics_of_the_call() {
     let (address, received) = collector();
     let mut call = command();
-    call.args(["call", "tides", "harbour=Brest", "--otlp", &address]);
+    call.args(["call", "read_file", "file_path=notes/garden.txt", "--otlp", &address]);
     let ran = Ran::of(call.output().unwrap());
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
-    assert_eq!(ran.out, "Brest: high water at noon, read at attempt 2\n");
-    for span in ["haft.call", "execute_tool tides", "haft.wait backoff"] {
+    assert_eq!(ran.out, crate::GARDEN);
+    for span in ["haft.call", "execute_tool read_file"] {
         assert!(has(&received, "/v1/traces", span), "no span {span}");
     }
     for metric in ["gen_ai.execute_tool.duration", "haft.calls"] {
         assert!(has(&received, "/v1/metrics", metric), "no metric {metric}");
     }
-    assert!(!has(&received, "/v1/traces", "Brest"), "what is said is not sent unasked");
+    assert!(!has(&received, "/v1/traces", "garden"), "what is said is not sent unasked");
 }
 
 #[test]
 fn endpoint_variable_is_used_and_denied_calls_are_exported() {
     let (address, received) = collector();
     let mut call = command();
-    call.args(["call", "delete_note", "name=trip"]).env("OTEL_EXPORTER_OTLP_ENDPOINT", address);
+    call.args(["call", "delete_path", "path=notes/trip.txt"])
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", address);
     let ran = Ran::of(call.output().unwrap());
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(has(&received, "/v1/traces", "haft.call") && has(&received, "/v1/traces", "denied"));
@@ -94,12 +95,19 @@ fn endpoint_variable_is_used_and_denied_calls_are_exported() {
 #[test]
 fn unreachable_collector_is_a_warning_and_keeps_the_result() {
     // Bound and released: no process listens there.
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut call = command();
-    call.args(["call", "add", "a=2", "b=40", "--otlp", &format!("http://{nobody}")]);
+    call.args([
+        "call",
+        "read_file",
+        "file_path=notes/garden.txt",
+        "--otlp",
+        &format!("http://{closed}"),
+    ]);
     let ran = Ran::of(call.output().unwrap());
-    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "42\n"), "{ran:?}");
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), crate::GARDEN), "{ran:?}");
     assert!(ran.err.starts_with("warning: telemetry: "), "{ran:?}");
-    let wrong = Ran::of(command().args(["call", "add", "--otlp", "nowhere"]).output().unwrap());
+    let wrong =
+        Ran::of(command().args(["call", "list_files", "--otlp", "nowhere"]).output().unwrap());
     assert_eq!(wrong.code, Some(1), "{wrong:?}");
 }

@@ -8,12 +8,12 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::{Folder, Ran, terminal::Terminal};
+use crate::{Ran, TempDir, terminal::Terminal};
 
 const ALLOWS_MAKE: &str = "[[rule]]\nmatch = \"Bash(make *)\"\ndecision = \"allow\"\n";
-const DENIES_READ: &str = "[[rule]]\nmatch = \"read_note\"\ndecision = \"deny\"\n";
-const ALLOWS_WRITE: &str = "[[rule]]\nmatch = \"write_note\"\ndecision = \"allow\"\n";
-const WRITE_NOTE: [&str; 4] = ["call", "write_note", "name=x", "text=y"];
+const DENIES_READ: &str = "[[rule]]\nmatch = \"read_file\"\ndecision = \"deny\"\n";
+const ALLOWS_WRITE: &str = "[[rule]]\nmatch = \"write_file\"\ndecision = \"allow\"\n";
+const WRITE_FILE: [&str; 4] = ["call", "write_file", "file_path=x", "content=y"];
 
 /// A hook that leaves a file behind, which shows that it ran unconfined.
 fn hook(marker: &Path) -> String {
@@ -36,9 +36,9 @@ fn plant(path: &Path, text: &str) {
 }
 
 /// Runs a command and fails the test when it hangs.
-fn run_in(folder: &Folder, directory: &Path, words: &[&str]) -> Ran {
+fn run_in(dir: &TempDir, directory: &Path, words: &[&str]) -> Ran {
     let mut command = Command::new("timeout");
-    let real = folder.command();
+    let real = dir.command();
     command.args(["-k", "1", "20"]).arg(real.get_program()).args(words).current_dir(directory);
     for (name, value) in real.get_envs() {
         match value {
@@ -49,13 +49,13 @@ fn run_in(folder: &Folder, directory: &Path, words: &[&str]) -> Ran {
     let mut ran = Ran::of(command.stdin(Stdio::null()).output().unwrap());
     assert_ne!(ran.code, Some(124), "the command hangs: {words:?}");
     for text in [&mut ran.out, &mut ran.err] {
-        *text = text.replace(&folder.0.display().to_string(), "[folder]");
+        *text = text.replace(&dir.0.display().to_string(), "[dir]");
     }
     ran
 }
 
-fn run(folder: &Folder, words: &[&str]) -> Ran {
-    run_in(folder, &folder.work(), words)
+fn run(dir: &TempDir, words: &[&str]) -> Ran {
+    run_in(dir, &dir.work(), words)
 }
 
 fn mkfifo(path: &Path) {
@@ -64,23 +64,22 @@ fn mkfifo(path: &Path) {
 
 #[test]
 fn confined_command_cannot_plant_local_config() {
-    let folder =
-        Folder::new("planted-local", &[("haft.toml", ALLOWS_MAKE), ("notes.txt", "one\n")]);
-    let marker = folder.0.join("marker");
-    plant(&folder.work().join("evil.toml"), &hook(&marker));
+    let dir = TempDir::new("planted-local", &[("haft.toml", ALLOWS_MAKE), ("notes.txt", "one\n")]);
+    let marker = dir.0.join("marker");
+    plant(&dir.work().join("evil.toml"), &hook(&marker));
     let names = ["haft.local.toml", ".claude/settings.local.json", ".claude/settings.json"];
     let recipe = "plant:\n\t-cp evil.toml haft.local.toml\n\t-mkdir -p .claude\n\
                   \t-cp evil.toml .claude/settings.local.json\n\t-cp evil.toml .claude/settings.json\n\
                   \t-mkfifo haft.local.toml\n\techo planted\n";
-    plant(&folder.work().join("Makefile"), recipe);
-    assert_eq!(folder.run(["trust", "--yes"]).code, Some(0));
-    let ran = run(&folder, &["call", "shell", "command=make plant", "--workspace", "."]);
+    plant(&dir.work().join("Makefile"), recipe);
+    assert_eq!(dir.run(["trust", "--yes"]).code, Some(0));
+    let ran = run(&dir, &["call", "shell", "command=make plant", "--workspace", "."]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.out.contains("planted"), "the target ran to its end: {ran:?}");
     for name in names {
-        assert!(!folder.work().join(name).exists(), "{name} was planted: {ran:?}");
+        assert!(!dir.work().join(name).exists(), "{name} was planted: {ran:?}");
     }
-    let ran = run(&folder, &["call", "read_file", "file_path=notes.txt", "--workspace", "."]);
+    let ran = run(&dir, &["call", "read_file", "file_path=notes.txt", "--workspace", "."]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(!marker.exists(), "the planted hook ran outside of the sandbox");
 }
@@ -90,28 +89,30 @@ fn hooks_planted_below_a_trusted_directory_do_not_run() {
     for name in
         ["haft.toml", "haft.local.toml", ".claude/settings.json", ".claude/settings.local.json"]
     {
-        let folder =
-            Folder::trusted("planted-below", &[("haft.toml", ALLOWS_MAKE), ("sub/a.txt", "one\n")]);
-        let marker = folder.0.join("marker");
+        let dir = TempDir::trusted(
+            "planted-below",
+            &[("haft.toml", ALLOWS_MAKE), ("sub/a.txt", "one\n")],
+        );
+        let marker = dir.0.join("marker");
         let text = if name.ends_with("json") { settings_hook(&marker) } else { hook(&marker) };
-        plant(&folder.work().join("sub").join(name), &text);
+        plant(&dir.work().join("sub").join(name), &text);
         let call = ["call", "read_file", "file_path=a.txt", "--workspace"];
-        let ran = run(&folder, &[&call[..], &["sub"]].concat());
+        let ran = run(&dir, &[&call[..], &["sub"]].concat());
         assert_eq!(ran.code, Some(0), "{name}: {ran:?}");
         assert!(!marker.exists(), "{name}: the planted hook ran");
         assert!(ran.err.contains("new since"), "{name}: {}", ran.err);
         assert!(ran.err.contains("`haft trust`"), "{name}: {}", ran.err);
-        run_in(&folder, &folder.work().join("sub"), &[&call[..], &["."]].concat());
+        run_in(&dir, &dir.work().join("sub"), &[&call[..], &["."]].concat());
         assert!(!marker.exists(), "{name}: the planted hook ran");
     }
 }
 
 #[test]
 fn hooks_planted_at_the_root_of_a_trusted_directory_do_not_run() {
-    let folder = Folder::trusted("planted-root", &[("haft.toml", ALLOWS_WRITE)]);
-    let marker = folder.0.join("marker");
-    plant(&folder.work().join("haft.local.toml"), &hook(&marker));
-    let ran = run(&folder, &WRITE_NOTE);
+    let dir = TempDir::trusted("planted-root", &[("haft.toml", ALLOWS_WRITE)]);
+    let marker = dir.0.join("marker");
+    plant(&dir.work().join("haft.local.toml"), &hook(&marker));
+    let ran = run(&dir, &WRITE_FILE);
     assert_eq!(ran.code, Some(0), "what was trusted still counts: {ran:?}");
     assert!(!marker.exists(), "the planted hook ran");
     assert!(ran.err.contains("haft.local.toml:1: new since"), "{}", ran.err);
@@ -119,82 +120,82 @@ fn hooks_planted_at_the_root_of_a_trusted_directory_do_not_run() {
 
 #[test]
 fn parents_deny_survives_config_planted_below() {
-    let folder = Folder::trusted("planted-deny", &[("haft.toml", DENIES_READ), ("sub/x", "")]);
-    let sub = folder.work().join("sub");
-    let read = ["call", "read_note", "name=garden"];
-    assert_eq!(run_in(&folder, &sub, &read).code, Some(2));
+    let dir = TempDir::trusted("planted-deny", &[("haft.toml", DENIES_READ), ("sub/x", "")]);
+    let sub = dir.work().join("sub");
+    let read = ["call", "read_file", "file_path=notes/garden.txt"];
+    assert_eq!(run_in(&dir, &sub, &read).code, Some(2));
     for name in ["haft.local.toml", "haft.toml", ".claude/settings.json", ".git/HEAD"] {
         plant(&sub.join(name), if name.ends_with("json") { "{}" } else { "" });
-        let ran = run_in(&folder, &sub, &read);
+        let ran = run_in(&dir, &sub, &read);
         assert_eq!(ran.code, Some(2), "{name} sheds the deny: {ran:?}");
-        let json = run_in(&folder, &sub, &["policy", "check", "--json"]).json();
-        assert_eq!(json["root"], "[folder]/work", "{name} moves the root");
+        let json = run_in(&dir, &sub, &["policy", "check", "--json"]).json();
+        assert_eq!(json["root"], "[dir]/work", "{name} moves the root");
     }
 }
 
 #[test]
 fn config_below_may_tighten_without_trust() {
-    let folder = Folder::trusted("planted-tighten", &[("haft.toml", ALLOWS_WRITE)]);
-    let sub = folder.work().join("sub");
-    plant(&sub.join("haft.toml"), "[[rule]]\nmatch = \"write_note\"\ndecision = \"deny\"\n");
-    assert_eq!(run_in(&folder, &sub, &WRITE_NOTE).code, Some(2));
-    assert_eq!(run(&folder, &WRITE_NOTE).code, Some(0), "it counts in its own directory alone");
+    let dir = TempDir::trusted("planted-tighten", &[("haft.toml", ALLOWS_WRITE)]);
+    let sub = dir.work().join("sub");
+    plant(&sub.join("haft.toml"), "[[rule]]\nmatch = \"write_file\"\ndecision = \"deny\"\n");
+    assert_eq!(run_in(&dir, &sub, &WRITE_FILE).code, Some(2));
+    assert_eq!(run(&dir, &WRITE_FILE).code, Some(0), "it counts in its own directory alone");
 }
 
 #[test]
 fn config_that_was_there_when_trust_was_given_counts_below() {
     let files = [("haft.toml", DENIES_READ), ("sub/haft.toml", ALLOWS_WRITE), ("sub/x", "")];
-    let folder = Folder::new("planted-covered", &files);
-    let shown = run(&folder, &["trust", "--yes"]);
-    assert!(shown.out.contains("write_note  sub/haft.toml:2"), "{shown:?}");
-    let ran = run_in(&folder, &folder.work().join("sub"), &WRITE_NOTE);
+    let dir = TempDir::new("planted-covered", &files);
+    let shown = run(&dir, &["trust", "--yes"]);
+    assert!(shown.out.contains("write_file  sub/haft.toml:2"), "{shown:?}");
+    let ran = run_in(&dir, &dir.work().join("sub"), &WRITE_FILE);
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
 }
 
 #[test]
 fn changed_config_is_not_trusted_until_it_was_shown_again() {
-    let folder = Folder::trusted("planted-changed", &[("haft.toml", ALLOWS_WRITE)]);
-    assert_eq!(run(&folder, &WRITE_NOTE).code, Some(0));
-    let marker = folder.0.join("marker");
-    plant(&folder.work().join("haft.toml"), &format!("{ALLOWS_WRITE}{}", hook(&marker)));
-    let ran = run(&folder, &WRITE_NOTE);
+    let dir = TempDir::trusted("planted-changed", &[("haft.toml", ALLOWS_WRITE)]);
+    assert_eq!(run(&dir, &WRITE_FILE).code, Some(0));
+    let marker = dir.0.join("marker");
+    plant(&dir.work().join("haft.toml"), &format!("{ALLOWS_WRITE}{}", hook(&marker)));
+    let ran = run(&dir, &WRITE_FILE);
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(ran.err.contains("changed since"), "{}", ran.err);
     assert!(!marker.exists());
-    let shown = run(&folder, &["trust"]);
+    let shown = run(&dir, &["trust"]);
     assert_eq!(shown.code, Some(1), "a change is asked about: {shown:?}");
     assert!(shown.out.contains("haft.toml  changed since it was trusted"), "{}", shown.out);
     assert!(shown.out.contains("runs a hook"), "{}", shown.out);
-    assert_eq!(run(&folder, &["trust", "--yes"]).code, Some(0));
-    assert_eq!(run(&folder, &WRITE_NOTE).code, Some(0));
+    assert_eq!(run(&dir, &["trust", "--yes"]).code, Some(0));
+    assert_eq!(run(&dir, &WRITE_FILE).code, Some(0));
     assert!(marker.exists(), "what was shown and accepted counts");
-    plant(&folder.work().join("haft.toml"), ALLOWS_WRITE);
-    assert_eq!(run(&folder, &WRITE_NOTE).code, Some(2), "going back is a change too");
+    plant(&dir.work().join("haft.toml"), ALLOWS_WRITE);
+    assert_eq!(run(&dir, &WRITE_FILE).code, Some(2), "going back is a change too");
 }
 
 #[test]
 fn another_directory_at_a_trusted_path_is_not_trusted() {
-    let folder = Folder::trusted("planted-replaced", &[("haft.toml", ALLOWS_WRITE)]);
-    fs::rename(folder.work(), folder.0.join("old")).unwrap();
-    fs::create_dir(folder.work()).unwrap();
-    plant(&folder.work().join("haft.toml"), ALLOWS_WRITE);
-    let ran = run(&folder, &WRITE_NOTE);
+    let dir = TempDir::trusted("planted-replaced", &[("haft.toml", ALLOWS_WRITE)]);
+    fs::rename(dir.work(), dir.0.join("old")).unwrap();
+    fs::create_dir(dir.work()).unwrap();
+    plant(&dir.work().join("haft.toml"), ALLOWS_WRITE);
+    let ran = run(&dir, &WRITE_FILE);
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(ran.err.contains("is not the one that was trusted"), "{}", ran.err);
-    assert_eq!(run(&folder, &["trust", "--yes"]).code, Some(0));
-    assert_eq!(run(&folder, &WRITE_NOTE).code, Some(0));
+    assert_eq!(run(&dir, &["trust", "--yes"]).code, Some(0));
+    assert_eq!(run(&dir, &WRITE_FILE).code, Some(0));
 }
 
 #[test]
 fn trust_file_of_an_older_haft_trusts_nothing_and_says_so() {
-    let folder = Folder::new("planted-old-book", &[("haft.toml", ALLOWS_WRITE)]);
-    let book = folder.0.join("home/config/haft/trust.toml");
-    plant(&book, &format!("trusted = [\n  \"{}\",\n]\n", folder.work().display()));
-    let ran = run(&folder, &WRITE_NOTE);
+    let dir = TempDir::new("planted-old-book", &[("haft.toml", ALLOWS_WRITE)]);
+    let book = dir.0.join("home/config/haft/trust.toml");
+    plant(&book, &format!("trusted = [\n  \"{}\",\n]\n", dir.work().display()));
+    let ran = run(&dir, &WRITE_FILE);
     assert_eq!(ran.code, Some(2), "{ran:?}");
     assert!(ran.err.contains("an older haft") && ran.err.contains("`haft trust`"), "{}", ran.err);
-    assert_eq!(run(&folder, &["trust", "--yes"]).code, Some(0));
-    assert_eq!(run(&folder, &WRITE_NOTE).code, Some(0));
+    assert_eq!(run(&dir, &["trust", "--yes"]).code, Some(0));
+    assert_eq!(run(&dir, &WRITE_FILE).code, Some(0));
 }
 
 #[test]
@@ -208,68 +209,68 @@ fn fifo_as_config_is_an_error_and_never_hangs() {
         &["home/.claude/settings.json"],
     ];
     for names in places {
-        let folder = Folder::new("planted-fifo", &[]);
+        let dir = TempDir::new("planted-fifo", &[]);
         for name in names {
-            let path = folder.0.join(name);
+            let path = dir.0.join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             mkfifo(&path);
         }
-        let ran = run(&folder, &["call", "add", "a=1", "b=2"]);
+        let ran = run(&dir, &["call", "list_files"]);
         assert!(ran.err.contains("named pipe (FIFO)"), "{names:?}: {ran:?}");
         let is_book = names[0].ends_with("trust.toml");
         assert_eq!(ran.code, Some(if is_book { 0 } else { 1 }), "{names:?}: {ran:?}");
-        assert_eq!(run(&folder, &["trust", "--yes"]).code, Some(1), "{names:?}");
+        assert_eq!(run(&dir, &["trust", "--yes"]).code, Some(1), "{names:?}");
     }
-    let folder = Folder::new("planted-fifo-named", &[]);
-    mkfifo(&folder.work().join("more.toml"));
-    let ran = run(&folder, &["call", "add", "a=1", "b=2", "--config", "more.toml"]);
+    let dir = TempDir::new("planted-fifo-named", &[]);
+    mkfifo(&dir.work().join("more.toml"));
+    let ran = run(&dir, &["call", "list_files", "--config", "more.toml"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.err.contains("named pipe (FIFO)"), "{ran:?}");
 }
 
 #[test]
 fn config_that_is_no_regular_file_or_too_large_is_an_error_that_says_so() {
-    let call = ["call", "add", "a=1", "b=2"];
-    let path = |folder: &Folder| folder.work().join("haft.local.toml");
-    let folder = Folder::new("planted-zero", &[]);
-    std::os::unix::fs::symlink("/dev/zero", path(&folder)).unwrap();
-    let ran = run(&folder, &call);
+    let call = ["call", "list_files"];
+    let path = |dir: &TempDir| dir.work().join("haft.local.toml");
+    let dir = TempDir::new("planted-zero", &[]);
+    std::os::unix::fs::symlink("/dev/zero", path(&dir)).unwrap();
+    let ran = run(&dir, &call);
     assert!(ran.code == Some(1) && ran.err.contains("character device"), "{ran:?}");
-    let folder = Folder::new("planted-huge", &[]);
-    let huge = fs::File::create(path(&folder)).unwrap();
+    let dir = TempDir::new("planted-huge", &[]);
+    let huge = fs::File::create(path(&dir)).unwrap();
     huge.set_len(1 << 40).unwrap();
-    let ran = run(&folder, &call);
+    let ran = run(&dir, &call);
     assert!(ran.code == Some(1) && ran.err.contains("larger than 1 MiB"), "{ran:?}");
-    let folder = Folder::new("planted-directory", &[("haft.local.toml/x", "")]);
-    let ran = run(&folder, &call);
+    let dir = TempDir::new("planted-directory", &[("haft.local.toml/x", "")]);
+    let ran = run(&dir, &call);
     assert!(ran.code == Some(1) && ran.err.contains("directory that is not empty"), "{ran:?}");
-    let folder = Folder::new("planted-dangling", &[]);
-    std::os::unix::fs::symlink("nowhere", path(&folder)).unwrap();
-    let ran = run(&folder, &call);
+    let dir = TempDir::new("planted-dangling", &[]);
+    std::os::unix::fs::symlink("nowhere", path(&dir)).unwrap();
+    let ran = run(&dir, &call);
     assert!(ran.code == Some(1) && ran.err.contains("dangling symlink"), "{ran:?}");
-    let folder = Folder::new("planted-socket", &[]);
-    let _socket = std::os::unix::net::UnixListener::bind(path(&folder)).unwrap();
-    let ran = run(&folder, &call);
+    let dir = TempDir::new("planted-socket", &[]);
+    let _socket = std::os::unix::net::UnixListener::bind(path(&dir)).unwrap();
+    let ran = run(&dir, &call);
     assert!(ran.code == Some(1) && ran.err.contains("socket"), "{ran:?}");
 }
 
 #[test]
 fn symlink_to_config_outside_is_followed_and_covered_by_its_content() {
-    let folder = Folder::new("planted-symlink", &[]);
-    let target = folder.0.join("shared.toml");
+    let dir = TempDir::new("planted-symlink", &[]);
+    let target = dir.0.join("shared.toml");
     plant(&target, ALLOWS_WRITE);
-    std::os::unix::fs::symlink(&target, folder.work().join("haft.toml")).unwrap();
-    assert_eq!(run(&folder, &["trust", "--yes"]).code, Some(0));
-    assert_eq!(run(&folder, &WRITE_NOTE).code, Some(0));
+    std::os::unix::fs::symlink(&target, dir.work().join("haft.toml")).unwrap();
+    assert_eq!(run(&dir, &["trust", "--yes"]).code, Some(0));
+    assert_eq!(run(&dir, &WRITE_FILE).code, Some(0));
     plant(&target, &format!("# other\n{ALLOWS_WRITE}"));
-    let ran = run(&folder, &WRITE_NOTE);
+    let ran = run(&dir, &WRITE_FILE);
     assert!(ran.code == Some(2) && ran.err.contains("changed since"), "{ran:?}");
 }
 
 /// Runs a call at a terminal, answers "always", and returns the screen.
-fn always(folder: &Folder, line: &str, before: impl FnOnce()) -> Option<String> {
+fn always(dir: &TempDir, line: &str, before: impl FnOnce()) -> Option<String> {
     let mut before = Some(before);
-    let screen = Terminal::like(&folder.command()).run(line, |seen| {
+    let screen = Terminal::like(&dir.command()).run(line, |seen| {
         let before = before.take_if(|_| seen.contains("[?] why  >"))?;
         before();
         // A second line, in case "always" is not offered.
@@ -278,34 +279,34 @@ fn always(folder: &Folder, line: &str, before: impl FnOnce()) -> Option<String> 
     Some(screen.page())
 }
 
-const NOTE_LINE: &str = "haft call write_note name=x text=y";
+const WRITE_LINE: &str = "haft call write_file file_path=x content=y";
 
 #[test]
 fn always_answer_keeps_the_local_file_trusted() {
-    let folder = Folder::trusted("planted-always", &[("haft.toml", DENIES_READ)]);
-    let Some(screen) = always(&folder, NOTE_LINE, || ()) else { return };
-    assert!(screen.contains("is new and has"), "{screen}");
-    assert!(folder.work().join("haft.local.toml").exists(), "{screen}");
-    let ran = run(&folder, &WRITE_NOTE);
+    let dir = TempDir::trusted("planted-always", &[("haft.toml", DENIES_READ)]);
+    let Some(screen) = always(&dir, WRITE_LINE, || ()) else { return };
+    assert!(screen.contains("created `"), "{screen}");
+    assert!(dir.work().join("haft.local.toml").exists(), "{screen}");
+    let ran = run(&dir, &WRITE_FILE);
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
     // A second answer is written to a file that exists and is trusted.
-    let other = always(&folder, &NOTE_LINE.replace("name=x", "name=z"), || ()).unwrap();
-    assert!(other.contains("is new and has"), "{other}");
-    let ran = run(&folder, &["call", "write_note", "name=z", "text=y"]);
+    let other = always(&dir, &WRITE_LINE.replace("file_path=x", "file_path=z"), || ()).unwrap();
+    assert!(other.contains("created `"), "{other}");
+    let ran = run(&dir, &["call", "write_file", "file_path=z", "content=y"]);
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
 }
 
 #[test]
 fn always_answer_does_not_make_a_planted_file_trusted() {
-    let folder = Folder::trusted("planted-moment", &[("haft.toml", DENIES_READ)]);
-    let marker = folder.0.join("marker");
-    let local = folder.work().join("haft.local.toml");
-    let Some(screen) = always(&folder, NOTE_LINE, || plant(&local, &hook(&marker))) else { return };
-    run(&folder, &WRITE_NOTE);
+    let dir = TempDir::trusted("planted-moment", &[("haft.toml", DENIES_READ)]);
+    let marker = dir.0.join("marker");
+    let local = dir.work().join("haft.local.toml");
+    let Some(screen) = always(&dir, WRITE_LINE, || plant(&local, &hook(&marker))) else { return };
+    run(&dir, &WRITE_FILE);
     assert!(!marker.exists(), "the planted hook ran: {screen}");
     let text = fs::read(&local).unwrap();
     assert_eq!(String::from_utf8_lossy(&text), hook(&marker), "nothing was added to it");
-    let again = always(&folder, "haft call delete_note name=trip", || ()).unwrap();
+    let again = always(&dir, "haft call delete_path path=notes/trip.txt", || ()).unwrap();
     assert!(!again.contains("[a] always"), "{again}");
 }
 
@@ -313,20 +314,20 @@ fn always_answer_does_not_make_a_planted_file_trusted() {
 fn hook_script_that_changed_since_trust_does_not_run() {
     let hook = "[[hooks.PreToolUse]]\ncommand = \"sh ./guard.sh\"\n";
     let files = [("haft.toml", hook), ("guard.sh", "true\n")];
-    let folder = Folder::trusted("planted-script", &files);
-    let marker = folder.0.join("marker");
-    let ran = run(&folder, &["call", "add", "a=1", "b=2"]);
+    let dir = TempDir::trusted("planted-script", &files);
+    let marker = dir.0.join("marker");
+    let ran = run(&dir, &["call", "list_files"]);
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
-    plant(&folder.work().join("guard.sh"), &format!("touch {}\n", marker.display()));
-    let ran = run(&folder, &["call", "add", "a=1", "b=2"]);
+    plant(&dir.work().join("guard.sh"), &format!("touch {}\n", marker.display()));
+    let ran = run(&dir, &["call", "list_files"]);
     assert_eq!(ran.code, Some(1), "a guard that may not run stops everything: {ran:?}");
     assert!(ran.err.contains("`guard.sh`, which a hook of this file runs, changed"), "{ran:?}");
     assert!(!marker.exists(), "the rewritten script ran");
-    let shown = run(&folder, &["trust"]);
+    let shown = run(&dir, &["trust"]);
     assert!(shown.out.contains("guard.sh  changed since it was trusted"), "{shown:?}");
     assert!(shown.out.contains("runs a hook   PreToolUse: sh ./guard.sh"), "{shown:?}");
-    assert_eq!(run(&folder, &["trust", "--yes"]).code, Some(0));
-    assert_eq!(run(&folder, &["call", "add", "a=1", "b=2"]).code, Some(0));
+    assert_eq!(run(&dir, &["trust", "--yes"]).code, Some(0));
+    assert_eq!(run(&dir, &["call", "list_files"]).code, Some(0));
     assert!(marker.exists(), "what was shown and accepted counts");
 }
 
@@ -342,11 +343,11 @@ fn confined_command_cannot_rewrite_a_hook_script_or_named_config() {
             "plant:\n\t-echo false > hooks/guard.sh\n\t-echo x > more.toml\n\techo done\n",
         ),
     ];
-    let folder = Folder::trusted("planted-guard", &files);
+    let dir = TempDir::trusted("planted-guard", &files);
     let call = ["call", "shell", "command=make plant", "--workspace", ".", "--config", "more.toml"];
-    let ran = run(&folder, &call);
+    let ran = run(&dir, &call);
     assert!(ran.code == Some(0) && ran.out.contains("done"), "{ran:?}");
-    let text = |name: &str| String::from_utf8(fs::read(folder.work().join(name)).unwrap()).unwrap();
+    let text = |name: &str| String::from_utf8(fs::read(dir.work().join(name)).unwrap()).unwrap();
     assert_eq!(text("hooks/guard.sh"), "true\n", "{ran:?}");
     assert_eq!(text("more.toml"), ALLOWS_MAKE, "{ran:?}");
 }
@@ -358,50 +359,51 @@ fn confined_command_cannot_change_or_delete_trusted_config_below() {
         ("sub/haft.toml", DENIES_READ),
         ("Makefile", "plant:\n\t-echo > sub/haft.toml\n\t-rm -rf sub\n\t-mv sub s\n\techo done\n"),
     ];
-    let folder = Folder::trusted("planted-nested", &files);
-    let ran = run(&folder, &["call", "shell", "command=make plant", "--workspace", "."]);
+    let dir = TempDir::trusted("planted-nested", &files);
+    let ran = run(&dir, &["call", "shell", "command=make plant", "--workspace", "."]);
     assert!(ran.code == Some(0) && ran.out.contains("done"), "{ran:?}");
-    let sub = folder.work().join("sub");
+    let sub = dir.work().join("sub");
     assert_eq!(fs::read(sub.join("haft.toml")).unwrap(), DENIES_READ.as_bytes(), "{ran:?}");
-    let read = ["call", "read_note", "name=garden"];
-    let ran = run_in(&folder, &sub, &read);
+    let read = ["call", "read_file", "file_path=notes/garden.txt"];
+    let ran = run_in(&dir, &sub, &read);
     assert_eq!((ran.code, ran.err.contains("note:")), (Some(2), false), "{ran:?}");
     // A file that was removed outside of the sandbox is noted.
     fs::remove_file(sub.join("haft.toml")).unwrap();
-    let ran = run_in(&folder, &sub, &read);
+    let ran = run_in(&dir, &sub, &read);
     assert!(ran.err.contains("sub/haft.toml` was trusted and no longer exists"), "{ran:?}");
-    assert_eq!(run(&folder, &["trust"]).code, Some(0), "less is accepted without a question");
-    assert_eq!(run_in(&folder, &sub, &read).err, "");
+    assert_eq!(run(&dir, &["trust"]).code, Some(0), "less is accepted without a question");
+    assert!(!run_in(&dir, &sub, &read).err.contains("note:"));
 }
 
 #[test]
 fn drop_ins_beside_managed_settings_are_read_in_order_and_a_bad_one_stops_the_command() {
-    let folder = Folder::new("planted-managed", &[]);
-    let settings = folder.0.join("etc/managed-settings.json");
-    let drop_in = |name: &str| folder.0.join("etc/managed-settings.d").join(name);
+    let dir = TempDir::new("planted-managed", &[]);
+    let settings = dir.0.join("etc/managed-settings.json");
+    let drop_in = |name: &str| dir.0.join("etc/managed-settings.d").join(name);
     let deny = |tool: &str| format!("{{\"permissions\": {{\"deny\": [\"{tool}\"]}}}}");
     let mode = |mode: &str| format!("{{\"permissions\": {{\"defaultMode\": \"{mode}\"}}}}");
-    plant(&settings, &deny("read_note"));
-    plant(&drop_in("10-more.json"), &deny("add"));
+    plant(&settings, &deny("read_file"));
+    plant(&drop_in("10-more.json"), &deny("list_files"));
     plant(&drop_in("20-mode.json"), &mode("acceptEdits"));
     plant(&drop_in("30-mode.json"), &mode("plan"));
     plant(&drop_in(".hidden.json"), "{");
     plant(&drop_in("README"), "{");
     let haft = |words: &[&str]| {
-        let mut command = folder.command();
+        let mut command = dir.command();
         Ran::of(command.env("HAFT_MANAGED_FILE", &settings).args(words).output().unwrap())
     };
-    for call in [&["call", "add", "a=1", "b=2"][..], &["call", "read_note", "name=garden"]] {
+    for call in [&["call", "list_files"][..], &["call", "read_file", "file_path=notes/garden.txt"]]
+    {
         assert_eq!(haft(call).code, Some(2), "{call:?}");
     }
     let check = haft(&["policy", "check", "--json"]).json();
     assert_eq!(check["mode"], "plan", "the last by name is on top: {check}");
     plant(&drop_in("40-bad.json"), "{\"permissions\": ");
-    let ran = haft(&["call", "list_notes"]);
+    let ran = haft(&["call", "search_files", "pattern=x"]);
     assert!(ran.code == Some(1) && ran.err.contains("40-bad.json:1"), "{ran:?}");
     fs::remove_file(drop_in("40-bad.json")).unwrap();
     mkfifo(&drop_in("50-pipe.json"));
-    let ran = haft(&["call", "list_notes"]);
+    let ran = haft(&["call", "search_files", "pattern=x"]);
     assert!(ran.code == Some(1) && ran.err.contains("named pipe (FIFO)"), "{ran:?}");
 }
 
@@ -409,26 +411,26 @@ fn drop_ins_beside_managed_settings_are_read_in_order_and_a_bad_one_stops_the_co
 fn hooks_start_in_the_directory_of_the_file_that_names_them() {
     let hook = "[[hooks.PreToolUse]]\ncommand = \"pwd >> $HAFT_PROJECT_DIR/seen\"\n";
     let files = [("haft.toml", hook), ("sub/haft.toml", hook), ("sub/x", "")];
-    let folder = Folder::trusted("planted-pwd", &files);
-    let sub = folder.work().join("sub");
-    let ran = run_in(&folder, &sub, &["call", "add", "a=1", "b=2"]);
+    let dir = TempDir::trusted("planted-pwd", &files);
+    let sub = dir.work().join("sub");
+    let ran = run_in(&dir, &sub, &["call", "list_files"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let seen =
         |directory: &Path| String::from_utf8(fs::read(directory.join("seen")).unwrap()).unwrap();
     assert_eq!(seen(&sub), format!("{}\n", sub.display()));
-    assert_eq!(seen(&folder.work()), format!("{}\n", folder.work().display()));
+    assert_eq!(seen(&dir.work()), format!("{}\n", dir.work().display()));
 }
 
 #[test]
 fn confined_command_cannot_rewrite_the_users_settings_in_the_workspace() {
-    let folder = Folder::new("planted-home", &[]);
-    let home = folder.0.join("home");
+    let dir = TempDir::new("planted-home", &[]);
+    let home = dir.0.join("home");
     plant(&home.join("config/haft/config.toml"), ALLOWS_MAKE);
     plant(
         &home.join("Makefile"),
         "plant:\n\t-echo x > config/haft/trust.toml\n\t-echo x > config/haft/config.toml\n\techo done\n",
     );
-    let ran = run(&folder, &["call", "shell", "command=make plant", "--workspace", "../home"]);
+    let ran = run(&dir, &["call", "shell", "command=make plant", "--workspace", "../home"]);
     assert!(ran.code == Some(0) && ran.out.contains("done"), "{ran:?}");
     assert!(!home.join("config/haft/trust.toml").exists(), "{ran:?}");
     let text = fs::read(home.join("config/haft/config.toml")).unwrap();
@@ -439,11 +441,11 @@ fn confined_command_cannot_rewrite_the_users_settings_in_the_workspace() {
 fn fifo_as_git_config_is_noted_and_never_hangs() {
     let read = ["call", "read_file", "file_path=a.txt", "--workspace", "."];
     for name in ["home/.gitconfig", "home/config/git/config"] {
-        let folder = Folder::new("planted-gitconfig", &[("a.txt", "one\n")]);
-        let path = folder.0.join(name);
+        let dir = TempDir::new("planted-gitconfig", &[("a.txt", "one\n")]);
+        let path = dir.0.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         mkfifo(&path);
-        let ran = run(&folder, &read);
+        let ran = run(&dir, &read);
         assert_eq!(ran.code, Some(0), "{name}: {ran:?}");
         assert!(ran.err.contains("named pipe (FIFO)"), "{name}: {ran:?}");
         assert!(ran.err.contains("commits have no author"), "{name}: {ran:?}");
@@ -471,12 +473,12 @@ fn hook_script_that_is_swapped_by_a_command_of_the_same_run_does_not_run() {
             ("evil", "touch \"$HAFT_PROJECT_DIR/ran\"\n"),
             ("Makefile", recipe),
         ];
-        let folder = Folder::new("planted-swap", &files);
-        fs::hard_link(folder.work().join("hooks/guard.sh"), folder.work().join("o/g")).unwrap();
-        assert_eq!(folder.run(["trust", "--yes"]).code, Some(0));
-        let ran = run(&folder, &make);
+        let dir = TempDir::new("planted-swap", &files);
+        fs::hard_link(dir.work().join("hooks/guard.sh"), dir.work().join("o/g")).unwrap();
+        assert_eq!(dir.run(["trust", "--yes"]).code, Some(0));
+        let ran = run(&dir, &make);
         assert_eq!(ran.code, Some(2), "{command}: {ran:?}");
-        assert!(!folder.work().join("ran").exists(), "{command}: the swapped script ran: {ran:?}");
+        assert!(!dir.work().join("ran").exists(), "{command}: the swapped script ran: {ran:?}");
         assert!(format!("{ran:?}").contains("changed since it was trusted"), "{command}: {ran:?}");
     }
 }
@@ -485,16 +487,16 @@ fn hook_script_that_is_swapped_by_a_command_of_the_same_run_does_not_run() {
 fn trusted_hook_script_that_is_gone_counts_as_a_change() {
     let hook = "[[hooks.PreToolUse]]\ncommand = \"sh hooks/guard.sh\"\non_error = \"open\"\n";
     let files = [("haft.toml", hook), ("hooks/guard.sh", "true\n")];
-    let folder = Folder::trusted("planted-gone", &files);
-    assert_eq!(run(&folder, &["call", "add", "a=1", "b=2"]).code, Some(0));
-    fs::remove_file(folder.work().join("hooks/guard.sh")).unwrap();
-    let ran = run(&folder, &["call", "add", "a=1", "b=2"]);
+    let dir = TempDir::trusted("planted-gone", &files);
+    assert_eq!(run(&dir, &["call", "list_files"]).code, Some(0));
+    fs::remove_file(dir.work().join("hooks/guard.sh")).unwrap();
+    let ran = run(&dir, &["call", "list_files"]);
     assert!(ran.err.contains("`hooks/guard.sh`, which a hook of this file runs"), "{ran:?}");
 }
 
 #[test]
 fn changed_hook_script_is_found_however_the_line_names_it() {
-    let call = ["call", "add", "a=1", "b=2", "--quiet"];
+    let call = ["call", "list_files", "--quiet"];
     for line in [
         "cd hooks && sh ./guard.sh",
         "timeout 5s sh hooks/guard.sh",
@@ -505,11 +507,11 @@ fn changed_hook_script_is_found_however_the_line_names_it() {
     ] {
         let hook = format!("[[hooks.PreToolUse]]\ncommand = \"{line}\"\n");
         let files = [("haft.toml", hook.as_str()), ("hooks/guard.sh", "true\n")];
-        let folder = Folder::trusted("planted-line", &files);
-        let marker = folder.0.join("marker");
-        assert_eq!(run(&folder, &call).code, Some(0), "{line}");
-        plant(&folder.work().join("hooks/guard.sh"), &format!("touch {}\n", marker.display()));
-        let ran = run(&folder, &call);
+        let dir = TempDir::trusted("planted-line", &files);
+        let marker = dir.0.join("marker");
+        assert_eq!(run(&dir, &call).code, Some(0), "{line}");
+        plant(&dir.work().join("hooks/guard.sh"), &format!("touch {}\n", marker.display()));
+        let ran = run(&dir, &call);
         assert_eq!(ran.code, Some(1), "{line}: {ran:?}");
         assert!(ran.err.contains("hooks/guard.sh`, which a hook of this file runs"), "{ran:?}");
         assert!(!marker.exists(), "{line}: the changed script ran");
@@ -519,19 +521,19 @@ fn changed_hook_script_is_found_however_the_line_names_it() {
 #[test]
 fn hook_with_unknown_files_is_noted_at_trust_and_at_start() {
     let hook = "[[hooks.PreToolUse]]\ncommand = \"$UNSET true\"\n";
-    let folder = Folder::new("planted-partial", &[("haft.toml", hook)]);
-    let shown = run(&folder, &["trust", "--yes"]);
+    let dir = TempDir::new("planted-partial", &[("haft.toml", hook)]);
+    let shown = run(&dir, &["trust", "--yes"]);
     assert!(shown.out.contains("haft cannot find all files that the hook"), "{shown:?}");
     assert!(shown.out.contains("for example `hooks/guard.sh`"), "{shown:?}");
-    let ran = run(&folder, &["call", "add", "a=1", "b=2"]);
+    let ran = run(&dir, &["call", "list_files"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.err.contains("haft.toml:1` runs, so trust may not cover them"), "{ran:?}");
 }
 
 /// Runs `make plant` in the sandbox, and expects that the sandbox refuses to remove a symlink.
-fn refuses_symlink(folder: &Folder, workspace: &str, more: &[&str], link: &str) {
+fn refuses_symlink(dir: &TempDir, workspace: &str, more: &[&str], link: &str) {
     let call = ["call", "shell", "command=make plant", "--workspace", workspace];
-    let ran = run(folder, &[&call[..], more].concat());
+    let ran = run(dir, &[&call[..], more].concat());
     assert!(ran.out.contains("the sandbox refused") && ran.out.contains(link), "{link}: {ran:?}");
     assert!(!ran.out.contains("\ndone"), "{link}: {ran:?}");
 }
@@ -553,21 +555,21 @@ fn confined_command_cannot_replace_a_symlink_that_leads_to_a_hook_script_or_conf
         ("more.toml", "conf/h.toml", &["--config", "more.toml"]),
         ("sub/haft.toml", "../conf/h.toml", &[]),
     ] {
-        let folder = Folder::new("planted-ends", &files);
+        let dir = TempDir::new("planted-ends", &files);
         let config = if link == "guard.sh" { hook.as_str() } else { ALLOWS_MAKE };
-        plant(&folder.work().join("haft.toml"), config);
-        symlink(target, folder.work().join(link)).unwrap();
-        assert_eq!(run(&folder, &["trust", "--yes"]).code, Some(0), "{link}");
-        refuses_symlink(&folder, ".", more, link);
-        assert!(folder.work().join(link).is_symlink(), "{link} was replaced");
+        plant(&dir.work().join("haft.toml"), config);
+        symlink(target, dir.work().join(link)).unwrap();
+        assert_eq!(run(&dir, &["trust", "--yes"]).code, Some(0), "{link}");
+        refuses_symlink(&dir, ".", more, link);
+        assert!(dir.work().join(link).is_symlink(), "{link} was replaced");
     }
 }
 
 #[test]
 fn settings_that_are_symlinks_into_the_workspace_cannot_be_changed_through_it() {
     use std::os::unix::fs::symlink;
-    let folder = Folder::new("planted-stow", &[]);
-    let (dots, home) = (folder.0.join("dots"), folder.0.join("home"));
+    let dir = TempDir::new("planted-stow", &[]);
+    let (dots, home) = (dir.0.join("dots"), dir.0.join("home"));
     let names = ["config.toml", "trust.toml", "settings.json"];
     plant(&dots.join("config.toml"), ALLOWS_MAKE);
     plant(&dots.join("trust.toml"), "");
@@ -579,7 +581,7 @@ fn settings_that_are_symlinks_into_the_workspace_cannot_be_changed_through_it() 
     for (name, at) in names.iter().zip(["config/haft", "config/haft", ".claude"]) {
         symlink(dots.join(name), home.join(at).join(name)).unwrap();
     }
-    let ran = run(&folder, &["call", "shell", "command=make plant", "--workspace", "../dots"]);
+    let ran = run(&dir, &["call", "shell", "command=make plant", "--workspace", "../dots"]);
     assert!(ran.code == Some(0) && ran.out.contains("done"), "{ran:?}");
     for (name, text) in names.iter().zip([ALLOWS_MAKE, "", "{}"]) {
         let now = fs::read(dots.join(name)).unwrap_or_default();
@@ -590,13 +592,13 @@ fn settings_that_are_symlinks_into_the_workspace_cannot_be_changed_through_it() 
 
 #[test]
 fn symlink_to_the_settings_directory_cannot_be_replaced() {
-    let folder = Folder::new("planted-stow-directory", &[]);
-    let home = folder.0.join("home");
+    let dir = TempDir::new("planted-stow-directory", &[]);
+    let home = dir.0.join("home");
     plant(&home.join("dotfiles/haft/config.toml"), ALLOWS_MAKE);
     plant(&home.join("Makefile"), "plant:\n\trm config/haft\n\techo done\n");
     fs::create_dir_all(home.join("config")).unwrap();
     std::os::unix::fs::symlink("../dotfiles/haft", home.join("config/haft")).unwrap();
-    refuses_symlink(&folder, "../home", &[], "config/haft");
+    refuses_symlink(&dir, "../home", &[], "config/haft");
     assert!(home.join("config/haft").is_symlink());
 }
 
@@ -605,23 +607,23 @@ fn marker_planted_above_a_trusted_directory_does_not_move_the_project_directory(
     // The user's own hook gets the project directory and starts there.
     let hook = "[[hooks.PreToolUse]]\ncommand = \"echo $CLAUDE_PROJECT_DIR; pwd\"\n";
     let hook = hook.replace("echo", "exec > \\\"$HOME/seen\\\"; echo");
-    let folder = Folder::new("planted-above", &[]);
-    let (mid, home) = (folder.0.join("rm/mid"), folder.0.join("home"));
+    let dir = TempDir::new("planted-above", &[]);
+    let (mid, home) = (dir.0.join("rm/mid"), dir.0.join("home"));
     let proj = mid.join("proj");
     plant(&proj.join("haft.toml"), ALLOWS_WRITE);
     plant(&home.join("config/haft/config.toml"), &hook);
-    assert_eq!(run_in(&folder, &proj, &["trust", "--yes"]).code, Some(0));
+    assert_eq!(run_in(&dir, &proj, &["trust", "--yes"]).code, Some(0));
     let seen = || String::from_utf8(fs::read(home.join("seen")).unwrap()).unwrap();
-    let told = format!("{0}\n{0}\n", proj.display());
-    assert_eq!(run_in(&folder, &proj, &WRITE_NOTE).code, Some(0));
-    assert_eq!(seen(), told);
+    let expected = format!("{0}\n{0}\n", proj.display());
+    assert_eq!(run_in(&dir, &proj, &WRITE_FILE).code, Some(0));
+    assert_eq!(seen(), expected);
     fs::create_dir(mid.join(".git")).unwrap();
     plant(&mid.join(".git/HEAD"), "");
-    let ran = run_in(&folder, &proj, &WRITE_NOTE);
+    let ran = run_in(&dir, &proj, &WRITE_FILE);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert_eq!(seen(), told, "the planted marker moved the project directory");
+    assert_eq!(seen(), expected, "the planted marker moved the project directory");
     // A file above is still read, and may tighten.
     let deny = ALLOWS_WRITE.replace("allow", "deny");
     plant(&mid.join("haft.toml"), &deny);
-    assert_eq!(run_in(&folder, &proj, &WRITE_NOTE).code, Some(2));
+    assert_eq!(run_in(&dir, &proj, &WRITE_FILE).code, Some(2));
 }

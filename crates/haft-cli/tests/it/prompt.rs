@@ -2,8 +2,10 @@
 
 #![cfg(unix)]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use crate::{
-    command,
+    TempDir,
     terminal::{Terminal, once},
 };
 
@@ -14,21 +16,25 @@ fn at_a_terminal(line: &str, answer: &'static str) -> Option<String> {
 
 /// The same for any other page: the answer is typed once `until` can be read.
 fn typed_at(line: &str, until: &'static str, answer: &'static str) -> Option<String> {
-    let screen = Terminal::like(&command()).run(line, once(until, answer))?;
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let dir = TempDir::new(&format!("prompt-{}", COUNT.fetch_add(1, Ordering::Relaxed)), &[]);
+    let screen = Terminal::like(&dir.command()).run(line, once(until, answer))?;
     Some(screen.page())
 }
 
 #[test]
 fn approval_at_a_terminal_runs_the_call_and_denial_does_not() {
-    let Some(yes) = at_a_terminal("haft call delete_note name=trip", "y\n") else { return };
-    assert!(yes.contains("delete_note"), "{yes}");
-    assert!(yes.contains("    name: \"trip\""), "{yes}");
-    assert!(yes.contains("`trip` is gone") && yes.ends_with("exit 0"), "{yes}");
+    let Some(yes) = at_a_terminal("haft call delete_path path=notes/trip.txt", "y\n") else {
+        return;
+    };
+    assert!(yes.contains("delete_path"), "{yes}");
+    assert!(yes.contains("    path: \"notes/trip.txt\""), "{yes}");
+    assert!(yes.contains("deleted `notes/trip.txt`") && yes.ends_with("exit 0"), "{yes}");
     assert!(!yes.contains("[s] this session"), "one call is no session: {yes}");
-    let no = at_a_terminal("haft call delete_note name=trip", "n keep it\n").unwrap();
+    let no = at_a_terminal("haft call delete_path path=notes/trip.txt", "n keep it\n").unwrap();
     assert!(no.contains("declined: a person denied this call: keep it"), "{no}");
-    assert!(!no.contains("is gone") && no.ends_with("exit 2"), "{no}");
-    let why = at_a_terminal("haft call delete_note name=trip", "?\n\n").unwrap();
+    assert!(!no.contains("deleted `") && no.ends_with("exit 2"), "{no}");
+    let why = at_a_terminal("haft call delete_path path=notes/trip.txt", "?\n\n").unwrap();
     assert!(why.contains("check       the default"), "{why}");
     assert!(why.ends_with("exit 2"), "{why}");
 }
@@ -68,10 +74,12 @@ fn question_is_folded_at_the_real_width_of_the_terminal() {
         {
             for pad in 0..3 {
                 let name = format!("{}{filler}{forged}", "b".repeat(pad));
-                let line = format!("stty cols {cols} rows 60; haft call delete_note name='{name}'");
+                let line = format!(
+                    "stty cols {cols} rows 60; haft call write_file file_path=x content='{name}' --workspace ."
+                );
                 let Some(screen) = at_a_terminal(&line, "n\n") else { return };
                 let (page, _) = screen.split_once("[?] why").expect("the question is there");
-                assert!(page.contains("delete_note"), "{page}");
+                assert!(page.contains("write_file"), "{page}");
                 for line in page.lines() {
                     assert!(columns(line) < cols, "{cols}: the terminal folds {line:?} of\n{page}");
                     let is_ours = line.is_empty() || line.starts_with([' ', '│']);

@@ -3,17 +3,17 @@
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::{file, haft, haft_fed, unframed};
+use crate::{GARDEN, file, haft, haft_fed, unframed};
 
 fn anthropic() -> Value {
     let call = |n: u32, name: &str, input: Value| json!({"type": "tool_use", "id": format!("toolu_{n}"), "name": name, "input": input});
     json!({"role": "assistant", "stop_reason": "tool_use", "content": [
         {"type": "text", "text": "Looking."},
-        call(1, "read_note", json!({"name": "garden"})),
-        call(2, "list_notes", json!({})),
-        call(3, "write_note", json!({"name": "x", "text": "y"})),
-        call(4, "red_note", json!({"name": "garden"})),
-        call(5, "delete_note", json!({"name": "garden"})),
+        call(1, "read_file", json!({"file_path": "notes/garden.txt"})),
+        call(2, "list_files", json!({})),
+        call(3, "write_file", json!({"file_path": "x", "content": "y"})),
+        call(4, "red_file", json!({"file_path": "x"})),
+        call(5, "delete_path", json!({"path": ".git"})),
     ]})
 }
 
@@ -23,9 +23,9 @@ fn openai() -> Value {
                "arguments": arguments, "status": "completed"})
     };
     json!({"status": "completed", "output": [
-        call(1, "add", r#"{"a": 2, "b": 40}"#),
-        call(2, "add", r#"{"a": 2,"#),
-        call(3, "crash", "{}"),
+        call(1, "read_file", r#"{"file_path": "notes/garden.txt"}"#),
+        call(2, "read_file", r#"{"file_path": "#),
+        call(3, "read_file", r#"{"file_path": "attic"}"#),
     ]})
 }
 
@@ -35,12 +35,12 @@ fn plan_shows_batches_and_reasons() {
     assert_snapshot!(haft_fed("plan", text.as_bytes()).page(), @r"
     exit 0
     --- stdout
-    batch 1  toolu_1  read_note    read_only        first call
-             toolu_2  list_notes   read_only        reads run concurrently
-    batch 2  toolu_3  write_note   write_exclusive  needs a resource that the previous batch uses
-    batch 3  toolu_4  red_note     -                invalid: runs alone
-                                                    unknown_tool: there is no tool called `red_note`
-    batch 4  toolu_5  delete_note  write_exclusive  waits for the previous call, which runs alone
+    batch 1  toolu_1  read_file    read_only        first call
+             toolu_2  list_files   read_only        reads run concurrently
+    batch 2  toolu_3  write_file   write_exclusive  needs a resource that the previous batch uses
+    batch 3  toolu_4  red_file     -                invalid: runs alone
+                                                    unknown_tool: there is no tool called `red_file`
+    batch 4  toolu_5  delete_path  write_exclusive  waits for the previous call, which runs alone
     ");
     let json = haft_fed("plan - --dialect anthropic --json", text.as_bytes()).json();
     let batches: Vec<&Value> = json.as_array().unwrap().iter().map(|c| &c["batch"]).collect();
@@ -70,7 +70,7 @@ fn every_anthropic_call_has_one_result_in_order() {
     let ids: Vec<&Value> = blocks.iter().map(|b| &b["tool_use_id"]).collect();
     assert_eq!(ids, ["toolu_1", "toolu_2", "toolu_3", "toolu_4", "toolu_5"]);
     let wrong: Vec<bool> = blocks.iter().map(|b| b["is_error"] == true).collect();
-    assert_eq!(wrong, [false, false, true, true, true], "nobody was asked");
+    assert_eq!(wrong, [false, false, true, true, true], "no person was asked");
 }
 
 #[test]
@@ -92,9 +92,9 @@ fn every_openai_call_has_one_result_in_order() {
     let items = items.as_array().unwrap();
     let ids: Vec<&Value> = items.iter().map(|b| &b["call_id"]).collect();
     assert_eq!(ids, ["call_1", "call_2", "call_3"]);
-    assert_eq!(unframed(&items[0]["output"]), "42");
+    assert_eq!(unframed(&items[0]["output"]).trim_end(), GARDEN.trim_end());
     assert!(unframed(&items[1]["output"]).starts_with("unparseable_arguments: "));
-    assert!(unframed(&items[2]["output"]).starts_with("panicked: "));
+    assert!(unframed(&items[2]["output"]).starts_with("invalid_value: "));
 }
 
 #[test]

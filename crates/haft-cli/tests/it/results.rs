@@ -1,14 +1,29 @@
 //! `haft result`: reads results that another process stored.
+#![cfg(target_os = "linux")]
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
-use crate::{Folder, Ran, haft, lines};
+use crate::{Ran, TempDir, haft, lines};
+
+/// A call with a large result in JSON.
+const STORE: [&str; 3] = ["call", "shell", "command=cat rows.json"];
+
+/// Five thousand rows, each on a line.
+fn rows() -> String {
+    let rows: Vec<String> =
+        (1..=5_000).map(|n| format!("{{\"n\":{n},\"square\":{}}}", n * n)).collect();
+    format!("[\n{}\n]", rows.join(",\n"))
+}
+
+fn dir_with_rows(name: &str) -> TempDir {
+    TempDir::new(name, &[("rows.json", &rows())])
+}
 
 /// Calls a tool with a large result and returns its id.
-fn store(folder: &Folder, more: &[&str]) -> (Ran, String) {
-    let words = ["call", "big_list", "n=5000"].iter().chain(more);
-    let ran = folder.run(words.copied());
+fn store(dir: &TempDir, more: &[&str]) -> (Ran, String) {
+    let words = STORE.iter().chain(more);
+    let ran = dir.run(words.copied());
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let (_, rest) = ran.err.split_once("`haft result ").unwrap();
     let id = rest.split_once(['`', ' ']).unwrap().0.to_owned();
@@ -21,9 +36,9 @@ fn page(ran: &Ran, id: &str) -> String {
 
 #[test]
 fn large_result_is_stored_and_its_id_is_printed_to_stderr() {
-    let folder = Folder::new("result-kept", &[]);
-    let (ran, id) = store(&folder, &[]);
-    assert!(ran.out.chars().count() <= 2_001);
+    let dir = dir_with_rows("result-kept");
+    let (ran, id) = store(&dir, &[]);
+    assert!(ran.out.chars().count() <= 50_001);
     let (data, notice) = ran.out.split_once('\n').unwrap();
     let data: Value = serde_json::from_str(data).unwrap();
     assert_eq!(data[0], json!({"n": 1, "square": 1}));
@@ -31,10 +46,10 @@ fn large_result_is_stored_and_its_id_is_printed_to_stderr() {
     assert_snapshot!(ran.err.replace(&id, "ID"), @r"
     note: the result was truncated; `haft result ID` prints all of it (144276 characters, 5002 lines)
     ");
-    assert_snapshot!(page(&folder.run(["result", "list"]), &id), @r"
+    assert_snapshot!(page(&dir.run(["result", "list"]), &id), @r"
     exit 0
     --- stdout
-    ID  big_list  144276 characters, 5002 lines  application/json
+    ID  shell  144276 characters, 5002 lines  application/json
     --- stderr
     1 result stored
     ");
@@ -43,19 +58,19 @@ fn large_result_is_stored_and_its_id_is_printed_to_stderr() {
 #[cfg(unix)]
 #[test]
 fn printed_command_reads_the_stored_result() {
-    let folder = Folder::new("result-printed", &[]);
+    let dir = dir_with_rows("result-printed");
     let bin = std::path::Path::new(env!("CARGO_BIN_EXE_haft")).parent().unwrap();
     for more in [&[][..], &["--artifacts", "my results"], &["--json"]] {
-        let ran = folder.run(["call", "big_list", "n=5000"].iter().chain(more).copied());
+        let ran = dir.run(STORE.iter().chain(more).copied());
         let printed = ran.err.split('`').nth(1).unwrap();
         assert!(printed.starts_with("haft result "), "{ran:?}");
-        let own = folder.command();
+        let own = dir.command();
         let output = std::process::Command::new("sh")
             .args(["-c", printed])
             .envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))))
             .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
             .env_remove("XDG_STATE_HOME")
-            .current_dir(folder.work())
+            .current_dir(dir.work())
             .output()
             .unwrap();
         let whole = Ran::of(output);
@@ -67,10 +82,10 @@ fn printed_command_reads_the_stored_result() {
 
 #[test]
 fn stored_result_is_read_by_lines_matches_and_pointers() {
-    let folder = Folder::new("result-read", &[]);
-    let (_, id) = store(&folder, &[]);
+    let dir = dir_with_rows("result-read");
+    let (_, id) = store(&dir, &[]);
     let read = |words: &[&str]| {
-        let ran = folder.run(["result", &id].iter().chain(words).copied());
+        let ran = dir.run(["result", &id].iter().chain(words).copied());
         page(&ran, &id)
     };
     assert_snapshot!(read(&["--range", "4999:5000"]), @r#"
@@ -95,13 +110,6 @@ fn stored_result_is_read_by_lines_matches_and_pointers() {
     --- stderr
     `/4998/square`: all of it
     ");
-    assert_snapshot!(read(&["--head", "1"]), @r#"
-    exit 0
-    --- stdout
-    {"n":1,"square":1}
-    --- stderr
-    2 columns (n | square), 1 of 5000 rows
-    "#);
     assert_snapshot!(read(&["--pointer", "/9999"]), @r"
     exit 1
     --- stderr
@@ -118,67 +126,71 @@ fn stored_result_is_read_by_lines_matches_and_pointers() {
     error: `9:3` is not a range of lines
     hint: write `10:20`, `10:`, `:20` or `10`; lines are counted from 1
     ");
-    let whole = folder.run(["result", &id]);
+    let whole = dir.run(["result", &id]);
     let data: Value = serde_json::from_str(&whole.out).unwrap();
     assert_eq!(data.as_array().unwrap().len(), 5_000);
 }
 
 #[test]
 fn json_has_metadata_text_and_next_position() {
-    let folder = Folder::new("result-json", &[]);
-    let (_, id) = store(&folder, &[]);
-    let part = folder.run(["result", &id, "--range", "2:2", "--json"]).json();
+    let dir = dir_with_rows("result-json");
+    let (_, id) = store(&dir, &[]);
+    let part = dir.run(["result", &id, "--range", "2:2", "--json"]).json();
     assert_eq!(part["text"], "{\"n\":1,\"square\":1},\n");
-    assert_eq!((&part["id"], &part["tool"]), (&json!(id), &json!("big_list")));
+    assert_eq!((&part["id"], &part["tool"]), (&json!(id), &json!("shell")));
     assert_eq!(part["next"], json!({"line": 3, "column": 1}));
     assert_eq!(part.get("owner"), None);
-    let all = folder.run(["result", "list", "--json"]);
+    let all = dir.run(["result", "list", "--json"]);
     assert_eq!(lines(&all.out)[0][0]["items"], 5_000);
 }
 
 #[test]
 fn invalid_and_unknown_ids_are_reported() {
-    let folder = Folder::new("result-none", &[]);
-    assert_snapshot!(folder.run(["result", "../../etc/passwd"]).page(), @r"
+    let dir = TempDir::new("result-none", &[]);
+    assert_snapshot!(dir.run(["result", "../../etc/passwd"]).page(), @r"
     exit 1
     --- stderr
     error: `../../etc/passwd` is not an id: a result id has 26 lower-case letters and digits
     hint: `haft result list` lists the ids
     ");
-    assert_snapshot!(folder.run(["result", "0123456789bcdfghjklmnpqrs0"]).page(), @r"
+    assert_snapshot!(dir.run(["result", "0123456789bcdfghjklmnpqrs0"]).page(), @r"
     exit 1
     --- stderr
     error: there is no result `0123456789bcdfghjklmnpqrs0`
     hint: results expire after a while
     ");
-    assert_snapshot!(folder.run(["result", "list"]).page(), @r"
+    assert_snapshot!(dir.run(["result", "list"]).page(), @r"
     exit 0
     --- stderr
     0 results stored
     ");
-    assert_eq!(haft("result list --range 1:2 --head 3").code, Some(1), "one question at a time");
+    assert_eq!(
+        haft("result list --range 1:2 --pointer /3").code,
+        Some(1),
+        "one question at a time"
+    );
 }
 
 #[test]
 fn named_artifact_directory_must_be_usable() {
-    let folder = Folder::new("result-named", &[]);
-    let own = folder.work().join("kept");
+    let dir = dir_with_rows("result-named");
+    let own = dir.work().join("kept");
     let own = own.to_str().unwrap();
-    let (_, id) = store(&folder, &["--artifacts", own]);
-    assert_eq!(folder.run(["result", &id]).code, Some(1), "it is not where nothing was put");
-    assert_eq!(folder.run(["result", &id, "--artifacts", own, "--head", "1"]).code, Some(0));
-    let open = folder.run(["call", "add", "a=1", "b=2", "--artifacts", "."]);
+    let (_, id) = store(&dir, &["--artifacts", own]);
+    assert_eq!(dir.run(["result", &id]).code, Some(1), "it is not where nothing was put");
+    assert_eq!(dir.run(["result", &id, "--artifacts", own, "--range", "1"]).code, Some(0));
+    let open = dir.run(["call", "list_files", "--artifacts", "."]);
     assert_eq!(open.code, Some(1), "{open:?}");
     assert!(open.err.contains("other users can access it"), "{open:?}");
 }
 
 #[test]
 fn processes_share_the_artifact_directory_without_losing_results() {
-    let folder = Folder::new("result-many", &[]);
+    let dir = dir_with_rows("result-many");
     let all: Vec<_> = (0..6)
         .map(|_| {
-            let mut command = folder.command();
-            command.args(["call", "big_list", "n=2000"]);
+            let mut command = dir.command();
+            command.args(STORE);
             command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
             command.spawn().unwrap()
         })
@@ -186,6 +198,6 @@ fn processes_share_the_artifact_directory_without_losing_results() {
     for mut child in all {
         assert!(child.wait().unwrap().success());
     }
-    let listed = folder.run(["result", "list", "--json"]).json();
+    let listed = dir.run(["result", "list", "--json"]).json();
     assert_eq!(listed.as_array().unwrap().len(), 6);
 }

@@ -1,5 +1,6 @@
-//! What sandboxed commands can access besides the workspace: `[sandbox]` of `haft.toml`, and toolchains in the home
-//! directory. With the real `cargo`, `node` and `python3` where they are installed.
+//! What sandboxed commands can access besides the workspace: `[sandbox]` of `haft.toml`, and
+//! toolchains in the home directory. With the real `cargo`, `node` and `python3` where they are
+//! installed.
 #![cfg(target_os = "linux")]
 #![expect(clippy::disallowed_methods, reason = "the tests make the home directory they look at")]
 
@@ -9,14 +10,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Folder, Ran};
+use crate::{Ran, TempDir};
 
 const WORKSPACE: [&str; 2] = ["--workspace", "."];
 
 /// A home directory with a toolchain and with secrets, inside the toolchain and outside of it.
-fn at_home(name: &str, files: &[(&str, &str)]) -> Folder {
-    let folder = Folder::trusted(name, files);
-    let home = folder.0.join("home");
+fn at_home(name: &str, files: &[(&str, &str)]) -> TempDir {
+    let dir = TempDir::trusted(name, files);
+    let home = dir.0.join("home");
     for (file, text) in [
         (".cargo/bin/tool", "#!/bin/sh\ncat \"$RUSTUP_HOME/name.txt\"\n"),
         (".cargo/credentials.toml", "token = \"s3cret\"\n"),
@@ -30,13 +31,13 @@ fn at_home(name: &str, files: &[(&str, &str)]) -> Folder {
     }
     let tool = home.join(".cargo/bin/tool");
     fs::set_permissions(tool, fs::Permissions::from_mode(0o755)).unwrap();
-    folder
+    dir
 }
 
 /// Runs a command of the shell tool with the toolchain in `PATH`.
-fn shell(folder: &Folder, command: &str, more: &[&str]) -> Ran {
-    let path = format!("{}:/usr/bin:/bin", folder.0.join("home/.cargo/bin").display());
-    let mut haft = folder.command();
+fn shell(dir: &TempDir, command: &str, more: &[&str]) -> Ran {
+    let path = format!("{}:/usr/bin:/bin", dir.0.join("home/.cargo/bin").display());
+    let mut haft = dir.command();
     haft.env("PATH", path).env_remove("CARGO_HOME").env_remove("RUSTUP_HOME");
     haft.args(["call", "shell", &format!("command={command}")]).args(WORKSPACE).args(more);
     Ran::of(haft.output().unwrap())
@@ -44,35 +45,35 @@ fn shell(folder: &Folder, command: &str, more: &[&str]) -> Ran {
 
 #[test]
 fn toolchain_in_path_is_readable_and_its_secrets_are_not() {
-    let folder = at_home("sandbox-toolchain", &[]);
-    let ran = shell(&folder, "tool", &[]);
+    let dir = at_home("sandbox-toolchain", &[]);
+    let ran = shell(&dir, "tool", &[]);
     assert_eq!((ran.code, &*ran.out), (Some(0), "a toolchain\n"), "{ran:?}");
-    let home = folder.0.join("home");
+    let home = dir.0.join("home");
     for secret in [".cargo/credentials.toml", ".ssh/id", ".extra/x.txt"] {
         let file = home.join(secret);
-        let ran = shell(&folder, &format!("X={}; cat $X", file.display()), &[]);
+        let ran = shell(&dir, &format!("X={}; cat $X", file.display()), &[]);
         let text = format!("{}{}", ran.out, ran.err);
         for part in ["s3cret", "private key", "extra\n"] {
             assert!(!text.contains(part), "{secret}: {ran:?}");
         }
     }
     // Also if the command is approved.
-    let ran = shell(&folder, "sh -c 'cat $CARGO_HOME/credentials.toml; touch made'", &["--yes"]);
-    assert!(folder.work().join("made").exists(), "{ran:?}");
+    let ran = shell(&dir, "sh -c 'cat $CARGO_HOME/credentials.toml; touch made'", &["--yes"]);
+    assert!(dir.work().join("made").exists(), "{ran:?}");
     assert!(!format!("{ran:?}").contains("s3cret"), "{ran:?}");
 }
 
 #[test]
 fn toolchains_and_confinement_can_be_switched_off() {
     let off = &[("haft.toml", "[sandbox]\ntoolchains = false\n")];
-    let folder = at_home("sandbox-no-toolchain", off);
-    let ran = shell(&folder, "tool", &[]);
+    let dir = at_home("sandbox-no-toolchain", off);
+    let ran = shell(&dir, "tool", &[]);
     assert!(!ran.out.contains("a toolchain"), "{ran:?}");
     let off = &[("haft.toml", "[sandbox]\nconfine_unasked = false\n")];
-    let folder = at_home("sandbox-not-confined", off);
-    let ran = shell(&folder, "tool", &[]);
+    let dir = at_home("sandbox-not-confined", off);
+    let ran = shell(&dir, "tool", &[]);
     assert_eq!(ran.code, Some(2), "{ran:?}");
-    let why = folder.run(["explain", "shell", "command=tool", "--workspace", "."]);
+    let why = dir.run(["explain", "shell", "command=tool", "--workspace", "."]);
     assert!(why.out.contains("`[sandbox] confine_unasked` is off"), "{why:?}");
 }
 
@@ -80,28 +81,28 @@ fn toolchains_and_confinement_can_be_switched_off() {
 fn configured_roots_are_readable_and_writable() {
     let text = "[sandbox]\nread_only_roots = [\"~/.extra\"]\nwritable_roots = [\"~/.rustup\"]\n\
         pass_env = [\"SOME_SETTING\", \"SOME_TOKEN\"]\n";
-    let folder = at_home("sandbox-roots", &[("haft.toml", text)]);
-    let home = folder.0.join("home");
-    let ran = shell(&folder, &format!("X={}; cat $X/x.txt", home.join(".extra").display()), &[]);
+    let dir = at_home("sandbox-roots", &[("haft.toml", text)]);
+    let home = dir.0.join("home");
+    let ran = shell(&dir, &format!("X={}; cat $X/x.txt", home.join(".extra").display()), &[]);
     assert_eq!((ran.code, &*ran.out), (Some(0), "extra\n"), "{ran:?}");
     assert!(ran.err.contains("`SOME_TOKEN` is not passed to commands"), "{ran:?}");
     // A sandboxed command writes nowhere; an approved one writes to the configured roots.
     let write = |name: &str| format!("sh -c 'echo x > {}/{name}/new'", home.display());
-    let ran = shell(&folder, &write(".rustup"), &["--yes"]);
+    let ran = shell(&dir, &write(".rustup"), &["--yes"]);
     assert!(home.join(".rustup/new").exists(), "{ran:?}");
-    let ran = shell(&folder, &write(".extra"), &["--yes"]);
+    let ran = shell(&dir, &write(".extra"), &["--yes"]);
     assert!(!home.join(".extra/new").exists(), "{ran:?}");
 }
 
 #[test]
 fn roots_with_secrets_are_refused_and_missing_ones_are_noted() {
     let text = "[sandbox]\nread_only_roots = [\"~/keys\", \"~/.none\"]\n";
-    let folder = at_home("sandbox-refused", &[("haft.toml", text)]);
-    let home = folder.0.join("home");
-    let ran = shell(&folder, "tool", &[]);
+    let dir = at_home("sandbox-refused", &[("haft.toml", text)]);
+    let home = dir.0.join("home");
+    let ran = shell(&dir, "tool", &[]);
     assert!(ran.err.contains("commands have no access to") && ran.code == Some(0), "{ran:?}");
     symlink(home.join(".ssh"), home.join("keys")).unwrap();
-    let ran = shell(&folder, "tool", &[]);
+    let ran = shell(&dir, "tool", &[]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.err.contains("commands cannot get access to `"), "{ran:?}");
     assert!(ran.err.contains("`: it contains secrets"), "{ran:?}");
@@ -110,18 +111,18 @@ fn roots_with_secrets_are_refused_and_missing_ones_are_noted() {
 #[test]
 fn untrusted_project_gives_commands_no_roots() {
     let text = "[sandbox]\nread_only_roots = [\"~/.extra\"]\n";
-    let folder = at_home("sandbox-untrusted", &[]);
-    folder.put("haft.toml", text);
-    let file = folder.0.join("home/.extra/x.txt");
-    let ran = shell(&folder, &format!("X={}; cat $X", file.display()), &[]);
+    let dir = at_home("sandbox-untrusted", &[]);
+    dir.put("haft.toml", text);
+    let file = dir.0.join("home/.extra/x.txt");
+    let ran = shell(&dir, &format!("X={}; cat $X", file.display()), &[]);
     assert!(!ran.out.contains("extra\n"), "{ran:?}");
     assert!(ran.err.contains("1 root of commands"), "{ran:?}");
 }
 
 /// Runs a command of the shell tool with the home directory as its workspace.
-fn shell_at_home(folder: &Folder, command: &str) -> Ran {
-    let home = folder.0.join("home");
-    let mut haft = folder.command();
+fn shell_at_home(dir: &TempDir, command: &str) -> Ran {
+    let home = dir.0.join("home");
+    let mut haft = dir.command();
     haft.current_dir(&home).env("XDG_CONFIG_HOME", home.join(".config"));
     haft.args(["call", "shell", &format!("command={command}")]).args(WORKSPACE).arg("--yes");
     Ran::of(haft.output().unwrap())
@@ -141,14 +142,14 @@ fn home_directory_as_workspace_protects_startup_files() {
         ".cargo/bin/tool",
         ".local/bin/tool",
     ];
-    let folder = at_home("sandbox-home-workspace", &[]);
-    let home = folder.0.join("home");
+    let dir = at_home("sandbox-home-workspace", &[]);
+    let home = dir.0.join("home");
     let before: Vec<Option<Vec<u8>>> =
         KEPT.iter().map(|name| fs::read(home.join(name)).ok()).collect();
     for name in KEPT {
         let parent = Path::new(name).parent().unwrap().display();
         let write = format!("sh -c 'mkdir -p ./{parent}; echo bad > {name}'");
-        let ran = shell_at_home(&folder, &write);
+        let ran = shell_at_home(&dir, &write);
         assert!(format!("{ran:?}").contains("denied"), "{name}: {ran:?}");
     }
     let after: Vec<Option<Vec<u8>>> =
@@ -156,14 +157,14 @@ fn home_directory_as_workspace_protects_startup_files() {
     assert_eq!(before, after);
     let work = "sh -c 'mkdir -p Documents .config/app; echo text > Documents/a; \
         echo s > .config/app/settings; cat Documents/a .config/app/settings'";
-    let ran = shell_at_home(&folder, work);
+    let ran = shell_at_home(&dir, work);
     assert_eq!((ran.code, &*ran.out), (Some(0), "text\ns\n"), "{ran:?}");
 }
 
 #[test]
 fn git_works_in_a_home_directory_that_is_the_workspace() {
-    let folder = at_home("sandbox-home-git", &[]);
-    let home = folder.0.join("home");
+    let dir = at_home("sandbox-home-git", &[]);
+    let home = dir.0.join("home");
     let config = "[user]\n\tname = A\n\temail = a@example.com\n[safe]\n\tdirectory = *\n";
     fs::write(home.join(".gitconfig"), config).unwrap();
     let init = std::process::Command::new("git")
@@ -176,15 +177,15 @@ fn git_works_in_a_home_directory_that_is_the_workspace() {
     }
     fs::write(home.join("notes.txt"), "text").unwrap();
     let commit = "sh -c 'git add notes.txt && git commit -q -m first && git log --format=%an:%s'";
-    let ran = shell_at_home(&folder, commit);
+    let ran = shell_at_home(&dir, commit);
     assert_eq!((ran.code, &*ran.out), (Some(0), "A:first\n"), "{ran:?}");
     let kept = fs::read(home.join(".gitconfig")).unwrap();
     assert_eq!(String::from_utf8_lossy(&kept), config);
 }
 
 /// Runs a command with the home directory and the `PATH` of the person who runs the tests.
-fn with_real_home(folder: &Folder, words: &[&str]) -> Ran {
-    let mut haft = folder.command();
+fn with_real_home(dir: &TempDir, words: &[&str]) -> Ran {
+    let mut haft = dir.command();
     haft.env("HOME", std::env::var_os("HOME").unwrap_or_default());
     haft.args(words).args(WORKSPACE);
     Ran::of(haft.output().unwrap())
@@ -203,7 +204,7 @@ fn installed(program: &str) -> Option<PathBuf> {
 
 #[test]
 fn real_toolchains_print_their_version_without_approval() {
-    let folder = Folder::new("sandbox-versions", &[]);
+    let dir = TempDir::new("sandbox-versions", &[]);
     for (program, command, printed) in [
         ("cargo", "cargo --version", "cargo 1."),
         ("rustc", "rustc -V", "rustc 1."),
@@ -213,7 +214,7 @@ fn real_toolchains_print_their_version_without_approval() {
         if installed(program).is_none() {
             continue;
         }
-        let ran = with_real_home(&folder, &["call", "shell", &format!("command={command}")]);
+        let ran = with_real_home(&dir, &["call", "shell", &format!("command={command}")]);
         assert_eq!(ran.code, Some(0), "{command}: {ran:?}");
         assert!(ran.out.contains(printed), "{command}: {ran:?}");
     }
@@ -225,7 +226,7 @@ fn cargo_build_and_python_venv_work_once_allowed() {
         ("Cargo.toml", "[package]\nname = \"small\"\nedition = \"2021\"\n[workspace]\n"),
         ("src/main.rs", "fn main() { println!(\"built\") }\n"),
     ];
-    let folder = Folder::new("sandbox-builds", &files);
+    let dir = TempDir::new("sandbox-builds", &files);
     for (program, command, made) in [
         ("cargo", "cargo build -q && ./target/debug/small", "target/debug/small"),
         ("python3", "python3 -m venv --without-pip .venv", ".venv/bin/python3"),
@@ -234,25 +235,25 @@ fn cargo_build_and_python_venv_work_once_allowed() {
             continue;
         }
         let words = ["call", "shell", &format!("command={command}")];
-        let asked = with_real_home(&folder, &words);
+        let asked = with_real_home(&dir, &words);
         assert_eq!(asked.code, Some(2), "it is known to write: {asked:?}");
-        let ran = with_real_home(&folder, &[&words[..], &["--yes"]].concat());
+        let ran = with_real_home(&dir, &[&words[..], &["--yes"]].concat());
         assert_eq!(ran.code, Some(0), "{command}: {ran:?}");
-        assert!(folder.work().join(Path::new(made)).exists(), "{command}: {ran:?}");
+        assert!(dir.work().join(Path::new(made)).exists(), "{command}: {ran:?}");
     }
     if installed("cargo").is_some() {
-        let ran = with_real_home(&folder, &["call", "shell", "command=cargo tree --offline"]);
+        let ran = with_real_home(&dir, &["call", "shell", "command=cargo tree --offline"]);
         assert!(ran.code == Some(0) && ran.out.contains("small v0.0.0"), "{ran:?}");
     }
 }
 
 #[test]
 fn doctor_suggests_lines_for_toolchains() {
-    let folder = at_home("sandbox-doctor", &[]);
-    fs::create_dir_all(folder.0.join("home/.nvm")).unwrap();
-    fs::create_dir_all(folder.0.join("home/.npm")).unwrap();
-    let path = format!("{}:/usr/bin:/bin", folder.0.join("home/.cargo/bin").display());
-    let mut haft = folder.command();
+    let dir = at_home("sandbox-doctor", &[]);
+    fs::create_dir_all(dir.0.join("home/.nvm")).unwrap();
+    fs::create_dir_all(dir.0.join("home/.npm")).unwrap();
+    let path = format!("{}:/usr/bin:/bin", dir.0.join("home/.cargo/bin").display());
+    let mut haft = dir.command();
     haft.env("PATH", path).env_remove("CARGO_HOME").env_remove("RUSTUP_HOME").arg("doctor");
     let ran = Ran::of(haft.output().unwrap());
     assert!(ran.out.contains("\"~/.cargo\", \"~/.rustup\""), "{ran:?}");

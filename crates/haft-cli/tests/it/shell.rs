@@ -68,7 +68,7 @@ fn invalid_line_gets_an_error_and_the_rest_is_read() {
     (wanted[0], wanted[7]) = (Some("read_only"), Some("destructive"));
     assert_eq!(kinds, wanted);
     let at: Vec<_> = lines.iter().filter_map(|line| line["line"].as_u64()).collect();
-    assert_eq!(at, [3, 4, 5, 6, 7, 8], "lines are counted as they stand");
+    assert_eq!(at, [3, 4, 5, 6, 7, 8], "lines are counted as they are");
     assert!(lines[1..7].iter().all(|line| line["error"].is_string() && line["command"].is_null()));
     assert!(lines[6]["error"].as_str().unwrap().contains("longer"));
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Folder, Ran};
+use crate::{Ran, TempDir};
 
 /// Waits until a condition holds, for at most half a minute.
 fn wait_for(what: &str, is_so: impl Fn() -> bool) {
@@ -27,7 +27,7 @@ fn send(signal: &str, child: &Child) {
 }
 
 /// Whether a process runs whose command line holds this.
-fn runs(what: &str) -> bool {
+pub(crate) fn runs(what: &str) -> bool {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     processes.filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok()).any(
         |own| {
@@ -40,15 +40,15 @@ fn runs(what: &str) -> bool {
 #[test]
 fn sigterm_and_sighup_cancel_the_call_and_kill_its_process_tree() {
     for (at, signal) in ["-INT", "-TERM", "-HUP"].into_iter().enumerate() {
-        let folder = Folder::trusted(&format!("signals{signal}"), &[]);
+        let dir = TempDir::trusted(&format!("signals{signal}"), &[]);
         // An unusual duration, which identifies the process.
         let seconds = format!("{}.{at}", 1_000_000 + std::process::id());
         let line = format!("touch ready; sleep {seconds} & sleep {seconds}");
-        let mut haft = folder.command();
+        let mut haft = dir.command();
         haft.args(["call", "shell", &format!("command={line}"), "--workspace", ".", "--yes"]);
         let child =
             haft.arg("--json").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        wait_for("the command's start", || folder.work().join("ready").exists() && runs(&seconds));
+        wait_for("the command's start", || dir.work().join("ready").exists() && runs(&seconds));
         send(signal, &child);
         let ran = Ran::of(child.wait_with_output().unwrap());
         assert_eq!(ran.code, Some(130), "{signal}: {ran:?}");
@@ -61,14 +61,14 @@ fn sigterm_and_sighup_cancel_the_call_and_kill_its_process_tree() {
 
 #[test]
 fn sigterm_gives_every_call_of_a_response_a_result() {
-    let call = |id: &str| serde_json::json!({"type": "tool_use", "id": id, "name": "wait", "input": {"seconds": 60}});
+    let call = |id: &str| serde_json::json!({"type": "tool_use", "id": id, "name": "shell", "input": {"command": "sleep 60"}});
     let response = serde_json::json!({
         "type": "message", "role": "assistant", "stop_reason": "tool_use",
         "content": [call("a"), call("b")],
     });
-    let folder = Folder::new("signals-dispatch", &[("response.json", &response.to_string())]);
+    let dir = TempDir::new("signals-dispatch", &[("response.json", &response.to_string())]);
     for wait in [200, 800, 3_200] {
-        let mut haft = folder.command();
+        let mut haft = dir.command();
         haft.args(["dispatch", "response.json", "--dialect", "anthropic", "--json"]);
         let child = haft.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(wait));
@@ -87,10 +87,10 @@ fn sigterm_gives_every_call_of_a_response_a_result() {
 #[test]
 fn ignored_sighup_stays_ignored() {
     let mut shell = std::process::Command::new("sh");
-    let line = "trap '' HUP; exec \"$0\" call wait seconds=2 --json";
+    let line = "trap '' HUP; exec \"$0\" call shell \"command=sleep 2\" --json";
     let child = crate::isolated(&mut shell)
         .args(["-c", line, env!("CARGO_BIN_EXE_haft")])
-        .current_dir(env!("CARGO_TARGET_TMPDIR"))
+        .current_dir(crate::workspace())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()

@@ -73,8 +73,8 @@ impl Terminal {
         self
     }
 
-    /// Runs a shell line to its end, for at most a minute. `keys` sees the end of what was
-    /// written so far after each piece, and returns what is typed then. `None` where there is no `script`.
+    /// Runs a shell line to its end, for at most a minute. `keys` sees the end of what was written
+    /// so far after each piece, and returns what is typed then. `None` where there is no `script`.
     #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
     pub(crate) fn run(
         &self,

@@ -2,7 +2,22 @@
 
 use serde_json::Value;
 
-use crate::{Folder, haft};
+use crate::{TempDir, haft};
+
+/// The phases of a call that is allowed.
+const PHASES: [&str; 11] = [
+    "admit",
+    "plan",
+    "check",
+    "judge",
+    "place",
+    "gate",
+    "journal",
+    "layers",
+    "attempt 1",
+    "shape",
+    "settle",
+];
 
 /// The phases of a trace, and whether they are contiguous.
 fn phases(trace: &Value) -> Vec<String> {
@@ -27,10 +42,10 @@ fn names(page: &str) -> Vec<&str> {
 
 #[test]
 fn trace_goes_to_stderr() {
-    let ran = haft("call add a=2 b=40 --trace");
-    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "42\n"));
+    let ran = haft("call list_files path=notes --trace");
+    assert_eq!(ran.code, Some(0));
     assert!(ran.err.starts_with("trace: "), "{ran:?}");
-    let expected = ["admit", "plan", "judge", "journal", "layers", "attempt 1", "shape", "settle"];
+    let expected = PHASES;
     assert_eq!(names(&ran.err), expected, "{}", ran.err);
     for line in ran.err.lines().skip(1) {
         assert!(line.contains(" µs  ") && line.ends_with('#'), "{line}");
@@ -40,22 +55,22 @@ fn trace_goes_to_stderr() {
 
 #[test]
 fn trace_is_part_of_the_json() {
-    let ran = haft("call add a=2 b=40 --trace --json");
+    let ran = haft("call list_files path=notes --trace --json");
     assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
     let json = ran.json();
     assert_eq!(json["ok"], true);
-    let expected = ["admit", "plan", "judge", "journal", "layers", "attempt 1", "shape", "settle"];
+    let expected = PHASES;
     assert_eq!(phases(&json["trace"]), expected);
-    assert!(haft("call add a=2 b=40 --json").json().get("trace").is_none());
+    assert!(haft("call list_files path=notes --json").json().get("trace").is_none());
 }
 
 #[test]
 fn trace_shows_the_approval_wait_and_the_end_of_a_denied_call() {
-    let asked = haft("call delete_note name=trip --yes --trace --json").json();
+    let asked = haft("call write_file file_path=traced content=x --yes --trace --json").json();
     let asked = phases(&asked["trace"]);
     assert!(asked.contains(&"approval".to_owned()), "{asked:?}");
     assert!(asked.contains(&"check".to_owned()), "{asked:?}");
-    let refused = haft("call delete_note name=trip --trace");
+    let refused = haft("call write_file file_path=traced content=x --trace");
     assert_eq!(refused.code, Some(2));
     assert!(refused.err.starts_with("error: denied: "), "{refused:?}");
     assert_eq!(names(&refused.err), ["admit", "plan", "check", "judge", "shape", "settle"]);
@@ -67,38 +82,9 @@ fn trace_shows_the_approval_wait_and_the_end_of_a_denied_call() {
 #[test]
 fn trace_shows_the_time_of_hooks() {
     let hook = r#"{"hooks": {"PreToolUse": [{"matcher": "*", "hooks": [{"type": "command", "command": "true"}]}]}}"#;
-    let folder = Folder::trusted("traced", &[(".claude/settings.json", hook)]);
-    let ran = folder.run(["call", "add", "a=2", "b=40", "--trace"]);
-    assert_eq!(ran.out, "42\n", "{ran:?}");
+    let dir = TempDir::trusted("traced", &[(".claude/settings.json", hook)]);
+    let ran = dir.run(["call", "list_files", "--trace"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
     let names = names(&ran.err);
     assert!(names.contains(&"hooks") && names.contains(&"after"), "{names:?}");
-}
-
-#[test]
-fn trace_shows_the_time_of_layers() {
-    let ran = haft("call tides harbour=Brest --trace --json");
-    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""), "{ran:?}");
-    let json = ran.json();
-    let text = &json["output"]["blocks"][0]["text"];
-    assert_eq!(*text, "Brest: high water at noon, read at attempt 2", "{json}");
-    let trace = &json["trace"];
-    let expected = [
-        "admit",
-        "plan",
-        "judge",
-        "cache",
-        "layers",
-        "attempt 1",
-        "backoff",
-        "layers",
-        "attempt 2",
-        "shape",
-        "settle",
-    ];
-    assert_eq!(phases(trace), expected);
-    let rows = trace["phases"].as_array().unwrap();
-    let waits: Vec<_> = rows.iter().filter(|row| row["phase"] == "backoff").collect();
-    assert!(waits[0]["took_us"].as_u64().unwrap() >= 20_000, "it waits so long: {trace}");
-    let page = haft("call tides harbour=Brest --trace").err;
-    assert_eq!(names(&page), expected, "{page}");
 }

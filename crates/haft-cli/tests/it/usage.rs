@@ -4,38 +4,46 @@ use std::process::Stdio;
 
 use insta::assert_snapshot;
 
-use crate::{Ran, command, file, haft};
+use crate::{Ran, TempDir, command, file, haft};
+
+/// What `list_files path=notes` prints.
+const LISTED: &str = "notes/garden.txt\t51\nnotes/trip.txt\t48\n";
+
+/// Every command.
+pub(crate) const COMMANDS: [&str; 26] = [
+    "",
+    "demo",
+    "tools",
+    "tools list",
+    "tools show",
+    "tools export",
+    "tools check",
+    "tools lint",
+    "call",
+    "plan",
+    "dispatch",
+    "explain",
+    "policy",
+    "policy check",
+    "policy test",
+    "policy suggest",
+    "trust",
+    "hooks",
+    "hooks list",
+    "hooks test",
+    "shell",
+    "shell explain",
+    "completions",
+    "exit-codes",
+    "result",
+    "doctor",
+];
 
 #[test]
 fn every_help_has_examples() {
     let help = haft("--help");
     assert_eq!((help.code, help.err.as_str()), (Some(0), ""));
-    let commands = [
-        "",
-        "demo",
-        "tools",
-        "tools list",
-        "tools show",
-        "tools export",
-        "tools check",
-        "tools lint",
-        "call",
-        "plan",
-        "dispatch",
-        "explain",
-        "policy",
-        "policy check",
-        "policy test",
-        "policy suggest",
-        "trust",
-        "hooks",
-        "hooks list",
-        "hooks test",
-        "shell",
-        "shell explain",
-        "completions",
-    ];
-    for name in commands.into_iter().chain(["exit-codes"]) {
+    for name in COMMANDS {
         let help = haft(&format!("{name} --help"));
         assert_eq!(help.code, Some(0), "{name}");
         assert!(help.out.contains("\nExamples:\n  haft "), "{name}: {}", help.out);
@@ -66,11 +74,11 @@ fn usage_errors_have_hints_and_exit_1() {
       <TOOL>
     usage: haft call <TOOL> [KEY=VALUE]...
     ");
-    assert_snapshot!(haft("tools show delete_nots").page(), @r"
+    assert_snapshot!(haft("tools show delete_pth").page(), @r"
     exit 1
     --- stderr
-    error: there is no tool called `delete_nots`
-    hint: did you mean `delete_note`?
+    error: there is no tool called `delete_pth`
+    hint: did you mean `delete_path`?
     hint: `haft tools list` lists the tools
     ");
     assert_snapshot!(haft("shell explain ls -la").page(), @r"
@@ -101,8 +109,8 @@ fn errors_are_one_line_of_json_with_the_json_flag() {
         "nosuch --json".to_owned(),
         "demo --jsn --json".to_owned(),
         "call --json".to_owned(),
-        "call read_note nam=x --json".to_owned(),
-        format!("call add a=1 b=2 --json --config {from}"),
+        "call read_file nam=x --json".to_owned(),
+        format!("call list_files --json --config {from}"),
         "plan nowhere.json --json".to_owned(),
         "dispatch nowhere.json --json".to_owned(),
         "dispatch nowhere.json --stream --dialect mcp --json".to_owned(),
@@ -131,7 +139,7 @@ fn errors_are_one_line_of_json_with_the_json_flag() {
         assert!(error["hints"].is_array(), "{line}: {ran:?}");
     }
     // After `--` it is an argument.
-    let plain = haft("call add -- --json");
+    let plain = haft("call list_files -- --json");
     assert_eq!((plain.code, plain.out.as_str()), (Some(1), ""), "{plain:?}");
 }
 
@@ -139,47 +147,108 @@ fn errors_are_one_line_of_json_with_the_json_flag() {
 fn tools_are_listed_in_columns() {
     let list = haft("tools list");
     assert_eq!(list.code, Some(0));
-    assert_snapshot!(list.out.lines().filter(|l| l.contains("note")).collect::<Vec<_>>().join("\n"), @r"
-    delete_note   write_exclusive  destructive, needs approval  Deletes a note permanently.
-    list_notes    read_only                                     Lists the names of all notes, one per line.
-    read_note     read_only                                     Returns the text of one note.
-    search_notes  read_only                                     Finds the lines of all notes that hold a text, whatever its case.
-    write_note    write_exclusive  needs approval               Writes a note, over the old one if there is one of this name.
+    assert_snapshot!(list.out.lines().filter(|l| l.contains("_file")).collect::<Vec<_>>().join("\n"), @r"
+    edit_file     asks          filesystem                                      Replaces a text in a file.
+    list_files    runs          read-only, filesystem                           Lists a directory, or finds files by a pattern.
+    read_file     runs          read-only, filesystem                           Reads a text file.
+    search_files  runs          read-only, filesystem                           Searches files for a regular expression.
+    write_file    asks          destructive, filesystem                         Writes a file: creates it, or replaces its whole content.
     ");
     let json = haft("tools list --json").json();
     assert_eq!(json.as_array().unwrap().len(), list.out.lines().count());
-    assert_eq!(json[0]["name"], "add");
+    assert_eq!(json[0]["name"], "ask_user");
 }
 
 #[test]
 fn tool_is_shown_with_everything_it_declares() {
-    let page = haft("tools show search_notes");
+    let page = haft("tools show read_file");
     assert_eq!(page.code, Some(0));
-    assert_snapshot!(page.out.split("\nDeclares").next().unwrap(), @r"
-    search_notes  read-only
+    assert_snapshot!(page.out.split("\nDeclares").next().unwrap(), @r#"
+    read_file  read-only, filesystem
 
-    Finds the lines of all notes that hold a text, whatever its case.
+    Reads a text file. Each line starts with its number and a tab. Large files are read in parts with `offset` and `limit`; the result says how to continue. A binary file is described.
 
     Arguments
-      query  string           required    Text to look for.
-      limit  integer 1 to 50  default 10  How many lines to return at most.
-    ");
+      file_path  string                  required  Path of the file, absolute or relative to the working directory.
+      offset     integer or null from 1  optional  Line to start at, from 1.
+      limit      integer or null from 1  optional  Maximum number of lines; default: 2000.
+
+    In force here
+      a call           runs without a question
+      because          it is read-only, without network or secrets (the default)
+      as in            file_path: "value"
+      body runs        in the process of haft
+      timeout          120 s
+      deadline         600 s
+      approval within  300 s
+      result           at most 99000 characters; the rest is stored
+    "#);
     assert_snapshot!(page.out.split("\nLayers, ").nth(1).unwrap(), @r"
     outermost first
       breaker  30 seconds after 5 failures within that time
       timeout  2 minutes (the runtime's)
     ");
-    let json = haft("tools show search_notes --json").json();
+    let json = haft("tools show read_file --json").json();
     assert_eq!(json["layers"].as_array().map(Vec::len), Some(2));
     let hash = json["hash"].as_str().unwrap();
     assert!(hash.len() == 64 && page.out.contains(hash));
-    assert_eq!(json["input_schema"]["properties"]["limit"]["maximum"], 50);
+    assert_eq!(json["input_schema"]["properties"]["limit"]["minimum"], 1);
+    assert_eq!(json["verdict"]["decision"], "runs");
+    assert_eq!(json["runs_in"], serde_json::json!({"place": "process"}));
+    assert_eq!(json["limits"]["timeout_ms"], 120_000);
     for (key, _) in json.as_object().unwrap() {
         let shown = key.replace('_', " ");
-        let elsewhere =
-            ["name", "description", "input schema", "output schema", "examples", "layers"];
+        let elsewhere = [
+            "name",
+            "description",
+            "input schema",
+            "output schema",
+            "examples",
+            "layers",
+            "verdict",
+            "runs in",
+            "limits",
+        ];
         assert!(page.out.contains(&format!("  {shown} ")) || elsewhere.contains(&&*shown), "{key}");
     }
+}
+
+#[test]
+fn tools_list_and_show_give_the_verdict_of_the_present_rules() {
+    let rules = "[[rule]]\nmatch = \"Edit(./**)\"\ndecision = \"allow\"\n\n\
+                 [[rule]]\nmatch = \"search_files\"\ndecision = \"ask\"\n\n\
+                 [[rule]]\nmatch = \"shell\"\ndecision = \"deny\"\n\n\
+                 [defaults]\ntimeout = \"7s\"\n";
+    let dir = TempDir::new("usage-verdicts", &[("haft.toml", rules)]);
+    let verdict = |tool: &str| {
+        let list = dir.run(["tools", "list", "--json"]).json();
+        let all = list.as_array().unwrap();
+        let found = all.iter().find(|listed| listed["name"] == tool).unwrap();
+        let show = dir.run(["tools", "show", tool, "--json"]).json();
+        assert_eq!(found["verdict"], show["verdict"], "{tool}");
+        show["verdict"]["decision"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(verdict("edit_file"), "asks", "an allow rule needs trust");
+    assert_eq!(verdict("read_file"), "runs");
+    assert_eq!(verdict("search_files"), "asks");
+    assert_eq!(verdict("shell"), "hidden");
+    assert_eq!(dir.run(["trust", "--yes"]).code, Some(0));
+    assert_eq!(verdict("edit_file"), "runs");
+    assert_eq!(verdict("write_file"), "runs");
+    assert_eq!(verdict("fetch_url"), "asks");
+    let page = dir.run(["tools", "show", "edit_file"]).out;
+    assert!(page.contains("  because          a rule allows it (haft.toml:2 allow"), "{page}");
+    assert!(page.contains("  timeout          7 s\n"), "{page}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn tools_show_names_the_sandbox_tier() {
+    let json = haft("tools show shell --json").json();
+    assert_eq!(json["runs_in"]["place"], "sandbox", "{json}");
+    assert_eq!(json["verdict"]["decision"], "runs_or_asks", "{json}");
+    let page = haft("tools show shell").out;
+    assert!(page.contains("  body runs        in the sandbox, tier "), "{page}");
 }
 
 #[test]
@@ -211,7 +280,7 @@ fn completions_exist_for_every_shell() {
     assert_eq!(haft("completions bsh").code, Some(1));
     for shell in ["bash", "zsh", "fish"] {
         let script = haft(&format!("completions {shell}")).out;
-        for tool in ["read_note", "delete_note", "read_file", "search_files"] {
+        for tool in ["read_file", "delete_path", "search_files"] {
             let count = script.matches(tool).count();
             assert!(count >= 3, "{shell}: {tool} for `call`, `explain` and `tools show`: {count}");
         }
@@ -234,10 +303,10 @@ fn colours_follow_the_terminal_and_the_environment() {
 fn invalid_environment_variable_is_reported() {
     let run = |value: &str| {
         let mut command = command();
-        command.env("HAFT_MAX_CONCURRENCY", value).args(["call", "add", "a=2", "b=40"]);
+        command.env("HAFT_MAX_CONCURRENCY", value).args(["call", "list_files", "path=notes"]);
         Ran::of(command.output().unwrap())
     };
-    assert_eq!(run("1").out, "42\n");
+    assert_eq!(run("1").out, LISTED);
     assert_snapshot!(run("garbage").page(), @r"
     exit 1
     --- stderr
@@ -254,10 +323,12 @@ fn non_utf8_environment_does_not_panic() {
 
     let odd = OsStr::from_bytes(b"\xff");
     let run = |name: &OsStr| {
-        Ran::of(command().env(name, odd).args(["call", "add", "a=2", "b=40"]).output().unwrap())
+        Ran::of(
+            command().env(name, odd).args(["call", "list_files", "path=notes"]).output().unwrap(),
+        )
     };
-    assert_eq!(run(OsStr::new("OTHER")).out, "42\n");
-    assert_eq!(run(odd).out, "42\n");
+    assert_eq!(run(OsStr::new("OTHER")).out, LISTED);
+    assert_eq!(run(odd).out, LISTED);
     assert_eq!(run(OsStr::new("HAFT_MAX_CONCURRENCY")).code, Some(1));
     let argument = Ran::of(command().arg("call").arg(odd).output().unwrap());
     assert_eq!(argument.code, Some(1), "{argument:?}");
@@ -273,7 +344,7 @@ fn closed_pipe_exits_quietly() {
         "tools list",
         "exit-codes",
         "--help",
-        "call add a=1 b=2",
+        "call list_files",
     ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);

@@ -45,7 +45,7 @@ impl ToolContext {
         {
             return Ok(Arc::clone(paths));
         }
-        match host.denied_paths(self, roots) {
+        match host.path_rules().denied_paths(self, roots) {
             Ok(paths) => {
                 let paths = Arc::new(paths);
                 cache.paths = Some((host.now(), roots.to_vec(), Arc::clone(&paths)));

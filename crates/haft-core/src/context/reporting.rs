@@ -4,25 +4,22 @@
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
 };
 
 use serde_json::Value;
 
-use super::ToolContext;
-use crate::{
-    BackgroundTask, Execution, Failure, IntoOutput, Output, Progress, TaskSlot,
-    progress::ProgressBuffer,
-};
+use super::{BackgroundTask, TaskSlot, ToolContext};
+use crate::{Failure, MaskedPaths, Progress, progress::ProgressBuffer};
 
 /// State that most calls never need.
 #[derive(Default)]
 pub(super) struct Extra {
-    notes: ProgressBuffer,
+    pub(super) notes: ProgressBuffer,
     background: Mutex<Option<BackgroundTask>>,
     tier: Mutex<Option<Arc<Value>>>,
     denied: Mutex<super::denied::DeniedPathsCache>,
     confinement: Mutex<Option<Result<Confinement, String>>>,
+    masked: Mutex<Option<MaskedPaths>>,
 }
 
 /// What a sandboxed run of a call could read.
@@ -42,7 +39,7 @@ impl Extra {
         &self.denied
     }
 
-    fn background(&self) -> MutexGuard<'_, Option<BackgroundTask>> {
+    pub(super) fn background(&self) -> MutexGuard<'_, Option<BackgroundTask>> {
         self.background.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -79,20 +76,6 @@ impl ToolContext {
         self.call_state().extra.get().map(|extra| extra.notes.kept()).unwrap_or_default()
     }
 
-    /// Returns how many bytes of partial output were sent so far, kept or not. For hosts.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn partial_size(&self) -> u64 {
-        self.call_state().extra.get().map_or(0, |extra| extra.notes.size())
-    }
-
-    /// Returns whether the kept partial output is truncated. For hosts.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn partial_is_full(&self) -> bool {
-        self.call_state().extra.get().is_some_and(|extra| extra.notes.is_full())
-    }
-
     /// Sets the description of the sandbox that confines this call, as data. Observers and records
     /// get it however the call ends; the model never does. For tools that start processes.
     ///
@@ -123,95 +106,44 @@ impl ToolContext {
         own.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Sets what the sandbox of this call would mask. A tool sets it in its check.
+    pub fn set_masked_paths(&self, masked: MaskedPaths) {
+        let mut own = self.extra().masked.lock().unwrap_or_else(PoisonError::into_inner);
+        *own = Some(masked);
+    }
+
+    /// Returns what the sandbox of this call would mask. `None` if the tool did not set it.
+    #[must_use]
+    pub fn masked_paths(&self) -> Option<MaskedPaths> {
+        let own = &self.call_state().extra.get()?.masked;
+        own.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     pub(super) fn extra(&self) -> &Extra {
         self.call_state().extra.get_or_init(Box::default)
     }
 
     fn note(&self, note: Progress) {
         let host = &self.0.host;
-        let every = host.note_every();
+        let every = host.progress_interval();
         if every.is_zero() {
-            host.tell(self, note);
+            host.report(self, note);
         } else {
-            self.extra().notes.add(note, host.now(), every, |note| host.tell(self, note));
+            self.extra().notes.add(note, host.now(), every, |note| host.report(self, note));
         }
     }
 
-    /// Sends all buffered notes. For hosts: the last note is sent before the call ends.
-    pub fn tell_rest(&self) {
-        if let Some(extra) = self.call_state().extra.get() {
-            extra.notes.flush(self.0.host.now(), |note| self.0.host.tell(self, note));
-        }
-    }
-
-    /// Waits until a note is buffered, and returns when it should be sent. For hosts.
-    pub async fn rest_due(&self) -> Option<Instant> {
-        self.extra().notes.due(self.0.host.note_every()).await
-    }
-
-    /// Returns a ticket at once and continues the work in the background. The model receives the
-    /// result of the work in a later turn.
-    ///
-    /// The work has its own context and cancellation token; the body's context ends with its
-    /// result. The work holds the call's resource keys and concurrency slot until it ends, and does
-    /// not block the run otherwise. If it must exclude other calls, the tool declares resource
-    /// keys. If the result could not be delivered later (a nested call, or a run with only one
-    /// turn), the work runs at once and its result is returned.
-    ///
-    /// ```
-    /// use haft_core::{ToolContext, Failure, Output, tool};
-    ///
-    /// /// Builds the project.
-    /// #[tool]
-    /// async fn build(cx: &ToolContext) -> Result<Output, Failure> {
-    ///     cx.spawn_background("building", |cx| async move {
-    ///         cx.progress(0.5, "linking");
-    ///         Ok("built")
-    ///     })
-    ///     .await
-    /// }
-    /// ```
-    ///
-    /// # Errors
-    /// Fails when too much work is pending, when this call has deferred work before, and when work
-    /// that runs at once fails.
-    pub async fn spawn_background<T, F, W>(
+    /// Asks the host for a slot for background work. `None` if the work must run at once.
+    pub(crate) fn reserve_background_slot(
         &self,
-        summary: impl Into<String>,
-        work: W,
-    ) -> Result<Output, Failure>
-    where
-        W: FnOnce(ToolContext) -> F + Send + 'static,
-        F: Future<Output = Result<T, Failure>> + Send + 'static,
-        T: IntoOutput + 'static,
-    {
-        let work =
-            move |cx: ToolContext| async move { work(cx.clone()).await?.into_output(&cx).await };
-        if self.is_deferred() {
-            return Err(Failure::failed("a call can start only one background task"));
-        }
-        // The body is running already and may have changed something before.
-        let deferred = self.0.host.defer(self, &summary.into());
-        match deferred.map_err(|failure| failure.with_execution(Execution::Completed))? {
-            None => work(self.clone()).await,
-            Some(TaskSlot { ticket, place }) => {
-                *self.extra().background() =
-                    Some(BackgroundTask::new(place, |cx| Box::pin(work(cx))));
-                Ok(ticket)
-            }
-        }
+        summary: &str,
+    ) -> Result<Option<TaskSlot>, Failure> {
+        self.0.host.defer(self, summary)
     }
 
-    /// Returns whether the body has deferred work to the background. For hosts.
-    #[must_use]
-    pub fn is_deferred(&self) -> bool {
-        self.call_state().extra.get().is_some_and(|extra| extra.background().is_some())
-    }
-
-    /// Takes the work that the body has deferred. For hosts.
-    #[must_use]
-    pub fn take_later(&self) -> Option<BackgroundTask> {
-        self.call_state().extra.get()?.background().take()
+    /// Sets the background work that starts when the body has returned.
+    pub(crate) fn set_background_task(&self, task: BackgroundTask) {
+        *self.extra().background() = Some(task);
     }
 
     /// Drops partial output, deferred work and sandbox description: another attempt begins.

@@ -10,6 +10,7 @@
 //! and what lies below it.
 
 mod fold;
+mod lengths;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -22,8 +23,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use self::fold::fold;
 pub use self::table::PROTECTED;
+use self::{fold::fold, lengths::Lengths};
 
 /// One protected name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,6 +125,8 @@ struct Name {
     reason: &'static str,
     pattern: Box<str>,
     scope: NameScope,
+    /// It begins at the root, and holds at no other depth.
+    is_anchored: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -145,7 +148,7 @@ struct Hit<'p> {
 impl Protected {
     /// Prepares names and exceptions. A name of the table keeps its reason and its scope.
     ///
-    /// An exception holds at any depth; one that begins with `./` holds at the root only.
+    /// A name and an exception hold at any depth; one that begins with `./` holds at the root only.
     #[must_use]
     pub fn new(
         names: impl IntoIterator<Item = impl Into<String>>,
@@ -182,7 +185,8 @@ impl Protected {
         let (reason, scope) = known
             .map_or((CONFIGURED_REASON, NameScope::Everywhere), |name| (name.reason, name.scope));
         let at = self.names.len();
-        self.names.push(Name { rest, reason, pattern: pattern.into(), scope });
+        let is_anchored = pattern.starts_with("./");
+        self.names.push(Name { rest, reason, pattern: pattern.into(), scope, is_anchored });
         if first == "*" {
             self.wild.push(at);
         } else {
@@ -255,8 +259,10 @@ impl Protected {
         let mut above = None;
         let (mut is_in_git, mut is_in_dependencies) = (false, false);
         let mut rest = path.components();
+        let mut is_top = true;
         while let Some(component) = rest.next() {
             let part = component.as_os_str();
+            let is_first = std::mem::take(&mut is_top);
             if self.wild.is_empty() && !self.lengths.may_have(part) {
                 continue;
             }
@@ -268,7 +274,7 @@ impl Protected {
                     NameScope::OutsideGit => !is_in_git && part == &*name.pattern,
                     NameScope::OutsideDependencies => !is_in_dependencies,
                 };
-                if !counts {
+                if !counts || name.is_anchored && !is_first {
                     continue;
                 }
                 match name.compare(rest.clone()) {
@@ -302,7 +308,8 @@ impl Protected {
             let folded = fold(part);
             let begun = self.by_first.get(&*folded).map_or(&[][..], Vec::as_slice);
             for name in begun.iter().chain(&self.wild).filter_map(|at| self.names.get(*at)) {
-                if name.rest.len() < left || name.scope == NameScope::OutsideGit {
+                let begins_below = name.is_anchored || name.scope == NameScope::OutsideGit;
+                if name.rest.len() < left || begins_below {
                     continue;
                 }
                 match name.compare(from.clone().chain(path.components())) {
@@ -462,48 +469,6 @@ impl Exception {
             };
             fits(&self.parts, path) && self.parts.iter().map(|part| &**part).zip(path).all(is_same)
         })
-    }
-}
-
-/// Lengths of names by their first byte: a fast filter before a name is folded and looked up.
-#[derive(Debug, Clone)]
-struct Lengths([u64; 128]);
-
-impl Default for Lengths {
-    fn default() -> Self {
-        let mut lengths = Self([0; 128]);
-        // The search must always see `.git` directories.
-        lengths.add(".git");
-        table::DEPENDENCIES.iter().for_each(|name| lengths.add(name));
-        lengths
-    }
-}
-
-impl Lengths {
-    fn bit(length: usize) -> u64 {
-        1 << length.min(63)
-    }
-
-    fn add(&mut self, folded: &str) {
-        let first = folded.bytes().next().filter(u8::is_ascii);
-        match first.and_then(|first| self.0.get_mut(usize::from(first))) {
-            Some(bits) => *bits |= Self::bit(folded.len()),
-            None => self.0 = [u64::MAX; 128],
-        }
-    }
-
-    /// Whether a name may be one of those that were added, in some spelling.
-    fn may_have(&self, name: &OsStr) -> bool {
-        let bytes = name.as_encoded_bytes();
-        let [first, .., last] = bytes else { return true };
-        // Folding changes the length of these.
-        let changes = matches!(last, b'.' | b' ') || !bytes.is_ascii();
-        changes
-            || bytes.iter().any(|b| matches!(b, b':' | b'~'))
-            || self
-                .0
-                .get(usize::from(first.to_ascii_lowercase()))
-                .is_none_or(|bits| bits & Self::bit(bytes.len()) != 0)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use haft_core::{
-    DynTool, Failure, FailureCode, RunState, Scope, State, Store, Tool, ToolContext, tool,
+    DynTool, Failure, FailureCode, RunState, Scope, State, Tool, ToolContext, TypeMap, tool,
 };
 use serde_json::json;
 
@@ -105,11 +105,11 @@ fn count_slowly(db: State<Db>, _: &ToolContext, mut table: String) -> String {
 }
 
 fn supplied() -> ToolContext {
-    let mut state = Store::default();
+    let mut state = TypeMap::default();
     state.insert(Db { rows: 7 });
-    let mut side = Store::default();
+    let mut side = TypeMap::default();
     side.insert(User("ann"));
-    let scope = Scope { state: Arc::new(state), side: Arc::new(side), ..Scope::default() };
+    let scope = Scope { state: Arc::new(state), run_state: Arc::new(side), ..Scope::default() };
     cx_of(scope, Arc::new(Quiet::default()))
 }
 

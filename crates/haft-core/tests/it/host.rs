@@ -6,8 +6,9 @@ use std::{
 };
 
 use haft_core::{
-    BoxFuture, CallId, CallProfile, DynTool, Failure, Host, IntoTools, Output, Progress, Scope,
+    BoxFuture, CallId, CallProfile, DynTool, Failure, IntoTools, Output, Progress, Scope,
     ToolContext, ToolName, Verdict,
+    host::{Host, HostContext},
 };
 use serde_json::Value;
 
@@ -38,7 +39,7 @@ impl Host for Quiet {
         Ok(())
     }
 
-    fn tell(&self, _: &ToolContext, note: Progress) {
+    fn report(&self, _: &ToolContext, note: Progress) {
         self.notes.lock().unwrap().push(note);
     }
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "the helpers belong to the tests")]
 
 mod host;
+mod host_defaults;
 mod functions;
 mod options;
 mod params;

@@ -2,8 +2,9 @@
 
 use haft_core::{
     Backoff, Capabilities, Capability, ConcurrencyClass, Confidentiality, Decision, DynTool,
-    Effect, Effects, Exposure, FailureCode, Interrupt, Isolation, Permission, Rate, ResourceKey,
-    ResultLimit, RetryPolicy, Scope, Tool, Trust, UnknownFields, Verdict, Window, tool,
+    Effect, Effects, Exposure, Failure, FailureCode, Interrupt, Isolation, Permission, Rate,
+    ResourceKey, ResultLimit, RetryPolicy, Scope, Tool, ToolContext, Trust, UnknownFields, Verdict,
+    Window, tool, tools,
 };
 use serde_json::json;
 
@@ -274,4 +275,71 @@ fn a_read_only_call_is_not_destructive_and_runs_concurrently_unless_declared_oth
     let alone = profile(&DynTool::of(ReadsSmallAloneTool), json!({"n": 1}));
     assert_eq!(alone.class, ConcurrencyClass::WriteExclusive);
     assert_eq!((alone.destructive, alone.read_only), (Some(true), false), "the strict side");
+}
+
+fn end_after_start(start: &u32, end: &u32) -> Result<(), String> {
+    if start <= end { Ok(()) } else { Err("the end is before the start".into()) }
+}
+
+fn known_start(start: &u32, _: &u32) -> Result<(), Failure> {
+    match start {
+        0 => Err(Failure::new(FailureCode::RateLimited, "later").with_next("wait")),
+        _ => Ok(()),
+    }
+}
+
+/// Lists the lines of a range.
+#[tool(check = end_after_start)]
+async fn lines(start: u32, end: u32) -> String {
+    format!("{start}-{end}")
+}
+
+/// Lists the pages of a range.
+#[derive(Tool)]
+#[tool(check = known_start)]
+struct Pages {
+    start: u32,
+    end: u32,
+}
+
+impl Pages {
+    async fn run(self, _: &ToolContext) -> String {
+        format!("{}-{}", self.start, self.end)
+    }
+}
+
+struct Book;
+
+#[tools]
+impl Book {
+    /// Lists the chapters of a range.
+    #[tool(check = Self::in_order)]
+    async fn chapters(&self, start: u32, end: u32) -> String {
+        format!("{start}-{end}")
+    }
+
+    fn in_order(start: &u32, end: &u32) -> Result<(), String> {
+        end_after_start(start, end)
+    }
+}
+
+async fn check(tool: &DynTool, arguments: serde_json::Value) -> Result<(), Failure> {
+    assert!(tool.body().checks(), "the pipeline runs the check");
+    let args = tool.body().decode(&std::sync::Arc::new(arguments)).unwrap();
+    tool.body().check(&args, &crate::host::cx()).await
+}
+
+#[tokio::test]
+async fn a_check_function_rejects_what_the_schema_cannot_express() {
+    for tool in [DynTool::of(LinesTool), crate::host::only(Book)] {
+        check(&tool, json!({"start": 1, "end": 2})).await.unwrap();
+        let failure = check(&tool, json!({"start": 2, "end": 1})).await.unwrap_err();
+        assert_eq!(failure.code(), FailureCode::InvalidValue);
+        assert_eq!(failure.message(), "the end is before the start");
+        assert_eq!(tool.spec().per_call, ["check"]);
+    }
+    let failure =
+        check(&DynTool::of(Pages::tool()), json!({"start": 0, "end": 1})).await.unwrap_err();
+    assert_eq!((failure.code(), failure.next()), (FailureCode::RateLimited, Some("wait")));
+    assert!(!DynTool::of(BashTool).body().checks(), "no check, no cost");
 }

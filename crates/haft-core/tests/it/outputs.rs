@@ -10,8 +10,8 @@ use std::{
 
 use futures_core::Stream;
 use haft_core::{
-    Block, DynTool, Failure, FailureCode, IntoTools, Json, Output, Progress, Raw, Scope,
-    StreamOutput, ToolContext, private, tool,
+    Block, DynTool, Failure, FailureCode, IntoTools, Json, Output, Progress, Scope, StreamOutput,
+    ToolContext, UncheckedJson, private, tool,
 };
 use private::{schemars::JsonSchema, serde::Serialize};
 use serde_json::{Value, json};
@@ -79,8 +79,8 @@ fn aliased(x: String) -> Answer {
 
 /// Data without a schema.
 #[tool(type_name = "GetRaw")]
-async fn raw() -> Reply<Raw<Plain>> {
-    Ok(Raw(Plain { y: 2 }))
+async fn raw() -> Reply<UncheckedJson<Plain>> {
+    Ok(UncheckedJson(Plain { y: 2 }))
 }
 
 /// Data without a wrapper.
@@ -220,4 +220,36 @@ async fn streams_send_each_chunk_and_return_all() {
         let notes = host.notes.lock().unwrap();
         assert_eq!(*notes, [Progress::Partial("a".into()), Progress::Partial("b".into())]);
     }
+}
+
+#[tokio::test]
+async fn a_closure_may_return_what_a_function_may_return() {
+    use haft_core::ToolSpec;
+
+    let spec = || ToolSpec::new("t", "Does it.");
+    let tools = [
+        (DynTool::new(spec(), json!({}), |_, _| async { "plain" }), "plain"),
+        (DynTool::new(spec(), json!({}), |_, _| async { Ok("fine") }), "fine"),
+        (DynTool::new(spec(), json!({}), |_, _| async {}), "done"),
+        (DynTool::new(spec(), json!({}), |_, _| async { 7 }), "7"),
+        (DynTool::new(spec(), json!({}), |_, _| async { UncheckedJson(vec![1, 2]) }), "[1,2]"),
+        (DynTool::new(spec(), json!({}), |_, _| async { Ok("3".parse::<u8>()?) }), "3"),
+    ];
+    for (tool, text) in tools {
+        assert_eq!(call(&tool, json!({})).await.unwrap().to_text(), text);
+    }
+    let fails = DynTool::new(spec(), json!({}), |_, _| async { Ok("x".parse::<u8>()?) });
+    assert_eq!(call(&fails, json!({})).await.unwrap_err().code(), FailureCode::ToolFailed);
+    let point = DynTool::new(spec(), json!({}), |_, _| async { Json(Point { x: 1 }) });
+    assert_eq!(point.output_schema().unwrap()["properties"]["x"]["type"], "integer");
+    assert_eq!(call(&point, json!({})).await.unwrap().structured, Some(json!({"x": 1})));
+}
+
+#[tokio::test]
+async fn background_work_may_return_what_a_function_may_return() {
+    let cx = cx_of(Scope::default(), Arc::default());
+    let plain = cx.spawn_background("counting", |_| async { "counted" }).await;
+    assert_eq!(plain.unwrap().to_text(), "counted");
+    let parsed = cx.spawn_background("parsing", |_| async { Ok("3".parse::<u8>()?) }).await;
+    assert_eq!(parsed.unwrap().to_text(), "3");
 }

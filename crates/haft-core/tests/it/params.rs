@@ -1,14 +1,13 @@
 //! Parameters: their schema, and how they are decoded.
 
-use haft_core::{DynTool, private, tool};
-use private::{schemars::JsonSchema, serde::Deserialize};
+use haft_core::{DynTool, arguments, tool};
 use serde_json::json;
 
 use crate::host::call;
 
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize, JsonSchema)]
-#[serde(crate = "private::serde", rename_all = "snake_case")]
-#[schemars(crate = "private::schemars")]
+#[arguments]
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[serde(rename_all = "snake_case")]
 enum Mode {
     /// Quick.
     Fast,
@@ -31,7 +30,7 @@ async fn search(
     #[param(max_length = 3)]
     pages: Vec<u8>,
     #[default(Mode::Slow)] mode: Mode,
-    #[param(rename = "api-key", secret)] key: Option<String>,
+    #[param(rename = "api-key", secret, strict)] key: Option<String>,
 ) -> String {
     format!("{query} {limit} {least:?} {exact} {language} {pages:?} {mode:?} {key:?}")
 }
@@ -62,6 +61,7 @@ fn constraints_and_defaults_are_in_the_schema() {
         (&of("api-key")["x-secret"], &of("api-key")["writeOnly"]),
         (&json!(true), &json!(true))
     );
+    assert_eq!(of("api-key")["x-strict"], json!(true));
     assert!(schema["properties"].get("key").is_none());
     assert_eq!(schema["$defs"]["Mode"]["description"], "`fast`: Quick.");
 }
@@ -100,4 +100,31 @@ async fn a_missing_argument_gets_its_default() {
     });
     let output = call(&tool, said).await.unwrap().to_text();
     assert_eq!(output, r#"b 3 Some(1.5) true de [] Fast Some("k")"#);
+}
+
+/// A place on a map.
+#[arguments]
+#[derive(Debug)]
+struct Place {
+    #[serde(rename = "lat")]
+    latitude: f64,
+    /// Other names of it.
+    #[serde(default)]
+    names: Vec<String>,
+}
+
+/// Names a place.
+#[tool]
+async fn name_place(place: Place, mode: Option<Mode>) -> String {
+    format!("{} {:?} {mode:?}", place.latitude, place.names)
+}
+
+#[tokio::test]
+async fn nested_argument_types_need_one_attribute() {
+    let tool = DynTool::of(NamePlaceTool);
+    let place = &tool.input_schema()["$defs"]["Place"];
+    assert_eq!(place["required"], json!(["lat"]));
+    assert_eq!(place["properties"]["names"]["description"], "Other names of it.");
+    let output = call(&tool, json!({"place": {"lat": 1.5}, "mode": "fast"})).await.unwrap();
+    assert_eq!(output.to_text(), "1.5 [] Some(Fast)");
 }

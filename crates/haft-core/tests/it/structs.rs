@@ -3,17 +3,14 @@
 use std::sync::Arc;
 
 use haft_core::{
-    ConcurrencyClass, DynTool, Failure, IntoTools, Json, Scope, State, Store, Tool, ToolContext,
-    private,
+    ConcurrencyClass, DynTool, Failure, IntoTools, Json, Scope, State, Tool, ToolContext, TypeMap,
+    output,
 };
-use private::{schemars::JsonSchema, serde::Serialize};
 use serde_json::json;
 
 use crate::host::{Quiet, call, call_in, cx_of, profile};
 
-#[derive(Serialize, JsonSchema)]
-#[serde(crate = "private::serde")]
-#[schemars(crate = "private::schemars")]
+#[output]
 struct Page {
     text: String,
 }
@@ -70,7 +67,7 @@ fn fields_are_the_schema_and_the_struct_is_the_description() {
 
 #[tokio::test]
 async fn every_call_runs_a_fresh_instance() {
-    let mut state = Store::default();
+    let mut state = TypeMap::default();
     state.insert(String::from("> "));
     let scope = Scope { state: Arc::new(state), ..Scope::default() };
     let cx = cx_of(scope, Arc::new(Quiet::default()));

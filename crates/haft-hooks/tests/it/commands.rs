@@ -23,7 +23,7 @@ fn say(decision: &str) -> String {
 #[tokio::test]
 async fn hook_input_has_the_fields_of_the_protocol() {
     let dir = ScriptDir::new();
-    let hook = dir.script("tell", "cat > input.json; env > env.txt; pwd > pwd.txt");
+    let hook = dir.script("report", "cat > input.json; env > env.txt; pwd > pwd.txt");
     let seen = call(&dir, &[closed("PreToolUse", hook)], "shell", json!({"x": "ls"})).await;
     assert_eq!(seen.text(), "ls");
     let input: Value = serde_json::from_str(&dir.read("input.json")).unwrap();

@@ -223,8 +223,8 @@ fn every_wait_of_a_call_is_a_sibling_span_of_its_attempts() {
             "waiting is part of the call and of no attempt"
         );
         assert_ne!(call.get("haft.waited_us"), Some("0"));
-        let beside = spans.iter().filter(|s| s.span.parent_span_id == seen.span.parent_span_id);
-        for other in beside.filter(|s| s.span.name.starts_with("execute_tool")) {
+        let siblings = spans.iter().filter(|s| s.span.parent_span_id == seen.span.parent_span_id);
+        for other in siblings.filter(|s| s.span.name.starts_with("execute_tool")) {
             let is_before = other.span.end_time_unix_nano <= seen.span.start_time_unix_nano;
             let is_after = other.span.start_time_unix_nano >= seen.span.end_time_unix_nano;
             assert!(is_before || is_after, "{other:?} {seen:?}");

@@ -72,7 +72,7 @@ impl Received {
                     let request = ExportMetricsServiceRequest::decode(&*body).unwrap();
                     self.metrics.lock().unwrap().push(request);
                 }
-                other => panic!("nobody asked for {other}"),
+                other => panic!("unexpected request for {other}"),
             }
             let answer = "HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n";
             stream.write_all(answer.as_bytes()).unwrap();

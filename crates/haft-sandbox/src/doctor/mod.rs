@@ -3,9 +3,6 @@
 //! The acts are data: a name, a group, what is tried, what is expected. They run where a command
 //! runs, with everything enforced. So the table shows what this machine really enforces.
 
-#[cfg(target_os = "linux")]
-pub(crate) mod acts;
-mod obstacles;
 mod outside;
 mod programs;
 
@@ -14,84 +11,18 @@ use std::{
     io::{self, Write as _},
     net::{TcpListener, UdpSocket},
     os::unix::net::UnixListener,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Stdio},
 };
 
 use haft_core::config_files::{CONFIG_FILES, RESERVED_DIRECTORY};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::obstacles::summary;
-pub use self::obstacles::{Obstacle, ObstacleCause};
 use crate::{
-    Access, Error, ErrorKind, Level, ProcessLimits, Profile, Sandbox, Tier, Workspace, orders::Act,
+    Access, DoctorFinding, Error, ErrorKind, Expected, Observed, Obstacle, ProcessLimits, Profile,
+    Sandbox, Tier, Workspace,
+    orders::{Act, Scene},
 };
-
-/// The targets of the acts, prepared outside of the sandbox.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Scene {
-    pub(crate) inside: PathBuf,
-    pub(crate) outside: PathBuf,
-    pub(crate) victim: i32,
-    pub(crate) tcp: u16,
-    pub(crate) udp: u16,
-    pub(crate) socket: PathBuf,
-    pub(crate) abstract_name: String,
-    pub(crate) limits: crate::ProcessLimits,
-    pub(crate) level: Option<Level>,
-}
-
-/// The expected result of an act.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Expected {
-    /// It must not succeed.
-    Refused,
-    /// It must succeed, or commands cannot work.
-    Allowed,
-}
-
-/// The observed result of an act.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Observed {
-    /// It succeeded.
-    Allowed,
-    /// The system refused it with this errno.
-    Refused(i32),
-    /// The process was killed by this signal.
-    Killed(i32),
-    /// It cannot be tried here. The text says why.
-    Skipped(String),
-}
-
-/// One act and its result.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DoctorFinding {
-    /// A short name.
-    pub name: String,
-    /// What it is about: `files`, `network`, `processes` and so on.
-    pub group: String,
-    /// What was tried.
-    pub tried: String,
-    /// The expected result.
-    pub expected: Expected,
-    /// The observed result.
-    pub observed: Observed,
-}
-
-impl DoctorFinding {
-    /// Returns whether the result is the expected one.
-    #[must_use]
-    pub fn is_good(&self) -> bool {
-        match (&self.expected, &self.observed) {
-            (_, Observed::Skipped(_)) | (Expected::Allowed, Observed::Allowed) => true,
-            (Expected::Refused, Observed::Refused(_) | Observed::Killed(_)) => true,
-            (Expected::Refused, Observed::Allowed)
-            | (Expected::Allowed, Observed::Refused(_) | Observed::Killed(_)) => false,
-        }
-    }
-}
 
 /// The results of a self-test.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -3,8 +3,7 @@
 
 use std::{path::Path, time::Duration};
 
-use super::{DoctorFinding, Expected, Observed};
-use crate::{Command, ExitReason, Profile, Sandbox};
+use crate::{Command, DoctorFinding, ExitReason, Expected, Observed, Profile, Sandbox};
 
 /// Timeout of each command.
 const DEADLINE: Duration = Duration::from_secs(20);

@@ -13,8 +13,11 @@ use std::{
 
 use haft_core::{Capabilities, Capability};
 
-use super::{DoctorFinding, Expected, Observed, has_set_id_file, put};
-use crate::{Access, Command, Error, Exit, Level, Profile, Sandbox, Workspace};
+use super::{has_set_id_file, put};
+use crate::{
+    Access, Command, DoctorFinding, Error, Exit, Expected, Level, Observed, Profile, Sandbox,
+    Workspace,
+};
 
 /// Timeout of each command.
 const DEADLINE: Duration = Duration::from_secs(60);

@@ -17,16 +17,18 @@ use haft_core::protected_names::is_spelling_of;
 use rustix::fs::{Mode, OFlags};
 
 use super::{
-    SetupError, Task, cgroup, limits,
-    mounts::{DEVICES, TEMPORARY},
+    SetupError, Task, cgroup,
+    landlock::{self, Right, Rules},
+    limits,
+    mounts::{DEVICES, TEMPORARY, TERMINALS},
+    seccomp::Filters,
+    self_test,
     supervisor::{self, Names, Refusals, Supervised, Supervisor},
     sys,
 };
 use crate::{
     Access, Level, Profile, Reads, exhausted,
-    landlock::{self, Right, Rules},
     orders::{Act, Fault, Run},
-    seccomp::Filters,
     workspace::{SEARCH, open_below},
 };
 
@@ -185,7 +187,7 @@ fn run(
         Act::Run(run) => Err(execute(run, setting)),
         Act::Trial(scene) => {
             // It closes the pipe, which reports the start.
-            crate::doctor::acts::run(scene, profile, report.as_fd());
+            self_test::run(scene, profile, report.as_fd());
             Ok(())
         }
     }
@@ -238,6 +240,8 @@ fn rules(task: &Task, setting: &Setting) -> Result<Rules, SetupError> {
         rules.add(device, Right::Device);
     }
     if task.orders.level == Level::Namespaces {
+        // In tier `landlock` these are the terminals of the host.
+        rules.add(TERMINALS, Right::Device);
         for path in TEMPORARY {
             rules.add(path, Right::Write);
         }

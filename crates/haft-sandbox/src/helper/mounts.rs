@@ -38,6 +38,9 @@ const PRIVATE: u64 = 1 << 18;
 pub(super) const DEVICES: &[&str] =
     &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
+/// Private pseudo-terminals, for programs such as `script`.
+pub(super) const TERMINALS: &str = "/dev/pts";
+
 /// Shared, world-writable directories.
 pub(super) const TEMPORARY: &[&str] = &["/tmp", "/var/tmp", "/dev/shm"];
 
@@ -249,8 +252,16 @@ fn cover_devices(devices: &[(&str, OwnedFd)]) -> Result<(), SetupError> {
     ] {
         std::os::unix::fs::symlink(target, dev.join(name)).map_err(SetupError::machine(step))?;
     }
-    fs::create_dir(dev.join("shm")).map_err(SetupError::machine(step))?;
+    for name in ["shm", "pts"] {
+        fs::create_dir(dev.join(name)).map_err(SetupError::machine(step))?;
+    }
+    std::os::unix::fs::symlink("pts/ptmx", dev.join("ptmx")).map_err(SetupError::machine(step))?;
     remount_read_only(dev).map_err(SetupError::machine(step))?;
+    // A private instance: the terminals of the host are not in it. A machine that forbids the mount
+    // has no pseudo-terminals inside.
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    let options = c"newinstance,ptmxmode=0666,mode=0620";
+    let _ = rustix::mount::mount("devpts", TERMINALS, "devpts", flags, options);
     if let Ok(same) = clone_mount(Path::new("/tmp")) {
         attach(same.as_fd(), &dev.join("shm")).map_err(SetupError::machine(step))?;
     }

@@ -14,13 +14,14 @@ use super::{
     cgroup::{self, Group, Membership},
     confine::{self, Setting},
     identity::{self, Identity},
+    landlock,
     memory::{self, Memory},
     mounts::{self, Built, View},
     supervisor::{self, Availability, Refusals},
     sys,
     watch::{Watch, release_output, watch},
 };
-use crate::{Level, Network, Strength, Tier, landlock, orders::Report};
+use crate::{Level, Network, Strength, Tier, orders::Report};
 
 pub(super) fn run(job: &mut Job) -> Result<(), SetupError> {
     if sys::landlock_version() < 1 {

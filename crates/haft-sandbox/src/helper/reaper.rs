@@ -26,13 +26,14 @@ use super::{
     cgroup::{self, Group},
     confine::{self, Setting},
     identity::{self, Identity},
+    landlock,
     memory::{Memory, Tree},
     supervisor::{self, Availability, Refusals},
     sys::{self, Reaped},
     watch::{Watch, release_output, watch},
 };
 use crate::{
-    Level, Network, Strength, Tier, landlock,
+    Level, Network, Strength, Tier,
     orders::{Fault, Report},
 };
 

@@ -1,26 +1,37 @@
 //! Finds files that the git configuration of a repository names: hooks, attributes, a file system
-//! monitor, included configuration. Git executes or obeys them like `.git/config` itself.
+//! monitor, drivers, included configuration. Git executes or obeys them like `.git/config` itself.
 //!
-//! In: the root of a repository. Out: paths below that root, which must be protected. Reading is
-//! bounded, and no symlink is followed.
+//! In: a root and a directory in it. Out: names below the root, which must be protected. File
+//! tools, the launch of a command and the supervisor call the same function. It only reads, its
+//! reads are bounded, and it never blocks on a FIFO.
 
 use std::{
-    fs::File,
+    fs::{File, Metadata},
     io::Read as _,
-    os::fd::BorrowedFd,
+    os::unix::fs::MetadataExt as _,
     path::{Component, Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
 };
 
-use rustix::fs::{FileType, OFlags};
-
-use super::handle::open_below;
+use haft_core::protected_names::Protected;
+use rustix::fs::{Mode, OFlags};
 
 /// Bytes of a configuration that are read.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// Configuration files that are read for one repository, includes counted.
 const MAX_CONFIGS: usize = 16;
-/// Paths that are protected for one repository.
-const MAX_PATHS: usize = 256;
+/// Names that are protected for one directory.
+const MAX_NAMES: usize = 1024;
+/// Repositories that are read for one directory.
+const MAX_REPOSITORIES: usize = 64;
+/// Bytes of a file with one path, such as `.git` or `commondir`.
+const MAX_POINTER_BYTES: u64 = 8 << 10;
+/// Entries that are read of `.git/worktrees` or of a directory of `.git/modules`.
+const MAX_ENTRIES: usize = 256;
+
+/// Why such a file is protected.
+pub(crate) const NAMED_BY_GIT: &str =
+    "the configuration of a git repository names it, and git runs or obeys it";
 
 /// Files that git executes in a hooks directory, for a directory that cannot be protected as a
 /// whole.
@@ -45,50 +56,228 @@ const HOOKS: &[&str] = &[
     "sendemail-validate",
 ];
 
-/// Returns the files and directories below a root that its repository's configuration names.
-pub(super) fn named_files(
-    root: &Path,
-    handle: BorrowedFd<'_>,
-) -> impl Iterator<Item = String> + use<> {
-    let mut todo: Vec<PathBuf> = vec![".git/config".into(), ".git/config.worktree".into()];
-    let mut found: Vec<PathBuf> = Vec::new();
-    let mut at = 0;
-    while let Some(config) = todo.get(at).filter(|_| at < MAX_CONFIGS).cloned() {
-        at += 1;
-        let Some(text) = read(handle, &config) else { continue };
-        let directory = config.parent().unwrap_or(Path::new("")).to_owned();
-        for (key, value) in settings(&text) {
-            let (base, value) = match &*key {
-                "include.path" | "includeif.path" => (&*directory, &*value),
-                "core.hookspath" | "core.attributesfile" => (Path::new(""), &*value),
-                // Its value is a command line; the program may be a path in the workspace.
-                "core.fsmonitor" => {
-                    (Path::new(""), value.split_whitespace().next().unwrap_or_default())
+/// The names for one directory, and the files that they were read from.
+pub(crate) struct NamedFiles {
+    /// Names below the root. They begin with `./`, because they hold at the root only.
+    pub(crate) names: Vec<String>,
+    seen: Vec<(PathBuf, Option<Stamp>)>,
+}
+
+/// The state of a file. If it is equal, the file was not changed.
+type Stamp = [i64; 7];
+
+/// The names for the directory that was asked about last.
+#[derive(Default)]
+pub(super) struct LastNamed(Mutex<Option<Last>>);
+
+struct Last {
+    root: PathBuf,
+    directory: PathBuf,
+    seen: Vec<(PathBuf, Option<Stamp>)>,
+    names: Arc<Protected>,
+}
+
+impl LastNamed {
+    /// Returns the protected names for entries of a directory. Reads the configuration again if it
+    /// was changed.
+    pub(super) fn of(&self, root: &Path, directory: &Path) -> Arc<Protected> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |last: &&mut Last| {
+            let is_unchanged = |(path, known): &(PathBuf, _)| stamp(path) == *known;
+            last.root == root && last.directory == directory && last.seen.iter().all(is_unchanged)
+        };
+        if let Some(last) = last.as_mut().filter(is_same) {
+            return Arc::clone(&last.names);
+        }
+        let NamedFiles { names, seen } = NamedFiles::find(root, directory);
+        let names = Arc::new(Protected::new(names, [] as [&str; 0]));
+        let (root, directory) = (root.to_owned(), directory.to_owned());
+        *last = Some(Last { root, directory, seen, names: Arc::clone(&names) });
+        names
+    }
+}
+
+impl NamedFiles {
+    /// Finds the names for entries of a directory: those of each repository that the directory lies
+    /// in, and of the submodules and linked worktrees of these repositories.
+    pub(crate) fn find(root: &Path, directory: &Path) -> Self {
+        let mut found = Self { names: Vec::new(), seen: Vec::new() };
+        let mut todo: Vec<PathBuf> = Vec::new();
+        for above in directory.ancestors() {
+            let has_git = found.see(&above.join(".git")).is_some();
+            if has_git {
+                todo.push(above.to_owned());
+            }
+            // Of the directories above the root only the innermost repository contains it.
+            if has_git && root.starts_with(above) {
+                break;
+            }
+        }
+        let mut at = 0;
+        while let Some(worktree) = todo.get(at).filter(|_| at < MAX_REPOSITORIES).cloned() {
+            at += 1;
+            let Some((git, common)) = found.git_directories(&worktree) else { continue };
+            found.read_repository(root, &worktree, &git, &common);
+            for other in found.linked(&common) {
+                if !todo.contains(&other) {
+                    todo.push(other);
                 }
-                _ => continue,
-            };
-            for path in below(root, base, value) {
-                if key.starts_with("include") && !todo.contains(&path) {
-                    todo.push(path.clone());
+            }
+        }
+        found.names.sort_unstable();
+        found.names.dedup();
+        found.names.truncate(MAX_NAMES);
+        found
+    }
+
+    /// Returns the metadata of a path, and records that the result depends on it.
+    fn see(&mut self, path: &Path) -> Option<Metadata> {
+        self.seen.push((path.to_owned(), stamp(path)));
+        path.metadata().ok()
+    }
+
+    /// Reads a file, and records that the result depends on it.
+    fn read(&mut self, path: &Path, max_bytes: u64) -> Option<String> {
+        self.seen.push((path.to_owned(), stamp(path)));
+        read(path, max_bytes)
+    }
+
+    /// Returns the git directory of a working tree, and the common one of all its worktrees.
+    fn git_directories(&mut self, worktree: &Path) -> Option<(PathBuf, PathBuf)> {
+        let entry = worktree.join(".git");
+        let git = if entry.is_dir() {
+            entry
+        } else {
+            let text = self.read(&entry, MAX_POINTER_BYTES)?;
+            worktree.join(text.strip_prefix("gitdir:")?.trim())
+        };
+        let common = match self.read(&git.join("commondir"), MAX_POINTER_BYTES) {
+            Some(text) => git.join(text.trim()),
+            None => git.clone(),
+        };
+        Some((git, common))
+    }
+
+    /// Returns the working trees of the submodules and linked worktrees of a repository.
+    fn linked(&mut self, common: &Path) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for entry in self.entries(&common.join("worktrees")) {
+            let text = self.read(&entry.join("gitdir"), MAX_POINTER_BYTES);
+            let git = text.map(|text| entry.join(text.trim()));
+            found.extend(git.and_then(|git| Some(git.parent()?.to_owned())));
+        }
+        // The name of a submodule may have slashes, so its directory may be further down.
+        let mut todo = self.entries(&common.join("modules"));
+        let mut at = 0;
+        while let Some(module) = todo.get(at).filter(|_| at < MAX_ENTRIES).cloned() {
+            at += 1;
+            match self.read(&module.join("config"), MAX_CONFIG_BYTES) {
+                None => todo.extend(self.entries(&module)),
+                Some(text) => {
+                    let tree = settings(&text).into_iter().find(|(key, _)| key == "core.worktree");
+                    let tree = tree.and_then(|(_, tree)| module.join(tree).canonicalize().ok());
+                    found.extend(tree);
+                    todo.extend(self.entries(&module.join("modules")));
                 }
-                if path.as_os_str().is_empty() && key == "core.hookspath" {
-                    found.extend(HOOKS.iter().map(PathBuf::from));
-                } else if !path.as_os_str().is_empty() {
-                    found.push(path);
+            }
+        }
+        found
+    }
+
+    fn entries(&mut self, directory: &Path) -> Vec<PathBuf> {
+        if self.see(directory).is_none() {
+            return Vec::new();
+        }
+        let entries = directory.read_dir().into_iter().flatten().take(MAX_ENTRIES);
+        entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
+    }
+
+    /// Reads the configuration of a repository and what it includes.
+    fn read_repository(&mut self, root: &Path, worktree: &Path, git: &Path, common: &Path) {
+        let mut todo = vec![common.join("config"), git.join("config.worktree")];
+        let mut at = 0;
+        while let Some(config) = todo.get(at).filter(|_| at < MAX_CONFIGS).cloned() {
+            at += 1;
+            let Some(text) = self.read(&config, MAX_CONFIG_BYTES) else { continue };
+            for (key, value) in settings(&text) {
+                let Some(named) = Named::of(&key) else { continue };
+                let base = match named {
+                    Named::Config => config.parent().unwrap_or(worktree),
+                    Named::Path | Named::Hooks | Named::Command => worktree,
+                };
+                for path in named.paths(base, &value) {
+                    if named == Named::Config && !todo.contains(&path) {
+                        todo.push(path.clone());
+                    }
+                    self.protect(root, &path, named);
                 }
             }
         }
     }
-    found.into_iter().take(MAX_PATHS).filter_map(|path| path.into_os_string().into_string().ok())
+
+    /// Adds a path, if it is below the root: normalized as text, and with symlinks resolved.
+    fn protect(&mut self, root: &Path, path: &Path, named: Named) {
+        let canonical = path.canonicalize().ok();
+        for path in [Some(path), canonical.as_deref()].into_iter().flatten() {
+            let Ok(below) = path.strip_prefix(root) else { continue };
+            let Some(below) = below.to_str() else { continue };
+            match (below, named) {
+                ("", Named::Hooks) => {
+                    self.names.extend(HOOKS.iter().map(|hook| format!("./{hook}")));
+                }
+                ("", _) => {}
+                (below, _) => self.names.push(format!("./{below}")),
+            }
+        }
+    }
 }
 
-/// Returns a configured path relative to the root: normalized as text, and with symlinks resolved.
-fn below(root: &Path, base: &Path, value: &str) -> Vec<PathBuf> {
+/// What the value of a setting names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Named {
+    /// Another configuration file.
+    Config,
+    /// A file that git obeys.
+    Path,
+    /// A directory of programs that git runs.
+    Hooks,
+    /// A command line that git runs.
+    Command,
+}
+
+impl Named {
+    fn of(key: &str) -> Option<Self> {
+        Some(match key {
+            "include.path" | "includeif.path" => Self::Config,
+            "core.attributesfile" => Self::Path,
+            "core.hookspath" => Self::Hooks,
+            "core.fsmonitor" | "diff.external" | "diff.command" | "diff.textconv"
+            | "merge.driver" | "filter.clean" | "filter.smudge" | "filter.process" => Self::Command,
+            _ => return None,
+        })
+    }
+
+    /// Returns the absolute paths in a value, normalized as text.
+    fn paths(self, base: &Path, value: &str) -> Vec<PathBuf> {
+        if self != Self::Command {
+            return normalized(base, value).into_iter().collect();
+        }
+        let words = value.split_whitespace().map(|word| word.trim_matches(['"', '\'']));
+        // A program is searched in `PATH` unless it has a slash. Its arguments may be scripts.
+        let is_named = |(at, word): &(usize, &str)| {
+            *at == 0 && word.contains('/') || base.join(word).is_file()
+        };
+        words.enumerate().filter(is_named).filter_map(|(_, word)| normalized(base, word)).collect()
+    }
+}
+
+/// Joins a path without `.` and `..`. The home directory is not known here.
+fn normalized(base: &Path, value: &str) -> Option<PathBuf> {
     if value.is_empty() || value.starts_with('~') {
-        return Vec::new();
+        return None;
     }
     let mut whole = PathBuf::new();
-    for part in root.join(base).join(value).components() {
+    for part in base.join(value).components() {
         match part {
             Component::CurDir => {}
             Component::ParentDir => {
@@ -97,21 +286,31 @@ fn below(root: &Path, base: &Path, value: &str) -> Vec<PathBuf> {
             other => whole.push(other),
         }
     }
-    let canonical = root.join(base).join(value).canonicalize().ok();
-    let mut all: Vec<PathBuf> = [Some(whole), canonical].into_iter().flatten().collect();
-    all.dedup();
-    all.iter().filter_map(|path| path.strip_prefix(root).ok()).map(Path::to_owned).collect()
+    Some(whole)
 }
 
-/// Reads a regular file below the root. Does not block on a FIFO.
-fn read(root: BorrowedFd<'_>, path: &Path) -> Option<String> {
-    let file = open_below(root, path, OFlags::RDONLY).ok()?;
-    let stat = rustix::fs::fstat(&file).ok()?;
-    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+/// Returns the state of a file, `None` if there is none. Git changes the entries of a directory
+/// `.git` all the time, so only its identity counts.
+fn stamp(path: &Path) -> Option<Stamp> {
+    let meta = path.metadata().ok()?;
+    let (device, inode) = (meta.dev().cast_signed(), meta.ino().cast_signed());
+    if meta.is_dir() && path.ends_with(".git") {
+        return Some([device, inode, 0, 0, 0, 0, 0]);
+    }
+    let size = meta.size().cast_signed();
+    let (modified, changed) = (meta.mtime(), meta.ctime());
+    Some([device, inode, size, modified, meta.mtime_nsec(), changed, meta.ctime_nsec()])
+}
+
+/// Reads a regular file. Does not block on a FIFO.
+fn read(path: &Path, max_bytes: u64) -> Option<String> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    if !file.metadata().ok()?.is_file() {
         return None;
     }
     let mut bytes = Vec::new();
-    File::from(file).take(MAX_CONFIG_BYTES).read_to_end(&mut bytes).ok()?;
+    file.take(max_bytes).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

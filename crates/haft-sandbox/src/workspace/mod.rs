@@ -9,6 +9,7 @@
 //! written only by a workspace that was granted them.
 
 mod path_error;
+mod root;
 mod name;
 mod protect;
 mod denied;
@@ -29,8 +30,8 @@ use std::{
 };
 
 use rustix::fs::{Mode, OFlags};
-use serde::{Deserialize, Serialize};
 
+pub(crate) use self::git_config::{NAMED_BY_GIT, NamedFiles};
 pub(crate) use self::handle::{SEARCH, open_below};
 pub use self::{
     denied::DeniedNames,
@@ -38,26 +39,18 @@ pub use self::{
     open::{FileKind, Meta, OpenFile, Stamp},
     path_error::{PathError, PathErrorKind},
     protect::{PROTECTED, ProtectedName},
+    root::{Access, Root},
     tree::{Done, Extent},
     walk::{Bounds, Entry, Walk},
     write::{AtomicWrite, Replace},
 };
 use self::{
+    git_config::LastNamed,
     name::Step,
     protect::{Protected, Standing},
     resolve::{Last, resolve},
 };
-use crate::{Error, ErrorKind, Root};
-
-/// What may be done in a root.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Access {
-    /// Read only.
-    Read,
-    /// Read, write, create, move and delete.
-    Write,
-}
+use crate::{Error, ErrorKind};
 
 /// The directories that a run may work in.
 ///
@@ -88,6 +81,7 @@ struct Inner {
     /// Git directories of linked worktrees. Commands can use them, file tools cannot.
     git: Vec<(GitDirectory, Root)>,
     git_notes: Vec<String>,
+    named: LastNamed,
 }
 
 /// One root, opened once.
@@ -390,6 +384,7 @@ impl WorkspaceBuilder {
     }
 
     /// Protects these names too, below every root, at any depth. A component `*` matches any name.
+    /// A name that begins with `./` holds at the top of each root only.
     #[must_use]
     pub fn protect(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.protected.extend(names.into_iter().map(Into::into));
@@ -468,7 +463,7 @@ impl WorkspaceBuilder {
                 }
             }
         }
-        let inner = Inner { roots, protected, git, git_notes };
+        let inner = Inner { roots, protected, git, git_notes, named: LastNamed::default() };
         Ok(Workspace { inner: Arc::new(inner), granted: Arc::new([]) })
     }
 }

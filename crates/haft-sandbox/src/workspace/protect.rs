@@ -1,12 +1,15 @@
 //! Protected names of a workspace, such as `.git/hooks`: files that other programs execute or obey.
 //! Rules and sandbox share the list and the matcher in `haft-core`.
 
-use std::{os::fd::AsFd as _, path::Path};
+use std::{path::Path, sync::Arc};
 
 pub use haft_core::protected_names::{PROTECTED, ProtectedName};
 pub(crate) use haft_core::protected_names::{Protected, Standing, is_move_allowed};
 
-use super::{ResolvedPath, Workspace, git_config};
+use super::{
+    ResolvedPath, Workspace,
+    git_config::{NAMED_BY_GIT, NamedFiles},
+};
 
 impl Workspace {
     /// Returns how a path relates to the protected names. A granted path is free.
@@ -15,9 +18,19 @@ impl Workspace {
             return Standing::Free;
         }
         match self.inner.protected.at(&place.base).standing(&place.path) {
+            Standing::Protected => Standing::Protected,
             Standing::Free if self.is_in_bare_repository(place) => Standing::Protected,
-            standing => standing,
+            standing => match self.named_by_git(place).standing(&place.path) {
+                Standing::Free => standing,
+                named => named,
+            },
         }
+    }
+
+    /// Returns the names that the configuration of git protects next to a path.
+    fn named_by_git(&self, place: &ResolvedPath) -> Arc<Protected> {
+        let path = place.absolute();
+        self.inner.named.of(&place.base, path.parent().unwrap_or(&place.base))
     }
 
     /// Returns why a path needs a grant that this workspace does not have: it is protected, or has
@@ -28,7 +41,12 @@ impl Workspace {
             Standing::Free => None,
             _ => {
                 let reason = self.inner.protected.at(&place.base).reason(&place.path);
-                Some(reason.unwrap_or(BARE_REPOSITORY))
+                let is_named = || self.named_by_git(place).reason(&place.path).is_some();
+                Some(match reason {
+                    Some(reason) => reason,
+                    None if is_named() => NAMED_BY_GIT,
+                    None => BARE_REPOSITORY,
+                })
             }
         }
     }
@@ -46,8 +64,11 @@ impl Workspace {
     pub(crate) fn names_at_launch(&self) -> Vec<String> {
         let mut names = self.protected_names();
         for folder in self.inner.roots.iter() {
-            let more = git_config::named_files(&folder.path, folder.handle.as_fd());
-            names.extend(more.filter(|name| !names.contains(name)).collect::<Vec<_>>());
+            for name in NamedFiles::find(&folder.path, &folder.path).names {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
         }
         names
     }

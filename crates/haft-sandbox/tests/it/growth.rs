@@ -37,7 +37,8 @@ fn size_of(pid: i32) -> (Option<usize>, u64) {
 #[tokio::test]
 async fn supervisor_leaks_no_file_descriptors_and_no_memory() {
     // Files created by one process, and processes that create one file each.
-    let (creates, processes): (u32, u32) = if is_long() { (500_000, 20_000) } else { (5_000, 150) };
+    let (creates, processes): (u32, u32) =
+        if is_long() { (1_000_000, 20_000) } else { (5_000, 150) };
     for sandbox in sandboxes().await {
         let fixture = Fixture::new();
         // Two rounds: the first fills the caches.

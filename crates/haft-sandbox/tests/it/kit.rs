@@ -104,6 +104,17 @@ pub(crate) fn host_git(directory: &Path, args: &[&str]) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Creates a repository with one commit of all files. Returns `None` if git is not installed.
+pub(crate) fn repository(fixture: &Fixture) -> Option<()> {
+    if Host::new("git").arg("--version").output().is_err() {
+        eprintln!("NOT TESTED: there is no git here");
+        return None;
+    }
+    host_git(&fixture.inside, &["init", "-q"])?;
+    host_git(&fixture.inside, &["add", "-A"])?;
+    host_git(&fixture.inside, &["commit", "-q", "-m", "first"]).map(drop)
+}
+
 /// Returns a text that no other process has in its command line.
 pub(crate) fn marker() -> String {
     use std::hash::{BuildHasher as _, RandomState};
@@ -122,9 +133,12 @@ pub(crate) fn survivors(marker: &str) -> usize {
 
 /// Waits up to ten seconds until there are this many survivors. Returns their number.
 pub(crate) async fn wait_for_survivors(marker: &str, wanted: usize) -> usize {
+    // One scan of /proc can miss a process that is forked meanwhile, so several must agree.
+    let mut equal = 0;
     for _ in 0..400 {
-        if survivors(marker) == wanted {
-            break;
+        equal = if survivors(marker) == wanted { equal + 1 } else { 0 };
+        if equal == 4 {
+            return wanted;
         }
         tokio::time::sleep(std::time::Duration::from_millis(25)).await;
     }

@@ -18,6 +18,7 @@ mod callers;
 mod kills;
 mod growth;
 mod places;
+mod programs;
 mod case_folding;
 mod home;
 mod user_namespace;

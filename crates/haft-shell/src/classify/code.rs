@@ -5,9 +5,8 @@
 
 use crate::{
     Command, Redirect, RedirectKind, Word, WordPiece, Wrappers,
-    classify::tables,
     interpreters::{self, Language, Program},
-    wrappers::{self, Inner},
+    wrappers::{self, Inner, programs::as_shell_text},
 };
 
 /// Code that a command runs.
@@ -141,15 +140,6 @@ fn joined(words: &[Word]) -> Word {
     Word { pieces, may_be_option: true }
 }
 
-/// Returns a shell text in which unknown parts are a variable.
-pub(super) fn as_shell_text(word: &Word) -> String {
-    let piece = |piece: &WordPiece| match piece {
-        WordPiece::Text(text) => text.clone(),
-        WordPiece::Unknown => "${_}".to_owned(),
-    };
-    word.pieces.iter().map(piece).collect()
-}
-
 /// Returns whether a command stores its input in variables, or reads it in place of the shell.
 pub(super) fn keeps_input(command: &Command) -> bool {
     let name = command.words.first().and_then(Word::literal);
@@ -272,13 +262,6 @@ pub(super) fn hosted_interpreters(command: &Command) -> Vec<Command> {
         interpreters::of(&view).map(|_| view)
     };
     (1..command.words.len()).filter_map(view).collect()
-}
-
-/// Returns whether the grammar of a command proves it read-only.
-pub(super) fn only_prints(command: &Command) -> bool {
-    let name = command.words.first().and_then(Word::literal);
-    let grammar = name.and_then(tables::of);
-    grammar.is_some_and(|grammar| grammar.check(&command.words).is_ok())
 }
 
 /// Returns whether a script is named by an open file descriptor.

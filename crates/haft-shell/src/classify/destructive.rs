@@ -4,9 +4,9 @@
 
 use crate::{
     Command, Unwrapped, Word, Wrappers,
-    classify::{Kind, kernel, shown, tables},
-    unwrap,
-    wrappers::{self, Inner},
+    classify::{Kind, kernel, shown},
+    grammar::tables,
+    wrappers::{self, Inner, unwrap},
 };
 
 /// When a command is destructive.

@@ -1,6 +1,6 @@
 //! `find`: checks its expression part by part.
 
-use crate::{Command, Word, classify::grammar::Checked, unwrap::replaced};
+use crate::{Command, Word, grammar::Checked, wrappers::unwrap::replaced};
 
 /// Parts without a value.
 const WITHOUT_VALUE: &str = "-print -print0 -ls -prune -quit -depth -mount -xdev -follow -noleaf -daystart \

@@ -13,17 +13,19 @@ use crate::{
     classify::{
         Kind, classified,
         code::{
-            self, Code, as_shell_text, codes, fetches_and_runs, hides_program_name, is_input,
-            is_reverse_shell, keeps_input, printed, prints_files, wrapped_word,
+            self, Code, codes, fetches_and_runs, hides_program_name, is_input, is_reverse_shell,
+            keeps_input, printed, prints_files, wrapped_word,
         },
         fetch::{self, FileName},
-        kernel,
-        programs::{self, ProgramEffect},
-        shown,
+        kernel, shown,
     },
+    grammar::only_prints,
     interpreters::Language,
-    reader::Notes,
-    unwrap,
+    parser::Notes,
+    wrappers::{
+        programs::{self, ProgramEffect, as_shell_text},
+        unwrap,
+    },
 };
 
 /// Maximum depth of nested shell texts.
@@ -201,7 +203,7 @@ impl Flow<'_> {
     fn code(&self, name: &str, code: Code, view: &Command, at: usize) -> Option<Finding> {
         match code {
             // Proven to only print.
-            Code::Text(Language::Awk | Language::Sed, _) if code::only_prints(view) => None,
+            Code::Text(Language::Awk | Language::Sed, _) if only_prints(view) => None,
             Code::Text(language, text) => self.text(name, language, &text, at),
             Code::File(file) => self.file(name, &file, at, false),
             Code::Input(language) => self.input(name, language, view, at),

@@ -8,10 +8,11 @@
 
 use std::fmt;
 
-use super::{Kind, destructive::fits, fetch, programs};
+use super::{Kind, destructive::fits, fetch};
 use crate::{
     Command, Program, RedirectKind, Script, Word, Wrappers,
     interpreters::{self, Language},
+    wrappers::programs,
 };
 
 /// The known effects of a command, from the mildest to the strictest.

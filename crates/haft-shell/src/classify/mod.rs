@@ -10,17 +10,11 @@
 //! INVARIANT: a text is [`Kind::ReadOnly`] only if each part is, and nothing in the text changes
 //! the meaning of a part.
 
-mod grammar;
-mod tables;
 mod read_only;
-mod special;
 mod find;
-mod sed;
-mod awk;
 mod destructive;
 mod kernel;
 mod fetch;
-pub(crate) mod programs;
 mod code;
 mod flow;
 mod read_paths;
@@ -30,7 +24,11 @@ use std::fmt;
 
 pub use self::{known::Known, read_paths::reads};
 
-use crate::{Command, Word, WordPiece, reader::Notes};
+use crate::{
+    Command, Word, WordPiece,
+    grammar::is_script_variable,
+    parser::{self, Notes},
+};
 
 /// Longer texts are not read-only.
 const MAX_READ_ONLY_BYTES: usize = 8 * 1024;
@@ -119,7 +117,7 @@ pub fn classify(text: &str) -> Classified {
 
 /// Classifies a nested text; `level` is the nesting depth.
 fn classified(text: &str, level: usize) -> Classified {
-    let (script, notes) = match crate::read(text) {
+    let (script, notes) = match parser::read(text) {
         Ok(read) => read,
         Err(error) => {
             let (kind, known) = (Kind::Unparseable, Known::Writes);
@@ -200,28 +198,4 @@ fn shown(word: &Word) -> String {
         WordPiece::Unknown => "…".to_owned(),
     };
     word.pieces.iter().map(piece).collect()
-}
-
-/// Returns whether a variable is certainly the script's own: no shell or program reads it.
-/// Variables with a meaning are upper-case, with few exceptions.
-fn is_script_variable(name: &str) -> bool {
-    const SPECIAL_VARIABLES: [&str; 12] = [
-        "path",
-        "fpath",
-        "cdpath",
-        "manpath",
-        "mailpath",
-        "module_path",
-        "argv",
-        "status",
-        "prompt",
-        "histchars",
-        "auto_resume",
-        "signals",
-    ];
-    let mut chars = name.chars();
-    let fits = chars.next().is_some_and(|c| c.is_ascii_lowercase() || c == '_')
-        && chars.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    (fits && !SPECIAL_VARIABLES.contains(&name) && !name.ends_with("_proxy"))
-        || matches!(name, "RANDOM" | "SECONDS" | "LINENO")
 }

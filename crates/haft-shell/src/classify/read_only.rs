@@ -5,7 +5,8 @@
 
 use crate::{
     Command, Redirect, RedirectKind, Word, Wrappers,
-    classify::{Kind, MAX_READ_ONLY_DEPTH, classified, grammar::Checked, tables},
+    classify::{Kind, MAX_READ_ONLY_DEPTH, classified},
+    grammar::{Checked, tables},
     wrappers::{self, Inner},
 };
 

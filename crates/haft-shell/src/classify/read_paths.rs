@@ -12,7 +12,9 @@
 
 use crate::{
     Command, Redirect, RedirectKind, Word, WordPiece, Wrappers,
-    classify::{Kind, classify, grammar::Given, read_only::plain_name, tables},
+    classify::{Kind, classify, read_only::plain_name},
+    grammar::{Given, tables},
+    parser,
     wrappers::{self, Inner},
 };
 
@@ -109,7 +111,7 @@ pub fn reads(text: &str) -> Option<Vec<String>> {
 }
 
 fn named(text: &str, level: usize) -> Option<Vec<String>> {
-    let (script, notes) = crate::read(text).ok()?;
+    let (script, notes) = parser::read(text).ok()?;
     // A variable may hold a secret as well as a name.
     if notes.values {
         return None;

@@ -5,6 +5,9 @@
 //! elements. Only the text is kept in memory. Regions (main, articles, navigation) are ranges of
 //! the text and are selected at the end.
 //!
+//! Our own code, because HTML-to-text crates build a tree of a hostile page; this is one bounded
+//! pass.
+//!
 //! INVARIANT: the writer only appends, so a range stays valid.
 
 use std::ops::Range;

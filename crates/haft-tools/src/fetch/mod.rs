@@ -19,7 +19,7 @@ mod text;
 use std::{sync::Arc, time::Duration};
 
 use haft_core::{
-    CallProfile, Capabilities, Capability, DynTool, Effect, Failure, Interrupt, RetryHint, Tool,
+    CallProfile, Capabilities, Capability, Effect, Failure, Interrupt, RetryHint, Tool,
     ToolContext, ToolSpec,
 };
 use hyper::StatusCode;
@@ -34,7 +34,6 @@ pub use self::{
     resolve::{Resolve, SystemResolver},
     target::NotAHost,
 };
-use crate::BuiltinTools;
 
 /// Maximum number of redirects.
 const MAX_REDIRECTS: usize = 5;
@@ -44,11 +43,6 @@ const DEFAULT_CHARS: usize = 20_000;
 const MAX_CHARS: usize = 45_000;
 /// A longer `Retry-After` is shortened to this.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(3_600);
-
-/// Returns the tools.
-pub(crate) fn tools(builtin: &BuiltinTools) -> Vec<DynTool> {
-    builtin.fetch.iter().cloned().map(DynTool::of).collect()
-}
 
 /// The tool `fetch_url`: reads a page of the public web.
 ///

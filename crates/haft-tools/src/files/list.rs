@@ -111,8 +111,8 @@ fn list(files: &Files, args: &Args, cx: &ToolContext) -> Result<String, Failure>
         if cx.is_cancelled() {
             return Err(stopped());
         }
-        let is_folder = entry.kind() == FileKind::Folder;
-        if !wanted.names(entry.place().relative(), is_folder) {
+        let is_directory = entry.kind() == FileKind::Folder;
+        if !wanted.names(entry.place().relative(), is_directory) {
             continue;
         }
         if shown == limit || text.len() >= MAX_LIST_BYTES {

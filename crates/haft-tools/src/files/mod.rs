@@ -17,14 +17,16 @@ mod filtered_walk;
 mod list;
 mod search;
 
+use std::sync::Arc;
+
 use haft_core::{Capability, Confidentiality, DynTool, Label, ToolSpec, Trust};
+use haft_sandbox::Workspace;
 
 use self::paths::Files;
-use crate::BuiltinTools;
 
-/// Returns the tools.
-pub(crate) fn tools(builtin: &BuiltinTools) -> Vec<DynTool> {
-    let files = Files::new(builtin.workspace.clone());
+/// Returns the tools of a workspace.
+pub(crate) fn tools(workspace: Arc<Workspace>) -> Vec<DynTool> {
+    let files = Files::new(workspace);
     vec![
         DynTool::of(read::ReadFile(files.clone())),
         DynTool::of(write::WriteFile(files.clone())),

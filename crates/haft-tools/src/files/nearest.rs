@@ -1,8 +1,12 @@
 //! Finds the text most similar to one that does not occur, and describes the difference.
 //!
-//! Pure. Linear in the file size, and bounded: only the start of a large file is searched.
+//! Lines vote for a location, because a diff with the whole file takes quadratic time. `similar`
+//! compares single lines, and the location with the text. Bounded: only the start of a large file
+//! is searched, and each diff has a timeout.
 
-use std::{collections::HashMap, fmt::Write as _};
+use std::{collections::HashMap, fmt::Write as _, time::Duration};
+
+use similar::{DiffOp, TextDiff};
 
 /// Bytes of a file that are searched.
 const MAX_SEARCHED_BYTES: usize = 4 << 20;
@@ -13,7 +17,13 @@ const MAX_SHOWN_LINES: usize = 8;
 /// Bytes of a line that are compared and shown.
 const MAX_LINE_BYTES: usize = 200;
 /// Minimum similarity of two lines.
-const MIN_SIMILARITY: f64 = 0.5;
+const MIN_SIMILARITY: f32 = 0.6;
+/// Lines of the file after the location that are compared too, if the text lacks some.
+const EXTRA_LINES: usize = 8;
+/// Lines of the file that are diffed with one line of the text.
+const MAX_DIFFED_LINES: usize = 20_000;
+/// A diff that takes longer is completed roughly.
+const DIFF_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Describes the most similar location; `None` if there is none.
 pub(super) fn nearest(file: &str, text: &str) -> Option<String> {
@@ -59,117 +69,163 @@ fn by_equal_lines(file_lines: &[&str], wanted: &[&str]) -> Option<usize> {
 /// Finds the line most similar to the longest line of the text.
 fn by_similarity(file_lines: &[&str], wanted: &[&str]) -> Option<usize> {
     let (index, longest) = wanted.iter().enumerate().max_by_key(|(_, line)| line.trim().len())?;
-    let bigrams = Bigrams::of(longest);
-    let scored =
-        file_lines.iter().enumerate().map(|(number, line)| (number, bigrams.similarity(line)));
-    let best = scored.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))?;
-    (best.1 >= MIN_SIMILARITY).then(|| best.0.saturating_sub(index))
-}
-
-/// Byte bigrams of a line, with counts.
-struct Bigrams {
-    counts: HashMap<[u8; 2], u32>,
-    total: u32,
-}
-
-impl Bigrams {
-    fn of(line: &str) -> Self {
-        let mut counts: HashMap<[u8; 2], u32> = HashMap::new();
-        let mut total = 0;
-        for pair in bigrams(line) {
-            *counts.entry(pair).or_default() += 1;
-            total += 1;
+    let longest = compared(longest);
+    let bytes = ByteCounts::of(longest);
+    let mut best = None;
+    let mut best_ratio = MIN_SIMILARITY;
+    let mut diffs_left = MAX_DIFFED_LINES;
+    for (number, line) in file_lines.iter().enumerate() {
+        let line = compared(line);
+        // Few lines pass, so that few are diffed.
+        if bytes.max_ratio(line) < best_ratio {
+            continue;
         }
-        Self { counts, total }
+        let Some(left) = diffs_left.checked_sub(1) else { break };
+        diffs_left = left;
+        let diff = TextDiff::configure().timeout(DIFF_TIMEOUT).diff_chars(longest, line);
+        if diff.ratio() > best_ratio || best.is_none() && diff.ratio() >= best_ratio {
+            best_ratio = diff.ratio();
+            best = Some(number);
+        }
+    }
+    best.map(|number| number.saturating_sub(index))
+}
+
+/// The part of a line that is compared.
+fn compared(line: &str) -> &str {
+    truncated(line.trim())
+}
+
+fn truncated(line: &str) -> &str {
+    &line[..line.floor_char_boundary(MAX_LINE_BYTES)]
+}
+
+/// How often each byte occurs in a line. Every byte is a valid index.
+struct ByteCounts {
+    counts: [u8; 256],
+    total: usize,
+}
+
+impl ByteCounts {
+    fn of(line: &str) -> Self {
+        let mut counts = [0_u8; 256];
+        // No count overflows: a line has at most `MAX_LINE_BYTES`.
+        line.bytes().for_each(|byte| counts[usize::from(byte)] += 1);
+        Self { counts, total: line.len() }
     }
 
-    /// Returns the similarity to another line, from 0 to 1 (Dice coefficient).
-    fn similarity(&self, line: &str) -> f64 {
-        // Skips lines that are too short to be similar; this makes most lines cheap.
-        let max = u32::try_from(line.len()).unwrap_or(u32::MAX);
-        if self.total == 0 || f64::from(max) * 3.0 < f64::from(self.total) {
-            return 0.0;
-        }
-        let mut left = self.counts.clone();
-        let (mut shared, mut total) = (0_u32, 0_u32);
-        for pair in bigrams(line) {
-            total += 1;
-            if let Some(count) = left.get_mut(&pair).filter(|count| **count > 0) {
+    /// Returns an upper bound of the similarity to another line: in any order of its bytes.
+    fn max_ratio(&self, line: &str) -> f32 {
+        let mut left = self.counts;
+        let mut shared = 0_usize;
+        for byte in line.bytes() {
+            let count = &mut left[usize::from(byte)];
+            if *count > 0 {
                 *count -= 1;
                 shared += 1;
             }
         }
-        f64::from(shared * 2) / f64::from(self.total + total)
+        #[expect(clippy::cast_precision_loss, reason = "a few hundred at most")]
+        let ratio = |shared: usize, total: usize| 2.0 * shared as f32 / total.max(1) as f32;
+        // Characters of several bytes count once in a diff; a tenth is enough for that.
+        ratio(shared, self.total + line.len()) + if line.is_ascii() { 0.0 } else { 0.1 }
     }
-}
-
-fn bigrams(line: &str) -> impl Iterator<Item = [u8; 2]> {
-    let bytes = line.trim().as_bytes();
-    let bytes = &bytes[..bytes.len().min(MAX_LINE_BYTES)];
-    bytes.windows(2).filter_map(|pair| pair.try_into().ok())
 }
 
 /// Lists the different lines, from the file and from the argument.
 fn difference(file_lines: &[&str], wanted: &[&str], start: usize) -> String {
-    let mut text = format!("The most similar text starts at line {}", start + 1);
-    let (mut rows, mut differ, mut only_space) = (String::new(), 0, true);
-    for (index, line) in wanted.iter().enumerate() {
-        let own = file_lines.get(start + index).copied();
-        if own == Some(line) {
+    let end = (start + wanted.len() + EXTRA_LINES).min(file_lines.len());
+    let window = file_lines.get(start..end).unwrap_or_default();
+    let diff = TextDiff::configure().timeout(DIFF_TIMEOUT).diff_slices(window, wanted);
+    let mut ops = diff.ops();
+    // Lines of the file around the text are no difference.
+    let mut first_line = start + 1;
+    if let [DiffOp::Delete { old_len, .. }, rest @ ..] = ops {
+        first_line += old_len;
+        ops = rest;
+    }
+    if let [rest @ .., DiffOp::Delete { .. }] = ops {
+        ops = rest;
+    }
+    let mut changes = Changes::default();
+    for (index, op) in ops.iter().enumerate() {
+        let (old, new) = (op.old_range(), op.new_range());
+        if matches!(op, DiffOp::Equal { .. }) {
             continue;
         }
-        differ += 1;
-        only_space &= own.is_some_and(|own| normalized(own) == normalized(line));
-        if differ <= MAX_SHOWN_LINES {
-            let number = start + index + 1;
-            match own {
-                Some(own) => {
-                    let _ = write!(rows, "\n  line {number} is      {}", quoted(own));
-                }
-                None => {
-                    let _ = write!(rows, "\n  line {number} is      past the end of the file");
-                }
-            }
-            let _ = write!(rows, "\n  `old_text` has {}", quoted(line));
+        // After the last line of the text, the file is not compared.
+        let is_last = index + 1 == ops.len();
+        let rows = if is_last { new.len() } else { old.len().max(new.len()) };
+        for offset in 0..rows {
+            let own = old.clone().nth(offset).and_then(|at| Some((at, *window.get(at)?)));
+            let text = new.clone().nth(offset).and_then(|at| wanted.get(at).copied());
+            changes.add(own.map(|(at, line)| (start + at + 1, line)), text);
         }
     }
-    match (differ, only_space) {
+    let Changes { rows, count, only_space } = changes;
+    let mut text = format!("The most similar text starts at line {first_line}");
+    match (count, only_space) {
         (0, _) => text.push_str(" and differs in its line boundaries"),
         (_, true) => text.push_str(" and differs only in whitespace"),
         (_, false) => text.push_str(" and differs"),
     }
-    if differ > 0 {
-        let _ = write!(text, ", in {differ} of {} lines:{rows}", wanted.len());
+    if count > 0 {
+        let _ = write!(text, ", in {count} of {} lines:{rows}", wanted.len());
     }
-    if differ > MAX_SHOWN_LINES {
+    if count > MAX_SHOWN_LINES {
         text.push_str("\n  …");
     }
     text
 }
 
+/// The different lines, as a text.
+struct Changes {
+    rows: String,
+    count: usize,
+    only_space: bool,
+}
+
+impl Default for Changes {
+    fn default() -> Self {
+        Self { rows: String::new(), count: 0, only_space: true }
+    }
+}
+
+impl Changes {
+    /// Adds a numbered line of the file, and the line of the text in its place.
+    fn add(&mut self, own: Option<(usize, &str)>, text: Option<&str>) {
+        self.count += 1;
+        self.only_space &= match (own, text) {
+            (Some((_, own)), Some(text)) => normalized(own) == normalized(text),
+            _ => false,
+        };
+        if self.count > MAX_SHOWN_LINES {
+            return;
+        }
+        let _ = match own {
+            Some((number, line)) => write!(self.rows, "\n  line {number} is      {}", quoted(line)),
+            None => write!(self.rows, "\n  the file has no line for"),
+        };
+        let _ = match text {
+            Some(line) => write!(self.rows, "\n  `old_text` has {}", quoted(line)),
+            None => write!(self.rows, "\n  `old_text` lacks it"),
+        };
+    }
+}
+
 /// Quotes a line so that whitespace is visible.
 fn quoted(line: &str) -> String {
-    let cut = line.floor_char_boundary(MAX_LINE_BYTES);
-    let dots = if cut < line.len() { "…" } else { "" };
-    format!("{:?}{dots}", &line[..cut])
+    let shown = truncated(line);
+    let dots = if shown.len() < line.len() { "…" } else { "" };
+    format!("{shown:?}{dots}")
 }
 
 /// Returns the Levenshtein distance of two names; `None` if it is above `max`.
 pub(super) fn distance(a: &str, b: &str, max: usize) -> Option<usize> {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    if a.len().abs_diff(b.len()) > max {
+    if a.chars().count().abs_diff(b.chars().count()) > max {
         return None;
     }
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut before = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let here = (before + usize::from(x != y)).min(row[j] + 1).min(row[j + 1] + 1);
-            before = std::mem::replace(&mut row[j + 1], here);
-        }
-    }
-    row.last().copied().filter(|found| *found <= max)
+    Some(strsim::levenshtein(a, b)).filter(|found| *found <= max)
 }
 
 #[cfg(test)]
@@ -208,6 +264,28 @@ mod tests {
     }
 
     #[test]
+    fn missing_and_additional_lines_are_named() {
+        let lines: Vec<String> = (1..=12).map(|n| format!("line number {n}")).collect();
+        let file = lines.join("\n");
+        let lacking = "line number 3\nline number 4\nline number 6\nline number 7";
+        assert_eq!(
+            nearest(&file, lacking).unwrap(),
+            "The most similar text starts at line 3 and differs, in 1 of 4 lines:\
+             \n  line 5 is      \"line number 5\"\
+             \n  `old_text` lacks it"
+        );
+        let additional = "line number 3\nline number 4\nsomething else\nline number 5";
+        assert_eq!(
+            nearest(&file, additional).unwrap(),
+            "The most similar text starts at line 3 and differs, in 1 of 4 lines:\
+             \n  the file has no line for\
+             \n  `old_text` has \"something else\""
+        );
+        let past_the_end = "line number 11\nline number 12\nline number 13";
+        assert!(nearest(&file, past_the_end).unwrap().ends_with("\"line number 13\""));
+    }
+
+    #[test]
     fn dissimilar_text_finds_nothing() {
         assert_eq!(nearest(FILE, "SELECT * FROM users WHERE 1"), None);
         assert_eq!(nearest("", "x"), None);
@@ -220,6 +298,8 @@ mod tests {
         assert!(nearest(&file, &"another thing\n".repeat(300)).is_none_or(|t| t.len() < 5_000));
         let same = "} else {\n".repeat(100_000);
         assert!(nearest(&same, &"} else  {\n".repeat(300)).unwrap().len() < 5_000);
+        let mixed: String = (0..15_000).map(|n| format!("value {n} of the {}\n", n * 7)).collect();
+        assert!(nearest(&mixed, "the value 14999 off the 104993").is_some());
     }
 
     #[test]

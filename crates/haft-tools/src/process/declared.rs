@@ -15,6 +15,7 @@ use haft_sandbox::{Command, Environment, Profile, Workspace};
 use serde_json::{Value, json};
 
 use super::{
+    ProcessOptions,
     boundary::Boundary,
     confined::Settings,
     denied,
@@ -23,7 +24,6 @@ use super::{
     run::{self, Job},
     start_directory,
 };
-use crate::BuiltinTools;
 
 /// Upper limit of a command; its own timeout and the runtime's apply too.
 const MAX_TIME: Duration = Duration::from_secs(24 * 3_600);
@@ -31,20 +31,20 @@ const MAX_TIME: Duration = Duration::from_secs(24 * 3_600);
 const MAX_STDERR_BYTES: usize = 2_000;
 
 /// Builds a tool from a declaration.
-pub(crate) fn tool(builtin: &BuiltinTools, declared: CommandTool) -> DynTool {
-    let mut profile = Profile::of(declared.given(), &builtin.workspace);
+pub(crate) fn tool(
+    workspace: &Arc<Workspace>,
+    options: &ProcessOptions,
+    declared: CommandTool,
+) -> DynTool {
+    let mut profile = Profile::of(declared.given(), workspace);
     if declared.spec.is_read_only() {
         profile = profile.read_only();
     }
-    let body = Arc::new(Body {
-        workspace: Arc::clone(&builtin.workspace),
-        boundary: builtin.boundary.clone(),
-        environment: builtin.environment.clone(),
-        git: builtin.git.clone(),
-        settings: builtin.settings.clone(),
-        profile,
-        declared,
-    });
+    // The declaration itself says whether the command may use the network.
+    let ProcessOptions { boundary, environment, git, network: _, settings } = options.clone();
+    let workspace = Arc::clone(workspace);
+    let body =
+        Arc::new(Body { workspace, boundary, environment, git, settings, profile, declared });
     let (spec, schema) = (body.declared.spec.clone(), body.declared.input_schema.clone());
     let (checked, profiled, guarded) = (Arc::clone(&body), Arc::clone(&body), Arc::clone(&body));
     DynTool::new(spec, schema, move |arguments, cx| {
@@ -149,9 +149,10 @@ impl Body {
     /// Refuses a call that cannot run, before approval.
     async fn check(&self, arguments: &Value, cx: &ToolContext) -> Result<(), Failure> {
         self.declared.argv(arguments)?;
-        self.boundary.get(cx).await?;
-        start_directory(&self.workspace, self.declared.cwd.as_deref(), cx).await?;
-        denied::find_denied(&self.workspace, &self.settings, cx).await.map(drop)
+        let level = self.boundary.get(cx).await?.tier().level;
+        let start = start_directory(&self.workspace, self.declared.cwd.as_deref(), cx).await?;
+        let start = start.absolute();
+        denied::find(&self.workspace, &self.settings, level, start, cx).await.map(drop)
     }
 
     async fn call(&self, arguments: &Value, cx: &ToolContext) -> Result<Output, Failure> {

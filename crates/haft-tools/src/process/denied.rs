@@ -6,9 +6,16 @@
 //! FAIL CLOSED: a command starts with all denied paths masked, or after an approval that named what
 //! is not.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use haft_core::{Block, DeniedPaths, Failure, FailureCode, Output, ToolContext, Verdict};
+use haft_core::{
+    Block, DeniedPaths, DeniedPathsUnknown, Failure, FailureCode, MaskedPaths, Output, ToolContext,
+    Verdict,
+};
 use haft_sandbox::{Level, Profile, Tier, Workspace};
 use serde_json::{Value, json};
 
@@ -20,25 +27,71 @@ const MAX_NAMED: usize = 5;
 /// The paths masked for a command.
 #[derive(Debug, Default)]
 pub(super) struct Masked {
-    read: usize,
-    edit: usize,
+    count: MaskedPaths,
     /// The first of them, relative to the workspace.
     paths: Vec<String>,
-    /// Why some denied paths are not masked.
+}
+
+/// The masks of a command. The check before authorization and the call use the same function, so
+/// that `explain` counts what a call masks.
+struct Masks {
+    denied: DeniedPaths,
     missing: Option<String>,
 }
 
-/// Finds denied paths before authorization, so that the guard does not block. Returns whether some
-/// may not be read.
-pub(super) async fn find_denied(
+impl Masks {
+    /// Decides which paths are masked for a command that starts in a directory.
+    ///
+    /// # Errors
+    /// Fails if it starts in a denied directory that cannot be listed.
+    fn of(
+        found: Result<Arc<DeniedPaths>, DeniedPathsUnknown>,
+        level: Level,
+        start: &Path,
+    ) -> io::Result<Self> {
+        let (mut denied, missing) = match found {
+            Ok(denied) => (DeniedPaths::clone(&denied), None),
+            // The guard asks. The known paths are masked anyway.
+            Err(unknown) => (unknown.found.clone(), Some(unknown.to_string())),
+        };
+        if level == Level::Namespaces {
+            mask_entries(&mut denied.read, &mut denied.edit, start)?;
+            return Ok(Self { denied, missing });
+        }
+        let nothing = (!denied.is_empty()).then(|| {
+            let paths = count(denied.read.len() + denied.edit.len());
+            format!("rules deny {paths}, and Landlock without namespaces can mask none")
+        });
+        let denied = DeniedPaths { new: denied.new, ..DeniedPaths::default() };
+        Ok(Self { denied, missing: missing.or(nothing) })
+    }
+
+    fn count(&self) -> MaskedPaths {
+        let DeniedPaths { read, edit, .. } = &self.denied;
+        MaskedPaths { read: read.len(), edit: edit.len(), missing: self.missing.clone() }
+    }
+}
+
+/// Finds denied paths before authorization, so that the guard does not block, and sets how many a
+/// call would mask. Returns whether some may not be read.
+pub(super) async fn find(
     workspace: &Workspace,
     settings: &Settings,
+    level: Level,
+    start: PathBuf,
     cx: &ToolContext,
 ) -> Result<bool, Failure> {
     let roots = roots(workspace, settings);
-    // FAIL CLOSED: an unknown path may be denied.
-    let find_denied =
-        move |cx: &ToolContext| cx.denied_paths(&roots).map_or(true, |d| !d.read.is_empty());
+    let find_denied = move |cx: &ToolContext| {
+        let found = cx.denied_paths(&roots);
+        // FAIL CLOSED: an unknown path may be denied.
+        let has_denied = found.as_ref().map_or(true, |denied| !denied.read.is_empty());
+        // A call that cannot mask its start does not run.
+        if let Ok(masks) = Masks::of(found, level, &start) {
+            cx.set_masked_paths(masks.count());
+        }
+        has_denied
+    };
     cx.spawn_blocking(find_denied).await
 }
 
@@ -86,52 +139,35 @@ pub(super) async fn apply(
     start: &Path,
     cx: &ToolContext,
 ) -> Result<Masked, Failure> {
-    let asked = roots.clone();
-    let mut missing = None;
-    let denied = match cx.spawn_blocking(move |cx| cx.denied_paths(&asked)).await? {
-        Ok(denied) => DeniedPaths::clone(&denied),
-        // The guard asked and the answer was yes. The known paths are masked anyway.
-        Err(unknown) if unknown.is_repeated => {
-            missing = Some(unknown.to_string());
-            unknown.found
+    let (asked, start) = (roots.clone(), start.to_owned());
+    let find_masks = move |cx: &ToolContext| match cx.denied_paths(&asked) {
+        // FAIL CLOSED: the guard could not ask, because its search had succeeded.
+        Err(unknown) if !unknown.is_repeated => {
+            Err(Failure::new(FailureCode::NotRun, unknown.to_string())
+                .with_next("call it again; it then needs approval"))
         }
-        Err(unknown) => {
-            return Err(Failure::new(FailureCode::NotRun, unknown.to_string())
-                .with_next("call it again; it then needs approval"));
-        }
-    };
-    let is_empty = denied.is_empty();
-    let DeniedPaths { mut read, mut edit, new } = denied;
-    profile.denied.new = new;
-    if level != Level::Namespaces {
-        let nothing = (!is_empty).then(|| {
-            let paths = count(read.len() + edit.len());
-            format!("rules deny {paths}, and Landlock without namespaces can mask none")
-        });
-        return Ok(Masked { missing: missing.or(nothing), ..Masked::default() });
-    }
-    let start = start.to_owned();
-    let masks =
-        move |_: &ToolContext| mask_entries(&mut read, &mut edit, &start).map(|()| (read, edit));
-    let (read, edit) = cx.spawn_blocking(masks).await?.map_err(|e| {
-        Failure::new(FailureCode::NotRun, format!("the command starts in a denied directory: {e}"))
+        found => Masks::of(found, level, &start).map_err(|e| {
+            Failure::new(
+                FailureCode::NotRun,
+                format!("the command starts in a denied directory: {e}"),
+            )
             .with_next("start it in another directory")
-    })?;
+        }),
+    };
+    let masks = cx.spawn_blocking(find_masks).await??;
+    let count = masks.count();
+    let DeniedPaths { read, edit, new } = masks.denied;
     let named = read.iter().chain(&edit).take(MAX_NAMED);
     let paths = named.map(|path| relative_to(&roots, path)).collect();
-    let masked = Masked { read: read.len(), edit: edit.len(), paths, missing };
+    profile.denied.new = new;
     profile.denied.read.extend(read);
     profile.denied.edit.extend(edit);
-    Ok(masked)
+    Ok(Masked { count, paths })
 }
 
 /// If a command starts in a denied directory, masks each entry instead of the directory, which
 /// stays read-only.
-fn mask_entries(
-    read: &mut Vec<PathBuf>,
-    edit: &mut Vec<PathBuf>,
-    start: &Path,
-) -> std::io::Result<()> {
+fn mask_entries(read: &mut Vec<PathBuf>, edit: &mut Vec<PathBuf>, start: &Path) -> io::Result<()> {
     while let Some(at) = read.iter().position(|denied| start.starts_with(denied)) {
         let directory = read.swap_remove(at);
         for entry in directory.read_dir()? {
@@ -154,18 +190,19 @@ fn relative_to(roots: &[PathBuf], path: &Path) -> String {
 impl Masked {
     /// Returns why some denied paths could not be masked.
     pub(super) fn missing(&self) -> Option<&str> {
-        self.missing.as_deref()
+        self.count.missing.as_deref()
     }
 
     fn value(&self) -> Option<Value> {
-        let mut value = json!({"read": self.read, "edit": self.edit});
-        if self.read + self.edit > 0 {
+        let MaskedPaths { read, edit, missing } = &self.count;
+        let mut value = json!({"read": read, "edit": edit});
+        if read + edit > 0 {
             value["paths"] = json!(self.paths);
         }
-        if let Some(why) = &self.missing {
+        if let Some(why) = missing {
             value["missing"] = json!(why);
         }
-        (self.read + self.edit > 0 || self.missing.is_some()).then_some(value)
+        (read + edit > 0 || missing.is_some()).then_some(value)
     }
 
     /// Returns the tier for the record, with the masked paths.
@@ -200,13 +237,14 @@ impl Masked {
         if self.paths.is_empty() || !ERRORS.iter().any(|error| printed.contains(error)) {
             return None;
         }
-        let more = (self.read + self.edit).saturating_sub(self.paths.len());
+        let all = self.count.read + self.count.edit;
+        let more = all.saturating_sub(self.paths.len());
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let named: Vec<String> = self.paths.iter().map(|path| format!("`{path}`")).collect();
         Some(format!(
             "note: rules deny {}: {}{more}. Commands get access errors for them. With git, add \
              files by name.",
-            count(self.read + self.edit),
+            count(all),
             named.join(", ")
         ))
     }

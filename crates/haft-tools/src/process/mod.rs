@@ -18,26 +18,34 @@ mod declared;
 use std::{path::Path, sync::Arc};
 
 use haft_core::{DynTool, Failure, ToolContext};
-use haft_sandbox::{FileKind, PathError, PathErrorKind, ResolvedPath, Workspace};
+use haft_sandbox::{Environment, FileKind, PathError, PathErrorKind, ResolvedPath, Workspace};
 
 pub(crate) use self::{
     boundary::Boundary, confined::Settings, declared::tool as declared, git::GitConfig,
 };
-use crate::{BuiltinTools, working_directory::resolve_working_directory};
+use crate::working_directory::resolve_working_directory;
 
-/// Returns the tools.
-pub(crate) fn tools(builtin: &BuiltinTools) -> Vec<DynTool> {
-    let shell = shell::Shell {
-        workspace: Arc::clone(&builtin.workspace),
-        boundary: builtin.boundary.clone(),
-        environment: builtin.environment.clone(),
-        git: builtin.git.clone(),
-        network: builtin.network,
-        settings: builtin.settings.clone(),
-    };
-    let mut tools = vec![DynTool::of(shell)];
-    tools.extend(builtin.declared.iter().map(|tool| declared(builtin, tool.clone())));
-    tools
+/// What the processes of all tools share.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ProcessOptions {
+    /// Sandbox for processes. Without one, tools that start processes are refused.
+    pub(crate) boundary: Boundary,
+    /// Environment variables of the processes.
+    pub(crate) environment: Environment,
+    /// Git configuration that processes see.
+    pub(crate) git: GitConfig,
+    /// Whether shell commands may use the network.
+    pub(crate) network: bool,
+    /// What commands may access outside the workspace, and whether they run confined without
+    /// approval.
+    pub(crate) settings: Settings,
+}
+
+/// Returns the shell of a workspace.
+pub(crate) fn shell(workspace: &Arc<Workspace>, options: &ProcessOptions) -> DynTool {
+    let ProcessOptions { boundary, environment, git, network, settings } = options.clone();
+    let workspace = Arc::clone(workspace);
+    DynTool::of(shell::Shell { workspace, boundary, environment, git, network, settings })
 }
 
 /// Resolves the directory in which a command starts: `cwd` relative to the run's working directory.

@@ -7,7 +7,10 @@
 
 use std::time::Duration;
 
-use haft_core::{Block, Busy, Execution, Failure, FailureCode, Output, ToolContext};
+use haft_core::{
+    Block, Execution, Failure, FailureCode, Output, ToolContext,
+    host::{HostContext, RunningWork},
+};
 use haft_sandbox::{
     Command, Exit, ExitReason, ProcessLimits, ProcessResult, ProcessStream, Profile, Running,
     Sandbox,
@@ -37,7 +40,7 @@ pub(super) struct Job {
 pub(super) async fn run(job: Job, cx: &ToolContext) -> Result<(ProcessResult, Masked), Failure> {
     let time = cx.time_left().map_or(job.time, |left| left.min(job.time));
     let command = job.command.deadline(time).keep(cx.max_result_bytes());
-    let Some(busy) = cx.busy() else {
+    let Some(busy) = cx.begin_work() else {
         return Err(Failure::new(
             FailureCode::NotRun,
             "the call had ended before the command started",
@@ -91,7 +94,7 @@ pub(super) async fn run(job: Job, cx: &ToolContext) -> Result<(ProcessResult, Ma
 
 /// A running command, and the busy mark of its call.
 struct Watched {
-    running: Option<(Running, Busy)>,
+    running: Option<(Running, RunningWork)>,
 }
 
 impl Watched {

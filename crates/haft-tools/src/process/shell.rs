@@ -67,7 +67,7 @@ pub(super) struct Args {
     argv: Option<Vec<String>>,
     /// The directory to start in, inside the workspace. Default: the working directory of the run.
     #[serde(default)]
-    #[schemars(extend("x-haft" = "folder"))]
+    #[schemars(extend("x-haft" = "directory"))]
     cwd: Option<String>,
     /// Timeout in milliseconds; default: 120000.
     #[serde(default)]
@@ -475,15 +475,15 @@ impl Tool for Shell {
     async fn check(&self, args: &Args, cx: &ToolContext) -> Result<(), Failure> {
         let command_line = ShellCommand::of(args)?;
         let sandbox = self.boundary.get(cx).await?;
-        start_directory(&self.workspace, args.cwd.as_deref(), cx).await?;
-        let has_denied = denied::find_denied(&self.workspace, &self.settings, cx).await?;
-        let profile = self.whole_profile(sandbox.tier().level);
+        let start = start_directory(&self.workspace, args.cwd.as_deref(), cx).await?.absolute();
+        let (level, whole) = (sandbox.tier().level, self.whole_profile(sandbox.tier().level));
+        let has_denied = denied::find(&self.workspace, &self.settings, level, start, cx).await?;
         cx.set_confinement(match command_line.cannot_confine(args) {
             Some(why) => Err(why.to_owned()),
             None if has_denied && confined::prints_history(&command_line.text) => {
                 Err("rules deny files, and git could print them from its history".to_owned())
             }
-            None => self.settings.confinement(&sandbox, &profile, &self.programs()),
+            None => self.settings.confinement(&sandbox, &whole, &self.programs()),
         });
         Ok(())
     }

@@ -83,7 +83,7 @@ async fn spoofing_question_is_refused_before_it_is_shown() {
 async fn unanswered_question_times_out() {
     let tool = AskUser::new(User::default()).timeout(Duration::from_millis(50));
     let runtime = runtime_with(tool).approver(UnusedApprover).build().unwrap();
-    let answer = ask(&runtime, json!({"question": "Anybody?"})).await;
+    let answer = ask(&runtime, json!({"question": "Is anyone there?"})).await;
     assert_eq!(answer.failure().unwrap().code().as_str(), "timed_out");
 }
 
@@ -91,7 +91,7 @@ async fn unanswered_question_times_out() {
 async fn ask_user_needs_an_approver() {
     let user = User { answer: Some("yes"), ..User::default() };
     let runtime = runtime_with(AskUser::new(user.clone())).build().unwrap();
-    let answer = ask(&runtime, json!({"question": "Anybody?"})).await;
+    let answer = ask(&runtime, json!({"question": "Is anyone there?"})).await;
     assert_eq!(answer.failure().unwrap().code().as_str(), "needs_interaction");
     assert!(user.asked.lock().unwrap().is_empty());
 }

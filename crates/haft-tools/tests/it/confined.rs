@@ -15,20 +15,16 @@ use haft::{
     approval::{ApprovalRequest, ApprovalResponse, Approver},
     journal::RecordQuery,
     policy::{
-        ConfigFile, ConfigLayer, FileFormat, LoadOptions, Policy, PolicyConfig, Rules, Verdict,
+        ConfigFile, ConfigLayer, FileFormat, LoadOptions, Policy, PolicyConfig, PolicyRequest,
+        Rules, Verdict,
     },
-    turn::ValidatedCall,
 };
-use haft_sandbox::{Access, Helper, Level, Sandbox, Workspace};
+use haft_sandbox::{Access, Level, Sandbox, Workspace};
 use haft_tools::BuiltinTools;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-fn helper() -> Helper {
-    let sibling = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
-    let built = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
-    Helper::At(if sibling.is_file() { sibling } else { built })
-}
+use crate::project::helper;
 
 /// A file that every user may read, in no directory that a confined command sees.
 const NOT_SHOWN: &str = "/sys/devices/system/cpu/online";
@@ -44,7 +40,7 @@ impl TestWorkspace {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let base = directory.path().canonicalize().unwrap();
-        let (work, sibling) = (base.join("work"), base.join("beside"));
+        let (work, sibling) = (base.join("work"), base.join("sibling"));
         fs::create_dir_all(work.join("keys")).unwrap();
         fs::create_dir(&sibling).unwrap();
         put(&work.join("a.txt"), "alpha\n");
@@ -76,7 +72,7 @@ impl TestWorkspace {
         };
         let options = LoadOptions { trusted: true, ..LoadOptions::default() };
         let setup = PolicyConfig::read(&[file], &options).unwrap();
-        Rules::new(setup.rules, setup.ground).unwrap()
+        Rules::new(setup.rules, setup.context).unwrap()
     }
 
     fn ruled(&self, text: &str) -> Run {
@@ -180,7 +176,7 @@ async fn confined_command_changes_nothing_and_the_note_names_access_write() {
 #[tokio::test]
 async fn confined_command_sees_no_other_files_and_no_environment_secrets() {
     let fixture = TestWorkspace::new();
-    put(&fixture.sibling.join("secret.txt"), "beside");
+    put(&fixture.sibling.join("secret.txt"), "sibling content");
     put(&fixture.work.join("look.sh"), "cat \"$1\"\n");
     let builtin = fixture.builtin().variables([("PATH", "/usr/bin:/bin"), ("API_TOKEN", "s3cret")]);
     let run = runtime(builtin).build().unwrap().run();
@@ -331,7 +327,7 @@ async fn confinement_can_be_switched_off_and_is_off_without_namespaces() {
 struct ConfineEverything;
 
 impl Policy for ConfineEverything {
-    fn judge(&self, _: &ValidatedCall) -> Verdict {
+    fn decide(&self, _: &PolicyRequest<'_>) -> Verdict {
         Verdict::allow("for the test").confine()
     }
 }

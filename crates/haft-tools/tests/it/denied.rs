@@ -13,15 +13,19 @@ use std::{
 use haft::{
     BoxFuture, Failure, FailureCode, Run, Runtime, ToolCall, ToolRegistry, ToolResult,
     approval::{ApprovalRequest, ApprovalResponse, Approver},
-    host::Clock as _,
-    policy::{ConfigFile, ConfigLayer, FileFormat, LoadOptions, Policy as _, PolicyConfig, Rules},
+    host::{Clock as _, MaskedPaths},
+    policy::{
+        ConfigFile, ConfigLayer, FileFormat, FileRules as _, LoadOptions, PolicyConfig, Rules,
+    },
     testing::ManualClock,
     tool::{Operation, Scope},
 };
-use haft_sandbox::{Access, Helper, Level, Sandbox, Workspace};
+use haft_sandbox::{Access, Level, Sandbox, Workspace};
 use haft_tools::BuiltinTools;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::project::helper;
 
 const RULES: &str = r#"
 [[rule]]
@@ -104,7 +108,7 @@ impl Project {
 
     fn rules(&self) -> Rules {
         let setup = self.setup();
-        Rules::new(setup.rules, setup.ground).unwrap()
+        Rules::new(setup.rules, setup.context).unwrap()
     }
 
     fn run(&self, sandbox: Sandbox, approver: Option<Person>) -> Run {
@@ -147,10 +151,7 @@ async fn call(run: &Run, tool: &str, arguments: Value) -> ToolResult {
 }
 
 async fn at(level: Level) -> Option<Sandbox> {
-    let sibling = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
-    let built = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
-    let helper = Helper::At(if sibling.is_file() { sibling } else { built });
-    Sandbox::at(helper, level).await.ok()
+    Sandbox::at(helper(), level).await.ok()
 }
 
 fn data(answer: &ToolResult) -> &Value {
@@ -300,6 +301,45 @@ async fn workspace_too_deep_to_search_needs_approval() {
     assert!(!answer.is_error(), "{}", answer.text());
     assert_eq!(person.0.lock().unwrap().len(), 1, "one question for one command");
     assert!(data(&answer)["masked"]["missing"].to_string().contains("levels deep"));
+}
+
+/// Returns what `explain` says about denied paths, and the text of what the call masked.
+async fn explained_and_masked(project: &Project, sandbox: Sandbox) -> (String, String) {
+    let run = project.run(sandbox, Some(Person::default()));
+    project.put("run.sh", "exit 0");
+    let arguments = json!({"command": "sh run.sh"});
+    let turn = run.turn().await.unwrap();
+    let explanation = turn.explain(ToolCall::new("e", "shell", arguments.clone())).await;
+    let check = explanation.checks.iter().find(|check| check.what == "denied paths").unwrap();
+    let explained = check.why.to_string();
+    let answer = call(&run, "shell", arguments).await;
+    assert!(!answer.is_error(), "{}", answer.text());
+    let masked = data(&answer)["masked"].clone();
+    let count = |name: &str| usize::try_from(masked[name].as_u64().unwrap()).unwrap();
+    let missing = masked["missing"].as_str().map(str::to_owned);
+    let masked = MaskedPaths { read: count("read"), edit: count("edit"), missing };
+    (explained, masked.to_string())
+}
+
+#[tokio::test]
+async fn explain_and_call_count_the_same_masks() {
+    for level in [Level::Namespaces, Level::Landlock] {
+        let Some(sandbox) = at(level).await else { continue };
+        let project = Project::new();
+        let (explained, masked) = explained_and_masked(&project, sandbox.clone()).await;
+        assert_eq!(explained, masked, "{level}");
+        let wanted = match level {
+            Level::Namespaces => "6 files would be masked: 4 cannot be read, 2 cannot be changed",
+            _ => "Landlock without namespaces can mask none",
+        };
+        assert!(explained.contains(wanted), "{level}: {explained}");
+        // The search does not finish: both count what was found before its bound.
+        let deep = (0..250).fold(project.root.join("deep"), |path, _| path.join("d"));
+        fs::create_dir_all(deep).unwrap();
+        let (explained, masked) = explained_and_masked(&project, sandbox).await;
+        assert_eq!(explained, masked, "{level}");
+        assert!(explained.contains("could not find every file"), "{level}: {explained}");
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use haft::{
     policy::{
-        Decision, LexicalResolver, PathBase, Pattern, Policy as _, PolicyContext, Rule, Rules,
+        Decision, FileRules as _, LexicalResolver, PathBase, Pattern, PolicyContext, Rule, Rules,
     },
     tool::{Operation, Scope},
 };
@@ -46,9 +46,9 @@ proptest! {
         let (tool, doing) =
             if is_edit { ("Edit", Operation::Write) } else { ("Read", Operation::Read) };
         let rule = Pattern::parse(&format!("{tool}(/{pattern})"), &PathBase::default()).unwrap();
-        let mut ground = PolicyContext::default();
-        ground.world = Arc::new(LexicalResolver);
-        let rules = Rules::new(vec![Rule::new(Decision::Deny, rule)], ground).unwrap();
+        let mut context = PolicyContext::default();
+        context.resolver = Arc::new(LexicalResolver);
+        let rules = Rules::new(vec![Rule::new(Decision::Deny, rule)], context).unwrap();
         let scope = Scope { working_directory: Path::new("/w").into(), ..Scope::default() };
         let by_rules = rules.is_path_denied(doing, Path::new(&path), &Arc::new(scope));
         let names = DeniedNames::new(std::slice::from_ref(&pattern)).unwrap();

@@ -187,7 +187,10 @@ async fn name_that_resolves_to_a_private_address_is_refused_even_with_public_one
             let names = Names::of(&[answers]);
             let answer = get(Fetch::new().resolver(names.clone()), "http://page.example/").await;
             assert_eq!(code(&answer), "denied", "{answers:?}: {}", answer.text());
-            assert!(!answer.text().contains(address), "the model is not told where: {address}");
+            assert!(
+                !answer.text().contains(address),
+                "the address is not in the message: {address}"
+            );
             assert_eq!(names.lookups(), 1, "looked up once, and not connected to by name");
         }
     }
@@ -541,7 +544,7 @@ async fn fetches_run_in_parallel_and_rules_match_their_hosts() {
     assert_eq!(
         code(&answers[2]),
         "denied",
-        "nobody said yes to this host, and nobody can be asked"
+        "the host is not approved, and no approver is configured"
     );
     assert_eq!(names.lookups(), 0);
 }

@@ -1,71 +1,40 @@
 //! Real git through the `shell` tool.
 #![cfg(target_os = "linux")]
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "the helpers belong to the tests, and a test that is left out says so"
-)]
+#![expect(clippy::unwrap_used, reason = "the helpers belong to the tests")]
 
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command as Host,
 };
 
 use haft::{Runtime, ToolCall, ToolRegistry, policy::AllowAll};
-use haft_sandbox::{Access, Helper, Workspace};
+use haft_sandbox::{Access, Workspace};
 use haft_tools::BuiltinTools;
 use serde_json::json;
-use tempfile::TempDir;
 
-fn helper() -> Helper {
-    let sibling = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
-    let built = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
-    Helper::At(if sibling.is_file() { sibling } else { built })
-}
+use crate::project::{GitProject, helper};
 
 /// A repository with two commits, a branch `side`, and a linked worktree of it next to it.
 struct Project {
-    repository: PathBuf,
+    git: GitProject,
     worktree: PathBuf,
-    _directory: TempDir,
 }
 
 impl Project {
     /// `None` without git.
     fn new() -> Option<Self> {
-        if Host::new("git").arg("--version").output().is_err() {
-            eprintln!("NOT TESTED: there is no git here");
-            return None;
-        }
-        let directory = tempfile::tempdir().unwrap();
-        let base = directory.path().canonicalize().unwrap();
-        let (repository, worktree) = (base.join("repository"), base.join("worktree"));
-        fs::create_dir(&repository).unwrap();
-        let project = Self { repository, worktree, _directory: directory };
-        project.host(
-            &project.repository,
-            "git init -q -b main .; echo one > notes.txt; git add .; git commit -q -m first
-             echo two >> notes.txt; git commit -q -a -m second; git branch side HEAD~1
+        let git = GitProject::new()?;
+        git.host(
+            &git.root,
+            "echo two >> a.txt; git commit -q -a -m second; git branch side HEAD~1
              git worktree add -q ../worktree side; echo x > ../worktree/x",
         );
-        Some(project)
+        let worktree = git.root.with_file_name("worktree");
+        Some(Self { git, worktree })
     }
 
-    fn host(&self, directory: &Path, script: &str) -> String {
-        let identity =
-            |who: &str| [(format!("GIT_{who}_NAME"), "x"), (format!("GIT_{who}_EMAIL"), "x@y")];
-        let output = Host::new("bash")
-            .args(["-e", "-c", script])
-            .current_dir(directory)
-            .env("HOME", "/nonexistent")
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .envs(identity("AUTHOR"))
-            .envs(identity("COMMITTER"))
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{script}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).into_owned()
+    fn host(&self, script: &str) -> String {
+        self.git.host(&self.git.root, script)
     }
 }
 
@@ -86,23 +55,23 @@ async fn shell(root: &Path, command: &str) -> String {
 #[tokio::test]
 async fn shell_commits_in_a_linked_worktree() {
     let Some(project) = Project::new() else { return };
-    let config = fs::read(project.repository.join(".git/config")).unwrap();
+    let config = fs::read(project.git.root.join(".git/config")).unwrap();
     let root = &project.worktree;
     assert_eq!(shell(root, "git status --porcelain").await, "?? x\n");
     assert_eq!(shell(root, "git log --format=%s main").await, "second\nfirst\n");
     let command = "git add x && git commit -q -m third && git log -1 --format='%an <%ae> %s'";
     assert_eq!(shell(root, command).await, "A Person <a@example.com> third\n");
-    assert_eq!(project.host(&project.repository, "git log -1 --format=%s side"), "third\n");
-    assert_eq!(project.host(&project.repository, "git fsck --no-progress"), "");
+    assert_eq!(project.host("git log -1 --format=%s side"), "third\n");
+    assert_eq!(project.host("git fsck --no-progress"), "");
     let refused = shell(root, "git config a.b c").await;
     assert!(refused.contains("note: the sandbox refused to change protected names"), "{refused}");
-    assert_eq!(fs::read(project.repository.join(".git/config")).unwrap(), config);
+    assert_eq!(fs::read(project.git.root.join(".git/config")).unwrap(), config);
 }
 
 #[tokio::test]
 async fn result_names_what_the_sandbox_refused_and_why() {
     let Some(project) = Project::new() else { return };
-    let root = &project.repository;
+    let root = &project.git.root;
     let rebase = shell(root, "git rebase -q side").await;
     assert_eq!(rebase, "done; nothing was printed", "it is up to date");
     for (command, name, reason) in [
@@ -123,6 +92,6 @@ async fn result_names_what_the_sandbox_refused_and_why() {
         assert!(answer.contains(&wanted), "{command}: {answer}");
         assert!(!answer.starts_with("done"), "{command}: {answer}");
     }
-    let names = project.host(root, "ls .git/hooks | grep -v sample || :; git config a.b || :");
+    let names = project.host("ls .git/hooks | grep -v sample || :; git config a.b || :");
     assert_eq!(names, "");
 }

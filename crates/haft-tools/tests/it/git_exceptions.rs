@@ -15,16 +15,11 @@ use haft::{
     approval::{ApprovalRequest, ApprovalResponse, Approver},
     policy::{ConfigFile, ConfigLayer, FileFormat, LoadOptions, PolicyConfig, Rules},
 };
-use haft_sandbox::{Access, Helper, Workspace};
+use haft_sandbox::{Access, Workspace};
 use haft_tools::BuiltinTools;
 use serde_json::json;
-use tempfile::TempDir;
 
-fn helper() -> Helper {
-    let sibling = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
-    let built = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
-    Helper::At(if sibling.is_file() { sibling } else { built })
-}
+use crate::project::{GitProject, helper};
 
 /// A person who approves and records the requests.
 #[derive(Clone, Default)]
@@ -47,43 +42,22 @@ impl Approver for Person {
     }
 }
 
-/// A repository with one commit.
+/// A repository, and commands in it.
 struct Project {
     root: PathBuf,
-    _directory: TempDir,
+    git: GitProject,
 }
 
 impl Project {
     /// `None` without git.
     fn new() -> Option<Self> {
-        if Host::new("git").arg("--version").output().is_err() {
-            eprintln!("NOT TESTED: there is no git here");
-            return None;
-        }
-        let directory = tempfile::tempdir().unwrap();
-        let root = directory.path().canonicalize().unwrap();
-        let project = Self { root, _directory: directory };
-        fs::create_dir(project.root.join("sub")).unwrap();
-        put(&project.root.join("a.txt"), "one\n");
-        project.git(&["init", "-q", "-b", "main"]);
-        project.git(&["add", "a.txt"]);
-        project.git(&["commit", "-q", "-m", "first"]);
-        Some(project)
+        let git = GitProject::new()?;
+        Some(Self { root: git.root.clone(), git })
     }
 
     /// Runs git on the host.
-    fn git(&self, args: &[&str]) -> String {
-        let output = Host::new("git")
-            .args(["-c", "user.name=x", "-c", "user.email=x@example.com"])
-            .args(["-c", "safe.directory=*"])
-            .args(args)
-            .current_dir(&self.root)
-            .env("HOME", &self.root)
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
+    fn git(&self, words: &str) -> String {
+        self.git.host(&self.root, &format!("git {words}"))
     }
 
     fn config(&self) -> String {
@@ -101,31 +75,42 @@ impl Project {
         person: Option<&Person>,
         arguments: serde_json::Value,
     ) -> ToolResult {
-        let rule = |text: &&str| format!("[[rule]]\nmatch = \"{text}\"\ndecision = \"allow\"\n");
-        let file = ConfigFile {
-            layer: ConfigLayer::Project,
-            form: FileFormat::Toml,
-            path: "haft.toml".into(),
-            anchor: self.root.clone(),
-            text: allowed.iter().map(rule).collect(),
-        };
-        let setup =
-            PolicyConfig::read(&[file], &LoadOptions { trusted: true, ..LoadOptions::default() })
-                .unwrap();
-        let rules = Rules::new(setup.rules, setup.ground).unwrap();
-        let workspace = Workspace::builder().root(&self.root, Access::Write).build().unwrap();
-        let builtin =
-            BuiltinTools::new(workspace).helper(helper()).git_identity("A Person", "a@example.com");
-        let registry = ToolRegistry::builder().add(builtin).build().unwrap();
-        let runtime = Runtime::builder().registry(registry).policy(rules);
-        let runtime = match person {
-            Some(person) => runtime.approver(person.clone()),
-            None => runtime,
-        };
-        let run = runtime.build().unwrap().run_builder().working_directory(&self.root).start();
-        let calls = vec![ToolCall::new("c", "shell", arguments)];
-        run.turn().await.unwrap().run(calls).await.pop().unwrap()
+        run(&self.root, allowed, person, arguments, |builtin| builtin).await
     }
+}
+
+/// Runs a command under rules, each an allow of a pattern.
+async fn run(
+    root: &Path,
+    allowed: &[&str],
+    person: Option<&Person>,
+    arguments: serde_json::Value,
+    change: impl FnOnce(BuiltinTools) -> BuiltinTools,
+) -> ToolResult {
+    let rule = |text: &&str| format!("[[rule]]\nmatch = \"{text}\"\ndecision = \"allow\"\n");
+    let file = ConfigFile {
+        layer: ConfigLayer::Project,
+        form: FileFormat::Toml,
+        path: "haft.toml".into(),
+        anchor: root.to_owned(),
+        text: allowed.iter().map(rule).collect(),
+    };
+    let setup =
+        PolicyConfig::read(&[file], &LoadOptions { trusted: true, ..LoadOptions::default() })
+            .unwrap();
+    let rules = Rules::new(setup.rules, setup.context).unwrap();
+    let workspace = Workspace::builder().root(root, Access::Write).build().unwrap();
+    let builtin =
+        BuiltinTools::new(workspace).helper(helper()).git_identity("A Person", "a@example.com");
+    let registry = ToolRegistry::builder().add(change(builtin)).build().unwrap();
+    let runtime = Runtime::builder().registry(registry).policy(rules);
+    let runtime = match person {
+        Some(person) => runtime.approver(person.clone()),
+        None => runtime,
+    };
+    let run = runtime.build().unwrap().run_builder().working_directory(root).start();
+    let calls = vec![ToolCall::new("c", "shell", arguments)];
+    run.turn().await.unwrap().run(calls).await.pop().unwrap()
 }
 
 fn put(path: &Path, text: &str) {
@@ -197,17 +182,17 @@ async fn command_with_anything_but_git_gets_no_exception() {
 #[tokio::test]
 async fn git_rebase_works_after_approval() {
     let Some(project) = Project::new() else { return };
-    project.git(&["checkout", "-q", "-b", "topic"]);
+    project.git("checkout -q -b topic");
     put(&project.root.join("b.txt"), "two\n");
-    project.git(&["add", "b.txt"]);
-    project.git(&["commit", "-q", "-m", "second"]);
-    project.git(&["checkout", "-q", "main"]);
+    project.git("add b.txt");
+    project.git("commit -q -m second");
+    project.git("checkout -q main");
     put(&project.root.join("a.txt"), "changed\n");
-    project.git(&["commit", "-q", "-a", "-m", "third"]);
-    project.git(&["checkout", "-q", "topic"]);
+    project.git("commit -q -a -m third");
+    project.git("checkout -q topic");
     let person = Person::default();
     succeeded(&project.shell(&["Bash(git *)"], Some(&person), "git rebase main").await);
-    assert_eq!(project.git(&["log", "--format=%s"]), "second\nthird\nfirst\n");
+    assert_eq!(project.git("log --format=%s"), "second\nthird\nfirst\n");
     assert!(person.asked()[0].contains(".git/rebase-merge"));
     assert!(!project.root.join(".git/rebase-merge").exists());
 }
@@ -222,7 +207,7 @@ async fn git_worktree_works_after_approval() {
     succeeded(&project.shell(&rules, Some(&person), add).await);
     assert!(person.asked()[0].contains(".git/worktrees"));
     assert!(project.root.join("wt/topic/a.txt").exists());
-    assert!(project.git(&["worktree", "list"]).contains("wt/topic"));
+    assert!(project.git("worktree list").contains("wt/topic"));
     succeeded(&project.shell(&rules, Some(&person), "git worktree remove wt/topic").await);
     assert!(!project.root.join("wt/topic").exists());
 }
@@ -237,6 +222,69 @@ async fn git_init_creates_a_repository_after_approval() {
     succeeded(&answer);
     assert!(project.root.join("sub/new/.git/config").exists());
     assert!(person.asked()[0].contains("`sub/new/.git`"));
+}
+
+#[tokio::test]
+async fn git_am_and_sparse_checkout_work_after_approval() {
+    let Some(project) = Project::new() else { return };
+    project.git.host(
+        &project.root,
+        "mkdir in out; echo x > in/x; echo y > out/y; git add .; git commit -q -m second
+         git format-patch -q -1 --stdout > ../fix.patch; git reset -q --hard HEAD~1; mv ../fix.patch .",
+    );
+    let person = Person::default();
+    let rules = ["Bash(git *)"];
+    let answer = project.shell(&rules, None, "git am -q fix.patch").await;
+    assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Denied), "{}", answer.text());
+    succeeded(&project.shell(&rules, Some(&person), "git am -q fix.patch").await);
+    assert!(person.asked()[0].contains(".git/rebase-apply"));
+    assert_eq!(project.git("log --format=%s"), "second\nfirst\n");
+    // The index has the owner of files on the host. `git status` refreshes it.
+    let command = "git status --porcelain && git sparse-checkout set in";
+    let answer = project.shell(&rules, Some(&person), command).await;
+    succeeded(&answer);
+    assert!(person.asked()[0].contains(".git/config"));
+    assert!(project.root.join("in/x").exists(), "{}", answer.text());
+    assert!(!project.root.join("out").exists(), "{}", answer.text());
+    succeeded(&project.shell(&rules, Some(&person), "git sparse-checkout disable").await);
+    assert!(project.root.join("out/y").exists());
+}
+
+/// Returns the directory of the real cargo. The one of rustup looks for its settings at home.
+fn toolchain() -> Option<PathBuf> {
+    let output = Host::new("rustc").args(["--print", "sysroot"]).output().ok()?;
+    let root = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
+    root.join("bin/cargo").is_file().then(|| root.join("bin"))
+}
+
+#[tokio::test]
+async fn cargo_new_creates_a_repository_after_approval() {
+    let Some(bin) = toolchain() else {
+        eprintln!("NOT TESTED: there is no cargo here");
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().canonicalize().unwrap();
+    let person = Person::default();
+    let path = format!("{}:/usr/bin:/bin", bin.display());
+    let shell = async |command: &str| {
+        let builtin = |builtin: BuiltinTools| {
+            builtin.variable("PATH", path.clone()).read_only_root(bin.parent().unwrap())
+        };
+        let arguments = json!({"command": command});
+        run(&root, &["Bash(cargo *)"], Some(&person), arguments, builtin).await
+    };
+    succeeded(&shell("cargo new --vcs none -q plain").await);
+    assert_eq!(person.asked(), [""; 0], "it changes no protected file");
+    assert!(root.join("plain/src/main.rs").exists() && !root.join("plain/.git").exists());
+    succeeded(&shell("cargo new -q app").await);
+    let asked = person.asked();
+    assert!(asked.len() == 1 && asked[0].contains("`app/.git`"), "{asked:?}");
+    assert!(root.join("app/.git/config").exists() && root.join("app/src/main.rs").exists());
+    // In a repository cargo creates no other one.
+    succeeded(&shell("cargo new -q app/inner").await);
+    assert_eq!(person.asked(), [""; 0]);
+    assert!(!root.join("app/inner/.git").exists());
 }
 
 #[tokio::test]

@@ -14,10 +14,12 @@ use haft::{
         Rules,
     },
 };
-use haft_sandbox::{Access, Helper, Workspace};
+use haft_sandbox::{Access, Workspace};
 use haft_tools::BuiltinTools;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::project::helper;
 
 /// A workspace with a secret, a public file, and a package store next to it.
 struct Project {
@@ -50,12 +52,9 @@ impl Project {
 
     /// Without rules.
     fn plain(&self) -> RuntimeBuilder {
-        let sibling = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
-        let built = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
-        let helper = Helper::At(if sibling.is_file() { sibling } else { built });
         let root = self.base.join("w");
         let workspace = Workspace::builder().root(&root, Access::Write).build().unwrap();
-        let builtin = BuiltinTools::new(workspace).helper(helper);
+        let builtin = BuiltinTools::new(workspace).helper(helper());
         Runtime::builder().registry(ToolRegistry::builder().add(builtin).build().unwrap())
     }
 
@@ -70,7 +69,7 @@ impl Project {
         let setup =
             PolicyConfig::read(&[file], &LoadOptions { trusted: true, ..LoadOptions::default() })
                 .unwrap();
-        self.plain().policy(Rules::new(setup.rules, setup.ground).unwrap())
+        self.plain().policy(Rules::new(setup.rules, setup.context).unwrap())
     }
 
     fn run(&self, pattern: &str, decision: &str) -> Run {
@@ -229,7 +228,7 @@ async fn allowed_command_is_denied_a_hard_link_to_a_denied_file() {
         text: text.to_owned(),
     };
     let setup = PolicyConfig::read(&[file], &LoadOptions::default()).unwrap();
-    let rules = Rules::new(setup.rules, setup.ground).unwrap();
+    let rules = Rules::new(setup.rules, setup.context).unwrap();
     let run = project.plain().policy(rules).build().unwrap().run();
     let cat =
         async |path: &str| call(&run, "shell", json!({"command": format!("cat {path}")})).await;

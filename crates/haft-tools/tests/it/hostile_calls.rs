@@ -24,9 +24,11 @@ use haft::{
     Runtime, ToolCall, ToolRegistry,
     policy::{AllowAll, ConfigFile, ConfigLayer, FileFormat, LoadOptions, PolicyConfig},
 };
-use haft_sandbox::{Access, Helper, Workspace};
+use haft_sandbox::{Access, Workspace};
 use haft_tools::BuiltinTools;
 use serde_json::{Value, json};
+
+use crate::project::helper;
 
 /// A seed to reproduce, or none.
 const SEED: Option<u64> = None;
@@ -37,7 +39,7 @@ const PROCESS_CALLS: usize = 160;
 /// After this many calls the workspace is filled again: little is left of it by then.
 const REFILL: usize = 200;
 /// No result may contain this.
-const SECRET: &str = "nobody may read this";
+const SECRET: &str = "forbidden to read this";
 
 /// A seeded pseudo-random generator (SplitMix64).
 struct Random(u64);
@@ -184,8 +186,8 @@ impl TestWorkspace {
     /// Everything except the workspace.
     fn outside(&self) -> Tree {
         let mut found = Tree::new();
-        let mut folders = vec![self.base.clone()];
-        while let Some(directory) = folders.pop() {
+        let mut directories = vec![self.base.clone()];
+        while let Some(directory) = directories.pop() {
             for entry in fs::read_dir(&directory).unwrap() {
                 let path = entry.unwrap().path();
                 let meta = fs::symlink_metadata(&path).unwrap();
@@ -193,7 +195,7 @@ impl TestWorkspace {
                     continue;
                 }
                 let bytes = if meta.is_dir() {
-                    folders.push(path.clone());
+                    directories.push(path.clone());
                     Vec::new()
                 } else if meta.is_file() {
                     fs::read(&path).unwrap()
@@ -240,7 +242,7 @@ impl TestWorkspace {
                 ("write_file", json!({"file_path": path, "content": "x", "create_only": only}))
             }
             2 => {
-                let old = random.of(&["word", "x", "nobody", "e"]);
+                let old = random.of(&["word", "x", "forbidden", "e"]);
                 let arguments = json!({"file_path": path, "old_text": old, "new_text": "y", "all": random.flip()});
                 ("edit_file", arguments)
             }
@@ -253,7 +255,7 @@ impl TestWorkspace {
             7 => ("list_files", json!({"path": path, "depth": 4, "all": random.flip()})),
             _ => {
                 let globs = [random.of(&["**", "../**", "/**", "way/**", "*.txt"])];
-                let arguments = json!({"pattern": "nobody|word", "path": path, "globs": globs, "all": random.flip()});
+                let arguments = json!({"pattern": "forbidden|word", "path": path, "globs": globs, "all": random.flip()});
                 ("search_files", arguments)
             }
         }
@@ -299,10 +301,7 @@ impl TestWorkspace {
                 .unwrap()
                 .tools;
         let workspace = Workspace::builder().root(&self.inside, Access::Write).build().unwrap();
-        let helper = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
-        let sibling = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
-        let helper = Helper::At(if sibling.is_file() { sibling } else { helper });
-        let builtin = BuiltinTools::new(workspace).helper(helper).declared(tools);
+        let builtin = BuiltinTools::new(workspace).helper(helper()).declared(tools);
         let registry = ToolRegistry::builder().add(builtin).build().unwrap();
         Runtime::builder().registry(registry).policy(AllowAll).build().unwrap()
     }

@@ -1,7 +1,7 @@
 //! Output of real commands as events: with call and stream, bounded, without secrets.
 #![cfg(target_os = "linux")]
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use haft::{
     Runtime, RuntimeBuilder, ToolCall, ToolRegistry, ToolResult,
@@ -9,19 +9,14 @@ use haft::{
     policy::AllowAll,
     tool::Progress,
 };
-use haft_sandbox::{Access, Helper, Workspace};
+use haft_sandbox::{Access, Workspace};
 use haft_tools::BuiltinTools;
 use serde_json::json;
 use tempfile::TempDir;
 
-const SECRET: &str = "s3sam-open-42";
+use crate::project::helper;
 
-/// The helper next to this program if there is one, as another user needs it; else the built one.
-fn helper() -> Helper {
-    let sibling = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
-    let built = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
-    Helper::At(if sibling.is_file() { sibling } else { built })
-}
+const SECRET: &str = "s3sam-open-42";
 
 fn runtime() -> (RuntimeBuilder, TempDir) {
     let directory = tempfile::tempdir().unwrap();

@@ -22,12 +22,7 @@ use haft_tools::BuiltinTools;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The helper next to this program, if there is one: needed to run the tests as another user.
-fn helper() -> Helper {
-    let sibling = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
-    let built = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
-    Helper::At(if sibling.is_file() { sibling } else { built })
-}
+use crate::project::helper;
 
 /// A workspace directory, and one next to it that no command may change.
 struct TestWorkspace {
@@ -74,10 +69,10 @@ impl TestWorkspace {
 
     /// The same, with the rules of the file as policy.
     fn with_rules(&self, text: &str) -> TestRuntime {
-        let PolicyConfig { tools, rules, ground, .. } = self.setup(text);
+        let PolicyConfig { tools, rules, context, .. } = self.setup(text);
         let builtin = self.builtin().helper(helper()).declared(tools);
         let registry = ToolRegistry::builder().add(builtin).build().unwrap();
-        let rules = Rules::new(rules, ground).unwrap();
+        let rules = Rules::new(rules, context).unwrap();
         self.build(Runtime::builder().registry(registry).policy(rules))
     }
 
@@ -525,7 +520,7 @@ async fn given_sandbox_is_used() {
 
 const DENY_RULES: &str = r#"
 [[rule]]
-match = "Read(/dear/**)"
+match = "Read(/private/**)"
 decision = "deny"
 
 [[rule]]
@@ -541,7 +536,7 @@ description = "Prints a file."
 command = ["cat", "--", "{file}"]
 read_only = true
 capabilities = ["filesystem"]
-cwd = "dear"
+cwd = "private"
 [tool.show.parameters.file]
 about = "read_path"
 "#;
@@ -549,10 +544,10 @@ about = "read_path"
 #[tokio::test(flavor = "multi_thread")]
 async fn files_of_a_declared_tool_are_resolved_from_its_cwd() {
     let fixture = TestWorkspace::new();
-    fs::create_dir(fixture.inside.join("dear")).unwrap();
-    put(&fixture.inside.join("dear/key"), "nobody may read this");
+    fs::create_dir(fixture.inside.join("private")).unwrap();
+    put(&fixture.inside.join("private/key"), "forbidden to read this");
     let runtime = fixture.with_rules(DENY_RULES);
-    for file in ["key", "./key", "../dear/key", "../sub/../dear/key"] {
+    for file in ["key", "./key", "../private/key", "../sub/../private/key"] {
         let answer = call(&runtime, "show", json!({"file": file})).await;
         assert_eq!(code(&answer), FailureCode::Denied, "{file}");
     }
@@ -593,10 +588,10 @@ async fn declared_tool_that_reads_and_has_network_needs_approval() {
 #[tokio::test(flavor = "multi_thread")]
 async fn command_starts_where_its_paths_were_authorized() {
     let fixture = TestWorkspace::new();
-    fs::create_dir(fixture.inside.join("dear")).unwrap();
-    put(&fixture.inside.join("dear/key"), "nobody may read this");
+    fs::create_dir(fixture.inside.join("private")).unwrap();
+    put(&fixture.inside.join("private/key"), "forbidden to read this");
     let TestRuntime { runtime, .. } = fixture.with_rules(DENY_RULES);
-    let read = json!({"command": "cat dear/key"});
+    let read = json!({"command": "cat private/key"});
     for directory in [&fixture.outside, &PathBuf::from("."), &PathBuf::from("/")] {
         for (tool, arguments) in [("shell", read.clone()), ("show", json!({"file": "key"}))] {
             let run = runtime.run_builder().working_directory(directory).start();
@@ -613,7 +608,7 @@ async fn command_starts_where_its_paths_were_authorized() {
     }
     let inside = TestRuntime { runtime, inside: fixture.inside.join("sub") };
     assert_eq!(text(&shell(&inside, "cat ../notes.txt").await), "one\ntwo\n");
-    assert_eq!(code(&shell(&inside, "cat ../dear/key").await), FailureCode::Denied);
+    assert_eq!(code(&shell(&inside, "cat ../private/key").await), FailureCode::Denied);
 }
 
 #[tokio::test]

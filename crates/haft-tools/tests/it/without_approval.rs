@@ -19,16 +19,12 @@ use haft::{
     },
     tool::{CallProfile, Capabilities, Capability, ConcurrencyClass, DynTool, Effect, ToolSpec},
 };
-use haft_sandbox::{Access, Helper, Workspace};
+use haft_sandbox::{Access, Workspace};
 use haft_tools::BuiltinTools;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-fn helper() -> Helper {
-    let sibling = std::env::current_exe().unwrap().with_file_name("haft-tools-test-helper");
-    let built = PathBuf::from(env!("CARGO_BIN_EXE_haft-tools-test-helper"));
-    Helper::At(if sibling.is_file() { sibling } else { built })
-}
+use crate::project::helper;
 
 /// A file that every user may read, that programs do not need to start, and outside of temporary
 /// directories: those are private to the command.
@@ -52,7 +48,7 @@ impl TestWorkspace {
             ("one/src/b.txt", "beta\n"),
             ("one/keys/k.txt", "the key\n"),
             ("two/c.txt", "gamma\n"),
-            ("out/secret.txt", "nobody's business\n"),
+            ("out/secret.txt", "private business\n"),
         ] {
             put(&base.join(name), text);
         }
@@ -88,7 +84,7 @@ impl TestWorkspace {
         };
         let options = LoadOptions { trusted: true, ..LoadOptions::default() };
         let setup = PolicyConfig::read(&[file], &options).unwrap();
-        let rules = Rules::new(setup.rules, setup.ground).unwrap();
+        let rules = Rules::new(setup.rules, setup.context).unwrap();
         runtime(self.builtin()).policy(rules).build().unwrap().run()
     }
 }
@@ -349,7 +345,7 @@ async fn command_without_approval_runs_no_program_of_the_workspace() {
     let setup =
         PolicyConfig::read(&[file], &LoadOptions { trusted: true, ..LoadOptions::default() })
             .unwrap();
-    let rules = Rules::new(setup.rules, setup.ground).unwrap();
+    let rules = Rules::new(setup.rules, setup.context).unwrap();
     let run = runtime(builtin()).policy(rules).build().unwrap().run();
     assert_eq!(shell(&run, "cat a.txt").await.text(), "alpha\n");
 }
@@ -497,7 +493,7 @@ async fn sandboxed_tool_without_a_command_is_authorized_by_its_effects() {
     };
     let options = LoadOptions { trusted: true, ..LoadOptions::default() };
     let setup = PolicyConfig::read(&[file], &options).unwrap();
-    let rules = Rules::new(setup.rules, setup.ground).unwrap();
+    let rules = Rules::new(setup.rules, setup.context).unwrap();
     let registry = ToolRegistry::builder().add(peek).build().unwrap();
     let run = Runtime::builder().registry(registry).policy(rules).build().unwrap().run();
     let answer = call(&run, "peek", json!({})).await;

@@ -6,8 +6,10 @@
 use std::{
     collections::{BTreeSet, HashMap},
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
+
+use haft_core::sync::lock;
 
 use super::{Artifact, ArtifactId, ArtifactMeta, Body, MAX_ARTIFACTS, NotKept, OVERHEAD, Store};
 
@@ -31,7 +33,7 @@ impl Memory {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.kept)
     }
 }
 

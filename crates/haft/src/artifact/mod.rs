@@ -1,14 +1,15 @@
 //! Artifacts: results that are too large for the model, stored and readable page by page.
 //!
 //! In: a whole result, already sanitized and redacted. Out: an id under which its owner can read it
-//! until it expires. `memory` and `folder` are the two stores; `read` queries an artifact;
+//! until it expires. `memory` and `directory` are the two stores; `read` queries an artifact;
 //! `preview` makes the truncated text that the model sees first; `tool` is `read_result`.
 //!
 //! INVARIANT: an artifact that is expired, damaged or of another owner is reported as if it never
 //! existed.
 
+mod id;
 mod memory;
-mod folder;
+mod directory;
 mod preview;
 mod read;
 mod json;
@@ -17,7 +18,6 @@ mod tool;
 use std::{
     fmt, io,
     path::PathBuf,
-    str::FromStr,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -25,97 +25,20 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use data_encoding::BASE32_DNSCURVE;
-use haft_core::{Label, RunId, Scope, ToolName};
+use haft_core::{Error, ErrorKind, Label, RunId, Scope, ToolName};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::{
-    json::{Items, spread},
-    preview::{Ends, ends, fit, nth_char, rendered_chars},
-    tool::NAME as READER,
-};
 pub use self::{
+    id::{ArtifactId, ParseArtifactIdError},
     read::{ReadArtifactError, ResultPage, ResultPosition, ResultQuery},
     tool::ReadResult,
 };
-use crate::{
-    clock::{Clock, RuntimeClock},
-    error::{Error, ErrorKind},
+pub(crate) use self::{
+    json::{Items, spread},
+    preview::{Ends, ends, fit, rendered_chars},
+    tool::NAME as READER,
 };
-
-/// The id of an artifact: 128 random bits, so that it cannot be guessed. It is written as 26
-/// lower-case letters and digits, so it cannot be used for path traversal.
-///
-/// ```
-/// use haft::artifacts::ArtifactId;
-///
-/// assert!("../../etc/passwd".parse::<ArtifactId>().is_err());
-/// let id: ArtifactId = "0123456789bcdfghjklmnpqrs0".parse().unwrap();
-/// assert_eq!(id.to_string(), "0123456789bcdfghjklmnpqrs0");
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub struct ArtifactId([u8; 16]);
-
-impl ArtifactId {
-    fn random() -> Result<Self, NotKept> {
-        let mut bits = [0; 16];
-        getrandom::fill(&mut bits)
-            .map_err(|e| NotKept::Trouble(format!("the system provides no randomness: {e}")))?;
-        Ok(Self(bits))
-    }
-}
-
-impl fmt::Display for ArtifactId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&BASE32_DNSCURVE.encode_display(&self.0), f)
-    }
-}
-
-impl fmt::Debug for ArtifactId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl FromStr for ArtifactId {
-    type Err = ParseArtifactIdError;
-
-    fn from_str(text: &str) -> Result<Self, ParseArtifactIdError> {
-        // The length first: longer text is not decoded.
-        if text.len() != 26 {
-            return Err(ParseArtifactIdError);
-        }
-        let bits = BASE32_DNSCURVE.decode(text.as_bytes()).map_err(|_| ParseArtifactIdError)?;
-        bits.try_into().map(Self).map_err(|_| ParseArtifactIdError)
-    }
-}
-
-impl From<ArtifactId> for String {
-    fn from(id: ArtifactId) -> Self {
-        id.to_string()
-    }
-}
-
-impl TryFrom<String> for ArtifactId {
-    type Error = ParseArtifactIdError;
-
-    fn try_from(text: String) -> Result<Self, ParseArtifactIdError> {
-        text.parse()
-    }
-}
-
-/// The error for a text that is not an [`ArtifactId`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ParseArtifactIdError;
-
-impl fmt::Display for ParseArtifactIdError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a result id has 26 lower-case letters and digits")
-    }
-}
-
-impl std::error::Error for ParseArtifactIdError {}
+use crate::clock::{Clock, RuntimeClock};
 
 /// The owner of an artifact: a session if there is one, else a run; and one user of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -337,20 +260,20 @@ impl Artifacts {
     /// Fails if the directory cannot be created, is a symlink, belongs to another user, or is
     /// accessible to others.
     pub fn directory(path: impl Into<PathBuf>, limits: ArtifactLimits) -> Result<Self, Error> {
-        let folder = folder::Folder::new(path.into(), limits);
-        folder.open_place(true).map_err(|e| {
-            let text = format!("`{}` cannot store results: {e}", folder.path().display());
+        let store = directory::DirectoryStore::new(path.into(), limits);
+        store.open_place(true).map_err(|e| {
+            let text = format!("`{}` cannot store results: {e}", store.path().display());
             Error::new(ErrorKind::BadConfig, text)
                 .hint("use a directory that only you can access (mode 0700)")
         })?;
-        Ok(Self::on(folder, limits))
+        Ok(Self::on(store, limits))
     }
 
     /// Does the same, but opens the directory only when something is stored or read. If that fails,
     /// results are truncated and the rest is lost, and the result says so.
     #[must_use]
-    pub fn folder_when_needed(path: impl Into<PathBuf>, limits: ArtifactLimits) -> Self {
-        Self::on(folder::Folder::new(path.into(), limits), limits)
+    pub fn directory_when_needed(path: impl Into<PathBuf>, limits: ArtifactLimits) -> Self {
+        Self::on(directory::DirectoryStore::new(path.into(), limits), limits)
     }
 
     fn on(store: impl Store + 'static, limits: ArtifactLimits) -> Self {

@@ -9,6 +9,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::text::nth_char;
+
 /// The head and the tail of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ends<'a> {
@@ -23,33 +25,24 @@ impl Ends<'_> {
     }
 }
 
+/// A line break is used if it costs at most this part of the head or the tail.
+const LINE_SLACK: usize = 8;
+
 /// Uses three quarters of the limit for the head of a text and a quarter for its tail.
-pub(crate) fn ends(text: &str, room: usize) -> Ends<'_> {
-    let tail_room = room / 4;
-    let head_end = nth_char(text, room - tail_room);
-    let tail_start = match tail_room {
+pub(crate) fn ends(text: &str, limit: usize) -> Ends<'_> {
+    let tail_limit = limit / 4;
+    let head_end = nth_char(text, limit - tail_limit);
+    let tail_start = match tail_limit {
         0 => text.len(),
         n => text.char_indices().rev().nth(n - 1).map_or(0, |(at, _)| at),
     };
     if tail_start <= head_end {
         return Ends { head: text, tail: "" };
     }
-    // Half a row of a table is useless; half a line of prose is not.
-    let slack = if is_table(text) { 2 } else { 8 };
-    let head_end = before_cluster(text, line_before(text, head_end, head_end / slack));
-    let tail_start =
-        after_cluster(text, line_after(text, tail_start, (text.len() - tail_start) / slack))
-            .max(head_end);
+    let head_end = before_cluster(text, line_before(text, head_end, head_end / LINE_SLACK));
+    let tail_slack = (text.len() - tail_start) / LINE_SLACK;
+    let tail_start = after_cluster(text, line_after(text, tail_start, tail_slack)).max(head_end);
     Ends { head: &text[..head_end], tail: &text[tail_start..] }
-}
-
-/// The byte offset of the nth character.
-pub(crate) fn nth_char(text: &str, n: usize) -> usize {
-    // No text has more characters than bytes.
-    if n >= text.len() {
-        return text.len();
-    }
-    text.char_indices().nth(n).map_or(text.len(), |(at, _)| at)
 }
 
 /// The start of the line that contains a position, if it is near.
@@ -156,24 +149,6 @@ fn is_mark(c: char) -> bool {
     }
 }
 
-/// Whether the first lines look like table rows: each with the same number of delimiters.
-pub(crate) fn is_table(text: &str) -> bool {
-    delimiter(text).is_some()
-}
-
-/// The delimiter between the columns of a table.
-pub(crate) fn delimiter(text: &str) -> Option<char> {
-    // Enough to detect it, however long the lines are.
-    let start = &text[..text.floor_char_boundary(8 << 10)];
-    let mut lines = start.lines();
-    let (first, second, third) = (lines.next()?, lines.next()?, lines.next()?);
-    ['\t', '|', ',', ';'].into_iter().find(|mark| {
-        let count = |line: &str| line.matches(*mark).count();
-        // Quoted commas differ from row to row; two rows like the header are enough.
-        count(first) > 0 && count(first) == count(second) && count(first) == count(third)
-    })
-}
-
 /// Maximum depth to which data is shown.
 const MAX_DEPTH: usize = 24;
 /// Objects with more fields than this are truncated like lists.
@@ -183,10 +158,10 @@ const PLACEHOLDER: &str = "…";
 /// The length of [`PLACEHOLDER`] as JSON.
 const PLACEHOLDER_CHARS: usize = 3;
 
-/// Truncates data so that its compact JSON has at most `room` characters. The limit must be at
+/// Truncates data so that its compact JSON has at most `limit` characters. The limit must be at
 /// least three.
-pub(crate) fn fit(data: &Value, room: usize) -> Value {
-    fit_at(data, room.max(PLACEHOLDER_CHARS), 0)
+pub(crate) fn fit(data: &Value, limit: usize) -> Value {
+    fit_at(data, limit.max(PLACEHOLDER_CHARS), 0)
 }
 
 /// The number of characters of the compact JSON.
@@ -194,28 +169,29 @@ pub(crate) fn rendered_chars(data: &Value) -> usize {
     size(data, usize::MAX)
 }
 
-fn fit_at(data: &Value, room: usize, depth: usize) -> Value {
-    if size(data, room) <= room {
+fn fit_at(data: &Value, limit: usize, depth: usize) -> Value {
+    if size(data, limit) <= limit {
         return data.clone();
     }
     match data {
-        Value::String(text) => Value::String(fit_text(text, room)),
-        Value::Array(items) if depth < MAX_DEPTH => fit_items(items, room, depth),
-        Value::Object(map) if depth < MAX_DEPTH => fit_fields(map, room, depth),
+        Value::String(text) => Value::String(fit_text(text, limit)),
+        Value::Array(items) if depth < MAX_DEPTH => fit_items(items, limit, depth),
+        Value::Object(map) if depth < MAX_DEPTH => fit_fields(map, limit, depth),
         _ => PLACEHOLDER.into(),
     }
 }
 
 /// Truncates a string so that its JSON form fits, including escapes.
-fn fit_text(text: &str, room: usize) -> String {
+fn fit_text(text: &str, limit: usize) -> String {
     let of = text.chars().count();
     let marker = |shown: usize| format!(" … {} characters more … ", of - shown);
-    let Some(left) = room.checked_sub(2 + marker(0).chars().count()) else {
+    let Some(left) = limit.checked_sub(2 + marker(0).chars().count()) else {
         return PLACEHOLDER.to_owned();
     };
     // As much of the text as fits in escaped form.
-    let head_room = left - left / 4;
-    let head_end = before_cluster(text, escaped_prefix(text.char_indices(), head_room, text.len()));
+    let head_limit = left - left / 4;
+    let head_end =
+        before_cluster(text, escaped_prefix(text.char_indices(), head_limit, text.len()));
     let rest = &text[head_end..];
     let tail = rest.char_indices().rev();
     let mut used = 0;
@@ -235,13 +211,13 @@ fn fit_text(text: &str, room: usize) -> String {
 /// The end of the longest prefix whose escaped form fits.
 fn escaped_prefix(
     chars: impl Iterator<Item = (usize, char)>,
-    room: usize,
+    limit: usize,
     otherwise: usize,
 ) -> usize {
     let mut used = 0;
     for (at, c) in chars {
         used += escaped(c);
-        if used > room {
+        if used > limit {
             return at;
         }
     }
@@ -249,37 +225,37 @@ fn escaped_prefix(
 }
 
 /// Keeps the first and the last items, with an element between them that counts the others.
-fn fit_items(items: &[Value], room: usize, depth: usize) -> Value {
+fn fit_items(items: &[Value], limit: usize, depth: usize) -> Value {
     let marker = |left_out: usize| format!("… {left_out} more items …");
     // Brackets, quotes, and a comma on each side.
-    let Some(left) = room.checked_sub(marker(items.len()).chars().count() + 6) else {
+    let Some(left) = limit.checked_sub(marker(items.len()).chars().count() + 6) else {
         return PLACEHOLDER.into();
     };
     let (mut head, mut tail) = (Vec::new(), Vec::new());
-    let mut head_room = left - left / 4;
+    let mut head_limit = left - left / 4;
     let mut at = 0;
     while let Some(item) = items.get(at) {
-        let length = size(item, head_room) + 1;
-        if length > head_room {
+        let length = size(item, head_limit) + 1;
+        if length > head_limit {
             break;
         }
-        head_room -= length;
+        head_limit -= length;
         head.push(item.clone());
         at += 1;
     }
     // The first item is shown truncated if it does not fit as a whole.
-    if head.is_empty() && head_room > 16 {
-        head.push(fit_at(&items[0], head_room - 1, depth + 1));
-        head_room = 0;
+    if head.is_empty() && head_limit > 16 {
+        head.push(fit_at(&items[0], head_limit - 1, depth + 1));
+        head_limit = 0;
         at = 1;
     }
-    let mut tail_room = left / 4 + head_room;
+    let mut tail_limit = left / 4 + head_limit;
     for item in items[at..].iter().rev() {
-        let length = size(item, tail_room) + 1;
-        if length > tail_room {
+        let length = size(item, tail_limit) + 1;
+        if length > tail_limit {
             break;
         }
-        tail_room -= length;
+        tail_limit -= length;
         tail.push(item.clone());
     }
     let left_out = items.len() - head.len() - tail.len();
@@ -292,15 +268,15 @@ fn fit_items(items: &[Value], room: usize, depth: usize) -> Value {
 
 /// Keeps all fields and truncates the large ones; if there are too many, keeps the first and the
 /// last.
-fn fit_fields(map: &Map<String, Value>, room: usize, depth: usize) -> Value {
+fn fit_fields(map: &Map<String, Value>, limit: usize, depth: usize) -> Value {
     let names: usize = match map.len() {
         n if n > MAX_FIELDS => usize::MAX,
         // Quotes, colon and comma; long names count as too many fields.
-        _ => map.keys().map(|key| size_of_text(key, room) + 2).fold(2, usize::saturating_add),
+        _ => map.keys().map(|key| size_of_text(key, limit) + 2).fold(2, usize::saturating_add),
     };
-    let each = room.saturating_sub(names) / map.len().max(1);
-    if names > room / 2 || each < 24 {
-        return fit_many_fields(map, room);
+    let each = limit.saturating_sub(names) / map.len().max(1);
+    if names > limit / 2 || each < 24 {
+        return fit_many_fields(map, limit);
     }
     // Space that small fields do not need goes to the large ones.
     let sizes: Vec<usize> = map.values().map(|value| size(value, each)).collect();
@@ -314,35 +290,35 @@ fn fit_fields(map: &Map<String, Value>, room: usize, depth: usize) -> Value {
     Value::Object(fields.collect())
 }
 
-fn fit_many_fields(map: &Map<String, Value>, room: usize) -> Value {
+fn fit_many_fields(map: &Map<String, Value>, limit: usize) -> Value {
     let marker = |left_out: usize| format!("{left_out} more fields");
-    let Some(left) = room.checked_sub(marker(map.len()).chars().count() + 12) else {
+    let Some(left) = limit.checked_sub(marker(map.len()).chars().count() + 12) else {
         return PLACEHOLDER.into();
     };
-    let field = |key: &str, value: &Value, room: usize| {
-        let key = size_of_text(key, room);
-        (key + 2).saturating_add(size(value, room))
+    let field = |key: &str, value: &Value, limit: usize| {
+        let key = size_of_text(key, limit);
+        (key + 2).saturating_add(size(value, limit))
     };
     let (mut head, mut tail) = (Map::new(), Vec::new());
-    let mut head_room = left - left / 4;
+    let mut head_limit = left - left / 4;
     let mut fields = map.iter();
     let mut rest = fields.clone();
     while let Some((key, value)) = fields.next() {
-        let length = field(key, value, head_room);
-        if length > head_room {
+        let length = field(key, value, head_limit);
+        if length > head_limit {
             break;
         }
-        head_room -= length;
+        head_limit -= length;
         head.insert(key.clone(), value.clone());
         rest = fields.clone();
     }
-    let mut tail_room = left / 4 + head_room;
+    let mut tail_limit = left / 4 + head_limit;
     while let Some((key, value)) = rest.next_back() {
-        let length = field(key, value, tail_room);
-        if length > tail_room {
+        let length = field(key, value, tail_limit);
+        if length > tail_limit {
             break;
         }
-        tail_room -= length;
+        tail_limit -= length;
         tail.push((key.clone(), value.clone()));
     }
     let left_out = map.len() - head.len() - tail.len();
@@ -355,13 +331,13 @@ fn fit_many_fields(map: &Map<String, Value>, room: usize) -> Value {
     Value::Object(head)
 }
 
-/// The number of characters of the compact JSON; stops as soon as it exceeds `most`. It does not
-/// recurse.
-fn size(data: &Value, most: usize) -> usize {
+/// The number of characters of the compact JSON; stops as soon as it exceeds `max_chars`. It does
+/// not recurse.
+fn size(data: &Value, max_chars: usize) -> usize {
     let mut total = 0usize;
     let mut stack: Vec<Step<'_>> = vec![Step::Value(data)];
     while let Some(step) = stack.pop() {
-        if total > most {
+        if total > max_chars {
             return total;
         }
         let value = match step {
@@ -374,7 +350,7 @@ fn size(data: &Value, most: usize) -> usize {
             }
             Step::Fields(mut fields) => {
                 let Some((key, value)) = fields.next() else { continue };
-                total = total.saturating_add(size_of_text(key, most) + 2);
+                total = total.saturating_add(size_of_text(key, max_chars) + 2);
                 stack.push(Step::Fields(fields));
                 value
             }
@@ -383,7 +359,7 @@ fn size(data: &Value, most: usize) -> usize {
             Value::Null => 4,
             Value::Bool(is) => 5 - usize::from(*is),
             Value::Number(number) => number.to_string().len(),
-            Value::String(text) => size_of_text(text, most),
+            Value::String(text) => size_of_text(text, max_chars),
             Value::Array(items) => {
                 stack.push(Step::Items(items.iter()));
                 // One comma too many is counted below.
@@ -405,11 +381,11 @@ enum Step<'a> {
 }
 
 /// The number of characters of a JSON string, with quotes and escapes.
-fn size_of_text(text: &str, most: usize) -> usize {
+fn size_of_text(text: &str, max_chars: usize) -> usize {
     let mut total = 2usize;
     for c in text.chars() {
         total += escaped(c);
-        if total > most {
+        if total > max_chars {
             break;
         }
     }
@@ -478,24 +454,15 @@ mod tests {
     }
 
     #[test]
-    fn table_is_truncated_between_rows_and_keeps_its_header() {
-        let rows = (0..500).map(|n| format!("{n},{}\n", "x".repeat(n % 40))).collect::<String>();
-        let table = format!("id,name\n{rows}");
-        let Ends { head, tail } = ends(&table, 400);
-        assert!(head.starts_with("id,name\n") && head.ends_with('\n'), "{head}");
-        assert!(tail.split_once(',').is_some_and(|(id, _)| id.parse::<u32>().is_ok()), "{tail}");
-    }
-
-    #[test]
     fn combining_marks_stay_with_their_characters() {
         for (whole, copies) in
             [("e\u{301}", 400), ("👩\u{200d}👩\u{200d}👧", 100), ("क\u{93f}", 400)]
         {
             let text = whole.repeat(copies);
-            for room in 20..60 {
-                let Ends { head, tail } = ends(&text, room);
-                assert_eq!(head, whole.repeat(head.len() / whole.len()), "{room}");
-                assert_eq!(tail, whole.repeat(tail.len() / whole.len()), "{room}");
+            for limit in 20..60 {
+                let Ends { head, tail } = ends(&text, limit);
+                assert_eq!(head, whole.repeat(head.len() / whole.len()), "{limit}");
+                assert_eq!(tail, whole.repeat(tail.len() / whole.len()), "{limit}");
             }
         }
     }
@@ -524,25 +491,25 @@ mod tests {
         }
 
         #[test]
-        fn truncated_json_is_valid_and_within_the_limit(data in data(), room in 3usize..300) {
-            let shown = fit(&data, room);
+        fn truncated_json_is_valid_and_within_the_limit(data in data(), limit in 3usize..300) {
+            let shown = fit(&data, limit);
             let text = shown.to_string();
-            prop_assert!(text.chars().count() <= room, "{} in {room}", text);
+            prop_assert!(text.chars().count() <= limit, "{} in {limit}", text);
             prop_assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), shown.clone());
-            if data.to_string().chars().count() <= room {
+            if data.to_string().chars().count() <= limit {
                 prop_assert_eq!(shown, data);
             }
         }
 
         #[test]
         fn preview_is_the_start_and_the_end_of_the_text(
-            text in "(é|a|漢|🦀|\n|e\u{301}|,){0,120}", room in 0usize..60,
+            text in "(é|a|漢|🦀|\n|e\u{301}|,){0,120}", limit in 0usize..60,
         ) {
-            let Ends { head, tail } = ends(&text, room);
+            let Ends { head, tail } = ends(&text, limit);
             prop_assert!(text.starts_with(head) && text.ends_with(tail));
             prop_assert!(head.len() + tail.len() <= text.len());
-            let whole = text.chars().count() <= room;
-            prop_assert!(whole && head == text || head.chars().count() + tail.chars().count() <= room);
+            let whole = text.chars().count() <= limit;
+            prop_assert!(whole && head == text || head.chars().count() + tail.chars().count() <= limit);
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Queries an artifact: lines, lines that match a regex, the target of a JSON pointer, the head of
-//! a table. The result is bounded, and says how to continue.
+//! Queries an artifact: lines, lines that match a regex, the target of a JSON pointer. The result
+//! is bounded, and says how to continue.
 //!
-//! INVARIANT: memory is bounded by the size of the page, not by the artifact.
+//! INVARIANT: memory is bounded by the size of the page, not by the artifact. A pointer loads the
+//! artifact, up to [`MAX_POINTER_BYTES`].
 
 use std::{
     collections::VecDeque,
@@ -12,11 +13,8 @@ use std::{
 use regex::bytes::{Regex, RegexBuilder};
 use serde_json::Value;
 
-use super::{
-    Artifact,
-    json::{self, Found},
-    preview,
-};
+use super::{Artifact, json, preview};
+use crate::text::shortened;
 
 /// A query of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,8 +39,6 @@ pub enum ResultQuery {
     },
     /// The target of a JSON pointer such as `/rows/0/name`.
     Pointer(String),
-    /// The columns and the first rows of a table or a list.
-    Head(usize),
 }
 
 /// A position in a text.
@@ -83,8 +79,8 @@ pub enum ReadArtifactError {
     Nowhere(String),
     /// It is not JSON, so a pointer cannot be used.
     NoJson(String),
-    /// It has no rows.
-    NoTable,
+    /// It is too large for a pointer; it can be read by lines and searched.
+    TooLarge,
     /// The query was cancelled.
     Stopped,
     /// Reading the store failed.
@@ -100,7 +96,9 @@ impl fmt::Display for ReadArtifactError {
             }
             Self::Nowhere(why) => write!(f, "the pointer has no target: {why}"),
             Self::NoJson(why) => write!(f, "it is not valid JSON: {why}"),
-            Self::NoTable => f.write_str("it has no rows"),
+            Self::TooLarge => {
+                write!(f, "a pointer works up to {} MiB", MAX_POINTER_BYTES >> 20)
+            }
             Self::Stopped => f.write_str("reading was stopped"),
             Self::Io(e) => write!(f, "it cannot be read: {e}"),
         }
@@ -115,6 +113,9 @@ impl From<io::Error> for ReadArtifactError {
     }
 }
 
+/// The largest artifact that a JSON pointer can address. Data takes up to forty times the memory of
+/// its text.
+const MAX_POINTER_BYTES: u64 = 4 << 20;
 /// Size of the read buffer.
 const READ_BUFFER_BYTES: usize = 64 << 10;
 /// A longer line is searched in pieces of this size, so that a search can be cancelled.
@@ -159,52 +160,16 @@ impl Artifact {
                 let search = Search { context: (*context).min(20), offset: *offset, limit: *limit };
                 search.run(text(), &compiled(pattern)?, max_chars)
             }
-            // Data takes more memory than its text, and is truncated again below.
-            ResultQuery::Pointer(pointer) => match json::point(text(), pointer, max_chars * 4) {
-                Found::Value(value) => Ok(part(&value, pointer, max_chars)),
-                Found::Nothing(why) => Err(ReadArtifactError::Nowhere(why)),
-                Found::NoJson(why) => Err(ReadArtifactError::NoJson(why)),
-            },
-            ResultQuery::Head(count) if self.facts.is_json() => {
-                match json::rows(text(), (*count).clamp(1, 1_000), max_chars * 4) {
-                    Ok(Some(rows)) => Ok(json_head(&rows, max_chars)),
-                    Ok(None) => Err(ReadArtifactError::NoTable),
-                    Err(why) => Err(ReadArtifactError::NoJson(why)),
-                }
+            ResultQuery::Pointer(_) if self.facts.bytes > MAX_POINTER_BYTES => {
+                Err(ReadArtifactError::TooLarge)
             }
-            ResultQuery::Head(count) => self.text_head(text(), (*count).clamp(1, 1_000), max_chars),
+            ResultQuery::Pointer(pointer) => point(reader(), pointer, max_chars),
         };
         if stop() { Err(ReadArtifactError::Stopped) } else { read }
     }
 
     fn lines(&self) -> u64 {
         self.facts.lines.unwrap_or(0)
-    }
-
-    /// The header of a table and its first rows.
-    fn text_head(
-        &self,
-        from: impl BufRead,
-        rows: usize,
-        max_chars: usize,
-    ) -> Result<ResultPage, ReadArtifactError> {
-        let page =
-            lines(from, ResultPosition::START, rows as u64 + 1, max_chars.saturating_sub(400), 0)?;
-        let first = page.text.lines().next().unwrap_or_default();
-        let mark =
-            ['\t', '|', ',', ';'].into_iter().max_by_key(|mark| first.matches(*mark).count());
-        let columns: Vec<&str> = match mark.filter(|mark| first.contains(*mark)) {
-            Some(mark) => first.trim_matches(mark).split(mark).map(str::trim).collect(),
-            None => vec![first.trim()],
-        };
-        let names = shortened(&columns.join(" | "), 300);
-        let shown = page.text.lines().count().saturating_sub(1);
-        let of = self.lines().saturating_sub(1);
-        Ok(ResultPage {
-            what: format!("{} columns ({names}), {shown} of {of} rows", columns.len()),
-            text: page.text,
-            next: page.next,
-        })
     }
 }
 
@@ -444,6 +409,20 @@ fn around(line: &[u8], start: usize, end: usize) -> String {
     format!("{head}{text}{tail}")
 }
 
+/// Loads the data and returns the target of a JSON pointer.
+fn point(
+    mut from: impl io::Read,
+    pointer: &str,
+    max_chars: usize,
+) -> Result<ResultPage, ReadArtifactError> {
+    let mut text = Vec::new();
+    from.read_to_end(&mut text)?;
+    let data: Value =
+        serde_json::from_slice(&text).map_err(|e| ReadArtifactError::NoJson(e.to_string()))?;
+    let value = json::target(&data, pointer).map_err(ReadArtifactError::Nowhere)?;
+    Ok(part(value, pointer, max_chars))
+}
+
 /// A part of JSON data as a page.
 fn part(value: &Value, pointer: &str, max_chars: usize) -> ResultPage {
     let size = preview::rendered_chars(value);
@@ -461,37 +440,4 @@ fn part(value: &Value, pointer: &str, max_chars: usize) -> ResultPage {
         format!("`{}`", shortened(pointer, 100))
     };
     ResultPage { text, what: format!("{at}: {what}"), next: None }
-}
-
-/// The columns and the first rows of a list.
-fn json_head(found: &json::Rows, max_chars: usize) -> ResultPage {
-    let mut columns: Vec<&str> = Vec::new();
-    for name in found.rows.iter().filter_map(Value::as_object).flat_map(|row| row.keys()) {
-        if columns.len() < 100 && !columns.contains(&name.as_str()) {
-            columns.push(name);
-        }
-    }
-    let names = if columns.is_empty() {
-        "no columns".to_owned()
-    } else {
-        format!("{} columns ({})", columns.len(), shortened(&columns.join(" | "), 300))
-    };
-    let each = (max_chars / found.rows.len().max(1)).saturating_sub(1);
-    let (mut text, mut shown) = (String::new(), 0);
-    if each >= 8 {
-        for row in &found.rows {
-            text.push_str(&preview::fit(row, each).to_string());
-            text.push('\n');
-            shown += 1;
-        }
-    }
-    let under = found.under.as_deref().map_or_else(String::new, |name| {
-        format!(" under `/{}`", shortened(&name.replace('~', "~0").replace('/', "~1"), 60))
-    });
-    ResultPage { text, what: format!("{names}, {shown} of {} rows{under}", found.of), next: None }
-}
-
-fn shortened(text: &str, most: usize) -> String {
-    let end = preview::nth_char(text, most);
-    if end < text.len() { format!("{}…", &text[..end]) } else { text.to_owned() }
 }

@@ -50,15 +50,15 @@ fn fresh(name: &str) -> PathBuf {
 }
 
 /// A directory that is removed at the end of the test.
-struct Fresh(PathBuf);
+struct TempDir(PathBuf);
 
-impl Fresh {
+impl TempDir {
     fn new(name: &str) -> Self {
         Self(fresh(name))
     }
 }
 
-impl Drop for Fresh {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -69,18 +69,18 @@ fn limits(quota: u64) -> ArtifactLimits {
 }
 
 fn each(name: &str, quota: u64, test: impl Fn(Artifacts, ManualClock)) {
-    let folder = Fresh::new(name);
+    let directory = TempDir::new(name);
     let stores = [
         Artifacts::memory_with(limits(quota)),
         #[cfg(unix)]
-        Artifacts::directory(&folder.0, limits(quota)).unwrap(),
+        Artifacts::directory(&directory.0, limits(quota)).unwrap(),
     ];
     for store in stores {
         let clock = ManualClock::new();
         clock.advance(HOUR * 24 * 365 * 50);
         test(store.with_clock(Arc::new(clock.clone())), clock);
     }
-    drop(folder);
+    drop(directory);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn full_store_rejects_new_artifacts_and_evicts_none() {
         assert!(store.open(first.id).is_ok(), "what is there stays");
         clock.advance(HOUR);
         let second = store.put(draft(&"y".repeat(5_000))).unwrap();
-        assert_eq!(store.list().unwrap(), [second], "what has expired makes room");
+        assert_eq!(store.list().unwrap(), [second], "an expired artifact frees its bytes");
     });
 }
 
@@ -131,7 +131,11 @@ fn clock_jumps_do_not_break_expiry() {
         store.put(draft(&"x".repeat(8_000))).unwrap();
         clock.set_wall(date);
         let late = store.put(draft(&"y".repeat(8_000))).unwrap();
-        assert_eq!(store.list().unwrap(), [late], "what is dated a century ahead holds no room");
+        assert_eq!(
+            store.list().unwrap(),
+            [late],
+            "an artifact dated a century ahead uses no quota"
+        );
         clock.set_wall(SystemTime::UNIX_EPOCH - HOUR);
         let _ = store.put(draft("z"));
         assert!(store.list().unwrap().len() <= 1);
@@ -205,11 +209,11 @@ fn quota_is_exact_after_any_order_of_puts_and_expiries() {
 #[cfg(unix)]
 #[test]
 fn each_process_sees_changes_of_others_in_the_directory() {
-    let folder = Fresh::new("others");
+    let directory = TempDir::new("others");
     let clock = ManualClock::new();
     clock.advance(HOUR * 24 * 365 * 50);
     let open = || {
-        let store = Artifacts::directory(&folder.0, limits(10_000)).unwrap();
+        let store = Artifacts::directory(&directory.0, limits(10_000)).unwrap();
         store.with_clock(Arc::new(clock.clone()))
     };
     // Two independent handles, like two processes.
@@ -220,15 +224,15 @@ fn each_process_sees_changes_of_others_in_the_directory() {
     assert!(two.put(again()).is_ok());
     assert_eq!(one.put(again()), Err(NotKept::Full), "what the other put in counts");
     assert_eq!(two.put(again()), Err(NotKept::Full));
-    std::fs::remove_file(folder.0.join(first.id.to_string())).unwrap();
-    assert!(two.put(again()).is_ok(), "room that somebody made by hand is seen");
+    std::fs::remove_file(directory.0.join(first.id.to_string())).unwrap();
+    assert!(two.put(again()).is_ok(), "space freed by hand is seen");
     assert_eq!(one.put(again()), Err(NotKept::Full));
     clock.advance(HOUR);
     assert!(one.put(again()).is_ok());
     assert_eq!(one.list().unwrap().len(), 1, "what has expired is gone");
     assert!(two.put(again()).is_ok());
     assert_eq!(one.put(again()), Err(NotKept::Full));
-    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 3, "two results and the lock");
+    assert_eq!(std::fs::read_dir(&directory.0).unwrap().count(), 3, "two results and the lock");
 }
 
 #[test]
@@ -251,7 +255,7 @@ fn racing_threads_do_not_exceed_the_quota() {
 }
 
 #[cfg(unix)]
-mod folder {
+mod directory {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     use super::*;
@@ -266,53 +270,53 @@ mod folder {
 
     #[test]
     fn directory_is_created_with_private_mode() {
-        let folder = Fresh::new("made");
-        let store = open(&folder.0.join("deep/er")).unwrap();
+        let directory = TempDir::new("made");
+        let store = open(&directory.0.join("deep/er")).unwrap();
         let facts = store.put(draft("x")).unwrap();
         let mode = |path: PathBuf| path.metadata().unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode(folder.0.join("deep/er")), 0o700);
-        assert_eq!(mode(folder.0.join("deep/er").join(facts.id.to_string())), 0o600);
+        assert_eq!(mode(directory.0.join("deep/er")), 0o700);
+        assert_eq!(mode(directory.0.join("deep/er").join(facts.id.to_string())), 0o600);
     }
 
     #[test]
     fn directory_accessible_to_others_is_refused() {
-        let folder = Fresh::new("open");
-        std::fs::create_dir(&folder.0).unwrap();
+        let directory = TempDir::new("open");
+        std::fs::create_dir(&directory.0).unwrap();
         for mode in [0o755, 0o770, 0o701] {
-            allow(&folder.0, mode);
-            let refused = open(&folder.0).unwrap_err();
+            allow(&directory.0, mode);
+            let refused = open(&directory.0).unwrap_err();
             assert!(refused.to_string().contains("other users can access it"), "{refused}");
         }
-        allow(&folder.0, 0o700);
-        let store = open(&folder.0).unwrap();
-        allow(&folder.0, 0o777);
+        allow(&directory.0, 0o700);
+        let store = open(&directory.0).unwrap();
+        allow(&directory.0, 0o777);
         assert!(matches!(store.put(draft("x")), Err(NotKept::Trouble(_))), "not later either");
-        allow(&folder.0, 0o700);
+        allow(&directory.0, 0o700);
     }
 
     #[test]
     fn symlink_as_directory_is_refused() {
-        let (real, link) = (Fresh::new("real"), Fresh::new("link"));
+        let (real, link) = (TempDir::new("real"), TempDir::new("link"));
         open(&real.0).unwrap();
         symlink(&real.0, &link.0).unwrap();
         assert!(open(&link.0).unwrap_err().to_string().contains("a symlink"));
         std::fs::remove_file(&link.0).unwrap();
         std::fs::File::create(&link.0).unwrap();
-        assert!(open(&link.0).is_err(), "nor is a file a folder");
+        assert!(open(&link.0).is_err(), "a file is not a directory");
         std::fs::remove_file(&link.0).unwrap();
     }
 
     #[test]
     fn symlinks_inside_the_directory_are_not_followed() {
-        let folder = Fresh::new("inside");
-        let store = open(&folder.0).unwrap();
+        let directory = TempDir::new("inside");
+        let store = open(&directory.0).unwrap();
         let facts = store.put(draft("a secret of its own")).unwrap();
-        let outside = folder.0.join("outside");
-        std::fs::rename(folder.0.join(facts.id.to_string()), &outside).unwrap();
-        symlink(&outside, folder.0.join(facts.id.to_string())).unwrap();
+        let outside = directory.0.join("outside");
+        std::fs::rename(directory.0.join(facts.id.to_string()), &outside).unwrap();
+        symlink(&outside, directory.0.join(facts.id.to_string())).unwrap();
         assert!(store.open(facts.id).is_err());
         assert!(store.list().unwrap().is_empty());
-        let lock = folder.0.join("lock");
+        let lock = directory.0.join("lock");
         std::fs::remove_file(&lock).unwrap();
         symlink("/dev/null", &lock).unwrap();
         assert!(matches!(store.put(draft("x")), Err(NotKept::Trouble(_))));
@@ -320,38 +324,41 @@ mod folder {
 
     #[test]
     fn partial_files_of_a_crash_are_never_read_and_are_removed() {
-        let folder = Fresh::new("crash");
-        let store = open(&folder.0).unwrap();
+        let directory = TempDir::new("crash");
+        let store = open(&directory.0).unwrap();
         let facts = store.put(draft(&"x".repeat(1_000))).unwrap();
-        let path = folder.0.join(facts.id.to_string());
-        let part = folder.0.join(format!("{}.part", ArtifactId::random().unwrap()));
+        let path = directory.0.join(facts.id.to_string());
+        let part = directory.0.join(format!("{}.part", ArtifactId::random().unwrap()));
         std::fs::copy(&path, &part).unwrap();
         // Half of it, as after a crash.
         let file = std::fs::File::options().write(true).open(&path).unwrap();
         file.set_len(500).unwrap();
         assert!(store.list().unwrap().is_empty());
         assert!(store.open(facts.id).is_err());
-        assert!(!path.exists(), "whoever looked has cleared it away");
+        assert!(!path.exists(), "the reader has removed it");
         store.put(draft("y")).unwrap();
-        assert!(!part.exists(), "and the next one to write clears the rest");
+        assert!(!part.exists(), "the next write removes the rest");
     }
 
     #[test]
     fn renamed_artifact_file_is_not_read() {
-        let folder = Fresh::new("renamed");
-        let store = open(&folder.0).unwrap();
+        let directory = TempDir::new("renamed");
+        let store = open(&directory.0).unwrap();
         let facts = store.put(draft("x")).unwrap();
         let other = ArtifactId::random().unwrap();
-        std::fs::rename(folder.0.join(facts.id.to_string()), folder.0.join(other.to_string()))
-            .unwrap();
+        std::fs::rename(
+            directory.0.join(facts.id.to_string()),
+            directory.0.join(other.to_string()),
+        )
+        .unwrap();
         assert!(store.open(other).is_err());
     }
 
     #[test]
     fn two_handles_share_artifacts_and_quota() {
-        let folder = Fresh::new("shared");
-        let one = Artifacts::directory(&folder.0, limits(10_000)).unwrap();
-        let two = Artifacts::folder_when_needed(&folder.0, limits(10_000));
+        let directory = TempDir::new("shared");
+        let one = Artifacts::directory(&directory.0, limits(10_000)).unwrap();
+        let two = Artifacts::directory_when_needed(&directory.0, limits(10_000));
         let facts = one.put(draft(&"x".repeat(8_000))).unwrap();
         assert_eq!(text_of(&two.open(facts.id).unwrap()).len(), 8_000);
         assert_eq!(two.put(draft(&"x".repeat(8_000))), Err(NotKept::Full));
@@ -359,11 +366,11 @@ mod folder {
 
     #[test]
     fn lazy_directory_is_created_on_first_use() {
-        let folder = Fresh::new("later");
-        let store = Artifacts::folder_when_needed(&folder.0, limits(1 << 20));
+        let directory = TempDir::new("later");
+        let store = Artifacts::directory_when_needed(&directory.0, limits(1 << 20));
         assert!(store.list().unwrap().is_empty());
         assert!(store.open(ArtifactId::random().unwrap()).is_err());
-        assert!(!folder.0.exists());
+        assert!(!directory.0.exists());
         store.put(draft("x")).unwrap();
         assert_eq!(store.list().unwrap().len(), 1);
     }
@@ -433,22 +440,6 @@ mod reading {
     }
 
     #[test]
-    fn head_of_a_table_or_list_names_its_columns() {
-        let table = "id,name\n1,a\n2,b\n3,c\n";
-        let page = kept(table, TEXT).read(&ResultQuery::Head(2), 1_000).unwrap();
-        assert_eq!(page.text, "id,name\n1,a\n2,b\n");
-        assert_eq!(page.what, "2 columns (id | name), 2 of 3 rows");
-        let list = r#"{"rows": [{"id": 1, "name": "a"}, {"id": 2, "tag": "b"}]}"#;
-        let page = kept(list, JSON).read(&ResultQuery::Head(1), 1_000).unwrap();
-        assert_eq!(page.text, "{\"id\":1,\"name\":\"a\"}\n");
-        assert_eq!(page.what, "2 columns (id | name), 1 of 2 rows under `/rows`");
-        assert!(matches!(
-            kept("7", JSON).read(&ResultQuery::Head(1), 99),
-            Err(ReadArtifactError::NoTable)
-        ));
-    }
-
-    #[test]
     fn json_pointer_shows_a_part_truncated_to_the_limit() {
         let list: serde_json::Value = (0..10_000).collect();
         let artifact = kept(&list.to_string(), JSON);
@@ -457,6 +448,20 @@ mod reading {
         let page = artifact.read(&ResultQuery::Pointer(String::new()), 200).unwrap();
         assert!(page.text.chars().count() <= 200 && page.text.contains("more items"));
         assert!(serde_json::from_str::<serde_json::Value>(&page.text).is_ok());
+    }
+
+    #[test]
+    fn json_pointer_into_a_large_artifact_is_refused_and_lines_are_read() {
+        let pointer = ResultQuery::Pointer("/0".to_owned());
+        let list = |bytes: usize| format!("[\"{}\"\n,1]", "7".repeat(bytes - 7));
+        let at_limit = kept(&list(4 << 20), JSON).read(&pointer, 100).unwrap();
+        assert!(at_limit.text.starts_with("\"777"), "{}", at_limit.text);
+        let over = kept(&format!("{} ", list(4 << 20)), JSON);
+        let refused = over.read(&pointer, 9).unwrap_err();
+        assert_eq!(refused.to_string(), "a pointer works up to 4 MiB");
+        assert_eq!(over.read(&lines(2, 1, 1), 9).unwrap().text, ",1] ");
+        let broken = kept("{nope", JSON).read(&pointer, 9).unwrap_err();
+        assert!(matches!(broken, ReadArtifactError::NoJson(_)), "{broken}");
     }
 
     #[test]
@@ -477,14 +482,14 @@ mod reading {
     proptest! {
         #[test]
         fn concatenated_pages_are_the_whole_text(
-            text in "(é|a|漢|🦀|\n|bbbbbbbb){0,80}", room in 1usize..30, limit in 1u64..6,
+            text in "(é|a|漢|🦀|\n|bbbbbbbb){0,80}", max_chars in 1usize..30, limit in 1u64..6,
         ) {
             let artifact = kept(&text, TEXT);
             let mut all = String::new();
             let mut from = ResultPosition::START;
             for _ in 0..2_000 {
-                let page = artifact.read(&ResultQuery::Lines { from, limit }, room).unwrap();
-                prop_assert!(page.text.chars().count() <= room);
+                let page = artifact.read(&ResultQuery::Lines { from, limit }, max_chars).unwrap();
+                prop_assert!(page.text.chars().count() <= max_chars);
                 all.push_str(&page.text);
                 match page.next {
                     Some(next) => {
@@ -499,10 +504,10 @@ mod reading {
 
         #[test]
         fn every_search_page_is_within_the_limit(
-            text in "(é|a|漢|\n|b){0,200}", room in 1usize..60, context in 0usize..3,
+            text in "(é|a|漢|\n|b){0,200}", max_chars in 1usize..60, context in 0usize..3,
         ) {
-            let page = kept(&text, TEXT).read(&find("a", context, 1, 10), room).unwrap();
-            prop_assert!(page.text.chars().count() <= room, "{}", page.text);
+            let page = kept(&text, TEXT).read(&find("a", context, 1, 10), max_chars).unwrap();
+            prop_assert!(page.text.chars().count() <= max_chars, "{}", page.text);
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use haft_core::{
     CallProfile, Capabilities, Effects, Failure, Label, Output, Permission, ResultLimit, Tool,
-    ToolContext, ToolSpec, schemars::JsonSchema, serde::Deserialize,
+    ToolContext, ToolSpec, host::HostContext, schemars::JsonSchema, serde::Deserialize,
 };
 
 use super::{
@@ -62,9 +62,6 @@ pub struct ReadResultArgs {
     /// JSON pointer into a result that is JSON, such as `/rows/0/name`.
     #[schemars(length(max = 1000))]
     pointer: Option<String>,
-    /// Returns the columns and this many first rows of a table or list.
-    #[schemars(range(min = 1, max = 1000))]
-    head: Option<usize>,
 }
 
 impl Tool for ReadResult {
@@ -78,8 +75,8 @@ impl Tool for ReadResult {
         let mut spec = ToolSpec::new(
             NAME,
             "Reads a result that was too large to show in full: some lines (`offset`, `limit`), \
-             the lines that match a `pattern`, the target of a JSON `pointer`, or the `head` of \
-             a table. Each answer says how to continue.",
+             the lines that match a `pattern`, or the target of a JSON `pointer`. Each answer \
+             says how to continue.",
         )
         .read_only()
         .effects(Effects::none())
@@ -110,20 +107,20 @@ impl Tool for ReadResult {
         let max_chars = MAX_PAGE_CHARS
             .min((turn.inner.config.max_result / 4).saturating_sub(MAX_FOOTER_CHARS))
             .max(1);
-        let is_search = matches!(query, ResultQuery::Pattern { .. });
+        let is_slow = !matches!(query, ResultQuery::Lines { .. });
         let work = move |cx: &ToolContext| -> Result<Output, Failure> {
             let found = store.open_for(id, &asker).map_err(Failure::hidden)?;
             let Some(artifact) = found else { return Err(not_found(&id.to_string())) };
             // From here on even a failure may repeat content of the artifact.
-            cx.heard(artifact.facts().label);
+            cx.add_nested_label(artifact.facts().label);
             let page = artifact.read_until(&query, max_chars, &|| cx.is_cancelled());
             match page {
                 Ok(page) => Ok(Output::text(shown(&page, &artifact, &query))),
                 Err(why) => Err(unreadable(&why, &artifact)),
             }
         };
-        // A search may take long, even in memory.
-        if artifacts.store.is_blocking() || is_search {
+        // A search or parsing may take long, even in memory.
+        if artifacts.store.is_blocking() || is_slow {
             cx.spawn_blocking(work).await?
         } else {
             work(cx)
@@ -133,22 +130,20 @@ impl Tool for ReadResult {
 
 /// Converts the arguments to a query; fails if they ask for several things.
 fn query_of(args: &ReadResultArgs) -> Result<ResultQuery, Failure> {
-    let asked = [args.pattern.is_some(), args.pointer.is_some(), args.head.is_some()];
-    if asked.into_iter().filter(|is| *is).count() > 1 {
-        return Err(Failure::invalid("`pattern`, `pointer` and `head` exclude each other")
-            .with_next("use only one of them"));
-    }
     let offset = args.offset.unwrap_or(1);
-    Ok(match (&args.pattern, &args.pointer, args.head) {
-        (Some(pattern), _, _) => ResultQuery::Pattern {
+    Ok(match (&args.pattern, &args.pointer) {
+        (Some(_), Some(_)) => {
+            return Err(Failure::invalid("`pattern` and `pointer` exclude each other")
+                .with_next("use only one of them"));
+        }
+        (Some(pattern), None) => ResultQuery::Pattern {
             pattern: pattern.clone(),
             context: args.context.unwrap_or(0),
             offset,
             limit: args.limit.unwrap_or(DEFAULT_MATCHES),
         },
-        (_, Some(pointer), _) => ResultQuery::Pointer(pointer.clone()),
-        (_, _, Some(rows)) => ResultQuery::Head(rows),
-        _ => ResultQuery::Lines {
+        (None, Some(pointer)) => ResultQuery::Pointer(pointer.clone()),
+        (None, None) => ResultQuery::Lines {
             from: ResultPosition { line: offset, column: args.column.unwrap_or(1) },
             limit: args.limit.unwrap_or(DEFAULT_LINES),
         },
@@ -191,7 +186,7 @@ fn unreadable(why: &ReadArtifactError, artifact: &Artifact) -> Failure {
             "`{}` is {} of {} bytes, which cannot be read as text",
             facts.id, facts.media, facts.bytes
         )),
-        ReadArtifactError::NoJson(_) | ReadArtifactError::NoTable => {
+        ReadArtifactError::NoJson(_) | ReadArtifactError::TooLarge => {
             failure.with_next("read it by lines with `offset` and `limit`, or search it")
         }
         ReadArtifactError::Nowhere(_) => failure.with_next("use a pointer to a value that exists"),

@@ -11,16 +11,20 @@
 mod work;
 mod tool;
 
-pub use haft_core::{BackgroundTask, TaskSlot};
+pub use haft_core::host::{BackgroundTask, TaskSlot};
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
-use haft_core::{CallId, Failure, FailureCode, Output, ToolContext, ToolName, WeakToolContext};
+use haft_core::{
+    CallId, Failure, FailureCode, Output, ToolContext, ToolName,
+    host::{HostContext, WeakToolContext},
+    sync::lock,
+};
 use serde::Serialize;
 use tokio::sync::Notify;
 
@@ -121,7 +125,7 @@ impl Drop for Reservation {
 
 impl TicketEntry {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn is_of(&self, run: &RunCore) -> bool {
@@ -264,7 +268,7 @@ impl Background {
         let all: Vec<_> = self.lock().clone();
         all.iter().for_each(|entry| entry.stop("the runtime is being closed"));
         // Cancelling, dropping and journaling each have their own timeout.
-        self.idle(inner, config.grace * 3 + config.judge_timeout).await;
+        self.idle(inner, config.grace * 3 + config.policy_timeout).await;
     }
 
     /// Waits until no work is running, with a timeout.
@@ -285,7 +289,7 @@ impl Background {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<TicketEntry>>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.all)
     }
 }
 
@@ -298,8 +302,8 @@ impl TurnCore {
     ) -> Result<Option<(Output, Reservation)>, Failure> {
         let background = &self.inner.background;
         let limit = self.inner.config.max_background;
-        let is_heard = self.run.listens() && !cx.call_id().looks_nested();
-        if !is_heard || limit == 0 || background.closed.load(Ordering::SeqCst) {
+        let has_reader = self.run.listens() && !cx.call_id().looks_nested();
+        if !has_reader || limit == 0 || background.closed.load(Ordering::SeqCst) {
             return Ok(None);
         }
         // Redacted before it is truncated: half a secret would not be recognized.

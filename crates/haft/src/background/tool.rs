@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use haft_core::{
     Block, Capabilities, DynTool, Failure, FailureCode, IntoTools, Label, Output, ToolContext,
-    ToolSpec,
+    ToolSpec, host::HostContext,
 };
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ async fn check_ticket(args: &Value, cx: &ToolContext) -> Result<Output, Failure>
         return Ok(Output::json(serde_json::to_value(ticket).unwrap_or_default()));
     }
     let Some(late) = background.deliver(&entry) else { return Err(unknown_ticket(id)) };
-    cx.heard(late.answer.label());
+    cx.add_nested_label(late.answer.label());
     match late.answer.output() {
         Some(output) => Ok(output.clone()),
         // The query succeeded; the work behind the ticket failed.

@@ -10,7 +10,10 @@
 use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Instant};
 
 use futures_util::FutureExt as _;
-use haft_core::{BackgroundTask, BoxFuture, Execution, Failure, FailureCode, ToolContext};
+use haft_core::{
+    BoxFuture, Execution, Failure, FailureCode, ToolContext,
+    host::{BackgroundTask, HostContext},
+};
 
 use super::{Reservation, Stage, TicketEntry};
 use crate::{
@@ -39,20 +42,20 @@ pub(crate) fn begin(
     };
     let admitted = permitted.admitted();
     let outer = admitted.context();
-    let (called, meant) = (outer.requested_name().clone(), outer.tool_name().clone());
+    let (requested, name) = (outer.requested_name().clone(), outer.tool_name().clone());
     let scope = Arc::clone(outer.scope());
-    let cx = ToolContext::new(scope, entry.call.clone(), called, meant, Arc::clone(turn) as _);
+    let cx = ToolContext::new(scope, entry.call.clone(), requested, name, Arc::clone(turn) as _);
     cx.set_profile(admitted.profile().clone());
     cx.set_confined(permitted.verdict().confined);
     let _ = entry.work.set((Arc::downgrade(turn), cx.downgrade()));
-    turn.tell(|| Event::Deferred {
+    turn.emit(|| Event::Deferred {
         call: outer.call_id().clone(),
         ticket: Arc::clone(&entry.id),
         tool: entry.tool.clone(),
         summary: entry.summary.clone(),
     });
     // The run may have ended in between; then nothing else would cancel the work.
-    if let Some((code, why)) = outer.why_stopped() {
+    if let Some((code, why)) = outer.stop_reason() {
         cx.stop(code, why);
     }
     if !turn.run.listens() {
@@ -82,8 +85,8 @@ async fn run_task(
     let began = inner.clock.now();
     let outcome = run_body(&turn, &performed, began, body).await;
     let cx = &performed.cx;
-    cx.tell_rest();
-    let still_working = cx.is_busy();
+    cx.flush_progress();
+    let still_working = cx.has_running_work();
     cx.close(kept, |_| ());
     let outcome = outcome.map_err(|failure| match failure.execution() {
         _ if still_working => Failure::new(

@@ -20,8 +20,8 @@ pub use self::effects::{HookAnswer, HookEffects, PostCallResult, PreCallDecision
 pub use self::functions::before_fn;
 pub(crate) use self::named::{AddedHook, NamedGuard, NamedHook, around_turn};
 use crate::{
-    redact::Redactor,
     registry::RegisteredTool,
+    secrets::{Redactor, RuntimeRedactor},
     tool_result::ToolResult,
     turn::{ValidatedCall, redactor_of},
 };
@@ -34,7 +34,7 @@ pub trait Hook: Send + Sync + 'static {
     /// Returns its name, for messages and records. Called once, when the runtime is built.
     fn name(&self) -> &str;
 
-    /// Returns its timeout per invocation; `None` means `judge_timeout`. Called once.
+    /// Returns its timeout per invocation; `None` means `policy_timeout`. Called once.
     fn timeout(&self) -> Option<Duration> {
         None
     }
@@ -152,14 +152,14 @@ impl CompletedCall {
     /// marks as secret.
     #[must_use]
     pub fn shown(&self) -> Arc<Value> {
-        self.redactor().arguments(&self.tool, &self.arguments)
+        redactor_of(&self.cx).arguments(self.tool.input(), &self.arguments)
     }
 
     /// Returns the redactor, for an outcome that leaves the process. A hook receives the raw
     /// outcome of the body.
     #[must_use]
     pub fn redactor(&self) -> Redactor {
-        redactor_of(&self.cx)
+        Redactor::clone(&redactor_of(&self.cx))
     }
 
     /// Returns the call's context.
@@ -174,7 +174,7 @@ impl CompletedCall {
 pub struct AnsweredCall<'a> {
     pub(crate) answer: &'a ToolResult,
     pub(crate) tool: Option<&'a Arc<RegisteredTool>>,
-    pub(crate) redactor: &'a Redactor,
+    pub(crate) redactor: &'a RuntimeRedactor,
 }
 
 impl<'a> AnsweredCall<'a> {
@@ -202,7 +202,7 @@ impl<'a> AnsweredCall<'a> {
     pub fn shown(&self) -> Option<Arc<Value>> {
         let arguments = self.arguments()?;
         match self.tool {
-            Some(tool) => Some(self.redactor.arguments(tool, arguments)),
+            Some(tool) => Some(self.redactor.arguments(tool.input(), arguments)),
             None => {
                 Some(self.redactor.json(arguments).map_or_else(|| Arc::clone(arguments), Arc::new))
             }

@@ -5,13 +5,12 @@
 
 use std::time::Duration;
 
-use haft_core::{BoxFuture, Failure, Verdict};
+use haft_core::{BoxFuture, Error, ErrorKind, Failure, Verdict};
 
 use super::{Hook, HookEffects};
 use crate::{
-    error::{Error, ErrorKind},
-    policy::Guard,
-    registry::{RegisteredTool, glob},
+    policy::{Guard, NameGlob},
+    registry::RegisteredTool,
     runtime::Inner,
     turn::ValidatedCall,
     watch::{caught, within},
@@ -28,13 +27,13 @@ pub(crate) struct AddedHook {
 pub(crate) struct NamedHook {
     name: String,
     limit: Duration,
-    tools: Option<String>,
+    tools: Option<NameGlob>,
     hook: Box<dyn Hook>,
 }
 
 impl NamedHook {
     /// Reads the hook's name and timeout.
-    pub(crate) fn new(place: AddedHook, judge_timeout: Duration) -> Result<Self, Error> {
+    pub(crate) fn new(place: AddedHook, policy_timeout: Duration) -> Result<Self, Error> {
         let AddedHook { hook, tools } = place;
         let name = read_name("hook", || hook.name().to_owned())?;
         let own = caught(|| hook.timeout()).map_err(|panic| {
@@ -47,7 +46,8 @@ impl NamedHook {
                 format!("a timeout of zero would let hook `{name}` stop every call"),
             ));
         }
-        Ok(Self { name, limit: own.unwrap_or(judge_timeout), tools, hook })
+        let (limit, tools) = (own.unwrap_or(policy_timeout), tools.map(NameGlob::new));
+        Ok(Self { name, limit, tools, hook })
     }
 
     /// Returns its name.
@@ -69,8 +69,8 @@ impl NamedHook {
     pub(crate) fn applies_to(&self, tool: &RegisteredTool) -> Result<bool, String> {
         // Both names are matched, so that an alias in a view does not bypass the hook.
         if let Some(tools) = &self.tools
-            && !glob(tools, tool.name().as_str())
-            && !glob(tools, tool.registered().as_str())
+            && !tools.matches(tool.name().as_str())
+            && !tools.matches(tool.registered().as_str())
         {
             return Ok(false);
         }
@@ -96,11 +96,11 @@ impl NamedGuard {
     }
 
     /// Runs the guard.
-    pub(crate) fn judge<'a>(
+    pub(crate) fn decide<'a>(
         &'a self,
         call: &'a ValidatedCall,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
-        self.guard.judge(call)
+        self.guard.decide(call)
     }
 }
 

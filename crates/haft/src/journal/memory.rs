@@ -7,33 +7,32 @@ use std::{
     collections::VecDeque,
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
     time::{Instant, SystemTime},
 };
 
-use haft_core::{Failure, ToolContext};
+use haft_core::{Failure, ToolContext, host::HostContext, sync::lock};
 
 use super::{
     CallIntent, CallOutcome, Journal, WriteStatus,
-    record::{
-        ExecutionRecord, IntentRecord, OutcomeRecord, PolicyRecord, RecordQuery, head, head_of,
-    },
+    record::{ExecutionRecord, IntentRecord, OutcomeRecord, PolicyRecord, RecordQuery, head_of},
 };
 use crate::{
     clock::{Anchor, Clock, RuntimeClock},
-    redact::Redactor,
+    secrets::{Redact as _, RuntimeRedactor},
+    text::head,
     weight::weight_of,
 };
 
 /// So much of the words of a failure is kept, in characters.
-const MOST_WORDS: usize = 2_000;
+const MAX_MESSAGE_CHARS: usize = 2_000;
 /// The bits of a ticket that say the place; those above say the journal.
 const PLACE_BITS: u32 = 48;
 
 /// Runtimes beyond so many that share one journal pay for each call.
-const MOST_REDACTORS: usize = 8;
+const MAX_REDACTORS: usize = 8;
 
 /// Keeps the last calls in memory. Clones share the records. Secrets are redacted when records are
 /// read, so that unread records cost nothing.
@@ -57,7 +56,7 @@ struct Kept {
     bytes: usize,
     anchor: Option<Anchor>,
     /// What takes secrets out: one for each runtime that writes here.
-    redactors: Vec<Redactor>,
+    redactors: Vec<RuntimeRedactor>,
 }
 
 impl MemoryJournal {
@@ -148,7 +147,7 @@ impl MemoryJournal {
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.kept)
     }
 
     /// Locks, with the date of a moment. The clock is asked once in a while, and not under the lock:
@@ -187,11 +186,11 @@ impl MemoryJournal {
 
 impl Kept {
     /// Whether records of this runtime are redacted when they are read.
-    fn knows(&mut self, redactor: &Redactor) -> bool {
-        if self.redactors.iter().any(|known| known.is_same(redactor)) {
+    fn knows(&mut self, redactor: &RuntimeRedactor) -> bool {
+        if self.redactors.iter().any(|known| known.shares_secrets_with(redactor)) {
             return true;
         }
-        let room = self.redactors.len() < MOST_REDACTORS;
+        let room = self.redactors.len() < MAX_REDACTORS;
         if room {
             self.redactors.push(redactor.clone());
         }
@@ -224,7 +223,7 @@ impl Kept {
     /// Finds the intent of a call. A ticket of this journal says where it is, or that it has been
     /// let go of; only a call that somebody else wrote down after us is looked for.
     fn intent_of(&mut self, call: &ToolContext, journal: u64) -> Option<&mut ExecutionRecord> {
-        let ticket = call.ticket();
+        let ticket = call.journal_position();
         let is_its = |record: &ExecutionRecord| {
             record.end.is_none()
                 && record.call == *call.call_id()
@@ -244,9 +243,12 @@ impl Kept {
 }
 
 /// Takes secrets out of records, outside of the lock.
-fn redacted(mut records: Vec<ExecutionRecord>, redactors: &[Redactor]) -> Vec<ExecutionRecord> {
+fn redacted(
+    mut records: Vec<ExecutionRecord>,
+    redactors: &[RuntimeRedactor],
+) -> Vec<ExecutionRecord> {
     for redactor in redactors {
-        records.iter_mut().for_each(|record| redactor.record(record));
+        records.iter_mut().for_each(|record| record.redact(redactor));
     }
     records
 }
@@ -269,7 +271,7 @@ impl Journal for MemoryJournal {
         }
         let record = Self::record(intended.call, at);
         let place = self.keep(kept, ExecutionRecord { intent: Some(intent), ..record });
-        intended.call.set_ticket(self.id | place);
+        intended.call.set_journal_position(self.id | place);
         WriteStatus::Now(Ok(()))
     }
 
@@ -278,10 +280,10 @@ impl Journal for MemoryJournal {
         let failure = answer.failure();
         let end = OutcomeRecord {
             failed: failure.map(Failure::code),
-            error: failure.map(|f| head(f.message(), MOST_WORDS).to_owned()),
+            error: failure.map(|f| head(f.message(), MAX_MESSAGE_CHARS).to_owned()),
             cause: failure
                 .and_then(Failure::cause)
-                .map(|cause| head(&cause, MOST_WORDS).to_owned()),
+                .map(|cause| head(&cause, MAX_MESSAGE_CHARS).to_owned()),
             output: answer.output().and_then(|output| head_of(output, self.output)),
             label: answer.label(),
             cut: answer.cut.clone(),

@@ -27,10 +27,10 @@ use crate::{
     layers::ExecutionStats,
     lifecycle::{AuthorizedCall, File},
     policy::Explanation,
-    redact::Redactor,
     registry::RegisteredTool,
     runtime::Inner,
     schema::Repair,
+    secrets::RuntimeRedactor,
     tool_result::ToolResult,
     watch::{within, words},
 };
@@ -50,14 +50,14 @@ pub struct CallIntent<'a> {
     pub(crate) arguments: &'a Arc<Value>,
     pub(crate) verdict: &'a Verdict,
     pub(crate) repairs: &'a [Repair],
-    pub(crate) redactor: &'a Redactor,
+    pub(crate) redactor: &'a RuntimeRedactor,
 }
 
 impl CallIntent<'_> {
     /// Returns the frozen arguments, redacted.
     #[must_use]
     pub fn arguments(&self) -> Arc<Value> {
-        self.redactor.arguments(self.tool, self.arguments)
+        self.redactor.arguments(self.tool.input(), self.arguments)
     }
 
     /// Returns who allowed it, and why.
@@ -192,7 +192,7 @@ pub(crate) fn settle<'a>(
 /// Waits for the end of what was started under the watch, if there is something to wait for. What
 /// is written is not part of this future.
 async fn end(inner: &Inner, started: std::thread::Result<WriteStatus<'_>>) -> Result<(), BoxError> {
-    let limit = inner.config.judge_timeout;
+    let limit = inner.config.policy_timeout;
     match started {
         Ok(WriteStatus::Now(written)) => written,
         Ok(WriteStatus::Later(writing)) => {

@@ -14,7 +14,15 @@ use haft_core::{
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{layers::ExecutionStats, policy::Explanation, schema::Repair, tool_result::Truncation};
+use crate::{
+    event::micros,
+    layers::ExecutionStats,
+    policy::Explanation,
+    schema::Repair,
+    secrets::{Redact, RuntimeRedactor},
+    text::head,
+    tool_result::Truncation,
+};
 
 /// The record of one call.
 #[derive(Debug, Clone, Serialize)]
@@ -293,36 +301,37 @@ pub(super) fn head_of(output: &Output, most: usize) -> Option<Box<str>> {
     Some(head(&text, most).into())
 }
 
-/// Returns so many characters of the beginning of a text.
-pub(super) fn head(text: &str, most: usize) -> &str {
-    // Bytes bound characters from above, so short text is not counted.
-    if text.len() <= most {
-        return text;
-    }
-    text.char_indices().nth(most).map_or(text, |(at, _)| &text[..at])
-}
-
 fn is_empty(path: &Arc<[String]>) -> bool {
     path.is_empty()
-}
-
-fn micros<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
 }
 
 fn unix_micros<S: serde::Serializer>(time: &SystemTime, to: S) -> Result<S::Ok, S::Error> {
     micros(&time.duration_since(UNIX_EPOCH).unwrap_or_default(), to)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_head_ends_between_characters() {
-        assert_eq!(head("äöü", 2), "äö");
-        assert_eq!(head("äöü", 3), "äöü");
-        assert_eq!(head("äöü", 6), "äöü");
-        assert_eq!(head("", 0), "");
+/// Most of a record was redacted when it was made; a secret that was added since is redacted as
+/// well.
+impl Redact for ExecutionRecord {
+    fn redact(&mut self, redactor: &RuntimeRedactor) {
+        if let Some(intent) = &mut self.intent {
+            if let Some(shown) = redactor.json(&intent.arguments) {
+                intent.arguments = Arc::new(shown);
+            }
+            intent.verdict.redact(redactor);
+            if let Some(shown) = redactor.repairs(&intent.repairs) {
+                intent.repairs = shown;
+            }
+        }
+        if let Some(judged) = &mut self.judged {
+            judged.verdict.redact(redactor);
+            Arc::make_mut(&mut judged.explanation).redact(redactor);
+        }
+        if let Some(end) = &mut self.end {
+            end.error.redact(redactor);
+            end.cause.redact(redactor);
+            if let Some(changed) = end.output.as_deref().and_then(|text| redactor.changed(text)) {
+                end.output = Some(changed.into());
+            }
+        }
     }
 }

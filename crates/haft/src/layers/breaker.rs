@@ -5,19 +5,21 @@
 //! once. After the cooldown, one call at a time is let through as a probe (half-open), and its
 //! success closes the circuit.
 //!
+//! Our own code: which failures count depends on haft's codes (`is_trouble`).
+//!
 //! INVARIANT: while a circuit is open, at most one call of the tool that started since then is
 //! running.
 
 use std::{
     collections::VecDeque,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
 
-use haft_core::{Failure, FailureCode, RetryHint, ToolSpec};
+use haft_core::{Failure, FailureCode, RetryHint, ToolSpec, sync::lock};
 
 use super::{Outcome, Work, in_words};
 use crate::{
@@ -26,14 +28,14 @@ use crate::{
     watch::{after, caught},
 };
 
-/// So many errors behind an error are looked at; a chain may be a ring.
-const DEEPEST: usize = 16;
+/// How many sources of an error are inspected: a chain may be a cycle.
+const MAX_ERROR_SOURCES: usize = 16;
 
 /// The circuit of one tool.
 #[derive(Debug, Default)]
 pub(crate) struct Circuit {
-    /// Whether a failure is counted or the circuit is open. Without trouble there is nothing to look
-    /// into, and nothing to reset.
+    /// Whether a failure is counted or the circuit is open. Without trouble there is nothing to
+    /// check, and nothing to reset.
     trouble: AtomicBool,
     state: Mutex<State>,
 }
@@ -41,14 +43,14 @@ pub(crate) struct Circuit {
 #[derive(Debug, Default)]
 struct State {
     failed: VecDeque<Instant>,
-    /// Until when nobody may even try; nothing while the circuit is closed.
+    /// Until when all calls are rejected; `None` while the circuit is closed.
     open: Option<Instant>,
     /// The trial that is under way.
     trying: Option<u64>,
     trials: u64,
 }
 
-/// The leave to try whether the tool works again. Dropped without a verdict, the next may try.
+/// The permission for one probe. If it is dropped without a result, the next call may probe.
 #[derive(Debug)]
 pub(crate) struct Trial<'a> {
     circuit: &'a Circuit,
@@ -103,7 +105,7 @@ impl Circuit {
         let mut state = self.lock();
         self.trouble.store(true, Ordering::Relaxed);
         if state.open.is_some() {
-            // A call that began before the circuit opened tells nothing new.
+            // A call that began before the circuit opened is no new evidence.
             let was_trial = trial.is_some_and(|trial| state.trying == Some(trial.number));
             if was_trial {
                 state.open = Some(after(now, terms.cooldown));
@@ -124,7 +126,7 @@ impl Circuit {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
@@ -155,7 +157,7 @@ pub(super) fn note(work: &Work<'_>, outcome: &Outcome, trial: Option<&Trial<'_>>
         Ok(_) => circuit.works(),
         Err(failure) if is_trouble(work.entry.spec(), failure) => {
             if circuit.fails(terms, trial, work.turn.inner.clock.now()) {
-                work.turn.tell(|| Event::CircuitOpened {
+                work.turn.emit(|| Event::CircuitOpened {
                     tool: work.entry.registered().clone(),
                     failures: if trial.is_some() { 1 } else { terms.failures },
                     cooldown: terms.cooldown,
@@ -187,9 +189,9 @@ fn is_trouble(spec: &ToolSpec, failure: &Failure) -> bool {
         (FailureCode::ToolFailed, Some(advice)) => {
             matches!(advice, RetryHint::Later | RetryHint::Never)
         }
-        // The chain behind an error is its author's code. What breaks when it is asked says nothing.
+        // The chain behind an error is its author's code; if that panics, it is no evidence.
         (FailureCode::ToolFailed, None) => {
-            caught(|| is_a_service_s(spec, failure)).unwrap_or(false)
+            caught(|| is_failure_of_a_service(spec, failure)).unwrap_or(false)
         }
         _ => false,
     }
@@ -197,16 +199,16 @@ fn is_trouble(spec: &ToolSpec, failure: &Failure) -> bool {
 
 /// Returns whether an error that a body passed on with `?` is the trouble of a service.
 ///
-/// A connection that cannot be had or breaks off is, in any tool. Of other types nobody knows; where
-/// the tool declares `retry` its author expects such errors to pass, and this one did not pass in all
-/// its attempts. What an operating system says about a path or a value is about the arguments.
-fn is_a_service_s(spec: &ToolSpec, failure: &Failure) -> bool {
+/// A connection that fails is, in any tool. Other types are unknown: if the tool declares `retry`,
+/// its author expects such errors to be temporary, and this one outlived all attempts. What an
+/// operating system says about a path or a value is about the arguments.
+fn is_failure_of_a_service(spec: &ToolSpec, failure: &Failure) -> bool {
     use std::io::ErrorKind as Kind;
     if failure.error_type().is_none() {
         return false;
     }
     let mut next = failure.source();
-    for _ in 0..DEEPEST {
+    for _ in 0..MAX_ERROR_SOURCES {
         let Some(error) = next else { break };
         match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
             Some(
@@ -278,7 +280,7 @@ mod tests {
         clock.advance(TERMS.cooldown);
         let trial = circuit.begin(&TERMS, clock.now()).unwrap();
         assert!(trial.is_some());
-        assert!(circuit.begin(&TERMS, clock.now()).is_err(), "somebody tries already");
+        assert!(circuit.begin(&TERMS, clock.now()).is_err(), "a probe is running");
         drop(trial);
         let again = circuit.begin(&TERMS, clock.now()).unwrap();
         assert!(again.is_some(), "a trial without a verdict lets the next try");

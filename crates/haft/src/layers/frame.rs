@@ -7,12 +7,12 @@
 use std::{
     hash::{Hash as _, Hasher as _},
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     task::{Context, Poll},
     time::{Duration, Instant},
 };
 
-use haft_core::{Block, BoxFuture, Execution, FailureCode, Output};
+use haft_core::{Block, BoxFuture, Execution, FailureCode, Output, sync::lock};
 use serde_json::Value;
 
 use super::{Outcome, Work};
@@ -23,7 +23,7 @@ pub(super) struct Frame<'a>(Mutex<State<'a>>);
 struct State<'a> {
     passed: Passed,
     left: Option<BoxFuture<'a, Outcome>>,
-    /// Since when the middleware's own time runs; nothing while the rest is under way.
+    /// Since when the middleware's own time runs; `None` while the inner layers run.
     outside_since: Option<Instant>,
     /// What it has used of its own time before that.
     used: Duration,
@@ -34,8 +34,8 @@ struct State<'a> {
 pub(super) enum Passed {
     /// It was never begun, or has not ended.
     Nothing,
-    /// An output, known by a hash of what is in it. Where it stands in memory would cost less to
-    /// compare, but a text can be changed where it stands, and another put in its place.
+    /// An output, identified by a hash of its content. Its address would be cheaper to compare, but
+    /// the content at an address can change.
     Output(u64),
     /// A failure.
     Failure(FailureCode, Execution),
@@ -50,14 +50,14 @@ impl Passed {
         }
     }
 
-    /// Returns whether an outcome is what came back, as far as can be told.
+    /// Returns whether an outcome equals what came back, by its hash.
     pub(super) fn is(self, outcome: &Outcome) -> bool {
         self == Self::of(outcome)
     }
 }
 
-/// Returns a hash of everything in an output. Whoever makes two outputs with one hash is the host's own
-/// code, and only keeps its name out of the record.
+/// Returns a hash of everything in an output. A collision can only come from the host's own code,
+/// and only keeps its name out of the record.
 fn hash_of(output: &Output) -> u64 {
     let mut hash = ahash::AHasher::default();
     let mut values: Vec<&Value> = Vec::new();
@@ -148,7 +148,7 @@ impl<'a> Frame<'a> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<'a>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

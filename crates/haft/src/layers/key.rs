@@ -15,40 +15,40 @@ use serde_json::{Number, Value};
 
 use crate::weight::weight_of;
 
-/// Arguments are told apart to this depth, which is as deep as they are read; deeper ones are never
-/// the same.
-const DEEPEST: usize = 128;
+/// Arguments are compared to this depth, which is as deep as they are parsed. Deeper ones are never
+/// equal.
+const MAX_DEPTH: usize = 128;
 
-/// What two calls must have in common.
+/// What two calls must have in common to share a result.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct KeyParts {
     pub(super) tool: ToolName,
     pub(super) source: Arc<str>,
     pub(super) definition: [u8; 32],
     pub(super) arguments: Arc<Value>,
-    pub(super) folder: Arc<Path>,
-    /// Whom the result is for: the kind of it, and which one.
+    pub(super) directory: Arc<Path>,
+    /// Who may share the result: the kind of scope, and its value.
     pub(super) scope: (&'static str, Box<str>),
 }
 
-/// What a result is kept under. Clones are cheap.
+/// The key of a cached result. Clones are cheap.
 #[derive(Debug, Clone)]
 pub(super) struct Key {
     hash: u64,
-    asked: Arc<Asked>,
+    parts: Arc<KeyParts>,
 }
 
 impl Key {
-    pub(super) fn new(asked: Asked, by: &ahash::RandomState) -> Self {
-        let scope = (asked.scope.0, &*asked.scope.1);
-        let parts = (asked.tool.as_str(), asked.definition, scope);
-        let hash = by.hash_one((parts, hash_of(&asked.arguments, by, DEEPEST)));
-        Self { hash, asked: Arc::new(asked) }
+    pub(super) fn new(parts: KeyParts, by: &ahash::RandomState) -> Self {
+        let scope = (parts.scope.0, &*parts.scope.1);
+        let names = (parts.tool.as_str(), parts.definition, scope);
+        let hash = by.hash_one((names, hash_of(&parts.arguments, by, MAX_DEPTH)));
+        Self { hash, parts: Arc::new(parts) }
     }
 
-    /// Returns about how many bytes it holds. It stops counting at a limit.
+    /// Estimates its bytes. It stops counting at a limit.
     pub(super) fn weight(&self, limit: usize) -> usize {
-        weight_of(&self.asked.arguments, limit)
+        weight_of(&self.parts.arguments, limit)
     }
 }
 
@@ -60,25 +60,25 @@ impl Hash for Key {
 
 impl PartialEq for Key {
     fn eq(&self, other: &Self) -> bool {
-        let (own, other_asked) = (&*self.asked, &*other.asked);
-        Arc::ptr_eq(&self.asked, &other.asked)
+        let (own, others) = (&*self.parts, &*other.parts);
+        Arc::ptr_eq(&self.parts, &other.parts)
             || self.hash == other.hash
-                && own.tool == other_asked.tool
-                && own.source == other_asked.source
-                && own.definition == other_asked.definition
-                && own.folder == other_asked.folder
-                && own.scope == other_asked.scope
-                && is_same(&own.arguments, &other_asked.arguments, DEEPEST)
+                && own.tool == others.tool
+                && own.source == others.source
+                && own.definition == others.definition
+                && own.directory == others.directory
+                && own.scope == others.scope
+                && is_same(&own.arguments, &others.arguments, MAX_DEPTH)
     }
 }
 
 impl Eq for Key {}
 
-/// Takes the hash of a key as it is.
+/// A hasher that returns the hash stored in the key.
 #[derive(Debug, Default)]
-pub(super) struct AsIs(u64);
+pub(super) struct StoredHash(u64);
 
-impl Hasher for AsIs {
+impl Hasher for StoredHash {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -93,15 +93,15 @@ impl Hasher for AsIs {
     }
 }
 
-/// Makes tables that take the hash of a key as it is.
-pub(super) type Kept = BuildHasherDefault<AsIs>;
+/// For maps that use the hash stored in the key.
+pub(super) type KeyHasher = BuildHasherDefault<StoredHash>;
 
 /// Hashes data so that equal data has equal hashes, whatever the order of its keys.
 fn hash_of(data: &Value, by: &ahash::RandomState, depth: usize) -> u64 {
     let Some(depth) = depth.checked_sub(1) else { return 0 };
     match data {
         Value::Null => 1,
-        Value::Bool(no_or_yes) => 2 + u64::from(*no_or_yes),
+        Value::Bool(boolean) => 2 + u64::from(*boolean),
         Value::Number(number) => match whole(number) {
             Some(whole) => by.hash_one(whole),
             None => by.hash_one(number.as_f64().map(f64::to_bits)),
@@ -116,8 +116,8 @@ fn hash_of(data: &Value, by: &ahash::RandomState, depth: usize) -> u64 {
     }
 }
 
-/// Returns whether two values are the same data: the order of keys does not count, nor whether a whole
-/// number is written with a point.
+/// Returns whether two values are the same data. The order of keys does not count, nor whether a
+/// whole number is written with a point.
 fn is_same(one: &Value, other: &Value, depth: usize) -> bool {
     let Some(depth) = depth.checked_sub(1) else { return false };
     match (one, other) {
@@ -138,14 +138,14 @@ fn is_same(one: &Value, other: &Value, depth: usize) -> bool {
     }
 }
 
-/// Returns a number that is whole, as one.
+/// Returns a whole number as an integer.
 fn whole(number: &Number) -> Option<i128> {
     let float = match (number.as_i64(), number.as_u64()) {
         (Some(whole), _) => return Some(whole.into()),
         (_, Some(whole)) => return Some(whole.into()),
         (None, None) => number.as_f64()?,
     };
-    // Past this a float cannot tell neighbours apart, and stays as it was written.
+    // Beyond this a float is not exact, and stays as it is written.
     #[expect(clippy::cast_possible_truncation, reason = "whole and small")]
     (float.trunc() == float && float.abs() < 9e15).then_some(float as i128)
 }
@@ -156,54 +156,54 @@ pub(super) mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::policy::canonical;
+    use crate::approval::canonical;
 
-    fn asked(arguments: Value) -> Asked {
-        Asked {
+    fn parts(arguments: Value) -> KeyParts {
+        KeyParts {
             tool: ToolName::from("tool"),
             source: "own".into(),
             definition: [0; 32],
             arguments: Arc::new(arguments),
-            folder: Path::new("/project").into(),
-            scope: ("nobody", "".into()),
+            directory: Path::new("/project").into(),
+            scope: ("shared", "".into()),
         }
     }
 
-    /// A key like no other number's.
+    /// A key that is different for each number.
     pub(in crate::layers) fn key(n: u8, by: &ahash::RandomState) -> Key {
-        Key::new(asked(json!({ "n": n })), by)
+        Key::new(parts(json!({ "n": n })), by)
     }
 
     #[test]
-    fn every_part_tells_calls_apart() {
+    fn keys_differ_if_any_part_differs() {
         let by = ahash::RandomState::new();
-        let key = |change: fn(&mut Asked)| {
-            let mut asked = asked(json!({"a": 1}));
-            change(&mut asked);
-            Key::new(asked, &by)
+        let key = |change: fn(&mut KeyParts)| {
+            let mut parts = parts(json!({"a": 1}));
+            change(&mut parts);
+            Key::new(parts, &by)
         };
         let own = key(|_| {});
         assert_eq!(own, key(|_| {}));
-        let others: [fn(&mut Asked); 6] = [
-            |asked| asked.tool = ToolName::from("other"),
-            |asked| asked.source = "other".into(),
-            |asked| asked.definition = [1; 32],
-            |asked| asked.arguments = Arc::new(json!({"a": 2})),
-            |asked| asked.folder = Path::new("/elsewhere").into(),
-            |asked| asked.scope = ("user", "".into()),
+        let others: [fn(&mut KeyParts); 6] = [
+            |parts| parts.tool = ToolName::from("other"),
+            |parts| parts.source = "other".into(),
+            |parts| parts.definition = [1; 32],
+            |parts| parts.arguments = Arc::new(json!({"a": 2})),
+            |parts| parts.directory = Path::new("/elsewhere").into(),
+            |parts| parts.scope = ("user", "".into()),
         ];
         others.into_iter().for_each(|change| assert_ne!(own, key(change)));
     }
 
     #[test]
-    fn how_a_number_is_written_does_not_count_and_depth_has_an_end() {
+    fn number_format_does_not_count_and_depth_is_bounded() {
         let by = ahash::RandomState::new();
-        let key = |arguments: Value| Key::new(asked(arguments), &by);
+        let key = |arguments: Value| Key::new(parts(arguments), &by);
         assert_eq!(key(json!({"a": 1, "b": 2})), key(json!({"b": 2.0, "a": 1.0})));
         assert_ne!(key(json!(u64::MAX)), key(json!(u64::MAX as f64)));
         assert_ne!(key(json!("1")), key(json!(1)));
         let deep = || (0..200).fold(json!(1), |inner, _| json!([inner]));
-        assert_ne!(key(deep()), key(deep()), "nobody looked at all of it");
+        assert_ne!(key(deep()), key(deep()), "deeper parts are not compared");
     }
 
     fn value() -> impl Strategy<Value = Value> {
@@ -225,10 +225,10 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn keys_are_equal_just_when_the_data_is_written_the_same(one in value(), other in value()) {
+        fn keys_are_equal_exactly_if_canonical_data_is(one in value(), other in value()) {
             let by = ahash::RandomState::new();
             let is_equal = canonical(&one) == canonical(&other);
-            let (one, other) = (Key::new(asked(one), &by), Key::new(asked(other), &by));
+            let (one, other) = (Key::new(parts(one), &by), Key::new(parts(other), &by));
             prop_assert_eq!(one == other, is_equal);
             if is_equal {
                 prop_assert_eq!(one.hash, other.hash);

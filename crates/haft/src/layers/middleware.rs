@@ -10,11 +10,14 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
-use haft_core::{Args, BoxFuture, Execution, Failure, FailureCode, Output};
+use haft_core::{
+    Args, BoxFuture, Error, ErrorKind, Execution, Failure, FailureCode, Output, host::HostContext,
+    sync::lock,
+};
 
 use super::{
     ExecutionStats, Outcome, Work,
@@ -23,9 +26,9 @@ use super::{
     own_time::{Said, watched},
 };
 use crate::{
-    error::{Error, ErrorKind},
     lifecycle::AuthorizedCall,
-    registry::{RegisteredTool, glob},
+    policy::NameGlob,
+    registry::RegisteredTool,
     watch::{caught, words},
 };
 
@@ -59,7 +62,7 @@ pub trait Middleware: Send + Sync + 'static {
     fn name(&self) -> &str;
 
     /// Returns its timeout, without the time of the inner layers; `None` for the runtime's
-    /// `judge_timeout`.
+    /// `policy_timeout`.
     fn timeout(&self) -> Option<Duration> {
         None
     }
@@ -118,7 +121,7 @@ pub(crate) struct AroundPlace {
 pub(crate) struct Around {
     name: Box<str>,
     limit: Duration,
-    tools: Option<String>,
+    tools: Option<NameGlob>,
     middleware: Box<dyn Middleware>,
 }
 
@@ -157,7 +160,8 @@ impl Around {
                 "a timeout of zero would let middleware `{name}` stop every call"
             )));
         }
-        Ok(Self { name: name.into(), limit: own.unwrap_or(limit), tools, middleware })
+        let (limit, tools) = (own.unwrap_or(limit), tools.map(NameGlob::new));
+        Ok(Self { name: name.into(), limit, tools, middleware })
     }
 
     /// Returns its name.
@@ -165,10 +169,10 @@ impl Around {
         &self.name
     }
 
-    /// Returns whether it stands around calls of this tool. A view's name for it is no way round.
+    /// Returns whether it wraps calls of this tool. Renaming the tool in a view does not evade it.
     pub(crate) fn applies_to(&self, tool: &RegisteredTool) -> bool {
         let Some(tools) = &self.tools else { return true };
-        glob(tools, tool.name().as_str()) || glob(tools, tool.registered().as_str())
+        tools.matches(tool.name().as_str()) || tools.matches(tool.registered().as_str())
     }
 }
 
@@ -204,11 +208,11 @@ struct Trail<'a> {
 
 impl Trail<'_> {
     fn course(&self) -> MutexGuard<'_, ExecutionStats> {
-        self.course.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.course)
     }
 }
 
-/// Takes a call through all middleware that stand around its tool.
+/// Runs a call through all middleware of its tool.
 pub(super) async fn around(work: &Work<'_>, first: Args, course: &mut ExecutionStats) -> Outcome {
     let trail = Trail { work, course: Mutex::new(std::mem::take(course)) };
     let outcome = level(&work.turn.inner.middleware, &trail, first).await;
@@ -221,7 +225,7 @@ fn level<'a>(around: &'a [Around], trail: &'a Trail<'a>, first: Args) -> BoxFutu
     let mut rest = around;
     while let Some((own, further)) = rest.split_first() {
         if own.applies_to(trail.work.entry) {
-            return Box::pin(stand(own, further, trail, first));
+            return Box::pin(run_one(own, further, trail, first));
         }
         rest = further;
     }
@@ -241,8 +245,8 @@ async fn innermost(trail: &Trail<'_>, first: Args) -> Outcome {
     inside(trail.work, first, &mut writing.1).await
 }
 
-/// Lets one middleware have its way, and finds out what came of it.
-async fn stand<'a>(
+/// Runs one middleware, and finds out whether the body ran inside it.
+async fn run_one<'a>(
     own: &'a Around,
     rest: &'a [Around],
     trail: &'a Trail<'a>,
@@ -254,7 +258,7 @@ async fn stand<'a>(
     // Making the future runs the host's code too, so it happens under the watch.
     let call = async { own.middleware.call(work.permitted, next).await };
     let said = watched(work, &frame, own.limit, call).await;
-    // It no longer waits for the body; the body has been told, and its end is still seen.
+    // It stopped waiting for the body. The body is cancelled, and its end is awaited here.
     if let Some(left) = frame.take_left() {
         let ended = left.await;
         frame.pass(Passed::of(&ended));
@@ -277,17 +281,17 @@ async fn stand<'a>(
     still_open(work, outcome)
 }
 
-/// No answer of a middleware stands for a body that still works.
+/// Refuses the answer of a middleware while the body is still running.
 fn still_open(work: &Work<'_>, outcome: Outcome) -> Outcome {
     let output: Output = outcome?;
-    match work.cx.is_busy() {
-        false => Ok(output),
-        true => Err(Failure::new(
-            FailureCode::UnknownOutcome,
-            "the tool did not stop when it was cancelled, and may still be running",
-        )
-        .with_next("check what happened before you call it again")),
+    if !work.cx.has_running_work() {
+        return Ok(output);
     }
+    Err(Failure::new(
+        FailureCode::UnknownOutcome,
+        "the tool did not stop when it was cancelled, and may still be running",
+    )
+    .with_next("check what happened before you call it again"))
 }
 
 /// The failure of a call whose middleware could not do its work.

@@ -14,8 +14,6 @@ mod breaker;
 mod retry;
 mod rate;
 mod timeout;
-#[cfg(feature = "tower")]
-pub mod tower;
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -23,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haft_core::{Args, Failure, FailureCode, Output, ToolContext, ToolSpec};
+use haft_core::{Args, Failure, FailureCode, Output, ToolContext, ToolSpec, host::CallOverrides};
 use serde::Serialize;
 
 pub(crate) use self::middleware::{Around, AroundPlace};
@@ -35,13 +33,13 @@ use crate::{
     lifecycle::AuthorizedCall,
     registry::RegisteredTool,
     telemetry,
-    turn::{Limits, TurnCore},
+    turn::TurnCore,
 };
 
 /// How a call ended, before it is prepared for the model.
 pub type Outcome = Result<Output, Failure>;
 
-/// The call on its way in.
+/// One call inside the layers.
 #[derive(Clone, Copy)]
 pub(crate) struct Work<'a> {
     pub(crate) turn: &'a TurnCore,
@@ -55,7 +53,7 @@ pub(crate) struct Work<'a> {
 
 impl<'a> Work<'a> {
     /// Returns what this one call says about its time.
-    fn limits(&self) -> Option<&'a Limits> {
+    fn limits(&self) -> Option<&'a CallOverrides> {
         self.permitted.admitted().limits()
     }
 }
@@ -105,7 +103,7 @@ pub enum CacheStatus {
 #[derive(Debug)]
 pub(crate) struct ToolLayers {
     circuit: breaker::Circuit,
-    rate: Option<rate::Line>,
+    rate: Option<rate::RateLimiter>,
     /// Whether the tool declares nothing but its time.
     is_plain: bool,
 }
@@ -114,7 +112,7 @@ impl ToolLayers {
     pub(crate) fn of(spec: &ToolSpec) -> Self {
         Self {
             circuit: breaker::Circuit::default(),
-            rate: spec.rate.map(rate::Line::new),
+            rate: spec.rate.map(rate::RateLimiter::new),
             is_plain: spec.rate.is_none() && spec.cache.is_none() && spec.retry.is_none(),
         }
     }
@@ -123,8 +121,8 @@ impl ToolLayers {
 /// What the layers of all tools share.
 #[derive(Debug)]
 pub(crate) struct RuntimeLayers {
-    pantry: cache::Pantry,
-    rate: Option<rate::Line>,
+    cache: cache::ResultCache,
+    rate: Option<rate::RateLimiter>,
     is_plain: bool,
     seed: u64,
 }
@@ -133,15 +131,15 @@ impl RuntimeLayers {
     /// Sets them up. Waits between attempts are spread by the seed; without one, by chance.
     pub(crate) fn new(config: &Config, seed: Option<u64>) -> Self {
         Self {
-            pantry: cache::Pantry::new(config.max_cache),
-            rate: config.rate.map(rate::Line::new),
+            cache: cache::ResultCache::new(config.max_cache),
+            rate: config.rate.map(rate::RateLimiter::new),
             is_plain: config.rate.is_none() && config.retry.is_none(),
             seed: seed.unwrap_or_else(|| RandomState::new().hash_one(0)),
         }
     }
 
-    /// Returns a number from 0 to 1 for one attempt at one call: always the same, and unlike that of
-    /// any other.
+    /// Returns a number from 0 to 1 for one attempt at one call: always the same, and different for
+    /// each attempt.
     fn chance(&self, cx: &ToolContext, attempt: u32) -> f64 {
         let ids = [cx.run_id().as_str(), cx.call_id().as_str()];
         let mut mixed = mix(self.seed ^ u64::from(attempt));
@@ -162,7 +160,7 @@ fn mix(n: u64) -> u64 {
     n ^ (n >> 31)
 }
 
-/// Returns whether nothing stands around the body but its time, and nobody looks on.
+/// Returns whether only the timeout applies to this call, and no subscriber wants a span.
 pub(crate) fn is_plain(work: &Work<'_>) -> bool {
     let (inner, own) = (&work.turn.inner, work.entry.layers());
     inner.middleware.is_empty()
@@ -173,8 +171,8 @@ pub(crate) fn is_plain(work: &Work<'_>) -> bool {
         && !telemetry::is_watched(work)
 }
 
-/// Lets a plain call through to its body. Most calls are, so they carry the room for this alone, and
-/// whoever waits for it says how it [ended].
+/// Runs the body of a plain call. Most calls are plain, so their future contains this alone; the
+/// caller then calls [`ended`].
 pub(crate) fn straight<'a>(
     work: &'a Work<'a>,
     first: Args,
@@ -184,7 +182,7 @@ pub(crate) fn straight<'a>(
     timeout::made(work, first)
 }
 
-/// Notes how a plain call ended.
+/// Records how a plain call ended.
 pub(crate) fn ended(work: &Work<'_>, outcome: &Outcome) {
     breaker::note(work, outcome, None);
 }
@@ -214,8 +212,8 @@ async fn past_cache(work: &Work<'_>, first: Args, course: &mut ExecutionStats) -
     outcome
 }
 
-/// Waits for something that is not work, as long as the call may wait: in a span of its own, which is
-/// never inside that of an attempt. What it took is told and on record, however it ends.
+/// Waits for something that is not work, until the deadline of the call, in a span of its own that
+/// is never inside that of an attempt. The time is in an event and in the record, however it ends.
 async fn waiting<T: Send>(
     work: &Work<'_>,
     course: &mut ExecutionStats,
@@ -228,7 +226,7 @@ async fn waiting<T: Send>(
     let waited = telemetry::waiting(what.as_str(), wait).await;
     let time = clock.now().saturating_duration_since(since);
     course.waited = course.waited.saturating_add(time);
-    work.turn.tell(|| Event::Waited { call: work.cx.call_id().clone(), what, time });
+    work.turn.emit(|| Event::Waited { call: work.cx.call_id().clone(), what, time });
     waited.map_err(|stopped| match stopped.code() {
         // An attempt was made before, so it would be wrong to say that nothing was run.
         FailureCode::DeadlinePassed if course.attempts > 0 => Failure::new(
@@ -239,16 +237,16 @@ async fn waiting<T: Send>(
     })
 }
 
-/// Notes that the body begins, and tells it the first time.
+/// Counts an attempt, and emits an event for the first one.
 fn begin_attempt(work: &Work<'_>, course: &mut ExecutionStats) {
     course.attempts += 1;
     if course.attempts == 1 {
-        work.turn.tell(|| Event::Running { call: work.cx.call_id().clone() });
+        work.turn.emit(|| Event::Running { call: work.cx.call_id().clone() });
     }
 }
 
-/// Lists what stands around the body of a tool, outermost first, in words. What the host put around
-/// it is the caller's to add.
+/// Describes the layers around the body of a tool, outermost first. The caller adds the middleware
+/// of the host.
 pub(crate) fn listed(entry: &RegisteredTool, config: &Config) -> Vec<String> {
     let spec = entry.spec();
     let mut all = Vec::new();

@@ -5,28 +5,30 @@
 //! so a queue of any length needs one timer and no polling, and an abandoned wait does not delay
 //! the others.
 //!
+//! Our own code, because waiting is FIFO with deadlines and uses the runtime's clock.
+//!
 //! INVARIANT: in any time span at most `count` calls pass, plus the refill of that span, even if
 //! the clock jumps. No lock is held while a call waits.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
 
-use haft_core::{Failure, FailureCode, Rate};
+use haft_core::{Failure, FailureCode, Rate, sync::lock};
 use tokio::sync::Notify;
 
 use super::{ExecutionStats, Work, in_words, waiting};
 use crate::{clock::Clock, event::WaitReason, watch::after};
 
-/// Threads that look at the clock one after the other may come here the other way round. Time that is
-/// counted only once cannot add up to more than its rate.
-const OUT_OF_ORDER: Duration = Duration::from_secs(1);
+/// Threads may arrive here in another order than they read the clock. An earlier moment within this
+/// span is not a clock that was set back, so that no time is counted twice.
+const MAX_REORDERING: Duration = Duration::from_secs(1);
 
-/// The line before one tool, or before all of them.
+/// The rate limiter of one tool, or of all tools together.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct RateLimiter {
     rate: Rate,
     state: Mutex<State>,
 }
@@ -35,72 +37,72 @@ pub(crate) struct Line {
 struct State {
     /// The latest moment that was seen.
     last: Option<Instant>,
-    /// How much time has gone by since the first call came.
+    /// How much time has passed since the first call.
     gone: Duration,
-    /// When all credit would be there again, in parts: a nanosecond has `count` of them, and a call
+    /// When the bucket would be full again, in parts: a nanosecond has `count` of them, and a call
     /// costs as many as the window has nanoseconds. So no rate is rounded.
     full: u128,
     waiting: BTreeMap<u64, Arc<Notify>>,
-    came: u64,
+    arrived: u64,
 }
 
-/// What somebody finds who comes to the line.
+/// The answer to a call that needs a token.
 #[derive(Debug)]
-pub(crate) enum Door<'a> {
-    /// Nobody is before them and there is credit: they have passed.
-    In,
-    /// They stand in line.
-    Wait(Place<'a>),
-    /// They would still wait at their deadline, so they do not even begin.
+pub(crate) enum Acquire<'a> {
+    /// The queue is empty and there is a token: the call has passed.
+    Passed,
+    /// It is in the queue.
+    Wait(QueueSlot<'a>),
+    /// It would still wait at its deadline, so it does not enter the queue.
     TooLong(Duration),
 }
 
-/// A place in line. Dropping it leaves the line.
+/// A slot in the queue. Dropping it leaves the queue.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
-    line: &'a Line,
+pub(crate) struct QueueSlot<'a> {
+    limiter: &'a RateLimiter,
     number: u64,
     called: Arc<Notify>,
 }
 
-impl Line {
+impl RateLimiter {
     pub(crate) fn new(rate: Rate) -> Self {
-        // Nobody can build a tool or a runtime with a rate of nothing; here it must not divide.
+        // The builders refuse a rate of 0; here it must not be a divisor.
         let rate = Rate { count: rate.count.max(1), ..rate };
         Self { rate, state: Mutex::default() }
     }
 
-    /// Comes to the line.
-    pub(crate) fn come(&self, now: Instant, deadline: Instant) -> Door<'_> {
+    /// Takes a token, or a slot in the queue.
+    pub(crate) fn acquire(&self, now: Instant, deadline: Instant) -> Acquire<'_> {
         let mut state = self.lock();
         let before = state.waiting.len();
         let wait = self.wait(&mut state, now, before);
         if before == 0 && wait.is_zero() {
             self.pass(&mut state, now);
-            return Door::In;
+            return Acquire::Passed;
         }
         if after(now, wait) >= deadline {
-            return Door::TooLong(wait);
+            return Acquire::TooLong(wait);
         }
-        state.came += 1;
-        let number = state.came;
+        state.arrived += 1;
+        let number = state.arrived;
         let called = Arc::new(Notify::new());
         state.waiting.insert(number, Arc::clone(&called));
-        Door::Wait(Place { line: self, number, called })
+        Acquire::Wait(QueueSlot { limiter: self, number, called })
     }
 
-    /// Takes back the last pass, which was not used after all.
+    /// Returns the last token, which was not used.
     pub(crate) fn give_back(&self) {
         let mut state = self.lock();
         state.full = state.full.saturating_sub(self.price());
-        call_first(&state);
+        notify_first(&state);
     }
 
-    /// How long somebody waits who has so many before them.
+    /// How long a call waits that has so many before it in the queue.
     fn wait(&self, state: &mut State, now: Instant, before: usize) -> Duration {
         let now = self.parts(state, now);
         let price = self.price();
-        // Once all before them have passed, this much must not be owed any more.
+        // Once all calls before it have passed, this much must not be owed any more.
         let owed = state.full.max(now).saturating_add(price.saturating_mul(before as u128));
         let credit = price * u128::from(self.rate.count - 1);
         let parts = owed.saturating_sub(credit).saturating_sub(now);
@@ -118,7 +120,7 @@ impl Line {
         if let Some(more) = now.checked_duration_since(last) {
             state.gone = state.gone.saturating_add(more);
             state.last = Some(now);
-        } else if last.saturating_duration_since(now) > OUT_OF_ORDER {
+        } else if last.saturating_duration_since(now) > MAX_REORDERING {
             // The clock went back. What is owed is owed from here on, and not until it catches up.
             state.last = Some(now);
         }
@@ -130,28 +132,28 @@ impl Line {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 
-/// Tells the first in line to look again. A call that comes early is kept for it.
-fn call_first(state: &State) {
+/// Wakes the first in the queue. `Notify` keeps a notification that comes before the wait.
+fn notify_first(state: &State) {
     if let Some(called) = state.waiting.values().next() {
         called.notify_one();
     }
 }
 
-impl Place<'_> {
+impl QueueSlot<'_> {
     /// Waits until it may pass, and passes.
     pub(crate) async fn wait(self, clock: &dyn Clock) {
         loop {
             let until = {
-                let mut state = self.line.lock();
+                let mut state = self.limiter.lock();
                 let now = clock.now();
                 if state.waiting.keys().next() == Some(&self.number) {
-                    let wait = self.line.wait(&mut state, now, 0);
+                    let wait = self.limiter.wait(&mut state, now, 0);
                     if wait.is_zero() {
-                        self.line.pass(&mut state, now);
+                        self.limiter.pass(&mut state, now);
                         return;
                     }
                     Some(after(now, wait))
@@ -171,45 +173,45 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueueSlot<'_> {
     fn drop(&mut self) {
-        let mut state = self.line.lock();
+        let mut state = self.limiter.lock();
         let was_first = state.waiting.keys().next() == Some(&self.number);
         state.waiting.remove(&self.number);
         if was_first {
-            call_first(&state);
+            notify_first(&state);
         }
     }
 }
 
-/// Takes one attempt through the runtime's line and the tool's own.
+/// Takes one token for an attempt from the runtime's limiter and one from the tool's own.
 pub(super) async fn pass(work: &Work<'_>, course: &mut ExecutionStats) -> Result<(), Failure> {
     let all = work.turn.inner.layers.rate.as_ref();
     let own = work.entry.layers().rate.as_ref();
     if let Some(all) = all {
-        stand(work, all, None, course).await?;
+        wait_for(work, all, None, course).await?;
     }
     if let Some(own) = own {
-        let stood = stand(work, own, Some(work.cx.tool_name().as_str()), course).await;
-        if let (Err(_), Some(all)) = (&stood, all) {
+        let waited = wait_for(work, own, Some(work.cx.tool_name().as_str()), course).await;
+        if let (Err(_), Some(all)) = (&waited, all) {
             all.give_back();
         }
-        stood?;
+        waited?;
     }
     Ok(())
 }
 
-async fn stand(
+async fn wait_for(
     work: &Work<'_>,
-    line: &Line,
+    limiter: &RateLimiter,
     tool: Option<&str>,
     course: &mut ExecutionStats,
 ) -> Result<(), Failure> {
     let clock = &*work.turn.inner.clock;
-    match line.come(clock.now(), work.deadline) {
-        Door::In => Ok(()),
-        Door::TooLong(wait) => Err(refused(line.rate, tool, wait)),
-        Door::Wait(place) => waiting(work, course, WaitReason::Rate, place.wait(clock)).await,
+    match limiter.acquire(clock.now(), work.deadline) {
+        Acquire::Passed => Ok(()),
+        Acquire::TooLong(wait) => Err(refused(limiter.rate, tool, wait)),
+        Acquire::Wait(place) => waiting(work, course, WaitReason::Rate, place.wait(clock)).await,
     }
 }
 
@@ -242,8 +244,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn line(count: u32) -> Line {
-        Line::new(Rate { count, per: Window::Second })
+    fn limiter(count: u32) -> RateLimiter {
+        RateLimiter::new(Rate { count, per: Window::Second })
     }
 
     fn far(clock: &ManualClock) -> Instant {
@@ -251,42 +253,42 @@ mod tests {
     }
 
     /// How many pass at once.
-    fn burst(line: &Line, clock: &ManualClock) -> usize {
-        std::iter::from_fn(|| match line.come(clock.now(), clock.now()) {
-            Door::In => Some(()),
-            Door::Wait(_) | Door::TooLong(_) => None,
+    fn burst(limiter: &RateLimiter, clock: &ManualClock) -> usize {
+        std::iter::from_fn(|| match limiter.acquire(clock.now(), clock.now()) {
+            Acquire::Passed => Some(()),
+            Acquire::Wait(_) | Acquire::TooLong(_) => None,
         })
         .count()
     }
 
-    fn place<'a>(line: &'a Line, clock: &ManualClock) -> Place<'a> {
-        match line.come(clock.now(), far(clock)) {
-            Door::Wait(place) => place,
+    fn place<'a>(limiter: &'a RateLimiter, clock: &ManualClock) -> QueueSlot<'a> {
+        match limiter.acquire(clock.now(), far(clock)) {
+            Acquire::Wait(place) => place,
             other => panic!("expected to wait, got {other:?}"),
         }
     }
 
     #[test]
-    fn a_window_is_a_burst_and_fills_up_evenly() {
-        let (line, clock) = (line(4), ManualClock::new());
-        assert_eq!(burst(&line, &clock), 4);
+    fn bucket_holds_one_window_and_refills_evenly() {
+        let (limiter, clock) = (limiter(4), ManualClock::new());
+        assert_eq!(burst(&limiter, &clock), 4);
         clock.advance(SECOND / 4);
-        assert_eq!(burst(&line, &clock), 1);
+        assert_eq!(burst(&limiter, &clock), 1);
         clock.advance(SECOND);
-        assert_eq!(burst(&line, &clock), 4);
+        assert_eq!(burst(&limiter, &clock), 4);
     }
 
     #[test]
-    fn a_jump_forward_is_worth_one_burst() {
-        let (line, clock) = (line(3), ManualClock::new());
-        assert_eq!(burst(&line, &clock), 3);
+    fn clock_jump_forward_refills_at_most_one_window() {
+        let (limiter, clock) = (limiter(3), ManualClock::new());
+        assert_eq!(burst(&limiter, &clock), 3);
         let mut waiting: Vec<_> =
-            (0..20).map(|_| Box::pin(place(&line, &clock).wait(&clock))).collect();
+            (0..20).map(|_| Box::pin(place(&limiter, &clock).wait(&clock))).collect();
         for wait in &mut waiting {
             assert!(wait.as_mut().now_or_never().is_none());
         }
         clock.advance(SECOND * 86_400);
-        // Everybody looks, as often as it takes, and still only so many pass.
+        // All of them are polled again and again, and still only three pass.
         let mut passed = 0;
         for _ in 0..30 {
             let before = waiting.len();
@@ -297,12 +299,12 @@ mod tests {
     }
 
     #[test]
-    fn who_came_first_goes_first_and_who_leaves_holds_nobody_up() {
-        let (line, clock) = (line(1), ManualClock::new());
-        assert_eq!(burst(&line, &clock), 1);
-        let mut first = Box::pin(place(&line, &clock).wait(&clock));
-        let mut second = Box::pin(place(&line, &clock).wait(&clock));
-        let mut third = Box::pin(place(&line, &clock).wait(&clock));
+    fn queue_is_fifo_and_an_abandoned_slot_delays_no_other() {
+        let (limiter, clock) = (limiter(1), ManualClock::new());
+        assert_eq!(burst(&limiter, &clock), 1);
+        let mut first = Box::pin(place(&limiter, &clock).wait(&clock));
+        let mut second = Box::pin(place(&limiter, &clock).wait(&clock));
+        let mut third = Box::pin(place(&limiter, &clock).wait(&clock));
         for wait in [&mut third, &mut second, &mut first] {
             assert!(wait.as_mut().now_or_never().is_none());
         }
@@ -314,33 +316,33 @@ mod tests {
         assert!(third.as_mut().now_or_never().is_none());
         clock.advance(SECOND);
         assert!(third.as_mut().now_or_never().is_some());
-        assert!(line.lock().waiting.is_empty());
+        assert!(limiter.lock().waiting.is_empty());
     }
 
     #[test]
-    fn a_wait_that_cannot_end_in_time_is_refused_at_once_and_takes_nothing() {
-        let (line, clock) = (line(1), ManualClock::new());
-        assert_eq!(burst(&line, &clock), 1);
-        let _first = place(&line, &clock);
-        let late = line.come(clock.now(), clock.now() + SECOND * 2);
-        assert!(matches!(late, Door::TooLong(wait) if wait == SECOND * 2), "{late:?}");
-        let in_time = line.come(clock.now(), clock.now() + SECOND * 2 + SECOND / 10);
-        assert!(matches!(in_time, Door::Wait(_)), "the one refused took no place");
+    fn wait_beyond_the_deadline_is_refused_at_once_and_takes_no_token() {
+        let (limiter, clock) = (limiter(1), ManualClock::new());
+        assert_eq!(burst(&limiter, &clock), 1);
+        let _first = place(&limiter, &clock);
+        let late = limiter.acquire(clock.now(), clock.now() + SECOND * 2);
+        assert!(matches!(late, Acquire::TooLong(wait) if wait == SECOND * 2), "{late:?}");
+        let in_time = limiter.acquire(clock.now(), clock.now() + SECOND * 2 + SECOND / 10);
+        assert!(matches!(in_time, Acquire::Wait(_)), "the one refused took no place");
     }
 
     #[test]
-    fn a_pass_that_was_not_used_can_be_given_back() {
-        let (line, clock) = (line(2), ManualClock::new());
-        assert_eq!(burst(&line, &clock), 2);
-        line.give_back();
-        assert_eq!(burst(&line, &clock), 1);
+    fn unused_token_can_be_returned() {
+        let (limiter, clock) = (limiter(2), ManualClock::new());
+        assert_eq!(burst(&limiter, &clock), 2);
+        limiter.give_back();
+        assert_eq!(burst(&limiter, &clock), 1);
     }
 
     #[test]
-    fn a_clock_that_goes_back_neither_gives_nor_takes() {
-        let (line, clock) = (line(2), ManualClock::new());
+    fn clock_set_back_neither_adds_nor_removes_tokens() {
+        let (limiter, clock) = (limiter(2), ManualClock::new());
         let late = clock.now() + SECOND * 86_400;
-        let come = |at| matches!(line.come(at, at), Door::In);
+        let come = |at| matches!(limiter.acquire(at, at), Acquire::Passed);
         assert!(come(late) && come(late) && !come(late));
         let back = clock.now();
         assert!(!come(back), "going back pays nothing");
@@ -355,14 +357,14 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_rate_and_the_longest_time_do_not_overflow() {
+    fn largest_rate_and_longest_time_do_not_overflow() {
         let clock = ManualClock::new();
-        let line = Line::new(Rate { count: u32::MAX, per: Window::Day });
-        assert!(matches!(line.come(clock.now(), far(&clock)), Door::In));
+        let limiter = RateLimiter::new(Rate { count: u32::MAX, per: Window::Day });
+        assert!(matches!(limiter.acquire(clock.now(), far(&clock)), Acquire::Passed));
         clock.advance(Duration::MAX);
-        assert!(matches!(line.come(clock.now(), far(&clock)), Door::In));
-        let none = Line::new(Rate { count: 0, per: Window::Second });
-        assert!(matches!(none.come(clock.now(), far(&clock)), Door::In));
+        assert!(matches!(limiter.acquire(clock.now(), far(&clock)), Acquire::Passed));
+        let none = RateLimiter::new(Rate { count: 0, per: Window::Second });
+        assert!(matches!(none.acquire(clock.now(), far(&clock)), Acquire::Passed));
     }
 
     proptest! {
@@ -371,17 +373,17 @@ mod tests {
             count in 1u32..6,
             steps in prop::collection::vec((0u64..700, 0usize..4), 1..60),
         ) {
-            let (line, clock) = (line(count), ManualClock::new());
+            let (limiter, clock) = (limiter(count), ManualClock::new());
             let began = clock.now();
             let mut waiting = Vec::new();
             let mut passed: Vec<Duration> = Vec::new();
             for (millis, come) in steps {
                 clock.advance(Duration::from_millis(millis));
                 for _ in 0..come {
-                    match line.come(clock.now(), far(&clock)) {
-                        Door::In => passed.push(clock.now() - began),
-                        Door::Wait(place) => waiting.push(Box::pin(place.wait(&clock))),
-                        Door::TooLong(_) => {}
+                    match limiter.acquire(clock.now(), far(&clock)) {
+                        Acquire::Passed => passed.push(clock.now() - began),
+                        Acquire::Wait(place) => waiting.push(Box::pin(place.wait(&clock))),
+                        Acquire::TooLong(_) => {}
                     }
                 }
                 loop {

@@ -4,23 +4,25 @@
 //! instance of the arguments, its own rate limit and timeout, and a context that can be cancelled
 //! without cancelling the call; the idempotency key stays the same.
 //!
+//! Our own code: whether an attempt may be repeated depends on what the call may have changed.
+//!
 //! INVARIANT: a side effect is not repeated. An attempt is retried only if the call is read-only or
 //! idempotent, or the failure says that nothing ran; and never while work of the attempt is still
 //! running.
 
 use std::time::Duration;
 
-use haft_core::{Args, Execution, Failure, FailureCode, RetryHint, RetryPolicy};
+use haft_core::{Args, Execution, Failure, FailureCode, RetryHint, RetryPolicy, host::HostContext};
 
 use super::{ExecutionStats, Outcome, Work, begin_attempt, rate, timeout, waiting};
 use crate::{
     event::{Event, WaitReason},
-    redact,
+    secrets,
     watch::{after, caught},
 };
 
-/// The longest wait that a failure may ask for. More is another day's work, not this call's.
-const LONGEST_AFTER: Duration = Duration::from_secs(300);
+/// The longest wait that a failure may request.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 
 /// Makes attempts at the body until one succeeds or none may follow.
 pub(super) async fn attempts(work: &Work<'_>, first: Args, course: &mut ExecutionStats) -> Outcome {
@@ -60,14 +62,14 @@ pub(super) async fn attempts(work: &Work<'_>, first: Args, course: &mut Executio
             return Err(failure);
         }
         let wait = match failure.retry_after() {
-            Some(time) => time.min(LONGEST_AFTER),
+            Some(time) => time.min(MAX_RETRY_AFTER),
             None => retries.delay(n, inner.layers.chance(work.cx, n)),
         };
         let until = after(inner.clock.now(), wait);
         if until >= work.deadline {
             return Err(failure);
         }
-        work.turn.tell(|| Event::Retrying {
+        work.turn.emit(|| Event::Retrying {
             call: work.cx.call_id().clone(),
             attempt: n + 1,
             failed: failure.code(),
@@ -86,7 +88,7 @@ pub(super) async fn attempts(work: &Work<'_>, first: Args, course: &mut Executio
 /// author's own code does not answer twice alike.
 fn decode(work: &Work<'_>) -> Result<Args, Failure> {
     let json = work.permitted.admitted().arguments();
-    if let Some(args) = redact::resolve(&work.turn.inner, work.entry, json)? {
+    if let Some(args) = secrets::resolve(&work.turn.inner.redactor, work.entry, json)? {
         return Ok(args);
     }
     let broken = |why: String| {
@@ -109,7 +111,7 @@ fn may_repeat(work: &Work<'_>, retries: &RetryPolicy, failure: &Failure) -> bool
         || work.entry.spec().idempotent == Some(true);
     harmless
         && failure.execution() != Execution::Unknown
-        && !work.cx.is_busy()
+        && !work.cx.has_running_work()
         && !work.turn.is_stopped(work.cx)
         && is_worth_it(failure)
         && is_wanted(&retries.retry_on, failure)
@@ -117,8 +119,8 @@ fn may_repeat(work: &Work<'_>, retries: &RetryPolicy, failure: &Failure) -> bool
 
 /// Returns whether the same call may succeed later.
 ///
-/// An error that a body passes on with `?` says nothing about retrying; that it is told to the model
-/// as something to fix is only what its code says. Most such errors of a tool that declares `retry`
+/// An error that a body returns with `?` says nothing about retrying; its code alone makes it
+/// something for the model to fix. Most such errors of a tool that declares `retry`
 /// are those of a service or a disk, so they are tried again. A body that says `Fix` or `Never` is
 /// taken at its word.
 fn is_worth_it(failure: &Failure) -> bool {
@@ -136,8 +138,8 @@ fn is_worth_it(failure: &Failure) -> bool {
     }
 }
 
-/// Returns whether the tool wants such a failure to be tried again. A word that is a code means that
-/// code; any other is looked for in the name of the error's type.
+/// Returns whether the tool's `retry_on` includes this failure. A word that is a code means that
+/// code; any other is searched in the name of the error's type.
 fn is_wanted(words: &[String], failure: &Failure) -> bool {
     words.is_empty()
         || words.iter().any(|word| {
@@ -241,7 +243,7 @@ mod tests {
                 prop_assert_eq!(wait, plain);
                 return Ok(());
             }
-            // Spread: from half to one and a half times, as near as seconds can be told.
+            // Jitter: from half to one and a half times, within the precision of seconds.
             let (wait, plain) = (wait.as_secs_f64(), plain.as_secs_f64());
             let (near, longest) = (1e-9 + plain * 1e-9, retries.max_delay.as_secs_f64());
             prop_assert!(wait >= plain * 0.5 - near, "{wait} of {plain}");

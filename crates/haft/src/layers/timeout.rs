@@ -14,7 +14,7 @@ use std::{
 };
 
 use futures_util::FutureExt as _;
-use haft_core::{Args, Execution, Failure, FailureCode, Interrupt, Output};
+use haft_core::{Args, Execution, Failure, FailureCode, Interrupt, Output, host::HostContext};
 
 use super::{Outcome, Work};
 use crate::{
@@ -35,7 +35,7 @@ enum Attempt {
     GivenUp(Failure),
 }
 
-/// Makes one attempt, in a span of its own where somebody wants one.
+/// Makes one attempt, in a span of its own if there is a subscriber.
 pub(super) async fn attempt(work: &Work<'_>, args: Args) -> Outcome {
     if telemetry::is_watched(work) {
         return Box::pin(telemetry::watched(work, made(work, args))).await;
@@ -55,7 +55,7 @@ pub(super) async fn made(work: &Work<'_>, args: Args) -> Outcome {
         tried(work, body.as_mut()).await
     };
     match attempt {
-        // A body that ends in an error because it was told to stop is stopped, not failed.
+        // A body that ends in an error because it was cancelled is cancelled, not failed.
         Attempt::Ended(ended @ (Ok(Err(_)) | Err(_))) if cx.is_cancelled() => {
             stopped(outcome(ended), turn.why_stopped(cx))
         }
@@ -70,7 +70,7 @@ pub(super) async fn made(work: &Work<'_>, args: Args) -> Outcome {
     }
 }
 
-/// The failure of a body that ended after it was told to stop. What nobody knows stays unknown.
+/// The failure of a body that ended after it was cancelled. An unknown outcome stays unknown.
 fn stopped(ended: Outcome, stop: Failure) -> Outcome {
     match ended {
         Err(own) if own.execution() == Execution::Unknown => Err(own),
@@ -84,7 +84,7 @@ async fn tried(work: &Work<'_>, mut body: Pin<&mut impl Future<Output = Ended>>)
     if let Poll::Ready(ended) = once(body.as_mut()).await {
         return Attempt::Ended(ended);
     }
-    // Boxed: a body that is ready at once, as most are, should not carry room for the wait.
+    // Boxed: most bodies are ready at once, and their future should not contain the wait.
     Box::pin(async {
         let Work { turn, entry, cx, deadline, .. } = work;
         let clock = &*turn.inner.clock;
@@ -101,7 +101,7 @@ async fn tried(work: &Work<'_>, mut body: Pin<&mut impl Future<Output = Ended>>)
             () = clock.sleep_until(timeout.min(*deadline)) => late(timeout <= *deadline),
         };
         turn.stop_body(cx, stop.code(), stop.message());
-        // A body that waits for a nested call hears of its end only after that call's own moment.
+        // A body that waits for a nested call resumes only after the grace period of that call.
         let moments = if cx.nested_calls() > 0 { 2 } else { 1 };
         match timed(clock, turn.inner.config.grace * moments, body.as_mut()).await {
             Some(ended) => Attempt::Yielded(ended, stop),
@@ -148,7 +148,7 @@ pub(crate) fn outcome(ended: Ended) -> Outcome {
 
 /// Checks a result, unless it is a ticket: then what comes later is checked.
 fn result(work: &Work<'_>, output: Output) -> Outcome {
-    if work.entry.output().is_some() && work.cx.is_deferred() {
+    if work.entry.output().is_some() && work.cx.has_background_task() {
         return Ok(output);
     }
     checked(work.entry, output)

@@ -8,7 +8,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use haft_core::{Decision, Failure, FailureCode, RetryHint, ToolContext, Verdict};
+use haft_core::{Decision, Failure, FailureCode, RetryHint, StopReason, ToolContext, Verdict};
 use serde_json::Value;
 
 use super::{
@@ -17,12 +17,12 @@ use super::{
     watch::{Stopped, watched},
 };
 use crate::{
-    event::Event,
-    policy::{
+    approval::{
         Answered, ApprovalDigest, ApprovalRequest, ApprovalResponse, ApprovalScope, QueuePermit,
         SuggestedRules, in_words,
     },
-    turn::{StopReason, TurnCore, ValidatedCall},
+    event::Event,
+    turn::{TurnCore, ValidatedCall},
     watch::caught,
 };
 
@@ -70,7 +70,10 @@ pub(super) async fn ask(
     let binding = permit::bind(turn, &call)?;
     let offer = match judged.verdict.decision {
         // A rule that could not be worked out is not offered.
-        Decision::Ask => caught(|| turn.inner.policy.offer(&call)).unwrap_or_default(),
+        Decision::Ask => {
+            caught(|| turn.inner.policy.rule_store()?.suggest_for(&call.policy_request()))
+                .unwrap_or_default()
+        }
         _ => None,
     };
     // A rule with a secret in it would be shown, and then stand in a file.
@@ -80,7 +83,7 @@ pub(super) async fn ask(
     if let Some(file) = file {
         file.answered_by = Some(Arc::clone(&answered.by));
     }
-    turn.tell(|| Event::Answered {
+    turn.emit(|| Event::Answered {
         call: cx.call_id().clone(),
         by: Arc::clone(&answered.by),
         answer: in_words(&answered.answer),
@@ -96,6 +99,8 @@ pub(super) async fn ask(
     permit
 }
 
+/// Maximum length of an approver's comment in a result, in bytes.
+const MAX_COMMENT_BYTES: usize = 4_000;
 const TOO_MANY: &str = "this call needs approval, and too many approval requests are pending";
 
 /// Stands in line, as long as the call may.
@@ -124,7 +129,7 @@ async fn pose(
     let explanation = permit::explain(turn, call, judged);
     let shown = turn.inner.redactor.verdict(verdict.clone());
     *file = Some(File::new(shown.clone(), &explanation));
-    turn.tell(|| Event::Asked {
+    turn.emit(|| Event::Asked {
         call: call.context().call_id().clone(),
         verdict: verdict.clone(),
         explanation: Arc::clone(&explanation),
@@ -248,21 +253,23 @@ fn allow(
         ApprovalScope::Once => {}
         ApprovalScope::Session => turn.run.manners.session.allow(in_session, Arc::clone(by)),
         ApprovalScope::Always => {
-            let kept = caught(|| match &offer {
-                Some(offer) => turn.inner.policy.keep(offer).map_err(|e| e.to_string()),
-                None => Err("no rule was suggested".to_owned()),
+            let kept = caught(|| match (&offer, turn.inner.policy.rule_store()) {
+                (Some(offer), Some(store)) => store.save(offer).map_err(|e| e.to_string()),
+                _ => Err("no rule was suggested".to_owned()),
             });
             // The yes to this call stands, whatever becomes of the file.
             if let Err(why) = kept.and_then(|kept| kept) {
                 let message =
                     format!("the rule that {by} approved permanently could not be saved: {why}");
-                turn.tell(|| Event::Problem { run, message });
+                turn.emit(|| Event::Problem { run, message });
             }
         }
     }
     if let Some(comment) = yes.comment.filter(|comment| !comment.trim().is_empty()) {
-        permitted
-            .remark(format!("A person approved this call with the comment: {}", clip(&comment)));
+        permitted.remark(format!(
+            "A person approved this call with the comment: {}",
+            &comment[..comment.floor_char_boundary(MAX_COMMENT_BYTES)]
+        ));
     }
     Ok(Permit::Granted(permitted))
 }
@@ -294,7 +301,7 @@ fn unasked(
     let verdict = turn.inner.redactor.verdict(verdict);
     *file = Some(File::new(verdict.clone(), &explanation));
     let call = call.context().call_id().clone();
-    turn.tell(|| Event::Refused { call, verdict, explanation });
+    turn.emit(|| Event::Refused { call, verdict, explanation });
     Failure::new(FailureCode::Denied, why).with_next(NEXT).with_source(judged.verdict.to_string())
 }
 
@@ -331,9 +338,4 @@ fn comment(answer: &ApprovalResponse) -> Option<&str> {
         ApprovalResponse::ReplaceResult(text) => Some(text),
         ApprovalResponse::Grant(_) | ApprovalResponse::Edit(_) | ApprovalResponse::Input(_) => None,
     }
-}
-
-/// A remark is a remark; a page of it would drown the result.
-fn clip(comment: &str) -> &str {
-    &comment[..comment.floor_char_boundary(4_000)]
 }

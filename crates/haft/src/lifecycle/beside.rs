@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::{hooks::HookEffects, redact::Redactor, tool_result::ToolResult};
+use crate::{hooks::HookEffects, secrets::Redactor, tool_result::ToolResult};
 
 /// The model reads so much of what hosts say beside one result, in characters.
-const ROOM: usize = 10_000;
+const MAX_NOTES_CHARS: usize = 10_000;
 
 /// What is said beside a call.
 #[derive(Default)]
@@ -94,7 +94,7 @@ pub(crate) fn add_asides(envelope: &mut ToolResult, asides: &[String], redactor:
 /// Cuts the asides to the room there is for all of them.
 fn words(asides: &[String]) -> Vec<String> {
     let mut out = Vec::new();
-    let mut room = ROOM;
+    let mut room = MAX_NOTES_CHARS;
     for aside in asides.iter().map(|aside| aside.trim()).filter(|aside| !aside.is_empty()) {
         if let Some((end, _)) = aside.char_indices().nth(room) {
             out.push(format!("{} … cut", &aside[..end]));
@@ -114,7 +114,11 @@ mod tests {
     fn asides_are_bounded_together() {
         assert!(words(&["  ".to_owned()]).is_empty());
         assert_eq!(words(&[" a".to_owned(), "b".to_owned()]), ["a", "b"]);
-        let long = words(&["é".repeat(ROOM - 1), "x".repeat(ROOM), "never".to_owned()]);
-        assert_eq!(long, ["é".repeat(ROOM - 1), "x … cut".to_owned()]);
+        let long = words(&[
+            "é".repeat(MAX_NOTES_CHARS - 1),
+            "x".repeat(MAX_NOTES_CHARS),
+            "never".to_owned(),
+        ]);
+        assert_eq!(long, ["é".repeat(MAX_NOTES_CHARS - 1), "x … cut".to_owned()]);
     }
 }

@@ -17,13 +17,14 @@ use crate::{
     config::Config,
     layers::Outcome,
     runtime::Inner,
+    text::nth_char,
     tool_result::Truncation,
     turn::TurnCore,
     watch::timed,
 };
 
 /// More pictures than this of one result are not kept aside; one more note each would flood too.
-const MOST_MEDIA: usize = 8;
+const MAX_STORED_MEDIA: usize = 8;
 
 /// Data of at most this part of the bound stays beside a text that is cut. It is no second copy of the
 /// text but says how it came about, as the exit code of a command does.
@@ -97,7 +98,7 @@ pub(super) async fn set_aside(
             pictures.push(block);
         } else {
             let kept = match notes.len() {
-                n if n < MOST_MEDIA => keeper.keep_media(&block).await,
+                n if n < MAX_STORED_MEDIA => keeper.keep_media(&block).await,
                 _ => Err(NotKept::Full),
             };
             notes.push(media_note(&block, size, &kept));
@@ -184,7 +185,7 @@ impl Keeper<'_> {
             return trouble("there is no thread to write it");
         }
         // Another process may hold the store, or the disk may hang; the answer does not.
-        match timed(&*inner.clock, inner.config.judge_timeout, receive).await {
+        match timed(&*inner.clock, inner.config.policy_timeout, receive).await {
             Some(Ok(kept)) => kept,
             Some(Err(_)) => trouble("writing it failed"),
             None => trouble("writing it took too long"),
@@ -326,7 +327,7 @@ impl Notice<'_> {
         // A line break on each side.
         let Some(fitting) = self.fitting(room, 2) else {
             let Ends { head, .. } = artifact::ends(text, room);
-            let head = &head[..artifact::nth_char(head, room)];
+            let head = &head[..nth_char(head, room)];
             return (head.chars().count(), head.to_owned());
         };
         let ends = artifact::ends(text, room - fitting.room);

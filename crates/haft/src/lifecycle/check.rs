@@ -17,7 +17,7 @@ pub(crate) async fn check(turn: &TurnCore, call: &ValidatedCall) -> Result<(), F
     }
     // Making the future runs the tool's code too, so it happens under the watch.
     let check = async { body.check(call.args(), cx).await };
-    match watched(turn, cx, turn.inner.config.judge_timeout, check).await {
+    match watched(turn, cx, turn.inner.config.policy_timeout, check).await {
         Ok(said) => said.map_err(meaning),
         Err(Stopped::Cancelled(failure)) => Err(failure),
         Err(stopped) => Err(Failure::new(

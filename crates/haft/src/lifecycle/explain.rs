@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use haft_core::{Failure, Verdict};
+use haft_schema::Unexplained;
 
 use super::{
     MAX_ROUNDS,
@@ -15,7 +16,7 @@ use super::{
 };
 use crate::{
     policy::{CheckStep, Explanation},
-    schema::unexplained::Unexplained,
+    secrets::secret_arguments,
     turn::{TurnCore, ValidatedCall},
     watch::caught,
 };
@@ -30,8 +31,11 @@ pub(crate) async fn explain(
         Err(_) => (None, None),
     };
     let mut explanation = raw(turn, admitted).await;
-    let call = tool.as_deref().zip(arguments.as_ref());
-    turn.inner.redactor.explanation(&mut explanation, call);
+    let secret = match tool.zip(arguments) {
+        Some((tool, arguments)) => secret_arguments(tool.input(), &arguments),
+        None => Vec::new(),
+    };
+    turn.inner.redactor.explanation(&mut explanation, &secret);
     explanation
 }
 
@@ -73,30 +77,19 @@ async fn raw(turn: &TurnCore, admitted: Result<ValidatedCall, Failure>) -> Expla
     };
     let at = beforehand(turn, &call, HOOKS_NAMED).len().min(explanation.checks.len());
     explanation.checks.splice(at..at, rewrites);
-    explanation.checks.extend(denied_paths(turn, &call));
+    explanation.checks.extend(masked_paths(&call));
     explanation
 }
 
-/// Says how many files a confined process would be kept away from.
-fn denied_paths(turn: &TurnCore, call: &ValidatedCall) -> Option<CheckStep> {
-    if !call.tool().body().is_isolated() {
-        return None;
-    }
-    let (policy, now) = (&turn.inner.policy, || turn.inner.clock.now());
-    let found = caught(|| policy.denied_paths(call.tool().roots(), &turn.scope, &now)).ok()?;
-    let (said, why) = match found {
-        Ok(denied) if denied.is_empty() => return None,
-        Ok(denied) => {
-            let (read, edit) = (denied.read.len(), denied.edit.len());
-            let all = match read + edit {
-                1 => "1 file would be masked".to_owned(),
-                n => format!("{n} files would be masked"),
-            };
-            ("masked", format!("{all}: {read} cannot be read, {edit} cannot be changed"))
-        }
-        Err(unknown) => ("ask", unknown.to_string()),
+/// Describes the files that the sandbox of the call would mask, as the tool counted them.
+fn masked_paths(call: &ValidatedCall) -> Option<CheckStep> {
+    let masked = call.context().masked_paths()?;
+    let decision = match (&masked.missing, masked.read + masked.edit) {
+        (None, 0) => return None,
+        (None, _) => "masked",
+        (Some(_), _) => "ask",
     };
-    Some(step("denied paths", said, why))
+    Some(step("denied paths", decision, masked.to_string()))
 }
 
 /// What hooks are said to have done where nothing is run.
@@ -112,7 +105,7 @@ pub(super) fn explained(
     judged: &Judged,
     hooks: &str,
 ) -> Explanation {
-    let explained = caught(|| turn.inner.policy.explain(call));
+    let explained = caught(|| turn.inner.policy.explain(&call.policy_request()));
     // Explaining is a courtesy: the verdict stands without it.
     let mut explanation = explained.unwrap_or_else(|_| Explanation::of(judged.verdict.clone()));
     let mut checks = beforehand(turn, call, hooks);

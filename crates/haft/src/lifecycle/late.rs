@@ -11,6 +11,7 @@ use crate::{
     tool_result::{Answer, Origin, ToolResult},
     turn::TurnCore,
 };
+use haft_core::host::HostContext;
 
 /// Makes the answer of late work, and writes it down.
 pub(crate) async fn end_late(
@@ -27,7 +28,7 @@ pub(crate) async fn end_late(
     };
     heed(turn, cx, &mut beside);
     let mut seal = Seal::draw(inner.config.frame, &inner.nonces);
-    let label = tool.spec().label.join(cx.heard_label());
+    let label = tool.spec().label.join(cx.nested_label());
     let bound = Some(tool.spec().max_result);
     let (outcome, altered) = shape::washed_off_executor(outcome, inner).await;
     let (outcome, cut) = match bound::is_over(&outcome, bound, &inner.config) {

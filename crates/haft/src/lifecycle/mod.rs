@@ -22,8 +22,9 @@ use std::{sync::Arc, time::Instant};
 use futures_util::{FutureExt as _, future::Either};
 use haft_core::{
     CallProfile, ConcurrencyClass, Execution, Failure, FailureCode, Label, Output, ResultLimit,
-    ToolContext,
+    StopReason, ToolContext, host::HostContext,
 };
+use haft_schema::Unexplained;
 use serde_json::Value;
 use tracing::Instrument as _;
 
@@ -37,16 +38,16 @@ use self::{
     permit::{Judged, Permit},
 };
 use crate::{
+    budget::Held,
     event::{Event, Phase, WaitReason},
     frame::Seal,
     hooks::CompletedCall,
     journal,
     layers::{ExecutionStats, Outcome},
-    policy::{Explanation, Held},
-    schema::unexplained::Unexplained,
+    policy::Explanation,
     telemetry,
     tool_result::{Answer, Origin, ToolResult, Truncation},
-    turn::{StopReason, TurnCore, ValidatedCall, gate},
+    turn::{TurnCore, ValidatedCall, gate},
 };
 
 /// A person's edit or a rule's rewrite goes round again; more often than this nobody agrees.
@@ -89,7 +90,7 @@ fn walked(
     async move {
         let began = turn.inner.clock.now();
         let mut seal = Seal::draw(turn.inner.config.frame, &turn.inner.nonces);
-        turn.tell(|| Event::Started {
+        turn.emit(|| Event::Started {
             call: cx.call_id().clone(),
             requested_name: cx.requested_name().clone(),
             tool_name: cx.tool_name().clone(),
@@ -101,7 +102,7 @@ fn walked(
             repairs = Some(shown.into());
         }
         if let Some(repairs) = &repairs {
-            turn.tell(|| Event::Repaired {
+            turn.emit(|| Event::Repaired {
                 call: cx.call_id().clone(),
                 repairs: Arc::clone(repairs),
             });
@@ -142,7 +143,7 @@ fn walked(
         let ran = entry.zip(cx.profile());
         let label = ran
             .as_ref()
-            .map_or(Label::CLEAN, |(entry, _)| entry.spec().label.join(cx.heard_label()));
+            .map_or(Label::CLEAN, |(entry, _)| entry.spec().label.join(cx.nested_label()));
         let (outcome, altered) = shape::washed_off_executor(outcome, &turn.inner).await;
         let (outcome, cut) = match bound::is_over(&outcome, bound, &turn.inner.config) {
             // Few results are so large; the others do not carry the room for this.
@@ -192,7 +193,7 @@ fn walked(
 
 /// The arguments of a call as they may be shown.
 fn shown(turn: &TurnCore, call: &ValidatedCall) -> Arc<Value> {
-    turn.inner.redactor.arguments(call.tool(), call.arguments())
+    turn.inner.redactor.arguments(call.tool().input(), call.arguments())
 }
 
 /// Keeps a result aside that is too large to show, and tells where it is.
@@ -207,7 +208,7 @@ async fn keep_aside(
     let aside = bound::set_aside(turn, cx, label, output, bound.unwrap_or_default()).await;
     for (facts, shown) in aside.kept {
         let call = cx.call_id().clone();
-        turn.tell(|| Event::ResultOffloaded { call, shown, facts: Arc::new(facts) });
+        turn.emit(|| Event::ResultOffloaded { call, shown, facts: Arc::new(facts) });
     }
     (Ok(aside.output), Some(Box::new(aside.cut)))
 }
@@ -250,7 +251,7 @@ fn run<'a>(
             beside.note(&arguments);
             Box::new(CompletedCall { tool: Arc::clone(entry), arguments, cx: cx.clone() })
         });
-        turn.tell(|| Event::Permitted {
+        turn.emit(|| Event::Permitted {
             call: cx.call_id().clone(),
             verdict: permitted.verdict().clone(),
         });
@@ -282,7 +283,7 @@ fn run<'a>(
                 course.waited = time;
                 if !time.is_zero() {
                     let call = || cx.call_id().clone();
-                    turn.tell(|| Event::Waited { call: call(), what: WaitReason::Place, time });
+                    turn.emit(|| Event::Waited { call: call(), what: WaitReason::Place, time });
                 }
                 turn.passed(cx, Phase::Gate);
                 entered?
@@ -376,7 +377,7 @@ async fn clear(
                 return Err(permit::refused(&judged.verdict));
             }
             Permit::Rewritten(again) => {
-                turn.tell(|| Event::Rewritten {
+                turn.emit(|| Event::Rewritten {
                     call: again.context().call_id().clone(),
                     arguments: shown(turn, &again),
                 });
@@ -404,13 +405,13 @@ fn refuse(turn: &TurnCore, call: &ValidatedCall, judged: &Judged, file: &mut Opt
     let verdict = turn.inner.redactor.verdict(verdict);
     *file = Some(File::new(verdict.clone(), &explanation));
     let call = call.context().call_id().clone();
-    turn.tell(|| Event::Refused { call, verdict, explanation });
+    turn.emit(|| Event::Refused { call, verdict, explanation });
 }
 
 /// Tells what hooks could not look at, and halts the run if one wants that.
 fn heed(turn: &TurnCore, cx: &ToolContext, beside: &mut Beside) {
     for (hook, why) in beside.problems() {
-        turn.tell(|| Event::HookFailedOpen {
+        turn.emit(|| Event::HookFailedOpen {
             run: cx.run_id().clone(),
             call: Some(cx.call_id().clone()),
             hook,
@@ -476,7 +477,7 @@ async fn settle(
 }
 
 fn tell_finished(turn: &TurnCore, cx: &ToolContext, envelope: &ToolResult) {
-    turn.tell(|| Event::Finished {
+    turn.emit(|| Event::Finished {
         call: cx.call_id().clone(),
         tool_name: cx.tool_name().clone(),
         failed: envelope.failure().map(Failure::code),
@@ -488,7 +489,7 @@ fn tell_finished(turn: &TurnCore, cx: &ToolContext, envelope: &ToolResult) {
 
 /// Tells the terminal event of a call that cannot even begin its walk.
 pub(crate) fn tell_unfinished(turn: &TurnCore, cx: &ToolContext, failure: &Failure) {
-    turn.tell(|| Event::Finished {
+    turn.emit(|| Event::Finished {
         call: cx.call_id().clone(),
         tool_name: cx.tool_name().clone(),
         failed: Some(failure.code()),
@@ -508,7 +509,7 @@ struct Unfinished<'a> {
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         telemetry::dropped();
-        self.turn.tell(|| Event::Finished {
+        self.turn.emit(|| Event::Finished {
             call: self.cx.call_id().clone(),
             tool_name: self.cx.tool_name().clone(),
             failed: Some(FailureCode::UnknownOutcome),

@@ -5,14 +5,14 @@
 
 use std::{sync::Arc, time::Instant};
 
-use haft_core::{Execution, Failure, FailureCode};
+use haft_core::{Execution, Failure, FailureCode, host::HostContext};
 
 use super::permit::AuthorizedCall;
 use crate::{
     background,
     journal::Intent,
     layers::{self, ExecutionStats, Outcome, Work},
-    redact,
+    secrets,
     turn::{TurnCore, gate::Entered},
 };
 
@@ -30,7 +30,7 @@ pub(super) fn perform<'a>(
         let admitted = permitted.admitted();
         let (entry, cx) = (admitted.tool(), admitted.context());
         // At the last moment: whoever judged, asked or wrote down saw the reference.
-        let first = match redact::resolve(&turn.inner, entry, admitted.arguments())? {
+        let first = match secrets::resolve(&turn.inner.redactor, entry, admitted.arguments())? {
             Some(args) => args,
             None => first,
         };
@@ -46,14 +46,14 @@ pub(super) fn perform<'a>(
             false => Box::pin(layers::through(&work, first, course)).await,
         };
         // The last note comes before the end.
-        cx.tell_rest();
-        if let Some(later) = cx.take_later()
+        cx.flush_progress();
+        if let Some(later) = cx.take_background_task()
             && outcome.is_ok()
         {
             background::begin(turn, &permitted, entered.keep(), later);
         }
         // Dropping this lets go of the place, unless some work of the call still lives.
-        let still_working = cx.is_busy();
+        let still_working = cx.has_running_work();
         drop(entered);
         outcome.map_err(|failure| match failure.execution() {
             _ if still_working => Failure::new(

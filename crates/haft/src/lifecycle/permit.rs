@@ -14,7 +14,9 @@ use serde_json::Value;
 
 use super::watch::{Stopped, watched};
 use crate::{
-    policy::{ApprovalDigest, ApprovalScope, CheckStep, Explanation, GrantError, digest},
+    approval::{ApprovalDigest, ApprovalScope, GrantError, digest},
+    policy::{CheckStep, Explanation},
+    secrets::secret_arguments,
     turn::{TurnCore, ValidatedCall},
     watch::caught,
 };
@@ -101,9 +103,10 @@ pub(super) fn at_once(
         return Err(admitted);
     }
     let judged = caught(|| {
-        let verdict = inner.policy.judge(&admitted);
-        let is_final = verdict.decision == Decision::Allow
-            && !(inner.policy.rewrites() && inner.policy.rewrite(&admitted).is_some());
+        let request = admitted.policy_request();
+        let verdict = inner.policy.decide(&request);
+        let is_final =
+            verdict.decision == Decision::Allow && inner.policy.rewrite(&request).is_none();
         is_final.then_some(verdict)
     });
     match judged {
@@ -137,8 +140,9 @@ pub(super) enum Rewrite {
 pub(super) fn rewritten(turn: &TurnCore, call: ValidatedCall) -> Result<Rewrite, Failure> {
     let policy = &*turn.inner.policy;
     let rewritten = caught(|| {
-        let arguments = policy.rewrites().then(|| policy.rewrite(&call)).flatten()?;
-        (arguments != **call.arguments()).then(|| (arguments, policy.judge(&call)))
+        let request = call.policy_request();
+        let arguments = policy.rewrite(&request)?;
+        (arguments != *request.arguments).then(|| (arguments, policy.decide(&request)))
     });
     match rewritten {
         Ok(Some((arguments, verdict))) => {
@@ -174,7 +178,7 @@ pub(super) async fn judge(
     guards: Guards,
 ) -> Result<Judged, Failure> {
     let cx = call.context();
-    let limit = turn.inner.config.judge_timeout;
+    let limit = turn.inner.config.policy_timeout;
     let body = call.tool().body();
     let mut said = Vec::new();
     if body.guards() {
@@ -193,11 +197,11 @@ pub(super) async fn judge(
             not_asked.push(guard.name());
             continue;
         }
-        let work = async { guard.judge(call).await };
+        let work = async { guard.decide(call).await };
         let name = guard.name();
         said.push((name, opinion(name, watched(turn, cx, limit, work).await)?));
     }
-    let verdict = match caught(|| turn.inner.policy.judge(call)) {
+    let verdict = match caught(|| turn.inner.policy.decide(&call.policy_request())) {
         Ok(verdict) => verdict,
         // FAIL CLOSED: a policy that panics says no.
         Err(_) => return Err(silent("the policy", "it panicked")),
@@ -304,8 +308,8 @@ pub(super) fn silent(who: &str, why: &str) -> Failure {
 pub(super) fn explain(turn: &TurnCore, call: &ValidatedCall, judged: &Judged) -> Arc<Explanation> {
     let hooks = super::explain::HOOKS_CALLED;
     let mut explanation = super::explain::explained(turn, call, judged, hooks);
-    let own = (&**call.tool(), call.arguments());
-    turn.inner.redactor.explanation(&mut explanation, Some(own));
+    let secret = secret_arguments(call.tool().input(), call.arguments());
+    turn.inner.redactor.explanation(&mut explanation, &secret);
     Arc::new(explanation)
 }
 

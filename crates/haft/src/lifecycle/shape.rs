@@ -7,18 +7,19 @@
 
 use std::{cell::Cell, sync::Arc};
 
-use haft_core::{Block, Execution, Failure, FailureCode, Output, ResultLimit, ToolContext};
+use haft_core::{
+    Block, Execution, Failure, FailureCode, Output, ResultLimit, ToolContext, host::HostContext,
+};
 use serde_json::Value;
 
 use super::bound::limit_of;
 use crate::{
-    artifact::nth_char,
+    budget::Held,
     frame::Keys,
     layers::Outcome,
-    policy::Held,
-    redact::Redactor,
     runtime::Inner,
-    sanitize,
+    secrets::RuntimeRedactor,
+    text::nth_char,
     tool_result::{Answer, Truncation},
 };
 
@@ -84,17 +85,17 @@ fn is_large(output: &Output) -> bool {
     let mut left = LARGE_OUTCOME_BYTES;
     for block in &output.blocks {
         match block {
-            Block::Json { json } => take(&mut left, json, DEEPEST),
+            Block::Json { json } => take(&mut left, json, MAX_DEPTH),
             other => left = left.saturating_sub(weight(other)),
         }
     }
-    output.structured.iter().for_each(|data| take(&mut left, data, DEEPEST));
+    output.structured.iter().for_each(|data| take(&mut left, data, MAX_DEPTH));
     left == 0
 }
 
 /// Washes data that was read out of a text: what the text had escaped is there in full only now.
 pub(super) fn washed_data(data: &mut Value, inner: &Inner) {
-    Wash { redactor: &inner.redactor, altered: &Cell::new(0) }.data(data, DEEPEST);
+    Wash { redactor: &inner.redactor, altered: &Cell::new(0) }.data(data, MAX_DEPTH);
 }
 
 /// Shapes an outcome that is washed and within its bound; `cut` is what that took.
@@ -133,16 +134,16 @@ pub(super) fn shape(
 
 /// Makes texts fit to be shown, and counts the spots that were cleaned.
 struct Wash<'a> {
-    redactor: &'a Redactor,
+    redactor: &'a RuntimeRedactor,
     altered: &'a Cell<usize>,
 }
 
 /// Data is looked at to this depth; what lies deeper is not shown. No parser goes deeper, so only a
 /// tool that builds its data by hand can get here.
-const DEEPEST: usize = 128;
+const MAX_DEPTH: usize = 128;
 
 /// A failure's words are bounded where they are made; what cleaning makes of them is bounded here.
-const MOST_WORDS: usize = 8_000;
+const MAX_MESSAGE_BYTES: usize = 8_000;
 
 impl Wash<'_> {
     /// Returns the text as it may be shown; nothing when it may stay as it is.
@@ -164,17 +165,17 @@ impl Wash<'_> {
         let read: usize = [Some(failure.message()), failure.next()]
             .into_iter()
             .flatten()
-            .map(|text| sanitize::sanitize(text))
+            .map(|text| haft_sanitize::sanitize(text))
             .map(|cleaned| cleaned.stripped + cleaned.made_visible)
             .sum();
         self.altered.set(self.altered.get() + read);
         let failure = self.redactor.failure(failure).reworded(|text| {
             let (changed, _) = self.redactor.sanitize_and_redact(text);
             let long = changed.as_deref().unwrap_or(text);
-            match long.len() > MOST_WORDS {
+            match long.len() > MAX_MESSAGE_BYTES {
                 true => Some(format!(
                     "{} … ({} bytes in all)",
-                    &long[..long.floor_char_boundary(MOST_WORDS)],
+                    &long[..long.floor_char_boundary(MAX_MESSAGE_BYTES)],
                     long.len()
                 )),
                 false => changed,
@@ -189,11 +190,11 @@ impl Wash<'_> {
         for block in &mut output.blocks {
             match block {
                 Block::Text { text } => self.text(text),
-                Block::Json { json } => self.data(json, DEEPEST),
+                Block::Json { json } => self.data(json, MAX_DEPTH),
                 Block::Image { data, media_type } | Block::Audio { data, media_type } => {
                     self.text(media_type);
                     // FAIL CLOSED: nobody can take a text out of a picture.
-                    if self.redactor.is_in(data) {
+                    if self.redactor.holds_known_secret(data) {
                         *block = Block::text(SECRET_MEDIA);
                     }
                 }
@@ -205,7 +206,7 @@ impl Wash<'_> {
             }
         }
         if let Some(data) = &mut output.structured {
-            self.data(data, DEEPEST);
+            self.data(data, MAX_DEPTH);
         }
     }
 
@@ -226,7 +227,7 @@ impl Wash<'_> {
             Value::Array(items) => items.iter_mut().for_each(|item| self.data(item, depth - 1)),
             Value::Object(map) => {
                 for (key, value) in map.iter_mut() {
-                    match self.redactor.under(key, value) {
+                    match self.redactor.secret_field(key, value) {
                         Some(shown) => *value = shown,
                         None => self.data(value, depth - 1),
                     }
@@ -314,7 +315,7 @@ fn bytes(output: &Output) -> usize {
     (blocks + between).max(output.structured.as_ref().map_or(0, json_size))
 }
 
-const NO_ROOM: &str = "\n[… truncated: the byte budget of this run is used up …]\n";
+const BUDGET_USED_UP: &str = "\n[… truncated: the byte budget of this run is used up …]\n";
 
 /// Cuts an output to so many bytes, with the line that says so where it fits.
 fn squeeze(output: &mut Output, room: usize, cut: Option<Truncation>) -> Option<Truncation> {
@@ -330,7 +331,7 @@ fn squeeze(output: &mut Output, room: usize, cut: Option<Truncation>) -> Option<
     for block in output.blocks.drain(..) {
         let between = usize::from(!kept.is_empty());
         let size = weight(&block) + between;
-        if size + NO_ROOM.len() < left {
+        if size + BUDGET_USED_UP.len() < left {
             left -= size;
             shown += chars(&block);
             kept.push(block);
@@ -343,7 +344,7 @@ fn squeeze(output: &mut Output, room: usize, cut: Option<Truncation>) -> Option<
             Block::Link { uri, .. } => uri,
         };
         left = left.saturating_sub(between);
-        let (marked, room) = match left.checked_sub(NO_ROOM.len()) {
+        let (marked, room) = match left.checked_sub(BUDGET_USED_UP.len()) {
             Some(room) => (true, room),
             None => (false, left),
         };
@@ -352,7 +353,7 @@ fn squeeze(output: &mut Output, room: usize, cut: Option<Truncation>) -> Option<
         let tail_start = text.ceil_char_boundary(text.len().saturating_sub(tail)).max(head_end);
         let (head, tail) = (&text[..head_end], &text[tail_start..]);
         shown += head.chars().count() + tail.chars().count();
-        let text = if marked { format!("{head}{NO_ROOM}{tail}") } else { head.to_owned() };
+        let text = if marked { format!("{head}{BUDGET_USED_UP}{tail}") } else { head.to_owned() };
         if !text.is_empty() {
             kept.push(Block::text(text));
         }

@@ -6,13 +6,10 @@
 use std::{sync::Arc, time::Instant};
 
 use haft_core::{Failure, ToolContext};
+use haft_schema::{Stop, Unexplained};
 
 use super::Parent;
-use crate::{
-    schema::{stop::Stop, unexplained::Unexplained},
-    turn::TurnCore,
-    watch::after,
-};
+use crate::{turn::TurnCore, watch::after};
 
 /// Explains a failure until the timeout or the deadline of its call, or until the call is cancelled.
 pub(super) async fn explained(
@@ -32,7 +29,7 @@ pub(super) async fn explained(
     let work = {
         let (clock, cx) = (Arc::clone(clock), cx.clone());
         move || {
-            let is_over = || clock.now() >= until || cx.why_stopped().is_some();
+            let is_over = || clock.now() >= until || cx.stop_reason().is_some();
             unexplained.explain(&Stop::when(&is_over))
         }
     };

@@ -9,35 +9,32 @@ mod fill;
 mod source;
 mod view;
 mod snapshot;
+mod export;
 
 use std::{
     collections::HashMap,
     fmt,
     panic::Location,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
-use haft_core::{BoxError, DynTool, IntoTools, ToolName};
+use haft_core::{BoxError, DynTool, Error, ErrorKind, IntoTools, ToolName, sync::lock};
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 
+pub(crate) use self::snapshot::{Found, ToolSet};
 pub use self::{
     registered_tool::RegisteredTool,
     snapshot::{HiddenReason, ToolSnapshot},
     source::ToolSource,
     view::ToolView,
 };
-pub(crate) use self::{
-    snapshot::{Found, ToolSet},
-    view::glob,
-};
 use crate::{
     clock::{Clock, RuntimeClock},
-    error::{Error, ErrorKind},
     watch::within,
 };
 
@@ -172,7 +169,7 @@ impl ToolRegistry {
     }
 
     fn last(&self) -> std::sync::MutexGuard<'_, Arc<ToolSet>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.last)
     }
 
     /// Opens all sources in order; if one fails, those before it are closed in reverse order.

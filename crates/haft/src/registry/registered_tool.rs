@@ -4,14 +4,11 @@
 //! validation only looks things up. A schema that does not compile is an error here and never at
 //! call time.
 
-use std::{
-    fmt,
-    path::PathBuf,
-    sync::{Arc, OnceLock},
-};
+use std::{fmt, path::PathBuf, sync::Arc};
 
 use haft_core::{
-    Body, CallProfile, DynTool, Isolation, Manifest, ToolName, ToolSpec, UnknownFields,
+    Body, CallProfile, DynTool, Error, ErrorKind, Isolation, Manifest, ToolName, ToolSpec,
+    UnknownFields,
 };
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -19,9 +16,8 @@ use tokio::sync::Semaphore;
 
 use super::fill::Fill;
 use crate::{
-    error::{Error, ErrorKind},
     layers::ToolLayers,
-    policy::Traits,
+    policy::{PolicyTool, ToolTraits},
     schema::Schema,
 };
 
@@ -34,7 +30,7 @@ pub struct RegisteredTool {
     /// The name of the source it comes from, if it is not our own.
     brought_by: Option<Arc<str>>,
     /// What rules need from its schema; computed when a rule first needs it.
-    traits: OnceLock<Traits>,
+    traits: ToolTraits,
     spec: ToolSpec,
     declared: CallProfile,
     input: Schema,
@@ -118,7 +114,7 @@ impl RegisteredTool {
             body: Arc::clone(tool.body()),
             registered: name.clone(),
             brought_by: None,
-            traits: OnceLock::new(),
+            traits: ToolTraits::default(),
             name,
             spec,
             input,
@@ -260,12 +256,19 @@ impl RegisteredTool {
     /// names apply to it.
     #[must_use]
     pub fn known_as(&self) -> &[&'static str] {
-        &self.traits().known_as
+        self.policy_tool().known_as()
     }
 
-    /// Returns what rules need from its schema.
-    pub(crate) fn traits(&self) -> &Traits {
-        self.traits.get_or_init(|| Traits::of(self))
+    /// Returns it as policies see it.
+    #[must_use]
+    pub fn policy_tool(&self) -> PolicyTool<'_> {
+        let mut tool =
+            PolicyTool::new(&self.registered, &self.spec, self.input.source(), &self.traits);
+        tool.name = &self.name;
+        tool.remote = self.remote();
+        tool.roots = &self.roots;
+        tool.is_isolated = self.body.is_isolated();
+        tool
     }
 
     pub(crate) fn raw_hash(&self) -> &[u8; 32] {

@@ -8,20 +8,16 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock},
 };
 
-use haft_core::{DependencyKind, Scope, ToolName};
+use haft_core::{DependencyKind, Scope, ToolName, sync::lock};
+use haft_dialect::{Dialect, ToolExport};
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
-use super::{RegisteredTool, ToolView};
-use crate::{
-    export::{Dialect, Exports, ToolExport},
-    near::NearIndex,
-    policy::Policy,
-    watch::caught,
-};
+use super::{RegisteredTool, ToolView, export::Exports};
+use crate::{near::NearIndex, policy::Policy, watch::caught};
 
 /// All tools in order, with their index.
 #[derive(Debug)]
@@ -59,7 +55,7 @@ impl ToolSet {
         let conditional = entries.iter().enumerate().any(|(at, e)| {
             let spec = e.spec();
             // The state that own tools need was checked when the runtime was built.
-            let needs = |n: &haft_core::Dependency| n.kind == DependencyKind::Side || at >= own;
+            let needs = |n: &haft_core::Dependency| n.kind == DependencyKind::RunState || at >= own;
             spec.enabled.is_some() || spec.requires_user_interaction || spec.needs.iter().any(needs)
         });
         let fingerprint = hasher.finalize().into();
@@ -173,11 +169,11 @@ impl ToolSnapshot {
         problems: Vec<String>,
     ) -> Self {
         let mut withheld = HashMap::new();
-        if tool_set.conditional || policy.hides_tools() {
-            for entry in tool_set.entries() {
-                if let Some(why) = withhold(entry, scope, policy, interactive) {
-                    withheld.insert(entry.name().clone(), why);
-                }
+        for entry in tool_set.entries() {
+            let unavailable = || unavailable(entry, scope, interactive);
+            let why = tool_set.conditional.then(unavailable).flatten();
+            if let Some(why) = why.or_else(|| hidden(entry, scope, policy)) {
+                withheld.insert(entry.name().clone(), why);
             }
         }
         let mut fingerprint = tool_set.fingerprint;
@@ -231,22 +227,22 @@ impl ToolSnapshot {
         self.fingerprint.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    pub(crate) fn raw_fingerprint(&self) -> &[u8; 32] {
+    pub(super) fn raw_fingerprint(&self) -> &[u8; 32] {
         &self.fingerprint
     }
 
-    pub(crate) fn remember(&self, export: Arc<ToolExport>) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn remember(&self, export: Arc<ToolExport>) {
+        let mut shown = lock(&self.shown);
         shown.retain(|earlier| earlier.dialect() != export.dialect());
         shown.push(export);
     }
 
-    pub(crate) fn shown_last(&self, dialect: Dialect) -> Option<Arc<ToolExport>> {
-        let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn shown_last(&self, dialect: Dialect) -> Option<Arc<ToolExport>> {
+        let shown = lock(&self.shown);
         shown.iter().find(|export| export.dialect() == dialect).cloned()
     }
 
-    pub(crate) fn exports(&self) -> &Exports {
+    pub(super) fn exports(&self) -> &Exports {
         &self.tool_set.exports
     }
 
@@ -263,7 +259,7 @@ impl ToolSnapshot {
     /// Returns the tool most similar to an unknown name. Each name is searched once.
     fn suggestions(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
         let entries = self.tool_set.entries();
-        let mut suggestions = self.suggestions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut suggestions = lock(&self.suggestions);
         if let Some(at) = suggestions.get(name) {
             return at.and_then(|at| entries.get(at));
         }
@@ -282,12 +278,8 @@ impl ToolSnapshot {
     }
 }
 
-fn withhold(
-    entry: &RegisteredTool,
-    scope: &Scope,
-    policy: &dyn Policy,
-    interactive: bool,
-) -> Option<HiddenReason> {
+/// Returns why a tool cannot be used in this scope.
+fn unavailable(entry: &RegisteredTool, scope: &Scope, interactive: bool) -> Option<HiddenReason> {
     let spec = entry.spec();
     if let Some(enabled) = &spec.enabled
         // FAIL CLOSED: a panic in `enabled` disables the tool.
@@ -299,14 +291,19 @@ fn withhold(
         return Some(HiddenReason::NeedsInteraction);
     }
     let missing = |n: &&haft_core::Dependency| match n.kind {
-        DependencyKind::Side => !scope.side.has(n.type_id),
+        DependencyKind::RunState => !scope.run_state.has(n.type_id),
         DependencyKind::State => !scope.state.has(n.type_id),
     };
     if let Some(need) = spec.needs.iter().find(missing) {
         return Some(HiddenReason::MissingValue(need.type_name));
     }
+    None
+}
+
+/// Returns why the policy hides a tool.
+fn hidden(entry: &RegisteredTool, scope: &Scope, policy: &dyn Policy) -> Option<HiddenReason> {
     // FAIL CLOSED: a policy that panics hides the tool.
-    caught(|| policy.hides(entry, scope))
+    caught(|| policy.hides(&entry.policy_tool(), scope))
         .unwrap_or_else(|_| Some("the policy failed".to_owned()))
         .map(HiddenReason::Denied)
 }
@@ -317,7 +314,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{AllowAll, ToolRegistry};
+    use crate::ToolRegistry;
+    use crate::policy::AllowAll;
 
     fn snapshot(count: usize) -> ToolSnapshot {
         let tool = |n: usize| {

@@ -10,23 +10,20 @@
 use std::{sync::Arc, time::Duration};
 
 use haft_core::{
-    Args, CallProfile, Execution, Failure, FailureCode, Output, ToolContext, ToolName, Verdict,
+    Args, Arguments, CallProfile, Execution, Failure, FailureCode, Output, ToolCall, ToolContext,
+    ToolName, Verdict,
+    host::{CallOverrides, HostContext},
 };
+use haft_schema::{Repair, RepairPolicy, Schema, Stop, Unexplained, parse, syntax};
 use serde_json::{Map, Value};
 
-use super::{
-    call::{Arguments, Limits, ToolCall},
-    core::TurnCore,
-};
+use super::core::TurnCore;
 use crate::{
     clock::{Clock, RuntimeClock},
-    policy::TaintTracker,
-    redact::Redactor,
+    policy::{PolicyRequest, TaintTracker},
     registry::{Found, HiddenReason, RegisteredTool, ToolSnapshot},
-    schema::{
-        Repair, RepairPolicy, Schema, parse, stop::Stop, syntax, unexplained::Unexplained,
-        validation_error,
-    },
+    secrets::{Redactor, RuntimeRedactor},
+    text::shortened,
     watch::{after, caught},
 };
 
@@ -68,14 +65,14 @@ pub(crate) struct Added {
     /// The answer that a hook gave instead of the tool.
     pub(crate) answered: Option<Result<Output, Failure>>,
     /// What the host says about the time of this one call.
-    pub(crate) limits: Option<Box<Limits>>,
+    pub(crate) limits: Option<Box<CallOverrides>>,
 }
 
 /// What takes secrets out of texts about a call: the runtime's, where the call is one of ours.
-pub(crate) fn redactor_of(cx: &ToolContext) -> Redactor {
+pub(crate) fn redactor_of(cx: &ToolContext) -> RuntimeRedactor {
     match cx.host().and_then(|host| host.downcast::<TurnCore>().ok()) {
         Some(turn) => turn.inner.redactor.clone(),
-        None => Redactor::default(),
+        None => RuntimeRedactor::default(),
     }
 }
 
@@ -107,6 +104,16 @@ impl ValidatedCall {
         &self.0.json
     }
 
+    /// Returns it as policies see it: borrowed, without a copy of the arguments.
+    #[must_use]
+    pub fn policy_request(&self) -> PolicyRequest<'_> {
+        let cx = &self.0.cx;
+        PolicyRequest::new(self.0.entry.policy_tool(), &self.0.json, &self.0.claim, cx.scope())
+            .with_taint(&self.0.seen)
+            .with_answers(self.supplied(), self.vouched())
+            .with_context(cx)
+    }
+
     /// Returns the arguments redacted: without secrets, and without fields that the tool's schema
     /// marks as secret. The body gets the unredacted ones.
     #[must_use]
@@ -117,13 +124,13 @@ impl ValidatedCall {
     /// Redacts other arguments for this call in the same way, such as a proposed edit.
     #[must_use]
     pub fn shown_with(&self, arguments: &Arc<Value>) -> Arc<Value> {
-        self.redactor().arguments(&self.0.entry, arguments)
+        redactor_of(&self.0.cx).arguments(self.0.entry.input(), arguments)
     }
 
     /// Returns the redactor for texts about this call.
     #[must_use]
     pub fn redactor(&self) -> Redactor {
-        redactor_of(&self.0.cx)
+        Redactor::clone(&redactor_of(&self.0.cx))
     }
 
     /// Returns what this call would do.
@@ -224,7 +231,7 @@ impl ValidatedCall {
     }
 
     /// Returns what the host says about the time of this one call.
-    pub(crate) fn limits(&self) -> Option<&Limits> {
+    pub(crate) fn limits(&self) -> Option<&CallOverrides> {
         self.0.added.as_ref().and_then(|added| added.limits.as_deref())
     }
 
@@ -297,7 +304,7 @@ pub(crate) fn resolve(
         Found::Nothing(near) => {
             let failure = Failure::new(
                 FailureCode::UnknownTool,
-                format!("there is no tool called `{}`", clip(name.as_str())),
+                format!("there is no tool called `{}`", shortened(name.as_str(), MAX_NAME_CHARS)),
             );
             Err(match near {
                 Some(near) => {
@@ -312,13 +319,13 @@ pub(crate) fn resolve(
 /// Takes a call in for a tool that is already resolved.
 pub(crate) fn admit(
     entry: Arc<RegisteredTool>,
-    call: ToolCall,
+    mut call: ToolCall,
     cx: ToolContext,
     terms: Terms<'_>,
 ) -> Result<ValidatedCall, Failure> {
     let Terms { limit, repair, .. } = terms;
     let mut repairs = Vec::new();
-    let (shown, limits) = (call.shown, call.limits);
+    let (restore, limits) = call.take_host_parts();
     let mut map = match call.arguments {
         Arguments::Text(text) => {
             let (map, steps) = syntax::object(&text, limit, repair)?;
@@ -351,8 +358,8 @@ pub(crate) fn admit(
             map
         }
     };
-    if let Some(shown) = shown {
-        shown.export.restore_arguments(shown.tool, &mut map);
+    if let Some(restore) = restore {
+        restore.apply(&mut map);
     }
     let mut admitted = take_in(entry, map, cx, terms, repairs, limits.as_deref())?;
     if limits.is_some() {
@@ -367,7 +374,7 @@ fn take_in(
     cx: ToolContext,
     terms: Terms<'_>,
     mut repairs: Vec<Repair>,
-    limits: Option<&Limits>,
+    limits: Option<&CallOverrides>,
 ) -> Result<ValidatedCall, Failure> {
     entry.drop_unknown(&mut map);
     let mut json = Value::Object(map);
@@ -384,7 +391,7 @@ fn take_in(
                 let time = timeout.unwrap_or(terms.timeout);
                 let time = time.min(deadline.unwrap_or(terms.deadline));
                 let until = after(terms.clock.now(), time);
-                let is_over = || terms.clock.now() >= until || cx.why_stopped().is_some();
+                let is_over = || terms.clock.now() >= until || cx.stop_reason().is_some();
                 let stop = Stop::when(&is_over);
                 schema.repair_until(&mut json, entry.declared().may_destroy(), &stop)
             }
@@ -400,7 +407,7 @@ fn take_in(
     }
     let inexact = schema.settle_integers(&mut json);
     if !inexact.is_empty() {
-        return Err(validation_error::refused(&inexact, entry.name().as_str()));
+        return Err(haft_schema::refused(&inexact, entry.name().as_str()));
     }
     let json = Arc::new(json);
     // Decoding and claiming run the author's code (a `Deserialize`, a claim function).
@@ -452,6 +459,8 @@ fn without_secret(schema: &Schema, failure: Failure) -> Failure {
 
 /// Data is nested no deeper than text may be.
 const MAX_DEPTH: usize = 128;
+/// Maximum length of a tool name in a message, in characters: a model may have written a page.
+const MAX_NAME_CHARS: usize = 80;
 
 /// Whether data is no larger than its text may be. Counts roughly, and stops when it is clear.
 fn fits(key: &str, value: &Value, left: &mut usize, depth: usize) -> bool {
@@ -463,13 +472,5 @@ fn fits(key: &str, value: &Value, left: &mut usize, depth: usize) -> bool {
         Value::Array(list) => list.iter().all(|item| fits("", item, left, depth)),
         Value::Object(map) => map.iter().all(|(key, value)| fits(key, value, left, depth)),
         _ => true,
-    }
-}
-
-/// A name is shown back in a message; a model may have written a page.
-fn clip(text: &str) -> String {
-    match text.len() > 80 {
-        true => format!("{}…", &text[..text.floor_char_boundary(80)]),
-        false => text.to_owned(),
     }
 }

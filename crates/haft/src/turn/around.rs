@@ -72,7 +72,7 @@ impl TurnCore {
         for (hook, said) in said {
             asides.extend(said.aside);
             if let Some(why) = said.problem {
-                self.tell(|| Event::HookFailedOpen {
+                self.emit(|| Event::HookFailedOpen {
                     run: self.scope.run.clone(),
                     call: None,
                     hook: hook.to_owned(),
@@ -87,7 +87,7 @@ impl TurnCore {
     }
 
     fn problem(&self, hook: &str, when: &str, why: &str) {
-        self.tell(|| Event::Problem {
+        self.emit(|| Event::Problem {
             run: self.scope.run.clone(),
             message: format!("hook `{hook}` failed {when}: {why}"),
         });

@@ -9,7 +9,7 @@ use std::{
     convert::Infallible,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Instant,
@@ -17,8 +17,10 @@ use std::{
 
 use haft_core::{
     BoxFuture, CallId, DeniedPaths, DeniedPathsUnknown, Execution, Failure, FailureCode,
-    HardLinked, Host, Operation, OtherNames, Output, Progress, RemainingBudget, RetryHint, Scope,
-    Secret, TaskSlot, ToolContext, ToolName, WeakToolContext,
+    HardLinked, Operation, OtherNames, Output, Progress, RemainingBudget, RetryHint, Scope, Secret,
+    StopReason, ToolCall, ToolContext, ToolName,
+    host::{Host, HostContext, PathRules, TaskSlot, WeakToolContext},
+    sync::lock,
 };
 use serde_json::Value;
 use smallvec::SmallVec;
@@ -26,19 +28,19 @@ use tokio::sync::{Notify, Semaphore};
 
 use super::{
     admit::{self, Terms, ValidatedCall},
-    call::{StopReason, ToolCall},
     launch::launch,
 };
 use crate::{
+    budget::{Held, too_deep},
     clock::{Clock, RuntimeClock},
     event::{Event, EventSource, Phase},
     lifecycle,
-    policy::{Held, too_deep},
-    redact::{self, SanitizingRedactor},
     registry::ToolSnapshot,
     run::RunCore,
     runtime::Inner,
-    schema::{RepairPolicy, validation_error},
+    schema::RepairPolicy,
+    secrets,
+    taint::record_read,
 };
 
 /// What all calls of one turn share.
@@ -120,7 +122,7 @@ impl TurnCore {
     }
 
     /// Tells an event of this run; it is not even made when nobody listens.
-    pub(crate) fn tell(&self, event: impl FnOnce() -> Event) {
+    pub(crate) fn emit(&self, event: impl FnOnce() -> Event) {
         self.inner.events.tell(|| Arc::clone(self.who()), event);
     }
 
@@ -130,7 +132,7 @@ impl TurnCore {
 
     /// Tells that a call has left a phase.
     pub(crate) fn passed(&self, cx: &ToolContext, phase: Phase) {
-        self.tell(|| Event::PhaseFinished { call: cx.call_id().clone(), phase });
+        self.emit(|| Event::PhaseFinished { call: cx.call_id().clone(), phase });
     }
 
     /// On which terms calls are taken in. A message that ended badly is never repaired: what is
@@ -172,7 +174,7 @@ impl TurnCore {
                     return Err(failure);
                 }
                 let failure = match self.snapshot.get(cx.tool_name().as_str()) {
-                    Some(entry) => validation_error::with_example(entry.input(), failure),
+                    Some(entry) => haft_schema::with_example(entry.input(), failure),
                     None => failure,
                 };
                 if slips <= TRIES {
@@ -384,7 +386,7 @@ impl TurnCore {
         };
         let shown = telling.get_mut(at).map(|own| own.washing.feed(piece))?;
         let of_call = telling.iter().filter(|own| own.call == *call && own.key.is_some()).count();
-        let oldest = match of_call > MOST_KEYS {
+        let oldest = match of_call > MAX_OPEN_KEYS {
             true => telling.iter().position(|own| own.call == *call && own.key.is_some()),
             false => None,
         };
@@ -416,7 +418,7 @@ impl TurnCore {
             Some(key) => Progress::Keyed(self.inner.redactor.text(&key).into_owned(), rest),
             None => Progress::Partial(rest),
         };
-        self.tell(|| Event::Progress { call, note });
+        self.emit(|| Event::Progress { call, note });
     }
 
     /// Returns whether this call must not start or go on.
@@ -427,7 +429,7 @@ impl TurnCore {
 
     /// Says why a call is stopped. Says that nothing ran; whoever knows better says better.
     pub(crate) fn why_stopped(&self, cx: &ToolContext) -> Failure {
-        let (code, why) = cx.why_stopped().unwrap_or((FailureCode::Cancelled, CANCELLED));
+        let (code, why) = cx.stop_reason().unwrap_or((FailureCode::Cancelled, CANCELLED));
         Failure::new(code, why).with_execution(Execution::NotStarted)
     }
 
@@ -435,10 +437,10 @@ impl TurnCore {
     pub(crate) async fn telling(&self, cx: &ToolContext) -> Infallible {
         let clock = &*self.inner.clock;
         loop {
-            match cx.rest_due().await.filter(|due| *due > clock.now()) {
+            match cx.progress_due().await.filter(|due| *due > clock.now()) {
                 // Asked again afterwards: the body may have told something itself meanwhile.
                 Some(due) => clock.sleep_until(due).await,
-                None => cx.tell_rest(),
+                None => cx.flush_progress(),
             }
         }
     }
@@ -470,20 +472,16 @@ impl TurnCore {
 struct Telling {
     call: CallId,
     key: Option<String>,
-    washing: SanitizingRedactor,
+    washing: haft_sanitize::SanitizingRedactor,
 }
 
 /// So many keys of one call are held open for their next piece; a body may make up any number.
-const MOST_KEYS: usize = 64;
+const MAX_OPEN_KEYS: usize = 64;
 
 impl Telling {
     fn is_of(&self, call: &CallId, key: Option<&str>) -> bool {
         self.call == *call && self.key.as_deref() == key
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether and how the model's message has ended.
@@ -533,7 +531,7 @@ impl Host for TurnCore {
         self.inner.threads.run(job)
     }
 
-    fn tell(&self, cx: &ToolContext, note: Progress) {
+    fn report(&self, cx: &ToolContext, note: Progress) {
         // A body that could not be stopped may still talk; its call has had its last event.
         if cx.is_closed() {
             return;
@@ -553,14 +551,19 @@ impl Host for TurnCore {
             // Its text is looked at like that of any other event.
             Progress::Progress(..) => note,
         };
-        self.tell(|| Event::Progress { call: cx.call_id().clone(), note });
+        self.emit(|| Event::Progress { call: cx.call_id().clone(), note });
     }
 
     fn secret(&self, cx: &ToolContext, name: &str) -> Result<Secret, Failure> {
-        redact::for_body(&self.inner, self.snapshot.get(cx.tool_name().as_str()), cx, name)
+        secrets::secret_for_body(
+            &self.inner.redactor,
+            self.snapshot.get(cx.tool_name().as_str()),
+            cx,
+            name,
+        )
     }
 
-    fn note_every(&self) -> std::time::Duration {
+    fn progress_interval(&self) -> std::time::Duration {
         self.inner.config.progress_every
     }
 
@@ -581,12 +584,27 @@ impl Host for TurnCore {
         }
     }
 
+    fn path_rules(&self) -> &dyn PathRules {
+        self
+    }
+
+    fn max_result_bytes(&self) -> usize {
+        self.inner.config.max_result
+    }
+
+    fn any(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(self)
+    }
+}
+
+impl PathRules for TurnCore {
     fn is_path_denied(&self, _cx: &ToolContext, doing: Operation, file: &Path) -> bool {
-        self.inner.policy.is_path_denied(doing, file, &self.scope)
+        let rules = self.inner.policy.file_rules();
+        rules.is_some_and(|rules| rules.is_path_denied(doing, file, &self.scope))
     }
 
     fn asks_about_protected(&self, _cx: &ToolContext) -> bool {
-        self.inner.policy.asks_about_protected()
+        self.inner.policy.file_rules().is_some_and(|rules| rules.asks_about_protected())
     }
 
     fn other_names(
@@ -596,7 +614,8 @@ impl Host for TurnCore {
         path: &Path,
         file: &HardLinked,
     ) -> OtherNames {
-        self.inner.policy.other_names(doing, path, file, &self.scope)
+        let rules = self.inner.policy.file_rules();
+        rules.map_or(OtherNames::Clear, |r| r.other_names(doing, path, file, &self.scope))
     }
 
     fn denied_paths(
@@ -605,15 +624,10 @@ impl Host for TurnCore {
         roots: &[PathBuf],
     ) -> Result<DeniedPaths, DeniedPathsUnknown> {
         let now = || self.inner.clock.now();
-        self.inner.policy.denied_paths(roots, &self.scope, &now)
-    }
-
-    fn max_result_bytes(&self) -> usize {
-        self.inner.config.max_result
-    }
-
-    fn any(self: Arc<Self>) -> Option<Arc<dyn Any + Send + Sync>> {
-        Some(self)
+        match self.inner.policy.file_rules() {
+            Some(rules) => rules.denied_paths(roots, &self.scope, &now),
+            None => Ok(DeniedPaths::default()),
+        }
     }
 }
 
@@ -637,7 +651,7 @@ async fn nested(turn: Arc<TurnCore>, cx: ToolContext, call: ToolCall) -> Result<
     let mut scope = Scope::clone(cx.scope());
     scope.depth = depth;
     // The body may pass on what its other calls have told it.
-    scope.label = scope.label.join(cx.heard_label());
+    scope.label = scope.label.join(cx.nested_label());
     scope.left = turn.run.left(depth, None);
     let entry = admit::resolve(&turn.snapshot, &call.name);
     let meant = entry.as_ref().map_or_else(|_| call.name.clone(), |e| e.name().clone());
@@ -648,7 +662,7 @@ async fn nested(turn: Arc<TurnCore>, cx: ToolContext, call: ToolCall) -> Result<
     lock(&turn.nested).push((id.clone(), inner.downgrade()));
     let listed = Listed { turn: Arc::clone(&turn), id };
     // Stopped between the outer call's stop and our being listed: nobody would tell us.
-    if let Some((code, why)) = cx.why_stopped() {
+    if let Some((code, why)) = cx.stop_reason() {
         inner.stop(code, why);
     }
     turn.heed_halt(&inner);
@@ -670,8 +684,8 @@ async fn nested(turn: Arc<TurnCore>, cx: ToolContext, call: ToolCall) -> Result<
     leaving.0 = None;
     match envelope {
         Some(envelope) => {
-            cx.heard(envelope.label());
-            turn.run.seen.hear(&envelope);
+            cx.add_nested_label(envelope.label());
+            record_read(&turn.run.seen, &envelope);
             envelope.into_outcome()
         }
         None => Err(Failure::new(FailureCode::UnknownOutcome, "the nested call was lost")),

@@ -7,10 +7,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
-use haft_core::{CallProfile, ConcurrencyClass, ToolName};
+use haft_core::{CallProfile, ConcurrencyClass, ToolName, sync::lock};
 use tokio::sync::oneshot;
 
 /// A floor. Locks are held for a scan of a short list, never across a wait.
@@ -71,7 +71,7 @@ impl Floor {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

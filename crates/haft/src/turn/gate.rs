@@ -9,7 +9,10 @@
 
 use std::{sync::Arc, time::Instant};
 
-use haft_core::{Busy, CallProfile, ConcurrencyClass, Failure, FailureCode, ToolContext};
+use haft_core::{
+    CallProfile, ConcurrencyClass, Failure, FailureCode, ToolContext,
+    host::{HostContext, RunningWork},
+};
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 
 use super::{
@@ -41,7 +44,7 @@ struct More {
     slot: Option<OwnedSemaphorePermit>,
     keys: Option<Pass>,
     /// A nested call works in its parent's place, which stays taken as long as this.
-    _parent: Option<Busy>,
+    _parent: Option<RunningWork>,
 }
 
 impl Holds {
@@ -109,19 +112,20 @@ pub(crate) async fn enter<'t>(
     }
     if let Some(parent) = parent {
         covered(&parent.claim, claim)?;
-        let busy = parent.cx.busy().ok_or_else(|| {
+        let busy = parent.cx.begin_work().ok_or_else(|| {
             Failure::new(FailureCode::NotRun, "its outer call has ended, so the tool was not run")
         })?;
         // A tool that calls itself works in the slot it already has, one nested call at a time.
         let lender = entry.slots().and_then(|_| turn.within(cx, entry.name()));
         let slot = match lender {
             Some(outer) => {
-                let lent = turn.waiting(cx, deadline, Arc::clone(outer.lend()).acquire_owned());
+                let lent =
+                    turn.waiting(cx, deadline, Arc::clone(outer.nested_slot()).acquire_owned());
                 lent.await?.ok()
             }
             // Whoever has the slot may be waiting for what our parent holds, so we do not wait long.
             None => {
-                let patience = after(turn.inner.clock.now(), turn.inner.config.judge_timeout);
+                let patience = after(turn.inner.clock.now(), turn.inner.config.policy_timeout);
                 slot(turn, entry, cx, deadline.min(patience)).await?
             }
         };

@@ -9,25 +9,24 @@ use std::{collections::HashSet, fmt, sync::Arc};
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use haft_core::{
-    BoxFuture, CallId, ConcurrencyClass, Execution, Failure, FailureCode, Label, ToolContext,
-    ToolName,
+    BoxFuture, CallId, ConcurrencyClass, Execution, Failure, FailureCode, Label, StopReason,
+    ToolCall, ToolContext, ToolName,
 };
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::{
     admit::{self, ValidatedCall},
-    call::{StopReason, ToolCall},
     core::TurnCore,
     launch::{Begun, Launched, begin, launch},
     plan::Planner,
     preflight::{self, Due, cleared, preflight},
 };
 use crate::{
+    budget::Held,
     event::Event,
     frame::Seal,
     lifecycle,
-    policy::Held,
     runtime::Inner,
     tool_result::{Answer, ToolResult},
 };
@@ -63,7 +62,7 @@ pub struct CallScheduler {
 type Landing = BoxFuture<'static, (usize, Option<Box<ToolResult>>)>;
 
 /// Up to here comparing is cheaper than hashing.
-const FEW: usize = 8;
+const MAX_COMPARED_IDS: usize = 8;
 
 struct Row {
     id: CallId,
@@ -146,7 +145,7 @@ impl CallScheduler {
         {
             self.core.stop_sibling(self.rows.len(), tool);
         }
-        self.core.tell(|| Event::Planned {
+        self.core.emit(|| Event::Planned {
             call: id.clone(),
             requested_name: called.clone(),
             place: place.clone(),
@@ -177,7 +176,7 @@ impl CallScheduler {
                 .find(|id| !self.is_taken(id));
             came = Some(std::mem::replace(&mut call.id, fresh.unwrap_or_default()));
         }
-        if self.rows.len() >= FEW {
+        if self.rows.len() >= MAX_COMPARED_IDS {
             self.ids.insert(call.id.clone());
         }
         came.filter(|_| is_twice)
@@ -185,7 +184,7 @@ impl CallScheduler {
 
     /// Looks among a few ids one by one, and among many by their hash.
     fn is_taken(&mut self, id: &CallId) -> bool {
-        if self.rows.len() < FEW {
+        if self.rows.len() < MAX_COMPARED_IDS {
             return self.rows.iter().any(|row| row.id == *id);
         }
         if self.ids.is_empty() {
@@ -230,7 +229,7 @@ impl CallScheduler {
         }
         guard.0 = None;
         core.run.hear(&answers);
-        core.tell(|| Event::TurnFinished { run: core.scope.run.clone(), answers: answers.len() });
+        core.emit(|| Event::TurnFinished { run: core.scope.run.clone(), answers: answers.len() });
         answers
     }
 

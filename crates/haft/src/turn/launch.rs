@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 pub(crate) enum Launched<T> {
     Done(T),
     Flying(JoinHandle<T>),
-    /// Our own code panicked: nothing is known.
+    /// Our own code panicked, or there is no tokio runtime: nothing is known.
     Lost,
 }
 
@@ -43,14 +43,16 @@ fn begin_boxed<T: Send + 'static>(mut future: BoxFuture<'static, T>) -> Begun<T>
     }
 }
 
-/// Starts a future. Must be called inside a tokio runtime.
+/// Starts a future. What is not ready at once needs a tokio runtime, and is lost without one.
 pub(crate) fn launch<T: Send + 'static>(
     future: impl Future<Output = T> + Send + 'static,
 ) -> Launched<T> {
     match begin(future) {
         Begun::Done(value) => Launched::Done(value),
-        #[expect(clippy::disallowed_methods, reason = "this is the one place that starts tasks")]
-        Begun::Waiting(future) => Launched::Flying(tokio::spawn(future)),
+        Begun::Waiting(future) => match tokio::runtime::Handle::try_current() {
+            Ok(handle) => Launched::Flying(handle.spawn(future)),
+            Err(_) => Launched::Lost,
+        },
         Begun::Lost => Launched::Lost,
     }
 }
@@ -64,4 +66,13 @@ impl<T> Launched<T> {
             Self::Lost => None,
         }
     }
+}
+
+/// The error where there is no tokio runtime: calls need its timers and tasks.
+pub(crate) const NO_TOKIO_RUNTIME: &str =
+    "calls need a tokio runtime; run this inside `#[tokio::main]` or `block_on` of tokio";
+
+/// Returns whether this code runs inside a tokio runtime.
+pub(crate) fn in_tokio_runtime() -> bool {
+    tokio::runtime::Handle::try_current().is_ok()
 }

@@ -8,14 +8,12 @@
 
 use std::{fmt, sync::Arc};
 
+use haft_core::{Error, StopReason};
+use haft_dialect::{DecodedResponse, ResponseDecoder, ToolExport};
 use serde_json::Value;
 
-use super::{call::StopReason, intake::CallScheduler};
-use crate::{
-    error::Error,
-    export::{DecodedResponse, ResponseDecoder, ToolExport},
-    tool_result::ToolResult,
-};
+use super::intake::CallScheduler;
+use crate::tool_result::ToolResult;
 
 /// A turn whose response is being streamed. Made by [`Turn::stream`](super::Turn::stream).
 pub struct StreamingTurn {

@@ -5,8 +5,8 @@
 //!
 //! INVARIANT: every call gets exactly one result, and results keep the model's order.
 
-mod call;
 mod admit;
+mod key_set;
 mod plan;
 mod floor;
 pub(crate) mod gate;
@@ -24,36 +24,27 @@ pub use crate::{
 };
 use std::{fmt, sync::Arc};
 
-use haft_core::ConcurrencyClass;
+use haft_core::{ConcurrencyClass, Error};
+use haft_dialect::{Dialect, ToolExport};
+use haft_schema::Unexplained;
 use serde_json::Value;
 
 pub(crate) use self::admit::redactor_of;
-#[cfg(test)]
-pub(crate) use self::admit::{Terms, admit};
 pub use self::{
     admit::ValidatedCall,
-    call::{Arguments, StopReason, ToolCall},
     intake::CallScheduler,
     listen::{StreamingTurn, TurnOutput},
     plan::{BatchReason, BatchSlot},
     threads::THREAD_NAME,
 };
 pub(crate) use self::{
-    call::{Limits, Wording},
     core::{TurnCore, clock_of},
     floor::Floor,
-    launch::launch,
+    launch::{NO_TOKIO_RUNTIME, in_tokio_runtime, launch},
     threads::Threads,
 };
-use crate::{
-    error::Error,
-    export::{Dialect, ToolExport},
-    lifecycle,
-    policy::Explanation,
-    registry::ToolSnapshot,
-    schema::unexplained::Unexplained,
-    tool_result::ToolResult,
-};
+use crate::{lifecycle, policy::Explanation, registry::ToolSnapshot, tool_result::ToolResult};
+pub use haft_core::{Arguments, StopReason, ToolCall};
 
 /// The calls of one model response.
 pub struct Turn {

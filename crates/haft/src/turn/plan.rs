@@ -10,6 +10,8 @@ use std::fmt;
 
 use haft_core::{CallProfile, ConcurrencyClass};
 
+use super::key_set::KeySet;
+
 /// The position of a call in the plan.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct BatchSlot {
@@ -67,77 +69,103 @@ impl fmt::Display for BatchReason {
 pub(crate) struct Planner {
     batch: usize,
     started: bool,
-    /// The claims of the current batch, the first one apart so that a batch of one needs no list;
-    /// none when an unadmitted call stands there alone.
-    first: Option<CallProfile>,
-    more: Vec<CallProfile>,
+    members: Members,
+}
+
+/// The calls of the current batch, as far as the next call depends on them. Each call costs
+/// O(log n) in a batch of n.
+#[derive(Debug, Default)]
+struct Members {
+    kind: BatchKind,
+    /// The keys of readers, and of writers.
+    read: KeySet,
+    written: KeySet,
+}
+
+/// What runs in a batch. A batch with a keyless reader has no writer, and a batch with a writer has
+/// only calls with keys: calls of one batch may pairwise run concurrently.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum BatchKind {
+    /// One invalid call.
+    #[default]
+    Invalid,
+    /// One unsafe call.
+    Unsafe,
+    /// One writer without resource keys.
+    KeylessWriter,
+    /// Only readers, at least one of them without resource keys.
+    Readers,
+    /// Only readers, all with resource keys.
+    KeyedReaders,
+    /// At least one writer; all have resource keys.
+    KeyedWriters,
 }
 
 impl Planner {
     /// Places the next call.
-    pub(crate) fn place(&mut self, claim: Option<&CallProfile>) -> BatchSlot {
+    pub(crate) fn place(&mut self, profile: Option<&CallProfile>) -> BatchSlot {
         let first = !std::mem::replace(&mut self.started, true);
-        let why = match claim {
+        let why = match profile {
             _ if first => BatchReason::First,
             None => BatchReason::NotAdmitted,
-            Some(claim) => self.why(claim),
+            Some(profile) => self.members.why(profile),
         };
         let joins = matches!(why, BatchReason::ReadsShare | BatchReason::KeysDisjoint);
         if !joins && !first {
             self.batch += 1;
         }
         if !joins {
-            self.first = None;
-            self.more.clear();
+            self.members = Members::default();
         }
-        if let Some(claim) = claim {
-            self.join(claim);
+        if let Some(profile) = profile {
+            self.members.add(profile, joins);
         }
         BatchSlot { batch: self.batch, why }
     }
+}
 
-    /// Says whether a call joins the current batch, or why it does not.
-    fn why(&self, claim: &CallProfile) -> BatchReason {
-        if self.first.is_none() {
-            return BatchReason::AfterExclusive;
-        }
-        let obstacle = self.members().find(|m| !m.may_share(claim));
-        match obstacle {
-            None if self
-                .members()
-                .chain([claim])
-                .all(|m| m.class == ConcurrencyClass::ReadOnly) =>
-            {
+impl Members {
+    /// Returns why a call joins the batch, or why it does not.
+    fn why(&self, profile: &CallProfile) -> BatchReason {
+        let is_keyed = !profile.keys.is_empty();
+        let conflicts = |keys: &KeySet| profile.keys.iter().any(|key| keys.conflicts(key));
+        match (profile.class, self.kind) {
+            (_, BatchKind::Invalid) => BatchReason::AfterExclusive,
+            (ConcurrencyClass::Unsafe, _) => BatchReason::UnsafeAlone,
+            (_, BatchKind::Unsafe) => BatchReason::AfterExclusive,
+            (ConcurrencyClass::WriteExclusive, _) if !is_keyed => BatchReason::WriteAlone,
+            (_, BatchKind::KeylessWriter) => BatchReason::AfterExclusive,
+            (ConcurrencyClass::ReadOnly, BatchKind::Readers | BatchKind::KeyedReaders) => {
                 BatchReason::ReadsShare
             }
-            None => BatchReason::KeysDisjoint,
-            Some(_) if claim.class == ConcurrencyClass::Unsafe => BatchReason::UnsafeAlone,
-            Some(before) if before.class == ConcurrencyClass::Unsafe => BatchReason::AfterExclusive,
-            Some(before) => match (claim.keys.is_empty(), before.keys.is_empty()) {
-                (false, false) => BatchReason::KeysMeet,
-                (true, _) if claim.class == ConcurrencyClass::WriteExclusive => {
-                    BatchReason::WriteAlone
-                }
-                (_, true) if before.class == ConcurrencyClass::WriteExclusive => {
-                    BatchReason::AfterExclusive
-                }
-                _ => BatchReason::UnnamedMeets,
-            },
+            (ConcurrencyClass::ReadOnly, BatchKind::KeyedWriters) if !is_keyed => {
+                BatchReason::UnnamedMeets
+            }
+            (ConcurrencyClass::WriteExclusive, BatchKind::Readers) => BatchReason::UnnamedMeets,
+            (ConcurrencyClass::WriteExclusive, _) if conflicts(&self.read) => BatchReason::KeysMeet,
+            _ if conflicts(&self.written) => BatchReason::KeysMeet,
+            _ => BatchReason::KeysDisjoint,
         }
     }
 
-    /// Of many plain readers one stands for all: they differ in nothing that matters here.
-    fn join(&mut self, claim: &CallProfile) {
-        let plain = |m: &CallProfile| m.class == ConcurrencyClass::ReadOnly && m.keys.is_empty();
-        if self.first.is_none() {
-            self.first = Some(claim.clone());
-        } else if !(plain(claim) && self.members().any(plain)) {
-            self.more.push(claim.clone());
-        }
-    }
-
-    fn members(&self) -> impl Iterator<Item = &CallProfile> {
-        self.first.iter().chain(&self.more)
+    fn add(&mut self, profile: &CallProfile, joins: bool) {
+        let is_keyed = !profile.keys.is_empty();
+        self.kind = match profile.class {
+            ConcurrencyClass::Unsafe => BatchKind::Unsafe,
+            ConcurrencyClass::WriteExclusive if !is_keyed => BatchKind::KeylessWriter,
+            ConcurrencyClass::WriteExclusive => BatchKind::KeyedWriters,
+            ConcurrencyClass::ReadOnly if joins && self.kind == BatchKind::KeyedWriters => {
+                BatchKind::KeyedWriters
+            }
+            ConcurrencyClass::ReadOnly if !is_keyed => BatchKind::Readers,
+            ConcurrencyClass::ReadOnly if joins => self.kind,
+            ConcurrencyClass::ReadOnly => BatchKind::KeyedReaders,
+        };
+        let keys = match profile.class {
+            ConcurrencyClass::ReadOnly => &mut self.read,
+            ConcurrencyClass::WriteExclusive | ConcurrencyClass::Unsafe => &mut self.written,
+        };
+        profile.keys.iter().for_each(|key| keys.insert(key));
     }
 }
 
@@ -212,6 +240,32 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// The cost per call at 10 n is at most twice that at n.
+    #[test]
+    fn planning_keyed_writers_does_not_grow_quadratically() {
+        let time = |n: usize| {
+            let profiles: Vec<_> = (0..n)
+                .map(|n| CallProfile {
+                    class: ConcurrencyClass::WriteExclusive,
+                    keys: vec![ResourceKey::new(format!("file:/work/src/{n}.rs"))],
+                    ..CallProfile::strictest()
+                })
+                .collect();
+            let took = (0..50).map(|_| {
+                let mut planner = Planner::default();
+                #[expect(clippy::disallowed_methods, reason = "this test measures time")]
+                let began = std::time::Instant::now();
+                let last = profiles.iter().map(|p| planner.place(Some(p))).last();
+                let took = began.elapsed();
+                assert_eq!(last.map(|slot| slot.batch), Some(0), "they share one batch");
+                took
+            });
+            took.min().unwrap_or_default().as_nanos() / n as u128
+        };
+        let (few, many) = (time(200), time(2_000));
+        assert!(many <= 2 * few, "a call costs {few} ns among 200, {many} ns among 2 000");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use haft_core::{Failure, FailureCode};
+use haft_core::{Failure, FailureCode, sync::lock};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -101,7 +101,7 @@ impl Pool {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -17,7 +17,9 @@ use haft::{
     events::Event,
     hooks::{Hook, PreCallDecision},
     journal::MemoryJournal,
-    policy::{Decision, Explanation, Guard, Policy, Verdict},
+    policy::{
+        Decision, Explanation, Guard, Policy, PolicyFingerprint, PolicyRequest, RuleStore, Verdict,
+    },
     registry::ToolSource,
     tool::{BoxError, DynTool, Execution, ToolSpec},
     turn::ValidatedCall,
@@ -27,7 +29,7 @@ use serde_json::{Value, json};
 
 use crate::kit::*;
 
-const LONG: Duration = Duration::from_secs(10_000);
+const LONG_WAIT: Duration = Duration::from_secs(10_000);
 
 /// An approver's answer to one question, its delay, and whether the approver is still there then.
 type AnswerFn =
@@ -132,49 +134,50 @@ impl Rules {
 }
 
 impl Policy for Rules {
-    fn judge(&self, _: &ValidatedCall) -> Verdict {
+    fn decide(&self, _: &PolicyRequest<'_>) -> Verdict {
         let decision = self.0.decision.lock().unwrap().clone();
         Verdict::new(decision, "somebody should look").by("haft.toml:3 `t(*)`")
     }
 
-    fn revision(&self) -> u64 {
-        self.0.revision.load(Ordering::SeqCst)
+    fn fingerprint(&self, _: &PolicyRequest<'_>) -> PolicyFingerprint {
+        PolicyFingerprint {
+            revision: self.0.revision.load(Ordering::SeqCst),
+            state: self.0.state.load(Ordering::SeqCst).to_string(),
+        }
     }
 
-    fn state_fingerprint(&self, _: &ValidatedCall) -> String {
-        self.0.state.load(Ordering::SeqCst).to_string()
-    }
-
-    fn explain(&self, call: &ValidatedCall) -> Explanation {
-        let mut explanation = Explanation::of(self.judge(call));
+    fn explain(&self, request: &PolicyRequest<'_>) -> Explanation {
+        let mut explanation = Explanation::of(Policy::decide(self, request));
         explanation.flip = Some("allow `t(*)`".to_owned());
         explanation
     }
 
-    fn offer(&self, _: &ValidatedCall) -> Option<SuggestedRules> {
+    fn rule_store(&self) -> Option<&dyn RuleStore> {
+        Some(self)
+    }
+
+    fn rewrite(&self, request: &PolicyRequest<'_>) -> Option<Value> {
+        let key = (*self.0.key.lock().unwrap())?;
+        let mut arguments = request.arguments.clone();
+        arguments["key"] = json!(key);
+        Some(arguments)
+    }
+}
+
+impl RuleStore for Rules {
+    fn suggest_for(&self, _: &PolicyRequest<'_>) -> Option<SuggestedRules> {
         let offers = self.0.offers.load(Ordering::SeqCst);
         offers
             .then(|| SuggestedRules { rules: vec!["t".to_owned()], file: "haft.local.toml".into() })
     }
 
-    fn keep(&self, _: &SuggestedRules) -> Result<(), Error> {
+    fn save(&self, _: &SuggestedRules) -> Result<(), Error> {
         if self.0.keeps.load(Ordering::SeqCst) {
             self.decide(Decision::Allow);
             return Ok(());
         }
         // The library has no public way to make an error, so another one is passed on.
         Err(Config::from_env([("HAFT_REPAIR", "read-only disk")]).unwrap_err())
-    }
-
-    fn rewrites(&self) -> bool {
-        self.0.key.lock().unwrap().is_some()
-    }
-
-    fn rewrite(&self, call: &ValidatedCall) -> Option<Value> {
-        let key = (*self.0.key.lock().unwrap())?;
-        let mut arguments = Value::clone(call.arguments());
-        arguments["key"] = json!(key);
-        Some(arguments)
     }
 }
 
@@ -284,7 +287,7 @@ async fn invalid_answer_is_ignored_while_other_approvers_are_open() {
         (
             "foreign grant",
             Box::new(move |q| {
-                ApprovalResponse::Grant(foreign.issue(q.binding, ApprovalScope::Once, LONG))
+                ApprovalResponse::Grant(foreign.issue(q.binding, ApprovalScope::Once, LONG_WAIT))
             }),
         ),
         (
@@ -338,7 +341,7 @@ async fn failing_approvers_are_dropped_and_none_left_means_deny() {
 
 #[tokio::test(start_paused = true)]
 async fn approval_after_the_timeout_is_ignored() {
-    let late = Person::after("late", LONG, |_| Ok(ApprovalResponse::allow()));
+    let late = Person::after("late", LONG_WAIT, |_| Ok(ApprovalResponse::allow()));
     let hangs = Person::after("hangs", Duration::MAX, |_| Ok(ApprovalResponse::allow()));
     let scene = Scene::new(&Rules::new(Decision::Ask), &[&late, &hangs]);
     let began = tokio::time::Instant::now();
@@ -348,7 +351,7 @@ async fn approval_after_the_timeout_is_ignored() {
         (Some(FailureCode::ApprovalExpired), Execution::NotStarted)
     );
     assert_eq!(began.elapsed(), Config::default().approval_timeout);
-    tokio::time::sleep(LONG * 2).await;
+    tokio::time::sleep(LONG_WAIT * 2).await;
     assert_eq!(scene.ran(), 0);
 }
 
@@ -493,8 +496,9 @@ async fn grant_is_valid_for_its_call_and_only_once() {
     // Signs the first question, and returns the same grant for every later one (replay).
     let replays = Person::new("replays", move |q| {
         let mut last = signs.1.lock().unwrap();
-        let token =
-            last.get_or_insert_with(|| signs.0.issue(q.binding, ApprovalScope::Once, LONG)).clone();
+        let token = last
+            .get_or_insert_with(|| signs.0.issue(q.binding, ApprovalScope::Once, LONG_WAIT))
+            .clone();
         ApprovalResponse::Grant(token)
     });
     let rules = Rules::new(Decision::Ask);
@@ -567,7 +571,7 @@ async fn new_guard_question_is_not_answered_by_an_earlier_approval() {
             "wary"
         }
 
-        fn judge<'a>(
+        fn decide<'a>(
             &'a self,
             _: &'a ValidatedCall,
         ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
@@ -890,7 +894,7 @@ impl Approver for RandomApprover {
                     Ok(ApprovalResponse::Grant(forger.issue(
                         question.binding,
                         ApprovalScope::Once,
-                        LONG,
+                        LONG_WAIT,
                     )))
                 }
                 Whim::Error => Err(Failure::failed("gone")),

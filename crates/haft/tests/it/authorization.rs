@@ -74,7 +74,7 @@ impl Guard for Says {
         "says"
     }
 
-    fn judge<'a>(
+    fn decide<'a>(
         &'a self,
         call: &'a ValidatedCall,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
@@ -89,7 +89,7 @@ impl Guard for Hangs {
         "hangs"
     }
 
-    fn judge<'a>(
+    fn decide<'a>(
         &'a self,
         _: &'a ValidatedCall,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
@@ -135,7 +135,7 @@ async fn strictest_policy_wins_and_a_failing_one_denies() {
 struct Panics;
 
 impl Policy for Panics {
-    fn judge(&self, _: &ValidatedCall) -> Verdict {
+    fn decide(&self, _: &haft::policy::PolicyRequest<'_>) -> Verdict {
         panic!("on purpose")
     }
 }
@@ -143,20 +143,12 @@ impl Policy for Panics {
 struct NoTools;
 
 impl Policy for NoTools {
-    fn judge(&self, _: &ValidatedCall) -> Verdict {
+    fn decide(&self, _: &haft::policy::PolicyRequest<'_>) -> Verdict {
         Verdict::allow("would be fine")
     }
 
-    fn hides(
-        &self,
-        tool: &haft::registry::RegisteredTool,
-        _: &haft::tool::Scope,
-    ) -> Option<String> {
-        (*tool.name() == "t").then(|| "a rule denies it".to_owned())
-    }
-
-    fn hides_tools(&self) -> bool {
-        true
+    fn hides(&self, tool: &haft::policy::PolicyTool<'_>, _: &haft::tool::Scope) -> Option<String> {
+        (*tool.name == "t").then(|| "a rule denies it".to_owned())
     }
 }
 

@@ -108,8 +108,7 @@ async fn ticket_is_a_success_and_its_result_is_delivered_once() {
 #[tokio::test(start_paused = true)]
 async fn late_result_taints_the_run_on_delivery() {
     let outside = quick(read("outside"));
-    let mut budget = Budget::default();
-    budget.bytes = Some(10_000);
+    let budget = Budget { bytes: Some(10_000), ..Budget::default() };
     let clean = DynTool::new(read("t").label(Label::CLEAN), open_schema(), |_, cx| async move {
         cx.spawn_background("x", |cx| async move { cx.call("outside", json!({})).await }).await
     });

@@ -298,7 +298,7 @@ fn quiet() {
 async fn strict_scenes_refuse_some_calls() {
     struct Never;
     impl Policy for Never {
-        fn judge(&self, _: &haft::turn::ValidatedCall) -> haft::policy::Verdict {
+        fn decide(&self, _: &haft::policy::PolicyRequest<'_>) -> haft::policy::Verdict {
             haft::policy::Verdict::deny("never")
         }
     }

@@ -112,7 +112,7 @@ impl haft::policy::Guard for Opinion {
         "one opinion"
     }
 
-    fn judge<'a>(
+    fn decide<'a>(
         &'a self,
         _: &'a haft::turn::ValidatedCall,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {

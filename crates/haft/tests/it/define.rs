@@ -74,9 +74,7 @@ impl Tool for Double {
 }
 
 #[expect(non_camel_case_types, reason = "reads like the type it holds")]
-#[derive(haft::serde::Deserialize, haft::schemars::JsonSchema)]
-#[serde(crate = "haft::serde")]
-#[schemars(crate = "haft::schemars")]
+#[haft::arguments]
 struct i64Args {
     n: i64,
 }
@@ -131,4 +129,88 @@ async fn sync_function_that_outlives_its_timeout_is_an_unknown_outcome() {
     let failure = runtime.call("sit", json!({})).await.unwrap_err();
     assert_eq!(failure.code(), haft::FailureCode::UnknownOutcome);
     assert_eq!(failure.code().exit_code(), 8);
+}
+
+fn short(text: &str, _: &Option<u32>) -> Result<(), String> {
+    if text.len() < 10 { Ok(()) } else { Err("the text is too long".into()) }
+}
+
+/// Repeats a text.
+#[tool(read_only, capabilities(), check = short)]
+async fn repeat(text: String, #[param(strict)] times: Option<u32>) -> String {
+    text.repeat(times.unwrap_or(1) as usize)
+}
+
+fn repeating() -> Runtime {
+    let registry = ToolRegistry::builder().add(RepeatTool).build().unwrap();
+    Runtime::builder().registry(registry).policy(AllowAll).build().unwrap()
+}
+
+#[tokio::test]
+async fn a_check_stops_the_call_before_it_runs() {
+    let runtime = repeating();
+    let output = runtime.call("repeat", json!({"text": "ab", "times": 2})).await.unwrap();
+    assert_eq!(output.to_text(), "abab");
+    let failure = runtime.call("repeat", json!({"text": "0123456789"})).await.unwrap_err();
+    assert_eq!(failure.code(), haft::FailureCode::InvalidValue);
+    assert_eq!(failure.message(), "the text is too long");
+    assert_eq!(failure.execution(), haft::tool::Execution::NotStarted);
+}
+
+#[tokio::test]
+async fn a_strict_argument_is_not_repaired_and_others_are() {
+    let runtime = repeating();
+    let failure = runtime.call("repeat", json!({"text": "ab", "times": "2"})).await.unwrap_err();
+    assert_eq!(failure.code(), haft::FailureCode::BadArguments);
+    let registry = ToolRegistry::builder().add(AddTool).build().unwrap();
+    let runtime = Runtime::builder().registry(registry).build().unwrap();
+    let output = runtime.call("add", json!({"a": "1", "b": 2})).await.unwrap();
+    assert_eq!(output.to_text(), "3");
+}
+
+/// Polls a future on this thread, without tokio.
+fn block_on<F: Future>(future: F) -> F::Output {
+    use std::task::{Context, Poll, Wake, Waker};
+
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let waker = Waker::from(std::sync::Arc::new(Unpark(std::thread::current())));
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[test]
+fn outside_of_tokio_a_call_fails_and_says_so() {
+    let runtime = repeating();
+    let failure = block_on(runtime.call("repeat", json!({"text": "ab"}))).unwrap_err();
+    assert_eq!(failure.code(), haft::FailureCode::NotRun);
+    assert!(failure.message().contains("tokio runtime"), "{failure}");
+    let error = block_on(runtime.run().turn()).unwrap_err();
+    assert!(error.message().contains("tokio runtime"), "{error}");
+}
+
+#[test]
+fn a_turn_that_is_polled_outside_of_tokio_answers_without_a_panic() {
+    let waits = DynTool::new(
+        ToolSpec::new("waits", "Waits.").read_only().capabilities(Capabilities::NONE),
+        json!({}),
+        |_, _: ToolContext| std::future::pending::<&str>(),
+    );
+    let registry = ToolRegistry::builder().add(waits).build().unwrap();
+    let runtime = Runtime::builder().registry(registry).policy(AllowAll).build().unwrap();
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let turn = tokio.block_on(runtime.run().turn()).unwrap();
+    let mut results = block_on(turn.run([haft::ToolCall::new("c1", "waits", json!({}))]));
+    assert_eq!(results.len(), 1);
+    results.remove(0).into_outcome().unwrap_err();
 }

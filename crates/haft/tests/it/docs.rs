@@ -52,7 +52,7 @@ fn every_rule_file_in_the_documents_loads_and_its_examples_hold() {
             let setup = PolicyConfig::read(&[file], &place)
                 .unwrap_or_else(|error| panic!("{page}, block at line {line}: {error}"));
             assert!(setup.notes.is_empty(), "{page}, block at line {line}: {:?}", setup.notes);
-            Rules::new(setup.rules, setup.ground)
+            Rules::new(setup.rules, setup.context)
                 .unwrap_or_else(|error| panic!("{page}, block at line {line}: {error}"));
             read += 1;
         }

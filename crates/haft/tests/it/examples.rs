@@ -56,6 +56,20 @@ fn state_reaches_the_tools_and_not_the_schema() {
 }
 
 #[test]
+fn notebook_plans_reads_together_and_its_guard_denies() {
+    let out = output("notebook");
+    for line in [
+        "batch 1: read_note (first call)",
+        "batch 1: read_note (reads run concurrently)",
+        "a: Water the beans.",
+        "c: deleted `trip`",
+        "d: denied: the note `garden` is pinned",
+    ] {
+        assert!(out.contains(line), "{line}\n{out}");
+    }
+}
+
+#[test]
 fn layers_retry_cache_and_rate_limit() {
     insta::assert_snapshot!(output("layers"), @r"
     tides has these layers
@@ -104,9 +118,9 @@ fn large_result_is_stored_and_read_in_pages() {
     [ID: 2 of 2 matching lines]
 
     > read_result
-    {"train":100,"hour":0,"to":"Oslo"}
-    {"train":101,"hour":1,"to":"Turku"}
-    [ID: 3 columns (train | hour | to), 2 of 300 rows]
+    {"train":100,"hour":0,"to":"Oslo"},
+    {"train":101,"hour":1,"to":"Turku"},
+    [ID: lines 2 to 3 of 302; continue with offset 4]
 
     > read_result
     invalid_value: there is no result `ID`, or it has expired
@@ -154,7 +168,7 @@ fn own_loop_runs_until_the_model_stops() {
 fn history_is_converted_and_the_changes_are_printed() {
     insta::assert_snapshot!(output("move_history"), @r#"
     strict: calls and results do not pair up: message 2: the call `toolu_01B` has no result
-    hint: `Transcript::mend` repairs this and says how
+    hint: `Transcript::repair` fixes this and says how
     changed: repaired message 2: the call `toolu_01B` has no result
     changed: the call `toolu_01A` is `az0kpLmVo` here
     changed: the call `toolu_01B` is `Mql2mKRXY` here
@@ -250,10 +264,10 @@ fn rules_allow_ask_deny_and_say_why() {
       nearly      haft.toml:3 allow "Bash(git status *)": the tool matches, `git push origin main` is not `git status *`
       to flip it  add `except = ["Bash(git push origin main)"]` to the rule at haft.toml:9, and a rule `match = "Bash(git push origin main)"` with `decision = "allow"`, or declare `read_only` and `capabilities(…)` in the tool, if that is true
 
-    haft.toml:3:1: unknown key `decison` in a rule
-    hint: did you mean `decision`? Known keys: `id`, `match`, `decision`, `input`, `except`, `reason`, `priority`, `subject`, `when`, `rewrite`, `enabled`, `test`
     haft.toml:1:1: a rule without `decision`
     hint: add `decision = "allow"`, "ask", "deny" or "need_input"
+    haft.toml:3:1: unknown key `decison` in a rule
+    hint: did you mean `decision`? Known keys: `id`, `match`, `decision`, `input`, `except`, `reason`, `priority`, `subject`, `when`, `rewrite`, `enabled`, `test`
     "#);
 }
 

@@ -326,7 +326,7 @@ impl Guard for Door {
         "door"
     }
 
-    fn judge<'a>(
+    fn decide<'a>(
         &'a self,
         _: &'a ValidatedCall,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {

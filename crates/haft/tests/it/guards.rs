@@ -52,7 +52,7 @@ impl Guard for Counts {
         "counts"
     }
 
-    fn judge<'a>(
+    fn decide<'a>(
         &'a self,
         _: &'a ValidatedCall,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
@@ -164,7 +164,7 @@ impl Guard for Busy {
         "busy"
     }
 
-    fn judge<'a>(
+    fn decide<'a>(
         &'a self,
         call: &'a ValidatedCall,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {

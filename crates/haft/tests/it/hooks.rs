@@ -150,7 +150,7 @@ impl Guard for Denies {
         "denies"
     }
 
-    fn judge<'a>(
+    fn decide<'a>(
         &'a self,
         _: &'a ValidatedCall,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
@@ -322,7 +322,7 @@ impl Guard for NamelessGuard {
         panic!("on purpose")
     }
 
-    fn judge<'a>(
+    fn decide<'a>(
         &'a self,
         _: &'a ValidatedCall,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {

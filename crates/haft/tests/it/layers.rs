@@ -187,12 +187,12 @@ async fn attempt_timeout_precedence_is_call_tool_runtime() {
 async fn deadline_precedence_is_call_tool_runtime_and_the_body_sees_it() {
     let mut config = Config::default();
     config.deadline = SECOND * 30;
-    let tell = |spec| {
+    let make = |spec| {
         DynTool::new(spec, json!({}), |_, cx| async move {
             Ok(format!("{}", cx.time_left().unwrap_or_default().as_secs()))
         })
     };
-    let tools = vec![tell(read("own").deadline(SECOND * 20)), tell(read("silent"))];
+    let tools = vec![make(read("own").deadline(SECOND * 20)), make(read("silent"))];
     let runtime = permissive(tools).config(config).build().unwrap();
     let left = async |call: ToolCall| {
         runtime.run().turn().await.unwrap().run([call]).await[0].text().to_string()
@@ -290,7 +290,7 @@ async fn timed_out_attempt_is_stopped_before_the_next_starts() {
             cx.partial(format!("part {}", cx.attempt()));
             if cx.attempt() < 3 {
                 cx.cancelled().await;
-                return Err(Failure::failed("told to stop"));
+                return Err(Failure::failed("cancelled"));
             }
             Ok(cx.partial_so_far())
         }
@@ -308,7 +308,7 @@ async fn cancelled_call_stops_its_backoff_and_its_current_attempt() {
         flaky(read("t").retry(RetryPolicy { initial_delay: SECOND * 50, ..evenly(3) }), 99, down);
     let stuck = DynTool::new(read("stuck").retry(evenly(3)), json!({}), |_, cx| async move {
         cx.cancelled().await;
-        Err::<(), _>(Failure::failed("heard it"))
+        Err::<(), _>(Failure::failed("saw it"))
     });
     let runtime = permissive(vec![waiting, stuck]).build().unwrap();
     for name in ["t", "stuck"] {
@@ -386,10 +386,10 @@ async fn rate_limit_wait_beyond_the_deadline_is_refused_at_no_cost() {
 async fn circuit_breaker_opens_and_then_probes_once() {
     let (tool, ran) = flaky(read("t"), 6, down);
     let opened = Arc::new(AtomicUsize::new(0));
-    let heard = Arc::clone(&opened);
+    let seen = Arc::clone(&opened);
     let observer = move |event: &Event| {
         if matches!(event, Event::CircuitOpened { .. }) {
-            heard.fetch_add(1, Ordering::SeqCst);
+            seen.fetch_add(1, Ordering::SeqCst);
         }
     };
     let runtime = permissive(vec![tool]).observer(observer).build().unwrap();
@@ -661,11 +661,16 @@ async fn cache_is_listed_with_its_scope() {
     let cache = || Cache::new(SECOND * 60);
     let tools = [
         (read("all").cache(cache()), "for one user"),
-        (read("side").cache(cache()).need(haft::tool::Dependency::side::<u8>()), "for one run"),
+        (
+            read("side").cache(cache()).need(haft::tool::Dependency::run_state::<u8>()),
+            "for one run",
+        ),
         (read("named").cache(cache().within("session")), "for one session"),
         (read("word").cache(cache().within("rates")), "for all, as `rates`"),
         (
-            read("both").cache(cache().within("user")).need(haft::tool::Dependency::side::<u8>()),
+            read("both")
+                .cache(cache().within("user"))
+                .need(haft::tool::Dependency::run_state::<u8>()),
             "for one user",
         ),
     ];

@@ -180,7 +180,10 @@ async fn echoed_chat_call_has_a_type_and_text_arguments() {
     let call = json!({"id": "a", "function": {"name": "put", "arguments": {"x": "1"}}});
     let message = json!({"role": "assistant", "tool_calls": [call]});
     let whole = json!({"choices": [{"message": message, "finish_reason": "tool_calls"}]});
-    let echo = Dialect::OpenAiChat.parse(&whole).unwrap().assistant_message(&whole, &[]);
+    let echo = Dialect::OpenAiChat
+        .parse(&whole)
+        .unwrap()
+        .assistant_message::<haft::ToolResult>(&whole, &[]);
     assert_eq!(echo["tool_calls"][0]["function"]["arguments"], "{\"x\":\"1\"}");
 }
 

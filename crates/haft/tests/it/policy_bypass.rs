@@ -10,10 +10,10 @@ use haft::{
     events::Event,
     hooks::{Hook, PreCallDecision},
     policy::{
-        Decision, Explanation, ForTools, Guard, PathBase, Pattern, Policy, PolicyContext, Rule,
-        Rules, ToolNameGuard, Verdict,
+        Decision, Explanation, ForTools, Guard, PathBase, Pattern, Policy, PolicyContext,
+        PolicyFingerprint, PolicyRequest, PolicyTool, Rule, Rules, ToolNameGuard, Verdict,
     },
-    registry::{RegisteredTool, ToolSource, ToolView},
+    registry::{ToolSource, ToolView},
     taint::{Confidentiality, Label, Trust},
     tool::{BoxError, Capabilities, DynTool, Scope, ToolSpec},
     turn::ValidatedCall,
@@ -58,7 +58,7 @@ impl Guard for BlockingGuard {
         "wall"
     }
 
-    fn judge<'a>(
+    fn decide<'a>(
         &'a self,
         _: &'a ValidatedCall,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
@@ -158,11 +158,10 @@ async fn halt_reaches_sub_runs() {
 
 #[tokio::test(start_paused = true)]
 async fn tool_cost_holds_wherever_it_is_declared() {
-    let priced = |price: Option<u64>, micros: Option<u64>| {
-        let mut budget = Budget::default();
-        budget.price_of = price.map(|p| ("look".to_owned(), p)).into_iter().collect();
-        budget.micros = micros;
-        budget
+    let priced = |price: Option<u64>, micros: Option<u64>| Budget {
+        price_of: price.map(|p| ("look".to_owned(), p)).into_iter().collect(),
+        micros,
+        ..Budget::default()
     };
     for (above, below) in [
         (priced(Some(60), None), priced(None, Some(100))),
@@ -230,53 +229,45 @@ impl Guard for Opinion {
         "opinion"
     }
 
-    fn judge<'a>(
+    fn decide<'a>(
         &'a self,
         call: &'a ValidatedCall,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
-        let said = self.0.clone().filter(|_| !is_fetch(call.tool()));
+        let said = self.0.clone().filter(|_| !is_fetch(&call.tool().policy_tool()));
         Box::pin(async { Ok(said.map(|d| Verdict::new(d, "an opinion"))) })
     }
 }
 
-fn is_fetch(tool: &RegisteredTool) -> bool {
-    *tool.name() == "fetch"
+fn is_fetch(tool: &PolicyTool<'_>) -> bool {
+    *tool.name == "fetch"
 }
 
 /// Rules that do not apply to `fetch`, so that a run can be tainted under any of them.
 struct ExceptFetch(Rules);
 
 impl Policy for ExceptFetch {
-    fn judge(&self, call: &ValidatedCall) -> Verdict {
-        if is_fetch(call.tool()) { Verdict::allow("to begin with") } else { self.0.judge(call) }
+    fn decide(&self, request: &PolicyRequest<'_>) -> Verdict {
+        if is_fetch(&request.tool) {
+            Verdict::allow("to begin with")
+        } else {
+            self.0.decide(request)
+        }
     }
 
-    fn hides(&self, tool: &RegisteredTool, scope: &Scope) -> Option<String> {
+    fn hides(&self, tool: &PolicyTool<'_>, scope: &Scope) -> Option<String> {
         self.0.hides(tool, scope).filter(|_| !is_fetch(tool))
     }
 
-    fn hides_tools(&self) -> bool {
-        self.0.hides_tools()
+    fn rewrite(&self, request: &PolicyRequest<'_>) -> Option<Value> {
+        self.0.rewrite(request).filter(|_| !is_fetch(&request.tool))
     }
 
-    fn rewrite(&self, call: &ValidatedCall) -> Option<Value> {
-        self.0.rewrite(call).filter(|_| !is_fetch(call.tool()))
+    fn fingerprint(&self, request: &PolicyRequest<'_>) -> PolicyFingerprint {
+        self.0.fingerprint(request)
     }
 
-    fn rewrites(&self) -> bool {
-        self.0.rewrites()
-    }
-
-    fn revision(&self) -> u64 {
-        self.0.revision()
-    }
-
-    fn state_fingerprint(&self, call: &ValidatedCall) -> String {
-        self.0.state_fingerprint(call)
-    }
-
-    fn explain(&self, call: &ValidatedCall) -> Explanation {
-        self.0.explain(call)
+    fn explain(&self, request: &PolicyRequest<'_>) -> Explanation {
+        self.0.explain(request)
     }
 }
 

@@ -11,9 +11,8 @@ use haft::{
     approval::{ApprovalRequest, ApprovalResponse, Approver, SuggestedRules},
     events::Event,
     journal::MemoryJournal,
-    policy::{Policy, Verdict},
+    policy::{Policy, PolicyRequest, RuleStore, Verdict},
     tool::{Block, DynTool, Effect, Progress, ToolSpec},
-    turn::ValidatedCall,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -170,13 +169,23 @@ async fn keyed_chunks_are_redacted_across_borders_and_terminal_safe() {
 struct Asks;
 
 impl Policy for Asks {
-    fn judge(&self, _: &ValidatedCall) -> Verdict {
+    fn decide(&self, _: &PolicyRequest<'_>) -> Verdict {
         Verdict::ask(format!("it would send {VALUE}")).by(format!("rule {VALUE}"))
     }
 
-    fn offer(&self, call: &ValidatedCall) -> Option<SuggestedRules> {
-        let rules = vec![format!("{}(pin:{VALUE})", call.tool().name())];
+    fn rule_store(&self) -> Option<&dyn RuleStore> {
+        Some(self)
+    }
+}
+
+impl RuleStore for Asks {
+    fn suggest_for(&self, request: &PolicyRequest<'_>) -> Option<SuggestedRules> {
+        let rules = vec![format!("{}(pin:{VALUE})", request.tool.name)];
         Some(SuggestedRules { rules, file: "haft.local.toml".into() })
+    }
+
+    fn save(&self, _: &SuggestedRules) -> Result<(), haft::Error> {
+        unreachable!("nothing is suggested")
     }
 }
 

@@ -33,9 +33,9 @@ fn rules(rules: Vec<Rule>) -> Rules {
 }
 
 fn in_mode(mode: Mode, list: Vec<Rule>) -> Rules {
-    let mut ground = PolicyContext::default();
-    ground.mode = mode;
-    Rules::new(list, ground).unwrap()
+    let mut context = PolicyContext::default();
+    context.mode = mode;
+    Rules::new(list, context).unwrap()
 }
 
 fn tool(name: &str, argument: Value, spec: impl FnOnce(ToolSpec) -> ToolSpec) -> DynTool {

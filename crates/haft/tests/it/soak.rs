@@ -4,20 +4,20 @@ use std::{cell::Cell, path::Path, time::Duration};
 
 use crate::soak_support::{MAX_ARTIFACT_BYTES, Plan, Report, quiet_panics, soak};
 
-fn bytes_in(folder: &Path) -> u64 {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+fn bytes_in(directory: &Path) -> u64 {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.metadata().ok()).filter(|m| m.is_file()).map(|m| m.len()).sum()
 }
 
 #[tokio::test(start_paused = true)]
 async fn random_calls_get_one_result_each_and_leak_nothing() {
     quiet_panics();
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("soak");
-    let _ = std::fs::remove_dir_all(&folder);
-    let plan = Plan { calls: 10_000, seed: 7, folder: folder.clone() };
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("soak");
+    let _ = std::fs::remove_dir_all(&directory);
+    let plan = Plan { calls: 10_000, seed: 7, directory: directory.clone() };
     let most = Cell::new(0);
     let report: Report =
-        soak(&plan, &|_| most.set(most.get().max(bytes_in(&folder)))).await.unwrap();
+        soak(&plan, &|_| most.set(most.get().max(bytes_in(&directory)))).await.unwrap();
 
     assert_eq!(report.mistakes, Vec::<String>::new());
     assert_eq!(report.asked, report.ended);
@@ -51,5 +51,5 @@ async fn random_calls_get_one_result_each_and_leak_nothing() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(metrics.num_alive_tasks(), 0);
-    let _ = std::fs::remove_dir_all(&folder);
+    let _ = std::fs::remove_dir_all(&directory);
 }

@@ -201,7 +201,7 @@ struct User(&'static str);
 #[tokio::test]
 async fn tool_requirements_decide_whether_it_is_offered() {
     let needs = DynTool::new(
-        read("who").need(haft::tool::Dependency::side::<User>()),
+        read("who").need(haft::tool::Dependency::run_state::<User>()),
         json!({}),
         |_, cx| async move {
             let user: RunState<User> = cx.run_state()?;

@@ -6,11 +6,10 @@ use std::sync::{Arc, Mutex};
 use haft::{
     BoxFuture, Failure, FailureCode, Run, Runtime, ToolCall, ToolRegistry,
     approval::{ApprovalRequest, ApprovalResponse, Approver},
-    policy::{DefaultPolicy, Policy, Verdict},
+    policy::{DefaultPolicy, Policy, PolicyRequest, Verdict},
     registry::ToolSource,
     taint::{Confidentiality, Label, Trust},
     tool::{BoxError, Capability, ConcurrencyClass, DynTool, Effect, ToolName, ToolSpec},
-    turn::ValidatedCall,
 };
 use serde_json::{Value, json};
 
@@ -93,10 +92,9 @@ async fn value_is_untrusted_unless_the_user_wrote_it() {
 struct Notes(Arc<Mutex<Vec<String>>>);
 
 impl Policy for Notes {
-    fn judge(&self, call: &ValidatedCall) -> Verdict {
-        let (cx, seen) = (call.context(), call.seen());
-        let (scope, seen) = (cx.label().trust, seen.label().trust);
-        self.0.lock().unwrap().push(format!("{} {scope:?} {seen:?}", cx.tool_name()));
+    fn decide(&self, request: &PolicyRequest<'_>) -> Verdict {
+        let (scope, seen) = (request.context.unwrap().label().trust, request.taint.label().trust);
+        self.0.lock().unwrap().push(format!("{} {scope:?} {seen:?}", request.tool.name));
         Verdict::allow("noted").by("the test")
     }
 }

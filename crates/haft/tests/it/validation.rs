@@ -54,7 +54,7 @@ impl Guard for Witness {
         "witness"
     }
 
-    fn judge<'a>(
+    fn decide<'a>(
         &'a self,
         call: &'a ValidatedCall,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {

@@ -78,12 +78,6 @@ impl Act<'_, '_> {
         }
     }
 
-    fn mode(&mut self, mode: u64) -> Result<Mode, Errno> {
-        rustix::process::umask(self.caller.umask()?);
-        let mode = u32::try_from(mode & 0o7777).unwrap_or_default();
-        Ok(Mode::from_raw_mode(mode & !SET_ID))
-    }
-
     pub(super) fn open(&mut self, base: i32, address: u64, flags: u64, mode: u64) -> Outcome {
         let raw = low(flags);
         let flags = OFlags::from_bits_retain(raw) | OFlags::NOCTTY;
@@ -97,12 +91,12 @@ impl Act<'_, '_> {
             return Err(Errno::INVAL);
         }
         let path = self.caller.path(address)?;
-        let mode = if is_create || is_tmpfile { self.mode(mode)? } else { Mode::empty() };
         if is_tmpfile {
             return self.open_nameless(base, &path, flags, mode);
         }
         let mut locator = Locator::new(self.caller);
         let mut located = locator.locate(base, &path)?;
+        let mode = if is_create { new_mode(locator.caller(), mode)? } else { Mode::empty() };
         let mut attempts = 0;
         while attempts < MAX_OPEN_ATTEMPTS {
             let entry = match located {
@@ -153,7 +147,7 @@ impl Act<'_, '_> {
     }
 
     /// Creates a file without a name (`O_TMPFILE`). It gets one by `linkat`, which is checked.
-    fn open_nameless(&mut self, base: i32, path: &[u8], flags: OFlags, mode: Mode) -> Outcome {
+    fn open_nameless(&mut self, base: i32, path: &[u8], flags: OFlags, mode: u64) -> Outcome {
         let mut locator = Locator::new(self.caller);
         let directory = match locator.locate(base, path)? {
             Located::Entry(entry)
@@ -165,6 +159,7 @@ impl Act<'_, '_> {
             }
             located => locator.existing(located)?.0,
         };
+        let mode = new_mode(self.caller, mode)?;
         let fd = rustix::fs::openat(&directory, ".", flags | OFlags::CLOEXEC, mode)?;
         Ok(descriptor(fd, flags))
     }
@@ -211,7 +206,7 @@ impl Act<'_, '_> {
 
     pub(super) fn make_directory(&mut self, base: i32, address: u64, mode: u64) -> Outcome {
         let entry = self.entry(base, address, Errno::EXIST)?;
-        let mode = self.mode(mode)?;
+        let mode = new_mode(self.caller, mode)?;
         self.check_new(&entry, Change::CreateDir)?;
         rustix::fs::mkdirat(&entry.parent, &entry.name, mode)?;
         Ok(Answer::Done)
@@ -233,7 +228,7 @@ impl Act<'_, '_> {
             let is_there = look(&entry).is_ok();
             return Err(if is_there { Errno::EXIST } else { Errno::ACCESS });
         }
-        let mode = self.mode(mode)?;
+        let mode = new_mode(self.caller, mode)?;
         rustix::fs::mknodat(&entry.parent, &entry.name, kind, mode, 0)?;
         Ok(Answer::Done)
     }
@@ -332,6 +327,10 @@ impl Act<'_, '_> {
             self.names.check_move(&to.path, &from.path)?;
         }
         rustix::fs::renameat_with(&from.parent, &from.name, &to.parent, &to.name, flags)?;
+        // With an exchange each of the two may be a directory.
+        if is_exchange || look(&to).is_ok_and(|(_, kind)| kind == FileType::Directory) {
+            self.names.forget_repositories();
+        }
         Ok(Answer::Done)
     }
 
@@ -432,6 +431,14 @@ impl Names {
         let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         rustix::fs::openat(&entry.parent, &entry.name, flags, mode)
     }
+}
+
+/// Gives the supervisor the umask of the caller, and returns the mode of a new file. Called after
+/// the path was located: by then the cached process is known to be the caller.
+fn new_mode(caller: &mut Caller<'_>, mode: u64) -> Result<Mode, Errno> {
+    caller.apply_umask()?;
+    let mode = u32::try_from(mode & 0o7777).unwrap_or_default();
+    Ok(Mode::from_raw_mode(mode & !SET_ID))
 }
 
 /// Returns whether two entries are regular files with the same contents. The protected one is never

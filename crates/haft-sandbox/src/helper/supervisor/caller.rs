@@ -4,7 +4,9 @@
 //! time, so the copy is both checked and used (TOCTOU).
 //!
 //! INVARIANT: what was read is valid only if the caller still waits afterwards (`is_waiting`).
-//! Otherwise its pid may have been reused by another process.
+//! Otherwise its pid may have been reused by another process. `text` leaves this to what follows it
+//! in each syscall, so that it is checked once: `Locator::locate` and `descriptor` check it, and no
+//! syscall is made for the caller before one of them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -44,6 +46,8 @@ pub(super) struct Processes {
     /// Processes (thread groups) that called `umask`. Their umask is read for each syscall, because
     /// another thread may change it.
     changing: HashSet<u32>,
+    /// The umask that the supervisor has now. Only `apply_umask` changes it.
+    applied: Option<Mode>,
 }
 
 /// The thread that waits for the result of its syscall.
@@ -52,6 +56,9 @@ pub(super) struct Caller<'a> {
     id: u64,
     tid: u32,
     processes: &'a mut Processes,
+    /// The cached process directory was used for this syscall and was not empty, so it belongs to
+    /// the caller.
+    is_known: bool,
 }
 
 /// Fields of `/proc/PID/status`.
@@ -66,21 +73,15 @@ impl<'a> Caller<'a> {
         call: &Notification,
         processes: &'a mut Processes,
     ) -> Self {
-        Self { listener, id: call.id, tid: call.tid, processes }
+        Self { listener, id: call.id, tid: call.tid, processes, is_known: false }
     }
 
-    /// Fails if the caller no longer waits.
-    pub(super) fn check(&self) -> Result<(), Errno> {
-        if sys::is_waiting(self.listener, self.id) { Ok(()) } else { Err(Errno::SRCH) }
-    }
-
-    /// Copies a NUL-terminated string.
+    /// Copies a NUL-terminated string. The caller may have ended meanwhile.
     pub(super) fn text(&self, address: u64) -> Result<Vec<u8>, Errno> {
         let mut short = [0; SHORT_PATH_BYTES];
         let len = sys::read_memory(self.tid, address, &mut short).unwrap_or_default();
         let read = short.get(..len).unwrap_or_default();
         if let Some(end) = read.iter().position(|byte| *byte == 0) {
-            self.check()?;
             return Ok(read.get(..end).unwrap_or_default().to_vec());
         }
         let mut buffer = vec![0; PATH_MAX];
@@ -91,7 +92,6 @@ impl<'a> Caller<'a> {
                 _ => Errno::FAULT,
             }
         })?;
-        self.check()?;
         let read = buffer.get(..len).unwrap_or_default();
         match read.iter().position(|byte| *byte == 0) {
             Some(end) => {
@@ -114,37 +114,50 @@ impl<'a> Caller<'a> {
         if fd < 0 {
             return Err(Errno::BADF);
         }
-        self.open(&format!("fd/{fd}"), OFlags::PATH | OFlags::CLOEXEC, Errno::BADF)
+        let file = self.open(&format!("fd/{fd}"), OFlags::PATH | OFlags::CLOEXEC, Errno::BADF);
+        self.check()?;
+        file
     }
 
     fn open(&mut self, name: &str, flags: OFlags, missing: Errno) -> Result<OwnedFd, Errno> {
         let opened = self.with_process(|process| {
             rustix::fs::openat(&process.directory, name, flags, Mode::empty())
         });
-        self.check()?;
         opened.map_err(|errno| if errno == Errno::NOENT { missing } else { errno })
     }
 
     /// Returns the umask. Reading it takes 10 µs, because the kernel formats the whole status, so
     /// it is cached.
-    pub(super) fn umask(&mut self) -> Result<Mode, Errno> {
+    fn umask(&mut self) -> Result<Mode, Errno> {
+        // The directory of a process that ended is empty, even if its pid is reused. One that is
+        // not empty was the caller's before this syscall and still is.
+        let is_alive = |directory: &OwnedFd| {
+            rustix::fs::statat(directory, "cwd", AtFlags::SYMLINK_NOFOLLOW).is_ok()
+        };
         if let Some(Process { directory, umask: Some(umask), .. }) =
             self.processes.known.get(&self.tid)
-            // The directory of a process that ended is empty, even if its pid is reused.
-            && rustix::fs::statat(directory, "cwd", AtFlags::SYMLINK_NOFOLLOW).is_ok()
+            && (self.is_known || is_alive(directory))
         {
-            let umask = *umask;
-            self.check()?;
-            return Ok(umask);
+            return Ok(*umask);
         }
         let status = self.status()?;
-        let Processes { known, changing } = &mut *self.processes;
+        let Processes { known, changing, .. } = &mut *self.processes;
         let is_changing =
             changing.contains(&status.tgid) || changing.len() >= MAX_CHANGING_PROCESSES;
         if !is_changing && let Some(process) = known.get_mut(&self.tid) {
             process.umask = Some(status.umask);
         }
         Ok(status.umask)
+    }
+
+    /// Gives the supervisor the umask of the caller.
+    pub(super) fn apply_umask(&mut self) -> Result<(), Errno> {
+        let umask = self.umask()?;
+        if self.processes.applied != Some(umask) {
+            rustix::process::umask(umask);
+            self.processes.applied = Some(umask);
+        }
+        Ok(())
     }
 
     /// Records that the caller's process changes its umask, from now on at any time.
@@ -189,9 +202,13 @@ impl<'a> Caller<'a> {
         if let Some(process) = self.processes.known.get(&self.tid) {
             match what(process) {
                 Err(Errno::NOENT | Errno::SRCH) => {}
-                result => return result,
+                result => {
+                    self.is_known |= result.is_ok();
+                    return result;
+                }
             }
         }
+        self.is_known = false;
         if self.processes.known.len() >= MAX_CACHED_PROCESSES {
             self.processes.known.clear();
         }
@@ -209,6 +226,10 @@ impl CallingThread for Caller<'_> {
 
     fn tgid(&mut self) -> Result<u32, Errno> {
         Ok(self.status()?.tgid)
+    }
+
+    fn check(&self) -> Result<(), Errno> {
+        if sys::is_waiting(self.listener, self.id) { Ok(()) } else { Err(Errno::SRCH) }
     }
 
     fn directory(&mut self, fd: i32) -> Result<OwnedFd, Errno> {

@@ -10,8 +10,8 @@ use std::{
     os::fd::OwnedFd,
 };
 
-use super::super::{SetupError, sys};
-use crate::{orders::Fault, seccomp::CHMOD_CALLS};
+use super::super::{SetupError, seccomp::CHMOD_CALLS, sys};
+use crate::orders::Fault;
 
 /// Syscalls that are always supervised.
 const ALWAYS_SUPERVISED: &[libc::c_long] = &[

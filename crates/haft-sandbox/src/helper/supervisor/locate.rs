@@ -59,8 +59,11 @@ pub(super) trait CallingThread {
     fn tgid(&mut self) -> Result<u32, Errno>;
 
     /// Opens the directory where a relative path starts: the working directory or a file
-    /// descriptor.
+    /// descriptor. The caller may have ended meanwhile.
     fn directory(&mut self, fd: i32) -> Result<OwnedFd, Errno>;
+
+    /// Fails if the caller no longer waits. Then what was read before may be another process's.
+    fn check(&self) -> Result<(), Errno>;
 }
 
 /// Resolves the paths of one syscall.
@@ -74,12 +77,19 @@ impl<'a, T: CallingThread> Locator<'a, T> {
         Self { caller, symlinks: 0 }
     }
 
+    pub(super) fn caller(&mut self) -> &mut T {
+        self.caller
+    }
+
     /// Resolves a path to its entry. A symlink at the end is not followed.
     pub(super) fn locate(&mut self, base: i32, path: &[u8]) -> Result<Located, Errno> {
         if path.starts_with(b"/") {
+            self.caller.check()?;
             return self.locate_from(None, path);
         }
-        let start = self.caller.directory(base)?;
+        let start = self.caller.directory(base);
+        self.caller.check()?;
+        let start = start?;
         match plain_name(path) {
             // The most common case takes the fewest syscalls.
             Some(name) => entry(start, name, false),

@@ -205,9 +205,11 @@ impl Supervisor {
         }
         sys::wake_on_same_cpu(self.listener.as_fd());
         let mut processes = Processes::default();
+        // Without a second CPU there is nothing to pin.
+        let own = sched_getaffinity(None).ok().filter(|own| own.count() > 1);
         loop {
             match sys::receive(self.listener.as_fd()) {
-                Ok(call) => self.answer(&call, &mut processes),
+                Ok(call) => self.answer(&call, &mut processes, own.as_ref()),
                 // The caller was killed before its syscall was read, or a signal arrived.
                 Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => {}
                 Err(_) => return,
@@ -215,7 +217,7 @@ impl Supervisor {
         }
     }
 
-    fn answer(&self, call: &Notification, processes: &mut Processes) {
+    fn answer(&self, call: &Notification, processes: &mut Processes, own: Option<&CpuSet>) {
         let listener = self.listener.as_fd();
         let mut caller = Caller::new(listener, call, processes);
         let act = Act { caller: &mut caller, names: &self.names, file_size: self.file_size };
@@ -224,7 +226,7 @@ impl Supervisor {
             Ok(Answer::Done) => sys::answer(listener, call.id, Ok(0)),
             Ok(Answer::Continue) => sys::let_continue(listener, call.id),
             Ok(Answer::Descriptor { fd, is_closed_on_exec }) => {
-                give_descriptor(listener, call, fd, is_closed_on_exec);
+                give_descriptor(listener, call, fd, is_closed_on_exec, own);
             }
             Ok(Answer::Waits { file, flags, is_closed_on_exec }) => {
                 self.wait_for_fifo(call, file, flags, is_closed_on_exec);
@@ -252,7 +254,7 @@ impl Supervisor {
         let (listener, waiting) = (Arc::clone(&self.listener), Arc::clone(&self.waiting));
         let thread = std::thread::Builder::new().spawn(move || {
             match open_fifo(listener.as_fd(), call.id, &file, flags) {
-                Ok(fd) => give_descriptor(listener.as_fd(), &call, fd, is_closed_on_exec),
+                Ok(fd) => give_descriptor(listener.as_fd(), &call, fd, is_closed_on_exec, None),
                 Err(errno) => sys::answer(listener.as_fd(), call.id, Err(errno.raw_os_error())),
             }
             waiting.fetch_sub(1, Ordering::Relaxed);
@@ -271,8 +273,9 @@ fn give_descriptor(
     call: &Notification,
     fd: OwnedFd,
     is_closed_on_exec: bool,
+    own: Option<&CpuSet>,
 ) {
-    let pinned = PinnedCaller::new(call.tid);
+    let pinned = own.and_then(|own| PinnedCaller::new(call.tid, own));
     let added = sys::add_descriptor(listener, call.id, fd.as_fd(), is_closed_on_exec);
     drop(fd);
     drop(pinned);
@@ -286,18 +289,18 @@ fn give_descriptor(
 /// The kernel wakes both for that, on an idle CPU if there is one. Waking an idle CPU costs up to
 /// 40 µs in a virtual machine, a switch on the same CPU 2 µs. The caller runs no code meanwhile,
 /// and its CPU affinity is restored before its syscall returns.
-struct PinnedCaller {
+struct PinnedCaller<'a> {
     caller: Pid,
     callers: CpuSet,
-    own: CpuSet,
+    own: &'a CpuSet,
 }
 
-impl PinnedCaller {
-    /// Returns `None` if it is useless, or if the kernel does not allow it.
-    fn new(tid: u32) -> Option<Self> {
+impl<'a> PinnedCaller<'a> {
+    /// Returns `None` if it is useless, or if the kernel does not allow it. `own` is the affinity
+    /// of the supervisor, which is restored afterwards.
+    fn new(tid: u32, own: &'a CpuSet) -> Option<Self> {
         let caller = Pid::from_raw(tid.cast_signed())?;
         let callers = sched_getaffinity(Some(caller)).ok()?;
-        let own = sched_getaffinity(None).ok()?;
         let here = sched_getcpu();
         if here >= CpuSet::MAX_CPU || !callers.is_set(here) || callers.count() < 2 {
             return None;
@@ -311,10 +314,10 @@ impl PinnedCaller {
     }
 }
 
-impl Drop for PinnedCaller {
+impl Drop for PinnedCaller<'_> {
     fn drop(&mut self) {
         let _ = sched_setaffinity(Some(self.caller), &self.callers);
-        let _ = sched_setaffinity(None, &self.own);
+        let _ = sched_setaffinity(None, self.own);
     }
 }
 

@@ -6,6 +6,8 @@
 
 use std::{
     borrow::Cow,
+    cell::RefCell,
+    collections::HashMap,
     ffi::OsStr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -15,10 +17,15 @@ use haft_core::protected_names::{Change, Protected, is_move_allowed, is_spelling
 use rustix::io::Errno;
 
 use super::super::SetupError;
-use crate::{DeniedNames, GitDirectory, Profile, Refused, Root};
+use crate::{
+    DeniedNames, GitDirectory, Profile, Refused, Root,
+    workspace::{NAMED_BY_GIT, NamedFiles},
+};
 
 /// Refusals that are kept per command.
 const MAX_REFUSALS: usize = 16;
+/// Directories whose git configuration is cached.
+const MAX_CACHED_DIRECTORIES: usize = 4096;
 
 const BARE_REPOSITORY: &str = "git takes the directory for a repository and obeys it";
 const TARGET: &str = "a protected name is a symlink to it";
@@ -54,6 +61,9 @@ pub(in crate::helper) struct Names {
     /// Targets of protected names that are symlinks.
     targets: Vec<PathBuf>,
     protected: Protected,
+    exceptions: Vec<String>,
+    /// Names that the configuration of git protects, by directory.
+    named: RefCell<HashMap<PathBuf, Option<Arc<Protected>>>>,
     denied: DeniedNames,
     /// Where modes may be changed if no mounts limit it: the roots and the temporary directory.
     modes: Option<Vec<PathBuf>>,
@@ -74,6 +84,8 @@ impl Names {
                 .collect(),
             targets: targets(profile),
             protected: Protected::new(&profile.protected, exceptions(profile)),
+            exceptions: exceptions(profile),
+            named: RefCell::default(),
             denied: DeniedNames::new(&profile.denied.new).map_err(SetupError::profile)?,
             modes: scratch.map(|scratch| roots.chain(scratch).collect()),
             refusals,
@@ -120,6 +132,12 @@ impl Names {
                 }
                 continue;
             }
+            if let (Some(parent), false) = (path.parent(), below.as_os_str().is_empty())
+                && let Some(named) = self.named_by_git(root, parent)
+                && named.check(below, change).is_err()
+            {
+                return Err(NAMED_BY_GIT.into());
+            }
             if let Err(refused) = self.protected.at(root).check(below, change) {
                 let Some(named) = self.in_module(root, below) else {
                     return Err(refused.reason.into());
@@ -139,6 +157,40 @@ impl Names {
             }
         }
         Ok(())
+    }
+
+    /// Returns the names that the configuration of git protects for entries of a directory.
+    ///
+    /// They are read once: the command cannot change the configuration, and a moved directory
+    /// empties the cache. A command with exceptions may change it, so nothing is cached then.
+    fn named_by_git(&self, root: &Path, directory: &Path) -> Option<Arc<Protected>> {
+        if !self.exceptions.is_empty() {
+            return self.find_named(root, directory);
+        }
+        if let Some(known) = self.named.borrow().get(directory) {
+            return known.clone();
+        }
+        let is_repository = directory.join(GIT).symlink_metadata().is_ok();
+        let found = match directory.parent().filter(|_| directory != root && !is_repository) {
+            Some(parent) => self.named_by_git(root, parent),
+            None => self.find_named(root, directory),
+        };
+        let mut named = self.named.borrow_mut();
+        if named.len() >= MAX_CACHED_DIRECTORIES {
+            named.clear();
+        }
+        named.insert(directory.to_owned(), found.clone());
+        found
+    }
+
+    fn find_named(&self, root: &Path, directory: &Path) -> Option<Arc<Protected>> {
+        let NamedFiles { names, .. } = NamedFiles::find(root, directory);
+        (!names.is_empty()).then(|| Arc::new(Protected::new(names, &self.exceptions)))
+    }
+
+    /// Forgets where repositories are, because a directory was moved.
+    pub(super) fn forget_repositories(&self) {
+        self.named.borrow_mut().clear();
     }
 
     /// Returns whether one of the two names of a move would be refused.

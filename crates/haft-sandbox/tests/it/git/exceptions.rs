@@ -55,6 +55,8 @@ const CONFIGURATION: &[Row] = &[
     row("remote", "", "git remote add origin /tmp/x; git remote -v | wc -l; git remote remove origin; git remote", Prints("2\n")).with(CONFIG),
     row("branch --set-upstream-to", "", "git branch -q --set-upstream-to=main side; git rev-parse --abbrev-ref side@{u}", Prints("main\n")).with(CONFIG),
     row("checkout --track", "", "git checkout -q -b new --track main; git rev-parse --abbrev-ref @{u}", Prints("main\n")).with(CONFIG),
+    row("sparse-checkout", "mkdir in out; touch in/x out/y; git add .; git commit -q -m third", "git status --porcelain; git sparse-checkout set in; ls; git sparse-checkout disable; ls", Prints("in\nnotes.txt\nin\nnotes.txt\nout\n")).with(&["./.git/config", "./.git/config.worktree"]),
+    row("sparse-checkout without its exception", "mkdir in out; touch in/x out/y; git add .; git commit -q -m third", "git sparse-checkout set in", Fails("config")),
     row("the exception frees nothing else", "", "echo x > .git/hooks/pre-commit", Fails("ermission denied")).with(CONFIG),
     row("init", "", "git init -q -b main new; cd new; echo x > x; git add x; git commit -q -m inner; git log --format=%s", Prints("inner\n")).with(&["./new/.git"]),
     row("clone", "", "git clone -q . new; git -C new log --format=%s", Prints("second\nfirst\n")).with(&["./new/.git"]),

@@ -4,10 +4,9 @@ mod everyday;
 mod exceptions;
 mod guide;
 mod linked;
+mod named;
 mod special;
 mod matrix;
-
-use std::process::Command as Host;
 
 use haft_sandbox::{Command, ProcessResult, Sandbox};
 
@@ -15,18 +14,6 @@ use crate::kit::*;
 
 const CONFIG: &str =
     "[user]\n\tname = A Person\n\temail = a@example.com\n[safe]\n\tdirectory = *\n";
-
-/// Creates a repository with one commit. Returns `None` if git is not installed.
-fn repository(fixture: &Fixture) -> Option<()> {
-    let there = Host::new("git").arg("--version").output().is_ok();
-    if !there {
-        eprintln!("NOT TESTED: there is no git here");
-        return None;
-    }
-    host_git(&fixture.inside, &["init", "-q"])?;
-    host_git(&fixture.inside, &["add", "notes.txt"])?;
-    host_git(&fixture.inside, &["commit", "-q", "-m", "first"]).map(drop)
-}
 
 async fn git(sandbox: &Sandbox, fixture: &Fixture, script: &str) -> ProcessResult {
     let command = Command::shell(script).home_file(".gitconfig", CONFIG);

@@ -128,14 +128,14 @@ impl Tool for SearchFiles {
 /// Where a search starts.
 enum Start {
     File(ResolvedPath),
-    Folder(ResolvedPath),
+    Directory(ResolvedPath),
 }
 
 impl Start {
     fn find(files: &Files, args: &Args, cx: &ToolContext) -> Result<Self, Failure> {
         let resolved = files.authorized(args.path(), cx)?;
         match files.workspace().meta(&resolved)?.kind {
-            FileKind::Folder => Ok(Self::Folder(resolved)),
+            FileKind::Folder => Ok(Self::Directory(resolved)),
             _ => Ok(Self::File(resolved)),
         }
     }

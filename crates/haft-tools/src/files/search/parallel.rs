@@ -7,7 +7,7 @@
 use std::{
     io::{self, Read},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -15,7 +15,7 @@ use std::{
 use futures_util::future::join_all;
 use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, MmapChoice, Searcher, SearcherBuilder};
-use haft_core::{Failure, Operation, OtherNames, Output, ToolContext};
+use haft_core::{Failure, Operation, OtherNames, Output, ToolContext, sync::lock};
 use haft_sandbox::{Entry, FileKind, OpenFile, PathError, ResolvedPath};
 
 use super::{
@@ -57,7 +57,7 @@ impl ParallelSearch {
             cx.spawn_blocking(move |cx| Start::find(&first.files, &first.args, cx)).await??;
         match start {
             Start::File(resolved) => cx.spawn_blocking(move |cx| search.one(&resolved, cx)).await?,
-            Start::Folder(resolved) => search.folder(resolved, cx).await,
+            Start::Directory(resolved) => search.directory(resolved, cx).await,
         }
     }
 
@@ -76,7 +76,7 @@ impl ParallelSearch {
 }
 
 impl ParallelSearch {
-    async fn folder(
+    async fn directory(
         self: Arc<Self>,
         start: ResolvedPath,
         cx: &ToolContext,
@@ -217,10 +217,6 @@ impl Batches {
 
 fn searchers() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get().min(MAX_THREADS))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A reader that ends early when the call is cancelled.

@@ -1,13 +1,15 @@
-//! Protected files that a command is known to change: `git remote add` writes `.git/config`, and
-//! `echo x > .envrc` writes the file that it names.
+//! Protected files that a command is known to change: `git remote add` writes `.git/config`,
+//! `cargo new` creates a repository, and `echo x > .envrc` writes the file that it names.
 //!
 //! In: a command text and its directory. Out: the files, named in the approval request, and
 //! patterns that unprotect exactly these in the sandbox.
 //!
-//! FAIL CLOSED: no exception if anything but git may write, or for a git command that is not
-//! literal, takes configuration from its options, or runs another program. A redirection gets an
-//! exception only for a literal target outside of `.git`.
+//! FAIL CLOSED: no exception if anything but git or cargo may write, or for a git command that is
+//! not literal, takes configuration from its options, or runs another program. A redirection gets
+//! an exception only for a literal target outside of `.git`.
 
+mod cargo;
+mod git_writes;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +22,10 @@ use haft_core::{
 use haft_sandbox::{Access, FileKind, ResolvedPath, Workspace};
 use haft_shell::{Command, Kind, RedirectKind, Word, classify};
 
+use self::git_writes::{
+    Changed::{self, InGit, NewRepository, Submodule, Worktree},
+    GIT_WRITES, GitWrite, HARMLESS_SUBCOMMANDS, OPTIONS_WITH_VALUE, UNSAFE_OPTIONS, When,
+};
 use super::shell::Shell;
 
 /// A protected path that a command needs to change.
@@ -29,137 +35,6 @@ struct Exception {
     pattern: String,
     /// The path without symlinks, for declaration and approval.
     file: PathBuf,
-}
-
-/// One subcommand that changes protected files.
-struct GitWrite {
-    subcommand: &'static str,
-    when: When,
-    changes: &'static [Changed],
-    /// Options that run a program or change other files: no exception.
-    never: &'static [&'static str],
-}
-
-/// Which forms of a subcommand change them.
-enum When {
-    Always,
-    /// The word after the subcommand is one of these.
-    Word(&'static [&'static str]),
-    /// One of these options is given.
-    Option(&'static [&'static str]),
-    /// A setting is changed and not only read.
-    Sets,
-}
-
-/// What is changed.
-enum Changed {
-    /// A path inside of the `.git` directory.
-    InGit(&'static str),
-    /// The `.git` of a repository that does not exist yet.
-    NewRepository,
-    /// The `.git` file of a worktree that the command names.
-    Worktree,
-    /// The `.git` file of a submodule that the command adds.
-    Submodule,
-}
-use Changed::{InGit, NewRepository, Submodule, Worktree};
-
-const OTHER_CONFIG: &[&str] = &["-f", "--file", "--global", "--system", "--blob", "-e", "--edit"];
-const REBASE: &[Changed] = &[InGit("rebase-merge"), InGit("rebase-apply")];
-const WORKTREE: &[Changed] =
-    &[InGit("worktrees/*/commondir"), InGit("worktrees/*/gitdir"), Worktree];
-const TRACK: &[&str] = &["-t", "--track"];
-const UPSTREAM: &[&str] =
-    &["-u", "--set-upstream", "--set-upstream-to", "--unset-upstream", "-t", "--track"];
-const REMOTES: &[&str] = &["add", "remove", "rm", "rename", "set-url", "set-branches", "set-head"];
-const SUBMODULES: &[&str] = &["add", "init", "update", "deinit", "sync", "set-url", "set-branch"];
-const WORKTREES: &[&str] = &["add", "move", "remove", "prune", "repair", "lock", "unlock"];
-
-/// The git subcommands that change protected files.
-const GIT_WRITES: &[GitWrite] = &[
-    write("config", When::Sets, &[InGit("config")], OTHER_CONFIG),
-    write("remote", When::Word(REMOTES), &[InGit("config")], &["--mirror"]),
-    write("push", When::Option(&["-u", "--set-upstream"]), &[InGit("config")], &[]),
-    write("branch", When::Option(UPSTREAM), &[InGit("config")], &["--edit-description"]),
-    write("checkout", When::Option(TRACK), &[InGit("config")], &[]),
-    write("switch", When::Option(TRACK), &[InGit("config")], &[]),
-    write("rebase", When::Always, REBASE, &["-x", "-i", "--interactive", "--edit-todo", "-s"]),
-    write("pull", When::Option(&["-r", "--rebase"]), REBASE, &["-s"]),
-    write("init", When::Always, &[NewRepository], &["--bare"]),
-    write("clone", When::Always, &[NewRepository], &["--bare", "--mirror", "-c", "-u", "--config"]),
-    write(
-        "submodule",
-        When::Word(SUBMODULES),
-        &[InGit("modules"), InGit("config"), Submodule],
-        &[],
-    ),
-    write("worktree", When::Word(WORKTREES), WORKTREE, &[]),
-];
-
-/// Subcommands allowed in the same text: they start no program and write no file that the text
-/// names. Those of [`GIT_WRITES`] are here for their forms that change no protected file.
-const HARMLESS_SUBCOMMANDS: &[&str] = &[
-    "add",
-    "branch",
-    "checkout",
-    "commit",
-    "config",
-    "diff",
-    "fetch",
-    "log",
-    "ls-files",
-    "mv",
-    "push",
-    "remote",
-    "reset",
-    "restore",
-    "rev-parse",
-    "rm",
-    "show",
-    "stash",
-    "status",
-    "switch",
-    "tag",
-];
-
-/// Options of any subcommand that run a program or load configuration from elsewhere.
-const UNSAFE_OPTIONS: &[&str] = &[
-    "--exec",
-    "--output",
-    "--template",
-    "--upload-pack",
-    "--receive-pack",
-    "--separate-git-dir",
-    "--strategy",
-];
-
-/// Options that take the next word as value.
-const OPTIONS_WITH_VALUE: &[&str] = &[
-    "-b",
-    "-B",
-    "--branch",
-    "--depth",
-    "-o",
-    "--origin",
-    "-j",
-    "--jobs",
-    "--initial-branch",
-    "--object-format",
-    "--filter",
-    "--shallow-since",
-    "--name",
-    "--reason",
-    "--onto",
-    "-m",
-];
-
-const fn write(
-    subcommand: &'static str,
-    when: When,
-    changes: &'static [Changed],
-    never: &'static [&'static str],
-) -> GitWrite {
-    GitWrite { subcommand, when, changes, never }
 }
 
 impl Shell {
@@ -226,8 +101,10 @@ impl Shell {
     }
 
     fn needed(&self, text: &str, start: &ResolvedPath) -> Vec<Exception> {
-        // FAIL CLOSED: a program of the workspace named `git` gets no exception.
-        if self.programs().has("git") { needed(text, start, &self.workspace) } else { Vec::new() }
+        // FAIL CLOSED: a program of the workspace named `git` or `cargo` gets no exception.
+        let programs = self.programs();
+        let is_known = programs.has("git") && programs.has("cargo");
+        if is_known { needed(text, start, &self.workspace) } else { Vec::new() }
     }
 }
 
@@ -271,6 +148,10 @@ fn find(text: &str, start: &ResolvedPath, workspace: &Workspace) -> Option<Vec<E
     let mut found = Vec::new();
     for command in &script.commands {
         let words = literal_words(command)?;
+        if let Some(package) = cargo::NewPackage::of(&words) {
+            found.extend(package.exception(start, workspace)?);
+            continue;
+        }
         let Some(git) = Git::of(&words) else {
             // A directory change makes the start of later commands unknown.
             let moves = matches!(words.first(), Some(&"cd" | &"pushd" | &"popd"));
@@ -415,10 +296,7 @@ impl Changed {
                         _ => return None,
                     },
                 };
-                let resolved = git_entry(here, directory, workspace)?;
-                // An existing repository has hooks already; git does not create them again.
-                (!resolved.exists()).then_some(())?;
-                Some(vec![exception(&resolved, "", workspace)?])
+                Some(vec![new_repository(here, directory, workspace)?])
             }
             Worktree => {
                 let named = positional.get(1..).unwrap_or_default();
@@ -447,12 +325,22 @@ impl Changed {
                     ["add", _, path] => path,
                     _ => return Some(Vec::new()),
                 };
-                let resolved = git_entry(here, path, workspace)?;
-                (!resolved.exists()).then_some(())?;
-                Some(vec![exception(&resolved, "", workspace)?])
+                Some(vec![new_repository(here, path, workspace)?])
             }
         }
     }
+}
+
+/// The exception for the `.git` of a repository that does not exist yet. An existing one has hooks
+/// already, and git does not create them again.
+fn new_repository(
+    here: &ResolvedPath,
+    directory: &str,
+    workspace: &Workspace,
+) -> Option<Exception> {
+    let resolved = git_entry(here, directory, workspace)?;
+    (!resolved.exists()).then_some(())?;
+    exception(&resolved, "", workspace)
 }
 
 /// The directory name that git derives from a URL.

@@ -57,6 +57,54 @@ fn each_git_command_unprotects_only_the_files_it_changes() {
         ["./.git/worktrees/*/commondir", "./.git/worktrees/*/gitdir"]
     );
     assert!(patterns("git worktree add ../.git/worktrees/x main").is_empty());
+    assert_eq!(patterns("git am fix.patch"), ["./.git/rebase-apply"]);
+    assert_eq!(
+        patterns("git sparse-checkout set src"),
+        ["./.git/config", "./.git/config.worktree"]
+    );
+    assert_eq!(patterns("git lfs install --local").len(), 5);
+    assert!(patterns("git sparse-checkout list").is_empty());
+    assert!(patterns("git lfs track '*.bin'").is_empty());
+}
+
+/// The patterns for a command in a workspace without a repository at its top.
+fn patterns_without_repository(text: &str) -> Vec<String> {
+    let temp = tempfile::tempdir().unwrap();
+    let root = temp.path().canonicalize().unwrap();
+    std::fs::create_dir_all(root.join("with/.git")).unwrap();
+    let workspace = Workspace::builder().root(&root, Access::Write).build().unwrap();
+    let start = workspace.resolve(".").unwrap();
+    needed(text, &start, &workspace).into_iter().map(|e| e.pattern).collect()
+}
+
+#[test]
+fn cargo_new_needs_the_exception_of_its_repository() {
+    for text in [
+        "cargo new app",
+        "cargo new --lib --edition 2024 app",
+        "cargo new --name=other app -q",
+        "cargo new --vcs git app",
+        "cargo init app",
+        "git status && cargo new app",
+    ] {
+        assert_eq!(patterns_without_repository(text), ["./app/.git"], "{text}");
+    }
+    assert_eq!(patterns_without_repository("cargo init"), ["./.git"]);
+    assert_eq!(patterns_without_repository("cargo new --vcs git with/app"), ["./with/app/.git"]);
+    for text in [
+        "cargo new --vcs none app",
+        "cargo new --vcs=none app",
+        "cargo new with/app",
+        "cargo new",
+        "cargo new app other",
+        "cargo new --config x app",
+        "cargo +nightly new app",
+        "cargo new app && make",
+        "cargo new $(echo app)",
+        "cargo build",
+    ] {
+        assert!(patterns_without_repository(text).is_empty(), "{text}");
+    }
 }
 
 #[test]

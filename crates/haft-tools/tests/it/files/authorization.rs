@@ -66,7 +66,7 @@ async fn class_and_keys_are_declared_from_the_arguments() {
     assert_eq!(
         declared("read_file", json!({"file_path": "x/../a.txt"})).await,
         (ConcurrencyClass::ReadOnly, vec!["file:/".to_owned()]),
-        "what leads nowhere shares with nobody"
+        "a path that does not resolve has no keys in common with another"
     );
     assert_eq!(
         declared("list_files", json!({})).await,
@@ -92,14 +92,14 @@ async fn no_tool_reads_or_changes_anything_outside_the_workspace() {
         for (tool, arguments) in [
             ("read_file", json!({"file_path": path})),
             ("write_file", json!({"file_path": path, "content": "x"})),
-            ("edit_file", json!({"file_path": path, "old_text": "nobody", "new_text": "x"})),
+            ("edit_file", json!({"file_path": path, "old_text": "forbidden", "new_text": "x"})),
             ("make_dir", json!({"path": format!("{path}/new")})),
             ("list_files", json!({"path": path})),
-            ("search_files", json!({"pattern": "nobody", "path": path})),
+            ("search_files", json!({"pattern": "forbidden", "path": path})),
         ] {
             let (code, message) = fixture.call_err(tool, arguments).await;
             assert_eq!(code, FailureCode::OutsideWorkspace, "{tool} {path}: {message}");
-            assert!(!message.contains("nobody may read"), "{message}");
+            assert!(!message.contains("forbidden to read"), "{message}");
         }
     }
     for path in ["../outside/secret.txt", outside, "way/secret.txt"] {
@@ -142,7 +142,7 @@ async fn protected_names_are_refused_by_every_writing_tool() {
     let (code, _) =
         fixture.call_err("delete_path", json!({"path": ".git", "recursive": true})).await;
     assert_eq!(code, FailureCode::Denied, "nor what they lie below");
-    assert!(!fixture.inside.join("sub").exists(), "not even a folder on the way was made");
+    assert!(!fixture.inside.join("sub").exists(), "no parent directory was made");
 }
 
 #[tokio::test]
@@ -281,16 +281,16 @@ async fn call_authorized_to_create_a_file_replaces_none() {
     let path = fixture.inside.join("new.txt");
     let arguments = json!({"file_path": "new.txt", "content": "mine"});
     let answer = call_with_change_in_between(&fixture, "write_file", arguments, move || {
-        super::put(&path, "somebody else's");
+        super::put(&path, "written by another process");
     });
     assert!(answer.await.is_error());
-    assert_eq!(fixture.get("new.txt"), "somebody else's");
+    assert_eq!(fixture.get("new.txt"), "written by another process");
 }
 
 #[tokio::test]
 async fn path_that_did_not_exist_at_authorization_is_refused_if_it_now_resolves() {
     let fixture = TestWorkspace::new();
-    fixture.put("dear/a.txt", "word");
+    fixture.put("private/a.txt", "word");
     for (tool, arguments) in [
         ("read_file", json!({"file_path": "way/a.txt"})),
         ("write_file", json!({"file_path": "way/a.txt", "content": "x"})),
@@ -305,7 +305,7 @@ async fn path_that_did_not_exist_at_authorization_is_refused_if_it_now_resolves(
         let _ = fs::remove_file(fixture.inside.join("way"));
         let _ = fs::remove_file(fixture.inside.join("other"));
         fixture.link(&fixture.outside, "way");
-        fixture.link("dear", "other");
+        fixture.link("private", "other");
         let turn = vec![
             ToolCall::new("d", "delete_path", json!({"path": "way"})),
             ToolCall::new("a", "move_path", json!({"from": "other", "to": "way"})),
@@ -316,6 +316,6 @@ async fn path_that_did_not_exist_at_authorization_is_refused_if_it_now_resolves(
         let last = &answers[2];
         let message = last.failure().unwrap_or_else(|| panic!("{tool}: {}", last.text()));
         assert!(!message.message().contains("word"), "{tool}: {}", message.message());
-        assert_eq!(fixture.get("dear/a.txt"), "word", "{tool}");
+        assert_eq!(fixture.get("private/a.txt"), "word", "{tool}");
     }
 }

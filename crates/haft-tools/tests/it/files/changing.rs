@@ -2,19 +2,24 @@
 
 use std::{
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Instant,
 };
 
 use haft::{
     FailureCode, Runtime, ToolCall, ToolRegistry,
-    policy::{Decision, PathBase, Pattern, Policy, PolicyContext, Rule, Rules, Verdict},
+    host::{DeniedPaths, DeniedPathsUnknown, HardLinked, OtherNames},
+    policy::{
+        Decision, FileRules, PathBase, Pattern, Policy, PolicyContext, PolicyRequest, Rule, Rules,
+        Verdict,
+    },
     serde_json::json,
     tool::{Operation, Scope},
-    turn::{TurnHandle, ValidatedCall},
+    turn::TurnHandle,
 };
 use haft_sandbox::{Access, Workspace};
 use haft_tools::BuiltinTools;
@@ -255,10 +260,10 @@ async fn file_moves_across_file_systems_and_directory_or_symlink_does_not() {
     fixture.call_ok("move_path", json!({"from": "again.txt", "to": there, "replace": true})).await;
     assert_eq!(fs::read(&there).unwrap(), b"new");
 
-    fs::create_dir(fixture.inside.join("folder")).unwrap();
-    fixture.put("folder/a.txt", "a");
+    fs::create_dir(fixture.inside.join("directory")).unwrap();
+    fixture.put("directory/a.txt", "a");
     fixture.link("/etc/passwd", "link");
-    for from in ["folder", "link"] {
+    for from in ["directory", "link"] {
         let to = other.join(from);
         let (_, why) = fixture.call_err("move_path", json!({"from": from, "to": to})).await;
         assert!(why.starts_with("other_disk: ") && why.contains("one by one"), "{why}");
@@ -276,14 +281,37 @@ struct Stopping {
 }
 
 impl Policy for Stopping {
-    fn judge(&self, _: &ValidatedCall) -> Verdict {
+    fn decide(&self, _: &PolicyRequest<'_>) -> Verdict {
         Verdict::allow("it is a test")
     }
 
+    fn file_rules(&self) -> Option<&dyn FileRules> {
+        Some(self)
+    }
+}
+
+impl FileRules for Stopping {
     fn is_path_denied(&self, _: Operation, _: &Path, _: &Arc<Scope>) -> bool {
         if self.checked.fetch_add(1, Ordering::Relaxed) + 1 == self.after {
             self.control.get().unwrap().abort();
         }
+        false
+    }
+
+    fn other_names(&self, _: Operation, _: &Path, _: &HardLinked, _: &Arc<Scope>) -> OtherNames {
+        OtherNames::Clear
+    }
+
+    fn denied_paths(
+        &self,
+        _: &[PathBuf],
+        _: &Arc<Scope>,
+        _: &dyn Fn() -> Instant,
+    ) -> Result<DeniedPaths, DeniedPathsUnknown> {
+        Ok(DeniedPaths::default())
+    }
+
+    fn asks_about_protected(&self) -> bool {
         false
     }
 }

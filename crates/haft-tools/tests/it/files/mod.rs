@@ -38,7 +38,7 @@ impl TestWorkspace {
         let (inside, outside) = (base.join("inside"), base.join("outside"));
         fs::create_dir(&inside).unwrap();
         fs::create_dir(&outside).unwrap();
-        put(&outside.join("secret.txt"), "nobody may read this\n");
+        put(&outside.join("secret.txt"), "forbidden to read this\n");
         let workspace = Workspace::builder().root(&inside, Access::Write).build().unwrap();
         let registry = ToolRegistry::builder().add(BuiltinTools::new(workspace)).build().unwrap();
         let runtime = Runtime::builder().registry(registry).policy(AllowAll).build().unwrap();

@@ -70,7 +70,7 @@ async fn call(
     let setup =
         PolicyConfig::read(&[file], &LoadOptions { trusted: true, ..LoadOptions::default() })
             .unwrap();
-    let rules = Rules::new(setup.rules, setup.ground).unwrap();
+    let rules = Rules::new(setup.rules, setup.context).unwrap();
     let workspace = Workspace::builder()
         .root(&fixture.inside, Access::Write)
         .protect(["own.cfg"])

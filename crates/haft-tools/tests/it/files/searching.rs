@@ -73,11 +73,11 @@ async fn ignore_file_applies_to_names_sorted_before_it() {
     fixture.put("a/b/!first.log", "TODO\n");
     fixture.put("a/b/+kept.log", "TODO\n");
     fixture.put("a/b/c/deep.log", "TODO\n");
-    fixture.put("a/beside.log", "TODO\n");
+    fixture.put("a/sibling.log", "TODO\n");
     fixture.put("a/z/after.log", "TODO\n");
     let message =
         fixture.call_ok("search_files", json!({"pattern": "TODO", "mode": "files"})).await;
-    assert_eq!(message, "a/b/+kept.log\na/beside.log\na/z/after.log\n[3 files]");
+    assert_eq!(message, "a/b/+kept.log\na/sibling.log\na/z/after.log\n[3 files]");
 }
 
 #[tokio::test]
@@ -158,9 +158,9 @@ async fn symlinks_are_not_followed_by_search_or_ignore_files() {
     super::put(&fixture.outside.join("rules"), "*\n");
     fixture.link(fixture.outside.join("rules"), "sub/.gitignore");
     let message =
-        fixture.call_ok("search_files", json!({"pattern": "word|nobody", "all": false})).await;
+        fixture.call_ok("search_files", json!({"pattern": "word|forbidden", "all": false})).await;
     assert_eq!(message, "a.txt\n1:word\n\nsub/b.txt\n1:word\n\n[2 matching lines in 2 files]");
-    let through = json!({"pattern": "nobody", "path": "way_out"});
+    let through = json!({"pattern": "forbidden", "path": "way_out"});
     assert_eq!(fixture.call_err("search_files", through).await.0, FailureCode::OutsideWorkspace);
 }
 
@@ -218,7 +218,7 @@ async fn denied_files_are_left_out_of_search_and_listing() {
         for kept in ["k.txt", "p.txt", ".env"] {
             assert!(!text.contains(kept), "{kept}: {text}");
         }
-        assert!(text.contains("could not be"), "that something is left out is told: {text}");
+        assert!(text.contains("could not be"), "omissions are reported: {text}");
     }
 }
 

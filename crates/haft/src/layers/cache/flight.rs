@@ -1,225 +1,131 @@
 //! Single-flight: one call computes a result, and identical calls wait for it.
 //!
-//! A nested call joins an in-flight computation unless that would deadlock. We keep a wait-for
-//! graph and check for cycles before waiting.
+//! INVARIANT: only a call that is part of no other call waits here. So no call that computes a
+//! result waits for another computation, and no cycle of waiting calls can exist.
 
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
-use haft_core::{CallId, Failure, Label, RunId, ToolContext};
+use haft_core::{Failure, Label};
 use tokio::sync::Semaphore;
 
-use super::shelf::Known;
-use crate::layers::key::{self, Key};
+use super::store::CachedResult;
+use crate::layers::key::{Key, KeyHasher};
 
-/// The results that are being made.
+/// The computations in flight.
 #[derive(Debug, Default)]
 pub(super) struct Flights {
-    making: HashMap<Key, Arc<Making>, key::Kept>,
-    /// The nested calls that wait, and for what.
-    nested: Vec<(Caller, Key)>,
+    open: HashMap<Key, Arc<Flight>, KeyHasher>,
 }
 
-/// A result that is being made. Whoever has the one place makes it; the first has it from the start.
+/// A result that is being computed. The call that has the one permit computes it; the first call
+/// has it from the start.
 #[derive(Debug)]
-pub(super) struct Making {
-    place: Semaphore,
-    /// What came of it, for those who wait.
-    end: OnceLock<Ended>,
-    maker: Mutex<Option<Caller>>,
-    /// How many make it or wait for it; changed under the lock of the pantry alone.
-    here: AtomicUsize,
+pub(super) struct Flight {
+    permit: Semaphore,
+    /// The outcome, for the calls that wait.
+    outcome: OnceLock<SharedOutcome>,
+    /// How many calls compute it or wait for it. Changed only under the lock of the cache.
+    calls: AtomicUsize,
 }
 
-/// What came of a result that others waited for.
+/// The outcome of a computation that other calls waited for.
 #[derive(Debug, Clone)]
-pub(super) enum Ended {
-    Made(Arc<Known>),
-    /// The body failed, and would fail for them.
+pub(super) enum SharedOutcome {
+    Computed(Arc<CachedResult>),
+    /// The body failed, and would fail for each of them.
     Failed(Arc<Failure>, Label),
 }
 
-/// Who makes a result or waits for it. Ids repeat from run to run; where two calls are taken for one,
-/// somebody does not wait who could have.
-#[derive(Debug, Clone)]
-pub(super) struct Caller {
-    run: RunId,
-    cycle: u32,
-    call: CallId,
+/// Whether a call may wait for another call's computation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MayJoin {
+    /// It is part of no other call.
+    Yes,
+    /// It is part of another call, which could be the one that computes.
+    No,
 }
 
-impl Caller {
-    pub(super) fn of(cx: &ToolContext) -> Self {
-        Self { run: cx.run_id().clone(), cycle: cx.cycle(), call: cx.call_id().clone() }
-    }
-
-    /// Returns whether this is the other call, or part of it.
-    fn is_part_of(&self, other: &Self) -> bool {
-        self.run == other.run
-            && self.cycle == other.cycle
-            && (self.call == other.call || self.call.is_within(&other.call))
-    }
-}
-
-/// Whether a call may wait for somebody else's answer.
-#[derive(Clone, Copy)]
-pub(super) enum Joining<'a> {
-    /// It is part of no call, so nobody who makes a result can be waiting for it.
-    Freely,
-    /// It is part of a call. It may wait where that makes no circle.
-    Nested(&'a Caller),
-    /// It is part of a call that its id does not tell, as in a run below another.
-    Never,
-}
-
-/// The leave to make a result. Dropping it gives it to whoever waits longest.
+/// The permission to compute a result. Dropping it passes it to the call that waits longest.
 #[derive(Debug)]
-pub(super) struct Leave<'a>(pub(super) &'a Making);
+pub(super) struct ComputePermit<'a>(pub(super) &'a Flight);
 
-impl Drop for Leave<'_> {
+impl Drop for ComputePermit<'_> {
     fn drop(&mut self) {
-        self.0.place.add_permits(1);
+        self.0.permit.add_permits(1);
     }
 }
 
-/// What a call does that finds nothing kept.
-pub(super) enum Part {
-    /// It came first, and makes it.
-    Make(Arc<Making>),
-    /// It waits for whoever makes it; with its id, if it is nested.
-    Wait(Arc<Making>, Option<CallId>),
-    /// Somebody makes it, and this call must not wait for them.
-    Alone,
+/// What a call does if no result is cached.
+pub(super) enum Role {
+    /// It is the first, and computes the result.
+    Leader(Arc<Flight>),
+    /// It waits for the leader.
+    Follower(Arc<Flight>),
+    /// A computation is in flight, and this call must not wait for it.
+    Independent,
 }
-
-/// So many nested calls wait at most; each is looked at when another one comes. More go alone.
-pub(super) const MOST_NESTED: usize = 64;
 
 impl Flights {
-    /// Takes a call on: as the maker, or as one of those who wait.
-    pub(super) fn join(&mut self, key: &Key, joining: Joining<'_>) -> Part {
-        let Some(making) = self.making.get(key).map(Arc::clone) else {
-            let making = Arc::new(Making::new());
-            self.making.insert(key.clone(), Arc::clone(&making));
-            return Part::Make(making);
+    /// Gives a call its role.
+    pub(super) fn join(&mut self, key: &Key, may_join: MayJoin) -> Role {
+        let Some(flight) = self.open.get(key) else {
+            let flight = Arc::new(Flight::new());
+            self.open.insert(key.clone(), Arc::clone(&flight));
+            return Role::Leader(flight);
         };
-        if !self.may_join(key, joining) {
-            return Part::Alone;
+        if may_join == MayJoin::No {
+            return Role::Independent;
         }
-        making.here.fetch_add(1, Ordering::Relaxed);
-        let nested = match joining {
-            Joining::Nested(caller) => {
-                self.nested.push((caller.clone(), key.clone()));
-                Some(caller.call.clone())
-            }
-            Joining::Freely | Joining::Never => None,
-        };
-        Part::Wait(making, nested)
+        flight.calls.fetch_add(1, Ordering::Relaxed);
+        Role::Follower(Arc::clone(flight))
     }
 
-    /// From here on nobody joins it: whoever comes makes their own.
-    pub(super) fn close(&mut self, key: &Key, making: &Arc<Making>) {
-        if self.making.get(key).is_some_and(|open| Arc::ptr_eq(open, making)) {
-            self.making.remove(key);
+    /// From here on no call joins it; the next one starts a computation of its own.
+    pub(super) fn close(&mut self, key: &Key, flight: &Arc<Flight>) {
+        if self.open.get(key).is_some_and(|open| Arc::ptr_eq(open, flight)) {
+            self.open.remove(key);
         }
-    }
-
-    /// A nested call no longer waits.
-    pub(super) fn forget(&mut self, call: &CallId, key: &Key) {
-        let is_own = |(caller, other): &(Caller, Key)| caller.call == *call && other == key;
-        if let Some(at) = self.nested.iter().position(is_own) {
-            self.nested.swap_remove(at);
-        }
-    }
-
-    /// Returns whether a call may wait for what is being made, without anybody waiting for it in turn.
-    fn may_join(&self, key: &Key, joining: Joining<'_>) -> bool {
-        match joining {
-            Joining::Freely => true,
-            Joining::Nested(caller) => {
-                self.nested.len() < MOST_NESTED && !self.is_circle(caller, key)
-            }
-            Joining::Never => false,
-        }
-    }
-
-    /// Returns whether the maker of a result waits for this call: because the call is part of the
-    /// maker, or because a part of the maker waits for a result whose maker does, and so on.
-    ///
-    /// Asked whenever a nested call begins to wait. A call that takes over the making has not begun
-    /// its body, so nothing is part of it yet, and no circle can come about then.
-    fn is_circle(&self, caller: &Caller, key: &Key) -> bool {
-        let mut keys: Vec<&Key> = vec![key];
-        let mut at = 0;
-        while let Some(key) = keys.get(at).copied() {
-            at += 1;
-            let Some(making) = self.making.get(key) else { continue };
-            let maker = lock(&making.maker);
-            let Some(maker) = &*maker else { continue };
-            if caller.is_part_of(maker) {
-                return true;
-            }
-            for (other, waits_for) in &self.nested {
-                if other.is_part_of(maker) && !keys.contains(&waits_for) {
-                    keys.push(waits_for);
-                }
-            }
-        }
-        false
     }
 }
 
-impl Making {
+impl Flight {
     fn new() -> Self {
-        Self {
-            place: Semaphore::new(0),
-            end: OnceLock::new(),
-            maker: Mutex::default(),
-            here: AtomicUsize::new(1),
-        }
+        Self { permit: Semaphore::new(0), outcome: OnceLock::new(), calls: AtomicUsize::new(1) }
     }
 
-    /// Says who makes it.
-    pub(super) fn by(&self, caller: Caller) {
-        *lock(&self.maker) = Some(caller);
+    /// Returns whether other calls wait for it.
+    pub(super) fn has_followers(&self) -> bool {
+        self.calls.load(Ordering::Relaxed) > 1
     }
 
-    /// Returns how many make it or wait for it.
-    pub(super) fn here(&self) -> usize {
-        self.here.load(Ordering::Relaxed)
-    }
-
-    /// One of them leaves; returns how many are left.
+    /// One call leaves; returns how many are left.
     pub(super) fn leave(&self) -> usize {
-        self.here.fetch_sub(1, Ordering::Relaxed) - 1
+        self.calls.fetch_sub(1, Ordering::Relaxed) - 1
     }
 
-    /// Waits for the one place. It closes only once there is an end.
+    /// Waits for the permit, or for the outcome: only that closes the semaphore.
     pub(super) async fn wait(&self) {
-        if let Ok(place) = self.place.acquire().await {
-            place.forget();
+        if let Ok(permit) = self.permit.acquire().await {
+            permit.forget();
         }
     }
 
-    /// Returns what came of it, if that is known.
-    pub(super) fn ended(&self) -> Option<Ended> {
-        self.end.get().cloned()
+    /// Returns the outcome, if there is one.
+    pub(super) fn outcome(&self) -> Option<SharedOutcome> {
+        self.outcome.get().cloned()
     }
 
-    /// Hands what came of it to everybody who waits.
-    pub(super) fn end(&self, end: Ended) {
-        let _ = self.end.set(end);
-        self.place.close();
+    /// Gives the outcome to all calls that wait.
+    pub(super) fn end(&self, outcome: SharedOutcome) {
+        let _ = self.outcome.set(outcome);
+        self.permit.close();
     }
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -228,21 +134,7 @@ mod tests {
 
     impl Flights {
         pub(in crate::layers::cache) fn is_empty(&self) -> bool {
-            self.making.is_empty()
-        }
-
-        pub(in crate::layers::cache) fn nested(&self) -> usize {
-            self.nested.len()
-        }
-    }
-
-    impl Caller {
-        pub(in crate::layers::cache) fn named(call: &str) -> Self {
-            Self { run: "r".into(), cycle: 1, call: call.into() }
-        }
-
-        pub(in crate::layers::cache) fn in_turn(self, cycle: u32) -> Self {
-            Self { cycle, ..self }
+            self.open.is_empty()
         }
     }
 }

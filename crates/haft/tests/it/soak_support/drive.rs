@@ -46,7 +46,7 @@ pub(crate) struct Plan {
     pub(crate) calls: u64,
     pub(crate) seed: u64,
     /// The artifact directory.
-    pub(crate) folder: PathBuf,
+    pub(crate) directory: PathBuf,
 }
 
 /// The outcome of a soak.
@@ -108,7 +108,7 @@ fn runtime(plan: &Plan, ledger: &Arc<Ledger>) -> Result<Runtime, haft::Error> {
         .hook(Idle)
         .middleware(through)
         .secret("mail", tools::SECRET)
-        .artifacts(Artifacts::directory(&plan.folder, limits)?)
+        .artifacts(Artifacts::directory(&plan.directory, limits)?)
         .observer(Reader(Arc::clone(ledger)))
         .build()
 }

@@ -147,6 +147,10 @@ impl CallingThread for Here {
         Ok(std::process::id())
     }
 
+    fn check(&self) -> Result<(), Errno> {
+        Ok(())
+    }
+
     fn directory(&mut self, _fd: i32) -> Result<OwnedFd, Errno> {
         rustix::fs::openat(&self.0, ".", DIRECTORY, Mode::empty())
     }

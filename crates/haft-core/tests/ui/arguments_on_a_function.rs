@@ -1,0 +1,2 @@
+#[haft_core::arguments]
+fn main() {}

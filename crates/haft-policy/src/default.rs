@@ -1,0 +1,294 @@
+//! The two policies without rules: the strict default, and `AllowAll`.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::LazyLock,
+};
+
+use haft_core::{Capability, Decision, Effects, Operation, Permission, Verdict};
+use haft_shell::{Kind, Known};
+
+use super::{
+    Policy, PolicyRequest,
+    context::PolicyContext,
+    facts::{self, Facts, Part},
+    path_resolver::{start, works_in},
+};
+
+/// The policy when no rule matches: a read-only call without network or secrets, inside the
+/// workspace, is allowed; everything else needs approval.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DefaultPolicy;
+
+const SOURCE: &str = "the default";
+/// The context when there are no rules.
+static NO_RULES: LazyLock<PolicyContext> = LazyLock::new(PolicyContext::default);
+
+impl Policy for DefaultPolicy {
+    fn decide(&self, call: &PolicyRequest<'_>) -> Verdict {
+        // Arguments that name files are checked; most tools have none.
+        if call.tool.traits().is_marked() {
+            return judge(call, &Facts::of(call, &NO_RULES), &NO_RULES);
+        }
+        or_confined(call, by_default(call, &NO_RULES, None))
+    }
+}
+
+/// The source of an allow that relies on the sandbox.
+pub(super) const CONFINEMENT: &str = "confinement";
+
+/// Judges by the default alone, when no rule matches. A call that would need approval is allowed if
+/// its body confines it.
+pub(super) fn judge(
+    call: &PolicyRequest<'_>,
+    facts: &Facts<'_>,
+    context: &PolicyContext,
+) -> Verdict {
+    or_confined(call, unconfined(call, facts, context))
+}
+
+/// Allows a call that would need approval, if its body confines it.
+fn or_confined(call: &PolicyRequest<'_>, verdict: Verdict) -> Verdict {
+    if verdict.decision != Decision::Ask || not_confined(call).is_some() {
+        return verdict;
+    }
+    let reason = "it is not known to write, and its sandbox allows no writes and no network";
+    Verdict::allow(reason).by(CONFINEMENT).confine()
+}
+
+/// Returns why a call cannot be allowed by confinement; `None` if it can.
+///
+/// FAIL CLOSED: the body must run in a sandbox, the profile must declare these arguments
+/// confinable, and the check of this machine must have succeeded.
+pub(super) fn not_confined(call: &PolicyRequest<'_>) -> Option<String> {
+    let secrets = call.tool.spec.judged_capabilities().has(Capability::Secrets);
+    match call.confinement() {
+        _ if !call.tool.is_isolated => Some("the tool has no sandbox".to_owned()),
+        _ if secrets => Some("the tool may read secrets".to_owned()),
+        None => Some("the tool does not support confinement".to_owned()),
+        Some(Err(why)) => Some(why),
+        Some(Ok(_)) if !call.profile.confinable => Some("this call cannot run confined".to_owned()),
+        Some(Ok(_)) => None,
+    }
+}
+
+fn unconfined(call: &PolicyRequest<'_>, facts: &Facts<'_>, context: &PolicyContext) -> Verdict {
+    let verdict = by_default(call, context, Some(facts));
+    if verdict.decision != Decision::Allow || call.tool.spec.permission == Permission::None {
+        return verdict;
+    }
+    match parts_ask(facts, call.declares_reads()) {
+        Some(why) => ask(call, why),
+        None => verdict,
+    }
+}
+
+/// Asks for approval, unless a hook vouches for the call in place of a rule.
+pub(super) fn ask(call: &PolicyRequest<'_>, why: &'static str) -> Verdict {
+    call.vouched.cloned().unwrap_or_else(|| Verdict::ask(why).by(SOURCE))
+}
+
+/// Returns why a call that is declared read-only needs approval because of its arguments. A command
+/// that is limited to the files it declares counts as these files only.
+fn parts_ask(facts: &Facts<'_>, declares_reads: bool) -> Option<&'static str> {
+    facts.parts.iter().find_map(|part| match part {
+        Part::Path { operation: Operation::Read, resolved: Ok(path), .. } => {
+            (!facts.is_inside(path)).then_some(OUTSIDE)
+        }
+        Part::Path { .. } => Some("it writes a file, or its path cannot be resolved"),
+        Part::Command(_) => (!declares_reads).then_some("it runs a command"),
+        Part::Unreadable(_) => Some("it runs a command"),
+        Part::Host(_) => Some("it reaches the network"),
+        Part::Call | Part::Reach(_) => None,
+    })
+}
+
+fn by_default(
+    call: &PolicyRequest<'_>,
+    context: &PolicyContext,
+    facts: Option<&Facts<'_>>,
+) -> Verdict {
+    if call.tool.spec.permission == Permission::None {
+        return Verdict::allow("the tool declares `permission = \"none\"`").by(SOURCE);
+    }
+    match must_ask(call, context, facts) {
+        Some(why) => ask(call, why),
+        None => Verdict::allow("it is read-only, without network or secrets").by(SOURCE),
+    }
+}
+
+const OUTSIDE: &str = "it reads outside the workspace";
+
+/// Describes the known effects of commands that are not classified as read-only.
+fn effects_of_commands(facts: Option<&Facts<'_>>) -> &'static str {
+    match facts.and_then(|facts| facts.effects_known) {
+        Some((Kind::Unparseable, _)) => "its command cannot be parsed",
+        Some((Kind::Destructive, _)) => "its command is known to be destructive",
+        Some((_, Known::Network)) => "its command is known to use the network",
+        Some((_, Known::Writes)) => "its command is known to write",
+        Some((_, Known::Unknown)) => "its command is unknown",
+        // The command line is read-only, but the tool does not trust the program.
+        Some((_, Known::ReadOnly)) => "its program may not be the one that its name suggests",
+        None => "it is not known to be read-only",
+    }
+}
+
+fn must_ask(
+    call: &PolicyRequest<'_>,
+    context: &PolicyContext,
+    facts: Option<&Facts<'_>>,
+) -> Option<&'static str> {
+    let is_path = |part: &Part| matches!(part, Part::Path { .. });
+    let says_which = facts.is_some_and(|facts| facts.parts.iter().any(is_path));
+    let claim = call.profile;
+    let spec = call.tool.spec;
+    if !claim.read_only {
+        return Some(match spec.read_only {
+            None if spec.per_call.contains(&"read_only") => effects_of_commands(facts),
+            None => "it is not declared read-only",
+            Some(_) => "it is not read-only",
+        });
+    }
+    let Some(capabilities) = spec.capabilities else {
+        return Some("it does not declare its capabilities; `capabilities()` declares none");
+    };
+    // The capabilities of the tool do not apply to a call that is limited to its declared files.
+    if capabilities.has(Capability::Network) && !call.declares_reads() {
+        return Some("it reaches the network");
+    }
+    if capabilities.has(Capability::Secrets) {
+        return Some("it reads secrets");
+    }
+    let files = capabilities.has(Capability::Filesystem);
+    match &claim.effects {
+        Effects::Declared(effects) => {
+            let here = CallWorkspace {
+                work: &call.scope.working_directory,
+                own: call.tool.roots,
+                context,
+            };
+            for effect in effects.iter() {
+                if effect.operation != Operation::Read {
+                    return Some("it has an effect other than reading");
+                }
+                if effect.target.as_deref().is_some_and(|target| !here.holds(target, files)) {
+                    return Some(OUTSIDE);
+                }
+            }
+            None
+        }
+        Effects::Undeclared if files && !says_which => {
+            Some("it reads files and does not declare which")
+        }
+        Effects::Undeclared => None,
+    }
+}
+
+/// The workspace as a call sees it.
+struct CallWorkspace<'a> {
+    /// The working directory of the run.
+    work: &'a Path,
+    /// The directories that the tool is limited to.
+    own: &'a [PathBuf],
+    context: &'a PolicyContext,
+}
+
+impl CallWorkspace<'_> {
+    /// Returns whether a target resolves into the workspace, compared component by component
+    /// against path traversal. A target that is not a path (`table:users`) is not outside either.
+    fn holds(&self, target: &str, files: bool) -> bool {
+        let Some(target) = facts::as_path(target, files) else { return true };
+        // Some tools expand `~` to the home directory, which is outside; so is `..` after a name.
+        if target.starts_with('~') || target.contains(":..") {
+            return false;
+        }
+        let resolver = &self.context.resolver;
+        let Ok(root) = resolver.resolve(self.work) else { return false };
+        let Ok(base) = start(self.own, &root, &**resolver) else { return false };
+        let Ok(leads) = resolver.resolve(&base.join(target)) else { return false };
+        // FAIL CLOSED: a path that leaves the known directories with `..` resolves to nothing.
+        if leads.starts_with("..") {
+            return false;
+        }
+        let below =
+            |root: &PathBuf| resolver.resolve(root).is_ok_and(|root| leads.starts_with(root));
+        // The working directory is inside for the tools that work there.
+        leads.starts_with(&root) && works_in(self.own, self.work, &**resolver)
+            || self.context.roots.iter().chain(self.own).any(below)
+    }
+}
+
+/// Allows every call that no guard refuses. For hosts that authorize elsewhere. Every verdict says
+/// so, so that it is not overlooked.
+#[derive(Debug, Clone, Copy)]
+pub struct AllowAll;
+
+impl Policy for AllowAll {
+    fn decide(&self, _: &PolicyRequest<'_>) -> Verdict {
+        Verdict::allow("EVERYTHING IS ALLOWED by the host").by("allow everything")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inside(work: &Path, own: &[PathBuf], target: &str, files: bool) -> bool {
+        CallWorkspace { work, own, context: &PolicyContext::default() }.holds(target, files)
+    }
+
+    #[test]
+    fn workspace_check_compares_components() {
+        for (root, target, is) in [
+            ("/w", "a", true),
+            ("/w", "/w/a", true),
+            ("/w", "../w/a", true),
+            ("/w", "/wevil/a", false),
+            ("/w", "../a", false),
+            ("/w", "a/../../b", false),
+            ("/w", "/etc/passwd", false),
+            ("/w", "~/a", false),
+            ("/w", "a\0b", false),
+            (".", "a", true),
+            (".", "../a", false),
+            (".", "/etc/passwd", false),
+            ("/w", "table:users", true),
+            ("/w", "table:/../../etc", false),
+        ] {
+            assert_eq!(inside(Path::new(root), &[], target, false), is, "{root} {target}");
+        }
+    }
+
+    #[test]
+    fn roots_of_a_tool_are_inside_wherever_the_run_works() {
+        let own = [PathBuf::from("/no/garden")];
+        for (target, is) in [
+            ("/no/garden/plan", true),
+            ("/no/garden", true),
+            ("/no/gardens/plan", false),
+            ("/no/garden/../x", false),
+            ("plan", true),
+            ("../x", false),
+            ("/w/a", false),
+            ("/x", false),
+        ] {
+            assert_eq!(inside(Path::new("/w"), &own, target, true), is, "{target}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn symlink_out_of_the_workspace_is_outside() {
+        let directory = crate::testing::TestDirectory::new("inside");
+        directory.dir("w/src");
+        directory.dir("secret");
+        directory.link("w/out", "../secret");
+        directory.link("w/in", "src");
+        directory.link("way", "w");
+        let inside = |root: &str, target: &str| inside(&directory.at(root), &[], target, true);
+        assert!(!inside("w", "out/key"));
+        assert!(inside("w", "in/new"));
+        assert!(inside("way", "src/a"), "a workspace may itself be reached by a link");
+        assert!(inside("way", directory.at("w/src").to_str().unwrap()));
+    }
+}

@@ -1,0 +1,825 @@
+//! What is known about a call when it is judged, split into parts that rules match.
+//!
+//! In: a `PolicyRequest`, or an example of a rule. Out: its parts. A shell command has one part for
+//! each simple command and each redirection; a call that names paths or hosts has one for each;
+//! undeclared effects are a part of their own. A deny matches any part, and an allow must cover
+//! all.
+//!
+//! INVARIANT: there is at least one part, and what a call may do beyond its named parts is a part.
+
+pub(crate) mod host;
+mod launch;
+mod mention;
+mod sample;
+mod workspace;
+
+use std::{
+    cell::{Cell, OnceCell, RefCell},
+    path::{Path, PathBuf},
+    rc::Rc,
+    sync::Arc,
+};
+
+use haft_core::{Capabilities, Capability, Effect, Effects, Operation, Scope};
+use haft_shell::{Command, Kind, Known, RedirectKind, Word};
+use serde_json::Value;
+use smallvec::SmallVec;
+
+use self::{launch::Directories, mention::Mention};
+pub(crate) use self::{launch::Launch, sample::Sample};
+use super::{
+    context::{ArgumentKind, PolicyContext},
+    glob::NameGlob,
+    path_resolver::{MAX_SEARCHED_ENTRIES, normalize_lexically, symlink_targets},
+    request::{
+        PolicyRequest, PolicyTool, Subject,
+        traits::{self, Mark, Traits},
+    },
+    taint::TaintTracker,
+};
+
+/// Maximum number of files in one command.
+const MAX_MENTIONS: usize = 256;
+
+/// What is known about a call.
+#[derive(Debug)]
+pub(crate) struct Facts<'a> {
+    /// The names that rules can use for it.
+    pub(crate) names: Names<'a>,
+    /// Its arguments.
+    pub(crate) arguments: &'a Value,
+    /// What kind of call it is.
+    pub(crate) subject: Subject,
+    /// What it may reach; undeclared means everything.
+    pub(crate) capabilities: Capabilities,
+    /// Whether it declares what it may reach.
+    pub(crate) declared: bool,
+    /// What it does to its targets; undeclared is `UnknownFields`.
+    pub(crate) operations: SmallVec<[Operation; 2]>,
+    /// Whether it is read-only.
+    pub(crate) read_only: bool,
+    /// Whether it must be judged as destructive.
+    pub(crate) destructive: bool,
+    /// Whether the tool declares that these arguments delete or overwrite.
+    pub(crate) is_known_destructive: bool,
+    /// What is known about its commands, the strictest of each, unless the call is read-only.
+    pub(crate) effects_known: Option<(Kind, Known)>,
+    /// The run it belongs to, and its working directory.
+    pub(crate) scope: &'a Arc<Scope>,
+    /// What the run has read.
+    pub(crate) seen: &'a Arc<TaintTracker>,
+    /// Its parts, at most [`Parts::MAX`]; `overflow` is set if there were more.
+    pub(crate) parts: SmallVec<[Part; 2]>,
+    /// There are more parts than can be judged; callers take the strict side.
+    pub(crate) overflow: bool,
+    /// Its commands start in another directory than the run, so relative paths in them cannot be
+    /// resolved.
+    starts_elsewhere: bool,
+    /// Files that its commands name, each with the index of the command's part. Only restricting
+    /// rules use them.
+    pub(crate) mentions: Vec<(usize, Part)>,
+    /// Programs that its commands run by a path or by an interpreter, each with the index of the
+    /// command's part. Only restricting rules use them.
+    pub(crate) launches: Vec<(usize, Launch)>,
+    /// Prefixes of names that only a running shell completes: the part, the operation, the
+    /// directory, and the prefix.
+    pub(crate) beginnings: Vec<(usize, Operation, PathBuf, String)>,
+    /// It runs a confined command that declares all that it reads, see [`declares_reads`].
+    pub(crate) declares_reads: bool,
+    /// Entries below directories, listed on first use.
+    listings: DirectoryListings,
+    /// The directories that the tool is limited to, if it declares any.
+    pub(crate) roots: &'a [PathBuf],
+    /// The context of the rules.
+    pub(crate) context: &'a PolicyContext,
+    /// The base of relative paths, determined on first use.
+    base: OnceCell<Result<PathBuf, String>>,
+    /// The base with symlinks resolved.
+    root: OnceCell<Result<PathBuf, String>>,
+}
+
+/// The entries below a directory; `None` if they cannot be listed.
+type Listing = Option<Rc<[PathBuf]>>;
+
+/// Entries below some directories, with one limit on all of them together.
+#[derive(Debug)]
+struct DirectoryListings {
+    left: Cell<usize>,
+    folders: RefCell<Vec<(PathBuf, Listing)>>,
+}
+
+impl Default for DirectoryListings {
+    fn default() -> Self {
+        Self { left: Cell::new(MAX_SEARCHED_ENTRIES), folders: RefCell::default() }
+    }
+}
+
+/// The names that rules can use for a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Names<'a> {
+    /// The name that the tool was registered by, whatever alias or view it is called by.
+    pub(crate) own: &'a str,
+    /// The source it comes from and its name there, for tools from an external source.
+    pub(crate) remote: Option<(&'a str, &'a str)>,
+    /// The names that other programs use for such a tool: `Bash`, `Read`, `Edit`, `WebFetch`, ….
+    pub(crate) known_as: SmallVec<[&'static str; 2]>,
+}
+
+impl<'a> Names<'a> {
+    /// Returns the names of a tool.
+    pub(crate) fn of(tool: &PolicyTool<'a>) -> Self {
+        Self {
+            own: tool.registered.as_str(),
+            remote: tool.remote,
+            known_as: tool.traits().known_as.clone(),
+        }
+    }
+}
+
+/// One part of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The call as such: what it does beyond its other parts, or its only part.
+    Call,
+    /// One simple command.
+    Command(haft_shell::Command),
+    /// A command that cannot be parsed, and why.
+    Unreadable(String),
+    /// A file or directory.
+    Path {
+        /// Reads or writes; anything else is judged as writing.
+        operation: Operation,
+        /// The absolute path as written, normalized lexically; relative only if no base directory
+        /// is known.
+        spelled: PathBuf,
+        /// What it resolves to (symlinks followed), or why it cannot be resolved.
+        resolved: Result<PathBuf, String>,
+    },
+    /// A host that is reached, typed and in lower case, or why it cannot be determined.
+    Host(Result<String, String>),
+    /// A capability whose target is not declared.
+    Reach(Capability),
+}
+
+/// A set of parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Parts(pub(crate) u64);
+
+impl Parts {
+    /// Maximum number of parts.
+    pub(crate) const MAX: usize = 64;
+    /// No part.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// Returns the set of the first `n` parts.
+    pub(crate) fn first(n: usize) -> Self {
+        Self(if n >= Self::MAX { u64::MAX } else { (1 << n) - 1 })
+    }
+
+    /// Returns this set with one more part.
+    pub(crate) fn with(self, part: usize) -> Self {
+        Self(self.0 | 1 << (part % Self::MAX))
+    }
+
+    /// Returns whether a part is among them.
+    pub(crate) fn has(self, part: usize) -> bool {
+        self.0 & 1 << (part % Self::MAX) != 0
+    }
+
+    /// Returns the parts of either.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Returns the parts of both.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Returns the parts of this that are not in the other.
+    pub(crate) fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Returns whether there is none.
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl<'a> Facts<'a> {
+    /// Gathers what is known about a call.
+    pub(crate) fn of(call: &PolicyRequest<'a>, context: &'a PolicyContext) -> Self {
+        let tool = &call.tool;
+        let spec = tool.spec;
+        let claim = call.profile;
+        let traits = tool.traits();
+        let mut facts = Self {
+            names: Names::of(tool),
+            arguments: call.arguments,
+            subject: match (spec.requires_user_interaction, traits.delegates) {
+                (true, _) => Subject::Interaction,
+                (false, true) => Subject::SubagentCall,
+                (false, false) => Subject::ToolCall,
+            },
+            capabilities: spec.judged_capabilities(),
+            declared: spec.capabilities.is_some(),
+            operations: SmallVec::new(),
+            read_only: claim.read_only,
+            destructive: claim.may_destroy(),
+            is_known_destructive: claim.destructive == Some(true),
+            effects_known: None,
+            scope: call.scope,
+            seen: call.taint,
+            parts: SmallVec::new(),
+            overflow: false,
+            starts_elsewhere: false,
+            mentions: Vec::new(),
+            launches: Vec::new(),
+            beginnings: Vec::new(),
+            declares_reads: call.declares_reads(),
+            listings: DirectoryListings::default(),
+            roots: tool.roots,
+            context,
+            base: OnceCell::new(),
+            root: OnceCell::new(),
+        };
+        let declares_reads = facts.declares_reads;
+        let mut whole = match &claim.effects {
+            Effects::Declared(_) if declares_reads => false,
+            Effects::Declared(list) => facts.add_effects(list),
+            Effects::Undeclared => true,
+        };
+        facts.add_marked(tool.input_schema, traits);
+        if let (true, Effects::Declared(list)) = (declares_reads, &claim.effects) {
+            // Without a command to belong to, they are parts like any other.
+            if facts.parts.iter().any(|part| matches!(part, Part::Command(_))) {
+                facts.add_declared_reads(list)
+            } else {
+                whole = facts.add_effects(list)
+            }
+        }
+        facts.add_named();
+        if claim.effects == Effects::Undeclared {
+            // Marked arguments are a declaration, if the tool declares its capabilities.
+            if facts.declared && !facts.parts.is_empty() {
+                whole = false
+            } else {
+                facts.does(Operation::Unknown)
+            }
+        }
+        facts.add_undeclared(&traits.silent);
+        facts.add_rest(whole);
+        facts
+    }
+
+    /// Returns the set of all its parts.
+    pub(crate) fn all(&self) -> Parts {
+        Parts::first(self.parts.len())
+    }
+
+    /// Returns whether it names files.
+    pub(crate) fn has_paths(&self) -> bool {
+        !self.mentions.is_empty()
+            || !self.beginnings.is_empty()
+            || self.parts.iter().any(|p| matches!(p, Part::Path { .. }))
+    }
+
+    /// Returns the entries at any depth below a directory, without following symlinks. `None` if
+    /// they cannot be listed, or if there are too many.
+    pub(crate) fn entries_below(&self, folder: &Path) -> Listing {
+        let mut known = self.listings.folders.borrow_mut();
+        if let Some((_, entries)) = known.iter().find(|(own, _)| own == folder) {
+            return entries.clone();
+        }
+        let mut left = self.listings.left.get();
+        let entries = self.context.resolver.entries(folder, &mut left);
+        self.listings.left.set(left);
+        let entries: Listing = entries.ok().map(Into::into);
+        known.push((folder.to_owned(), entries.clone()));
+        entries
+    }
+
+    fn add(&mut self, part: Part) {
+        if self.parts.contains(&part) {
+            return;
+        }
+        if self.parts.len() < Parts::MAX { self.parts.push(part) } else { self.overflow = true }
+    }
+
+    fn does(&mut self, operation: Operation) {
+        if !self.operations.contains(&operation) {
+            self.operations.push(operation);
+        }
+    }
+
+    /// Adds the declared effects; returns whether something stays undeclared.
+    fn add_effects(&mut self, list: &[Effect]) -> bool {
+        let mut unsaid = false;
+        let files = self.declared && self.capabilities.has(Capability::Filesystem);
+        for effect in list.iter() {
+            self.does(effect.operation);
+            let Some(target) = effect.target.as_deref() else {
+                unsaid = true;
+                continue;
+            };
+            match effect.operation {
+                Operation::Read | Operation::Write => match as_path(target, files) {
+                    Some(path) => self.add_path(effect.operation, path),
+                    None => unsaid = true,
+                },
+                Operation::Execute => self.add_command(target),
+                Operation::External => self.add(Part::Host(host::host(target))),
+                Operation::Unknown => unsaid = true,
+            }
+        }
+        unsaid
+    }
+
+    /// Adds the files that a confined command reads. Allowing the command allows them, so they are
+    /// not parts of their own; restricting rules check them.
+    fn add_declared_reads(&mut self, list: &[Effect]) {
+        let Some(at) = self.parts.len().checked_sub(1) else { return };
+        self.does(Operation::Read);
+        for target in list.iter().filter_map(|effect| effect.target.as_deref()) {
+            if self.mentions.len() >= MAX_MENTIONS {
+                self.overflow = true;
+                return;
+            }
+            let Ok(base) = self.base() else { continue };
+            let whole = base.join(target);
+            let resolved = self.context.resolver.resolve(&whole);
+            let path = Part::Path {
+                operation: Operation::Read,
+                spelled: normalize_lexically(&whole),
+                resolved,
+            };
+            self.mentions.push((at, path));
+        }
+    }
+
+    /// Treats every file that its commands name as a directory that is read recursively.
+    pub(crate) fn widen(&mut self) {
+        let mut below = Vec::new();
+        for (at, part) in &self.mentions {
+            if let Part::Path { operation, spelled, resolved } = part {
+                let leads = resolved.as_ref().ok().filter(|leads| *leads != spelled);
+                for folder in leads.into_iter().chain([spelled]) {
+                    below.push((*at, *operation, folder.clone(), String::new()));
+                }
+            }
+        }
+        self.beginnings.extend(below);
+    }
+
+    /// Sets the mentions to these paths, as what a confined command can read.
+    pub(crate) fn show(&mut self, paths: &[PathBuf]) {
+        self.declares_reads = true;
+        self.beginnings.clear();
+        let part = |path: &PathBuf| Part::Path {
+            operation: Operation::Read,
+            spelled: path.clone(),
+            resolved: self.context.resolver.resolve(path),
+        };
+        self.mentions = paths.iter().map(|path| (0, part(path))).collect();
+    }
+
+    /// Adds the targets of symlinks below these directories: a glob finds symlinks that the call
+    /// does not name.
+    ///
+    /// # Errors
+    /// Fails if they cannot be determined.
+    pub(crate) fn follow(&mut self) -> Result<(), String> {
+        let Some(&(at, _)) = self.mentions.first() else { return Ok(()) };
+        let leads = |(_, part): &(usize, Part)| match part {
+            Part::Path { resolved, .. } => resolved.clone().ok(),
+            _ => None,
+        };
+        let folders = self.mentions.iter().filter_map(leads).collect();
+        for path in symlink_targets(&*self.context.resolver, folders)? {
+            self.beginnings.push((at, Operation::Read, path.clone(), String::new()));
+            let resolved = Ok(path.clone());
+            let part = Part::Path { operation: Operation::Read, spelled: path, resolved };
+            self.mentions.push((at, part));
+        }
+        Ok(())
+    }
+
+    /// Adds what the schema marks its arguments as.
+    fn add_marked(&mut self, schema: &Value, traits: &Traits) {
+        let arguments = self.arguments;
+        let starts_elsewhere = |(name, mark): &(String, Mark)| {
+            let directory = arguments.get(name).filter(|_| *mark == Mark::Directory);
+            directory.is_some_and(|path| !path.is_null() && path != "." && path != "")
+        };
+        self.starts_elsewhere = traits.marks.iter().any(starts_elsewhere);
+        if traits.deep {
+            let mut marked = Vec::new();
+            let found = &mut |value, mark| marked.push((value, mark));
+            let complete = traits::walk(schema, arguments, found);
+            for (value, mark) in marked {
+                self.add_mark(value, mark);
+            }
+            if !complete {
+                self.add_all_unknown("its schema is too complex to find every argument");
+            }
+        }
+        for (name, mark) in &traits.marks {
+            if let Some(value) = arguments.get(name) {
+                self.add_mark(value, *mark);
+            }
+        }
+    }
+
+    /// Adds what the policy context declares about its arguments.
+    fn add_named(&mut self) {
+        let context = self.context;
+        for (tool, about) in &context.argument_kinds {
+            if !self.is_called(tool) {
+                continue;
+            }
+            for (name, about) in about {
+                for value in find(self.arguments, name) {
+                    self.add_about(value, *about);
+                }
+            }
+        }
+    }
+
+    /// Whether a key of the policy context names this tool.
+    fn is_called(&self, key: &str) -> bool {
+        if names_tool(key, self.names.own) {
+            return true;
+        }
+        let (Some(key), Some((source, tool))) = (key.strip_prefix("mcp__"), self.names.remote)
+        else {
+            return false;
+        };
+        let rest = key.strip_prefix(source).and_then(|rest| rest.strip_prefix("__"));
+        key == source || rest.is_some_and(|rest| names_tool(rest, tool))
+    }
+
+    fn add_mark(&mut self, value: &Value, mark: Mark) {
+        match mark {
+            Mark::About(about) => self.add_about(value, about),
+            Mark::Words => self.add_words(value),
+            Mark::Directory => self.add_about(value, ArgumentKind::ReadPath),
+            Mark::Agent => {}
+            // FAIL CLOSED: a mark of a later version may mean anything.
+            Mark::Unknown => self.add_all_unknown("its schema has an unknown `x-haft` value"),
+        }
+    }
+
+    /// Adds one value, or each of a list.
+    fn add_about(&mut self, value: &Value, about: ArgumentKind) {
+        match value {
+            Value::Null => {}
+            Value::String(text) => {
+                self.does(traits::operation(about));
+                match about {
+                    ArgumentKind::ReadPath | ArgumentKind::WritePath => {
+                        self.add_path(traits::operation(about), text);
+                    }
+                    ArgumentKind::Url => self.add(Part::Host(host::host(text))),
+                    ArgumentKind::Command => self.add_command(text),
+                }
+            }
+            Value::Array(list) if list.iter().all(Value::is_string) => {
+                for value in list {
+                    self.add_about(value, about);
+                }
+                // A list may be several commands or the argv of one: it is judged as both.
+                if about == ArgumentKind::Command && list.len() > 1 {
+                    let words = list.iter().filter_map(Value::as_str).map(Word::text).collect();
+                    self.add(Part::Command(Command { words, ..Command::default() }));
+                }
+            }
+            _ => self.add_unknown(about, "it is neither a string nor a list of strings"),
+        }
+    }
+
+    /// Adds a command whose argv is a list.
+    fn add_words(&mut self, value: &Value) {
+        let words: Option<Vec<&str>> = match value {
+            Value::Null => return,
+            Value::Array(list) => list.iter().map(Value::as_str).collect(),
+            _ => None,
+        };
+        match words {
+            Some(words) => {
+                self.does(Operation::Execute);
+                self.add_command(&haft_shell::quoted(words));
+            }
+            None => self.add_unknown(ArgumentKind::Command, "it is not a list of strings"),
+        }
+    }
+
+    fn add_unknown(&mut self, about: ArgumentKind, why: &str) {
+        let operation = traits::operation(about);
+        self.does(operation);
+        self.add(match about {
+            ArgumentKind::ReadPath | ArgumentKind::WritePath => {
+                let resolved = Err(why.to_owned());
+                Part::Path { operation, spelled: PathBuf::new(), resolved }
+            }
+            ArgumentKind::Url => Part::Host(Err(why.to_owned())),
+            ArgumentKind::Command => Part::Unreadable(why.to_owned()),
+        });
+    }
+
+    /// Adds a part of every kind that cannot be inspected.
+    fn add_all_unknown(&mut self, why: &str) {
+        for about in [
+            ArgumentKind::ReadPath,
+            ArgumentKind::WritePath,
+            ArgumentKind::Url,
+            ArgumentKind::Command,
+        ] {
+            self.add_unknown(about, why);
+        }
+    }
+
+    /// Adds what a tool of this name must touch, if nothing is declared about it.
+    fn add_undeclared(&mut self, silent: &[ArgumentKind]) {
+        for about in silent {
+            let is_declared = self.parts.iter().any(|part| {
+                matches!(
+                    (part, about),
+                    (Part::Command(_) | Part::Unreadable(_), ArgumentKind::Command)
+                        | (Part::Path { .. }, ArgumentKind::ReadPath | ArgumentKind::WritePath)
+                        | (Part::Host(_), ArgumentKind::Url)
+                )
+            });
+            if !is_declared {
+                self.add_unknown(
+                    *about,
+                    "the tool does not declare which of its arguments that is",
+                );
+            }
+        }
+    }
+
+    fn add_path(&mut self, operation: Operation, path: &str) {
+        self.add_path_at(operation, Path::new(path));
+        // Some tools expand `~` to the home directory and some do not, so it counts as both.
+        if let Some(rest) = path.strip_prefix('~') {
+            let rest = rest.strip_prefix('/').or(rest.is_empty().then_some(""));
+            match rest.zip(self.context.home.clone()) {
+                Some((rest, home)) => self.add_path_at(operation, &home.join(rest)),
+                None => self.add(Part::Path {
+                    operation,
+                    spelled: PathBuf::from(path),
+                    resolved: Err(format!("the base directory of `{path}` is not known")),
+                }),
+            }
+        }
+    }
+
+    fn add_path_at(&mut self, operation: Operation, path: &Path) {
+        let (spelled, resolved) = match self.base() {
+            // As the kernel does: `..` applies after symlinks are followed.
+            Ok(base) => {
+                let whole = base.join(path);
+                let spelled = normalize_lexically(&whole);
+                let known = |part: &Part| {
+                    matches!(part, Part::Path { operation: same, spelled: at, resolved: Ok(_) }
+                        if *same == operation && *at == spelled && whole == spelled)
+                };
+                if self.parts.iter().any(known) {
+                    return;
+                }
+                (spelled, self.context.resolver.resolve(&whole))
+            }
+            Err(why) => (normalize_lexically(path), Err(why.to_owned())),
+        };
+        self.add(Part::Path { operation, spelled, resolved });
+    }
+
+    fn add_command(&mut self, text: &str) {
+        if !self.read_only {
+            let found = haft_shell::classify(text);
+            let (kind, known) = self.effects_known.unwrap_or((found.kind, found.known));
+            self.effects_known = Some((kind.max(found.kind), known.max(found.known)));
+        }
+        let script = match haft_shell::parse(text) {
+            Ok(script) => script,
+            Err(e) => return self.add(Part::Unreadable(e.why)),
+        };
+        if script.commands.is_empty() {
+            return self.add(Part::Unreadable("it contains no command".to_owned()));
+        }
+        let moves = self.starts_elsewhere || script.commands.iter().any(moves);
+        let base = self.base().ok().filter(|_| !self.starts_elsewhere);
+        let mut directories = Directories::new(base, &script);
+        for command in script.commands {
+            self.add_redirects(&command, moves);
+            // A bare command carries only the redirections of a group and starts nothing.
+            if !command.is_bare() {
+                let named = mention::mentions(&command);
+                let launched = directories.launches(&command);
+                self.add_launches(&command, launched);
+                self.add(Part::Command(command));
+                self.add_mentions(named, moves);
+            }
+        }
+    }
+
+    /// Adds the programs that a command launches, which is or will be the next part. The same
+    /// command in another directory is the same part, but may launch other files.
+    fn add_launches(&mut self, command: &Command, launched: Vec<Launch>) {
+        let same = |part: &Part| matches!(part, Part::Command(own) if own == command);
+        let at = self.parts.iter().position(same).unwrap_or(self.parts.len());
+        if self.launches.len() + launched.len() > MAX_MENTIONS {
+            self.overflow = true;
+            return;
+        }
+        self.launches.extend(launched.into_iter().map(|launch| (at, launch)));
+    }
+
+    /// Returns what a part of it launches.
+    pub(crate) fn launches_of(&self, part: &Part) -> impl Iterator<Item = &Launch> {
+        let at = self.parts.iter().position(|own| std::ptr::eq(own, part));
+        self.launches.iter().filter(move |(own, _)| Some(*own) == at).map(|(_, launch)| launch)
+    }
+
+    /// Adds the files that the last command names.
+    fn add_mentions(&mut self, named: Vec<Mention>, moves: bool) {
+        let Some(at) = self.parts.len().checked_sub(1) else { return };
+        for mention in named {
+            if self.mentions.len() >= MAX_MENTIONS {
+                self.overflow = true;
+                return;
+            }
+            let unknown = |operation, why: &str| Part::Path {
+                operation,
+                spelled: PathBuf::new(),
+                resolved: Err(why.to_owned()),
+            };
+            if let Mention::Beginning(operation, text) = &mention {
+                let Ok(base) = self.base() else { continue };
+                let (folder, name) = text.rsplit_once('/').map_or(("", &**text), |(f, n)| (f, n));
+                let folder = if text.starts_with('/') && folder.is_empty() { "/" } else { folder };
+                let folder = normalize_lexically(&base.join(folder));
+                let name = if moves { String::new() } else { name.to_owned() };
+                self.beginnings.push((at, *operation, folder, name));
+                continue;
+            }
+            let part = match mention {
+                Mention::Beginning(..) => continue,
+                Mention::Unknown(operation) => {
+                    unknown(operation, "the file is known only when the shell runs")
+                }
+                Mention::Path(operation, path) if moves && !path.starts_with(['/', '~']) => {
+                    unknown(operation, "the command changes its directory first")
+                }
+                Mention::Path(operation, path) => {
+                    let home = self.context.home.as_ref();
+                    let below = path.strip_prefix("~/").zip(home).map(|(rest, h)| h.join(rest));
+                    let path = below.unwrap_or_else(|| PathBuf::from(path));
+                    let Ok(base) = self.base() else { continue };
+                    let whole = base.join(path);
+                    let resolved = self.context.resolver.resolve(&whole);
+                    Part::Path { operation, spelled: normalize_lexically(&whole), resolved }
+                }
+            };
+            self.mentions.push((at, part));
+        }
+    }
+
+    /// Adds the files that the redirections of a command open.
+    fn add_redirects(&mut self, command: &Command, moves: bool) {
+        for redirect in &command.redirects {
+            let operation = match redirect.kind {
+                RedirectKind::Here | RedirectKind::Duplicate => continue,
+                RedirectKind::Read => Operation::Read,
+                RedirectKind::Write | RedirectKind::ReadWrite => Operation::Write,
+            };
+            if redirect.is_harmless() {
+                continue;
+            }
+            self.does(operation);
+            if let Some(host) = redirect.reaches() {
+                self.does(Operation::External);
+                let host = host.literal().map(host::host);
+                let unknown = || Err("the host is known only when the shell runs".to_owned());
+                self.add(Part::Host(host.unwrap_or_else(unknown)));
+                continue;
+            }
+            let Some(target) = redirect.target.literal() else {
+                let about = match operation {
+                    Operation::Read => ArgumentKind::ReadPath,
+                    _ => ArgumentKind::WritePath,
+                };
+                self.add_unknown(about, "the file is known only when the shell runs");
+                continue;
+            };
+            if moves && !target.starts_with(['/', '~']) {
+                self.add(Part::Path {
+                    operation,
+                    spelled: PathBuf::from(target),
+                    resolved: Err("the command changes its directory first".to_owned()),
+                });
+            } else {
+                self.add_path(operation, target);
+            }
+        }
+    }
+
+    /// Adds what the call may do beyond its named parts.
+    fn add_rest(&mut self, unsaid: bool) {
+        // Allowing the command of a shell allows what the command reaches. Another tool with an
+        // argument called `command` may do more than run it.
+        let called = matches!(self.names.own, "shell" | "Bash");
+        let shell = called && self.names.known_as.contains(&"Bash");
+        let command = |part: &Part| matches!(part, Part::Command(_) | Part::Unreadable(_));
+        let is_command = shell && self.parts.iter().any(command);
+        if self.declared {
+            for capability in self.capabilities.iter() {
+                if !self.parts.iter().any(|part| accounts(part, capability, shell)) {
+                    self.add(Part::Reach(capability));
+                }
+            }
+        }
+        if (!is_command && (unsaid || !self.declared)) || self.parts.is_empty() {
+            // FAIL CLOSED: one slot is reserved for the part that only the whole call covers.
+            if self.parts.len() == Parts::MAX {
+                self.parts.pop();
+                self.overflow = true;
+            }
+            self.add(Part::Call);
+        }
+    }
+}
+
+/// Whether a key of the policy context, which may have wildcards, names a tool.
+fn names_tool(key: &str, tool: &str) -> bool {
+    if key.contains(['*', '?']) { NameGlob::new(key).matches(tool) } else { key == tool }
+}
+
+/// Whether a part accounts for a capability.
+fn accounts(part: &Part, capability: Capability, shell: bool) -> bool {
+    let command = matches!(part, Part::Command(_) | Part::Unreadable(_));
+    match capability {
+        Capability::Network => matches!(part, Part::Host(_)) || shell && command,
+        Capability::Filesystem => matches!(part, Part::Path { .. }) || shell && command,
+        Capability::Subprocess => command,
+        Capability::Destructive => matches!(part, Part::Path { .. }) || command,
+        Capability::Database | Capability::Email | Capability::Payment | Capability::Secrets => {
+            false
+        }
+    }
+}
+
+/// Returns the target of an effect as a path, unless it is a name of another kind: `table:users`. A
+/// tool that declares file access has no other names.
+pub(crate) fn as_path(target: &str, files: bool) -> Option<&str> {
+    let Some((kind, rest)) = target.split_once(':') else { return Some(target) };
+    if kind == "file" {
+        return Some(rest);
+    }
+    let is_kind = kind.len() > 1
+        && kind.len() <= 32
+        && kind.bytes().all(|b| b.is_ascii_lowercase() || b == b'_' || b == b'-');
+    // FAIL CLOSED: a name with `..` is treated as a path (path traversal).
+    let climbs = rest.split(['/', '\\']).any(|step| step == "..");
+    (files || !is_kind || climbs).then_some(target)
+}
+
+/// Whether a command may change the directory that later redirections are resolved from.
+fn moves(command: &Command) -> bool {
+    let movers = ["cd", "pushd", "popd", "chdir", "eval", "source", "."];
+    let first = command.words.first().map(Word::literal);
+    first == Some(None)
+        || command
+            .words
+            .iter()
+            .take(3)
+            .filter_map(|word| word.literal())
+            .any(|w| movers.contains(&w))
+}
+
+/// Returns the values that a dotted name refers to: a key with this exact name, and step by step,
+/// through lists into each of their items.
+pub(crate) fn find<'v>(value: &'v Value, name: &str) -> SmallVec<[&'v Value; 2]> {
+    let mut found = SmallVec::new();
+    let mut open: SmallVec<[(&Value, &str); 4]> = SmallVec::from_iter([(value, name)]);
+    while let Some((value, name)) = open.pop() {
+        match value {
+            Value::Object(map) => {
+                // Both readings: a key with a dot in it must not hide what is nested.
+                found.extend(map.get(name));
+                for (at, _) in name.match_indices('.') {
+                    if let Some(below) = map.get(&name[..at]) {
+                        open.push((below, &name[at + 1..]));
+                    }
+                }
+            }
+            Value::Array(list) => open.extend(list.iter().rev().map(|item| (item, name))),
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests;

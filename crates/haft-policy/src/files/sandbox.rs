@@ -1,0 +1,320 @@
+//! `[sandbox]`: what commands may access besides the workspace, and whether they run confined
+//! without approval.
+//!
+//! In: the table of a file. Out: roots and names of variables, each with its location. Roots that
+//! would expose secrets are mistakes. Pure: the caller resolves symlinks, and checks the result
+//! with [`SandboxSettings::refuses`] again.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    ConfigFile,
+    content::FileContent,
+    node::{Fields, Node, Reader},
+    toml::folder,
+};
+use crate::{pattern::PathBase, rule::SourceLocation};
+
+const KEYS: &[&str] =
+    &["confine_unasked", "toolchains", "read_only_roots", "writable_roots", "pass_env", "cgroup"];
+
+/// The merged sandbox settings of all files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SandboxSettings {
+    /// Whether a command that is not known to write runs confined instead of needing approval.
+    pub confine_unasked: bool,
+    /// Whether toolchains in the home directory whose programs are in `PATH` are readable.
+    pub toolchains: bool,
+    /// Directories outside the workspace that commands may read.
+    pub read_only_roots: Vec<(PathBuf, SourceLocation)>,
+    /// Directories outside the workspace that commands may write, if they may write at all.
+    pub writable_roots: Vec<(PathBuf, SourceLocation)>,
+    /// Environment variables that are passed to commands. A trailing `*` matches any ending.
+    pub pass_env: Vec<(String, SourceLocation)>,
+    /// A delegated cgroup directory that keeps the memory limit of commands. The last file counts.
+    pub cgroup: Option<(PathBuf, SourceLocation)>,
+}
+
+impl Default for SandboxSettings {
+    fn default() -> Self {
+        Self {
+            confine_unasked: true,
+            toolchains: true,
+            read_only_roots: Vec::new(),
+            writable_roots: Vec::new(),
+            pass_env: Vec::new(),
+            cgroup: None,
+        }
+    }
+}
+
+/// Files and directories below the home directory that contain secrets.
+const SECRETS: &[&str] = &[
+    ".ssh",
+    ".aws",
+    ".gnupg",
+    ".azure",
+    ".kube",
+    ".docker",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+    ".git-credentials",
+    ".password-store",
+    ".config/gh",
+    ".config/gcloud",
+    ".config/op",
+    ".config/git/credentials",
+    ".config/haft",
+    ".local/share/keyrings",
+    ".local/share/haft",
+    ".local/state/haft",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".m2/settings.xml",
+    ".m2/settings-security.xml",
+    ".gradle/gradle.properties",
+    ".claude",
+    ".codex",
+    ".gemini",
+    ".mozilla",
+];
+
+impl SandboxSettings {
+    /// Returns why a directory cannot be a root of commands; `None` if it can.
+    #[must_use]
+    pub fn refuses(root: &Path, home: Option<&Path>) -> Option<&'static str> {
+        if root.parent().is_none() {
+            return Some("it is the whole file system");
+        }
+        let home = home?;
+        if home.starts_with(root) {
+            return Some("it contains the home directory with all its secrets");
+        }
+        SECRETS
+            .iter()
+            .any(|secret| root.starts_with(home.join(secret)))
+            .then_some("it contains secrets")
+    }
+
+    /// Returns the paths below a root that contain secrets, whether they exist or not.
+    #[must_use]
+    pub fn secrets_below(root: &Path, home: &Path) -> Vec<PathBuf> {
+        let secrets = SECRETS.iter().map(|secret| home.join(secret));
+        secrets.filter(|secret| secret.starts_with(root)).collect()
+    }
+
+    /// Merges the settings of a file. A feature that one file disables stays disabled.
+    pub(super) fn add(&mut self, content: SandboxTable) {
+        self.confine_unasked &= content.confine_unasked != Some(false);
+        self.toolchains &= content.toolchains != Some(false);
+        self.read_only_roots.extend(content.read_only_roots);
+        self.writable_roots.extend(content.writable_roots);
+        self.pass_env.extend(content.pass_env);
+        self.cgroup = content.cgroup.or(self.cgroup.take());
+    }
+}
+
+/// The sandbox settings of one file.
+#[derive(Debug, Default)]
+pub(super) struct SandboxTable {
+    confine_unasked: Option<bool>,
+    toolchains: Option<bool>,
+    read_only_roots: Vec<(PathBuf, SourceLocation)>,
+    writable_roots: Vec<(PathBuf, SourceLocation)>,
+    pass_env: Vec<(String, SourceLocation)>,
+    cgroup: Option<(PathBuf, SourceLocation)>,
+}
+
+impl SandboxTable {
+    /// Removes what would give commands more access, and reports each.
+    pub(super) fn strip(&mut self, mut ignored: impl FnMut(&'static str, &SourceLocation)) {
+        for (_, place) in self.read_only_roots.drain(..).chain(self.writable_roots.drain(..)) {
+            ignored("root of commands", &place);
+        }
+        for (_, place) in self.pass_env.drain(..) {
+            ignored("passed variable", &place);
+        }
+        if let Some((_, place)) = self.cgroup.take() {
+            ignored("cgroup", &place);
+        }
+    }
+}
+
+/// Reads `[sandbox]`.
+pub(super) fn read(
+    reader: &mut Reader<'_>,
+    node: &Node,
+    file: &ConfigFile,
+    anchor: &PathBase,
+    content: &mut FileContent,
+) {
+    let Some(fields) = reader.table(node, "`[sandbox]`", KEYS) else { return };
+    let own = &mut content.sandbox;
+    own.confine_unasked = fields.field(reader, "confine_unasked");
+    own.toolchains = fields.field(reader, "toolchains");
+    own.read_only_roots = roots(reader, &fields, "read_only_roots", file, anchor);
+    own.writable_roots = roots(reader, &fields, "writable_roots", file, anchor);
+    own.pass_env = names(reader, &fields);
+    if let Some(node) = fields.get("cgroup")
+        && let Some(text) = reader.text(node, "`cgroup`")
+    {
+        if Path::new(text).is_absolute() {
+            own.cgroup = Some((text.into(), reader.place(node.at)))
+        } else {
+            reader.wrong(
+                node.at,
+                format!("`{text}` is not an absolute path"),
+                "name the delegated cgroup directory, as in `/sys/fs/cgroup/haft`",
+            )
+        }
+    }
+}
+
+fn roots(
+    reader: &mut Reader<'_>,
+    fields: &Fields<'_>,
+    key: &str,
+    file: &ConfigFile,
+    anchor: &PathBase,
+) -> Vec<(PathBuf, SourceLocation)> {
+    let mut found = Vec::new();
+    for (text, at) in fields.texts(reader, key) {
+        match folder(text, file, anchor) {
+            Err(why) => reader.wrong(
+                at,
+                format!("the directory `{text}` was not found: {why}"),
+                "write an absolute path, as in `/srv/toolchain`, or start it with `~/`",
+            ),
+            Ok(path) => match SandboxSettings::refuses(&path, anchor.home.as_deref()) {
+                Some(why) => reader.wrong(
+                    at,
+                    format!("`{text}` cannot be a root of commands: {why}"),
+                    "name the directory that the program needs, as in `~/.rustup`",
+                ),
+                None => found.push((path, reader.place(at))),
+            },
+        }
+    }
+    found
+}
+
+fn names(reader: &mut Reader<'_>, fields: &Fields<'_>) -> Vec<(String, SourceLocation)> {
+    let mut found = Vec::new();
+    for (text, at) in fields.texts(reader, "pass_env") {
+        let name = text.strip_suffix('*').unwrap_or(text);
+        let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        if is_name {
+            found.push((text.to_owned(), reader.place(at)))
+        } else {
+            reader.wrong(
+                at,
+                format!("`{text}` is not a variable name"),
+                "write a name such as `JAVA_HOME`; it may end with `*`, as in `CARGO_*`",
+            )
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::*, *};
+
+    fn read(text: &str, layer: ConfigLayer, trusted: bool) -> Result<PolicyConfig, Error> {
+        let file = ConfigFile {
+            layer,
+            form: FileFormat::Toml,
+            path: "haft.toml".into(),
+            anchor: "/me/work".into(),
+            text: text.to_owned(),
+        };
+        let place = LoadOptions { home: Some("/me".into()), trusted, ..LoadOptions::default() };
+        PolicyConfig::read(&[file], &place)
+    }
+
+    const ALL: &str = "[sandbox]\nconfine_unasked = false\nread_only_roots = [\"~/.rustup\", \
+        \"/srv/x\"]\n\
+        writable_roots = [\"~/.npm\"]\npass_env = [\"JAVA_HOME\", \"CARGO_*\"]\ncgroup = \
+        \"/sys/fs/cgroup/haft\"\n";
+
+    #[test]
+    fn roots_and_variables_of_a_trusted_file_apply() {
+        let setup = read(ALL, ConfigLayer::Project, true).unwrap().sandbox;
+        let paths = |list: &[(PathBuf, SourceLocation)]| -> Vec<String> {
+            list.iter().map(|(path, _)| path.display().to_string()).collect()
+        };
+        assert_eq!(paths(&setup.read_only_roots), ["/me/.rustup", "/srv/x"]);
+        assert_eq!(paths(&setup.writable_roots), ["/me/.npm"]);
+        assert_eq!(setup.pass_env.len(), 2);
+        assert!(!setup.confine_unasked && setup.toolchains);
+        let cgroup = setup.cgroup.map(|(path, _)| path);
+        assert_eq!(cgroup.as_deref(), Some(Path::new("/sys/fs/cgroup/haft")));
+    }
+
+    #[test]
+    fn untrusted_project_can_only_restrict_the_sandbox() {
+        let setup = read(ALL, ConfigLayer::Project, false).unwrap();
+        let SandboxSettings { read_only_roots, writable_roots, pass_env, .. } = &setup.sandbox;
+        assert!(read_only_roots.is_empty() && writable_roots.is_empty() && pass_env.is_empty());
+        assert!(setup.sandbox.cgroup.is_none());
+        assert!(!setup.sandbox.confine_unasked, "what is stricter counts");
+        let notes: Vec<&str> = setup.notes.iter().map(|note| &*note.message).collect();
+        assert!(notes.iter().any(|note| note.contains("3 roots of commands")), "{notes:?}");
+        assert!(notes.iter().any(|note| note.contains("2 passed variables")), "{notes:?}");
+    }
+
+    #[test]
+    fn feature_disabled_in_one_file_is_not_enabled_by_another() {
+        let mut settings = SandboxSettings::default();
+        let content = |on| SandboxTable { confine_unasked: Some(on), ..SandboxTable::default() };
+        settings.add(content(false));
+        settings.add(content(true));
+        assert!(!settings.confine_unasked);
+    }
+
+    #[test]
+    fn roots_that_expose_secrets_are_mistakes() {
+        for (root, why) in [
+            ("/", "the whole file system"),
+            ("~", "the home directory"),
+            ("~/", "the home directory"),
+            ("~/.cargo/..", "the home directory"),
+            ("/me", "the home directory"),
+            ("~/.ssh", "it contains secrets"),
+            ("~/.ssh/keys", "it contains secrets"),
+            ("~/.aws", "it contains secrets"),
+            ("~/.gnupg", "it contains secrets"),
+            ("~/.config/gh", "it contains secrets"),
+            ("~/.cargo/credentials.toml", "it contains secrets"),
+        ] {
+            for key in ["read_only_roots", "writable_roots"] {
+                let text = format!("[sandbox]\n{key} = [\"{root}\"]\n");
+                let error = read(&text, ConfigLayer::User, true).unwrap_err().to_string();
+                assert!(error.contains(why) && error.contains("haft.toml:2"), "{root}: {error}");
+            }
+        }
+        for (bad, why) in [
+            ("read_only_roots = \"~/.rustup\"\nx = 1", "unknown key `x`"),
+            ("pass_env = [\"A B\"]", "not a variable name"),
+            ("pass_env = [\"*\"]", "not a variable name"),
+            ("confine_unasked = \"no\"", "confine_unasked"),
+            ("read_only_roots = [\"\"]", "it is empty"),
+            ("read_only_roots = [3]", "read_only_roots"),
+        ] {
+            let error = read(&format!("[sandbox]\n{bad}\n"), ConfigLayer::User, true).unwrap_err();
+            assert!(error.to_string().contains(why), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn secrets_below_a_root_are_listed_to_be_hidden() {
+        let below = SandboxSettings::secrets_below(Path::new("/me/.cargo"), Path::new("/me"));
+        assert!(below.contains(&PathBuf::from("/me/.cargo/credentials.toml")));
+        assert!(below.iter().all(|secret| secret.starts_with("/me/.cargo")));
+        assert!(SandboxSettings::secrets_below(Path::new("/srv"), Path::new("/me")).is_empty());
+    }
+}

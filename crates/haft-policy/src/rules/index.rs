@@ -1,0 +1,336 @@
+//! Index of rules: finds the few rules that may match a call.
+//!
+//! Every rule is indexed by what its pattern names: a tool, the first word of a command, a file
+//! name, a directory, a host. A call looks up what it has. Parts that cannot be parsed look up
+//! everything of their kind, so that no deny is missed.
+
+use std::{
+    collections::HashMap,
+    ffi::OsStr,
+    hash::Hash,
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use haft_core::Capability;
+use serde_json::Value;
+use smallvec::SmallVec;
+
+use crate::{
+    facts::{Facts, Part, find},
+    pattern::{Key, Start, starts},
+    rule::Rule,
+};
+
+/// Indexes of rules.
+pub(super) type Found = SmallVec<[u32; 16]>;
+
+type Bucket<K> = HashMap<K, Vec<u32>, ahash::RandomState>;
+
+/// Rules of one decision, indexed by what they name.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    tools: Bucket<Box<str>>,
+    arguments: HashMap<Box<str>, Vec<Argument>, ahash::RandomState>,
+    sources: Bucket<Box<str>>,
+    /// Commands by first word, with any second word.
+    words: Bucket<Box<str>>,
+    /// By both words, separated by a space.
+    pairs: Bucket<Box<str>>,
+    /// All of `pairs`, by first word alone.
+    started: Bucket<Box<str>>,
+    names: Bucket<Box<OsStr>>,
+    directories: Bucket<PathBuf>,
+    hosts: Bucket<Box<str>>,
+    any_command: Vec<u32>,
+    /// Commands whose first word is a path: a command may spell the same file in another way.
+    programs: Vec<u32>,
+    commands: Vec<u32>,
+    paths: Vec<u32>,
+    addresses: Vec<u32>,
+    any: Vec<u32>,
+    count: usize,
+    /// For a working directory: the rules whose path contains a symlink.
+    symlinked: RwLock<Vec<(PathBuf, Arc<[u32]>)>>,
+}
+
+/// Maximum number of cached working directories.
+const MAX_DIRECTORIES: usize = 64;
+
+/// Rules about one argument of one tool.
+#[derive(Debug)]
+struct Argument {
+    name: Box<str>,
+    values: Bucket<Box<str>>,
+    all: Vec<u32>,
+}
+
+impl Index {
+    /// Adds a rule.
+    pub(super) fn add(&mut self, rule: usize, key: Key<'_>) {
+        let Ok(rule) = u32::try_from(rule) else { return };
+        self.count += 1;
+        match key {
+            Key::Tool(name) => put(&mut self.tools, name.into(), rule),
+            Key::Source(name) => put(&mut self.sources, name.into(), rule),
+            Key::Argument { tool, name, value } => self.add_argument(tool, name, value, rule),
+            Key::Command(first, second) => {
+                self.commands.push(rule);
+                if first.is_some_and(|first| first.contains('/')) {
+                    self.programs.push(rule);
+                }
+                match (first, second) {
+                    (Some(first), Some(second)) => {
+                        put(&mut self.pairs, format!("{first} {second}").into(), rule);
+                        put(&mut self.started, first.into(), rule);
+                    }
+                    (Some(first), None) => put(&mut self.words, first.into(), rule),
+                    (None, _) => self.any_command.push(rule),
+                }
+            }
+            Key::FileName(name) => {
+                self.paths.push(rule);
+                put(&mut self.names, OsStr::new(name).into(), rule);
+            }
+            Key::Below(directory) => {
+                self.paths.push(rule);
+                put(&mut self.directories, directory.to_owned(), rule);
+            }
+            Key::Host(host) => {
+                self.addresses.push(rule);
+                put(&mut self.hosts, host.into(), rule);
+            }
+            Key::Any => self.any.push(rule),
+        }
+    }
+
+    fn add_argument(&mut self, tool: &str, name: &str, value: &str, rule: u32) {
+        let own = self.arguments.entry(tool.into()).or_default();
+        // Linear search: tools have few arguments.
+        let at = own.iter().position(|own| &*own.name == name).unwrap_or_else(|| {
+            own.push(Argument { name: name.into(), values: Bucket::default(), all: Vec::new() });
+            own.len() - 1
+        });
+        if let Some(argument) = own.get_mut(at) {
+            argument.all.push(rule);
+            put(&mut argument.values, value.into(), rule);
+        }
+    }
+
+    /// Returns whether any rule is about paths, or may be.
+    pub(super) fn has_paths(&self) -> bool {
+        !self.paths.is_empty() || !self.any.is_empty() || !self.tools.is_empty()
+    }
+
+    /// Returns how many patterns are indexed.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Finds the rules that may match, without duplicates, in order.
+    pub(super) fn find(&self, facts: &Facts<'_>, rules: &[Rule]) -> Found {
+        let mut found = Found::new();
+        if self.count == 0 {
+            return found;
+        }
+        found.extend_from_slice(&self.any);
+        for name in std::iter::once(facts.names.own).chain(facts.names.known_as.iter().copied()) {
+            take(&mut found, &self.tools, name);
+            self.find_arguments(&mut found, name, facts.arguments);
+        }
+        if let Some((source, _)) = facts.names.remote {
+            self.find_source(&mut found, source);
+        }
+        if !facts.beginnings.is_empty() {
+            found.extend_from_slice(&self.paths);
+        }
+        if !self.paths.is_empty() && facts.has_paths() {
+            found.extend_from_slice(&self.symlinked(facts, rules));
+        }
+        for part in facts.parts.iter().chain(facts.mentions.iter().map(|(_, part)| part)) {
+            match part {
+                Part::Command(command) => self.find_command(&mut found, command),
+                Part::Unreadable(_) => {
+                    found.extend_from_slice(&self.commands);
+                    found.extend_from_slice(&self.paths);
+                }
+                Part::Path { spelled, resolved, .. } => {
+                    self.find_path(&mut found, spelled);
+                    match resolved {
+                        Ok(resolved) if resolved == spelled => {}
+                        Ok(resolved) => self.find_path(&mut found, resolved),
+                        Err(_) => found.extend_from_slice(&self.paths),
+                    }
+                }
+                Part::Host(Ok(host)) => self.find_host(&mut found, host),
+                Part::Host(Err(_)) => found.extend_from_slice(&self.addresses),
+                Part::Reach(Capability::Filesystem) => found.extend_from_slice(&self.paths),
+                Part::Reach(Capability::Network) => found.extend_from_slice(&self.addresses),
+                Part::Call | Part::Reach(_) => {}
+            }
+        }
+        for (_, launch) in &facts.launches {
+            found.extend_from_slice(&self.programs);
+            // A script is also looked up by its name.
+            if let Some(name) = launch.name() {
+                let words = std::iter::once(haft_shell::Word::text(name));
+                let words = words.chain(launch.arguments.iter().cloned()).collect();
+                let command = haft_shell::Command { words, ..haft_shell::Command::default() };
+                self.find_command(&mut found, &command);
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// A rule's text is split at its first `__`, and its source may be only a prefix of one.
+    fn find_source(&self, found: &mut Found, source: &str) {
+        take(found, &self.sources, source);
+        let start = match source.find("__") {
+            Some(end) => &source[..end],
+            // The last `_` of a source and the two after it can be split before as well as after.
+            None => source.strip_suffix('_').unwrap_or(source),
+        };
+        if start != source {
+            take(found, &self.sources, start);
+        }
+    }
+
+    /// Returns the rules that their key does not find. Symlinks are resolved once for each working
+    /// directory: an attacker who can add a symlink later can move the file as well.
+    fn symlinked(&self, facts: &Facts<'_>, rules: &[Rule]) -> Arc<[u32]> {
+        let Ok(work) = facts.base() else { return self.paths.as_slice().into() };
+        let known = |list: &Vec<(PathBuf, Arc<[u32]>)>| {
+            list.iter()
+                .find(|(directory, _)| directory == work)
+                .map(|(_, symlinked)| Arc::clone(symlinked))
+        };
+        if let Some(symlinked) =
+            known(&self.symlinked.read().unwrap_or_else(PoisonError::into_inner))
+        {
+            return symlinked;
+        }
+        let resolver = &*facts.context.resolver;
+        let stray = |at: &u32| {
+            let rule = rules.get(*at as usize);
+            rule.is_none_or(|rule| {
+                rule.matches.iter().any(|p| p.has_symlink_prefix(resolver, work))
+            })
+        };
+        let symlinked: Arc<[u32]> = self.paths.iter().copied().filter(stray).collect();
+        let mut list = self.symlinked.write().unwrap_or_else(PoisonError::into_inner);
+        if list.len() < MAX_DIRECTORIES {
+            list.push((work.to_owned(), Arc::clone(&symlinked)));
+        }
+        symlinked
+    }
+
+    fn find_arguments(&self, found: &mut Found, tool: &str, arguments: &Value) {
+        if self.arguments.is_empty() {
+            return;
+        }
+        for own in self.arguments.get(tool).into_iter().flatten() {
+            for value in find(arguments, &own.name) {
+                // A list counts as its items.
+                match value {
+                    Value::Array(list) => list.iter().for_each(|item| own.take(found, item)),
+                    other => own.take(found, other),
+                }
+            }
+        }
+    }
+
+    fn find_command(&self, found: &mut Found, command: &haft_shell::Command) {
+        if self.commands.is_empty() {
+            return;
+        }
+        found.extend_from_slice(&self.any_command);
+        // Unwrapping yields other first words; so does an unknown word.
+        let mut both = String::new();
+        starts(command, |start| match start {
+            Start::Unknown => found.extend_from_slice(&self.commands),
+            Start::First(first) => {
+                take(found, &self.words, first);
+                take(found, &self.started, first);
+            }
+            Start::Two(first, second) => {
+                take(found, &self.words, first);
+                if let Some(second) = second.filter(|_| !self.pairs.is_empty()) {
+                    both.clear();
+                    both.extend([first, " ", second]);
+                    take(found, &self.pairs, both.as_str());
+                }
+            }
+        });
+    }
+
+    fn find_path(&self, found: &mut Found, path: &Path) {
+        if self.paths.is_empty() {
+            return;
+        }
+        // A path that no pattern can be compared with is `Unknown` for all of them.
+        if !path.is_absolute() || path.to_str().is_none() {
+            found.extend_from_slice(&self.paths);
+            return;
+        }
+        // A pattern that names a directory covers what is below it, so every component is looked
+        // up.
+        if !self.names.is_empty() {
+            for name in path.iter() {
+                take(found, &self.names, name);
+            }
+        }
+        if !self.directories.is_empty() {
+            for directory in path.ancestors() {
+                take(found, &self.directories, directory);
+            }
+        }
+    }
+
+    fn find_host(&self, found: &mut Found, host: &str) {
+        if self.hosts.is_empty() {
+            return;
+        }
+        let mut rest = host;
+        loop {
+            take(found, &self.hosts, rest);
+            match rest.split_once('.') {
+                Some((_, parent)) => rest = parent,
+                None => return,
+            }
+        }
+    }
+}
+
+impl Argument {
+    /// Adds the rules that may match one value.
+    fn take(&self, found: &mut Found, value: &Value) {
+        match value {
+            Value::String(text) => take(found, &self.values, text.as_str()),
+            // `1.0` is compared as `1` as well.
+            Value::Number(number) if number.is_f64() => found.extend_from_slice(&self.all),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {
+                take(found, &self.values, value.to_string().as_str());
+            }
+            // It cannot be compared, so it is `Unknown`.
+            Value::Array(_) | Value::Object(_) => found.extend_from_slice(&self.all),
+        }
+    }
+}
+
+fn put<K: Hash + Eq>(drawer: &mut Bucket<K>, key: K, rule: u32) {
+    drawer.entry(key).or_default().push(rule);
+}
+
+fn take<K, Q>(found: &mut Found, drawer: &Bucket<K>, key: &Q)
+where
+    K: Hash + Eq + std::borrow::Borrow<Q>,
+    Q: Hash + Eq + ?Sized,
+{
+    if !drawer.is_empty()
+        && let Some(rules) = drawer.get(key)
+    {
+        found.extend_from_slice(rules);
+    }
+}

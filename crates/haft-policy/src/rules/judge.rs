@@ -1,0 +1,612 @@
+//! The decision: deny rules, then ask rules, then allow rules, then the mode and the default.
+//!
+//! One function decides. Judging, rewriting and explaining all call it, so they cannot disagree; an
+//! explanation only passes a recorder.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use haft_core::{
+    Decision, HardLinked, Operation, OtherNames, Permission, Scope, SharedStr, Trust, Verdict,
+};
+
+use super::{
+    Applied, Rules,
+    index::Index,
+    labels::{self, Concern},
+};
+use crate::{
+    Mode, PolicyRequest, default,
+    facts::{Facts, Part, Parts},
+    path_resolver::MAX_SEARCHED_ENTRIES,
+    pattern::{Key, Pattern, Side},
+    rule::Rule,
+};
+
+/// The decision and what made it.
+#[derive(Debug, Clone)]
+pub(super) enum Ruling {
+    /// A rule denies it.
+    Denied { at: usize, applied: Applied },
+    /// A rule requests an argument from a person.
+    Needed { at: usize, applied: Applied, argument: String },
+    /// A rule requires approval.
+    Asked { at: usize, applied: Applied },
+    /// Rules cover all of it: the strongest of them, and how many more.
+    Allowed { at: usize, applied: Applied, more: usize },
+    /// A built-in decision without a rule.
+    Built { decision: Decision, reason: SharedStr, source: &'static str },
+    /// A hook vouches for it.
+    Vouched(Verdict),
+    /// Its body confines it: no writes, no network.
+    Confined(Verdict),
+}
+
+/// Records the checks. The unit type records nothing.
+pub(super) trait CheckRecorder {
+    /// Whether the notes are used.
+    const ENABLED: bool;
+    /// Records one check.
+    fn note(
+        &mut self,
+        what: &'static str,
+        said: &'static str,
+        why: String,
+        rule: Option<(usize, usize)>,
+    );
+}
+
+impl CheckRecorder for () {
+    const ENABLED: bool = false;
+    fn note(&mut self, _: &'static str, _: &'static str, _: String, _: Option<(usize, usize)>) {}
+}
+
+/// The parts that allows cover.
+#[derive(Default)]
+pub(super) struct Cover {
+    parts: Parts,
+    /// By rules that apply even in a tainted run.
+    even_tainted: Parts,
+    /// By rules that name the host.
+    by_host: Parts,
+    /// By rules that name the protected file.
+    by_name: Parts,
+    first: Option<(usize, Applied)>,
+    rules: usize,
+}
+
+impl Rules {
+    /// Decides. Without a call (for an example) the default uses the facts alone.
+    pub(super) fn rule_on<N: CheckRecorder>(
+        &self,
+        facts: &Facts<'_>,
+        call: Option<&PolicyRequest<'_>>,
+        notes: &mut N,
+    ) -> Ruling {
+        if facts.overflow {
+            let reason = "it does too many things at once to be checked".to_owned();
+            notes.note("parts", "deny", reason.clone(), None);
+            return built(Decision::Deny, reason, "the bound on parts");
+        }
+        if let Some((at, applied)) = self.strongest(&self.deny, facts, notes, "deny rules") {
+            return Ruling::Denied { at, applied };
+        }
+        if let Some(reason) = labels::definition_changed(facts) {
+            notes.note("labels", "deny", reason.clone(), None);
+            return built(Decision::Deny, reason, labels::CHANGED);
+        }
+        if self.context.mode == Mode::Plan && !facts.read_only {
+            let reason = "plan mode allows only read-only calls".to_owned();
+            notes.note("mode", "deny", reason.clone(), None);
+            return built(Decision::Deny, reason, "the mode `plan`");
+        }
+        let supplied = call.map(|call| call.supplied).unwrap_or_default();
+        let need = self.strongest_where(
+            &self.need,
+            facts,
+            notes,
+            "input rules",
+            |rule| matches!(&rule.decision, Decision::NeedInput(name) if !supplied.contains(name)),
+        );
+        if let Some((at, applied)) = need
+            && let Decision::NeedInput(argument) = &self.rules[at].decision
+        {
+            let needed = Ruling::Needed { at, applied, argument: argument.clone() };
+            return self.deny_if_dont_ask(needed, notes);
+        }
+        if let Some((at, applied)) = self.strongest(&self.ask, facts, notes, "ask rules") {
+            return self.deny_if_dont_ask(Ruling::Asked { at, applied }, notes);
+        }
+        let cover = self.cover(facts, notes);
+        let ruling = self.unrestricted(facts, call, &cover, notes);
+        self.deny_if_dont_ask(ruling, notes)
+    }
+
+    /// The decision if no rule denies or asks, including the taint of the run.
+    pub(super) fn unrestricted<N: CheckRecorder>(
+        &self,
+        facts: &Facts<'_>,
+        call: Option<&PolicyRequest<'_>>,
+        cover: &Cover,
+        notes: &mut N,
+    ) -> Ruling {
+        let ruling = self.not_restricted(facts, call, cover, notes);
+        match ruling {
+            // The bypass was set explicitly; only protected files still need approval.
+            Ruling::Built { source: BYPASS, .. } => {
+                match labels::protected_write(facts, cover.by_name) {
+                    Some(Concern { reason, source }) => {
+                        notes.note("labels", "ask", reason.clone(), None);
+                        built(Decision::Ask, reason, source)
+                    }
+                    None => ruling,
+                }
+            }
+            Ruling::Allowed { .. }
+            | Ruling::Vouched(_)
+            | Ruling::Built { decision: Decision::Allow, .. } => {
+                if self.names_restricted_link(facts) {
+                    let reason = "it names a hard link to a file that a rule restricts".to_owned();
+                    notes.note("hard links", "ask", reason.clone(), None);
+                    return built(Decision::Ask, reason, HARD_LINK);
+                }
+                let excused = facts.all().without(cover.even_tainted).is_empty();
+                let hosts_known = facts.hosts().without(cover.by_host).is_empty();
+                match labels::concern(facts, cover.by_name, excused, hosts_known) {
+                    Some(Concern { reason, source }) => {
+                        notes.note("labels", "ask", reason.clone(), None);
+                        built(Decision::Ask, reason, source)
+                    }
+                    None => {
+                        if N::ENABLED {
+                            notes.note("labels", "no concern", taint_note(facts), None);
+                        }
+                        ruling
+                    }
+                }
+            }
+            other => other,
+        }
+    }
+
+    /// Returns the rule whose rewrite applies: the one that asks, or the first of those that allow.
+    /// An approval that the taint of the run requires does not discard the rewrite.
+    pub(super) fn rewriter(&self, facts: &Facts<'_>, call: &PolicyRequest<'_>) -> Option<usize> {
+        match self.rule_on(facts, Some(call), &mut ()) {
+            Ruling::Allowed { at, .. } | Ruling::Asked { at, .. } => Some(at),
+            Ruling::Built { decision: Decision::Ask, .. } => {
+                let cover = self.cover(facts, &mut ());
+                let (at, _) = cover.first?;
+                facts.all().without(cover.parts).is_empty().then_some(at)
+            }
+            _ => None,
+        }
+    }
+
+    /// The decision if no rule denies or asks.
+    fn not_restricted<N: CheckRecorder>(
+        &self,
+        facts: &Facts<'_>,
+        call: Option<&PolicyRequest<'_>>,
+        cover: &Cover,
+        notes: &mut N,
+    ) -> Ruling {
+        let all = facts.all();
+        if all.without(cover.parts).is_empty()
+            && let Some((at, applied)) = &cover.first
+        {
+            let more = cover.rules - 1;
+            return Ruling::Allowed { at: *at, applied: applied.clone(), more };
+        }
+        if let Some(verdict) = call.and_then(|call| call.vouched) {
+            notes.note("hooks", "allow", verdict.reason.to_string(), None);
+            return Ruling::Vouched(verdict.clone());
+        }
+        match self.context.mode {
+            Mode::BypassPermissions => {
+                let reason = "EVERYTHING THAT NO RULE MATCHES IS ALLOWED".to_owned();
+                notes.note("mode", "allow", reason.clone(), None);
+                return built(Decision::Allow, reason, BYPASS);
+            }
+            Mode::AcceptEdits => {
+                let edits = labels::edits_inside(facts);
+                if !edits.is_empty() && all.without(cover.parts).without(edits).is_empty() {
+                    let reason = "edits inside the workspace are accepted".to_owned();
+                    notes.note("mode", "allow", reason.clone(), None);
+                    return built(Decision::Allow, reason, "the mode `acceptEdits`");
+                }
+            }
+            Mode::Default | Mode::Plan | Mode::DontAsk => {}
+        }
+        let verdict = match call {
+            Some(call) if call.tool.spec.permission == Permission::None => {
+                Verdict::allow("the tool declares `permission = \"none\"`")
+            }
+            Some(call) => match default::judge(call, facts, &self.context) {
+                verdict if verdict.confined => return self.confined(call, verdict, notes),
+                verdict
+                    if verdict.decision == Decision::Allow
+                        && self.may_read_restricted_below(call) =>
+                {
+                    default::ask(call, "it may read a file that a rule restricts")
+                }
+                verdict => {
+                    if N::ENABLED && verdict.decision == Decision::Ask {
+                        note_not_confined(call, notes);
+                    }
+                    verdict
+                }
+            },
+            None if facts.read_only => Verdict::allow("it only reads"),
+            None => Verdict::ask("no rule matches it"),
+        };
+        // A protected file is the better reason, because the request names it.
+        let reason = match labels::protected_write(facts, cover.by_name) {
+            Some(concern) if verdict.decision == Decision::Ask => concern.reason.into(),
+            _ => verdict.reason,
+        };
+        notes.note("the default", verdict.decision.as_str(), reason.to_string(), None);
+        built(verdict.decision, reason, "the default")
+    }
+
+    /// Lets a call run confined, unless a confined run could read what a rule restricts.
+    fn confined<N: CheckRecorder>(
+        &self,
+        call: &PolicyRequest<'_>,
+        verdict: Verdict,
+        notes: &mut N,
+    ) -> Ruling {
+        if self.confined_may_read_restricted(call) {
+            let ask = default::ask(call, "it may read a file that a rule restricts");
+            notes.note("confinement", "not used", ask.reason.to_string(), None);
+            return built(ask.decision, ask.reason, "the default");
+        }
+        notes.note("confinement", "allow", verdict.reason.to_string(), None);
+        Ruling::Confined(verdict)
+    }
+
+    /// In the mode `dontAsk`, a call that needs approval is denied.
+    fn deny_if_dont_ask<N: CheckRecorder>(&self, ruling: Ruling, notes: &mut N) -> Ruling {
+        let asks = matches!(
+            ruling,
+            Ruling::Asked { .. }
+                | Ruling::Needed { .. }
+                | Ruling::Built { decision: Decision::Ask | Decision::NeedInput(_), .. }
+        );
+        if !asks || self.context.mode != Mode::DontAsk {
+            return ruling;
+        }
+        let reason = "it needs approval, and this mode never asks".to_owned();
+        notes.note("mode", "deny", reason.clone(), None);
+        built(Decision::Deny, reason, "the mode `dontAsk`")
+    }
+
+    fn strongest<N: CheckRecorder>(
+        &self,
+        index: &Index,
+        facts: &Facts<'_>,
+        notes: &mut N,
+        what: &'static str,
+    ) -> Option<(usize, Applied)> {
+        self.strongest_where(index, facts, notes, what, |_| true)
+    }
+
+    /// Returns whether a command that needs no approval may read, below a directory that it names,
+    /// what a rule denies or asks about. Which files it reads is known only when it runs.
+    fn may_read_restricted_below(&self, call: &PolicyRequest<'_>) -> bool {
+        if !call.declares_reads() || !(self.deny.has_paths() || self.ask.has_paths()) {
+            return false;
+        }
+        self.restricts_within(Facts::of(call, &self.context))
+    }
+
+    /// Returns whether a confined run of a call could read what a rule asks about, or what one
+    /// denies and the sandbox does not mask. The sandbox masks denied paths below its roots; if
+    /// these cannot be determined, the tool's guard asks.
+    fn confined_may_read_restricted(&self, call: &PolicyRequest<'_>) -> bool {
+        if !(self.deny.has_paths() || self.ask.has_paths()) {
+            return false;
+        }
+        // FAIL CLOSED: what it could read is not known.
+        let Some(Ok(confinement)) = call.confinement() else { return true };
+        let mut system = Facts::of(call, &self.context);
+        system.show(&confinement.system);
+        // The system is too large to search; a rule is compared with it by path.
+        system.declares_reads = false;
+        system.widen();
+        if self.restricts_any(&system) {
+            return true;
+        }
+        if !self.ask.has_paths() {
+            return false;
+        }
+        let mut facts = Facts::of(call, &self.context);
+        facts.show(&confinement.readable);
+        facts.widen();
+        let asks = |facts: &Facts<'_>| self.strongest(&self.ask, facts, &mut (), "").is_some();
+        // FAIL CLOSED: symlinks that cannot be resolved may lead there.
+        asks(&facts)
+            || facts.follow().is_err()
+            || asks(&facts)
+            || self.hard_links_below(&facts).unwrap_or(true)
+    }
+
+    /// Returns whether a rule denies or asks about a file at or below the named paths.
+    fn restricts_within(&self, mut facts: Facts<'_>) -> bool {
+        facts.widen();
+        // FAIL CLOSED: symlinks that cannot be resolved may lead there.
+        self.restricts_any(&facts)
+            || facts.follow().is_err()
+            || self.restricts_any(&facts)
+            || self.hard_links_below(&facts).unwrap_or(true)
+    }
+
+    fn restricts_any(&self, facts: &Facts<'_>) -> bool {
+        self.strongest(&self.deny, facts, &mut (), "").is_some()
+            || self.strongest(&self.ask, facts, &mut (), "").is_some()
+    }
+
+    /// Returns whether a command names a hard link to a file that a rule restricts. Files below a
+    /// directory do not count: a rule allows the command, and what it reads is known only when it
+    /// runs.
+    fn names_restricted_link(&self, facts: &Facts<'_>) -> bool {
+        if facts.mentions.is_empty() || !(self.deny.has_paths() || self.ask.has_paths()) {
+            return false;
+        }
+        let only_named = |path: &Path, found: &mut Vec<_>| {
+            // With a limit of zero a directory is not entered.
+            let _ = self.context.resolver.hard_links(path, &mut 0, found);
+            Some(())
+        };
+        self.finds_restricted_link(facts, only_named).unwrap_or(true)
+    }
+
+    /// Returns whether a command may reach a hard link to a file that a rule restricts. `None` if
+    /// there are too many files to check.
+    fn hard_links_below(&self, facts: &Facts<'_>) -> Option<bool> {
+        let mut left = MAX_SEARCHED_ENTRIES;
+        self.finds_restricted_link(facts, |path, found| {
+            self.context.resolver.hard_links(path, &mut left, found).ok()
+        })
+    }
+
+    fn finds_restricted_link(
+        &self,
+        facts: &Facts<'_>,
+        mut look: impl FnMut(&Path, &mut Vec<(PathBuf, HardLinked)>) -> Option<()>,
+    ) -> Option<bool> {
+        let mut scope = Scope::clone(facts.scope);
+        scope.working_directory = facts.base().ok()?.into();
+        let scope = Arc::new(scope);
+        let mut found = Vec::new();
+        for (_, part) in &facts.mentions {
+            // A path that cannot be resolved already counts against every rule.
+            if let Part::Path { resolved: Ok(path), .. } = part {
+                look(path, &mut found)?;
+            }
+        }
+        Some(found.iter().any(|(path, file)| {
+            let names = self.judge_other_names(Operation::Read, path, file, &scope);
+            names != OtherNames::Clear
+        }))
+    }
+
+    /// Returns whether a file is one that a rule denies.
+    pub(super) fn is_denied(&self, facts: &Facts<'_>) -> bool {
+        self.strongest(&self.deny, facts, &mut (), "").is_some()
+    }
+
+    /// Returns whether a rule denies a file, or asks about it by path. A rule that asks about every
+    /// call of a tool was applied when the tool was called.
+    pub(super) fn is_restricted(&self, facts: &Facts<'_>) -> bool {
+        let by_path = |rule: &Rule| !rule.matches.iter().all(Pattern::may_cover_tools);
+        self.is_denied(facts)
+            || self.strongest_where(&self.ask, facts, &mut (), "", by_path).is_some()
+    }
+
+    /// Returns the rule that applies; of several the one of the highest priority, then the first.
+    pub(super) fn strongest_where<N: CheckRecorder>(
+        &self,
+        index: &Index,
+        facts: &Facts<'_>,
+        notes: &mut N,
+        what: &'static str,
+        counts: impl Fn(&Rule) -> bool,
+    ) -> Option<(usize, Applied)> {
+        let mut best: Option<(usize, Applied)> = None;
+        let mut looked_at = 0;
+        for at in index.find(facts, &self.rules) {
+            let at = at as usize;
+            let Some(rule) = self.rules.get(at).filter(|rule| counts(rule)) else { continue };
+            looked_at += 1;
+            if best.as_ref().is_some_and(|(best, _)| self.rules[*best].priority >= rule.priority)
+                && !N::ENABLED
+            {
+                continue;
+            }
+            let Some(applied) = self.applies(at, facts) else { continue };
+            if N::ENABLED {
+                let why = applied.doubt.clone().map_or_else(
+                    || "it matches".to_owned(),
+                    |doubt| format!("it cannot be evaluated, so it applies: {doubt}"),
+                );
+                notes.note(what, rule.decision.as_str(), why, Some((at, applied.pattern)));
+            }
+            if best.as_ref().is_none_or(|(best, _)| self.rules[*best].priority < rule.priority) {
+                best = Some((at, applied));
+            }
+        }
+        if N::ENABLED && best.is_none() {
+            notes.note(what, "no match", counted(looked_at, index.len()), None);
+        }
+        best
+    }
+
+    pub(super) fn cover<N: CheckRecorder>(&self, facts: &Facts<'_>, notes: &mut N) -> Cover {
+        let mut cover = Cover::default();
+        let mut looked_at = 0;
+        for at in self.allow.find(facts, &self.rules) {
+            let at = at as usize;
+            looked_at += 1;
+            let Some(applied) = self.applies(at, facts) else { continue };
+            let rule = &self.rules[at];
+            cover.parts = cover.parts.or(applied.parts);
+            if rule.even_tainted {
+                cover.even_tainted = cover.even_tainted.or(applied.parts);
+            }
+            if rule.matches.iter().any(|p| matches!(p.key(), Key::Host(_))) {
+                cover.by_host = cover.by_host.or(applied.parts);
+            }
+            for pattern in &rule.matches {
+                // A name counts if the pattern that contains it covers the write itself.
+                let named = facts.protected_in(pattern.as_str()).and(applied.parts);
+                if !named.is_empty() {
+                    let covered = pattern.hits(facts, Side::Allow).yes;
+                    cover.by_name = cover.by_name.or(named.and(covered));
+                }
+            }
+            cover.rules += 1;
+            if N::ENABLED {
+                let all = facts.all().without(applied.parts).is_empty();
+                let why = if all { "it covers the call" } else { "it covers a part of the call" };
+                notes.note("allow rules", "allow", why.to_owned(), Some((at, applied.pattern)));
+            }
+            if cover
+                .first
+                .as_ref()
+                .is_none_or(|(best, _)| self.rules[*best].priority < rule.priority)
+            {
+                cover.first = Some((at, applied));
+            }
+        }
+        if N::ENABLED && cover.rules == 0 {
+            notes.note("allow rules", "no match", counted(looked_at, self.allow.len()), None);
+        } else if N::ENABLED && !facts.all().without(cover.parts).is_empty() {
+            let open = facts.describe(facts.all().without(cover.parts));
+            notes.note("allow rules", "not covered", open, None);
+        }
+        cover
+    }
+}
+
+const HARD_LINK: &str = "built in: a hard link to a restricted file";
+const BYPASS: &str = "the mode `bypassPermissions`";
+
+impl Ruling {
+    /// Returns it as a verdict.
+    pub(super) fn verdict(self, rules: &Rules) -> Verdict {
+        match self {
+            Self::Denied { at, applied } => {
+                rules.by_rule(Decision::Deny, at, &applied, "a rule denies it")
+            }
+            Self::Needed { at, applied, argument } => {
+                let reason = "a person must supply an argument first";
+                rules.by_rule(Decision::NeedInput(argument), at, &applied, reason)
+            }
+            Self::Asked { at, applied } => {
+                rules.by_rule(Decision::Ask, at, &applied, "a rule requires approval")
+            }
+            Self::Allowed { at, applied, more } => {
+                let verdict = rules.by_rule(Decision::Allow, at, &applied, "a rule allows it");
+                match more {
+                    0 => verdict,
+                    1 => {
+                        let source = format!("{} and another rule", verdict.source);
+                        verdict.by(source)
+                    }
+                    n => {
+                        let source = format!("{} and {n} other rules", verdict.source);
+                        verdict.by(source)
+                    }
+                }
+            }
+            Self::Built { decision, reason, source } => Verdict::new(decision, reason).by(source),
+            Self::Vouched(verdict) | Self::Confined(verdict) => verdict,
+        }
+    }
+}
+
+impl Rules {
+    fn by_rule(
+        &self,
+        decision: Decision,
+        at: usize,
+        applied: &Applied,
+        silent: &'static str,
+    ) -> Verdict {
+        let rule = &self.rules[at];
+        let verdict = match (&rule.reason, &applied.doubt) {
+            (Some(reason), _) => Verdict::new(decision, reason.clone()),
+            // The details are for people; the model only gets that the rule is uncertain.
+            (None, Some(_)) => Verdict::new(decision, "haft cannot determine what it would do"),
+            (None, None) => Verdict::new(decision, silent),
+        };
+        verdict.by(self.source(at, applied.pattern))
+    }
+
+    /// Names a rule for people: `haft.toml:14 ask "Bash(git push *)"`.
+    pub(super) fn source(&self, at: usize, pattern: usize) -> SharedStr {
+        let named = self.sources.get(at).and_then(|patterns| patterns.get(pattern));
+        named.cloned().unwrap_or_default()
+    }
+}
+
+pub(super) fn built(
+    decision: Decision,
+    reason: impl Into<SharedStr>,
+    source: &'static str,
+) -> Ruling {
+    Ruling::Built { decision, reason: reason.into(), source }
+}
+
+/// Records why a call that needs approval is not confined instead, if its tool supports
+/// confinement.
+fn note_not_confined<N: CheckRecorder>(call: &PolicyRequest<'_>, notes: &mut N) {
+    if call.confinement().is_some()
+        && let Some(why) = default::not_confined(call)
+    {
+        notes.note("confinement", "not used", why, None);
+    }
+}
+
+fn counted(looked_at: usize, of: usize) -> String {
+    match (looked_at, of) {
+        (_, 0) => "there are none".to_owned(),
+        (0, of) => format!("none of {of} is for such a call"),
+        (n, of) => format!("{n} of {of} were compared, and none matches"),
+    }
+}
+
+fn taint_note(facts: &Facts<'_>) -> String {
+    let label = Rules::label_of(facts);
+    match label.trust {
+        Trust::Untrusted => {
+            "the run has read untrusted text, which does not matter for this call".to_owned()
+        }
+        _ => "the run has read nothing untrusted".to_owned(),
+    }
+}
+
+impl Facts<'_> {
+    /// Returns the parts that are hosts.
+    pub(super) fn hosts(&self) -> Parts {
+        self.parts.iter().enumerate().fold(Parts::NONE, |set, (at, part)| match part {
+            Part::Host(_) => set.with(at),
+            _ => set,
+        })
+    }
+
+    /// Describes some of the parts.
+    pub(super) fn describe(&self, parts: Parts) -> String {
+        let words: Vec<String> = self
+            .parts
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| parts.has(*at))
+            .map(|(_, part)| part.to_string())
+            .collect();
+        words.join(", ")
+    }
+}

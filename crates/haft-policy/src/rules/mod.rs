@@ -1,0 +1,407 @@
+//! The rule engine: rules are compiled once and evaluated for every call.
+//!
+//! Deny, then ask, then allow; specificity does not matter. A deny or an ask applies if it matches
+//! any part of a call, an allow only if allows cover all of them. No match: the mode, and then the
+//! default. FAIL CLOSED: a rule that cannot be evaluated counts as the strict answer.
+
+mod denied;
+mod hard_links;
+mod index;
+mod labels;
+mod judge;
+mod explain;
+mod offer;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
+
+use haft_core::{
+    Decision, DeniedPaths, DeniedPathsUnknown, Error, ErrorKind, HardLinked, Label, Operation,
+    OtherNames, Scope, SharedStr, Verdict,
+};
+use serde::Serialize;
+use serde_json::Value;
+
+pub(super) use self::labels::names_protected;
+use self::{hard_links::LinkIndex, index::Index};
+use super::{
+    Explanation, FileRules, Policy, PolicyFingerprint, PolicyRequest, PolicyTool, RuleStore,
+    SuggestedRules,
+    context::PolicyContext,
+    facts::{Facts, Names, Part, Parts, Sample},
+    pattern::{Hits, Pattern, Side},
+    request::Subject,
+    rule::{Rule, SourceLocation},
+};
+
+/// Compiled rules.
+///
+/// ```
+/// use haft_policy::{Decision, PathBase, Pattern, PolicyContext, Rule, Rules};
+///
+/// let pattern = Pattern::parse("mail_send", &PathBase::default()).unwrap();
+/// let rules = Rules::new(vec![Rule::new(Decision::Deny, pattern)], PolicyContext::default())?;
+/// assert_eq!(rules.rules().len(), 1);
+/// # Ok::<(), haft_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Rules {
+    rules: Vec<Rule>,
+    /// The display name of each pattern of each rule.
+    sources: Vec<Box<[SharedStr]>>,
+    context: PolicyContext,
+    deny: Index,
+    need: Index,
+    ask: Index,
+    allow: Index,
+    rewrites: bool,
+    /// The rules that may hide tools.
+    hiders: Vec<usize>,
+    revision: u64,
+    hard_links: LinkIndex,
+    /// Maximum number of entries to search for denied paths.
+    max_entries: usize,
+}
+
+/// Names a rule for people, by each of its patterns: `haft.toml:14 ask "Bash(git push *)"`.
+fn sources(rule: &Rule) -> Box<[SharedStr]> {
+    let name = |text| format!("{} {} \"{text}\"", rule.place, rule.decision.as_str()).into();
+    rule.matches.iter().map(|pattern| name(pattern.as_str())).collect()
+}
+
+impl Rules {
+    /// Compiles rules, and checks their examples.
+    ///
+    /// # Errors
+    /// Fails if an example does not hold, and names each one that does not.
+    pub fn new(rules: Vec<Rule>, context: PolicyContext) -> Result<Self, Error> {
+        let rules = Self::untried(rules, context);
+        rules.hold_examples()?;
+        Ok(rules)
+    }
+
+    /// Compiles rules without checking their examples; see [`try_examples`](Self::try_examples). Do
+    /// not judge calls with them before that.
+    #[must_use]
+    pub fn untried(rules: Vec<Rule>, context: PolicyContext) -> Self {
+        let mut indexes = [Index::default(), Index::default(), Index::default(), Index::default()];
+        for (at, rule) in rules.iter().enumerate().filter(|(_, rule)| rule.enabled) {
+            let own = match rule.decision {
+                Decision::Deny => 0,
+                Decision::NeedInput(_) => 1,
+                Decision::Ask => 2,
+                Decision::Allow => 3,
+            };
+            for pattern in &rule.matches {
+                indexes[own].add(at, pattern.key());
+            }
+        }
+        let [deny, need, ask, allow] = indexes;
+        let rewrites = rules.iter().any(|rule| rule.enabled && !rule.rewrite.is_empty());
+        let hides = |(_, rule): &(usize, &Rule)| {
+            rule.enabled
+                && rule.decision == Decision::Deny
+                && rule.except.is_empty()
+                && rule.subject == Subject::Any
+                && rule.matches.iter().any(Pattern::may_cover_tools)
+        };
+        let hiders = rules.iter().enumerate().filter(hides).map(|(at, _)| at).collect();
+        let revision = revision(&rules, &context);
+        let sources = rules.iter().map(sources).collect();
+        let hard_links = LinkIndex::default();
+        Self {
+            rules,
+            sources,
+            context,
+            deny,
+            need,
+            ask,
+            allow,
+            rewrites,
+            hiders,
+            revision,
+            hard_links,
+            max_entries: denied::MAX_ENTRIES,
+        }
+    }
+
+    /// Returns the rules, as they were given.
+    #[must_use]
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Returns their context.
+    #[must_use]
+    pub fn context(&self) -> &PolicyContext {
+        &self.context
+    }
+
+    /// Evaluates every example, and returns the result of its rule and of all rules together.
+    #[must_use]
+    pub fn try_examples(&self) -> Vec<ExampleResult> {
+        let mut tried = Vec::new();
+        for (at, rule) in self.rules.iter().enumerate() {
+            for example in &rule.examples {
+                let sample = Sample::read(&example.call, rule.about());
+                let (applies, verdict, problem) = match &sample {
+                    Ok(sample) => {
+                        let facts = sample.facts(&self.context);
+                        let verdict = self.rule_on(&facts, None, &mut ()).verdict(self);
+                        (self.applies(at, &facts).is_some(), Some(verdict), None)
+                    }
+                    Err(problem) => (false, None, Some(problem.clone())),
+                };
+                tried.push(ExampleResult {
+                    rule: rule.place.clone(),
+                    place: example.place.clone(),
+                    call: example.call.clone(),
+                    expected: example.applies,
+                    applies,
+                    holds: problem.is_none() && applies == example.applies,
+                    verdict,
+                    problem,
+                });
+            }
+        }
+        tried
+    }
+
+    /// Judges an example call, by the rules alone.
+    pub(super) fn judge_sample(&self, sample: &Sample) -> Verdict {
+        self.rule_on(&sample.facts(&self.context), None, &mut ()).verdict(self)
+    }
+
+    fn hold_examples(&self) -> Result<(), Error> {
+        let mut broken = self.try_examples().into_iter().filter(|tried| !tried.holds);
+        let Some(first) = broken.next() else { return Ok(()) };
+        let mut error = Error::new(ErrorKind::BadConfig, first.to_string());
+        for more in broken.take(20) {
+            error = error.hint(more.to_string());
+        }
+        Err(error.hint("change the rule or the example so that they agree"))
+    }
+
+    /// Returns the parts that a rule applies to, and the reason if it is uncertain; `None` if it
+    /// does not apply.
+    fn applies(&self, at: usize, facts: &Facts<'_>) -> Option<Applied> {
+        let rule = self.rules.get(at).filter(|rule| rule.enabled)?;
+        if rule.subject != Subject::Any && rule.subject != facts.subject {
+            return None;
+        }
+        let allows = rule.decision == Decision::Allow;
+        let side = if allows { Side::Allow } else { Side::Restrict };
+        let mut applied = Applied::default();
+        for (number, pattern) in rule.matches.iter().enumerate() {
+            let Hits { yes, unknown, why } = pattern.hits(facts, side);
+            // FAIL CLOSED: `Unknown` is a match for a restricting rule, and none for an allow.
+            let hit = if allows { yes } else { yes.or(unknown) };
+            if applied.parts.is_empty() && !hit.is_empty() {
+                applied.pattern = number;
+            }
+            if !allows && !unknown.is_empty() && applied.doubt.is_none() {
+                applied.doubt = why;
+            }
+            applied.parts = applied.parts.or(hit);
+        }
+        // Exceptions are evaluated on the other side.
+        let other = if allows { Side::Restrict } else { Side::Allow };
+        for pattern in &rule.except {
+            if applied.parts.is_empty() {
+                break;
+            }
+            let Hits { yes, unknown, .. } = pattern.hits(facts, other);
+            let excepted = if allows { yes.or(unknown) } else { yes };
+            applied.parts = applied.parts.without(excepted);
+        }
+        (!applied.parts.is_empty()).then_some(applied)
+    }
+
+    fn label_of(facts: &Facts<'_>) -> Label {
+        facts.scope.label.join(facts.seen.label())
+    }
+}
+
+/// How a rule applies.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Applied {
+    parts: Parts,
+    /// Which of its patterns matched first.
+    pattern: usize,
+    /// Why it applies although it cannot be evaluated.
+    doubt: Option<String>,
+}
+
+impl Policy for Rules {
+    fn decide(&self, call: &PolicyRequest<'_>) -> Verdict {
+        let facts = Facts::of(call, &self.context);
+        self.rule_on(&facts, Some(call), &mut ()).verdict(self)
+    }
+
+    fn explain(&self, call: &PolicyRequest<'_>) -> Explanation {
+        let facts = Facts::of(call, &self.context);
+        self.explain_facts(&facts, Some(call))
+    }
+
+    fn hides(&self, tool: &PolicyTool<'_>, _: &Scope) -> Option<String> {
+        if self.hiders.is_empty() {
+            return None;
+        }
+        let names = Names::of(tool);
+        let rule = self
+            .hiders
+            .iter()
+            .filter_map(|at| self.rules.get(*at))
+            .find(|rule| rule.matches.iter().any(|pattern| pattern.covers_tool(&names)))?;
+        Some(rule.reason.clone().unwrap_or_else(|| "a rule denies it".to_owned()))
+    }
+
+    fn rewrite(&self, call: &PolicyRequest<'_>) -> Option<Value> {
+        if !self.rewrites {
+            return None;
+        }
+        let facts = Facts::of(call, &self.context);
+        let at = self.rewriter(&facts, call)?;
+        let rewrite = &self.rules[at].rewrite;
+        let current = call.arguments.as_object()?;
+        if rewrite.iter().all(|(key, value)| current.get(key) == Some(value)) {
+            return None;
+        }
+        let mut arguments = current.clone();
+        arguments.extend(rewrite.iter().map(|(key, value)| (key.clone(), value.clone())));
+        Some(Value::Object(arguments))
+    }
+
+    fn fingerprint(&self, call: &PolicyRequest<'_>) -> PolicyFingerprint {
+        let facts = Facts::of(call, &self.context);
+        let label = Self::label_of(&facts);
+        let mut state = format!("{:?} {:?}", label.trust, label.confidentiality);
+        for part in &facts.parts {
+            if let Part::Path { resolved, .. } = part {
+                state.push_str(&format!(" {resolved:?}"));
+            }
+        }
+        PolicyFingerprint { revision: self.revision, state }
+    }
+
+    fn file_rules(&self) -> Option<&dyn FileRules> {
+        Some(self)
+    }
+
+    fn rule_store(&self) -> Option<&dyn RuleStore> {
+        Some(self)
+    }
+}
+
+impl FileRules for Rules {
+    fn is_path_denied(&self, operation: Operation, file: &Path, scope: &Arc<Scope>) -> bool {
+        if !self.deny.has_paths() && !self.ask.has_paths() {
+            return false;
+        }
+        // FAIL CLOSED: a name that is not UTF-8 cannot be matched against a rule.
+        let Some(file) = file.to_str() else { return true };
+        let sample = Sample::touching(operation, file, Arc::clone(scope));
+        self.is_restricted(&sample.facts(&self.context))
+    }
+
+    fn other_names(
+        &self,
+        operation: Operation,
+        path: &Path,
+        file: &HardLinked,
+        scope: &Arc<Scope>,
+    ) -> OtherNames {
+        self.judge_other_names(operation, path, file, scope)
+    }
+
+    fn denied_paths(
+        &self,
+        roots: &[PathBuf],
+        scope: &Arc<Scope>,
+        now: &dyn Fn() -> Instant,
+    ) -> Result<DeniedPaths, DeniedPathsUnknown> {
+        self.find_denied(roots, scope, now)
+    }
+
+    fn asks_about_protected(&self) -> bool {
+        true
+    }
+}
+
+/// Rules alone suggest and cannot save: the file is that of [`ReloadableRules`].
+///
+/// [`ReloadableRules`]: super::ReloadableRules
+impl RuleStore for Rules {
+    fn suggest_for(&self, call: &PolicyRequest<'_>) -> Option<SuggestedRules> {
+        let facts = Facts::of(call, &self.context);
+        self.literal_rules(&facts, call)
+    }
+
+    fn save(&self, _: &SuggestedRules) -> Result<(), Error> {
+        Err(Error::new(ErrorKind::Unsupported, "these rules were not loaded from a file"))
+    }
+}
+
+/// The result of an example.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct ExampleResult {
+    /// The rule it belongs to.
+    pub rule: SourceLocation,
+    /// The location of the example.
+    pub place: SourceLocation,
+    /// The call, as written.
+    pub call: Value,
+    /// Whether the rule must apply.
+    pub expected: bool,
+    /// Whether it does.
+    pub applies: bool,
+    /// Whether the result is as expected.
+    pub holds: bool,
+    /// The verdict of all rules together.
+    pub verdict: Option<Verdict>,
+    /// Why the example cannot be parsed.
+    pub problem: Option<String>,
+}
+
+impl std::fmt::Display for ExampleResult {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let call = match &self.call {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        match (&self.problem, self.expected) {
+            (Some(problem), _) => write!(f, "{}: the example `{call}`: {problem}", self.place),
+            (None, true) => {
+                write!(f, "{}: the rule does not apply to its example `{call}`", self.place)
+            }
+            (None, false) => {
+                write!(f, "{}: the rule applies to `{call}`, which it should skip", self.place)
+            }
+        }
+    }
+}
+
+/// A hash of everything that decides: equal rules in equal contexts have equal revisions.
+fn revision(rules: &[Rule], context: &PolicyContext) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for rule in rules.iter().filter(|rule| rule.enabled) {
+        format!("{:?} {:?}", rule.decision, rule.subject).hash(&mut hasher);
+        for pattern in rule.matches.iter().chain(&rule.except) {
+            pattern.as_str().hash(&mut hasher);
+        }
+        rule.except.len().hash(&mut hasher);
+        (rule.priority, rule.even_tainted, &rule.place).hash(&mut hasher);
+        for (key, value) in &rule.rewrite {
+            (key, value.to_string()).hash(&mut hasher);
+        }
+    }
+    (context.mode, &context.roots, &context.home, &context.argument_kinds).hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,4 @@
+//! Rules against calls that try to evade them.
+
+mod attacks;
+mod spellings;

@@ -1,0 +1,29 @@
+//! Lowers a JSON Schema to the keywords that each dialect supports.
+//!
+//! `resolve` makes it self-contained, `root` makes its root one object, `lower` rewrites the rest.
+//! `rules` describes each dialect as data.
+
+mod cycles;
+mod document;
+mod forms;
+mod inline;
+mod keywords;
+mod lower;
+mod merge;
+mod nulls;
+mod query;
+mod reduce;
+mod resolve;
+mod root;
+mod rules;
+mod sizes;
+mod text;
+
+pub use self::{
+    document::{Document, Unresolved},
+    lower::{Lowered, Unfit, lower},
+    nulls::without_nulls,
+    resolve::resolve,
+    rules::{KeywordSupport, Limits, References, Rules, Subset, Typing, Values},
+    sizes::choices,
+};

@@ -1,0 +1,223 @@
+//! A parsed text: its simple commands with their words, assignments and redirections.
+
+use std::fmt;
+
+/// Variables that may be set for an allowed command: they change its output format, not its
+/// effects.
+const SAFE_VARIABLES: [&str; 9] = [
+    "LANG",
+    "TZ",
+    "NO_COLOR",
+    "TERM",
+    "FORCE_COLOR",
+    "CI",
+    "NODE_ENV",
+    "RUST_BACKTRACE",
+    "RUST_LOG",
+];
+
+/// A parsed text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Script {
+    /// Every simple command in text order, including those inside substitutions.
+    pub commands: Vec<Command>,
+    /// Whether a command may run more than once or later: there is a loop or a function.
+    pub repeats: bool,
+}
+
+/// One simple command: assignments, words, redirections.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Command {
+    /// `NAME=value` before the first word.
+    pub assignments: Vec<Assignment>,
+    /// The command word and its arguments.
+    pub words: Vec<Word>,
+    /// Redirections of input and output.
+    pub redirects: Vec<Redirect>,
+}
+
+/// A word, as far as it is known without running anything.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Word {
+    /// Its pieces, without quotes.
+    pub pieces: Vec<WordPiece>,
+    /// Whether it may be an option, or expand to several words one of which is. A known word then
+    /// starts with `-`; `data/*.csv` and `<(ls)` are unknown, but cannot be options.
+    pub may_be_option: bool,
+}
+
+/// A piece of a word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WordPiece {
+    /// Exactly this text.
+    Text(String),
+    /// Known only at run time: a variable, a substitution, a glob, a brace list.
+    Unknown,
+}
+
+/// A variable that is set for one command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    /// The variable.
+    pub name: String,
+    /// Its value.
+    pub value: Word,
+}
+
+/// One redirection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redirect {
+    /// What it does with its target.
+    pub kind: RedirectKind,
+    /// The file, the file descriptor of a duplication, or the text of a here-document.
+    pub target: Word,
+}
+
+/// What a redirection does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RedirectKind {
+    /// `<`
+    Read,
+    /// `>`, `>|`, `>>`, `&>`, `&>>`
+    Write,
+    /// `<>`
+    ReadWrite,
+    /// `2>&1`, `<&3`, `>&-`: nothing is opened.
+    Duplicate,
+    /// `<<EOF`, `<<<word`: the text is in the script itself.
+    Here,
+}
+
+/// Why a text cannot be parsed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unparseable {
+    /// The reason.
+    pub why: String,
+}
+
+impl fmt::Display for Unparseable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
+impl std::error::Error for Unparseable {}
+
+impl Word {
+    /// Creates a word of exactly this text.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        let text = text.into();
+        let may_be_option = text.starts_with('-');
+        Self {
+            pieces: if text.is_empty() { Vec::new() } else { vec![WordPiece::Text(text)] },
+            may_be_option,
+        }
+    }
+
+    /// Creates an unknown word.
+    #[must_use]
+    pub fn unknown() -> Self {
+        Self { pieces: vec![WordPiece::Unknown], may_be_option: true }
+    }
+
+    /// Returns whether some part is unknown.
+    #[must_use]
+    pub fn has_unknown(&self) -> bool {
+        self.pieces.contains(&WordPiece::Unknown)
+    }
+
+    /// Returns the whole word, if it is fully known.
+    #[must_use]
+    pub fn literal(&self) -> Option<&str> {
+        match &*self.pieces {
+            [] => Some(""),
+            [WordPiece::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+}
+
+impl Command {
+    /// Returns the words joined by spaces, if all are known.
+    #[must_use]
+    pub fn literal(&self) -> Option<String> {
+        let words: Option<Vec<&str>> = self.words.iter().map(Word::literal).collect();
+        words.map(|words| words.join(" "))
+    }
+
+    /// Returns whether it starts and sets nothing: it only carries the redirections of a group, a
+    /// loop or a bare `> file`.
+    #[must_use]
+    pub fn is_bare(&self) -> bool {
+        self.words.is_empty() && self.assignments.is_empty()
+    }
+
+    /// Returns the first assignment that may change what the command does. An allow rule must not
+    /// ignore it.
+    #[must_use]
+    pub fn unsafe_assignment(&self) -> Option<&Assignment> {
+        self.assignments.iter().find(|a| !a.is_safe())
+    }
+}
+
+/// Formats the command for people: `…` marks parts that are known only at run time.
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, word) in self.words.iter().enumerate() {
+            if at > 0 {
+                f.write_str(" ")?;
+            }
+            for piece in &word.pieces {
+                match piece {
+                    WordPiece::Text(text) => f.write_str(text)?,
+                    WordPiece::Unknown => f.write_str("…")?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Assignment {
+    /// Returns whether the variable only changes the output format: `LANG`, `NO_COLOR`, ….
+    #[must_use]
+    pub fn is_safe(&self) -> bool {
+        SAFE_VARIABLES.contains(&&*self.name) || self.name.starts_with("LC_")
+    }
+}
+
+impl Redirect {
+    /// Returns whether it opens and stores nothing: a duplication, a text of the script itself,
+    /// `/dev/null`, or a stream that is already open.
+    #[must_use]
+    pub fn is_harmless(&self) -> bool {
+        if matches!(self.kind, RedirectKind::Duplicate | RedirectKind::Here) {
+            return true;
+        }
+        let Some(target) = self.target.literal() else { return false };
+        if self.kind != RedirectKind::Read {
+            // `<f >/dev/stdin` truncates `f`: such a name reopens the file.
+            return matches!(target, "/dev/null" | "/dev/stdout" | "/dev/stderr");
+        }
+        let fd = target.strip_prefix("/dev/fd/");
+        matches!(target, "/dev/null" | "/dev/stdout" | "/dev/stderr" | "/dev/stdin")
+            || fd.is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    }
+
+    /// Returns the host, if the target is a network file of the shell (`/dev/tcp/host/port`); a
+    /// word, because it may be unknown.
+    #[must_use]
+    pub fn reaches(&self) -> Option<Word> {
+        let opens = !matches!(self.kind, RedirectKind::Duplicate | RedirectKind::Here);
+        let Some(WordPiece::Text(first)) = self.target.pieces.first().filter(|_| opens) else {
+            return None;
+        };
+        let rest = first.strip_prefix("/dev/tcp/").or_else(|| first.strip_prefix("/dev/udp/"))?;
+        match rest.split_once('/') {
+            Some((host, _)) => Some(Word::text(host)),
+            None if self.target.pieces.len() == 1 => Some(Word::text(rest)),
+            None => Some(Word::unknown()),
+        }
+    }
+}

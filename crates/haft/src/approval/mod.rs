@@ -1,0 +1,174 @@
+//! Approvals: questions to a person, their answers, and the grants that last.
+//!
+//! An approver asks a person. The answer becomes a signed, single-use grant for exactly the call
+//! that was shown. No answer, an error or an unclear answer count as no.
+
+mod grant;
+mod queue;
+
+use std::sync::Arc;
+
+use haft_core::{BoxFuture, Failure, Verdict};
+use serde::Serialize;
+use serde_json::Value;
+
+pub use haft_sanitize::deceptive_chars;
+
+#[cfg(test)]
+pub(crate) use self::grant::canonical;
+pub use self::grant::{ApprovalDigest, GrantError, GrantStore};
+pub(crate) use self::{
+    grant::digest,
+    queue::{Answered, ApprovalQueue, PromptLimits, QueuePermit, in_words},
+};
+pub use crate::policy::SuggestedRules;
+use crate::{policy::Explanation, turn::ValidatedCall};
+
+/// A request for approval.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ApprovalRequest<'a> {
+    /// The call.
+    pub call: &'a ValidatedCall,
+    /// Why approval is needed. For `need_input` it names the requested argument.
+    pub verdict: &'a Verdict,
+    /// The explanation: every check, the rule with its location, what would flip it.
+    pub explanation: &'a Explanation,
+    /// What "always" would write; `None` if it must not be offered.
+    pub offer: Option<&'a SuggestedRules>,
+    /// Whether an answer can apply to a session: there is one, and it continues after this call.
+    pub session: bool,
+    /// What the answer is bound to; [`GrantStore::issue`] signs an approval of it.
+    pub binding: &'a ApprovalDigest,
+    /// How many other calls wait for approval.
+    pub waiting: usize,
+}
+
+/// The answer of an approver.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum ApprovalResponse {
+    /// Run it as it is.
+    Allow {
+        /// The scope of the answer.
+        lasting: ApprovalScope,
+        /// A comment that the model gets as a host note with the result.
+        comment: Option<String>,
+    },
+    /// Run it with a grant that was signed for exactly this call.
+    Grant(String),
+    /// Run it with these arguments; they are validated and judged again.
+    Edit(Value),
+    /// The value of the requested argument.
+    Input(Value),
+    /// Do not run it; the model gets this text as its result.
+    ReplaceResult(String),
+    /// Do not run it; the model gets the comment.
+    Deny(Option<String>),
+}
+
+impl ApprovalResponse {
+    /// Allows this call, once.
+    #[must_use]
+    pub fn allow() -> Self {
+        Self::Allow { lasting: ApprovalScope::Once, comment: None }
+    }
+}
+
+/// The scope of an approval.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalScope {
+    /// For this call.
+    Once,
+    /// For the same call again, as long as the session lasts.
+    Session,
+    /// Permanently: the suggested rules are written to their file.
+    Always,
+}
+
+/// Asks a person, or decides in their place. Without an approver, a call that needs approval is
+/// denied. If there are several, all are asked, and the first valid answer counts.
+pub trait Approver: Send + Sync + 'static {
+    /// Returns its name, for records: `the terminal`, `the console`.
+    fn name(&self) -> &str {
+        "the approver"
+    }
+
+    /// Returns whether a person answers. A no of any other approver is reported as `denied` with
+    /// its comment, and not as declined by a person.
+    fn is_person(&self) -> bool {
+        true
+    }
+
+    /// Called when another approver has answered. The future of `ask` is dropped.
+    fn closed(&self, _question: &ApprovalRequest<'_>, _by: &str) {}
+
+    /// Asks and waits for the answer.
+    fn ask<'a>(
+        &'a self,
+        question: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>>;
+}
+
+impl<A: Approver + ?Sized> Approver for Arc<A> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn is_person(&self) -> bool {
+        (**self).is_person()
+    }
+
+    fn closed(&self, question: &ApprovalRequest<'_>, by: &str) {
+        (**self).closed(question, by);
+    }
+
+    fn ask<'a>(
+        &'a self,
+        question: &'a ApprovalRequest<'a>,
+    ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
+        (**self).ask(question)
+    }
+}
+
+/// Makes an approver from a function that answers for a person.
+///
+/// ```
+/// use haft::approval::{ApprovalResponse, approver_fn};
+///
+/// let yes = approver_fn("the console", |_question| {
+///     Box::pin(async { Ok(ApprovalResponse::allow()) })
+/// });
+/// # let _ = haft::Runtime::builder().approver(yes);
+/// ```
+pub fn approver_fn<F>(name: impl Into<String>, ask: F) -> impl Approver
+where
+    F: for<'a> Fn(&'a ApprovalRequest<'a>) -> BoxFuture<'a, Result<ApprovalResponse, Failure>>
+        + Send
+        + Sync
+        + 'static,
+{
+    struct Function<F>(String, F);
+
+    impl<F> Approver for Function<F>
+    where
+        F: for<'a> Fn(&'a ApprovalRequest<'a>) -> BoxFuture<'a, Result<ApprovalResponse, Failure>>
+            + Send
+            + Sync
+            + 'static,
+    {
+        fn name(&self) -> &str {
+            &self.0
+        }
+
+        fn ask<'a>(
+            &'a self,
+            question: &'a ApprovalRequest<'a>,
+        ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
+            (self.1)(question)
+        }
+    }
+
+    Function(name.into(), ask)
+}

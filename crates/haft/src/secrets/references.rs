@@ -1,0 +1,131 @@
+//! Resolves `secret://name` references to their values, immediately before the body runs.
+//!
+//! Policies, people, events, records and the cache see the reference. Only the body of a tool that
+//! declares `capabilities(secrets)`, and that the secret was added for, sees the value.
+//!
+//! FAIL CLOSED: a reference that cannot be resolved stops the call. The model does not learn
+//! whether a secret exists for another tool.
+
+use std::sync::Arc;
+
+use haft_core::{Args, Capability, Execution, Failure, FailureCode, Secret, ToolContext};
+use haft_sanitize::MAX_JSON_DEPTH;
+use serde_json::Value;
+
+use super::RuntimeRedactor;
+use crate::registry::RegisteredTool;
+
+const SCHEME: &str = "secret://";
+
+/// Returns the name in a text that is a reference and nothing else.
+pub(super) fn secret_name(text: &str) -> Option<&str> {
+    text.strip_prefix(SCHEME)
+}
+
+/// Decodes the arguments with their secret references resolved; `None` if there are none. Done for
+/// every attempt, because each has its own instance.
+pub(crate) fn resolve(
+    redactor: &RuntimeRedactor,
+    entry: &RegisteredTool,
+    json: &Arc<Value>,
+) -> Result<Option<Args>, Failure> {
+    // Without secrets a reference is plain text, unless the tool declares that it uses secrets.
+    if redactor.secrets().is_empty() && !may_use_secrets(entry) {
+        return Ok(None);
+    }
+    if !refers(json, MAX_JSON_DEPTH) {
+        return Ok(None);
+    }
+    let mut whole = Value::clone(json);
+    fill(redactor, entry, &mut whole, MAX_JSON_DEPTH)?;
+    match entry.body().decode(&Arc::new(whole)) {
+        Ok(args) => Ok(Some(args)),
+        // The decoder's message may contain the value it rejected.
+        Err(failure) => Err(refusal(
+            FailureCode::InvalidValue,
+            "the value of a secret is invalid for its argument",
+        )
+        .with_source(redactor.failure(failure).to_string())),
+    }
+}
+
+/// Returns a secret, if the tool may use it.
+fn secret(
+    redactor: &RuntimeRedactor,
+    entry: &RegisteredTool,
+    name: &str,
+) -> Result<Secret, Failure> {
+    if !may_use_secrets(entry) {
+        return Err(refusal(
+            FailureCode::Denied,
+            &format!(
+                "`{}` does not declare `capabilities(secrets)`, so it cannot use secrets",
+                entry.name()
+            ),
+        ));
+    }
+    redactor.secrets().get(entry.registered().as_str(), name).ok_or_else(|| {
+        let shown: String = name.chars().take(64).collect();
+        refusal(
+            FailureCode::InvalidValue,
+            &format!("`{}` has no secret called `{shown}`", entry.name()),
+        )
+        .with_next("use the name of a secret that was given to you, or tell the user")
+    })
+}
+
+/// A failure before anything has run.
+fn refusal(code: FailureCode, message: &str) -> Failure {
+    Failure::new(code, message).with_execution(Execution::NotStarted)
+}
+
+/// A tool that declares no capabilities is authorized as if it had all, but gets no secrets.
+fn may_use_secrets(entry: &RegisteredTool) -> bool {
+    entry.spec().capabilities.is_some_and(|all| all.has(Capability::Secrets))
+}
+
+fn refers(data: &Value, depth: usize) -> bool {
+    match data {
+        Value::String(text) => secret_name(text).is_some(),
+        Value::Array(items) => depth > 0 && items.iter().any(|item| refers(item, depth - 1)),
+        Value::Object(map) => depth > 0 && map.values().any(|value| refers(value, depth - 1)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+fn fill(
+    redactor: &RuntimeRedactor,
+    entry: &RegisteredTool,
+    data: &mut Value,
+    depth: usize,
+) -> Result<(), Failure> {
+    match data {
+        Value::String(text) => {
+            if let Some(name) = secret_name(text) {
+                *text = secret(redactor, entry, name)?.reveal().to_owned();
+            }
+            Ok(())
+        }
+        Value::Array(items) if depth > 0 => {
+            items.iter_mut().try_for_each(|item| fill(redactor, entry, item, depth - 1))
+        }
+        Value::Object(map) if depth > 0 => {
+            map.values_mut().try_for_each(|value| fill(redactor, entry, value, depth - 1))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns a secret to a body that requests it by name.
+pub(crate) fn secret_for_body(
+    redactor: &RuntimeRedactor,
+    entry: Option<&Arc<RegisteredTool>>,
+    cx: &ToolContext,
+    name: &str,
+) -> Result<Secret, Failure> {
+    // The profile is set when the body starts: hooks and policies get no secret.
+    match entry {
+        Some(entry) if cx.profile().is_some() => secret(redactor, entry, name),
+        _ => Err(refusal(FailureCode::Denied, "only the body of a running tool gets a secret")),
+    }
+}
