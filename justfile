@@ -19,6 +19,11 @@ lint:
 test *args:
     cargo test --lib --bins --tests --examples {{ args }}
 
+# Property tests with a new seed, so with new cases; prints the seed. `just properties 7 schemas` repeats seed 7.
+properties seed=`od -An -N4 -tu4 /dev/urandom | tr -d ' '` *args:
+    @echo "seed {{ seed }}"
+    PROPTEST_RNG_SEED={{ seed }} cargo test --lib --tests {{ args }}
+
 # Check that every crate compiles for macOS; needs the target.
 macos *args:
     scripts/check-macos {{ args }}

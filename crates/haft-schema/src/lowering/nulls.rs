@@ -13,6 +13,8 @@ use super::{
 
 /// At most this many schemas are applied to one value.
 const MAX_APPLICABLE: usize = 64;
+/// Branches nested deeper than this may evaluate any key.
+const MAX_BRANCH_DEPTH: usize = 8;
 
 /// Removes the nulls from arguments, at every depth.
 pub fn without_nulls(document: &Document, arguments: &mut Map<String, Value>) {
@@ -44,7 +46,7 @@ fn clean_object(document: &Document, schemas: Vec<&Value>, map: &mut Map<String,
     let applicable = applicable(document, schemas, Some(map));
     map.retain(|name, child| {
         let described: Vec<(&Applicable<'_>, &Value)> =
-            applicable.iter().filter_map(|s| Some((s, s.of(name)?))).collect();
+            applicable.iter().filter_map(|s| Some((s, s.of(document, name)?))).collect();
         let refuses = |property: &Value| takes_null(document, property) == Some(false);
         // One schema that certainly applies is enough. Of those that may apply, all must agree.
         let absent = child.is_null()
@@ -76,14 +78,46 @@ impl<'a> Applicable<'a> {
         self.map.get("properties").is_some_and(|named| named.get(name).is_some())
     }
 
-    /// The schema of a key: by its name, or `additionalProperties`.
-    fn of(&self, name: &str) -> Option<&'a Value> {
-        match self.map.get("properties").and_then(|named| named.get(name)) {
-            Some(named) => Some(named),
-            None if self.map.contains_key("patternProperties") => None,
-            None => self.map.get("additionalProperties"),
+    /// The schema of a key: by its name, or that of all other keys.
+    fn of(&self, document: &Document, name: &str) -> Option<&'a Value> {
+        if let Some(named) = self.map.get("properties").and_then(|named| named.get(name)) {
+            return Some(named);
         }
+        if self.map.contains_key("patternProperties") {
+            return None;
+        }
+        self.map.get("additionalProperties").or_else(|| {
+            let rest = self.map.get("unevaluatedProperties")?;
+            (!branch_may_evaluate(document, self.map, name, 0)).then_some(rest)
+        })
     }
+}
+
+/// Whether a subschema that applies to the same object may evaluate a key, so that the
+/// `unevaluatedProperties` beside it says nothing about that key.
+fn branch_may_evaluate(
+    document: &Document,
+    schema: &Map<String, Value>,
+    name: &str,
+    depth: usize,
+) -> bool {
+    let target = reference(schema).and_then(|name| document.definitions.get(name));
+    let lists = ["allOf", "anyOf", "oneOf"].iter().filter_map(|key| schema.get(*key)?.as_array());
+    let single = ["if", "then", "else"].iter().filter_map(|key| schema.get(*key));
+    let dependent = schema.get("dependentSchemas").and_then(Value::as_object);
+    lists
+        .flatten()
+        .chain(single)
+        .chain(target)
+        .chain(dependent.into_iter().flat_map(Map::values))
+        .filter_map(Value::as_object)
+        .any(|branch| {
+            let others = ["patternProperties", "additionalProperties", "unevaluatedProperties"];
+            depth >= MAX_BRANCH_DEPTH
+                || branch.get("properties").is_some_and(|named| named.get(name).is_some())
+                || others.iter().any(|key| branch.contains_key(*key))
+                || branch_may_evaluate(document, branch, name, depth + 1)
+        })
 }
 
 /// The schemas that apply to an object or array: these, their reference targets, and the branches
@@ -150,7 +184,7 @@ fn contradicts(
                 property.is_some_and(|p| takes_null(document, p) == Some(false))
             };
             let refused = refuses(named.and_then(|named| named.get(name)))
-                || certain.iter().any(|s| s.certain && refuses(s.of(name)));
+                || certain.iter().any(|s| s.certain && refuses(s.of(document, name)));
             match sent.get(name) {
                 None => return true,
                 Some(Value::Null) if refused => return true,
@@ -198,6 +232,24 @@ mod tests {
             cleaned(schema, sent),
             json!({"b": null, "c": null, "x": null, "d": [{"f": null}, {"e": 1}]})
         );
+    }
+
+    #[test]
+    fn unevaluated_properties_decide_like_additional_properties() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"a": {"not": {"type": "boolean"}}},
+            "anyOf": [{"unevaluatedProperties": {"type": "number"}}],
+            "additionalProperties": false,
+        });
+        assert_eq!(cleaned(schema, json!({"a": null})), json!({}));
+        // The reference evaluates the key, so the null may be the caller's.
+        let evaluated = json!({
+            "properties": {"a": {"not": {"type": "boolean"}}},
+            "anyOf": [{"$ref": "#/$defs/a", "unevaluatedProperties": {"type": "number"}}],
+            "$defs": {"a": {"properties": {"a": {}}}},
+        });
+        assert_eq!(cleaned(evaluated, json!({"a": null})), json!({"a": null}));
     }
 
     #[test]
