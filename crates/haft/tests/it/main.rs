@@ -21,6 +21,7 @@ mod budgets;
 mod taint;
 mod guards;
 mod functions;
+mod golden;
 mod layers;
 mod redaction;
 mod cache;
