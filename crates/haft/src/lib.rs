@@ -73,7 +73,7 @@ pub mod registry;
 mod runtime;
 mod run;
 pub mod turn;
-mod lifecycle;
+mod call;
 mod guards;
 pub mod policy;
 pub mod approval;

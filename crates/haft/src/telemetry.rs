@@ -17,9 +17,9 @@ use haft_core::{Decision, Failure, ToolContext, Verdict};
 use tracing::{Instrument as _, Level, Span, field::Empty, instrument::Instrumented};
 
 use crate::{
+    call::File,
     event::Event,
     layers::{CacheStatus, ExecutionStats, Outcome, Work},
-    lifecycle::File,
     runtime::Inner,
     text::nth_char,
     tool_result::ToolResult,

@@ -17,11 +17,11 @@ use haft_core::{
 
 use super::{Reservation, Stage, TicketEntry};
 use crate::{
+    call::{self, AuthorizedCall, acquire::Kept},
     event::Event,
     hooks::CompletedCall,
     layers::{Outcome, checked, outcome_of},
-    lifecycle::{self, AuthorizedCall},
-    turn::{TurnCore, gate::Kept, launch},
+    turn::{TurnCore, launch},
     watch::{after, timed},
 };
 
@@ -97,7 +97,7 @@ async fn run_task(
         Execution::NotStarted => failure.with_execution(Execution::Completed),
         Execution::Completed | Execution::Unknown => failure,
     });
-    let envelope = lifecycle::end_late(&turn, &performed, outcome, began).await;
+    let envelope = call::end_late(&turn, &performed, outcome, began).await;
     let (failed, ran) = (envelope.failure().map(Failure::code), envelope.execution());
     let (call, ticket) = (entry.call.clone(), Arc::clone(&entry.id));
     let elapsed = envelope.elapsed();

@@ -24,8 +24,8 @@ pub use self::{
     record::{ExecutionRecord, IntentRecord, OutcomeRecord, PolicyRecord, RecordQuery},
 };
 use crate::{
+    call::{AuthorizedCall, File},
     layers::ExecutionStats,
-    lifecycle::{AuthorizedCall, File},
     policy::Explanation,
     registry::RegisteredTool,
     runtime::Inner,

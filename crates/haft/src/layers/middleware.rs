@@ -20,13 +20,12 @@ use haft_core::{
 };
 
 use super::{
-    ExecutionStats, Outcome, Work,
-    frame::{Frame, Going, Passed},
-    inside,
-    own_time::{Said, watched},
+    ExecutionStats, Outcome, Work, inside,
+    middleware_time::{Said, watched},
+    next::{Frame, Going, Passed},
 };
 use crate::{
-    lifecycle::AuthorizedCall,
+    call::AuthorizedCall,
     policy::NameGlob,
     registry::RegisteredTool,
     watch::{caught, words},

@@ -6,8 +6,8 @@
 //! others.
 
 mod middleware;
-mod frame;
-mod own_time;
+mod next;
+mod middleware_time;
 mod key;
 mod cache;
 mod breaker;
@@ -28,9 +28,9 @@ pub(crate) use self::middleware::{Around, AroundPlace};
 pub use self::middleware::{Middleware, Next, middleware_fn};
 pub(crate) use self::timeout::{checked, outcome as outcome_of};
 use crate::{
+    call::AuthorizedCall,
     config::Config,
     event::{Event, WaitReason, micros},
-    lifecycle::AuthorizedCall,
     registry::RegisteredTool,
     telemetry,
     turn::TurnCore,

@@ -26,15 +26,12 @@ use serde_json::Value;
 use smallvec::SmallVec;
 use tokio::sync::{Notify, Semaphore};
 
-use super::{
-    admit::{self, Terms, ValidatedCall},
-    launch::launch,
-};
+use super::launch::launch;
 use crate::{
     budget::{Held, too_deep},
+    call::{self, Terms, ValidatedCall, validate},
     clock::{Clock, RuntimeClock},
     event::{Event, EventSource, Phase},
-    lifecycle,
     registry::ToolSnapshot,
     run::RunCore,
     runtime::Inner,
@@ -213,7 +210,7 @@ impl TurnCore {
             (None, None) => return None,
             (None, Some(ledger)) => {
                 let bound = call.tool().spec().max_result;
-                let most = || lifecycle::most_bytes(bound, self.inner.config.max_result);
+                let most = || call::most_bytes(bound, self.inner.config.max_result);
                 let bytes = among.map(|_| most());
                 // Another name that a view gives it is no way round its limit.
                 let names = (call.tool().registered(), call.tool().name());
@@ -653,7 +650,7 @@ async fn nested(turn: Arc<TurnCore>, cx: ToolContext, call: ToolCall) -> Result<
     // The body may pass on what its other calls have told it.
     scope.label = scope.label.join(cx.nested_label());
     scope.left = turn.run.left(depth, None);
-    let entry = admit::resolve(&turn.snapshot, &call.name);
+    let entry = validate::resolve(&turn.snapshot, &call.name);
     let meant = entry.as_ref().map_or_else(|_| call.name.clone(), |e| e.name().clone());
     let id = call.id.clone();
     let scope = Arc::new(scope);
@@ -667,15 +664,15 @@ async fn nested(turn: Arc<TurnCore>, cx: ToolContext, call: ToolCall) -> Result<
     }
     turn.heed_halt(&inner);
     let terms = turn.terms();
-    let admitted = entry.and_then(|entry| admit::admit(entry, call, inner.clone(), terms));
+    let admitted = entry.and_then(|entry| validate::validate(entry, call, inner.clone(), terms));
     let mut admitted = turn.learn(&inner, admitted);
     let held = turn.hold(&mut admitted, None);
     let deadline = cx.deadline();
-    let parent = Box::new(lifecycle::Parent { cx: cx.clone(), claim, deadline });
+    let parent = Box::new(call::Parent { cx: cx.clone(), claim, deadline });
     // The walk goes on without us if we are dropped; it is told to stop, and stays listed until it
     // has ended.
     let mut leaving = StopOnDrop(Some((Arc::clone(&turn), inner.clone())));
-    let walk = lifecycle::walk(Arc::clone(&turn), admitted, inner, Some(parent), held);
+    let walk = call::walk(Arc::clone(&turn), admitted, inner, Some(parent), held);
     let walk = async move {
         let _listed = listed;
         walk.await

@@ -5,21 +5,19 @@
 //!
 //! INVARIANT: every call gets exactly one result, and results keep the model's order.
 
-mod admit;
 mod key_set;
 mod plan;
-mod floor;
-pub(crate) mod gate;
+mod lock_table;
 mod threads;
 mod launch;
 mod core;
-mod around;
-mod preflight;
-mod intake;
-mod listen;
+mod turn_hooks;
+mod batch_hooks;
+mod scheduler;
+mod streaming;
 
 pub use crate::{
-    lifecycle::AuthorizedCall,
+    call::{AuthorizedCall, ValidatedCall},
     tool_result::{Origin, Truncation},
 };
 use std::{fmt, sync::Arc};
@@ -29,21 +27,20 @@ use haft_dialect::{Dialect, ToolExport};
 use haft_schema::Unexplained;
 use serde_json::Value;
 
-pub(crate) use self::admit::redactor_of;
-pub use self::{
-    admit::ValidatedCall,
-    intake::CallScheduler,
-    listen::{StreamingTurn, TurnOutput},
-    plan::{BatchReason, BatchSlot},
-    threads::THREAD_NAME,
-};
 pub(crate) use self::{
     core::{TurnCore, clock_of},
-    floor::Floor,
     launch::{NO_TOKIO_RUNTIME, in_tokio_runtime, launch},
+    lock_table::{Door, Floor, Pass},
     threads::Threads,
 };
-use crate::{lifecycle, policy::Explanation, registry::ToolSnapshot, tool_result::ToolResult};
+pub use self::{
+    plan::{BatchReason, BatchSlot},
+    scheduler::CallScheduler,
+    streaming::{StreamingTurn, TurnOutput},
+    threads::THREAD_NAME,
+};
+pub(crate) use crate::call::redactor_of;
+use crate::{call, policy::Explanation, registry::ToolSnapshot, tool_result::ToolResult};
 pub use haft_core::{Arguments, StopReason, ToolCall};
 
 /// The calls of one model response.
@@ -168,8 +165,8 @@ impl Turn {
     /// Explains what would happen to a call and why, step by step, without an approval request and
     /// without running it. Guards and the tool's own check run; hooks are listed but not called.
     pub async fn explain(&self, call: ToolCall) -> Explanation {
-        let (_, admitted) = intake::take_in(&self.core, call);
-        lifecycle::explain(&self.core, admitted).await
+        let (_, admitted) = scheduler::take_in(&self.core, call);
+        call::explain(&self.core, admitted).await
     }
 
     /// Returns the batch of each call, and why, without running anything.
@@ -180,7 +177,7 @@ impl Turn {
             .into_iter()
             .map(|call| {
                 let (called, id) = (call.name.clone(), call.id.clone());
-                let admitted = intake::take_in(&self.core, call);
+                let admitted = scheduler::take_in(&self.core, call);
                 let claim = admitted.1.as_ref().ok().map(ValidatedCall::profile);
                 let place = planner.place(claim);
                 PlannedCall {

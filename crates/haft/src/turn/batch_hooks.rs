@@ -12,8 +12,8 @@ use haft_core::{Failure, FailureCode, ToolContext};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
-use super::{admit::ValidatedCall, core::TurnCore};
-use crate::watch::within;
+use super::core::TurnCore;
+use crate::{call::ValidatedCall, watch::within};
 
 /// A call that is about to start.
 pub(super) struct Due {

@@ -7,13 +7,13 @@ use std::{sync::Arc, time::Instant};
 
 use haft_core::{Execution, Failure, FailureCode, host::HostContext};
 
-use super::permit::AuthorizedCall;
+use super::{acquire::Entered, authorize::AuthorizedCall};
 use crate::{
     background,
     journal::Intent,
     layers::{self, ExecutionStats, Outcome, Work},
     secrets,
-    turn::{TurnCore, gate::Entered},
+    turn::TurnCore,
 };
 
 /// Performs the call. A plain function, so that its future holds each of these once.

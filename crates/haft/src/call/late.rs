@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::{after, beside::Beside, bound, heed, keep_aside, settle, shape};
+use super::{heed, keep_aside, post_hooks, record::Beside, sanitize, settle, truncate};
 use crate::{
     frame::Seal,
     hooks::CompletedCall,
@@ -24,18 +24,18 @@ pub(crate) async fn end_late(
     let mut beside = Beside::default();
     let outcome = match inner.hooks.is_empty() {
         true => outcome,
-        false => after::after(inner, performed, outcome, &mut beside).await,
+        false => post_hooks::after(inner, performed, outcome, &mut beside).await,
     };
     heed(turn, cx, &mut beside);
     let mut seal = Seal::draw(inner.config.frame, &inner.nonces);
     let label = tool.spec().label.join(cx.nested_label());
     let bound = Some(tool.spec().max_result);
-    let (outcome, altered) = shape::washed_off_executor(outcome, inner).await;
-    let (outcome, cut) = match bound::is_over(&outcome, bound, &inner.config) {
+    let (outcome, altered) = sanitize::washed_off_executor(outcome, inner).await;
+    let (outcome, cut) = match truncate::is_over(&outcome, bound, &inner.config) {
         true => keep_aside(turn, cx, label, outcome, bound).await,
         false => (outcome, None),
     };
-    let (outcome, cut) = shape::shape(outcome, cut, bound, None, cx, inner);
+    let (outcome, cut) = sanitize::shape(outcome, cut, bound, None, cx, inner);
     seal.settle(label, matches!(outcome, Answer::Failure { .. }), altered);
     let effects =
         cx.profile().map(|claim| inner.redactor.effects(&claim.effects)).unwrap_or_default();

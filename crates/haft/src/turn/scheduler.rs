@@ -16,17 +16,16 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::{
-    admit::{self, ValidatedCall},
+    batch_hooks::{self, Due, cleared, preflight},
     core::TurnCore,
     launch::{Begun, Launched, begin, launch},
     plan::Planner,
-    preflight::{self, Due, cleared, preflight},
 };
 use crate::{
     budget::Held,
+    call::{self, ValidatedCall, validate},
     event::Event,
     frame::Seal,
-    lifecycle,
     runtime::Inner,
     tool_result::{Answer, ToolResult},
 };
@@ -83,11 +82,11 @@ pub(super) fn take_in(
     core: &Arc<TurnCore>,
     call: ToolCall,
 ) -> (ToolContext, Result<ValidatedCall, Failure>) {
-    let entry = admit::resolve(&core.snapshot, &call.name);
+    let entry = validate::resolve(&core.snapshot, &call.name);
     let meant = entry.as_ref().map_or_else(|_| call.name.clone(), |e| e.name().clone());
     let cx = core.context(call.id.clone(), call.name.clone(), meant);
     let terms = core.terms();
-    let admitted = entry.and_then(|entry| admit::admit(entry, call, cx.clone(), terms));
+    let admitted = entry.and_then(|entry| validate::validate(entry, call, cx.clone(), terms));
     (cx, admitted)
 }
 
@@ -225,7 +224,7 @@ impl CallScheduler {
         if core.inner.background.any()
             && let Some(last) = answers.last_mut()
         {
-            lifecycle::add_asides(last, &core.late_news(), &core.inner.redactor);
+            call::add_asides(last, &core.late_news(), &core.inner.redactor);
         }
         guard.0 = None;
         core.run.hear(&answers);
@@ -236,7 +235,7 @@ impl CallScheduler {
     fn refuse_waiting(&mut self, why: &str) {
         for row in &mut self.rows {
             if let State::Waiting(admitted, _) = &mut row.state {
-                *admitted = Err(lifecycle::not_run(why));
+                *admitted = Err(call::not_run(why));
             }
         }
     }
@@ -332,7 +331,7 @@ impl CallScheduler {
         };
         self.open += 1;
         let held = self.rows[at].held.take();
-        self.fly(at, lifecycle::walk(Arc::clone(&self.core), admitted, cx, None, held));
+        self.fly(at, call::walk(Arc::clone(&self.core), admitted, cx, None, held));
     }
 
     /// Starts calls that the hooks see together first. Each call comes here once.
@@ -359,7 +358,7 @@ impl CallScheduler {
             Begun::Waiting(check) => self.wait_for(stand, check),
             Begun::Lost => {
                 for (at, cx) in stand {
-                    self.set_off(at, Err(preflight::lost()), cx);
+                    self.set_off(at, Err(batch_hooks::lost()), cx);
                 }
             }
         }
@@ -367,7 +366,7 @@ impl CallScheduler {
 
     fn set_off(&mut self, at: usize, admitted: Result<ValidatedCall, Failure>, cx: ToolContext) {
         let held = self.rows[at].held.take();
-        self.fly(at, lifecycle::walk(Arc::clone(&self.core), admitted, cx, None, held));
+        self.fly(at, call::walk(Arc::clone(&self.core), admitted, cx, None, held));
     }
 
     /// Lets calls wait for the hooks, each of them stoppable.
@@ -388,7 +387,7 @@ impl CallScheduler {
             let core = Arc::clone(&self.core);
             self.fly(at, async move {
                 let admitted = cleared(&core, &cx, told).await;
-                lifecycle::walk(core, admitted, cx, None, held).await
+                call::walk(core, admitted, cx, None, held).await
             });
         }
     }
@@ -436,12 +435,12 @@ impl Drop for CallScheduler {
             )
             .with_execution(Execution::NotStarted);
             if tokio::runtime::Handle::try_current().is_ok() {
-                launch(lifecycle::walk(Arc::clone(&self.core), Err(never), cx, None, row.held));
+                launch(call::walk(Arc::clone(&self.core), Err(never), cx, None, row.held));
             } else {
                 if let Some(held) = row.held {
                     held.settle(false, 0, &self.core.inner.events);
                 }
-                lifecycle::tell_unfinished(&self.core, &cx, &never);
+                call::tell_unfinished(&self.core, &cx, &never);
             }
         }
     }

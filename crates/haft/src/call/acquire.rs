@@ -15,11 +15,12 @@ use haft_core::{
 };
 use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
 
-use super::{
-    core::TurnCore,
-    floor::{Door, Floor, Pass},
+use super::Parent;
+use crate::{
+    registry::RegisteredTool,
+    turn::{Door, Floor, Pass, TurnCore},
+    watch::after,
 };
-use crate::{lifecycle::Parent, registry::RegisteredTool, watch::after};
 
 /// Everything a call holds while it works. Leaving is dropping it, on every path: if some work of
 /// the call still lives then, it goes on holding the place.

@@ -12,7 +12,7 @@ use haft_core::{
 };
 use serde_json::Value;
 
-use super::bound::limit_of;
+use super::truncate::limit_of;
 use crate::{
     budget::Held,
     frame::Keys,

@@ -1,6 +1,6 @@
 //! Side effects of phases: notes for the model, problems for observers, a halt.
 //!
-//! Phases collect them here; the lifecycle emits and applies them. Empty for almost every call, so
+//! Phases collect them here; the call emits and applies them. Empty for almost every call, so
 //! it is a box that is allocated on first use.
 
 use std::sync::Arc;

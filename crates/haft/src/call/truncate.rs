@@ -11,7 +11,7 @@ use haft_core::{Block, Label, Output, ResultLimit, ToolContext};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use super::shape::{chars, json_size, washed_data, weight};
+use super::sanitize::{chars, json_size, washed_data, weight};
 use crate::{
     artifact::{self, ArtifactMeta, Draft, Ends, Items, NotKept, Owner, READER},
     config::Config,

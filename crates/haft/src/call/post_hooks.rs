@@ -7,7 +7,7 @@
 
 use haft_core::{Execution, Failure, FailureCode, Output};
 
-use super::{beside::Beside, watch::within};
+use super::{record::Beside, watch::within};
 use crate::{hooks::CompletedCall, runtime::Inner};
 
 /// Runs the transforms.

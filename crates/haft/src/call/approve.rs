@@ -12,8 +12,9 @@ use haft_core::{Decision, Failure, FailureCode, RetryHint, StopReason, ToolConte
 use serde_json::Value;
 
 use super::{
-    File, message_end,
-    permit::{self, Judged, NEXT, Permit, Unfit, silent},
+    File,
+    authorize::{self, Judged, NEXT, Permit, Unfit, silent},
+    message_end,
     watch::{Stopped, watched},
 };
 use crate::{
@@ -55,7 +56,7 @@ pub(super) async fn ask(
     }
     // Meanwhile somebody may have said "always", or the rules or the run may have changed.
     let (call, judged) = if seat.waited || waited {
-        match permit::permit(turn, call).await? {
+        match authorize::permit(turn, call).await? {
             Permit::Ask(call, judged) => (call, judged),
             other => return Ok(other),
         }
@@ -67,7 +68,7 @@ pub(super) async fn ask(
         return Err(unasked(turn, &call, &judged, file, TOO_MANY.to_owned()));
     }
     // From here to the question nothing waits: it is asked about what was judged.
-    let binding = permit::bind(turn, &call)?;
+    let binding = authorize::bind(turn, &call)?;
     let offer = match judged.verdict.decision {
         // A rule that could not be worked out is not offered.
         Decision::Ask => {
@@ -126,7 +127,7 @@ async fn pose(
     file: &mut Option<Box<File>>,
 ) -> Result<Answered, Failure> {
     let verdict = &judged.verdict;
-    let explanation = permit::explain(turn, call, judged);
+    let explanation = authorize::explain(turn, call, judged);
     let shown = turn.inner.redactor.verdict(verdict.clone());
     *file = Some(File::new(shown.clone(), &explanation));
     turn.emit(|| Event::Asked {
@@ -175,7 +176,7 @@ fn heed(
         ApprovalResponse::Allow { lasting, comment } => {
             // Signed for the question, and held against the call as it is now.
             let grants = &turn.inner.desk.grants;
-            let token = grants.issue(binding, ApprovalScope::Once, permit::MOMENT);
+            let token = grants.issue(binding, ApprovalScope::Once, authorize::MOMENT);
             let yes = Yes { by, token, lasting: Some(lasting), comment };
             allow(turn, call, judged, offer, yes)
         }
@@ -242,9 +243,9 @@ fn allow(
     let by = &yes.by;
     let reason = format!("approved: {}", judged.verdict.reason);
     let verdict = Verdict::allow(reason).by(by.to_string());
-    let in_session = permit::bind(turn, &call)?.in_session(&judged.because());
+    let in_session = authorize::bind(turn, &call)?.in_session(&judged.because());
     let run = call.context().run_id().clone();
-    let (mut permitted, lasting) = match permit::under_grant(turn, call, &yes.token, verdict) {
+    let (mut permitted, lasting) = match authorize::under_grant(turn, call, &yes.token, verdict) {
         Ok(permitted) => permitted,
         Err(Unfit::Changed(call)) => return Ok(Permit::Again(call)),
         Err(Unfit::Refused(failure)) => return Err(failure),
@@ -279,7 +280,7 @@ fn edited(mut call: ValidatedCall, arguments: Value) -> Result<ValidatedCall, Fa
         // A person has looked at it.
         call.added_mut().asked = None;
     }
-    permit::changed(call, arguments).map_err(|failure| {
+    authorize::changed(call, arguments).map_err(|failure| {
         Failure::new(
             FailureCode::Declined,
             "the approver changed the arguments, and the tool does not accept them",
@@ -296,7 +297,7 @@ fn unasked(
     file: &mut Option<Box<File>>,
     why: String,
 ) -> Failure {
-    let explanation = permit::explain(turn, call, judged);
+    let explanation = authorize::explain(turn, call, judged);
     let verdict = Verdict::deny(why.clone()).by(judged.verdict.source.clone());
     let verdict = turn.inner.redactor.verdict(verdict);
     *file = Some(File::new(verdict.clone(), &explanation));

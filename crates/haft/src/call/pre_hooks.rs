@@ -8,8 +8,8 @@
 use haft_core::{Decision, Failure, FailureCode};
 
 use super::{
-    beside::Beside,
     check::check,
+    record::Beside,
     watch::{Stopped, watched},
 };
 use crate::turn::{TurnCore, ValidatedCall};

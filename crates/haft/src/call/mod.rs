@@ -1,18 +1,20 @@
-//! The lifecycle of one call, from validation to result. This file calls the phases in order;
+//! The call of one call, from validation to result. This file calls the phases in order;
 //! phases return data, and this file emits the events and writes the journal.
 //!
 //! INVARIANT: `walk` always ends in exactly one result and exactly one terminal event.
 
 mod watch;
-mod beside;
+mod record;
+pub(crate) mod validate;
 mod check;
-mod before;
-mod permit;
-mod ask;
-mod perform;
-mod after;
-mod bound;
-mod shape;
+mod pre_hooks;
+mod authorize;
+mod approve;
+pub(crate) mod acquire;
+mod execute;
+mod post_hooks;
+mod truncate;
+mod sanitize;
 mod late;
 mod explain;
 mod unexplained;
@@ -28,14 +30,15 @@ use haft_schema::Unexplained;
 use serde_json::Value;
 use tracing::Instrument as _;
 
-pub(crate) use self::beside::add_asides;
 pub(crate) use self::explain::explain;
 pub(crate) use self::late::end_late;
-pub use self::permit::AuthorizedCall;
-pub(crate) use self::shape::most_bytes;
+pub(crate) use self::record::add_asides;
+pub(crate) use self::sanitize::most_bytes;
+pub(crate) use self::validate::{Terms, redactor_of};
+pub use self::{authorize::AuthorizedCall, validate::ValidatedCall};
 use self::{
-    beside::Beside,
-    permit::{Judged, Permit},
+    authorize::{Judged, Permit},
+    record::Beside,
 };
 use crate::{
     budget::Held,
@@ -47,7 +50,7 @@ use crate::{
     policy::Explanation,
     telemetry,
     tool_result::{Answer, Origin, ToolResult, Truncation},
-    turn::{TurnCore, ValidatedCall, gate},
+    turn::TurnCore,
 };
 
 /// A person's edit or a rule's rewrite goes round again; more often than this nobody agrees.
@@ -144,14 +147,14 @@ fn walked(
         let label = ran
             .as_ref()
             .map_or(Label::CLEAN, |(entry, _)| entry.spec().label.join(cx.nested_label()));
-        let (outcome, altered) = shape::washed_off_executor(outcome, &turn.inner).await;
-        let (outcome, cut) = match bound::is_over(&outcome, bound, &turn.inner.config) {
+        let (outcome, altered) = sanitize::washed_off_executor(outcome, &turn.inner).await;
+        let (outcome, cut) = match truncate::is_over(&outcome, bound, &turn.inner.config) {
             // Few results are so large; the others do not carry the room for this.
             true => Box::pin(keep_aside(&turn, &cx, label, outcome, bound)).await,
             false => (outcome, None),
         };
         let (outcome, cut) =
-            shape::shape(outcome, cut, bound, held.as_deref_mut(), &cx, &turn.inner);
+            sanitize::shape(outcome, cut, bound, held.as_deref_mut(), &cx, &turn.inner);
         turn.passed(&cx, Phase::Shape);
         let mut instead_by = file.as_ref().and_then(|file| file.instead_by());
         if course.answered_by.is_some() && matches!(outcome, Answer::Output(_)) {
@@ -178,7 +181,7 @@ fn walked(
             elapsed: turn.inner.clock.now().saturating_duration_since(began),
             seal,
         });
-        let shown = shape::bytes_shown(&envelope.outcome);
+        let shown = sanitize::bytes_shown(&envelope.outcome);
         beside.put(&mut envelope, parent.is_none(), &turn.inner.redactor);
         settle(&turn, &cx, &mut envelope, file.as_deref(), (course.clone(), began)).await;
         telemetry::ended(&envelope, &course, file.as_deref());
@@ -205,7 +208,7 @@ async fn keep_aside(
     bound: Option<ResultLimit>,
 ) -> (Outcome, Option<Box<Truncation>>) {
     let Ok(output) = outcome else { return (outcome, None) };
-    let aside = bound::set_aside(turn, cx, label, output, bound.unwrap_or_default()).await;
+    let aside = truncate::set_aside(turn, cx, label, output, bound.unwrap_or_default()).await;
     for (facts, shown) in aside.kept {
         let call = cx.call_id().clone();
         turn.emit(|| Event::ResultOffloaded { call, shown, facts: Arc::new(facts) });
@@ -236,7 +239,7 @@ fn run<'a>(
         }
         // Most calls are cleared without anyone having to wait; the others pay for a box, and their
         // time counts from their permission on.
-        let (permitted, mut from) = match permit::at_once(turn, admitted) {
+        let (permitted, mut from) = match authorize::at_once(turn, admitted) {
             Ok(permitted) => (permitted, began),
             Err(admitted) => match Box::pin(clear(turn, admitted, beside, file)).await? {
                 Cleared::Permitted(permitted) => (permitted, turn.inner.clock.now()),
@@ -273,11 +276,11 @@ fn run<'a>(
             deadline = ledger.until().map_or(deadline, |until| deadline.min(until));
         }
         cx.set_deadline(deadline);
-        let entered = match gate::at_once(turn, entry, claim, cx, parent) {
+        let entered = match acquire::at_once(turn, entry, claim, cx, parent) {
             Some(entered) => entered,
             None => {
                 let since = turn.inner.clock.now();
-                let wait = gate::enter(turn, entry, claim, cx, parent, deadline);
+                let wait = acquire::enter(turn, entry, claim, cx, parent, deadline);
                 let entered = Box::pin(telemetry::waiting("place", wait)).await;
                 let time = turn.inner.clock.now().saturating_duration_since(since);
                 course.waited = time;
@@ -305,9 +308,9 @@ fn run<'a>(
                 ));
             }
         }
-        let outcome = perform::perform(turn, permitted, intent, entered, deadline, course).await;
+        let outcome = execute::perform(turn, permitted, intent, entered, deadline, course).await;
         let Some(performed) = performed else { return outcome };
-        let outcome = Box::pin(after::after(&turn.inner, &performed, outcome, beside)).await;
+        let outcome = Box::pin(post_hooks::after(&turn.inner, &performed, outcome, beside)).await;
         turn.passed(&performed.cx, Phase::After);
         heed(turn, &performed.cx, beside);
         outcome
@@ -357,16 +360,16 @@ async fn clear(
         check::check(turn, &admitted).await?;
         let cx = admitted.context().clone();
         turn.passed(&cx, Phase::Check);
-        let said = before::before(turn, admitted, beside).await;
+        let said = pre_hooks::before(turn, admitted, beside).await;
         if !turn.inner.hooks.is_empty() {
             turn.passed(&cx, Phase::Before);
         }
         heed(turn, &cx, beside);
         admitted = said?;
-        let mut permit = permit::permit(turn, admitted).await?;
+        let mut permit = authorize::permit(turn, admitted).await?;
         if let Permit::Ask(call, judged) = permit {
             // Few calls are asked about; the others do not carry the room for it.
-            let asked = telemetry::waiting("approval", ask::ask(turn, call, judged, file));
+            let asked = telemetry::waiting("approval", approve::ask(turn, call, judged, file));
             permit = Box::pin(asked).await?;
         }
         match permit {
@@ -374,7 +377,7 @@ async fn clear(
             Permit::Instead(text) => return Ok(Cleared::Instead(text)),
             Permit::Refused(call, judged) => {
                 refuse(turn, &call, &judged, file);
-                return Err(permit::refused(&judged.verdict));
+                return Err(authorize::refused(&judged.verdict));
             }
             Permit::Rewritten(again) => {
                 turn.emit(|| Event::Rewritten {
@@ -395,13 +398,13 @@ fn unsettled() -> Failure {
         FailureCode::Denied,
         "the call, or the state its authorization depends on, changed each time it was authorized, so the tool was not run",
     )
-    .with_next(permit::NEXT)
+    .with_next(authorize::NEXT)
 }
 
 /// Tells and notes that a call is refused, and why.
 fn refuse(turn: &TurnCore, call: &ValidatedCall, judged: &Judged, file: &mut Option<Box<File>>) {
     let verdict = judged.verdict.clone();
-    let explanation = permit::explain(turn, call, judged);
+    let explanation = authorize::explain(turn, call, judged);
     let verdict = turn.inner.redactor.verdict(verdict);
     *file = Some(File::new(verdict.clone(), &explanation));
     let call = call.context().call_id().clone();

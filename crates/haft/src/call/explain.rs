@@ -11,7 +11,7 @@ use haft_schema::Unexplained;
 
 use super::{
     MAX_ROUNDS,
-    permit::{self, Judged, Rewrite},
+    authorize::{self, Judged, Rewrite},
     unsettled,
 };
 use crate::{
@@ -56,7 +56,7 @@ async fn raw(turn: &TurnCore, admitted: Result<ValidatedCall, Failure>) -> Expla
             return refused(checks, "check", &failure);
         }
         let checks = beforehand();
-        match permit::rewritten(turn, call) {
+        match authorize::rewritten(turn, call) {
             Ok(Rewrite::None(same)) => {
                 call = same;
                 break;
@@ -71,7 +71,7 @@ async fn raw(turn: &TurnCore, admitted: Result<ValidatedCall, Failure>) -> Expla
             Err(failure) => return refused(checks, "rewrite", &failure),
         }
     }
-    let mut explanation = match permit::judge(turn, &call, permit::Guards::All).await {
+    let mut explanation = match authorize::judge(turn, &call, authorize::Guards::All).await {
         Ok(judged) => explained(turn, &call, &judged, HOOKS_NAMED),
         Err(failure) => refused(beforehand(turn, &call, HOOKS_NAMED), "judges", &failure),
     };

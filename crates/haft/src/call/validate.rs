@@ -17,13 +17,13 @@ use haft_core::{
 use haft_schema::{Repair, RepairPolicy, Schema, Stop, Unexplained, parse, syntax};
 use serde_json::{Map, Value};
 
-use super::core::TurnCore;
 use crate::{
     clock::{Clock, RuntimeClock},
     policy::{PolicyRequest, TaintTracker},
     registry::{Found, HiddenReason, RegisteredTool, ToolSnapshot},
     secrets::{Redactor, RuntimeRedactor},
     text::shortened,
+    turn::TurnCore,
     watch::{after, caught},
 };
 
@@ -317,7 +317,7 @@ pub(crate) fn resolve(
 }
 
 /// Takes a call in for a tool that is already resolved.
-pub(crate) fn admit(
+pub(crate) fn validate(
     entry: Arc<RegisteredTool>,
     mut call: ToolCall,
     cx: ToolContext,

@@ -12,7 +12,7 @@ use haft_core::{Error, StopReason};
 use haft_dialect::{DecodedResponse, ResponseDecoder, ToolExport};
 use serde_json::Value;
 
-use super::intake::CallScheduler;
+use super::scheduler::CallScheduler;
 use crate::tool_result::ToolResult;
 
 /// A turn whose response is being streamed. Made by [`Turn::stream`](super::Turn::stream).

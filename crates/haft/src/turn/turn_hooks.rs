@@ -8,9 +8,9 @@ use smallvec::SmallVec;
 
 use super::core::TurnCore;
 use crate::{
+    call::add_asides,
     event::Event,
     hooks::{AnsweredCall, HookEffects, TurnInfo, around_turn},
-    lifecycle::add_asides,
     tool_result::ToolResult,
 };
 
