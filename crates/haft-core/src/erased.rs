@@ -52,12 +52,12 @@ pub trait Body: Send + Sync + 'static {
         cx: &'a ToolContext,
     ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>>;
 
-    /// Runs the tool.
-    fn call<'a>(
-        &'a self,
+    /// Makes the future that runs the tool. It owns its data, so that a runtime can move it.
+    fn call(
+        self: Arc<Self>,
         args: Args,
-        cx: &'a ToolContext,
-    ) -> BoxFuture<'a, Result<Output, Failure>>;
+        cx: ToolContext,
+    ) -> BoxFuture<'static, Result<Output, Failure>>;
 }
 
 /// How often a value is decoded again to find the location of a decode error.
@@ -187,14 +187,14 @@ impl<T: Tool> Body for Typed<T> {
         }
     }
 
-    fn call<'a>(
-        &'a self,
+    fn call(
+        self: Arc<Self>,
         args: Args,
-        cx: &'a ToolContext,
-    ) -> BoxFuture<'a, Result<Output, Failure>> {
+        cx: ToolContext,
+    ) -> BoxFuture<'static, Result<Output, Failure>> {
         match args.downcast::<T::Args>() {
             Ok(args) => {
-                Box::pin(async move { self.0.call(*args, cx).await?.into_output(cx).await })
+                Box::pin(async move { self.0.call(*args, &cx).await?.into_output(&cx).await })
             }
             Err(_) => Box::pin(async { Err(wrong_type()) }),
         }
@@ -278,13 +278,13 @@ impl Body for Closures {
         Box::pin(std::future::ready(verdict))
     }
 
-    fn call<'a>(
-        &'a self,
+    fn call(
+        self: Arc<Self>,
         args: Args,
-        cx: &'a ToolContext,
-    ) -> BoxFuture<'a, Result<Output, Failure>> {
+        cx: ToolContext,
+    ) -> BoxFuture<'static, Result<Output, Failure>> {
         match args.downcast::<Arc<Value>>() {
-            Ok(json) => (self.call)(*json, cx.clone()),
+            Ok(json) => (self.call)(*json, cx),
             Err(_) => Box::pin(async { Err(wrong_type()) }),
         }
     }

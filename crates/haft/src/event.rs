@@ -393,7 +393,7 @@ impl Events {
     }
 
     /// Returns whether there is an observer or a reader.
-    pub(crate) fn is_heard(&self) -> bool {
+    pub(crate) fn has_observer(&self) -> bool {
         !self.observers.is_empty() || self.hub.is_read()
     }
 
@@ -403,12 +403,12 @@ impl Events {
     }
 
     /// Emits an event, redacted. The event is not even built without an observer or reader.
-    pub(crate) fn tell(
+    pub(crate) fn emit_as(
         &self,
         who: impl FnOnce() -> Arc<EventSource>,
         event: impl FnOnce() -> Event,
     ) {
-        if self.is_heard() {
+        if self.has_observer() {
             self.emit(who(), event());
         }
     }

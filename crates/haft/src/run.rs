@@ -1,8 +1,8 @@
 //! One agent task: the state that lasts across its turns.
 //!
-//! A run owns the scheduler lock (`floor`) that its calls share, the taint label of everything the
-//! model has read, and a state map for its tools. Turns of one run may overlap; the scheduler lock
-//! serializes conflicting calls.
+//! A run owns the lock table that its calls share, the taint label of everything the model has
+//! read, and a state map for its tools. Turns of one run may overlap; the lock table serializes
+//! conflicting calls.
 //!
 //! A sub-run belongs to a parent run. It charges the parent's budget as well as its own, starts
 //! with the parent's taint, and adds its own taint to the parent.
@@ -34,13 +34,13 @@ use crate::{
     runtime::Inner,
     taint::record_read,
     tool_result::ToolResult,
-    turn::{Floor, NO_TOKIO_RUNTIME, Turn, TurnCore, in_tokio_runtime},
+    turn::{LockTable, NO_TOKIO_RUNTIME, Turn, TurnCore, in_tokio_runtime},
 };
 
 /// State that all turns of a run share.
 pub(crate) struct RunCore {
     pub(crate) inner: Arc<Inner>,
-    pub(crate) floor: Arc<Floor>,
+    pub(crate) locks: Arc<LockTable>,
     cancelled: AtomicBool,
     /// Why no more calls of this run may start.
     halted: OnceLock<String>,
@@ -65,7 +65,7 @@ pub(crate) struct RunCore {
     /// The last tool set whose definitions were recorded as read by the model.
     recorded: Mutex<Weak<ToolSet>>,
     pub(crate) slips: InvalidCallCounts,
-    pub(crate) manners: PromptLimits,
+    pub(crate) prompt_limits: PromptLimits,
     /// The last tool set and its filtered view, so that an unchanged registry costs nothing.
     viewed: Mutex<Option<(Arc<ToolSet>, Arc<ToolSet>)>>,
 }
@@ -273,19 +273,19 @@ impl Run {
         scope.cycle = core.cycle.fetch_add(1, Ordering::Relaxed) + 1;
         scope.label = self.label();
         scope.left = core.left(scope.depth, None);
-        let interactive = core.inner.desk.is_staffed();
+        let interactive = core.inner.approvals.has_approver();
         let snapshot =
             ToolSnapshot::take(tool_set, &scope, &*core.inner.policy, interactive, problems);
-        let who = events.is_heard().then(|| EventSource::of(&scope));
+        let who = events.has_observer().then(|| EventSource::of(&scope));
         if let Some(who) = &who {
             for message in snapshot.problems() {
                 let (run, message) = (scope.run.clone(), message.clone());
-                events.tell(|| Arc::clone(who), || Event::Problem { run, message });
+                events.emit_as(|| Arc::clone(who), || Event::Problem { run, message });
             }
             let tools = snapshot.entries().count();
             let started =
                 || Event::TurnStarted { run: scope.run.clone(), cycle: scope.cycle, tools };
-            events.tell(|| Arc::clone(who), started);
+            events.emit_as(|| Arc::clone(who), started);
         }
         let turn = TurnCore::new(core, snapshot, Arc::new(scope), who, spent);
         if !core.inner.hooks.is_empty() {
@@ -564,7 +564,7 @@ impl RunBuilder {
             cancelled: AtomicBool::new(false),
             halted: OnceLock::new(),
             turns: Mutex::default(),
-            floor: Arc::default(),
+            locks: Arc::default(),
             cycle: AtomicU32::new(0),
             seen,
             ledger,
@@ -574,7 +574,7 @@ impl RunBuilder {
             sub_run_count: AtomicU32::new(0),
             recorded: Mutex::default(),
             slips: InvalidCallCounts::default(),
-            manners: PromptLimits::new(&self.inner.desk, &self.scope, self.one_shot),
+            prompt_limits: PromptLimits::new(&self.inner.approvals, &self.scope, self.one_shot),
             viewed: Mutex::new(None),
             base: self.scope,
             line: self.line,

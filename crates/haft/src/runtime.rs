@@ -31,7 +31,7 @@ use crate::{
     registry::{RegisteredTool, ToolRegistry},
     run::{Run, RunBuilder},
     secrets::{Redactor, RuntimeRedactor, Secrets},
-    turn::{Floor, NO_TOKIO_RUNTIME, Threads, in_tokio_runtime},
+    turn::{LockTable, NO_TOKIO_RUNTIME, Threads, in_tokio_runtime},
     watch,
 };
 
@@ -50,13 +50,13 @@ pub(crate) struct Inner {
     pub(crate) redactor: RuntimeRedactor,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) nonces: Nonces,
-    pub(crate) desk: ApprovalQueue,
+    pub(crate) approvals: ApprovalQueue,
     pub(crate) journal: Box<dyn Journal>,
     pub(crate) events: Events,
     pub(crate) state: Arc<TypeMap>,
     pub(crate) artifacts: RuntimeArtifacts,
     pub(crate) threads: Threads,
-    pub(crate) keys: Arc<Floor>,
+    pub(crate) keys: Arc<LockTable>,
     pub(crate) background: Background,
     runs: AtomicU64,
 }
@@ -470,7 +470,7 @@ impl RuntimeBuilder {
             events: Events::new(self.observers, Arc::clone(&self.clock), redactor),
             clock: self.clock,
             nonces: self.nonces,
-            desk: ApprovalQueue::new(self.approvers, grants, &self.config),
+            approvals: ApprovalQueue::new(self.approvers, grants, &self.config),
             state: Arc::new(self.state),
             keys: Arc::default(),
             background: Background::default(),

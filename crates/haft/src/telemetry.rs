@@ -11,14 +11,16 @@
 //! subscriber, a call only pays for reading a static. Arguments and results are put on spans only
 //! if the host enables it, and are redacted first.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Instant};
 
 use haft_core::{Decision, Failure, ToolContext, Verdict};
-use tracing::{Instrument as _, Level, Span, field::Empty, instrument::Instrumented};
+use tracing::{
+    Instrument as _, Level, Span, field::Empty, instrument::Instrumented, span::EnteredSpan,
+};
 
 use crate::{
-    call::File,
     event::Event,
+    journal::PolicyRecord,
     layers::{CacheStatus, ExecutionStats, Outcome, Work},
     runtime::Inner,
     text::nth_char,
@@ -100,7 +102,7 @@ pub(crate) fn call_span(cx: &ToolContext) -> Span {
 }
 
 /// Records on the call's span how the call ended.
-pub(crate) fn ended(envelope: &ToolResult, course: &ExecutionStats, file: Option<&File>) {
+pub(crate) fn ended(envelope: &ToolResult, course: &ExecutionStats, policy: Option<&PolicyRecord>) {
     if !is_traced() {
         return;
     }
@@ -109,9 +111,9 @@ pub(crate) fn ended(envelope: &ToolResult, course: &ExecutionStats, file: Option
         record_failure(&span, failure);
     }
     span.record("haft.execution", execution_name(envelope));
-    if let Some(file) = file {
-        record_verdict(&span, &file.verdict);
-        span.record("haft.answered_by", file.answered_by.as_deref());
+    if let Some(policy) = policy {
+        record_verdict(&span, &policy.verdict);
+        span.record("haft.answered_by", policy.answered_by.as_deref());
     }
     span.record("haft.attempts", course.attempts);
     span.record("haft.cache", course.cache.map(cache_name));
@@ -147,34 +149,49 @@ pub(crate) fn waiting<F: Future>(what: &'static str, wait: F) -> Instrumented<F>
     wait.instrument(span)
 }
 
-/// Returns whether there is an observer or subscriber for attempts.
-pub(crate) fn is_watched(work: &Work<'_>) -> bool {
-    work.turn.inner.events.is_heard() || is_traced()
+/// One attempt, as observers and subscribers see it.
+pub(crate) struct AttemptSpan {
+    span: Span,
+    began: Instant,
 }
 
-/// Runs one attempt in a span of its own, and emits how it ended.
-pub(crate) async fn watched(work: &Work<'_>, body: impl Future<Output = Outcome>) -> Outcome {
-    let inner = &work.turn.inner;
-    let span = if is_traced() { execute_span(work) } else { Span::none() };
-    let began = inner.clock.now();
-    let outcome = body.instrument(span.clone()).await;
-    let took = inner.clock.now().saturating_duration_since(began);
-    match &outcome {
-        Err(failure) => record_failure(&span, failure),
-        Ok(output) if inner.config.trace_content && !span.is_disabled() => {
-            span.record("gen_ai.tool.call.result", &*prepare_content(inner, &output.as_text()));
+impl AttemptSpan {
+    /// Starts an attempt; `None` without an observer and a subscriber.
+    pub(crate) fn start(work: &Work<'_>) -> Option<Box<Self>> {
+        let inner = &work.turn.inner;
+        if !inner.events.has_observer() && !is_traced() {
+            return None;
         }
-        Ok(_) => {}
+        let span = if is_traced() { execute_span(work) } else { Span::none() };
+        Some(Box::new(Self { span, began: inner.clock.now() }))
     }
-    drop(span);
-    work.turn.emit(|| Event::AttemptFinished {
-        call: work.cx.call_id().clone(),
-        tool_name: work.cx.tool_name().clone(),
-        attempt: work.cx.attempt(),
-        failed: outcome.as_ref().err().map(Failure::code),
-        took,
-    });
-    outcome
+
+    /// Enters the span, for a poll of the body.
+    pub(crate) fn enter(&self) -> EnteredSpan {
+        self.span.clone().entered()
+    }
+
+    /// Records and emits how the attempt ended.
+    pub(crate) fn end(self, work: &Work<'_>, outcome: &Outcome) {
+        let inner = &work.turn.inner;
+        let took = inner.clock.now().saturating_duration_since(self.began);
+        match outcome {
+            Err(failure) => record_failure(&self.span, failure),
+            Ok(output) if inner.config.trace_content && !self.span.is_disabled() => {
+                let text = output.as_text();
+                self.span.record("gen_ai.tool.call.result", &*prepare_content(inner, &text));
+            }
+            Ok(_) => {}
+        }
+        drop(self.span);
+        work.turn.emit(|| Event::AttemptFinished {
+            call: work.cx.call_id().clone(),
+            tool_name: work.cx.tool_name().clone(),
+            attempt: work.cx.attempt(),
+            failed: outcome.as_ref().err().map(Failure::code),
+            took,
+        });
+    }
 }
 
 fn execute_span(work: &Work<'_>) -> Span {

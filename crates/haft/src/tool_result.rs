@@ -2,11 +2,19 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use haft_core::{Block, CallId, Effects, Execution, Failure, Label, Operation, Output, ToolName};
+use haft_core::{
+    Block, CallId, Effects, Execution, Failure, FailureCode, Label, Operation, Output, ToolName,
+};
 use serde::{Serialize, ser::SerializeStruct as _};
 use serde_json::Value;
 
-use crate::{artifact::ArtifactId, event::micros, frame::Seal, schema::Repair};
+use crate::{
+    artifact::ArtifactId,
+    config::Config,
+    event::micros,
+    frame::{Nonces, Seal},
+    schema::Repair,
+};
 
 /// The result of one call.
 #[derive(Debug, Serialize)]
@@ -132,6 +140,29 @@ fn serialize_repairs<S: serde::Serializer>(
 }
 
 impl ToolResult {
+    /// The result of a call that our own code lost: its outcome is unknown.
+    pub(crate) fn lost(config: &Config, nonces: &Nonces, id: CallId, name: ToolName) -> Self {
+        let mut seal = Seal::draw(config.frame, nonces);
+        seal.settle(Label::CLEAN, true, 0);
+        let failure =
+            Failure::new(FailureCode::UnknownOutcome, "the outcome of this call is unknown");
+        Self {
+            id,
+            tool_name: name.clone(),
+            requested_name: name,
+            outcome: Answer::Failure { failure, interrupted_output: String::new() },
+            label: Label::CLEAN,
+            origin: None,
+            cut: None,
+            repairs: None,
+            instead_by: None,
+            tier: None,
+            left: None,
+            elapsed: Duration::ZERO,
+            seal,
+        }
+    }
+
     /// Returns the id of the call.
     #[must_use]
     pub fn id(&self) -> &CallId {

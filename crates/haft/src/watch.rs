@@ -43,10 +43,10 @@ pub(crate) async fn within<T>(
 ) -> Result<T, Stopped> {
     let mut work = pin!(AssertUnwindSafe(work).catch_unwind());
     if let Poll::Ready(done) = once(work.as_mut()).await {
-        return done.map_err(|panic| Stopped::Panicked(words(panic)));
+        return done.map_err(|panic| Stopped::Panicked(panic_message(panic)));
     }
     match Box::pin(timed(clock, limit, work)).await {
-        Some(done) => done.map_err(|panic| Stopped::Panicked(words(panic))),
+        Some(done) => done.map_err(|panic| Stopped::Panicked(panic_message(panic))),
         None => Err(Stopped::TimedOut(limit)),
     }
 }
@@ -77,19 +77,19 @@ pub(crate) async fn once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> 
 
 /// Runs code of the host; returns the panic message if it panics.
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    std::panic::catch_unwind(AssertUnwindSafe(work)).map_err(words)
+    std::panic::catch_unwind(AssertUnwindSafe(work)).map_err(panic_message)
 }
 
 /// Takes the message out of a panic payload and leaks the rest: dropping the payload would run its
 /// `Drop` code outside of `catch_unwind`.
-pub(crate) fn words(panic: Box<dyn Any + Send>) -> String {
-    let text = panic_text(&*panic);
+pub(crate) fn panic_message(panic: Box<dyn Any + Send>) -> String {
+    let text = message_of(&*panic);
     std::mem::forget(panic);
     text
 }
 
 /// The message of a panic, for the operator.
-fn panic_text(panic: &(dyn Any + Send)) -> String {
+fn message_of(panic: &(dyn Any + Send)) -> String {
     let text = panic
         .downcast_ref::<&str>()
         .map(|s| (*s).to_owned())

@@ -78,7 +78,7 @@ pub(crate) async fn call_in(
     cx: &ToolContext,
 ) -> Result<Output, Failure> {
     let args = tool.body().decode(&Arc::new(arguments))?;
-    tool.body().call(args, cx).await
+    Arc::clone(tool.body()).call(args, cx.clone()).await
 }
 
 /// Returns the profile of a call.

@@ -22,12 +22,12 @@ use std::{
 use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use haft_core::{Decision, Failure, FailureCode, Scope, ToolName};
 use serde_json::Value;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{ApprovalRequest, ApprovalResponse, ApprovalScope, Approver, GrantStore};
 use crate::{
     config::Config,
-    watch::{caught, words},
+    watch::{caught, panic_message},
 };
 
 /// Asks approvers, and limits how many requests are open.
@@ -35,7 +35,7 @@ pub(crate) struct ApprovalQueue {
     approvers: Vec<Box<dyn Approver>>,
     pub(crate) grants: Arc<GrantStore>,
     /// Permits for open requests; further requests wait.
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
     waiting: AtomicUsize,
     max_waiting: usize,
     /// By session and user.
@@ -45,8 +45,8 @@ pub(crate) struct ApprovalQueue {
 type SessionKey = (String, Option<String>);
 
 /// The permit to ask.
-pub(crate) struct QueuePermit<'a> {
-    _seat: SemaphorePermit<'a>,
+pub(crate) struct QueuePermit {
+    _permit: OwnedSemaphorePermit,
     /// Whether the permit had to be waited for, so that the state may have changed.
     pub(crate) waited: bool,
 }
@@ -69,7 +69,7 @@ impl ApprovalQueue {
         Self {
             approvers,
             grants,
-            permits: Semaphore::new(config.prompts_at_once.min(Semaphore::MAX_PERMITS)),
+            permits: Arc::new(Semaphore::new(config.prompts_at_once.min(Semaphore::MAX_PERMITS))),
             waiting: AtomicUsize::new(0),
             max_waiting: config.max_waiting_prompts,
             sessions: Mutex::new(BoundedMap::new(MAX_SESSIONS)),
@@ -77,7 +77,7 @@ impl ApprovalQueue {
     }
 
     /// Returns whether there is an approver.
-    pub(crate) fn is_staffed(&self) -> bool {
+    pub(crate) fn has_approver(&self) -> bool {
         !self.approvers.is_empty()
     }
 
@@ -87,19 +87,19 @@ impl ApprovalQueue {
     }
 
     /// Waits for a permit; `None` if the queue is full. Dropping the future leaves the queue.
-    pub(crate) async fn seat(&self) -> Option<QueuePermit<'_>> {
-        if let Ok(seat) = self.permits.try_acquire() {
-            return Some(QueuePermit { _seat: seat, waited: false });
+    pub(crate) async fn permit(&self) -> Option<QueuePermit> {
+        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+            return Some(QueuePermit { _permit: permit, waited: false });
         }
-        let _in_line = QueuePlace::join(&self.waiting, self.max_waiting)?;
-        let seat = self.permits.acquire().await.ok()?;
-        Some(QueuePermit { _seat: seat, waited: true })
+        let _place = QueuePlace::join(&self.waiting, self.max_waiting)?;
+        let permit = Arc::clone(&self.permits).acquire_owned().await.ok()?;
+        Some(QueuePermit { _permit: permit, waited: true })
     }
 
     /// Asks all approvers at once. The first valid answer counts, and the other approvers are
     /// notified. An approver that fails, or whose answer does not match the request, is skipped. If
     /// all are skipped, the last error is returned.
-    pub(crate) async fn pose(&self, question: &ApprovalRequest<'_>) -> Result<Answered, Failure> {
+    pub(crate) async fn ask(&self, question: &ApprovalRequest<'_>) -> Result<Answered, Failure> {
         let mut open: FuturesUnordered<_> = self
             .approvers
             .iter()
@@ -132,7 +132,7 @@ impl ApprovalQueue {
                 }
                 Err(panic) => {
                     broken.push(at);
-                    AnswerError::Broken(format!("it panicked: {}", words(panic)))
+                    AnswerError::Broken(format!("it panicked: {}", panic_message(panic)))
                 }
             };
             trouble = out.failure(&name, trouble.cause());
@@ -482,15 +482,15 @@ mod tests {
     async fn full_queue_refuses_and_dropped_waiters_leave_it() {
         let config = Config { max_waiting_prompts: 1, ..Config::default() };
         let queue = ApprovalQueue::new(Vec::new(), Arc::new(GrantStore::new().unwrap()), &config);
-        let first = queue.seat().await.unwrap();
+        let first = queue.permit().await.unwrap();
         assert!(!first.waited);
-        let mut second = Box::pin(queue.seat());
+        let mut second = Box::pin(queue.permit());
         assert!(crate::watch::once(second.as_mut()).await.is_pending());
         assert_eq!(queue.waiting(), 1);
-        assert!(queue.seat().await.is_none(), "the line is full");
+        assert!(queue.permit().await.is_none(), "the line is full");
         drop(second);
         assert_eq!(queue.waiting(), 0);
-        let mut third = Box::pin(queue.seat());
+        let mut third = Box::pin(queue.permit());
         assert!(crate::watch::once(third.as_mut()).await.is_pending());
         drop(first);
         assert!(third.await.unwrap().waited);

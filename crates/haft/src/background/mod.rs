@@ -256,7 +256,7 @@ impl Background {
     fn expire(&self, entry: &Arc<TicketEntry>, inner: &Inner) {
         self.remove(entry);
         let (call, ticket) = (entry.call.clone(), Arc::clone(&entry.id));
-        inner.events.tell(|| Arc::clone(&entry.who), || Event::Expired { call, ticket });
+        inner.events.emit_as(|| Arc::clone(&entry.who), || Event::Expired { call, ticket });
     }
 
     /// Accepts no more work, waits for the grace period, cancels the rest, and waits for it to end.

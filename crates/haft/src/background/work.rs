@@ -17,10 +17,11 @@ use haft_core::{
 
 use super::{Reservation, Stage, TicketEntry};
 use crate::{
-    call::{self, AuthorizedCall, acquire::Kept},
+    call::{AuthorizedCall, CallMachine, RunningCall, Step, acquire::TaskLocks},
     event::Event,
     hooks::CompletedCall,
     layers::{Outcome, checked, outcome_of},
+    tool_result::ToolResult,
     turn::{TurnCore, launch},
     watch::{after, timed},
 };
@@ -29,7 +30,7 @@ use crate::{
 pub(crate) fn begin(
     turn: &Arc<TurnCore>,
     permitted: &AuthorizedCall,
-    kept: Kept,
+    locks: TaskLocks,
     later: BackgroundTask,
 ) {
     let (reservation, work) = later.into_parts();
@@ -62,21 +63,37 @@ pub(crate) fn begin(
         entry.lock().orphaned = true;
         cx.stop(FailureCode::Cancelled, "its run is over");
     }
-    let performed = CompletedCall {
+    let performed = Arc::new(CompletedCall {
         tool: Arc::clone(admitted.tool()),
         arguments: Arc::clone(admitted.arguments()),
         cx: cx.clone(),
-    };
+    });
     let body = async move { work(cx).await };
-    drop(launch(run_task(Arc::clone(turn), entry, performed, kept, Box::pin(body))));
+    drop(launch(run_task(Arc::clone(turn), entry, performed, locks, Box::pin(body))));
+}
+
+/// Takes the outcome of the work through the last phases of the pipeline.
+async fn finish(
+    turn: &Arc<TurnCore>,
+    performed: &Arc<CompletedCall>,
+    outcome: Outcome,
+    began: Instant,
+) -> Box<ToolResult> {
+    let performed = Arc::clone(performed);
+    match CallMachine::for_task(turn, performed, outcome, began) {
+        (_, Step::Done(result)) => result,
+        (machine, Step::Wait(need)) => {
+            RunningCall::with_need(Arc::clone(turn), machine, need).await
+        }
+    }
 }
 
 /// Runs the work, keeps its result, and discards it when it expires.
 async fn run_task(
     turn: Arc<TurnCore>,
     entry: Arc<TicketEntry>,
-    performed: CompletedCall,
-    kept: Kept,
+    performed: Arc<CompletedCall>,
+    locks: TaskLocks,
     body: BoxFuture<'static, Outcome>,
 ) {
     // The call is answered first: the rest runs as a task of its own.
@@ -87,7 +104,7 @@ async fn run_task(
     let cx = &performed.cx;
     cx.flush_progress();
     let still_working = cx.has_running_work();
-    cx.close(kept, |_| ());
+    cx.close(locks, |_| ());
     let outcome = outcome.map_err(|failure| match failure.execution() {
         _ if still_working => Failure::new(
             FailureCode::UnknownOutcome,
@@ -97,7 +114,7 @@ async fn run_task(
         Execution::NotStarted => failure.with_execution(Execution::Completed),
         Execution::Completed | Execution::Unknown => failure,
     });
-    let envelope = call::end_late(&turn, &performed, outcome, began).await;
+    let envelope = finish(&turn, &performed, outcome, began).await;
     let (failed, ran) = (envelope.failure().map(Failure::code), envelope.execution());
     let (call, ticket) = (entry.call.clone(), Arc::clone(&entry.id));
     let elapsed = envelope.elapsed();
@@ -106,11 +123,11 @@ async fn run_task(
     let orphaned = {
         let mut state = entry.lock();
         if !state.orphaned {
-            state.stage = Stage::Done(Box::new(envelope));
+            state.stage = Stage::Done(envelope);
         }
         state.orphaned
     };
-    inner.events.tell(
+    inner.events.emit_as(
         || Arc::clone(&entry.who),
         || Event::TaskFinished { call, ticket, failed, execution: ran, elapsed },
     );
@@ -165,7 +182,7 @@ async fn run_body(
             };
         }
         () = cx.cancelled() => turn.why_stopped(cx),
-        never = turn.telling(cx) => match never {},
+        never = turn.forward_progress(cx) => match never {},
         () = clock.sleep_until(until) => Failure::new(
             FailureCode::DeadlinePassed,
             "the work took longer than the lifetime of its ticket, and was cancelled",

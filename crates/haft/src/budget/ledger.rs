@@ -62,7 +62,7 @@ const WARN_AT: u8 = 80;
 /// The reservation of one call. Dropping it counts the call as run with an empty result.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Held {
+pub(crate) struct BudgetReservation {
     ledger: Arc<Ledger>,
     tool: ToolName,
     micros: u64,
@@ -117,7 +117,7 @@ impl Ledger {
         bytes: Option<usize>,
         among: usize,
         events: &Events,
-    ) -> Result<Held, Failure> {
+    ) -> Result<BudgetReservation, Failure> {
         let micros = self.price_of(tool);
         let mut chain = self.lock_all();
         self.has_time()?;
@@ -148,7 +148,7 @@ impl Ledger {
         }
         warn(chain, events);
         let ledger = Arc::clone(self);
-        Ok(Held { ledger, tool: tool.clone(), micros, bytes: share, counts_bytes })
+        Ok(BudgetReservation { ledger, tool: tool.clone(), micros, bytes: share, counts_bytes })
     }
 
     /// Counts a turn.
@@ -363,7 +363,7 @@ impl Ledger {
             ledger.add_byte_warnings(used, &mut due);
         }
         drop(chain);
-        due.into_iter().for_each(|(source, event)| events.tell(|| source, || event));
+        due.into_iter().for_each(|(source, event)| events.emit_as(|| source, || event));
     }
 
     /// Warns about bytes. Only shown bytes count, because a call reserves far more than it shows.
@@ -379,7 +379,7 @@ impl Ledger {
     }
 }
 
-impl Held {
+impl BudgetReservation {
     /// Returns how many bytes the result may have, up to `wanted`: the reserved bytes and what is
     /// still free. `None` means that bytes are not counted.
     pub(crate) fn room(&mut self, wanted: usize) -> Option<usize> {
@@ -418,11 +418,11 @@ impl Held {
             ledger.add_byte_warnings(used, &mut due);
         }
         drop(chain);
-        due.into_iter().for_each(|(source, event)| events.tell(|| source, || event));
+        due.into_iter().for_each(|(source, event)| events.emit_as(|| source, || event));
     }
 }
 
-impl Drop for Held {
+impl Drop for BudgetReservation {
     /// A lost call may have run, and has shown nothing.
     fn drop(&mut self) {
         if self.bytes > 0 {
@@ -464,7 +464,7 @@ fn warn(mut chain: Chain<'_>, events: &Events) {
         ledger.low(used, &mut due);
     }
     drop(chain);
-    due.into_iter().for_each(|(source, event)| events.tell(|| source, || event));
+    due.into_iter().for_each(|(source, event)| events.emit_as(|| source, || event));
 }
 
 fn exhausted(what: impl Into<String>) -> Failure {
@@ -565,7 +565,7 @@ mod tests {
         let over = open(budget(2), None);
         let under = open(budget(5), Some(Arc::clone(&over)));
         let tool = ToolName::from("t");
-        let held: Vec<Held> =
+        let held: Vec<BudgetReservation> =
             (0..2).map(|_| under.hold((&tool, &tool), None, 1, &silent()).unwrap()).collect();
         assert!(under.hold((&tool, &tool), None, 1, &silent()).is_err());
         assert_eq!(under.left(None).calls, Some(0), "what is left above is what is left");

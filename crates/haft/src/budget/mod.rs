@@ -4,5 +4,5 @@ mod ledger;
 
 pub use haft_core::RemainingBudget;
 
-pub(crate) use self::ledger::{Held, Ledger, too_deep};
+pub(crate) use self::ledger::{BudgetReservation, Ledger, too_deep};
 pub use crate::policy::Budget;

@@ -13,164 +13,172 @@ use haft_core::{
     CallProfile, ConcurrencyClass, Failure, FailureCode, ToolContext,
     host::{HostContext, RunningWork},
 };
-use tokio::sync::{OwnedSemaphorePermit, SemaphorePermit};
+use tokio::sync::OwnedSemaphorePermit;
 
-use super::Parent;
+use super::{record::Parent, validate::ValidatedCall};
 use crate::{
     registry::RegisteredTool,
-    turn::{Door, Floor, Pass, TurnCore},
+    turn::{ConcurrencySlot, LockGuard, LockRequest, LockTable, TurnCore},
     watch::after,
 };
 
-/// Everything a call holds while it works. Leaving is dropping it, on every path: if some work of
-/// the call still lives then, it goes on holding the place.
-pub(crate) struct Entered<'t> {
-    _seat: Option<SemaphorePermit<'t>>,
-    holds: Holds,
+/// Everything a call holds while it runs. Dropping it releases it, on every path. If some work of
+/// the call still runs then, the locks are kept until that work ends.
+pub(crate) struct CallLocks {
+    _slot: Option<ConcurrencySlot>,
+    locks: Locks,
     cx: ToolContext,
 }
 
-/// What a body that could not be stopped goes on holding.
+/// What a body that could not be cancelled goes on holding.
 #[derive(Default)]
-struct Holds {
-    /// A place in the run, with those of the same floor.
-    floor: Option<Pass>,
-    /// What few calls hold besides. A box, because the place of a call is moved about.
-    more: Option<Box<More>>,
+struct Locks {
+    /// The lock that separates concurrency classes within the run.
+    class: Option<LockGuard>,
+    /// What few calls hold. A box, because the locks are moved with the call.
+    more: Option<Box<MoreLocks>>,
 }
 
 /// What few calls hold.
 #[derive(Default)]
-struct More {
-    slot: Option<OwnedSemaphorePermit>,
-    keys: Option<Pass>,
-    /// A nested call works in its parent's place, which stays taken as long as this.
+struct MoreLocks {
+    tool_slot: Option<OwnedSemaphorePermit>,
+    keys: Option<LockGuard>,
+    /// A nested call works under the locks of its parent, which stay locked as long as this.
     _parent: Option<RunningWork>,
 }
 
-impl Holds {
-    /// Says that nobody waits for this body any more.
+impl Locks {
+    /// Marks the locks as held by a body that no call waits for any more.
     fn abandon(&self) {
         let keys = self.more.iter().filter_map(|more| more.keys.as_ref());
-        self.floor.iter().chain(keys).for_each(Pass::abandon);
+        self.class.iter().chain(keys).for_each(LockGuard::abandon);
     }
 }
 
-/// What late work goes on holding when its call has been answered.
-pub(crate) struct Kept {
-    _slot: Option<OwnedSemaphorePermit>,
-    _keys: Option<Pass>,
+/// What background work goes on holding when its call has been answered.
+pub(crate) struct TaskLocks {
+    _tool_slot: Option<OwnedSemaphorePermit>,
+    _keys: Option<LockGuard>,
 }
 
-impl Entered<'_> {
-    /// Gives out what late work goes on holding. Seat and floor are the call's alone.
-    pub(crate) fn keep(&mut self) -> Kept {
-        let more = self.holds.more.take();
-        let (slot, keys) = more.map_or((None, None), |more| (more.slot, more.keys));
-        Kept { _slot: slot, _keys: keys }
+impl CallLocks {
+    /// Takes what background work goes on holding. The concurrency slot and the class lock are the
+    /// call's alone.
+    pub(crate) fn keep(&mut self) -> TaskLocks {
+        let more = self.locks.more.take();
+        let (tool_slot, keys) = more.map_or((None, None), |more| (more.tool_slot, more.keys));
+        TaskLocks { _tool_slot: tool_slot, _keys: keys }
     }
 }
 
-impl Drop for Entered<'_> {
+impl Drop for CallLocks {
     fn drop(&mut self) {
-        self.cx.close(std::mem::take(&mut self.holds), Holds::abandon);
+        self.cx.close(std::mem::take(&mut self.locks), Locks::abandon);
     }
 }
 
-/// Enters if nothing has to be waited for and nothing has to be looked into.
-pub(crate) fn at_once<'t>(
-    turn: &'t TurnCore,
-    entry: &RegisteredTool,
-    claim: &CallProfile,
-    cx: &ToolContext,
+/// Acquires everything, if the call need not wait for anything.
+pub(crate) fn try_acquire(
+    turn: &Arc<TurnCore>,
+    call: &ValidatedCall,
     parent: Option<&Parent>,
-) -> Option<Entered<'t>> {
-    let plain = parent.is_none() && entry.slots().is_none() && claim.keys.is_empty();
-    if !plain || turn.is_stopped(cx) {
+) -> Option<CallLocks> {
+    let (tool, profile, cx) = (call.tool(), call.profile(), call.context());
+    let is_plain = parent.is_none() && tool.slots().is_none() && profile.keys.is_empty();
+    if !is_plain || turn.is_stopped(cx) {
         return None;
     }
-    let seat = turn.seats.try_acquire().ok()?;
-    match turn.run.floor.enter(claim, cx.tool_name()) {
-        Door::In(pass) => {
-            let holds = Holds { floor: Some(pass), ..Holds::default() };
-            Some(Entered { _seat: Some(seat), holds, cx: cx.clone() })
+    let slot = turn.try_slot()?;
+    match turn.run.locks.request(profile, cx.tool_name()) {
+        LockRequest::Acquired(guard) => {
+            let locks = Locks { class: Some(guard), more: None };
+            Some(CallLocks { _slot: Some(slot), locks, cx: cx.clone() })
         }
-        Door::Wait(..) | Door::Blocked(_) => None,
+        LockRequest::Wait(..) | LockRequest::Abandoned(_) => None,
     }
 }
 
 /// Waits for everything the call needs.
-pub(crate) async fn enter<'t>(
-    turn: &'t TurnCore,
-    entry: &RegisteredTool,
-    claim: &CallProfile,
-    cx: &ToolContext,
+pub(crate) async fn acquire(
+    turn: &Arc<TurnCore>,
+    call: &ValidatedCall,
     parent: Option<&Parent>,
     deadline: Instant,
-) -> Result<Entered<'t>, Failure> {
+) -> Result<CallLocks, Failure> {
+    let (tool, profile, cx) = (call.tool(), call.profile(), call.context());
     if turn.is_stopped(cx) {
         return Err(turn.why_stopped(cx));
     }
     if let Some(parent) = parent {
-        covered(&parent.claim, claim)?;
-        let busy = parent.cx.begin_work().ok_or_else(|| {
-            Failure::new(FailureCode::NotRun, "its outer call has ended, so the tool was not run")
-        })?;
-        // A tool that calls itself works in the slot it already has, one nested call at a time.
-        let lender = entry.slots().and_then(|_| turn.within(cx, entry.name()));
-        let slot = match lender {
-            Some(outer) => {
-                let lent =
-                    turn.waiting(cx, deadline, Arc::clone(outer.nested_slot()).acquire_owned());
-                lent.await?.ok()
-            }
-            // Whoever has the slot may be waiting for what our parent holds, so we do not wait long.
-            None => {
-                let patience = after(turn.inner.clock.now(), turn.inner.config.policy_timeout);
-                slot(turn, entry, cx, deadline.min(patience)).await?
-            }
-        };
-        let more = More { slot, keys: None, _parent: Some(busy) };
-        let holds = Holds { floor: None, more: Some(Box::new(more)) };
-        return Ok(Entered { _seat: None, holds, cx: cx.clone() });
+        return nested(turn, call, parent, deadline).await;
     }
-    let seat = match turn.seats.try_acquire() {
-        Ok(seat) => seat,
-        Err(_) => turn
-            .waiting(cx, deadline, turn.seats.acquire())
+    let slot = match turn.try_slot() {
+        Some(slot) => slot,
+        None => turn
+            .waiting(cx, deadline, turn.slot())
             .await?
-            .map_err(|_| Failure::new(FailureCode::NotRun, "the turn is over"))?,
+            .ok_or_else(|| Failure::new(FailureCode::NotRun, "the turn is over"))?,
     };
-    let floor = stand(turn, &turn.run.floor, claim, cx, deadline).await?;
-    let keys = match claim.keys.is_empty() {
-        true => None,
-        false => {
-            // Across the runtime only keys exclude, so a gateway does not serialise its clients.
-            let keyed = CallProfile {
-                class: match claim.class {
-                    ConcurrencyClass::Unsafe => ConcurrencyClass::WriteExclusive,
-                    other => other,
-                },
-                ..claim.clone()
-            };
-            Some(stand(turn, &turn.inner.keys, &keyed, cx, deadline).await?)
-        }
+    let class = lock(turn, &turn.run.locks, profile, cx, deadline).await?;
+    let keys = if profile.keys.is_empty() {
+        None
+    } else {
+        // Across the runtime only keys exclude, so a gateway does not serialize its clients.
+        let keyed = CallProfile {
+            class: match profile.class {
+                ConcurrencyClass::Unsafe => ConcurrencyClass::WriteExclusive,
+                other => other,
+            },
+            ..profile.clone()
+        };
+        Some(lock(turn, &turn.inner.keys, &keyed, cx, deadline).await?)
     };
-    // The slot comes last: a nested call of somebody who stands on the floor may need it first.
-    let slot = slot(turn, entry, cx, deadline).await?;
-    let more =
-        (slot.is_some() || keys.is_some()).then(|| Box::new(More { slot, keys, _parent: None }));
-    let holds = Holds { floor: Some(floor), more };
-    Ok(Entered { _seat: Some(seat), holds, cx: cx.clone() })
+    // The tool slot comes last: a nested call of a call that has its lock may need it first.
+    let tool_slot = tool_slot(turn, tool, cx, deadline).await?;
+    let more = (tool_slot.is_some() || keys.is_some())
+        .then(|| Box::new(MoreLocks { tool_slot, keys, _parent: None }));
+    let locks = Locks { class: Some(class), more };
+    Ok(CallLocks { _slot: Some(slot), locks, cx: cx.clone() })
 }
 
-async fn slot(
+/// A nested call works under the locks of its parent.
+async fn nested(
+    turn: &Arc<TurnCore>,
+    call: &ValidatedCall,
+    parent: &Parent,
+    deadline: Instant,
+) -> Result<CallLocks, Failure> {
+    let (tool, cx) = (call.tool(), call.context());
+    covered(&parent.profile, call.profile())?;
+    let work = parent.cx.begin_work().ok_or_else(|| {
+        Failure::new(FailureCode::NotRun, "its outer call has ended, so the tool was not run")
+    })?;
+    // A tool that calls itself uses the slot it already has, for one nested call at a time.
+    let lender = tool.slots().and_then(|_| turn.within(cx, tool.name()));
+    let tool_slot = match lender {
+        Some(outer) => {
+            let slot = Arc::clone(outer.nested_slot()).acquire_owned();
+            turn.waiting(cx, deadline, slot).await?.ok()
+        }
+        // The call that has the slot may wait for a lock of our parent, so the wait is short.
+        None => {
+            let limit = after(turn.inner.clock.now(), turn.inner.config.policy_timeout);
+            tool_slot(turn, tool, cx, deadline.min(limit)).await?
+        }
+    };
+    let more = MoreLocks { tool_slot, keys: None, _parent: Some(work) };
+    let locks = Locks { class: None, more: Some(Box::new(more)) };
+    Ok(CallLocks { _slot: None, locks, cx: cx.clone() })
+}
+
+async fn tool_slot(
     turn: &TurnCore,
-    entry: &RegisteredTool,
+    tool: &RegisteredTool,
     cx: &ToolContext,
     deadline: Instant,
 ) -> Result<Option<OwnedSemaphorePermit>, Failure> {
-    let Some(slots) = entry.slots() else { return Ok(None) };
+    let Some(slots) = tool.slots() else { return Ok(None) };
     if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
         return Ok(Some(slot));
     }
@@ -178,17 +186,17 @@ async fn slot(
     slot.map(Some).map_err(|_| Failure::new(FailureCode::NotRun, "the tool is gone"))
 }
 
-async fn stand(
+async fn lock(
     turn: &TurnCore,
-    floor: &Arc<Floor>,
-    claim: &CallProfile,
+    table: &Arc<LockTable>,
+    profile: &CallProfile,
     cx: &ToolContext,
     deadline: Instant,
-) -> Result<Pass, Failure> {
+) -> Result<LockGuard, Failure> {
     loop {
-        match floor.enter(claim, cx.tool_name()) {
-            Door::In(pass) => return Ok(pass),
-            Door::Blocked(tool) => {
+        match table.request(profile, cx.tool_name()) {
+            LockRequest::Acquired(guard) => return Ok(guard),
+            LockRequest::Abandoned(tool) => {
                 return Err(Failure::new(
                     FailureCode::NotRun,
                     format!(
@@ -198,27 +206,27 @@ async fn stand(
                 )
                 .with_next("read the current state, or ask the user how to continue"));
             }
-            Door::Wait(pass, signal) => {
+            LockRequest::Wait(guard, signal) => {
                 if turn.waiting(cx, deadline, signal).await?.is_ok() {
-                    return Ok(pass);
+                    return Ok(guard);
                 }
-                // The one we waited for was abandoned: ask again, and be told so.
-                drop(pass);
+                // The call that it waited for was abandoned: the next request reports that.
+                drop(guard);
             }
         }
     }
 }
 
-/// A nested call works under its parent's place, so it may do no more than the parent claimed.
-fn covered(parent: &CallProfile, claim: &CallProfile) -> Result<(), Failure> {
+/// A nested call works under its parent's locks, so it may do no more than the parent's profile.
+fn covered(parent: &CallProfile, profile: &CallProfile) -> Result<(), Failure> {
     let alone = parent.class != ConcurrencyClass::ReadOnly && parent.keys.is_empty();
-    let within = !claim.keys.is_empty()
-        && claim.keys.iter().all(|key| parent.keys.iter().any(|own| own.covers(key)));
-    let fits = match (parent.class, claim.class) {
+    let within = !profile.keys.is_empty()
+        && profile.keys.iter().all(|key| parent.keys.iter().any(|own| own.covers(key)));
+    let fits = match (parent.class, profile.class) {
         (ConcurrencyClass::Unsafe, _)
         | (ConcurrencyClass::ReadOnly, ConcurrencyClass::ReadOnly) => true,
         (ConcurrencyClass::WriteExclusive, ConcurrencyClass::ReadOnly) => {
-            alone || claim.keys.is_empty() || within
+            alone || profile.keys.is_empty() || within
         }
         (ConcurrencyClass::WriteExclusive, ConcurrencyClass::WriteExclusive) => alone || within,
         (ConcurrencyClass::WriteExclusive, ConcurrencyClass::Unsafe) => alone,

@@ -1,21 +1,24 @@
-//! One approval request, from its queue to the effect of its answer.
+//! One approval request: whether it may be made, what it shows, and the effect of its answer.
 //!
-//! In: a call that needs approval. Out: the new authorization result. A call that had to wait in
-//! the queue is authorized again before an approver sees it. An approval counts only if what it is
-//! based on is unchanged when it arrives (TOCTOU).
+//! In: a call that needs approval, and later the answer. Out: the new result of the authorization.
+//! A call that had to wait in the queue is authorized again before an approver sees it. An approval
+//! counts only if what it is based on is unchanged when it arrives (TOCTOU).
 //!
 //! INVARIANT: no approver, no answer, an invalid answer or an error: each is a denial.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use haft_core::{Decision, Failure, FailureCode, RetryHint, StopReason, ToolContext, Verdict};
+use haft_core::{Decision, Failure, FailureCode, RetryHint, Verdict};
 use serde_json::Value;
 
 use super::{
-    File,
-    authorize::{self, Judged, NEXT, Permit, Unfit, silent},
-    message_end,
-    watch::{Stopped, watched},
+    authorize::{self, Assessment, Authorization, NEXT, Unfit, failed},
+    record::CallRecord,
+    validate::ValidatedCall,
 };
 use crate::{
     approval::{
@@ -23,170 +26,187 @@ use crate::{
         SuggestedRules, in_words,
     },
     event::Event,
-    turn::{TurnCore, ValidatedCall},
-    watch::caught,
+    journal::PolicyRecord,
+    policy::Explanation,
+    turn::TurnCore,
+    watch::{Stopped, caught},
 };
 
-/// Asks whoever may be asked.
-pub(super) async fn ask(
-    turn: &TurnCore,
+/// An open approval request, with all that its answer needs.
+pub(crate) struct OpenApproval {
     call: ValidatedCall,
-    judged: Judged,
-    file: &mut Option<Box<File>>,
-) -> Result<Permit, Failure> {
-    let cx = call.context().clone();
-    let came = turn.inner.clock.now();
-    let mut waited = false;
-    // Nobody is bothered about a message that may yet turn out to be cut off.
-    if turn.end.get() != Some(StopReason::Done) {
-        message_end(turn, &cx).await?;
-        waited = true;
-    }
-    if !turn.inner.desk.is_staffed() {
-        let reason = &judged.verdict.reason;
-        let why = format!("this call needs approval ({reason}), and no approver is configured");
-        return Err(unasked(turn, &call, &judged, file, why));
-    }
-    is_tired(turn, &call, &judged, file)?;
-    let Some(seat) = seat(turn, &cx).await? else {
-        return Err(unasked(turn, &call, &judged, file, TOO_MANY.to_owned()));
-    };
-    if turn.is_stopped(&cx) {
-        return Err(turn.why_stopped(&cx));
-    }
-    // Meanwhile somebody may have said "always", or the rules or the run may have changed.
-    let (call, judged) = if seat.waited || waited {
-        match authorize::permit(turn, call).await? {
-            Permit::Ask(call, judged) => (call, judged),
-            other => return Ok(other),
+    assessment: Box<Assessment>,
+    binding: ApprovalDigest,
+    offer: Option<SuggestedRules>,
+    shown: Verdict,
+    explanation: Arc<Explanation>,
+    /// When the call began to need approval.
+    since: Instant,
+    /// Held until the answer is in force, so that the next request in the queue is authorized with
+    /// it.
+    _permit: QueuePermit,
+    has_session: bool,
+    waiting: usize,
+}
+
+impl OpenApproval {
+    /// Returns the request as approvers see it.
+    pub(crate) fn request(&self) -> ApprovalRequest<'_> {
+        ApprovalRequest {
+            call: &self.call,
+            verdict: &self.shown,
+            explanation: &self.explanation,
+            offer: self.offer.as_ref(),
+            session: self.has_session,
+            binding: &self.binding,
+            waiting: self.waiting,
         }
-    } else {
-        (call, judged)
-    };
-    is_tired(turn, &call, &judged, file)?;
-    if !turn.run.manners.may_ask(turn.inner.config.max_prompts, turn.inner.clock.now()) {
-        return Err(unasked(turn, &call, &judged, file, TOO_MANY.to_owned()));
     }
-    // From here to the question nothing waits: it is asked about what was judged.
-    let binding = authorize::bind(turn, &call)?;
-    let offer = match judged.verdict.decision {
-        // A rule that could not be worked out is not offered.
-        Decision::Ask => {
-            caught(|| turn.inner.policy.rule_store()?.suggest_for(&call.policy_request()))
-                .unwrap_or_default()
-        }
-        _ => None,
-    };
-    // A rule with a secret in it would be shown, and then stand in a file.
-    let is_open = |rule: &String| matches!(turn.inner.redactor.text(rule), Cow::Borrowed(_));
-    let offer = offer.filter(|offer| offer.rules.iter().all(is_open));
-    let answered = pose(turn, &call, &judged, &binding, offer.as_ref(), file).await?;
-    if let Some(file) = file {
-        file.answered_by = Some(Arc::clone(&answered.by));
-    }
-    turn.emit(|| Event::Answered {
-        call: cx.call_id().clone(),
-        by: Arc::clone(&answered.by),
-        answer: in_words(&answered.answer),
-        comment: comment(&answered.answer).map(str::to_owned),
-        waited: turn.inner.clock.now().saturating_duration_since(came),
-    });
-    // The seat is kept until the answer is in force, so that the next in line is judged by it.
-    let permit = heed(turn, call, &judged, &binding, offer, answered);
-    drop(seat);
-    if let (Ok(Permit::Instead(_)), Some(file)) = (&permit, file) {
-        file.is_instead = true;
-    }
-    permit
 }
 
 /// Maximum length of an approver's comment in a result, in bytes.
 const MAX_COMMENT_BYTES: usize = 4_000;
 const TOO_MANY: &str = "this call needs approval, and too many approval requests are pending";
 
-/// Stands in line, as long as the call may.
-async fn seat<'a>(
-    turn: &'a TurnCore,
-    cx: &ToolContext,
-) -> Result<Option<QueuePermit<'a>>, Failure> {
-    tokio::select! {
-        biased;
-        seat = turn.inner.desk.seat() => Ok(seat),
-        () = cx.cancelled() => Err(turn.why_stopped(cx)),
-        () = turn.interrupted(cx) => Err(turn.why_stopped(cx)),
+/// Refuses a call that no approver can be asked about.
+pub(super) fn has_approver(
+    turn: &TurnCore,
+    record: &mut CallRecord,
+    call: &ValidatedCall,
+    assessment: &Assessment,
+) -> Result<(), Failure> {
+    if !turn.inner.approvals.has_approver() {
+        let reason = &assessment.verdict.reason;
+        let why = format!("this call needs approval ({reason}), and no approver is configured");
+        return Err(refuse_unasked(turn, record, call, assessment, why));
     }
+    is_declined_too_often(turn, record, call, assessment)
 }
 
-/// Opens the question and waits for its answer. Only this counts against the time a person has.
-async fn pose(
+/// The failure of a call that found the queue full.
+pub(super) fn queue_is_full(
     turn: &TurnCore,
+    record: &mut CallRecord,
     call: &ValidatedCall,
-    judged: &Judged,
-    binding: &ApprovalDigest,
-    offer: Option<&SuggestedRules>,
-    file: &mut Option<Box<File>>,
-) -> Result<Answered, Failure> {
-    let verdict = &judged.verdict;
-    let explanation = authorize::explain(turn, call, judged);
-    let shown = turn.inner.redactor.verdict(verdict.clone());
-    *file = Some(File::new(shown.clone(), &explanation));
+    assessment: &Assessment,
+) -> Failure {
+    refuse_unasked(turn, record, call, assessment, TOO_MANY.to_owned())
+}
+
+/// Opens the approval request. Nothing waits between the authorization and this, so the request is
+/// about the call as it was authorized.
+pub(super) fn open(
+    turn: &TurnCore,
+    record: &mut CallRecord,
+    (call, assessment): (ValidatedCall, Box<Assessment>),
+    (permit, since): (QueuePermit, Instant),
+) -> Result<Box<OpenApproval>, Failure> {
+    is_declined_too_often(turn, record, &call, &assessment)?;
+    if !turn.run.prompt_limits.may_ask(turn.inner.config.max_prompts, turn.inner.clock.now()) {
+        return Err(queue_is_full(turn, record, &call, &assessment));
+    }
+    let binding = authorize::bind(turn, &call)?;
+    let offer = match assessment.verdict.decision {
+        // A rule that could not be computed is not suggested.
+        Decision::Ask => {
+            caught(|| turn.inner.policy.rule_store()?.suggest_for(&call.policy_request()))
+                .unwrap_or_default()
+        }
+        _ => None,
+    };
+    // A rule that contains a secret would be shown, and then saved to a file.
+    let is_public = |rule: &String| matches!(turn.inner.redactor.text(rule), Cow::Borrowed(_));
+    let offer = offer.filter(|offer| offer.rules.iter().all(is_public));
+    let explanation = authorize::explain(turn, &call, &assessment);
+    let shown = turn.inner.redactor.verdict(assessment.verdict.clone());
+    record.policy = Some(policy_record(shown.clone(), &explanation));
     turn.emit(|| Event::Asked {
         call: call.context().call_id().clone(),
-        verdict: verdict.clone(),
+        verdict: assessment.verdict.clone(),
         explanation: Arc::clone(&explanation),
     });
-    let question = ApprovalRequest {
+    Ok(Box::new(OpenApproval {
+        has_session: turn.run.prompt_limits.has_more,
+        waiting: turn.inner.approvals.waiting(),
+        _permit: permit,
         call,
-        verdict: &shown,
-        explanation: &explanation,
-        offer,
-        session: turn.run.manners.has_more,
+        assessment,
         binding,
-        waiting: turn.inner.desk.waiting(),
-    };
-    let own = call.limits().and_then(|limits| limits.approval_timeout);
-    let limit =
-        own.or(call.tool().spec().approval_timeout).unwrap_or(turn.inner.config.approval_timeout);
-    match watched(turn, call.context(), limit, turn.inner.desk.pose(&question)).await {
-        Ok(answered) => answered,
-        Err(Stopped::Cancelled(failure)) => Err(failure),
-        Err(Stopped::TimedOut(_)) => {
-            Err(Failure::new(FailureCode::ApprovalExpired, "no approver answered in time")
-                .with_source(verdict.to_string()))
+        offer,
+        shown,
+        explanation,
+        since,
+    }))
+}
+
+/// Returns how long approvers have for their answer.
+pub(super) fn timeout(turn: &TurnCore, open: &OpenApproval) -> Duration {
+    let own = open.call.limits().and_then(|limits| limits.approval_timeout);
+    own.or(open.call.tool().spec().approval_timeout).unwrap_or(turn.inner.config.approval_timeout)
+}
+
+/// The failure of a call whose approval request was stopped before its answer.
+pub(super) fn unanswered(record: &CallRecord, stopped: Stopped) -> Failure {
+    match stopped {
+        Stopped::Cancelled(failure) => failure,
+        Stopped::TimedOut(_) => {
+            let asked = record.policy.as_ref().map(|policy| policy.verdict.to_string());
+            Failure::new(FailureCode::ApprovalExpired, "no approver answered in time")
+                .with_source(asked.unwrap_or_default())
         }
-        Err(stopped) => Err(silent("the desk", &stopped.to_string())),
+        stopped @ Stopped::Panicked(_) => failed("the approval queue", &stopped.to_string()),
     }
 }
 
-/// Does what the answer says.
-fn heed(
+/// Applies the answer of an approver.
+pub(super) fn answer(
     turn: &TurnCore,
-    call: ValidatedCall,
-    judged: &Judged,
-    binding: &ApprovalDigest,
-    offer: Option<SuggestedRules>,
+    record: &mut CallRecord,
+    open: Box<OpenApproval>,
+    answered: Result<Answered, Failure>,
+) -> Result<Authorization, Failure> {
+    let answered = answered?;
+    if let Some(policy) = &mut record.policy {
+        policy.answered_by = Some(Arc::clone(&answered.by));
+    }
+    turn.emit(|| Event::Answered {
+        call: record.cx.call_id().clone(),
+        by: Arc::clone(&answered.by),
+        answer: in_words(&answered.answer),
+        comment: comment(&answered.answer).map(str::to_owned),
+        waited: turn.inner.clock.now().saturating_duration_since(open.since),
+    });
+    apply(turn, record, *open, answered)
+}
+
+fn apply(
+    turn: &TurnCore,
+    record: &mut CallRecord,
+    open: OpenApproval,
     answered: Answered,
-) -> Result<Permit, Failure> {
+) -> Result<Authorization, Failure> {
     let Answered { by, answer, is_person } = answered;
-    let (manners, tool) = (&turn.run.manners, call.tool().name().clone());
+    let OpenApproval { call, assessment, binding, offer, .. } = open;
+    let (limits, tool) = (&turn.run.prompt_limits, call.tool().name().clone());
     if !matches!(answer, ApprovalResponse::Deny(_)) {
-        manners.forget_no(&tool);
+        limits.forget_no(&tool);
     }
     match answer {
         ApprovalResponse::Allow { lasting, comment } => {
-            // Signed for the question, and held against the call as it is now.
-            let grants = &turn.inner.desk.grants;
-            let token = grants.issue(binding, ApprovalScope::Once, authorize::MOMENT);
-            let yes = Yes { by, token, lasting: Some(lasting), comment };
-            allow(turn, call, judged, offer, yes)
+            // Signed for the request, and compared with the call as it is now.
+            let grants = &turn.inner.approvals.grants;
+            let token = grants.issue(&binding, ApprovalScope::Once, authorize::GRANT_LIFETIME);
+            let approval = Approval { by, token, lasting: Some(lasting), comment };
+            allow(turn, record, call, &assessment, offer, approval)
         }
         ApprovalResponse::Grant(token) => {
-            allow(turn, call, judged, offer, Yes { by, token, lasting: None, comment: None })
+            let approval = Approval { by, token, lasting: None, comment: None };
+            allow(turn, record, call, &assessment, offer, approval)
         }
-        ApprovalResponse::Edit(arguments) => edited(call, arguments).map(Permit::Again),
+        ApprovalResponse::Edit(arguments) => edited(call, arguments).map(Authorization::Again),
         ApprovalResponse::Input(value) => {
-            let Decision::NeedInput(argument) = &judged.verdict.decision else {
-                return Err(silent(&by, "the approval response does not match the request"));
+            let Decision::NeedInput(argument) = &assessment.verdict.decision else {
+                return Err(failed(&by, "the approval response does not match the request"));
             };
             let mut arguments = Value::clone(call.arguments());
             if let Some(map) = arguments.as_object_mut() {
@@ -194,16 +214,19 @@ fn heed(
             }
             let mut again = edited(call, arguments)?;
             again.added_mut().supplied.push(argument.clone());
-            Ok(Permit::Again(again))
+            Ok(Authorization::Again(again))
         }
-        ApprovalResponse::ReplaceResult(text) => Ok(Permit::Instead(text)),
+        ApprovalResponse::ReplaceResult(text) => {
+            record.is_replaced = true;
+            Ok(Authorization::Replaced(text))
+        }
         ApprovalResponse::Deny(comment) if !is_person => {
             let why = comment.unwrap_or_else(|| format!("{by} denied the call"));
-            let source = format!("{by}: {}", judged.verdict);
+            let source = format!("{by}: {}", assessment.verdict);
             Err(Failure::new(FailureCode::Denied, why).with_next(NEXT).with_source(source))
         }
         ApprovalResponse::Deny(comment) => {
-            let noes = manners.count_no(&tool);
+            let count = limits.count_no(&tool);
             let failure = match comment {
                 Some(comment) => Failure::new(
                     FailureCode::Declined,
@@ -214,70 +237,72 @@ fn heed(
                     "a person denied this call without a comment",
                 ),
             };
-            let failure = match noes >= turn.inner.config.max_refusals {
-                true => stop_asking(failure, tool.as_str(), noes),
-                false => failure.with_next(NEXT),
+            let failure = if count >= turn.inner.config.max_refusals {
+                stop_asking(failure, tool.as_str(), count)
+            } else {
+                failure.with_next(NEXT)
             };
-            Err(failure.with_source(format!("{by}: {}", judged.verdict)))
+            Err(failure.with_source(format!("{by}: {}", assessment.verdict)))
         }
     }
 }
 
-/// A yes, and on which paper.
-struct Yes {
+/// An approver's allow.
+struct Approval {
     by: Arc<str>,
     token: String,
-    /// Nothing where the token says it.
+    /// `None` if the token contains it.
     lasting: Option<ApprovalScope>,
     comment: Option<String>,
 }
 
-/// Lets the call through if its grant covers it as it is now, and makes the yes last.
+/// Allows the call if the grant covers it as it is now, and saves the approval for its scope.
 fn allow(
     turn: &TurnCore,
+    record: &mut CallRecord,
     call: ValidatedCall,
-    judged: &Judged,
+    assessment: &Assessment,
     offer: Option<SuggestedRules>,
-    yes: Yes,
-) -> Result<Permit, Failure> {
-    let by = &yes.by;
-    let reason = format!("approved: {}", judged.verdict.reason);
+    approval: Approval,
+) -> Result<Authorization, Failure> {
+    let by = &approval.by;
+    let reason = format!("approved: {}", assessment.verdict.reason);
     let verdict = Verdict::allow(reason).by(by.to_string());
-    let in_session = authorize::bind(turn, &call)?.in_session(&judged.because());
+    let in_session = authorize::bind(turn, &call)?.in_session(&assessment.digest());
     let run = call.context().run_id().clone();
-    let (mut permitted, lasting) = match authorize::under_grant(turn, call, &yes.token, verdict) {
-        Ok(permitted) => permitted,
-        Err(Unfit::Changed(call)) => return Ok(Permit::Again(call)),
+    let (allowed, lasting) = match authorize::under_grant(turn, call, &approval.token, verdict) {
+        Ok(allowed) => allowed,
+        Err(Unfit::Changed(call)) => return Ok(Authorization::Again(call)),
         Err(Unfit::Refused(failure)) => return Err(failure),
     };
-    match yes.lasting.unwrap_or(lasting) {
+    match approval.lasting.unwrap_or(lasting) {
         ApprovalScope::Once => {}
-        ApprovalScope::Session => turn.run.manners.session.allow(in_session, Arc::clone(by)),
+        ApprovalScope::Session => turn.run.prompt_limits.session.allow(in_session, Arc::clone(by)),
         ApprovalScope::Always => {
-            let kept = caught(|| match (&offer, turn.inner.policy.rule_store()) {
+            let saved = caught(|| match (&offer, turn.inner.policy.rule_store()) {
                 (Some(offer), Some(store)) => store.save(offer).map_err(|e| e.to_string()),
                 _ => Err("no rule was suggested".to_owned()),
             });
-            // The yes to this call stands, whatever becomes of the file.
-            if let Err(why) = kept.and_then(|kept| kept) {
+            // This call stays allowed, even if the rule could not be saved.
+            if let Err(why) = saved.and_then(|saved| saved) {
                 let message =
                     format!("the rule that {by} approved permanently could not be saved: {why}");
                 turn.emit(|| Event::Problem { run, message });
             }
         }
     }
-    if let Some(comment) = yes.comment.filter(|comment| !comment.trim().is_empty()) {
-        permitted.remark(format!(
+    if let Some(comment) = approval.comment.filter(|comment| !comment.trim().is_empty()) {
+        record.notes.add_text(format!(
             "A person approved this call with the comment: {}",
             &comment[..comment.floor_char_boundary(MAX_COMMENT_BYTES)]
         ));
     }
-    Ok(Permit::Granted(permitted))
+    Ok(Authorization::Allowed(allowed))
 }
 
 fn edited(mut call: ValidatedCall, arguments: Value) -> Result<ValidatedCall, Failure> {
     if call.asked().is_some() {
-        // A person has looked at it.
+        // An approver has seen it.
         call.added_mut().asked = None;
     }
     authorize::changed(call, arguments).map_err(|failure| {
@@ -289,48 +314,66 @@ fn edited(mut call: ValidatedCall, arguments: Value) -> Result<ValidatedCall, Fa
     })
 }
 
-/// Tells and notes that a call is refused without a question, and returns its failure.
-fn unasked(
+/// Refuses a call without an approval request, and returns its failure.
+fn refuse_unasked(
     turn: &TurnCore,
+    record: &mut CallRecord,
     call: &ValidatedCall,
-    judged: &Judged,
-    file: &mut Option<Box<File>>,
+    assessment: &Assessment,
     why: String,
 ) -> Failure {
-    let explanation = authorize::explain(turn, call, judged);
-    let verdict = Verdict::deny(why.clone()).by(judged.verdict.source.clone());
-    let verdict = turn.inner.redactor.verdict(verdict);
-    *file = Some(File::new(verdict.clone(), &explanation));
-    let call = call.context().call_id().clone();
-    turn.emit(|| Event::Refused { call, verdict, explanation });
-    Failure::new(FailureCode::Denied, why).with_next(NEXT).with_source(judged.verdict.to_string())
+    let verdict = Verdict::deny(why.clone()).by(assessment.verdict.source.clone());
+    refuse(turn, record, call, assessment, verdict);
+    let source = assessment.verdict.to_string();
+    Failure::new(FailureCode::Denied, why).with_next(NEXT).with_source(source)
 }
 
-/// Refuses a tool that a person has said no to so often that asking on would only wear them down.
-fn is_tired(
+/// Records a refusal and emits its event.
+pub(super) fn refuse(
     turn: &TurnCore,
+    record: &mut CallRecord,
     call: &ValidatedCall,
-    judged: &Judged,
-    file: &mut Option<Box<File>>,
+    assessment: &Assessment,
+    verdict: Verdict,
+) {
+    let explanation = authorize::explain(turn, call, assessment);
+    let verdict = turn.inner.redactor.verdict(verdict);
+    record.policy = Some(policy_record(verdict.clone(), &explanation));
+    let call = call.context().call_id().clone();
+    turn.emit(|| Event::Refused { call, verdict, explanation });
+}
+
+fn policy_record(verdict: Verdict, explanation: &Arc<Explanation>) -> Box<PolicyRecord> {
+    let explanation = Arc::clone(explanation);
+    Box::new(PolicyRecord { verdict, explanation, answered_by: None })
+}
+
+/// Refuses a tool that a person has declined so often that another request would only annoy them.
+fn is_declined_too_often(
+    turn: &TurnCore,
+    record: &mut CallRecord,
+    call: &ValidatedCall,
+    assessment: &Assessment,
 ) -> Result<(), Failure> {
     let tool = call.tool().name();
-    let noes = turn.run.manners.noes(tool);
-    if noes < turn.inner.config.max_refusals {
+    let count = turn.run.prompt_limits.noes(tool);
+    if count < turn.inner.config.max_refusals {
         return Ok(());
     }
     let why = "a person denied this tool repeatedly";
-    let source = unasked(turn, call, judged, file, why.to_owned()).cause().unwrap_or_default();
-    Err(stop_asking(Failure::new(FailureCode::Declined, why), tool.as_str(), noes)
-        .with_source(source))
+    let refused = refuse_unasked(turn, record, call, assessment, why.to_owned());
+    let source = refused.cause().unwrap_or_default();
+    let failure = Failure::new(FailureCode::Declined, why);
+    Err(stop_asking(failure, tool.as_str(), count).with_source(source))
 }
 
-fn stop_asking(failure: Failure, tool: &str, noes: u32) -> Failure {
+fn stop_asking(failure: Failure, tool: &str, count: u32) -> Failure {
     failure.with_retry(RetryHint::Never).with_next(format!(
-        "stop calling `{tool}`: a person denied it {noes} times in a row; continue without it, or tell the user what you would have done"
+        "stop calling `{tool}`: a person denied it {count} times in a row; continue without it, or tell the user what you would have done"
     ))
 }
 
-/// What a person said beside their answer, for the event.
+/// The comment of an answer, for the event.
 fn comment(answer: &ApprovalResponse) -> Option<&str> {
     match answer {
         ApprovalResponse::Allow { comment, .. } | ApprovalResponse::Deny(comment) => {

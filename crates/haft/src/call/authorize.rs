@@ -1,8 +1,9 @@
 //! Authorizes a call: the rules, the tool's guard, the runtime's guards, and the grants of
 //! approvers.
 //!
-//! In: a validated call. Out: an `AuthorizedCall`, a call changed by a rule, an approval request,
-//! or a denial. The strictest verdict wins. From here on nothing can change the arguments.
+//! In: a validated call and what each guard answered. Out: an `AuthorizedCall`, a call changed by a
+//! rule, an approval request, or a denial. The strictest verdict wins. From here on nothing can
+//! change the arguments.
 //!
 //! INVARIANT: only this file makes an `AuthorizedCall`, and for a call that needs approval it
 //! requires a single-use grant for exactly this call.
@@ -12,125 +13,78 @@ use std::{sync::Arc, time::Duration};
 use haft_core::{Args, Decision, Failure, FailureCode, Verdict};
 use serde_json::Value;
 
-use super::watch::{Stopped, watched};
+use super::validate::ValidatedCall;
 use crate::{
     approval::{ApprovalDigest, ApprovalScope, GrantError, digest},
     policy::{CheckStep, Explanation},
     secrets::secret_arguments,
-    turn::{TurnCore, ValidatedCall},
-    watch::caught,
+    turn::TurnCore,
+    watch::{Stopped, caught},
 };
 
-pub(super) const OWN_GUARD: &str = "the tool's guard";
+const TOOL_GUARD: &str = "the tool's guard";
 
 /// A call that may run, exactly as it is. It is immutable.
 #[derive(Debug)]
-pub struct AuthorizedCall(ValidatedCall);
+pub struct AuthorizedCall {
+    call: ValidatedCall,
+    verdict: Verdict,
+}
 
 impl AuthorizedCall {
-    /// The verdict is kept with the call, which stands in a box: what may run is handed on often.
-    fn new(mut admitted: ValidatedCall, verdict: Verdict) -> Self {
-        admitted.allow(verdict);
-        Self(admitted)
-    }
-
     /// Returns the call: its tool, its arguments, its profile, its context.
     #[must_use]
     pub fn admitted(&self) -> &ValidatedCall {
-        &self.0
+        &self.call
     }
 
     /// Returns who allowed it, and why.
     #[must_use]
     pub fn verdict(&self) -> &Verdict {
-        self.0.allowed()
+        &self.verdict
     }
 
-    /// Tells the model something beside the result.
-    pub(super) fn remark(&mut self, text: String) {
-        self.0.added_mut().asides.push(text);
-    }
-
-    /// Gives out the decoded arguments, for the first attempt.
+    /// Takes the decoded arguments, for the first attempt.
     pub(super) fn take_args(&mut self) -> Args {
-        self.0.take_args()
+        self.call.take_args()
     }
 }
 
-/// What judgement comes to.
-pub(super) enum Permit {
-    Granted(AuthorizedCall),
-    /// Somebody must be asked first.
-    Ask(ValidatedCall, Judged),
-    /// A rule changed the arguments, so everything is looked at again.
+/// The result of the authorization.
+pub(super) enum Authorization {
+    Allowed(AuthorizedCall),
+    /// An approver must be asked first.
+    Ask(ValidatedCall, Box<Assessment>),
+    /// A rule changed the arguments, so the call is checked and authorized again.
     Rewritten(ValidatedCall),
-    /// A person changed the arguments, or what an answer rests on has changed.
+    /// An approver changed the arguments, or what an approval is based on has changed.
     Again(ValidatedCall),
-    /// A person answered in place of the tool.
-    Instead(String),
-    /// A judge said no.
-    Refused(ValidatedCall, Judged),
+    /// An approver answered in place of the tool.
+    Replaced(String),
+    /// A rule or guard denied it.
+    Refused(ValidatedCall, Box<Assessment>),
 }
 
-/// What all judges said, and what that comes to.
-pub(super) struct Judged {
+/// All verdicts about a call, and the strictest.
+pub(super) struct Assessment {
     pub(super) verdict: Verdict,
-    /// Everyone who asks, not only the first.
+    /// Every verdict that asks, not only the first.
     asks: Vec<Verdict>,
-    /// What the guards said, for the explanation.
+    /// The verdicts of the guards, for the explanation.
     guards: Vec<CheckStep>,
 }
 
 /// What a model can always do instead.
 pub(super) const NEXT: &str = "continue without it, or tell the user what you would have done";
 
-/// The failure of a call that a judge refused. Who refused it is the operator's to know.
+/// The failure of a denied call. Who denied it is for the operator only.
 pub(super) fn refused(verdict: &Verdict) -> Failure {
     Failure::new(FailureCode::Denied, &*verdict.reason)
         .with_next(NEXT)
         .with_source(verdict.to_string())
 }
 
-/// Judges a call that nobody but the policy has a say in, and lets it through if the policy does.
-/// Everything else is given back, to be cleared step by step.
-pub(super) fn at_once(
-    turn: &TurnCore,
-    admitted: ValidatedCall,
-) -> Result<AuthorizedCall, ValidatedCall> {
-    let inner = &turn.inner;
-    let body = admitted.tool().body();
-    if body.checks() || body.guards() || !inner.hooks.is_empty() || !inner.guards.is_empty() {
-        return Err(admitted);
-    }
-    let judged = caught(|| {
-        let request = admitted.policy_request();
-        let verdict = inner.policy.decide(&request);
-        let is_final =
-            verdict.decision == Decision::Allow && inner.policy.rewrite(&request).is_none();
-        is_final.then_some(verdict)
-    });
-    match judged {
-        Ok(Some(verdict)) => Ok(AuthorizedCall::new(admitted, verdict)),
-        _ => Err(admitted),
-    }
-}
-
-/// Judges the call, as the rules want it to be.
-pub(super) async fn permit(turn: &TurnCore, admitted: ValidatedCall) -> Result<Permit, Failure> {
-    let admitted = match rewritten(turn, admitted)? {
-        Rewrite::None(same) => same,
-        Rewrite::Changed(again) => return Ok(Permit::Rewritten(again)),
-    };
-    let judged = judge(turn, &admitted, Guards::UntilDenied).await?;
-    match &judged.verdict.decision {
-        Decision::Allow => Ok(Permit::Granted(AuthorizedCall::new(admitted, judged.verdict))),
-        Decision::Deny => Ok(Permit::Refused(admitted, judged)),
-        Decision::NeedInput(_) => Ok(Permit::Ask(admitted, judged)),
-        Decision::Ask => allowed_before(turn, admitted, judged),
-    }
-}
-
-/// What the rules make of a call before it is judged.
+/// What the rules make of a call before it is authorized.
 pub(super) enum Rewrite {
     None(ValidatedCall),
     Changed(ValidatedCall),
@@ -145,135 +99,196 @@ pub(super) fn rewritten(turn: &TurnCore, call: ValidatedCall) -> Result<Rewrite,
         (arguments != *request.arguments).then(|| (arguments, policy.decide(&request)))
     });
     match rewritten {
+        Ok(None) => Ok(Rewrite::None(call)),
         Ok(Some((arguments, verdict))) => {
             let again = changed(call, arguments).map_err(|failure| {
-                silent("the rules", &format!("a rewrite does not fit: {failure}"))
+                failed("the rules", &format!("a rewrite does not fit: {failure}"))
             });
             let mut again = again?;
-            // A rule that asks and changes what it asks about still asks.
+            // A rule that asks and changes the arguments still asks.
             if verdict.decision == Decision::Ask {
                 again.added_mut().asked = Some(verdict);
             }
             Ok(Rewrite::Changed(again))
         }
-        Ok(None) => Ok(Rewrite::None(call)),
-        Err(panic) => Err(silent("the policy", &format!("it panicked: {panic}"))),
+        Err(panic) => Err(failed("the policy", &format!("it panicked: {panic}"))),
     }
 }
 
 /// Which guards are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Guards {
-    /// None after one that denies: nothing they could say would matter, and they may cost something.
+    /// None after one that denies: a further verdict would not matter, and may be expensive.
     UntilDenied,
-    /// Every one, to explain what each says.
+    /// Every one, to explain the verdict of each.
     All,
 }
 
-/// Gathers all verdicts; the strictest stays. Guards may take their time, so the rules speak last:
-/// what they say is true when it is used.
-pub(super) async fn judge(
-    turn: &TurnCore,
-    call: &ValidatedCall,
-    guards: Guards,
-) -> Result<Judged, Failure> {
-    let cx = call.context();
-    let limit = turn.inner.config.policy_timeout;
-    let body = call.tool().body();
-    let mut said = Vec::new();
-    if body.guards() {
-        // Making the future runs the judge's code too, so it happens under the watch.
-        let own = async { body.guard(call.args(), cx).await };
-        let name = OWN_GUARD;
-        said.push((name, opinion(name, watched(turn, cx, limit, own).await)?));
-    }
-    let denies = |said: &Option<Verdict>| {
-        guards == Guards::UntilDenied
-            && said.as_ref().is_some_and(|said| said.decision == Decision::Deny)
-    };
-    let mut not_asked = Vec::new();
-    for guard in &turn.inner.guards {
-        if said.iter().any(|(_, said)| denies(said)) {
-            not_asked.push(guard.name());
-            continue;
-        }
-        let work = async { guard.decide(call).await };
-        let name = guard.name();
-        said.push((name, opinion(name, watched(turn, cx, limit, work).await)?));
-    }
-    let verdict = match caught(|| turn.inner.policy.decide(&call.policy_request())) {
-        Ok(verdict) => verdict,
-        // FAIL CLOSED: a policy that panics says no.
-        Err(_) => return Err(silent("the policy", "it panicked")),
-    };
-    let mut judged = Judged { asks: asks(&verdict), verdict, guards: Vec::new() };
-    for (guard, said) in said {
-        judged.hear(guard, said);
-    }
-    judged.guards.extend(not_asked.into_iter().map(|guard| CheckStep {
-        what: format!("guard `{guard}`"),
-        said: "not asked".to_owned(),
-        why: "another guard denied the call before".to_owned(),
-        place: None,
-    }));
-    for said in call.opinions() {
-        judged.take(said.clone());
-    }
-    if let Some(asked) = call.asked()
-        && judged.verdict.decision == Decision::Allow
-    {
-        judged.take(asked.clone());
-    }
-    if let Decision::NeedInput(argument) = &judged.verdict.decision
-        && call.supplied().contains(argument)
-    {
-        // A person has supplied it already, and asking for ever is no way to say no.
-        let verdict = &judged.verdict;
-        let reason = format!("`{argument}` was supplied and is still not what is wanted");
-        judged.verdict = Verdict::deny(reason).by(verdict.source.clone());
-    }
-    Ok(judged)
+/// A guard of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum GuardId {
+    /// The guard that the tool declares.
+    Tool,
+    /// A guard of the runtime.
+    Runtime(usize),
 }
 
-impl Judged {
-    /// Returns what the guards said.
+/// Collects the verdicts of the guards, one by one.
+pub(super) struct Guarding {
+    mode: Guards,
+    asked_tool: bool,
+    next: usize,
+    answers: Vec<(GuardId, Option<Verdict>)>,
+}
+
+impl Guarding {
+    pub(super) fn new(mode: Guards) -> Self {
+        Self { mode, asked_tool: false, next: 0, answers: Vec::new() }
+    }
+
+    /// Returns the guard to call next.
+    pub(super) fn next(&mut self, turn: &TurnCore, call: &ValidatedCall) -> Option<GuardId> {
+        if !std::mem::replace(&mut self.asked_tool, true) && call.tool().body().guards() {
+            return Some(GuardId::Tool);
+        }
+        if self.next >= turn.inner.guards.len() || self.is_denied() {
+            return None;
+        }
+        self.next += 1;
+        Some(GuardId::Runtime(self.next - 1))
+    }
+
+    fn is_denied(&self) -> bool {
+        let denies = |verdict: &Verdict| verdict.decision == Decision::Deny;
+        self.mode == Guards::UntilDenied
+            && self.answers.iter().any(|(_, verdict)| verdict.as_ref().is_some_and(denies))
+    }
+
+    /// Takes the answer of a guard.
+    ///
+    /// FAIL CLOSED: an error, a panic or a timeout is not an opinion but a denial.
+    pub(super) fn take(
+        &mut self,
+        turn: &TurnCore,
+        guard: GuardId,
+        answer: Result<Result<Option<Verdict>, Failure>, Stopped>,
+    ) -> Result<(), Failure> {
+        let name = name(turn, guard);
+        match answer {
+            Ok(Ok(verdict)) => self.answers.push((guard, verdict)),
+            Ok(Err(failure)) => return Err(failed(name, &failure.to_string())),
+            Err(Stopped::Cancelled(failure)) => return Err(failure),
+            Err(stopped) => return Err(failed(name, &stopped.to_string())),
+        }
+        Ok(())
+    }
+
+    /// Joins all verdicts; the strictest wins. Guards may take long, so the rules are evaluated
+    /// last, and their verdict is current when it is used (TOCTOU).
+    pub(super) fn assess(
+        self,
+        turn: &TurnCore,
+        call: &ValidatedCall,
+    ) -> Result<Assessment, Failure> {
+        let verdict = match caught(|| turn.inner.policy.decide(&call.policy_request())) {
+            Ok(verdict) => verdict,
+            // FAIL CLOSED: a policy that panics denies.
+            Err(_) => return Err(failed("the policy", "it panicked")),
+        };
+        let mut assessment = Assessment { asks: asks(&verdict), verdict, guards: Vec::new() };
+        for (guard, verdict) in self.answers {
+            assessment.add_guard(turn, guard, verdict);
+        }
+        let not_asked = turn.inner.guards.iter().skip(self.next);
+        assessment.guards.extend(not_asked.map(|guard| CheckStep {
+            what: format!("guard `{}`", guard.name()),
+            said: "not asked".to_owned(),
+            why: "another guard denied the call before".to_owned(),
+            place: None,
+        }));
+        for verdict in call.opinions() {
+            assessment.add(verdict.clone());
+        }
+        if let Some(asked) = call.asked()
+            && assessment.verdict.decision == Decision::Allow
+        {
+            assessment.add(asked.clone());
+        }
+        if let Decision::NeedInput(argument) = &assessment.verdict.decision
+            && call.supplied().contains(argument)
+        {
+            // An approver has supplied it already. Asking again and again is no way to deny.
+            let verdict = &assessment.verdict;
+            let reason = format!("`{argument}` was supplied and is still not what is wanted");
+            assessment.verdict = Verdict::deny(reason).by(verdict.source.clone());
+        }
+        Ok(assessment)
+    }
+}
+
+fn name(turn: &TurnCore, guard: GuardId) -> &str {
+    match guard {
+        GuardId::Tool => TOOL_GUARD,
+        GuardId::Runtime(at) => turn.inner.guards.get(at).map_or("a guard", |guard| guard.name()),
+    }
+}
+
+/// Turns an assessment into the result of the authorization.
+pub(super) fn conclude(
+    turn: &TurnCore,
+    call: ValidatedCall,
+    assessment: Assessment,
+) -> Result<Authorization, Failure> {
+    match &assessment.verdict.decision {
+        Decision::Allow => {
+            Ok(Authorization::Allowed(AuthorizedCall { call, verdict: assessment.verdict }))
+        }
+        Decision::Deny => Ok(Authorization::Refused(call, Box::new(assessment))),
+        Decision::NeedInput(_) => Ok(Authorization::Ask(call, Box::new(assessment))),
+        Decision::Ask => allowed_before(turn, call, Box::new(assessment)),
+    }
+}
+
+impl Assessment {
+    /// Returns the verdicts of the guards, as steps of an explanation.
     pub(super) fn guards(&self) -> &[CheckStep] {
         &self.guards
     }
 
-    /// Takes in what a guard said.
-    fn hear(&mut self, guard: &str, said: Option<Verdict>) {
+    /// Adds the verdict of a guard.
+    fn add_guard(&mut self, turn: &TurnCore, guard: GuardId, verdict: Option<Verdict>) {
         let what = match guard {
-            OWN_GUARD => guard.to_owned(),
-            _ => format!("guard `{guard}`"),
+            GuardId::Tool => TOOL_GUARD.to_owned(),
+            GuardId::Runtime(_) => format!("guard `{}`", name(turn, guard)),
         };
-        let check = |said: &str, why: &str| CheckStep {
+        let step = |said: &str, why: &str| CheckStep {
             what: what.clone(),
             said: said.to_owned(),
             why: why.to_owned(),
             place: None,
         };
-        let Some(mut said) = said else {
-            self.guards.push(check("no opinion", ""));
+        let Some(mut verdict) = verdict else {
+            self.guards.push(step("no opinion", ""));
             return;
         };
-        self.guards.push(check(said.decision.as_str(), &said.reason));
-        if said.source.is_empty() {
-            said.source = what.into();
+        self.guards.push(step(verdict.decision.as_str(), &verdict.reason));
+        if verdict.source.is_empty() {
+            verdict.source = what.into();
         }
-        self.take(said);
+        self.add(verdict);
     }
 
-    /// Takes in an opinion; the strictest stays.
-    fn take(&mut self, said: Verdict) {
-        self.asks.extend(asks(&said));
-        if said.decision > self.verdict.decision {
-            self.verdict = said;
+    /// Adds a verdict; the strictest wins.
+    fn add(&mut self, verdict: Verdict) {
+        self.asks.extend(asks(&verdict));
+        if verdict.decision > self.verdict.decision {
+            self.verdict = verdict;
         }
     }
 
-    /// Says what is asked, by whom and why, so that an answer does not stand for another question.
-    pub(super) fn because(&self) -> [u8; 32] {
+    /// Returns a digest of what is asked, by whom and why, so that an approval does not apply to
+    /// another question.
+    pub(super) fn digest(&self) -> [u8; 32] {
         digest(self.asks.iter().flat_map(|ask| [ask.source.as_bytes(), ask.reason.as_bytes()]))
     }
 }
@@ -285,41 +300,32 @@ fn asks(verdict: &Verdict) -> Vec<Verdict> {
     }
 }
 
-/// Reads a guard's answer. Trouble is not an opinion; it is a no.
-fn opinion(
-    name: &str,
-    said: Result<Result<Option<Verdict>, Failure>, Stopped>,
-) -> Result<Option<Verdict>, Failure> {
-    match said {
-        Ok(Ok(verdict)) => Ok(verdict),
-        Ok(Err(failure)) => Err(silent(name, &failure.to_string())),
-        Err(Stopped::Cancelled(failure)) => Err(failure),
-        Err(stopped) => Err(silent(name, &stopped.to_string())),
-    }
-}
-
-/// The failure of a call that somebody should have judged and could not.
-pub(super) fn silent(who: &str, why: &str) -> Failure {
+/// The failure of a call whose authorization failed.
+pub(super) fn failed(who: &str, why: &str) -> Failure {
     Failure::new(FailureCode::GuardFailed, "the call is denied, because its authorization failed")
         .with_source(format!("{who}: {why}"))
 }
 
-/// Says why a call is judged as it is.
-pub(super) fn explain(turn: &TurnCore, call: &ValidatedCall, judged: &Judged) -> Arc<Explanation> {
+/// Explains the assessment of a call, redacted.
+pub(super) fn explain(
+    turn: &TurnCore,
+    call: &ValidatedCall,
+    assessment: &Assessment,
+) -> Arc<Explanation> {
     let hooks = super::explain::HOOKS_CALLED;
-    let mut explanation = super::explain::explained(turn, call, judged, hooks);
+    let mut explanation = super::explain::explained(turn, call, assessment, hooks);
     let secret = secret_arguments(call.tool().input(), call.arguments());
     turn.inner.redactor.explanation(&mut explanation, &secret);
     Arc::new(explanation)
 }
 
-/// What an approval of the call rests on now.
+/// Returns a digest of everything that an approval of the call is based on, as it is now.
 pub(super) fn bind(turn: &TurnCore, call: &ValidatedCall) -> Result<ApprovalDigest, Failure> {
     if !turn.inner.registry.still_has(call.tool()) {
         return Err(redefined());
     }
     caught(|| ApprovalDigest::of(call, &*turn.inner.policy))
-        .map_err(|panic| silent("the policy", &format!("it panicked: {panic}")))
+        .map_err(|panic| failed("the policy", &format!("it panicked: {panic}")))
 }
 
 fn redefined() -> Failure {
@@ -331,36 +337,40 @@ fn redefined() -> Failure {
     .with_source(GrantError::WrongDefinition.to_string())
 }
 
-/// Long enough to be spent at once, short enough not to crowd the book.
-pub(super) const MOMENT: Duration = Duration::from_secs(5);
+/// The lifetime of a grant that is used at once.
+pub(super) const GRANT_LIFETIME: Duration = Duration::from_secs(5);
 
-/// Permits a call that a person has allowed for the session, if nothing about it differs.
-fn allowed_before(turn: &TurnCore, call: ValidatedCall, judged: Judged) -> Result<Permit, Failure> {
-    let session = &turn.run.manners.session;
+/// Allows a call that an approver has allowed for the session, if nothing about it differs.
+fn allowed_before(
+    turn: &TurnCore,
+    call: ValidatedCall,
+    assessment: Box<Assessment>,
+) -> Result<Authorization, Failure> {
+    let session = &turn.run.prompt_limits.session;
     if session.is_empty() {
-        return Ok(Permit::Ask(call, judged));
+        return Ok(Authorization::Ask(call, assessment));
     }
     let binding = bind(turn, &call)?;
-    let Some(by) = session.allowed_by(&binding.in_session(&judged.because())) else {
-        return Ok(Permit::Ask(call, judged));
+    let Some(by) = session.allowed_by(&binding.in_session(&assessment.digest())) else {
+        return Ok(Authorization::Ask(call, assessment));
     };
     let verdict = Verdict::allow(format!("allowed for this session by {by}")).by(by.to_string());
-    let token = turn.inner.desk.grants.issue(&binding, ApprovalScope::Once, MOMENT);
+    let token = turn.inner.approvals.grants.issue(&binding, ApprovalScope::Once, GRANT_LIFETIME);
     match under_grant(turn, call, &token, verdict) {
-        Ok((permitted, _)) => Ok(Permit::Granted(permitted)),
-        Err(Unfit::Changed(call)) => Ok(Permit::Ask(call, judged)),
+        Ok((permitted, _)) => Ok(Authorization::Allowed(permitted)),
+        Err(Unfit::Changed(call)) => Ok(Authorization::Ask(call, assessment)),
         Err(Unfit::Refused(failure)) => Err(failure),
     }
 }
 
-/// Why a grant does not permit a call.
+/// Why a grant does not allow a call.
 pub(super) enum Unfit {
-    /// The rules or the world changed meanwhile; the call must be judged again.
+    /// The rules or the file system changed meanwhile; the call is authorized again.
     Changed(ValidatedCall),
     Refused(Failure),
 }
 
-/// Permits a call under a grant, if the grant covers the call as it is now.
+/// Allows a call under a grant, if the grant covers the call as it is now.
 pub(super) fn under_grant(
     turn: &TurnCore,
     call: ValidatedCall,
@@ -368,15 +378,15 @@ pub(super) fn under_grant(
     verdict: Verdict,
 ) -> Result<(AuthorizedCall, ApprovalScope), Unfit> {
     let now = bind(turn, &call).map_err(Unfit::Refused)?;
-    match turn.inner.desk.grants.spend(token, &now) {
-        Ok(lasting) => Ok((AuthorizedCall::new(call, verdict), lasting)),
+    match turn.inner.approvals.grants.spend(token, &now) {
+        Ok(lasting) => Ok((AuthorizedCall { call, verdict }, lasting)),
         Err(refusal) if refusal.is_change() => Err(Unfit::Changed(call)),
         Err(GrantError::WrongDefinition) => Err(Unfit::Refused(redefined())),
-        Err(refusal) => Err(Unfit::Refused(silent("the grant", &refusal.to_string()))),
+        Err(refusal) => Err(Unfit::Refused(failed("the grant", &refusal.to_string()))),
     }
 }
 
-/// Admits other arguments for a call. A hook that spoke for it spoke for the old ones.
+/// Validates other arguments for a call. The allow of a hook was for the old ones.
 pub(super) fn changed(mut call: ValidatedCall, arguments: Value) -> Result<ValidatedCall, Failure> {
     if call.vouched().is_some() {
         call.added_mut().vouched = None;

@@ -1,24 +1,17 @@
-//! The tool's own semantic check, immediately before the call is authorized.
+//! The tool's own check of a call's meaning.
 //!
-//! It may read external state, so it waits until earlier batches have changed it. A check that
-//! fails stops the call: the body does not run.
+//! In: the answer of the check, or why there is none. Out: nothing, or the failure for the model.
+//!
+//! FAIL CLOSED: a check that panics or times out refuses the call.
 
 use haft_core::{Execution, Failure, FailureCode};
 
-use super::watch::{Stopped, watched};
-use crate::turn::{TurnCore, ValidatedCall};
+use crate::watch::Stopped;
 
-/// Runs the check.
-pub(crate) async fn check(turn: &TurnCore, call: &ValidatedCall) -> Result<(), Failure> {
-    let cx = call.context();
-    let body = call.tool().body();
-    if !body.checks() {
-        return Ok(());
-    }
-    // Making the future runs the tool's code too, so it happens under the watch.
-    let check = async { body.check(call.args(), cx).await };
-    match watched(turn, cx, turn.inner.config.policy_timeout, check).await {
-        Ok(said) => said.map_err(meaning),
+/// Reads the answer of a check.
+pub(super) fn passed(answer: Result<Result<(), Failure>, Stopped>) -> Result<(), Failure> {
+    match answer {
+        Ok(checked) => checked.map_err(as_invalid),
         Err(Stopped::Cancelled(failure)) => Err(failure),
         Err(stopped) => Err(Failure::new(
             FailureCode::Panicked,
@@ -29,13 +22,13 @@ pub(crate) async fn check(turn: &TurnCore, call: &ValidatedCall) -> Result<(), F
     }
 }
 
-/// An ordinary error in a check is about the meaning of the arguments, and nothing ran.
-fn meaning(failure: Failure) -> Failure {
+/// An ordinary error of a check is about the meaning of the arguments, and nothing ran.
+fn as_invalid(failure: Failure) -> Failure {
     if failure.code() == FailureCode::ToolFailed {
-        let told = Failure::invalid(failure.message());
+        let invalid = Failure::invalid(failure.message());
         match failure.next() {
-            Some(next) => told.with_next(next),
-            None => told,
+            Some(next) => invalid.with_next(next),
+            None => invalid,
         }
     } else {
         failure.with_execution(Execution::NotStarted)

@@ -1,72 +1,163 @@
-//! Executes an authorized call through the layers, and releases its locks and slots at the end.
+//! Executes an authorized call through the layers, and releases its locks at the end.
 //!
-//! In: an `AuthorizedCall`, a journaled `Intent`, its scheduler locks. Out: the outcome and its
-//! statistics.
+//! In: an `AuthorizedCall`, a journaled `Intent`, its locks. Out: the outcome and its statistics.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    task::{self, Poll},
+    time::Instant,
+};
 
-use haft_core::{Execution, Failure, FailureCode, host::HostContext};
+use haft_core::{
+    Args, BoxFuture, Execution as BodyExecution, Failure, FailureCode, host::HostContext,
+};
 
-use super::{acquire::Entered, authorize::AuthorizedCall};
+use super::{acquire::CallLocks, authorize::AuthorizedCall};
 use crate::{
     background,
+    hooks::CompletedCall,
     journal::Intent,
-    layers::{self, ExecutionStats, Outcome, Work},
+    layers::{self, ExecuteInput, ExecuteMachine, ExecutionStats, Outcome, Pending, Work},
     secrets,
     turn::TurnCore,
 };
 
-/// Performs the call. A plain function, so that its future holds each of these once.
-pub(super) fn perform<'a>(
-    turn: &'a Arc<TurnCore>,
-    mut permitted: AuthorizedCall,
-    _intent: Intent,
-    mut entered: Entered<'a>,
+/// A call that executes.
+pub(crate) struct Execution {
+    call: AuthorizedCall,
+    locks: CallLocks,
     deadline: Instant,
-    course: &'a mut ExecutionStats,
-) -> impl Future<Output = Outcome> + Send + 'a {
-    let first = permitted.take_args();
-    async move {
-        let admitted = permitted.admitted();
-        let (entry, cx) = (admitted.tool(), admitted.context());
-        // At the last moment: whoever judged, asked or wrote down saw the reference.
-        let first = match secrets::resolve(&turn.inner.redactor, entry, admitted.arguments())? {
+    state: State,
+}
+
+#[expect(clippy::large_enum_variant, reason = "the large variant is that of almost every call")]
+enum State {
+    /// Without middleware: the machine is driven in place.
+    Machine(ExecuteMachine, Pending, Option<ExecuteInput>),
+    /// With middleware, which has its own future.
+    Around(Option<Args>, ExecutionStats),
+}
+
+impl Execution {
+    /// Prepares the execution. Secrets are resolved here, at the last moment: guards, approvers and
+    /// the journal have seen the reference only.
+    pub(super) fn new(
+        turn: &TurnCore,
+        mut call: AuthorizedCall,
+        _intent: Intent,
+        locks: CallLocks,
+        deadline: Instant,
+        stats: ExecutionStats,
+    ) -> Result<Self, Failure> {
+        let args = call.take_args();
+        let validated = call.admitted();
+        let (tool, cx) = (validated.tool(), validated.context());
+        let args = match secrets::resolve(&turn.inner.redactor, tool, validated.arguments())? {
             Some(args) => args,
-            None => first,
+            None => args,
         };
-        cx.set_profile(admitted.profile().clone());
-        cx.set_confined(permitted.verdict().confined);
-        let work = Work { turn, permitted: &permitted, entry, cx, deadline };
-        let outcome = match layers::is_plain(&work) {
-            true => {
-                let outcome = layers::straight(&work, first, course).await;
-                layers::ended(&work, &outcome);
-                outcome
-            }
-            false => Box::pin(layers::through(&work, first, course)).await,
+        cx.set_profile(validated.profile().clone());
+        cx.set_confined(call.verdict().confined);
+        let middleware = &turn.inner.middleware;
+        let state = if middleware.iter().any(|own| own.applies_to(tool)) {
+            State::Around(Some(args), stats)
+        } else {
+            let machine = ExecuteMachine::new(args, stats);
+            State::Machine(machine, Pending::default(), Some(ExecuteInput::Start))
         };
-        // The last note comes before the end.
+        Ok(Self { call, locks, deadline, state })
+    }
+
+    /// Polls an execution without middleware to its outcome; `None` if it has middleware.
+    pub(crate) fn poll(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        task: &mut task::Context<'_>,
+    ) -> Option<Poll<Outcome>> {
+        let State::Machine(machine, pending, input) = &mut self.state else { return None };
+        let validated = self.call.admitted();
+        let work = Work {
+            turn,
+            permitted: &self.call,
+            entry: validated.tool(),
+            cx: validated.context(),
+            deadline: self.deadline,
+        };
+        Some(layers::poll_execution(&work, machine, pending, input.take(), task))
+    }
+
+    /// Executes a call through its middleware.
+    pub(crate) fn through_middleware(
+        mut self: Box<Self>,
+        turn: Arc<TurnCore>,
+    ) -> BoxFuture<'static, (Box<Self>, Outcome)> {
+        Box::pin(async move {
+            let outcome = {
+                let State::Around(args, stats) = &mut self.state else {
+                    return (self, Err(Failure::new(FailureCode::NotRun, "it has no middleware")));
+                };
+                let validated = self.call.admitted();
+                let work = Work {
+                    turn: &turn,
+                    permitted: &self.call,
+                    entry: validated.tool(),
+                    cx: validated.context(),
+                    deadline: self.deadline,
+                };
+                match args.take() {
+                    Some(args) => layers::around(&work, args, stats).await,
+                    None => Err(Failure::new(FailureCode::NotRun, "it was executed before")),
+                }
+            };
+            (self, outcome)
+        })
+    }
+
+    /// Releases the locks, unless some work of the call still runs. Returns the outcome, the
+    /// statistics, and the completed call for the hooks.
+    pub(super) fn finish(
+        self: Box<Self>,
+        turn: &Arc<TurnCore>,
+        outcome: Outcome,
+    ) -> (Outcome, ExecutionStats, Option<Arc<CompletedCall>>) {
+        let Self { call, mut locks, state, .. } = *self;
+        let stats = match state {
+            State::Machine(machine, ..) => machine.stats,
+            State::Around(_, stats) => stats,
+        };
+        let validated = call.admitted();
+        let cx = validated.context();
+        // The last progress note comes before the end.
         cx.flush_progress();
         if let Some(later) = cx.take_background_task()
             && outcome.is_ok()
         {
-            background::begin(turn, &permitted, entered.keep(), later);
+            background::begin(turn, &call, locks.keep(), later);
         }
-        // Dropping this lets go of the place, unless some work of the call still lives.
-        let still_working = cx.has_running_work();
-        drop(entered);
-        outcome.map_err(|failure| match failure.execution() {
-            _ if still_working => Failure::new(
+        let still_runs = cx.has_running_work();
+        drop(locks);
+        let outcome = outcome.map_err(|failure| match failure.execution() {
+            _ if still_runs => Failure::new(
                 FailureCode::UnknownOutcome,
                 "the tool did not stop when it was cancelled, and may still be running",
             )
             .with_next("check what happened before you call it again")
             .with_source(failure.to_string()),
-            // The body ran, whatever the failure it passes on says of a nested call.
-            Execution::NotStarted if course.attempts > 0 => {
-                failure.with_execution(Execution::Completed)
+            // The body ran, even if the failure of a nested call says otherwise.
+            BodyExecution::NotStarted if stats.attempts > 0 => {
+                failure.with_execution(BodyExecution::Completed)
             }
-            Execution::NotStarted | Execution::Completed | Execution::Unknown => failure,
-        })
+            BodyExecution::NotStarted | BodyExecution::Completed | BodyExecution::Unknown => {
+                failure
+            }
+        });
+        let completed = (!turn.inner.hooks.is_empty()).then(|| {
+            Arc::new(CompletedCall {
+                tool: Arc::clone(validated.tool()),
+                arguments: Arc::clone(validated.arguments()),
+                cx: cx.clone(),
+            })
+        });
+        (outcome, stats, completed)
     }
 }

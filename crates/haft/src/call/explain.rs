@@ -4,21 +4,23 @@
 //! Checks and guards run, because they are read-only. Hooks are listed but not called: they are
 //! code of the host that may have side effects.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use haft_core::{Failure, Verdict};
 use haft_schema::Unexplained;
 
 use super::{
-    MAX_ROUNDS,
-    authorize::{self, Judged, Rewrite},
-    unsettled,
+    authorize::{self, Assessment, Guarding, Guards, Rewrite},
+    check,
+    driver::ask_guard,
+    machine::{MAX_ROUNDS, unsettled},
+    validate::ValidatedCall,
 };
 use crate::{
     policy::{CheckStep, Explanation},
     secrets::secret_arguments,
-    turn::{TurnCore, ValidatedCall},
-    watch::caught,
+    turn::TurnCore,
+    watch::{Stopped, caught, within},
 };
 
 /// Explains a call that was taken in, or why it was not.
@@ -50,7 +52,7 @@ async fn raw(turn: &TurnCore, admitted: Result<ValidatedCall, Failure>) -> Expla
     let mut rewrites = Vec::new();
     loop {
         let beforehand = || beforehand(turn, &call, HOOKS_NAMED);
-        if let Err(failure) = super::check::check(turn, &call).await {
+        if let Err(failure) = check_call(turn, &call).await {
             let mut checks = beforehand();
             checks.retain(|check| check.what == "admit");
             return refused(checks, "check", &failure);
@@ -61,8 +63,8 @@ async fn raw(turn: &TurnCore, admitted: Result<ValidatedCall, Failure>) -> Expla
                 call = same;
                 break;
             }
-            Ok(Rewrite::Changed(again)) if rewrites.len() < MAX_ROUNDS => {
-                let shown = super::shown(turn, &again);
+            Ok(Rewrite::Changed(again)) if rewrites.len() < usize::from(MAX_ROUNDS) => {
+                let shown = turn.shown(&again);
                 let why = format!("a rule changes the arguments to {shown}");
                 rewrites.push(step("rewrite", "changed", why));
                 call = again;
@@ -71,14 +73,51 @@ async fn raw(turn: &TurnCore, admitted: Result<ValidatedCall, Failure>) -> Expla
             Err(failure) => return refused(checks, "rewrite", &failure),
         }
     }
-    let mut explanation = match authorize::judge(turn, &call, authorize::Guards::All).await {
-        Ok(judged) => explained(turn, &call, &judged, HOOKS_NAMED),
+    let mut explanation = match assess(turn, &call).await {
+        Ok(assessment) => explained(turn, &call, &assessment, HOOKS_NAMED),
         Err(failure) => refused(beforehand(turn, &call, HOOKS_NAMED), "judges", &failure),
     };
     let at = beforehand(turn, &call, HOOKS_NAMED).len().min(explanation.checks.len());
     explanation.checks.splice(at..at, rewrites);
     explanation.checks.extend(masked_paths(&call));
     explanation
+}
+
+/// Runs the tool's own check.
+async fn check_call(turn: &TurnCore, call: &ValidatedCall) -> Result<(), Failure> {
+    if !call.tool().body().checks() {
+        return Ok(());
+    }
+    let (cx, limit) = (call.context(), turn.inner.config.policy_timeout);
+    let work = async { call.tool().body().check(call.args(), cx).await };
+    check::passed(supervised(turn, call, limit, work).await)
+}
+
+/// Asks all guards, and evaluates the rules.
+async fn assess(turn: &TurnCore, call: &ValidatedCall) -> Result<Assessment, Failure> {
+    let limit = turn.inner.config.policy_timeout;
+    let mut guarding = Guarding::new(Guards::All);
+    while let Some(guard) = guarding.next(turn, call) {
+        let work = async { ask_guard(turn, call, guard).await };
+        guarding.take(turn, guard, supervised(turn, call, limit, work).await)?;
+    }
+    guarding.assess(turn, call)
+}
+
+/// Runs code of the host with a timeout and the cancellation of the call, with panics caught.
+async fn supervised<T>(
+    turn: &TurnCore,
+    call: &ValidatedCall,
+    limit: Duration,
+    work: impl Future<Output = T>,
+) -> Result<T, Stopped> {
+    let cx = call.context();
+    tokio::select! {
+        biased;
+        done = within(&*turn.inner.clock, limit, work) => done,
+        () = cx.cancelled() => Err(Stopped::Cancelled(turn.why_stopped(cx))),
+        () = turn.interrupted(cx) => Err(Stopped::Cancelled(turn.why_stopped(cx))),
+    }
 }
 
 /// Describes the files that the sandbox of the call would mask, as the tool counted them.
@@ -102,17 +141,17 @@ pub(super) const HOOKS_CALLED: &str = "called";
 pub(super) fn explained(
     turn: &TurnCore,
     call: &ValidatedCall,
-    judged: &Judged,
+    assessment: &Assessment,
     hooks: &str,
 ) -> Explanation {
     let explained = caught(|| turn.inner.policy.explain(&call.policy_request()));
     // Explaining is a courtesy: the verdict stands without it.
-    let mut explanation = explained.unwrap_or_else(|_| Explanation::of(judged.verdict.clone()));
+    let mut explanation = explained.unwrap_or_else(|_| Explanation::of(assessment.verdict.clone()));
     let mut checks = beforehand(turn, call, hooks);
-    checks.extend(judged.guards().iter().cloned());
+    checks.extend(assessment.guards().iter().cloned());
     checks.append(&mut explanation.checks);
     explanation.checks = checks;
-    let verdict = &judged.verdict;
+    let verdict = &assessment.verdict;
     if explanation.verdict != *verdict {
         // Somebody else decided, so no rule did, and no change of a rule would flip it.
         explanation.deciding = None;

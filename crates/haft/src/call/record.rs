@@ -1,107 +1,185 @@
-//! Side effects of phases: notes for the model, problems for observers, a halt.
+//! `CallRecord`: the one place where facts about a call are collected.
 //!
-//! Phases collect them here; the call emits and applies them. Empty for almost every call, so
-//! it is a box that is allocated on first use.
+//! Phases read it and add to it. The result, the journal's record, the spans and the last event are
+//! made from it at the end.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
+use haft_core::{CallProfile, ToolContext};
 use serde_json::Value;
 
-use crate::{hooks::HookEffects, secrets::Redactor, tool_result::ToolResult};
+use crate::{
+    budget::BudgetReservation, frame::Seal, hooks::HookEffects, journal::PolicyRecord,
+    layers::ExecutionStats, registry::RegisteredTool, schema::Repair, secrets::Redactor,
+    tool_result::ToolResult,
+};
 
-/// The model reads so much of what hosts say beside one result, in characters.
+/// The model reads at most this much of the host's notes on one result, in characters.
 const MAX_NOTES_CHARS: usize = 10_000;
 
-/// What is said beside a call.
+/// Facts about one call.
+pub(crate) struct CallRecord {
+    pub(crate) cx: ToolContext,
+    pub(crate) origin: CallOrigin,
+    pub(crate) began: Instant,
+    /// The tool; `None` for a call that was never valid.
+    pub(crate) tool: Option<Arc<RegisteredTool>>,
+    /// The repairs, redacted.
+    pub(crate) repairs: Option<Arc<[Repair]>>,
+    /// The authorization of a call that was refused or needed approval. Calls that the rules allow
+    /// without approval have none.
+    pub(crate) policy: Option<Box<PolicyRecord>>,
+    /// Whether an approver's answer replaces the result of the tool.
+    pub(crate) is_replaced: bool,
+    pub(crate) notes: HostNotes,
+    pub(crate) stats: ExecutionStats,
+    /// What the call has reserved of the budget.
+    pub(crate) reservation: Option<Box<BudgetReservation>>,
+    pub(crate) frame: Seal,
+}
+
+/// Who made a call.
+pub(crate) enum CallOrigin {
+    /// The model.
+    Model,
+    /// The body of another call.
+    Nested(Arc<Parent>),
+    /// It is not a call of its own, but the late result of one.
+    Background,
+}
+
+/// The call that a nested call is part of.
+pub(crate) struct Parent {
+    pub(crate) cx: ToolContext,
+    pub(crate) profile: CallProfile,
+    pub(crate) deadline: Option<Instant>,
+}
+
+impl CallRecord {
+    /// Returns the call that this one is nested in.
+    pub(crate) fn parent(&self) -> Option<&Parent> {
+        match &self.origin {
+            CallOrigin::Nested(parent) => Some(parent),
+            CallOrigin::Model | CallOrigin::Background => None,
+        }
+    }
+
+    /// Returns the call that this one is nested in, shared.
+    pub(super) fn shared_parent(&self) -> Option<Arc<Parent>> {
+        match &self.origin {
+            CallOrigin::Nested(parent) => Some(Arc::clone(parent)),
+            CallOrigin::Model | CallOrigin::Background => None,
+        }
+    }
+
+    /// Returns whether it is the late result of a call.
+    pub(super) fn is_task(&self) -> bool {
+        matches!(self.origin, CallOrigin::Background)
+    }
+
+    /// Returns who answered in place of the tool.
+    pub(super) fn instead_by(&self, is_success: bool) -> Option<Arc<str>> {
+        if self.stats.answered_by.is_some() && is_success {
+            return self.stats.instead_by();
+        }
+        self.policy.as_ref().filter(|_| self.is_replaced).and_then(|p| p.answered_by.clone())
+    }
+}
+
+/// Notes for the model, problems for observers, a halt of the run. Empty for almost every call, so
+/// it is a box that is allocated on first use.
 #[derive(Default)]
-pub(crate) struct Beside(Option<Box<Inner>>);
+pub(crate) struct HostNotes(Option<Box<Notes>>);
 
 #[derive(Default)]
-struct Inner {
-    asides: Vec<String>,
+struct Notes {
+    texts: Vec<String>,
     problems: Vec<(String, String)>,
     halt: Option<String>,
     arguments: Option<Arc<Value>>,
 }
 
-impl Beside {
-    /// Takes in what a hook said.
-    pub(crate) fn take(&mut self, hook: &str, said: HookEffects) {
-        if said == HookEffects::nothing() {
+impl HostNotes {
+    /// Adds the effects of a hook.
+    pub(super) fn add_effects(&mut self, hook: &str, effects: HookEffects) {
+        if effects.is_nothing() {
             return;
         }
         let own = self.0.get_or_insert_default();
-        own.asides.extend(said.aside);
-        own.problems.extend(said.problem.map(|why| (hook.to_owned(), why)));
+        own.texts.extend(effects.aside);
+        own.problems.extend(effects.problem.map(|why| (hook.to_owned(), why)));
         if own.halt.is_none() {
-            own.halt = said.halt;
+            own.halt = effects.halt;
         }
     }
 
-    /// Adds words for the model.
-    pub(super) fn add(&mut self, asides: &[String]) {
-        if !asides.is_empty() {
-            self.0.get_or_insert_default().asides.extend_from_slice(asides);
-        }
+    /// Adds a note for the model.
+    pub(super) fn add_text(&mut self, text: String) {
+        self.0.get_or_insert_default().texts.push(text);
     }
 
-    /// Forgets the words for the model: they were about arguments that changed.
-    pub(super) fn forget(&mut self) {
+    /// Removes the notes for the model: they were about arguments that changed.
+    pub(super) fn clear_texts(&mut self) {
         if let Some(own) = &mut self.0 {
-            own.asides.clear();
+            own.texts.clear();
         }
     }
 
-    /// Remembers the arguments as they are now, for the hooks that look back at the turn.
-    pub(super) fn note(&mut self, arguments: &Arc<Value>) {
+    /// Keeps the arguments as they are now, for the hooks at the end of the turn.
+    pub(super) fn set_arguments(&mut self, arguments: &Arc<Value>) {
         self.0.get_or_insert_default().arguments = Some(Arc::clone(arguments));
     }
 
-    /// Gives out the problems that have not been told yet, each with its hook.
-    pub(super) fn problems(&mut self) -> Vec<(String, String)> {
+    /// Takes the problems that were not reported yet, each with its hook.
+    pub(super) fn take_problems(&mut self) -> Vec<(String, String)> {
         self.0.as_mut().map(|own| std::mem::take(&mut own.problems)).unwrap_or_default()
     }
 
-    /// Gives out the reason to halt the run, once.
-    pub(super) fn halt(&mut self) -> Option<String> {
+    /// Takes the reason to halt the run, once.
+    pub(super) fn take_halt(&mut self) -> Option<String> {
         self.0.as_mut()?.halt.take()
     }
 
-    /// Puts what was said into the answer. Words are for the model, so code that made the call
-    /// (`to_model` false) does not get them mixed into its result.
-    pub(super) fn put(self, envelope: &mut ToolResult, to_model: bool, redactor: &Redactor) {
-        let Some(own) = self.0 else { return };
+    /// Moves the notes to the result. They are for the model, so code that made the call
+    /// (`for_model` false) does not get them.
+    pub(super) fn move_to(
+        &mut self,
+        result: &mut ToolResult,
+        for_model: bool,
+        redactor: &Redactor,
+    ) {
+        let Some(own) = self.0.take() else { return };
         if own.arguments.is_some() {
-            envelope.left.get_or_insert_default().arguments = own.arguments;
+            result.left.get_or_insert_default().arguments = own.arguments;
         }
-        if to_model {
-            add_asides(envelope, &own.asides, redactor);
+        if for_model {
+            add_notes(result, &own.texts, redactor);
         }
     }
 }
 
-/// Adds words of the host to an answer. They stand beside it, so that nothing in a result can pass
-/// for one of them.
-pub(crate) fn add_asides(envelope: &mut ToolResult, asides: &[String], redactor: &Redactor) {
-    // Before they are cut: half a secret is no longer known for one.
-    let shown: Vec<String> = asides.iter().map(|text| redactor.text(text).into_owned()).collect();
-    let words = words(&shown);
-    if !words.is_empty() {
-        envelope.left.get_or_insert_default().notes.extend(words);
+/// Adds notes of the host to a result. They are separate from it, so that nothing in a result can
+/// pass for one of them (prompt injection).
+pub(crate) fn add_notes(result: &mut ToolResult, texts: &[String], redactor: &Redactor) {
+    // Redacted before they are truncated: half a secret would not be recognized.
+    let shown: Vec<String> = texts.iter().map(|text| redactor.text(text).into_owned()).collect();
+    let notes = truncate(&shown);
+    if !notes.is_empty() {
+        result.left.get_or_insert_default().notes.extend(notes);
     }
 }
 
-/// Cuts the asides to the room there is for all of them.
-fn words(asides: &[String]) -> Vec<String> {
+/// Truncates the notes to their common limit.
+fn truncate(texts: &[String]) -> Vec<String> {
     let mut out = Vec::new();
-    let mut room = MAX_NOTES_CHARS;
-    for aside in asides.iter().map(|aside| aside.trim()).filter(|aside| !aside.is_empty()) {
-        if let Some((end, _)) = aside.char_indices().nth(room) {
-            out.push(format!("{} … cut", &aside[..end]));
+    let mut left = MAX_NOTES_CHARS;
+    for text in texts.iter().map(|text| text.trim()).filter(|text| !text.is_empty()) {
+        if let Some((end, _)) = text.char_indices().nth(left) {
+            out.push(format!("{} … cut", &text[..end]));
             break;
         }
-        out.push(aside.to_owned());
-        room -= aside.chars().count();
+        out.push(text.to_owned());
+        left -= text.chars().count();
     }
     out
 }
@@ -111,10 +189,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn asides_are_bounded_together() {
-        assert!(words(&["  ".to_owned()]).is_empty());
-        assert_eq!(words(&[" a".to_owned(), "b".to_owned()]), ["a", "b"]);
-        let long = words(&[
+    fn notes_are_bounded_together() {
+        assert!(truncate(&["  ".to_owned()]).is_empty());
+        assert_eq!(truncate(&[" a".to_owned(), "b".to_owned()]), ["a", "b"]);
+        let long = truncate(&[
             "é".repeat(MAX_NOTES_CHARS - 1),
             "x".repeat(MAX_NOTES_CHARS),
             "never".to_owned(),

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::truncate::limit_of;
 use crate::{
-    budget::Held,
+    budget::BudgetReservation,
     frame::Keys,
     layers::Outcome,
     runtime::Inner,
@@ -23,40 +23,48 @@ use crate::{
     tool_result::{Answer, Truncation},
 };
 
-/// Takes out of an outcome what must not be shown, and says how many spots were cleaned.
-pub(super) fn washed(outcome: Outcome, inner: &Inner) -> (Outcome, usize) {
+/// Redacts and sanitizes an outcome. Returns how many places were sanitized.
+pub(super) fn sanitized(outcome: Outcome, inner: &Inner) -> (Outcome, usize) {
     let altered = Cell::new(0);
-    let wash = Wash { redactor: &inner.redactor, altered: &altered };
+    let sanitizer = Sanitizer { redactor: &inner.redactor, altered: &altered };
     let outcome = match outcome {
         Ok(mut output) => {
-            wash.output(&mut output);
+            sanitizer.output(&mut output);
             Ok(output)
         }
-        Err(failure) => Err(wash.failure(failure)),
+        Err(failure) => Err(sanitizer.failure(failure)),
     };
     (outcome, altered.get())
 }
 
-/// From so many bytes on an outcome is washed on a blocking thread: a hostile text of this size takes
-/// some milliseconds, in which an executor could serve many other calls.
+/// Outcomes of this size are sanitized on a blocking thread: a hostile text of this size takes some
+/// milliseconds, in which an executor could serve many other calls.
 const LARGE_OUTCOME_BYTES: usize = 64 << 10;
 
-/// The same as [`washed`], off the executor where there is much to look at.
-pub(super) async fn washed_off_executor(outcome: Outcome, inner: &Arc<Inner>) -> (Outcome, usize) {
-    let is_large = matches!(&outcome, Ok(output) if is_large(output));
-    let executor = tokio::runtime::Handle::try_current().ok().filter(|_| is_large);
-    let Some(executor) = executor else { return washed(outcome, inner) };
+/// Sanitizes an outcome on a blocking thread.
+pub(super) async fn sanitized_off_executor(
+    outcome: Outcome,
+    inner: &Arc<Inner>,
+) -> (Outcome, usize) {
+    let Ok(executor) = tokio::runtime::Handle::try_current() else {
+        return sanitized(outcome, inner);
+    };
     let inner = Arc::clone(inner);
-    // FAIL CLOSED: a result that was not looked at is not shown.
+    // FAIL CLOSED: a result that was not redacted is not shown.
     let lost = |_| {
         let failure = Failure::new(FailureCode::UnknownOutcome, "the result could not be redacted");
         (Err(failure), 0)
     };
-    Box::pin(executor.spawn_blocking(move || washed(outcome, &inner))).await.unwrap_or_else(lost)
+    executor.spawn_blocking(move || sanitized(outcome, &inner)).await.unwrap_or_else(lost)
+}
+
+/// Whether an outcome is so large that it is sanitized on another thread.
+pub(super) fn is_large(outcome: &Outcome) -> bool {
+    matches!(outcome, Ok(output) if is_large_output(output))
 }
 
 /// Whether the texts of an output, together, are large.
-fn is_large(output: &Output) -> bool {
+fn is_large_output(output: &Output) -> bool {
     // What lies deeper is not shown, and not looked at here either.
     fn take(left: &mut usize, value: &Value, depth: usize) {
         match value {
@@ -93,25 +101,26 @@ fn is_large(output: &Output) -> bool {
     left == 0
 }
 
-/// Washes data that was read out of a text: what the text had escaped is there in full only now.
-pub(super) fn washed_data(data: &mut Value, inner: &Inner) {
-    Wash { redactor: &inner.redactor, altered: &Cell::new(0) }.data(data, MAX_DEPTH);
+/// Sanitizes data that was parsed from a text: the escapes of the text are resolved only now.
+pub(super) fn sanitize_data(data: &mut Value, inner: &Inner) {
+    Sanitizer { redactor: &inner.redactor, altered: &Cell::new(0) }.data(data, MAX_DEPTH);
 }
 
-/// Shapes an outcome that is washed and within its bound; `cut` is what that took.
-pub(super) fn shape(
+/// Bounds a sanitized outcome by what is left of the byte budget, and adds what a failed body had
+/// streamed.
+pub(super) fn within_budget(
     outcome: Outcome,
     mut cut: Option<Box<Truncation>>,
     bound: Option<ResultLimit>,
-    held: Option<&mut Held>,
+    reservation: Option<&mut BudgetReservation>,
     cx: &ToolContext,
     inner: &Inner,
 ) -> (Answer, Option<Box<Truncation>>) {
     let config = &inner.config;
     match outcome {
         Ok(mut output) => {
-            if let Some(held) = held
-                && let Some(room) = held.room(bytes(&output))
+            if let Some(reservation) = reservation
+                && let Some(room) = reservation.room(bytes(&output))
             {
                 cut = squeeze(&mut output, room, cut.map(|cut| *cut)).map(Box::new);
             }
@@ -123,7 +132,7 @@ pub(super) fn shape(
             if failure.execution() != Execution::NotStarted {
                 let told = partial(inner, cx);
                 let chars = limit_of(bound.unwrap_or_default(), config.max_result);
-                let room = held.and_then(|held| held.room(told.len())).unwrap_or(usize::MAX);
+                let room = reservation.and_then(|own| own.room(told.len())).unwrap_or(usize::MAX);
                 let of = cx.partial_is_full().then(|| cx.partial_size());
                 interrupted_output = told_within(told, chars, room, of);
             }
@@ -133,7 +142,7 @@ pub(super) fn shape(
 }
 
 /// Makes texts fit to be shown, and counts the spots that were cleaned.
-struct Wash<'a> {
+struct Sanitizer<'a> {
     redactor: &'a RuntimeRedactor,
     altered: &'a Cell<usize>,
 }
@@ -145,7 +154,7 @@ const MAX_DEPTH: usize = 128;
 /// A failure's words are bounded where they are made; what cleaning makes of them is bounded here.
 const MAX_MESSAGE_BYTES: usize = 8_000;
 
-impl Wash<'_> {
+impl Sanitizer<'_> {
     /// Returns the text as it may be shown; nothing when it may stay as it is.
     fn changed(&self, text: &str) -> Option<String> {
         let (changed, altered) = self.redactor.sanitize_and_redact(text);
@@ -263,11 +272,11 @@ fn take_apart(data: Value) {
 /// could be the beginning of a secret is left out.
 fn partial(inner: &Inner, cx: &ToolContext) -> String {
     let told = cx.partial_so_far();
-    let mut washing = inner.redactor.sanitizing_stream();
-    let text = washing.feed(&told);
+    let mut stream = inner.redactor.sanitizing_stream();
+    let text = stream.feed(&told);
     match cx.partial_is_full() {
         true => text,
-        false => text + &washing.finish(),
+        false => text + &stream.finish(),
     }
 }
 

@@ -11,7 +11,7 @@ use haft_core::{Block, Label, Output, ResultLimit, ToolContext};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use super::sanitize::{chars, json_size, washed_data, weight};
+use super::sanitize::{chars, json_size, sanitize_data, weight};
 use crate::{
     artifact::{self, ArtifactMeta, Draft, Ends, Items, NotKept, Owner, READER},
     config::Config,
@@ -55,21 +55,21 @@ pub(super) fn is_over(outcome: &Outcome, bound: Option<ResultLimit>, config: &Co
 }
 
 /// A result that was too large.
-pub(super) struct Aside {
+pub(super) struct TruncatedOutput {
     pub(super) output: Output,
-    pub(super) cut: Truncation,
-    /// What was kept, and how many characters of it are shown.
-    pub(super) kept: Vec<(ArtifactMeta, usize)>,
+    pub(super) truncation: Truncation,
+    /// The artifacts, and how many characters of each are shown.
+    pub(super) stored: Vec<(ArtifactMeta, usize)>,
 }
 
-/// Keeps a result aside and returns what is shown of it.
-pub(super) async fn set_aside(
+/// Stores a result as an artifact, and returns what is shown of it.
+pub(super) async fn truncate(
     turn: &TurnCore,
     cx: &ToolContext,
     label: Label,
     output: Output,
     bound: ResultLimit,
-) -> Aside {
+) -> TruncatedOutput {
     let hard = turn.inner.config.max_result;
     let bytes = output.blocks.iter().map(weight).sum::<usize>() + output.blocks.len();
     let limit = limit_of(bound, hard);
@@ -77,10 +77,10 @@ pub(super) async fn set_aside(
     let limit = if bytes > hard { limit.min(hard / 4) } else { limit };
     let Output { blocks, structured } = output;
     let keeper = Keeper { turn, cx, label };
-    let mut aside = Aside {
+    let mut out = TruncatedOutput {
         output: Output::default(),
-        cut: Truncation { of: 0, shown: 0, kept: None },
-        kept: Vec::new(),
+        truncation: Truncation { of: 0, shown: 0, kept: None },
+        stored: Vec::new(),
     };
     let (media, words): (Vec<Block>, Vec<Block>) = blocks
         .into_iter()
@@ -91,10 +91,10 @@ pub(super) async fn set_aside(
     let (mut pictures, mut notes) = (Vec::new(), Vec::new());
     for block in media {
         let size = weight(&block);
-        aside.cut.of += size;
+        out.truncation.of += size;
         if size <= media_room {
             media_room -= size;
-            aside.cut.shown += size;
+            out.truncation.shown += size;
             pictures.push(block);
         } else {
             let kept = match notes.len() {
@@ -102,7 +102,7 @@ pub(super) async fn set_aside(
                 _ => Err(NotKept::Full),
             };
             notes.push(media_note(&block, size, &kept));
-            aside.kept.extend(kept.ok().map(|facts| (facts, 0)));
+            out.stored.extend(kept.ok().map(|facts| (facts, 0)));
         }
     }
     let used: usize = pictures.iter().map(weight).sum();
@@ -116,34 +116,34 @@ pub(super) async fn set_aside(
             let body = artifact::spread(data).into();
             let kept = keeper.keep(body, artifact::JSON, Items::of(data)).await;
             notes.push(data_note(size, &kept, keeper.reader()));
-            aside.cut.of += size;
-            aside.kept.extend(kept.ok().map(|facts| (facts, 0)));
+            out.truncation.of += size;
+            out.stored.extend(kept.ok().map(|facts| (facts, 0)));
         } else {
-            aside.output.structured = Some(data.clone());
+            out.output.structured = Some(data.clone());
         }
     }
     let notes = fitting(notes, room / 2);
     room = room.saturating_sub(notes.as_ref().map_or(0, |note| note.chars().count() + 1));
     if text_size.saturating_sub(1) <= room {
-        aside.cut.of += text_size.saturating_sub(1);
-        aside.cut.shown += text_size.saturating_sub(1);
-        aside.output.blocks = words;
+        out.truncation.of += text_size.saturating_sub(1);
+        out.truncation.shown += text_size.saturating_sub(1);
+        out.output.blocks = words;
     } else {
-        aside.output.structured.take_if(|data| json_size(data) > limit / BESIDE);
+        out.output.structured.take_if(|data| json_size(data) > limit / BESIDE);
         let whole = Whole::of(words, hard, &turn.inner);
         let kept = keeper.keep(Arc::clone(&whole.body), whole.media, whole.items).await;
         let (shown, blocks) = whole.shown(room, &kept, keeper.reader());
-        aside.cut.of += whole.chars;
-        aside.cut.shown += shown;
-        aside.output.blocks = blocks;
+        out.truncation.of += whole.chars;
+        out.truncation.shown += shown;
+        out.output.blocks = blocks;
         if let Ok(facts) = kept {
-            aside.kept.insert(0, (facts, shown));
+            out.stored.insert(0, (facts, shown));
         }
     }
-    aside.output.blocks.extend(notes.map(Block::text));
-    aside.output.blocks.extend(pictures);
-    aside.cut.kept = aside.kept.first().map(|(facts, _)| facts.id);
-    aside
+    out.output.blocks.extend(notes.map(Block::text));
+    out.output.blocks.extend(pictures);
+    out.truncation.kept = out.stored.first().map(|(facts, _)| facts.id);
+    out
 }
 
 /// Keeps things of one call.
@@ -242,7 +242,7 @@ impl Whole {
                 match serde_json::from_str(text) {
                     Ok(mut data) => {
                         // The text was washed, and what it had escaped was not seen then.
-                        washed_data(&mut data, inner);
+                        sanitize_data(&mut data, inner);
                         Form::Written(data)
                     }
                     Err(_) => Form::Text,

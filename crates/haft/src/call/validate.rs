@@ -42,13 +42,11 @@ pub(crate) struct Parts {
     pub(crate) repairs: Option<Arc<[Repair]>>,
     /// What the run has read.
     pub(crate) seen: Arc<TaintTracker>,
-    /// What somebody has added to the call on its way; most often nothing.
+    /// What hooks, rules and approvers have added; most often nothing.
     pub(crate) added: Option<Box<Added>>,
-    /// Who allowed it, once somebody has. Until then, nobody.
-    pub(crate) verdict: Verdict,
 }
 
-/// What somebody has added to a call on its way to judgement.
+/// What hooks, rules and approvers have added to a call before its authorization.
 #[derive(Debug, Default)]
 pub(crate) struct Added {
     /// Arguments that a person supplied because a judge asked for them.
@@ -60,8 +58,6 @@ pub(crate) struct Added {
     pub(crate) asked: Option<Verdict>,
     /// What hooks want the judges to take in: asks, wanted inputs and denials.
     pub(crate) opinions: Vec<Verdict>,
-    /// What a person wants the model to be told beside the result.
-    pub(crate) asides: Vec<String>,
     /// The answer that a hook gave instead of the tool.
     pub(crate) answered: Option<Result<Output, Failure>>,
     /// What the host says about the time of this one call.
@@ -187,21 +183,6 @@ impl ValidatedCall {
             added.vouched = None;
             added.opinions.clear();
         }
-    }
-
-    /// Returns what somebody wants the model to be told beside the result.
-    pub(crate) fn asides(&self) -> &[String] {
-        self.0.added.as_ref().map_or(&[], |added| &added.asides)
-    }
-
-    /// Notes who allowed it. Only judgement does, when it makes an `AuthorizedCall`.
-    pub(crate) fn allow(&mut self, verdict: Verdict) {
-        self.0.verdict = verdict;
-    }
-
-    /// Returns who allowed it; a denial while nobody has.
-    pub(crate) fn allowed(&self) -> &Verdict {
-        &self.0.verdict
     }
 
     /// Returns whether a hook has answered it.
@@ -429,18 +410,7 @@ fn take_in(
     let repairs = (!repairs.is_empty()).then(|| repairs.into());
     let seen = Arc::clone(terms.seen);
     let added = None;
-    let verdict = Verdict::deny("this call is not authorized yet");
-    Ok(ValidatedCall(Box::new(Parts {
-        entry,
-        json,
-        args,
-        claim,
-        cx,
-        repairs,
-        seen,
-        added,
-        verdict,
-    })))
+    Ok(ValidatedCall(Box::new(Parts { entry, json, args, claim, cx, repairs, seen, added })))
 }
 
 /// A type that refuses a value shows it; what the schema marks as a secret is not shown back.

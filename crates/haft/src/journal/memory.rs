@@ -254,7 +254,7 @@ fn redacted(
 }
 
 impl Journal for MemoryJournal {
-    fn intend(&self, intended: &CallIntent<'_>) -> WriteStatus<'_> {
+    fn intend(&self, intended: &CallIntent<'_>) -> WriteStatus {
         let weight = weight_of(intended.arguments, self.max_bytes);
         // What a schema marks as secret cannot be told later, so it is taken out now.
         let now = intended.tool.input().marks_secrets();
@@ -275,7 +275,7 @@ impl Journal for MemoryJournal {
         WriteStatus::Now(Ok(()))
     }
 
-    fn settle(&self, settled: &CallOutcome<'_>) -> WriteStatus<'_> {
+    fn settle(&self, settled: &CallOutcome<'_>) -> WriteStatus {
         let answer = settled.answer;
         let failure = answer.failure();
         let end = OutcomeRecord {

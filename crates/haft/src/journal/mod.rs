@@ -1,18 +1,13 @@
 //! The journal: the intent before the side effect, the outcome before the result (write-ahead log).
 //!
-//! `perform` requires an `Intent` by type, and only `intend` here makes one. If the journal cannot
-//! write the intent, the call does not run; if it cannot write the outcome, the result becomes
-//! `unrecorded`.
+//! An execution requires an `Intent` by type, and only a written intent makes one. If the journal
+//! cannot write the intent, the call does not run; if it cannot write the outcome, the result
+//! becomes `unrecorded`.
 
 mod record;
 mod memory;
 
-use std::{
-    fmt,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    time::Instant,
-};
+use std::{fmt, sync::Arc, time::Instant};
 
 use haft_core::{
     BoxError, BoxFuture, ConcurrencyClass, Execution, Failure, FailureCode, ToolContext, Verdict,
@@ -24,7 +19,7 @@ pub use self::{
     record::{ExecutionRecord, IntentRecord, OutcomeRecord, PolicyRecord, RecordQuery},
 };
 use crate::{
-    call::{AuthorizedCall, File},
+    call::{AuthorizedCall, CallRecord},
     layers::ExecutionStats,
     policy::Explanation,
     registry::RegisteredTool,
@@ -32,7 +27,7 @@ use crate::{
     schema::Repair,
     secrets::RuntimeRedactor,
     tool_result::ToolResult,
-    watch::{within, words},
+    watch::caught,
 };
 
 /// A call that is about to run. Borrowed: a journal copies what it keeps, and the copies are
@@ -95,14 +90,15 @@ pub struct CallOutcome<'a> {
 }
 
 /// The result of a write: now, for a journal in memory, or later.
-pub enum WriteStatus<'a> {
+pub enum WriteStatus {
     /// It is written, or has failed.
     Now(Result<(), BoxError>),
-    /// It is written when this future completes.
-    Later(BoxFuture<'a, Result<(), BoxError>>),
+    /// It is written when this future completes. The future owns what it needs, because the call
+    /// may move to another task while it waits.
+    Later(BoxFuture<'static, Result<(), BoxError>>),
 }
 
-impl fmt::Debug for WriteStatus<'_> {
+impl fmt::Debug for WriteStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Now(_) => "WriteStatus::Now",
@@ -114,10 +110,10 @@ impl fmt::Debug for WriteStatus<'_> {
 /// Stores intents and outcomes.
 pub trait Journal: Send + Sync + 'static {
     /// Writes that a call is about to run. The body starts only after this has completed.
-    fn intend(&self, intended: &CallIntent<'_>) -> WriteStatus<'_>;
+    fn intend(&self, intended: &CallIntent<'_>) -> WriteStatus;
 
     /// Writes how a call ended. The result is delivered only after this has completed.
-    fn settle(&self, settled: &CallOutcome<'_>) -> WriteStatus<'_>;
+    fn settle(&self, settled: &CallOutcome<'_>) -> WriteStatus;
 
     /// Returns the records that match; `None` if this journal does not support queries. It must not
     /// block.
@@ -126,81 +122,65 @@ pub trait Journal: Send + Sync + 'static {
     }
 }
 
-/// The proof that an intent was written down.
-#[derive(Debug)]
-pub(crate) struct Intent {
-    took_time: bool,
+impl<'a> CallIntent<'a> {
+    /// Makes the intent of an authorized call.
+    pub(crate) fn of(inner: &'a Inner, call: &'a AuthorizedCall, began: Instant) -> Self {
+        let validated = call.admitted();
+        Self {
+            call: validated.context(),
+            tool: validated.tool(),
+            arguments: validated.arguments(),
+            redactor: &inner.redactor,
+            class: validated.profile().class,
+            verdict: call.verdict(),
+            repairs: validated.repairs(),
+            began,
+        }
+    }
 }
+
+impl<'a> CallOutcome<'a> {
+    /// Makes the outcome of a call with this result.
+    pub(crate) fn of(record: &'a CallRecord, answer: &'a ToolResult) -> Self {
+        let policy = record.policy.as_deref();
+        Self {
+            call: &record.cx,
+            answer,
+            verdict: policy.map(|policy| &policy.verdict),
+            explanation: policy.map(|policy| &policy.explanation),
+            answered_by: policy.and_then(|policy| policy.answered_by.as_deref()),
+            course: record.stats.clone(),
+            began: record.began,
+        }
+    }
+}
+
+/// The proof that an intent was written.
+#[derive(Debug)]
+pub(crate) struct Intent(());
 
 impl Intent {
-    /// Returns whether writing it down took time, in which the world may have changed.
-    pub(crate) fn took_time(&self) -> bool {
-        self.took_time
+    /// Returns the proof, if the journal has written the intent.
+    pub(crate) fn written(result: Result<(), BoxError>) -> Result<Self, Failure> {
+        result.map(|()| Self(())).map_err(|e| {
+            Failure::new(
+                FailureCode::Unrecorded,
+                "the call was not run: the journal could not record it",
+            )
+            .with_execution(Execution::NotStarted)
+            .with_source(e)
+        })
     }
 }
 
-/// Writes down the intent of a permitted call.
-pub(crate) async fn intend(
-    inner: &Inner,
-    permitted: &AuthorizedCall,
-    began: Instant,
-) -> Result<Intent, Failure> {
-    let admitted = permitted.admitted();
-    let intended = CallIntent {
-        call: admitted.context(),
-        tool: admitted.tool(),
-        arguments: admitted.arguments(),
-        redactor: &inner.redactor,
-        class: admitted.profile().class,
-        verdict: permitted.verdict(),
-        repairs: admitted.repairs(),
-        began,
-    };
-    let started = catch_unwind(AssertUnwindSafe(|| inner.journal.intend(&intended)));
-    let took_time = matches!(started, Ok(WriteStatus::Later(_)));
-    match end(inner, started).await {
-        Ok(()) => Ok(Intent { took_time }),
-        Err(e) => Err(Failure::new(
-            FailureCode::Unrecorded,
-            "the call was not run: the journal could not record it",
-        )
-        .with_execution(Execution::NotStarted)
-        .with_source(e)),
-    }
+/// Writes an intent. A journal that panics has not written it.
+pub(crate) fn intend(inner: &Inner, intent: &CallIntent<'_>) -> WriteStatus {
+    caught(|| inner.journal.intend(intent))
+        .unwrap_or_else(|panic| WriteStatus::Now(Err(panic.into())))
 }
 
-/// Writes down how a call ended.
-pub(crate) fn settle<'a>(
-    inner: &'a Inner,
-    call: &ToolContext,
-    answer: &ToolResult,
-    file: Option<&File>,
-    (course, began): (ExecutionStats, Instant),
-) -> impl Future<Output = Result<(), BoxError>> + use<'a> {
-    let settled = CallOutcome {
-        call,
-        answer,
-        verdict: file.map(|file| &file.verdict),
-        explanation: file.map(|file| &file.explanation),
-        answered_by: file.and_then(|file| file.answered_by.as_deref()),
-        course,
-        began,
-    };
-    end(inner, catch_unwind(AssertUnwindSafe(|| inner.journal.settle(&settled))))
-}
-
-/// Waits for the end of what was started under the watch, if there is something to wait for. What
-/// is written is not part of this future.
-async fn end(inner: &Inner, started: std::thread::Result<WriteStatus<'_>>) -> Result<(), BoxError> {
-    let limit = inner.config.policy_timeout;
-    match started {
-        Ok(WriteStatus::Now(written)) => written,
-        Ok(WriteStatus::Later(writing)) => {
-            match Box::pin(within(&*inner.clock, limit, writing)).await {
-                Ok(written) => written,
-                Err(stopped) => Err(stopped.to_string().into()),
-            }
-        }
-        Err(panic) => Err(words(panic).into()),
-    }
+/// Writes an outcome. A journal that panics has not written it.
+pub(crate) fn settle(inner: &Inner, outcome: &CallOutcome<'_>) -> WriteStatus {
+    caught(|| inner.journal.settle(outcome))
+        .unwrap_or_else(|panic| WriteStatus::Now(Err(panic.into())))
 }

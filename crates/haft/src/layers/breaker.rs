@@ -13,7 +13,7 @@
 use std::{
     collections::VecDeque,
     sync::{
-        Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -52,12 +52,12 @@ struct State {
 
 /// The permission for one probe. If it is dropped without a result, the next call may probe.
 #[derive(Debug)]
-pub(crate) struct Trial<'a> {
-    circuit: &'a Circuit,
+pub(crate) struct Trial {
+    circuit: Arc<Circuit>,
     number: u64,
 }
 
-impl Drop for Trial<'_> {
+impl Drop for Trial {
     fn drop(&mut self) {
         let mut state = self.circuit.lock();
         if state.trying == Some(self.number) {
@@ -74,10 +74,10 @@ impl Circuit {
 
     /// Lets a call begin, or says how long to leave the tool alone.
     pub(crate) fn begin(
-        &self,
+        self: &Arc<Self>,
         terms: &Breaker,
         now: Instant,
-    ) -> Result<Option<Trial<'_>>, Duration> {
+    ) -> Result<Option<Trial>, Duration> {
         let mut state = self.lock();
         match state.open {
             None => Ok(None),
@@ -87,7 +87,7 @@ impl Circuit {
             Some(_) => {
                 state.trials += 1;
                 state.trying = Some(state.trials);
-                Ok(Some(Trial { circuit: self, number: state.trials }))
+                Ok(Some(Trial { circuit: Arc::clone(self), number: state.trials }))
             }
         }
     }
@@ -101,7 +101,7 @@ impl Circuit {
     }
 
     /// Notes a failure, and returns whether that opens the circuit.
-    pub(crate) fn fails(&self, terms: &Breaker, trial: Option<&Trial<'_>>, now: Instant) -> bool {
+    pub(crate) fn fails(&self, terms: &Breaker, trial: Option<&Trial>, now: Instant) -> bool {
         let mut state = self.lock();
         self.trouble.store(true, Ordering::Relaxed);
         if state.open.is_some() {
@@ -131,7 +131,7 @@ impl Circuit {
 }
 
 /// Lets a call begin if its tool is not left alone.
-pub(super) fn begin<'a>(work: &Work<'a>) -> Result<Option<Trial<'a>>, Failure> {
+pub(super) fn begin(work: &Work<'_>) -> Result<Option<Trial>, Failure> {
     let Some(terms) = &work.turn.inner.config.breaker else { return Ok(None) };
     let circuit = &work.entry.layers().circuit;
     if circuit.is_quiet() {
@@ -149,7 +149,7 @@ pub(super) fn begin<'a>(work: &Work<'a>) -> Result<Option<Trial<'a>>, Failure> {
 }
 
 /// Notes how a call ended.
-pub(super) fn note(work: &Work<'_>, outcome: &Outcome, trial: Option<&Trial<'_>>) {
+pub(super) fn note(work: &Work<'_>, outcome: &Outcome, trial: Option<&Trial>) {
     let Some(terms) = &work.turn.inner.config.breaker else { return };
     let circuit = &work.entry.layers().circuit;
     match outcome {
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn failures_within_the_cooldown_open_it_and_older_ones_do_not() {
-        let (circuit, clock) = (Circuit::default(), ManualClock::new());
+        let (circuit, clock) = (Arc::new(Arc::new(Circuit::default())), ManualClock::new());
         for _ in 0..10 {
             assert!(!circuit.fails(&TERMS, None, clock.now()));
             clock.advance(TERMS.cooldown / 2);
@@ -265,8 +265,8 @@ mod tests {
         assert_eq!(circuit.begin(&TERMS, clock.now()).unwrap_err(), Duration::from_secs(20));
     }
 
-    fn opened(clock: &ManualClock) -> Circuit {
-        let circuit = Circuit::default();
+    fn opened(clock: &ManualClock) -> Arc<Circuit> {
+        let circuit = Arc::new(Circuit::default());
         for _ in 0..TERMS.failures {
             circuit.fails(&TERMS, None, clock.now());
         }

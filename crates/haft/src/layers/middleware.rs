@@ -10,7 +10,9 @@
 
 use std::{
     fmt,
+    pin::Pin,
     sync::{Arc, Mutex, MutexGuard},
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -20,15 +22,16 @@ use haft_core::{
 };
 
 use super::{
-    ExecutionStats, Outcome, Work, inside,
+    ExecuteInput, ExecuteMachine, ExecutionStats, Outcome, Pending, Work,
     middleware_time::{Said, watched},
     next::{Frame, Going, Passed},
+    poll_execution,
 };
 use crate::{
     call::AuthorizedCall,
     policy::NameGlob,
     registry::RegisteredTool,
-    watch::{caught, words},
+    watch::{caught, panic_message},
 };
 
 /// Code around whole calls.
@@ -212,7 +215,7 @@ impl Trail<'_> {
 }
 
 /// Runs a call through all middleware of its tool.
-pub(super) async fn around(work: &Work<'_>, first: Args, course: &mut ExecutionStats) -> Outcome {
+pub(crate) async fn around(work: &Work<'_>, first: Args, course: &mut ExecutionStats) -> Outcome {
     let trail = Trail { work, course: Mutex::new(std::mem::take(course)) };
     let outcome = level(&work.turn.inner.middleware, &trail, first).await;
     *course = std::mem::take(&mut *trail.course());
@@ -231,17 +234,34 @@ fn level<'a>(around: &'a [Around], trail: &'a Trail<'a>, first: Args) -> BoxFutu
     Box::pin(innermost(trail, first))
 }
 
-/// Goes on to everything inside the middleware. What happened there is written back on every path.
-async fn innermost(trail: &Trail<'_>, first: Args) -> Outcome {
-    struct Writing<'a>(&'a Trail<'a>, ExecutionStats);
-    impl Drop for Writing<'_> {
-        fn drop(&mut self) {
-            *self.0.course() = std::mem::take(&mut self.1);
-        }
+/// Goes on to everything inside the middleware. The statistics are written back on every path.
+fn innermost<'a>(trail: &'a Trail<'a>, first: Args) -> Innermost<'a> {
+    let machine = ExecuteMachine::new(first, std::mem::take(&mut *trail.course()));
+    Innermost { trail, machine, pending: Pending::default(), input: Some(ExecuteInput::Start) }
+}
+
+/// The execution inside all middleware.
+struct Innermost<'a> {
+    trail: &'a Trail<'a>,
+    machine: ExecuteMachine,
+    pending: Pending,
+    input: Option<ExecuteInput>,
+}
+
+impl Future for Innermost<'_> {
+    type Output = Outcome;
+
+    fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Outcome> {
+        let this = self.get_mut();
+        let input = this.input.take();
+        poll_execution(this.trail.work, &mut this.machine, &mut this.pending, input, task)
     }
-    let course = std::mem::take(&mut *trail.course());
-    let mut writing = Writing(trail, course);
-    inside(trail.work, first, &mut writing.1).await
+}
+
+impl Drop for Innermost<'_> {
+    fn drop(&mut self) {
+        *self.trail.course() = std::mem::take(&mut self.machine.stats);
+    }
 }
 
 /// Runs one middleware, and finds out whether the body ran inside it.
@@ -272,7 +292,9 @@ async fn run_one<'a>(
     let outcome = match said {
         Said::Ended(Ok(outcome)) if passed.is(&outcome) => return outcome,
         Said::Ended(Ok(outcome)) => outcome.map_err(|failure| failure.with_execution(ran)),
-        Said::Ended(Err(panic)) => Err(broken(own, ran, &format!("it panicked: {}", words(panic)))),
+        Said::Ended(Err(panic)) => {
+            Err(broken(own, ran, &format!("it panicked: {}", panic_message(panic))))
+        }
         Said::Late => Err(broken(own, ran, &format!("no answer within {:?}", own.limit))),
         Said::Stopped(stop) => Err(stop.with_execution(ran)),
     };

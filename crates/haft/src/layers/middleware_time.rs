@@ -14,7 +14,7 @@ use std::{
 use futures_util::FutureExt as _;
 use haft_core::{BoxFuture, Failure, FailureCode};
 
-use super::{Outcome, Work, next::Frame, timeout::yields_to_interrupt};
+use super::{Outcome, Work, attempt::yields_to_interrupt, next::Frame};
 use crate::watch::{after, once};
 
 /// What came of a middleware.

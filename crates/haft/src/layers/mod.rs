@@ -2,18 +2,19 @@
 //!
 //! In: an authorized call. Out: its outcome and statistics. A cache hit skips the inner layers;
 //! every attempt has its own rate limit and timeout, and decodes the arguments again from the
-//! frozen JSON. Most calls need only the innermost layer, and their future does not contain the
-//! others.
+//! frozen JSON. `machine` puts them in order; middleware is code of the host around the machine.
 
 mod middleware;
 mod next;
 mod middleware_time;
+mod machine;
+mod driver;
 mod key;
 mod cache;
 mod breaker;
 mod retry;
 mod rate;
-mod timeout;
+mod attempt;
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -21,19 +22,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haft_core::{Args, Failure, FailureCode, Output, ToolContext, ToolSpec, host::CallOverrides};
+use haft_core::{Failure, Output, ToolContext, ToolSpec, host::CallOverrides};
 use serde::Serialize;
 
-pub(crate) use self::middleware::{Around, AroundPlace};
 pub use self::middleware::{Middleware, Next, middleware_fn};
-pub(crate) use self::timeout::{checked, outcome as outcome_of};
+pub(crate) use self::{
+    attempt::{checked, outcome as outcome_of},
+    driver::{Pending, poll_execution},
+    machine::{ExecuteInput, ExecuteMachine},
+    middleware::{Around, AroundPlace, around},
+};
 use crate::{
-    call::AuthorizedCall,
-    config::Config,
-    event::{Event, WaitReason, micros},
-    registry::RegisteredTool,
-    telemetry,
-    turn::TurnCore,
+    call::AuthorizedCall, config::Config, event::micros, registry::RegisteredTool, turn::TurnCore,
 };
 
 /// How a call ended, before it is prepared for the model.
@@ -42,7 +42,7 @@ pub type Outcome = Result<Output, Failure>;
 /// One call inside the layers.
 #[derive(Clone, Copy)]
 pub(crate) struct Work<'a> {
-    pub(crate) turn: &'a TurnCore,
+    pub(crate) turn: &'a Arc<TurnCore>,
     pub(crate) permitted: &'a AuthorizedCall,
     pub(crate) entry: &'a Arc<RegisteredTool>,
     /// The call's context, or that of one attempt at it.
@@ -74,9 +74,6 @@ pub struct ExecutionStats {
     /// The middleware that answered, if the result does not come from the inner layers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<Box<str>>,
-    /// Whether the successful attempt had been cancelled, so that its result may be incomplete.
-    #[serde(skip)]
-    was_hurried: bool,
 }
 
 impl ExecutionStats {
@@ -102,18 +99,15 @@ pub enum CacheStatus {
 /// What the layers of one tool remember, across all runs and views.
 #[derive(Debug)]
 pub(crate) struct ToolLayers {
-    circuit: breaker::Circuit,
-    rate: Option<rate::RateLimiter>,
-    /// Whether the tool declares nothing but its time.
-    is_plain: bool,
+    circuit: Arc<breaker::Circuit>,
+    rate: Option<Arc<rate::RateLimiter>>,
 }
 
 impl ToolLayers {
     pub(crate) fn of(spec: &ToolSpec) -> Self {
         Self {
-            circuit: breaker::Circuit::default(),
-            rate: spec.rate.map(rate::RateLimiter::new),
-            is_plain: spec.rate.is_none() && spec.cache.is_none() && spec.retry.is_none(),
+            circuit: Arc::default(),
+            rate: spec.rate.map(|rate| Arc::new(rate::RateLimiter::new(rate))),
         }
     }
 }
@@ -121,9 +115,8 @@ impl ToolLayers {
 /// What the layers of all tools share.
 #[derive(Debug)]
 pub(crate) struct RuntimeLayers {
-    cache: cache::ResultCache,
-    rate: Option<rate::RateLimiter>,
-    is_plain: bool,
+    cache: Arc<cache::ResultCache>,
+    rate: Option<Arc<rate::RateLimiter>>,
     seed: u64,
 }
 
@@ -131,9 +124,8 @@ impl RuntimeLayers {
     /// Sets them up. Waits between attempts are spread by the seed; without one, by chance.
     pub(crate) fn new(config: &Config, seed: Option<u64>) -> Self {
         Self {
-            cache: cache::ResultCache::new(config.max_cache),
-            rate: config.rate.map(rate::RateLimiter::new),
-            is_plain: config.rate.is_none() && config.retry.is_none(),
+            cache: Arc::new(cache::ResultCache::new(config.max_cache)),
+            rate: config.rate.map(|rate| Arc::new(rate::RateLimiter::new(rate))),
             seed: seed.unwrap_or_else(|| RandomState::new().hash_one(0)),
         }
     }
@@ -158,91 +150,6 @@ fn mix(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     n ^ (n >> 31)
-}
-
-/// Returns whether only the timeout applies to this call, and no subscriber wants a span.
-pub(crate) fn is_plain(work: &Work<'_>) -> bool {
-    let (inner, own) = (&work.turn.inner, work.entry.layers());
-    inner.middleware.is_empty()
-        && own.is_plain
-        && inner.layers.is_plain
-        && own.circuit.is_quiet()
-        && work.limits().is_none_or(|limits| limits.retry.is_none())
-        && !telemetry::is_watched(work)
-}
-
-/// Runs the body of a plain call. Most calls are plain, so their future contains this alone; the
-/// caller then calls [`ended`].
-pub(crate) fn straight<'a>(
-    work: &'a Work<'a>,
-    first: Args,
-    course: &mut ExecutionStats,
-) -> impl Future<Output = Outcome> + Send + 'a {
-    course.attempts += 1;
-    timeout::made(work, first)
-}
-
-/// Records how a plain call ended.
-pub(crate) fn ended(work: &Work<'_>, outcome: &Outcome) {
-    breaker::note(work, outcome, None);
-}
-
-/// Lets a call through all layers to its body.
-pub(crate) async fn through(work: &Work<'_>, first: Args, course: &mut ExecutionStats) -> Outcome {
-    let middleware = &work.turn.inner.middleware;
-    if middleware.is_empty() || !middleware.iter().any(|own| own.applies_to(work.entry)) {
-        return inside(work, first, course).await;
-    }
-    Box::pin(middleware::around(work, first, course)).await
-}
-
-/// Lets a call through everything inside the middleware.
-async fn inside(work: &Work<'_>, first: Args, course: &mut ExecutionStats) -> Outcome {
-    match &work.entry.spec().cache {
-        Some(cache) => cache::through(work, cache, first, course).await,
-        None => past_cache(work, first, course).await,
-    }
-}
-
-/// What a call that the cache does not answer goes through.
-async fn past_cache(work: &Work<'_>, first: Args, course: &mut ExecutionStats) -> Outcome {
-    let trial = breaker::begin(work)?;
-    let outcome = retry::attempts(work, first, course).await;
-    breaker::note(work, &outcome, trial.as_ref());
-    outcome
-}
-
-/// Waits for something that is not work, until the deadline of the call, in a span of its own that
-/// is never inside that of an attempt. The time is in an event and in the record, however it ends.
-async fn waiting<T: Send>(
-    work: &Work<'_>,
-    course: &mut ExecutionStats,
-    what: WaitReason,
-    wait: impl Future<Output = T> + Send,
-) -> Result<T, Failure> {
-    let clock = &*work.turn.inner.clock;
-    let since = clock.now();
-    let wait = work.turn.waiting(work.cx, work.deadline, wait);
-    let waited = telemetry::waiting(what.as_str(), wait).await;
-    let time = clock.now().saturating_duration_since(since);
-    course.waited = course.waited.saturating_add(time);
-    work.turn.emit(|| Event::Waited { call: work.cx.call_id().clone(), what, time });
-    waited.map_err(|stopped| match stopped.code() {
-        // An attempt was made before, so it would be wrong to say that nothing was run.
-        FailureCode::DeadlinePassed if course.attempts > 0 => Failure::new(
-            FailureCode::DeadlinePassed,
-            "the deadline of the call passed before it could be retried",
-        ),
-        _ => stopped,
-    })
-}
-
-/// Counts an attempt, and emits an event for the first one.
-fn begin_attempt(work: &Work<'_>, course: &mut ExecutionStats) {
-    course.attempts += 1;
-    if course.attempts == 1 {
-        work.turn.emit(|| Event::Running { call: work.cx.call_id().clone() });
-    }
 }
 
 /// Describes the layers around the body of a tool, outermost first. The caller adds the middleware

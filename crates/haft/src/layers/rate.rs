@@ -19,8 +19,8 @@ use std::{
 use haft_core::{Failure, FailureCode, Rate, sync::lock};
 use tokio::sync::Notify;
 
-use super::{ExecutionStats, Work, in_words, waiting};
-use crate::{clock::Clock, event::WaitReason, watch::after};
+use super::in_words;
+use crate::{clock::Clock, watch::after};
 
 /// Threads may arrive here in another order than they read the clock. An earlier moment within this
 /// span is not a clock that was set back, so that no time is counted twice.
@@ -48,19 +48,19 @@ struct State {
 
 /// The answer to a call that needs a token.
 #[derive(Debug)]
-pub(crate) enum Acquire<'a> {
+pub(crate) enum Acquire {
     /// The queue is empty and there is a token: the call has passed.
     Passed,
     /// It is in the queue.
-    Wait(QueueSlot<'a>),
+    Wait(QueueSlot),
     /// It would still wait at its deadline, so it does not enter the queue.
     TooLong(Duration),
 }
 
 /// A slot in the queue. Dropping it leaves the queue.
 #[derive(Debug)]
-pub(crate) struct QueueSlot<'a> {
-    limiter: &'a RateLimiter,
+pub(crate) struct QueueSlot {
+    limiter: Arc<RateLimiter>,
     number: u64,
     called: Arc<Notify>,
 }
@@ -73,7 +73,7 @@ impl RateLimiter {
     }
 
     /// Takes a token, or a slot in the queue.
-    pub(crate) fn acquire(&self, now: Instant, deadline: Instant) -> Acquire<'_> {
+    pub(crate) fn acquire(self: &Arc<Self>, now: Instant, deadline: Instant) -> Acquire {
         let mut state = self.lock();
         let before = state.waiting.len();
         let wait = self.wait(&mut state, now, before);
@@ -88,7 +88,7 @@ impl RateLimiter {
         let number = state.arrived;
         let called = Arc::new(Notify::new());
         state.waiting.insert(number, Arc::clone(&called));
-        Acquire::Wait(QueueSlot { limiter: self, number, called })
+        Acquire::Wait(QueueSlot { limiter: Arc::clone(self), number, called })
     }
 
     /// Returns the last token, which was not used.
@@ -143,7 +143,7 @@ fn notify_first(state: &State) {
     }
 }
 
-impl QueueSlot<'_> {
+impl QueueSlot {
     /// Waits until it may pass, and passes.
     pub(crate) async fn wait(self, clock: &dyn Clock) {
         loop {
@@ -173,7 +173,7 @@ impl QueueSlot<'_> {
     }
 }
 
-impl Drop for QueueSlot<'_> {
+impl Drop for QueueSlot {
     fn drop(&mut self) {
         let mut state = self.limiter.lock();
         let was_first = state.waiting.keys().next() == Some(&self.number);
@@ -184,38 +184,9 @@ impl Drop for QueueSlot<'_> {
     }
 }
 
-/// Takes one token for an attempt from the runtime's limiter and one from the tool's own.
-pub(super) async fn pass(work: &Work<'_>, course: &mut ExecutionStats) -> Result<(), Failure> {
-    let all = work.turn.inner.layers.rate.as_ref();
-    let own = work.entry.layers().rate.as_ref();
-    if let Some(all) = all {
-        wait_for(work, all, None, course).await?;
-    }
-    if let Some(own) = own {
-        let waited = wait_for(work, own, Some(work.cx.tool_name().as_str()), course).await;
-        if let (Err(_), Some(all)) = (&waited, all) {
-            all.give_back();
-        }
-        waited?;
-    }
-    Ok(())
-}
-
-async fn wait_for(
-    work: &Work<'_>,
-    limiter: &RateLimiter,
-    tool: Option<&str>,
-    course: &mut ExecutionStats,
-) -> Result<(), Failure> {
-    let clock = &*work.turn.inner.clock;
-    match limiter.acquire(clock.now(), work.deadline) {
-        Acquire::Passed => Ok(()),
-        Acquire::TooLong(wait) => Err(refused(limiter.rate, tool, wait)),
-        Acquire::Wait(place) => waiting(work, course, WaitReason::Rate, place.wait(clock)).await,
-    }
-}
-
-fn refused(rate: Rate, tool: Option<&str>, wait: Duration) -> Failure {
+/// The failure of a call that would still wait at its deadline.
+pub(super) fn refused(limiter: &RateLimiter, tool: Option<&str>, wait: Duration) -> Failure {
+    let rate = limiter.rate;
     let who = tool.map_or_else(|| "all tools together".to_owned(), |tool| format!("`{tool}`"));
     let often = match rate.count {
         1 => "once".to_owned(),
@@ -244,8 +215,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn limiter(count: u32) -> RateLimiter {
-        RateLimiter::new(Rate { count, per: Window::Second })
+    fn limiter(count: u32) -> Arc<RateLimiter> {
+        Arc::new(RateLimiter::new(Rate { count, per: Window::Second }))
     }
 
     fn far(clock: &ManualClock) -> Instant {
@@ -253,7 +224,7 @@ mod tests {
     }
 
     /// How many pass at once.
-    fn burst(limiter: &RateLimiter, clock: &ManualClock) -> usize {
+    fn burst(limiter: &Arc<RateLimiter>, clock: &ManualClock) -> usize {
         std::iter::from_fn(|| match limiter.acquire(clock.now(), clock.now()) {
             Acquire::Passed => Some(()),
             Acquire::Wait(_) | Acquire::TooLong(_) => None,
@@ -261,7 +232,7 @@ mod tests {
         .count()
     }
 
-    fn place<'a>(limiter: &'a RateLimiter, clock: &ManualClock) -> QueueSlot<'a> {
+    fn place(limiter: &Arc<RateLimiter>, clock: &ManualClock) -> QueueSlot {
         match limiter.acquire(clock.now(), far(clock)) {
             Acquire::Wait(place) => place,
             other => panic!("expected to wait, got {other:?}"),
@@ -359,11 +330,11 @@ mod tests {
     #[test]
     fn largest_rate_and_longest_time_do_not_overflow() {
         let clock = ManualClock::new();
-        let limiter = RateLimiter::new(Rate { count: u32::MAX, per: Window::Day });
+        let limiter = Arc::new(RateLimiter::new(Rate { count: u32::MAX, per: Window::Day }));
         assert!(matches!(limiter.acquire(clock.now(), far(&clock)), Acquire::Passed));
         clock.advance(Duration::MAX);
         assert!(matches!(limiter.acquire(clock.now(), far(&clock)), Acquire::Passed));
-        let none = RateLimiter::new(Rate { count: 0, per: Window::Second });
+        let none = Arc::new(RateLimiter::new(Rate { count: 0, per: Window::Second }));
         assert!(matches!(none.acquire(clock.now(), far(&clock)), Acquire::Passed));
     }
 

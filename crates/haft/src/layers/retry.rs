@@ -1,8 +1,8 @@
 //! Retries a failed attempt if that is safe.
 //!
-//! In: a call and its retry policy. Out: the outcome of the last attempt. Each attempt has a fresh
-//! instance of the arguments, its own rate limit and timeout, and a context that can be cancelled
-//! without cancelling the call; the idempotency key stays the same.
+//! In: a call, its retry policy, the failure of an attempt. Out: how long to wait for the next one.
+//! Each attempt has a fresh instance of the arguments, its own rate limit and timeout, and a
+//! context that can be cancelled without cancelling the call; the idempotency key stays the same.
 //!
 //! Our own code: whether an attempt may be repeated depends on what the call may have changed.
 //!
@@ -14,79 +14,39 @@ use std::time::Duration;
 
 use haft_core::{Args, Execution, Failure, FailureCode, RetryHint, RetryPolicy, host::HostContext};
 
-use super::{ExecutionStats, Outcome, Work, begin_attempt, rate, timeout, waiting};
-use crate::{
-    event::{Event, WaitReason},
-    secrets,
-    watch::{after, caught},
-};
+use super::Work;
+use crate::{secrets, watch::caught};
 
 /// The longest wait that a failure may request.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 
-/// Makes attempts at the body until one succeeds or none may follow.
-pub(super) async fn attempts(work: &Work<'_>, first: Args, course: &mut ExecutionStats) -> Outcome {
-    let inner = &work.turn.inner;
+/// Returns the retry policy of a call; `None` if it has one attempt.
+pub(super) fn policy<'a>(work: &Work<'a>) -> Option<&'a RetryPolicy> {
     let own = work.limits().and_then(|limits| limits.retry.as_ref());
-    let retries = own.or(work.entry.spec().retry.as_ref()).or(inner.config.retry.as_ref());
-    let Some(retries) = retries.filter(|retries| retries.max_attempts > 1) else {
-        rate::pass(work, course).await?;
-        begin_attempt(work, course);
-        return timeout::attempt(work, first).await;
-    };
-    let mut args = Some(first);
-    let mut last: Option<Failure> = None;
-    for n in 1..=retries.max_attempts {
-        match (rate::pass(work, course).await, last.take()) {
-            (Ok(()), _) => {}
-            // That the next attempt would come too late is no news; what came of the last one is.
-            (Err(refused), Some(last)) if refused.code() == FailureCode::RateLimited => {
-                return Err(last);
-            }
-            (Err(failure), _) => return Err(failure),
-        }
-        let args = match args.take() {
-            Some(args) => args,
-            None => decode(work)?,
-        };
-        let cx = work.cx.for_attempt(n);
-        begin_attempt(work, course);
-        let failure = match timeout::attempt(&Work { cx: &cx, ..*work }, args).await {
-            Ok(output) => {
-                course.was_hurried = cx.is_cancelled();
-                return Ok(output);
-            }
-            Err(failure) => failure,
-        };
-        if n == retries.max_attempts || !may_repeat(work, retries, &failure) {
-            return Err(failure);
-        }
-        let wait = match failure.retry_after() {
-            Some(time) => time.min(MAX_RETRY_AFTER),
-            None => retries.delay(n, inner.layers.chance(work.cx, n)),
-        };
-        let until = after(inner.clock.now(), wait);
-        if until >= work.deadline {
-            return Err(failure);
-        }
-        work.turn.emit(|| Event::Retrying {
-            call: work.cx.call_id().clone(),
-            attempt: n + 1,
-            failed: failure.code(),
-            wait,
-        });
-        let sleep = inner.clock.sleep_until(until);
-        let waited = waiting(work, course, WaitReason::Backoff, sleep).await;
-        waited.map_err(|stopped| stopped.with_source(failure.to_string()))?;
-        last = Some(failure);
+    let policy = own.or(work.entry.spec().retry.as_ref()).or(work.turn.inner.config.retry.as_ref());
+    policy.filter(|policy| policy.max_attempts > 1)
+}
+
+/// Returns how long to wait after the attempt with this number failed; `None` if no attempt may
+/// follow.
+pub(super) fn delay(
+    work: &Work<'_>,
+    policy: &RetryPolicy,
+    attempt: u32,
+    failure: &Failure,
+) -> Option<Duration> {
+    if attempt >= policy.max_attempts || !may_repeat(work, policy, failure) {
+        return None;
     }
-    // The last attempt always returns.
-    Err(last.unwrap_or_else(|| Failure::new(FailureCode::NotRun, "no attempt was made")))
+    Some(match failure.retry_after() {
+        Some(time) => time.min(MAX_RETRY_AFTER),
+        None => policy.delay(attempt, work.turn.inner.layers.chance(work.cx, attempt)),
+    })
 }
 
 /// Makes a fresh instance of the arguments. They were decoded before, so this fails only where the
 /// author's own code does not answer twice alike.
-fn decode(work: &Work<'_>) -> Result<Args, Failure> {
+pub(super) fn decode(work: &Work<'_>) -> Result<Args, Failure> {
     let json = work.permitted.admitted().arguments();
     if let Some(args) = secrets::resolve(&work.turn.inner.redactor, work.entry, json)? {
         return Ok(args);

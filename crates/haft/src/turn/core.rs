@@ -26,10 +26,10 @@ use serde_json::Value;
 use smallvec::SmallVec;
 use tokio::sync::{Notify, Semaphore};
 
-use super::launch::launch;
+use super::nested::nested;
 use crate::{
-    budget::{Held, too_deep},
-    call::{self, Terms, ValidatedCall, validate},
+    budget::{BudgetReservation, too_deep},
+    call::{self, Terms, ValidatedCall},
     clock::{Clock, RuntimeClock},
     event::{Event, EventSource, Phase},
     registry::ToolSnapshot,
@@ -37,7 +37,6 @@ use crate::{
     runtime::Inner,
     schema::RepairPolicy,
     secrets,
-    taint::record_read,
 };
 
 /// What all calls of one turn share.
@@ -48,7 +47,7 @@ pub(crate) struct TurnCore {
     pub(crate) scope: Arc<Scope>,
     /// Whose events these are; made when somebody listens.
     who: OnceLock<Arc<EventSource>>,
-    pub(crate) seats: Semaphore,
+    slots: Semaphore,
     pub(crate) end: End,
     /// Why nothing of this turn runs: the run has no turn left.
     spent: Option<Failure>,
@@ -60,16 +59,24 @@ pub(crate) struct TurnCore {
     interrupted: AtomicBool,
     told: Notify,
     calls: Mutex<SmallVec<[Taken; 1]>>,
-    nested: Mutex<Vec<(CallId, WeakToolContext)>>,
+    pub(super) nested: Mutex<Vec<(CallId, WeakToolContext)>>,
     /// Calls that tell pieces of output to somebody, and what is held back of them.
     telling: Mutex<Vec<Telling>>,
     has_told: AtomicBool,
 }
 
+/// One of the calls that may run at the same time. Dropping it frees the slot.
+pub(crate) struct ConcurrencySlot(Arc<TurnCore>);
+
+impl Drop for ConcurrencySlot {
+    fn drop(&mut self) {
+        self.0.slots.add_permits(1);
+    }
+}
+
 /// A call that was taken in, and how to reach it.
 struct Taken {
     id: CallId,
-    called: ToolName,
     cx: WeakToolContext,
 }
 
@@ -91,7 +98,7 @@ impl TurnCore {
             snapshot,
             scope,
             who: who.map(OnceLock::from).unwrap_or_default(),
-            seats: Semaphore::new(run.inner.config.max_concurrency.min(Semaphore::MAX_PERMITS)),
+            slots: Semaphore::new(run.inner.config.max_concurrency.min(Semaphore::MAX_PERMITS)),
             end: End::default(),
             forced: AtomicBool::new(false),
             barred: OnceLock::new(),
@@ -118,9 +125,26 @@ impl TurnCore {
         ToolContext::new(Arc::clone(&self.scope), id, called, meant, Arc::clone(self) as _)
     }
 
-    /// Tells an event of this run; it is not even made when nobody listens.
+    /// Returns the arguments of a call as they may be shown: redacted.
+    pub(crate) fn shown(&self, call: &ValidatedCall) -> Arc<Value> {
+        self.inner.redactor.arguments(call.tool().input(), call.arguments())
+    }
+
+    /// Takes a concurrency slot of the turn, if one is free.
+    pub(crate) fn try_slot(self: &Arc<Self>) -> Option<ConcurrencySlot> {
+        self.slots.try_acquire().ok()?.forget();
+        Some(ConcurrencySlot(Arc::clone(self)))
+    }
+
+    /// Waits for a concurrency slot of the turn; `None` if the turn is over.
+    pub(crate) async fn slot(self: &Arc<Self>) -> Option<ConcurrencySlot> {
+        self.slots.acquire().await.ok()?.forget();
+        Some(ConcurrencySlot(Arc::clone(self)))
+    }
+
+    /// Emits an event of this run. It is not even built without an observer.
     pub(crate) fn emit(&self, event: impl FnOnce() -> Event) {
-        self.inner.events.tell(|| Arc::clone(self.who()), event);
+        self.inner.events.emit_as(|| Arc::clone(self.who()), event);
     }
 
     fn who(&self) -> &Arc<EventSource> {
@@ -199,7 +223,7 @@ impl TurnCore {
         &self,
         admitted: &mut Result<ValidatedCall, Failure>,
         among: Option<usize>,
-    ) -> Option<Box<Held>> {
+    ) -> Option<Box<BudgetReservation>> {
         let Ok(call) = admitted else { return None };
         let held = match (&self.spent, &self.run.ledger) {
             (Some(spent), _) => Err(Failure::new(spent.code(), spent.message())
@@ -232,19 +256,15 @@ impl TurnCore {
     }
 
     /// Makes a call of this turn stoppable.
-    pub(crate) fn take_in(&self, cx: &ToolContext) {
-        lock(&self.calls).push(Taken {
-            id: cx.call_id().clone(),
-            called: cx.requested_name().clone(),
-            cx: cx.downgrade(),
-        });
+    pub(crate) fn register(&self, cx: &ToolContext) {
+        lock(&self.calls).push(Taken { id: cx.call_id().clone(), cx: cx.downgrade() });
         if self.forced.load(Ordering::SeqCst) {
             cx.stop(FailureCode::Cancelled, CANCELLED);
         }
         if let Some((code, why)) = self.barred.get() {
             cx.stop(*code, why);
         }
-        self.heed_halt(cx);
+        self.stop_if_halted(cx);
     }
 
     /// Keeps the calls of this turn from running; of several reasons the first stays.
@@ -267,21 +287,16 @@ impl TurnCore {
         let mut all: Vec<WeakToolContext> =
             lock(&self.calls).iter().map(|c| c.cx.clone()).collect();
         all.extend(lock(&self.nested).iter().map(|(_, cx)| cx.clone()));
-        all.iter().filter_map(WeakToolContext::upgrade).for_each(|cx| self.heed_halt(&cx));
+        all.iter().filter_map(WeakToolContext::upgrade).for_each(|cx| self.stop_if_halted(&cx));
     }
 
     /// Stops a call that has not begun, if the run is halted. A claim is set when the body begins.
-    fn heed_halt(&self, cx: &ToolContext) {
+    pub(super) fn stop_if_halted(&self, cx: &ToolContext) {
         if let Some(reason) = self.run.halted()
             && cx.profile().is_none()
         {
             cx.stop(FailureCode::BlockedByHook, reason);
         }
-    }
-
-    /// Returns the calls that were taken in, in order.
-    pub(crate) fn taken_in(&self) -> Vec<(CallId, ToolName)> {
-        lock(&self.calls).iter().map(|c| (c.id.clone(), c.called.clone())).collect()
     }
 
     /// Stops everything.
@@ -396,7 +411,7 @@ impl TurnCore {
     }
 
     /// Tells what was held back of a call's pieces: no more will come.
-    pub(crate) fn told_all(&self, cx: &ToolContext) {
+    pub(crate) fn flush_output(&self, cx: &ToolContext) {
         if !self.has_told.load(Ordering::Acquire) {
             return;
         }
@@ -431,7 +446,7 @@ impl TurnCore {
     }
 
     /// Tells what a body's notes hold back, as soon as it is due. Never ends.
-    pub(crate) async fn telling(&self, cx: &ToolContext) -> Infallible {
+    pub(crate) async fn forward_progress(&self, cx: &ToolContext) -> Infallible {
         let clock = &*self.inner.clock;
         loop {
             match cx.progress_due().await.filter(|due| *due > clock.now()) {
@@ -533,7 +548,7 @@ impl Host for TurnCore {
         if cx.is_closed() {
             return;
         }
-        if !self.inner.events.is_heard() {
+        if !self.inner.events.has_observer() {
             return;
         }
         let note = match note {
@@ -633,84 +648,5 @@ pub(crate) fn clock_of(cx: &ToolContext) -> Arc<dyn Clock> {
     match cx.host().and_then(|host| host.downcast::<TurnCore>().ok()) {
         Some(turn) => Arc::clone(&turn.inner.clock),
         None => Arc::new(RuntimeClock),
-    }
-}
-
-/// Walks a call that a body makes. It takes the whole walk, one level deeper.
-async fn nested(turn: Arc<TurnCore>, cx: ToolContext, call: ToolCall) -> Result<Output, Failure> {
-    let Some(claim) = cx.profile().cloned() else {
-        return Err(Failure::new(FailureCode::NotRun, "only a running tool can call other tools"));
-    };
-    let depth = cx.depth().saturating_add(1);
-    if depth > turn.run.deepest {
-        return Err(too_deep(cx.depth()));
-    }
-    let mut scope = Scope::clone(cx.scope());
-    scope.depth = depth;
-    // The body may pass on what its other calls have told it.
-    scope.label = scope.label.join(cx.nested_label());
-    scope.left = turn.run.left(depth, None);
-    let entry = validate::resolve(&turn.snapshot, &call.name);
-    let meant = entry.as_ref().map_or_else(|_| call.name.clone(), |e| e.name().clone());
-    let id = call.id.clone();
-    let scope = Arc::new(scope);
-    let inner =
-        ToolContext::new(scope, id.clone(), call.name.clone(), meant, Arc::clone(&turn) as _);
-    lock(&turn.nested).push((id.clone(), inner.downgrade()));
-    let listed = Listed { turn: Arc::clone(&turn), id };
-    // Stopped between the outer call's stop and our being listed: nobody would tell us.
-    if let Some((code, why)) = cx.stop_reason() {
-        inner.stop(code, why);
-    }
-    turn.heed_halt(&inner);
-    let terms = turn.terms();
-    let admitted = entry.and_then(|entry| validate::validate(entry, call, inner.clone(), terms));
-    let mut admitted = turn.learn(&inner, admitted);
-    let held = turn.hold(&mut admitted, None);
-    let deadline = cx.deadline();
-    let parent = Box::new(call::Parent { cx: cx.clone(), claim, deadline });
-    // The walk goes on without us if we are dropped; it is told to stop, and stays listed until it
-    // has ended.
-    let mut leaving = StopOnDrop(Some((Arc::clone(&turn), inner.clone())));
-    let walk = call::walk(Arc::clone(&turn), admitted, inner, Some(parent), held);
-    let walk = async move {
-        let _listed = listed;
-        walk.await
-    };
-    let envelope = launch(walk).end().await;
-    leaving.0 = None;
-    match envelope {
-        Some(envelope) => {
-            cx.add_nested_label(envelope.label());
-            record_read(&turn.run.seen, &envelope);
-            envelope.into_outcome()
-        }
-        None => Err(Failure::new(FailureCode::UnknownOutcome, "the nested call was lost")),
-    }
-}
-
-/// Stops a nested call whose caller no longer waits for it.
-struct StopOnDrop(Option<(Arc<TurnCore>, ToolContext)>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        if let Some((turn, cx)) = self.0.take() {
-            turn.stop_body(&cx, FailureCode::Cancelled, "its outer call no longer waits for it");
-        }
-    }
-}
-
-/// A nested call that can be reached while it lasts.
-struct Listed {
-    turn: Arc<TurnCore>,
-    id: CallId,
-}
-
-impl Drop for Listed {
-    fn drop(&mut self) {
-        let mut nested = lock(&self.turn.nested);
-        if let Some(at) = nested.iter().position(|(id, _)| *id == self.id) {
-            nested.swap_remove(at);
-        }
     }
 }

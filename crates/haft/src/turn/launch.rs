@@ -5,11 +5,14 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
     task::{self, Poll, Waker},
 };
 
 use haft_core::BoxFuture;
-use tokio::task::JoinHandle;
+use tokio::{runtime::Handle, task::JoinHandle};
+
+use crate::{call::RunningCall, tool_result::ToolResult};
 
 /// A started future.
 pub(crate) enum Launched<T> {
@@ -19,12 +22,60 @@ pub(crate) enum Launched<T> {
     Lost,
 }
 
-/// A future that was polled once, where it stands.
-pub(crate) enum Begun<T> {
+/// A future that was polled once, in place.
+pub(crate) enum Begun<T, F = BoxFuture<'static, T>> {
     Done(T),
-    Waiting(BoxFuture<'static, T>),
+    Waiting(F),
     /// Our own code panicked: nothing is known.
     Lost,
+}
+
+/// Polls a future once, in place. What is not ready must be polled again with a real waker.
+pub(crate) fn poll_once<F: Future + Unpin>(future: &mut F) -> Begun<F::Output, ()> {
+    let mut no_waker = task::Context::from_waker(Waker::noop());
+    match catch_unwind(AssertUnwindSafe(|| Pin::new(future).poll(&mut no_waker))) {
+        Ok(Poll::Ready(value)) => Begun::Done(value),
+        Ok(Poll::Pending) => Begun::Waiting(()),
+        Err(_) => Begun::Lost,
+    }
+}
+
+/// A waiting call that its caller polls: no task, no other thread. If the caller stops waiting, the
+/// call becomes a task, so that it still ends and is still recorded.
+pub(crate) struct LoneCall {
+    call: Option<RunningCall>,
+    executor: Option<Handle>,
+}
+
+impl LoneCall {
+    pub(crate) fn new(call: RunningCall) -> Self {
+        Self { call: Some(call), executor: Handle::try_current().ok() }
+    }
+}
+
+impl Future for LoneCall {
+    /// `None` if our own code panicked.
+    type Output = Option<Box<ToolResult>>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut task::Context<'_>) -> Poll<Self::Output> {
+        let Some(call) = &mut self.call else { return Poll::Ready(None) };
+        let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(call).poll(task)));
+        let result = match polled {
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(result)) => Some(result),
+            Err(_) => None,
+        };
+        self.call = None;
+        Poll::Ready(result)
+    }
+}
+
+impl Drop for LoneCall {
+    fn drop(&mut self) {
+        if let (Some(call), Some(executor)) = (self.call.take(), &self.executor) {
+            drop(executor.spawn(call));
+        }
+    }
 }
 
 /// Polls a future once. What is not ready must become a task, or part of one.
@@ -35,11 +86,10 @@ pub(crate) fn begin<T: Send + 'static>(
 }
 
 fn begin_boxed<T: Send + 'static>(mut future: BoxFuture<'static, T>) -> Begun<T> {
-    let mut nobody = task::Context::from_waker(Waker::noop());
-    match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut nobody))) {
-        Ok(Poll::Ready(value)) => Begun::Done(value),
-        Ok(Poll::Pending) => Begun::Waiting(future),
-        Err(_) => Begun::Lost,
+    match poll_once(&mut future) {
+        Begun::Done(value) => Begun::Done(value),
+        Begun::Waiting(()) => Begun::Waiting(future),
+        Begun::Lost => Begun::Lost,
     }
 }
 
@@ -49,7 +99,7 @@ pub(crate) fn launch<T: Send + 'static>(
 ) -> Launched<T> {
     match begin(future) {
         Begun::Done(value) => Launched::Done(value),
-        Begun::Waiting(future) => match tokio::runtime::Handle::try_current() {
+        Begun::Waiting(future) => match Handle::try_current() {
             Ok(handle) => Launched::Flying(handle.spawn(future)),
             Err(_) => Launched::Lost,
         },
@@ -74,5 +124,5 @@ pub(crate) const NO_TOKIO_RUNTIME: &str =
 
 /// Returns whether this code runs inside a tokio runtime.
 pub(crate) fn in_tokio_runtime() -> bool {
-    tokio::runtime::Handle::try_current().is_ok()
+    Handle::try_current().is_ok()
 }

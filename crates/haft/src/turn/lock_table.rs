@@ -13,61 +13,63 @@ use std::{
 use haft_core::{CallProfile, ConcurrencyClass, ToolName, sync::lock};
 use tokio::sync::oneshot;
 
-/// A floor. Locks are held for a scan of a short list, never across a wait.
+/// The locks of running calls. Its mutex is held for a scan of a short list, never across a wait.
 #[derive(Default)]
-pub(crate) struct Floor(Mutex<State>);
+pub(crate) struct LockTable(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     next: u64,
-    here: Vec<Stand>,
-    queue: VecDeque<(Stand, oneshot::Sender<()>)>,
+    here: Vec<Holder>,
+    queue: VecDeque<(Holder, oneshot::Sender<()>)>,
 }
 
-struct Stand {
+struct Holder {
     ticket: u64,
-    claim: CallProfile,
+    profile: CallProfile,
     tool: ToolName,
     abandoned: bool,
 }
 
-/// A place on a floor; leaving is dropping it.
-pub(crate) struct Pass {
-    floor: Arc<Floor>,
+/// A lock, or a place in the queue for it. Dropping it releases it.
+pub(crate) struct LockGuard {
+    table: Arc<LockTable>,
     ticket: u64,
 }
 
-/// What happens at the door.
-pub(crate) enum Door {
-    /// Come in.
-    In(Pass),
-    /// Wait for the signal; dropping the pass leaves the queue.
-    Wait(Pass, oneshot::Receiver<()>),
-    /// An abandoned body of this tool still works; nobody knows when it will end.
-    Blocked(ToolName),
+/// The answer to a request for a lock.
+pub(crate) enum LockRequest {
+    /// The call has the lock.
+    Acquired(LockGuard),
+    /// It waits for the signal; dropping the guard leaves the queue.
+    Wait(LockGuard, oneshot::Receiver<()>),
+    /// An abandoned body of this tool still runs, and may never end.
+    Abandoned(ToolName),
 }
 
-impl Floor {
-    /// Asks to come in.
-    pub(crate) fn enter(self: &Arc<Self>, claim: &CallProfile, tool: &ToolName) -> Door {
+impl LockTable {
+    /// Requests the lock of a call.
+    pub(crate) fn request(self: &Arc<Self>, profile: &CallProfile, tool: &ToolName) -> LockRequest {
         let mut state = self.lock();
-        if claim.class != ConcurrencyClass::ReadOnly
-            && let Some(left) = state.here.iter().find(|s| s.abandoned && !s.claim.may_share(claim))
+        if profile.class != ConcurrencyClass::ReadOnly
+            && let Some(left) =
+                state.here.iter().find(|s| s.abandoned && !s.profile.may_share(profile))
         {
-            return Door::Blocked(left.tool.clone());
+            return LockRequest::Abandoned(left.tool.clone());
         }
         let ticket = state.next;
         state.next += 1;
-        let stand = Stand { ticket, claim: claim.clone(), tool: tool.clone(), abandoned: false };
-        let free = state.free_for(&stand.claim, state.queue.len());
-        let pass = Pass { floor: Arc::clone(self), ticket };
+        let holder =
+            Holder { ticket, profile: profile.clone(), tool: tool.clone(), abandoned: false };
+        let free = state.free_for(&holder.profile, state.queue.len());
+        let guard = LockGuard { table: Arc::clone(self), ticket };
         if free {
-            state.here.push(stand);
-            return Door::In(pass);
+            state.here.push(holder);
+            return LockRequest::Acquired(guard);
         }
         let (send, receive) = oneshot::channel();
-        state.queue.push_back((stand, send));
-        Door::Wait(pass, receive)
+        state.queue.push_back((holder, send));
+        LockRequest::Wait(guard, receive)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -76,25 +78,26 @@ impl Floor {
 }
 
 impl State {
-    /// Whether a claim meets nobody here and none of the first `ahead` waiters.
-    fn free_for(&self, claim: &CallProfile, ahead: usize) -> bool {
-        // A reader passes an abandoned body: it has waited long enough, and the record says so.
-        let lets = |s: &Stand| {
-            s.claim.may_share(claim) || (s.abandoned && claim.class == ConcurrencyClass::ReadOnly)
+    /// Whether a call conflicts with no running call and with none of the first `ahead` waiters.
+    fn free_for(&self, profile: &CallProfile, ahead: usize) -> bool {
+        // A reader does not wait for an abandoned body; the record reports it.
+        let lets = |s: &Holder| {
+            s.profile.may_share(profile)
+                || (s.abandoned && profile.class == ConcurrencyClass::ReadOnly)
         };
         self.here.iter().all(lets)
-            && self.queue.iter().take(ahead).all(|(s, _)| s.claim.may_share(claim))
+            && self.queue.iter().take(ahead).all(|(s, _)| s.profile.may_share(profile))
     }
 
-    /// Lets in whoever may come in now, in order.
+    /// Gives the lock to every waiter that may have it now, in order.
     fn admit(&mut self) {
         let mut at = 0;
         while at < self.queue.len() {
-            if self.free_for(&self.queue[at].0.claim, at) {
-                let Some((stand, signal)) = self.queue.remove(at) else { return };
-                // Nobody listens any more: its pass is being dropped and would only find nothing.
+            if self.free_for(&self.queue[at].0.profile, at) {
+                let Some((holder, signal)) = self.queue.remove(at) else { return };
+                // If the receiver is gone, the guard is being dropped too.
                 if signal.send(()).is_ok() {
-                    self.here.push(stand);
+                    self.here.push(holder);
                 }
             } else {
                 at += 1;
@@ -103,31 +106,31 @@ impl State {
     }
 }
 
-impl Pass {
-    /// Marks the place as held by a body that nobody waits for any more.
+impl LockGuard {
+    /// Marks the lock as held by a body that no call waits for any more.
     pub(crate) fn abandon(&self) {
-        let mut state = self.floor.lock();
-        if let Some(stand) = state.here.iter_mut().find(|s| s.ticket == self.ticket) {
-            stand.abandoned = true;
+        let mut state = self.table.lock();
+        if let Some(holder) = state.here.iter_mut().find(|s| s.ticket == self.ticket) {
+            holder.abandoned = true;
         }
-        // Those who wait for it must not wait for ever: they are told to ask again.
+        // Calls that wait for it must not wait forever: they request again, and get the reason.
         let waiting = std::mem::take(&mut state.queue);
-        for (stand, signal) in waiting {
-            let writes = stand.claim.class != ConcurrencyClass::ReadOnly;
-            let meets = |s: &Stand| s.abandoned && !s.claim.may_share(&stand.claim);
+        for (holder, signal) in waiting {
+            let writes = holder.profile.class != ConcurrencyClass::ReadOnly;
+            let meets = |s: &Holder| s.abandoned && !s.profile.may_share(&holder.profile);
             if writes && state.here.iter().any(meets) {
                 drop(signal);
             } else {
-                state.queue.push_back((stand, signal));
+                state.queue.push_back((holder, signal));
             }
         }
         state.admit();
     }
 }
 
-impl Drop for Pass {
+impl Drop for LockGuard {
     fn drop(&mut self) {
-        let mut state = self.floor.lock();
+        let mut state = self.table.lock();
         match state.here.iter().position(|s| s.ticket == self.ticket) {
             Some(at) => drop(state.here.swap_remove(at)),
             None => state.queue.retain(|(s, _)| s.ticket != self.ticket),
@@ -140,24 +143,30 @@ impl Drop for Pass {
 mod tests {
     use super::*;
 
-    fn claim(class: ConcurrencyClass) -> CallProfile {
+    fn profile(class: ConcurrencyClass) -> CallProfile {
         CallProfile { class, ..CallProfile::strictest() }
     }
 
-    fn enter(floor: &Arc<Floor>, class: ConcurrencyClass) -> Door {
-        floor.enter(&claim(class), &"t".into())
+    fn request(table: &Arc<LockTable>, class: ConcurrencyClass) -> LockRequest {
+        table.request(&profile(class), &"t".into())
     }
 
     #[test]
     fn readers_share_and_a_writer_waits_for_all_of_them() {
-        let floor = Arc::default();
-        let Door::In(one) = enter(&floor, ConcurrencyClass::ReadOnly) else { panic!() };
-        let Door::In(two) = enter(&floor, ConcurrencyClass::ReadOnly) else { panic!() };
-        let Door::Wait(writer, mut signal) = enter(&floor, ConcurrencyClass::WriteExclusive) else {
+        let table = Arc::default();
+        let LockRequest::Acquired(one) = request(&table, ConcurrencyClass::ReadOnly) else {
+            panic!()
+        };
+        let LockRequest::Acquired(two) = request(&table, ConcurrencyClass::ReadOnly) else {
+            panic!()
+        };
+        let LockRequest::Wait(writer, mut signal) =
+            request(&table, ConcurrencyClass::WriteExclusive)
+        else {
             panic!()
         };
         // A reader behind a waiting writer waits too, so writers are not starved.
-        let Door::Wait(late, mut later) = enter(&floor, ConcurrencyClass::ReadOnly) else {
+        let LockRequest::Wait(late, mut later) = request(&table, ConcurrencyClass::ReadOnly) else {
             panic!()
         };
         drop(one);
@@ -168,17 +177,21 @@ mod tests {
         drop(writer);
         assert!(later.try_recv().is_ok());
         drop(late);
-        assert!(floor.lock().here.is_empty() && floor.lock().queue.is_empty());
+        assert!(table.lock().here.is_empty() && table.lock().queue.is_empty());
     }
 
     #[test]
     fn leaving_the_queue_lets_the_next_one_in() {
-        let floor = Arc::default();
-        let Door::In(_one) = enter(&floor, ConcurrencyClass::ReadOnly) else { panic!() };
-        let Door::Wait(writer, signal) = enter(&floor, ConcurrencyClass::WriteExclusive) else {
+        let table = Arc::default();
+        let LockRequest::Acquired(_one) = request(&table, ConcurrencyClass::ReadOnly) else {
             panic!()
         };
-        let Door::Wait(_late, mut later) = enter(&floor, ConcurrencyClass::ReadOnly) else {
+        let LockRequest::Wait(writer, signal) = request(&table, ConcurrencyClass::WriteExclusive)
+        else {
+            panic!()
+        };
+        let LockRequest::Wait(_late, mut later) = request(&table, ConcurrencyClass::ReadOnly)
+        else {
             panic!()
         };
         drop((writer, signal));
@@ -187,16 +200,19 @@ mod tests {
 
     #[test]
     fn an_abandoned_writer_blocks_writers_and_lets_readers_pass() {
-        let floor = Arc::default();
-        let Door::In(stuck) = enter(&floor, ConcurrencyClass::WriteExclusive) else { panic!() };
-        let Door::Wait(_w, mut waiting) = enter(&floor, ConcurrencyClass::WriteExclusive) else {
+        let table = Arc::default();
+        let LockRequest::Acquired(stuck) = request(&table, ConcurrencyClass::WriteExclusive) else {
+            panic!()
+        };
+        let LockRequest::Wait(_w, mut waiting) = request(&table, ConcurrencyClass::WriteExclusive)
+        else {
             panic!()
         };
         stuck.abandon();
         assert!(matches!(waiting.try_recv(), Err(oneshot::error::TryRecvError::Closed)));
-        assert!(matches!(enter(&floor, ConcurrencyClass::Unsafe), Door::Blocked(_)));
-        assert!(matches!(enter(&floor, ConcurrencyClass::ReadOnly), Door::In(_)));
+        assert!(matches!(request(&table, ConcurrencyClass::Unsafe), LockRequest::Abandoned(_)));
+        assert!(matches!(request(&table, ConcurrencyClass::ReadOnly), LockRequest::Acquired(_)));
         drop(stuck);
-        assert!(matches!(enter(&floor, ConcurrencyClass::Unsafe), Door::In(_)));
+        assert!(matches!(request(&table, ConcurrencyClass::Unsafe), LockRequest::Acquired(_)));
     }
 }

@@ -11,6 +11,7 @@ mod lock_table;
 mod threads;
 mod launch;
 mod core;
+mod nested;
 mod turn_hooks;
 mod batch_hooks;
 mod scheduler;
@@ -28,9 +29,9 @@ use haft_schema::Unexplained;
 use serde_json::Value;
 
 pub(crate) use self::{
-    core::{TurnCore, clock_of},
+    core::{ConcurrencySlot, TurnCore, clock_of},
     launch::{NO_TOKIO_RUNTIME, in_tokio_runtime, launch},
-    lock_table::{Door, Floor, Pass},
+    lock_table::{LockGuard, LockRequest, LockTable},
     threads::Threads,
 };
 pub use self::{

@@ -253,7 +253,7 @@ mod tests {
                     ..CallProfile::strictest()
                 })
                 .collect();
-            let took = (0..50).map(|_| {
+            let took = (0..20).map(|_| {
                 let mut planner = Planner::default();
                 #[expect(clippy::disallowed_methods, reason = "this test measures time")]
                 let began = std::time::Instant::now();
@@ -264,8 +264,12 @@ mod tests {
             });
             took.min().unwrap_or_default().as_nanos() / n as u128
         };
-        let (few, many) = (time(200), time(2_000));
-        assert!(many <= 2 * few, "a call costs {few} ns among 200, {many} ns among 2 000");
+        // Another process may take the processor during one measurement, but not during all.
+        let costs: Vec<_> = (0..5).map(|_| (time(200), time(2_000))).collect();
+        assert!(
+            costs.iter().any(|(few, many)| *many <= 2 * few),
+            "ns of a call among 200 and among 2 000: {costs:?}"
+        );
     }
 
     #[test]

@@ -9,8 +9,8 @@ use std::{collections::HashSet, fmt, sync::Arc};
 
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use haft_core::{
-    BoxFuture, CallId, ConcurrencyClass, Execution, Failure, FailureCode, Label, StopReason,
-    ToolCall, ToolContext, ToolName,
+    BoxFuture, CallId, ConcurrencyClass, Execution, Failure, FailureCode, StopReason, ToolCall,
+    ToolContext, ToolName,
 };
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
@@ -18,16 +18,14 @@ use tokio::sync::oneshot;
 use super::{
     batch_hooks::{self, Due, cleared, preflight},
     core::TurnCore,
-    launch::{Begun, Launched, begin, launch},
+    launch::{Begun, LoneCall, begin, launch, poll_once},
     plan::Planner,
 };
 use crate::{
-    budget::Held,
-    call::{self, ValidatedCall, validate},
+    budget::BudgetReservation,
+    call::{self, CallMachine, RunningCall, ValidatedCall, validate},
     event::Event,
-    frame::Seal,
-    runtime::Inner,
-    tool_result::{Answer, ToolResult},
+    tool_result::ToolResult,
 };
 
 /// Accepts the calls of one response, one by one.
@@ -53,12 +51,14 @@ pub struct CallScheduler {
     held: usize,
     /// How many rows of the current batch, and before, have no answer yet.
     open: usize,
-    /// The calls that could not be finished where they stand; made when there is one.
-    flying: Option<FuturesUnordered<Landing>>,
+    /// The calls that wait, each in a task of its own; made when there is one.
+    in_flight: Option<FuturesUnordered<InFlight>>,
+    /// The only call of a complete message, if it waits: its caller polls it.
+    lone: Option<RunningCall>,
 }
 
-/// The end of a call that is under way, with its row.
-type Landing = BoxFuture<'static, (usize, Option<Box<ToolResult>>)>;
+/// The end of a call in a task, with its row.
+type InFlight = BoxFuture<'static, (usize, Option<Box<ToolResult>>)>;
 
 /// Up to here comparing is cheaper than hashing.
 const MAX_COMPARED_IDS: usize = 8;
@@ -68,7 +68,7 @@ struct Row {
     called: ToolName,
     batch: usize,
     state: State,
-    held: Option<Box<Held>>,
+    held: Option<Box<BudgetReservation>>,
 }
 
 enum State {
@@ -106,7 +106,8 @@ impl CallScheduler {
             looked_at: 0,
             held: 0,
             open: 0,
-            flying: None,
+            in_flight: None,
+            lone: None,
         }
     }
 
@@ -128,7 +129,7 @@ impl CallScheduler {
         let (id, called) = (call.id.clone(), call.name.clone());
         let (cx, admitted) = take_in(&self.core, call);
         let mut admitted = self.core.learn(&cx, admitted);
-        self.core.take_in(&cx);
+        self.core.register(&cx);
         if let Some(first) = twice {
             admitted = Err(Failure::new(
                 FailureCode::NotRun,
@@ -204,27 +205,26 @@ impl CallScheduler {
             self.refuse_waiting(why);
         }
         self.advance();
-        let mut answers = match self.flying {
-            // Everything could be finished where it stood.
-            None => self.answers(),
-            Some(_) => {
-                let answers = launch(self.drain()).end().await;
-                // Should the machine itself be lost, even then nobody goes unanswered.
-                answers.unwrap_or_else(|| {
-                    core.taken_in()
-                        .into_iter()
-                        .map(|(id, name)| lost(&core.inner, id, name))
-                        .collect()
-                })
-            }
-        };
+        if let Some(call) = self.lone.take() {
+            let result = LoneCall::new(call).await;
+            self.on_finished(0, result);
+        }
+        // A caller that stops waiting drops this: the tasks go on by themselves, and what has not
+        // started is answered by `drop`.
+        while let Some(in_flight) = &mut self.in_flight
+            && let Some((at, result)) = in_flight.next().await
+        {
+            self.on_finished(at, result);
+            self.advance();
+        }
+        let mut answers = self.answers();
         if !core.inner.hooks.is_empty() {
             core.after_turn(&mut answers).await;
         }
         if core.inner.background.any()
             && let Some(last) = answers.last_mut()
         {
-            call::add_asides(last, &core.late_news(), &core.inner.redactor);
+            call::add_notes(last, &core.late_news(), &core.inner.redactor);
         }
         guard.0 = None;
         core.run.hear(&answers);
@@ -240,23 +240,18 @@ impl CallScheduler {
         }
     }
 
-    async fn drain(mut self) -> Vec<ToolResult> {
-        while let Some(flying) = &mut self.flying
-            && let Some((at, envelope)) = flying.next().await
-        {
-            self.landed(at, envelope);
-            self.advance();
-        }
-        self.answers()
-    }
-
-    fn answers(mut self) -> Vec<ToolResult> {
+    fn answers(&mut self) -> Vec<ToolResult> {
         let rows = std::mem::take(&mut self.rows);
         let mut answers = Vec::with_capacity(rows.len());
         for row in rows {
             answers.push(match row.state {
                 State::Done(envelope) => *envelope,
-                State::Waiting(..) | State::Flying => lost(&self.core.inner, row.id, row.called),
+                State::Waiting(..) | State::Flying => ToolResult::lost(
+                    &self.core.inner.config,
+                    &self.core.inner.nonces,
+                    row.id,
+                    row.called,
+                ),
             });
         }
         answers
@@ -331,7 +326,7 @@ impl CallScheduler {
         };
         self.open += 1;
         let held = self.rows[at].held.take();
-        self.fly(at, call::walk(Arc::clone(&self.core), admitted, cx, None, held));
+        self.run(at, running(&self.core, admitted, cx, held));
     }
 
     /// Starts calls that the hooks see together first. Each call comes here once.
@@ -366,7 +361,7 @@ impl CallScheduler {
 
     fn set_off(&mut self, at: usize, admitted: Result<ValidatedCall, Failure>, cx: ToolContext) {
         let held = self.rows[at].held.take();
-        self.fly(at, call::walk(Arc::clone(&self.core), admitted, cx, None, held));
+        self.run(at, running(&self.core, admitted, cx, held));
     }
 
     /// Lets calls wait for the hooks, each of them stoppable.
@@ -385,29 +380,39 @@ impl CallScheduler {
         for ((at, cx), told) in stand.into_iter().zip(told) {
             let held = self.rows[at].held.take();
             let core = Arc::clone(&self.core);
-            self.fly(at, async move {
+            self.spawn(at, async move {
                 let admitted = cleared(&core, &cx, told).await;
-                call::walk(core, admitted, cx, None, held).await
+                running(&core, admitted, cx, held).await
             });
         }
     }
 
-    fn fly(&mut self, at: usize, walk: impl Future<Output = Box<ToolResult>> + Send + 'static) {
-        match launch(walk) {
-            Launched::Done(envelope) => self.landed(at, Some(envelope)),
-            flying => self
-                .flying
-                .get_or_insert_default()
-                .push(Box::pin(async move { (at, flying.end().await) })),
+    /// Polls a call once in place. The only call of a complete message stays with its caller; any
+    /// other that waits becomes a task.
+    fn run(&mut self, at: usize, mut call: RunningCall) {
+        match poll_once(&mut call) {
+            Begun::Done(result) => self.on_finished(at, Some(result)),
+            Begun::Lost => self.on_finished(at, None),
+            Begun::Waiting(()) if self.rows.len() == 1 && self.core.end.get().is_some() => {
+                self.lone = Some(call);
+            }
+            Begun::Waiting(()) => self.spawn(at, call),
         }
     }
 
-    /// Takes an answer in, and lets a failed body cancel its siblings where that is wanted.
-    fn landed(&mut self, at: usize, envelope: Option<Box<ToolResult>>) {
+    fn spawn(&mut self, at: usize, call: impl Future<Output = Box<ToolResult>> + Send + 'static) {
+        let task = launch(call);
+        let end = Box::pin(async move { (at, task.end().await) });
+        self.in_flight.get_or_insert_default().push(end);
+    }
+
+    /// Takes a result, and cancels the siblings of a failed body if that is wanted.
+    fn on_finished(&mut self, at: usize, envelope: Option<Box<ToolResult>>) {
         self.open -= 1;
         let row = &self.rows[at];
         let envelope = envelope.unwrap_or_else(|| {
-            Box::new(lost(&self.core.inner, row.id.clone(), row.called.clone()))
+            let (inner, id, name) = (&self.core.inner, row.id.clone(), row.called.clone());
+            Box::new(ToolResult::lost(&inner.config, &inner.nonces, id, name))
         });
         let batch = row.batch;
         let already = self.aborted.as_ref().is_some_and(|(aborted, _)| *aborted == batch);
@@ -434,16 +439,21 @@ impl Drop for CallScheduler {
                 "the turn was cancelled before this call started",
             )
             .with_execution(Execution::NotStarted);
-            if tokio::runtime::Handle::try_current().is_ok() {
-                launch(call::walk(Arc::clone(&self.core), Err(never), cx, None, row.held));
-            } else {
-                if let Some(held) = row.held {
-                    held.settle(false, 0, &self.core.inner.events);
-                }
-                call::tell_unfinished(&self.core, &cx, &never);
-            }
+            // A refused call waits for nothing but the journal.
+            drop(launch(running(&self.core, Err(never), cx, row.held)));
         }
     }
+}
+
+/// The future of one call.
+fn running(
+    core: &Arc<TurnCore>,
+    call: Result<ValidatedCall, Failure>,
+    cx: ToolContext,
+    reservation: Option<Box<BudgetReservation>>,
+) -> RunningCall {
+    let machine = CallMachine::new(core, call, cx, None, reservation);
+    RunningCall::new(Arc::clone(core), machine)
 }
 
 /// Stops a turn whose caller no longer waits for it.
@@ -476,33 +486,6 @@ impl CallScheduler {
 impl Row {
     fn is_started(&self) -> bool {
         !matches!(self.state, State::Waiting(..))
-    }
-}
-
-/// The answer to a call that our own code lost: nobody knows how it ended.
-fn lost(inner: &Inner, id: CallId, called: ToolName) -> ToolResult {
-    let mut seal = Seal::draw(inner.config.frame, &inner.nonces);
-    seal.settle(Label::CLEAN, true, 0);
-    ToolResult {
-        id,
-        tool_name: called.clone(),
-        requested_name: called,
-        outcome: Answer::Failure {
-            failure: Failure::new(
-                FailureCode::UnknownOutcome,
-                "the outcome of this call is unknown",
-            ),
-            interrupted_output: String::new(),
-        },
-        label: Label::CLEAN,
-        origin: None,
-        cut: None,
-        repairs: None,
-        instead_by: None,
-        tier: None,
-        left: None,
-        elapsed: std::time::Duration::ZERO,
-        seal,
     }
 }
 

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::core::TurnCore;
 use crate::{
-    call::add_asides,
+    call::add_notes,
     event::Event,
     hooks::{AnsweredCall, HookEffects, TurnInfo, around_turn},
     tool_result::ToolResult,
@@ -55,10 +55,10 @@ impl TurnCore {
         drop(landed);
         let asides = self.heed(said);
         if let Some(first) = answers.first_mut() {
-            add_asides(first, self.kept_asides(), &self.inner.redactor);
+            add_notes(first, self.kept_asides(), &self.inner.redactor);
         }
         if let Some(last) = answers.last_mut() {
-            add_asides(last, &asides, &self.inner.redactor);
+            add_notes(last, &asides, &self.inner.redactor);
         }
         if let Some((hook, why)) = broken {
             self.problem(hook, "after the turn", &why);

@@ -343,11 +343,11 @@ struct Broken {
 }
 
 impl Journal for Broken {
-    fn intend(&self, _: &haft::journal::CallIntent<'_>) -> WriteStatus<'_> {
+    fn intend(&self, _: &haft::journal::CallIntent<'_>) -> WriteStatus {
         WriteStatus::Now(if self.intend { Ok(()) } else { Err("disk full".into()) })
     }
 
-    fn settle(&self, _: &haft::journal::CallOutcome<'_>) -> WriteStatus<'_> {
+    fn settle(&self, _: &haft::journal::CallOutcome<'_>) -> WriteStatus {
         let ok = self.settle;
         WriteStatus::Later(Box::pin(async move {
             if ok {

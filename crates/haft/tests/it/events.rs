@@ -81,7 +81,7 @@ impl Approver for Yes {
 #[tokio::test(start_paused = true)]
 async fn each_phase_of_a_call_has_its_event() {
     let kept = Kept::default();
-    let tool = quick(write("change"));
+    let tool = quick(write("change")).with_check(|_, _| Box::pin(async { Ok(()) }));
     let runtime = Runtime::builder()
         .registry(haft::ToolRegistry::builder().add(vec![tool]).build().unwrap())
         .approver(Yes)
@@ -277,12 +277,12 @@ async fn records_are_bounded_in_bytes_and_outputs_in_length() {
 struct Twice(MemoryJournal, MemoryJournal);
 
 impl Journal for Twice {
-    fn intend(&self, intended: &CallIntent<'_>) -> WriteStatus<'_> {
+    fn intend(&self, intended: &CallIntent<'_>) -> WriteStatus {
         let _ = self.0.intend(intended);
         self.1.intend(intended)
     }
 
-    fn settle(&self, settled: &CallOutcome<'_>) -> WriteStatus<'_> {
+    fn settle(&self, settled: &CallOutcome<'_>) -> WriteStatus {
         let _ = self.0.settle(settled);
         self.1.settle(settled)
     }

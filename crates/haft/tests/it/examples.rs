@@ -369,9 +369,9 @@ fn slow_subscriber_misses_progress_but_no_terminal_event() {
     the stream
        1 to 47: missed 47, of them 40 notes and 0 ends
       48 run-1 turn 1: copy ok
-      49 to 55: missed 7, of them 0 notes and 0 ends
+      49 to 54: missed 6, of them 0 notes and 0 ends
       57 run-1 turn 2: copy tool_failed
-      65 run-1 turn 3: erase denied
+      64 run-1 turn 3: erase denied
     the records that failed, newest first
       erase by ada: this call needs approval (it is not declared read-only), and no approver is configured, attempts 0, because deny: this call needs approval (it is not declared read-only), and no approver is configured (the default)
       copy by ada: there is nothing to copy, attempts 1, because allow: it is read-only, without network or secrets (the default)

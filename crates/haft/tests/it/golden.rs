@@ -3,6 +3,8 @@
 //! The file `tests/golden/pipeline.txt` is written with `HAFT_GOLDEN=write`. A change of the
 //! pipeline that changes this file changes what hosts and models observe, and is read line by line.
 
+#![expect(clippy::disallowed_methods, reason = "it reads and writes the recorded file")]
+
 use std::{
     sync::{Arc, Mutex},
     time::Duration,

@@ -40,11 +40,11 @@ impl Courses {
 }
 
 impl Journal for Courses {
-    fn intend(&self, _: &CallIntent<'_>) -> WriteStatus<'_> {
+    fn intend(&self, _: &CallIntent<'_>) -> WriteStatus {
         WriteStatus::Now(Ok(()))
     }
 
-    fn settle(&self, settled: &CallOutcome<'_>) -> WriteStatus<'_> {
+    fn settle(&self, settled: &CallOutcome<'_>) -> WriteStatus {
         self.0.lock().unwrap().push(settled.course.clone());
         WriteStatus::Now(Ok(()))
     }

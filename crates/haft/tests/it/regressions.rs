@@ -94,14 +94,14 @@ async fn message_truncated_during_authorization_runs_nothing() {
 struct SlowJournal;
 
 impl Journal for SlowJournal {
-    fn intend(&self, _: &haft::journal::CallIntent<'_>) -> WriteStatus<'_> {
+    fn intend(&self, _: &haft::journal::CallIntent<'_>) -> WriteStatus {
         WriteStatus::Later(Box::pin(async {
             tokio::time::sleep(Duration::from_millis(200)).await;
             Ok(())
         }))
     }
 
-    fn settle(&self, _: &haft::journal::CallOutcome<'_>) -> WriteStatus<'_> {
+    fn settle(&self, _: &haft::journal::CallOutcome<'_>) -> WriteStatus {
         WriteStatus::Now(Ok(()))
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Flights {
 /// A result that is being computed. The call that has the one permit computes it; the first call
 /// has it from the start.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(crate) struct Flight {
     permit: Semaphore,
     /// The outcome, for the calls that wait.
     outcome: OnceLock<SharedOutcome>,
@@ -53,9 +53,9 @@ pub(super) enum MayJoin {
 
 /// The permission to compute a result. Dropping it passes it to the call that waits longest.
 #[derive(Debug)]
-pub(super) struct ComputePermit<'a>(pub(super) &'a Flight);
+pub(super) struct ComputePermit(pub(super) Arc<Flight>);
 
-impl Drop for ComputePermit<'_> {
+impl Drop for ComputePermit {
     fn drop(&mut self) {
         self.0.permit.add_permits(1);
     }
@@ -110,7 +110,7 @@ impl Flight {
     }
 
     /// Waits for the permit, or for the outcome: only that closes the semaphore.
-    pub(super) async fn wait(&self) {
+    pub(in crate::layers) async fn wait(&self) {
         if let Ok(permit) = self.permit.acquire().await {
             permit.forget();
         }

@@ -21,23 +21,20 @@ use std::{
 };
 
 use haft_core::{
-    Args, Cache, DependencyKind, Failure, FailureCode, Label, Output, ToolSpec, host::HostContext,
+    Cache, DependencyKind, Failure, FailureCode, Label, Output, ToolSpec, host::HostContext,
     sync::lock,
 };
 
+pub(crate) use self::flight::Flight;
 use self::{
-    flight::{ComputePermit, Flight, Flights, MayJoin, Role, SharedOutcome},
+    flight::{ComputePermit, Flights, MayJoin, Role, SharedOutcome},
     store::{CachedResult, Store, estimate_bytes},
 };
 use super::{
     CacheStatus, ExecutionStats, Outcome, Work,
     key::{Key, KeyParts},
-    past_cache, waiting,
 };
-use crate::{
-    event::{Event, WaitReason},
-    watch::after,
-};
+use crate::{event::Event, watch::after};
 
 /// The cached results and the computations in flight, of a whole runtime.
 #[derive(Debug)]
@@ -55,19 +52,31 @@ struct State {
 }
 
 /// A call that computes a result or waits for it. Dropping it leaves the flight.
-struct FlightMember<'a> {
-    cache: &'a ResultCache,
+#[derive(Debug)]
+pub(super) struct FlightMember {
+    cache: Arc<ResultCache>,
     key: Key,
     flight: Arc<Flight>,
-    /// Whether it came first, and so computes it first.
-    is_leader: bool,
+    /// Held by the call that computes the result.
+    permit: Option<ComputePermit>,
 }
 
-enum Lookup<'a> {
+enum Lookup {
     Hit(Arc<CachedResult>),
-    Miss(FlightMember<'a>),
+    Leader(FlightMember),
+    Follower(FlightMember),
     /// A computation is in flight, and this call must not wait for it.
     Independent,
+}
+
+/// What a call does after the lookup.
+pub(super) enum Cached {
+    /// The outcome is known.
+    Outcome(Outcome),
+    /// It waits for a computation in flight.
+    Wait(FlightMember),
+    /// It computes the result, for itself or for all.
+    Compute(Option<FlightMember>),
 }
 
 impl ResultCache {
@@ -76,7 +85,7 @@ impl ResultCache {
         Self { max_bytes, hasher: ahash::RandomState::new(), state: Mutex::new(state) }
     }
 
-    fn find(&self, key: &Key, now: Instant, may_join: MayJoin) -> Lookup<'_> {
+    fn find(self: &Arc<Self>, key: &Key, now: Instant, may_join: MayJoin) -> Lookup {
         let mut state = self.lock();
         let expired = match state.store.find(key, now) {
             Ok(result) => return Lookup::Hit(result),
@@ -85,12 +94,18 @@ impl ResultCache {
         let role = state.flights.join(key, may_join);
         drop(state);
         drop(expired);
-        let member = |flight, is_leader| {
-            Lookup::Miss(FlightMember { cache: self, key: key.clone(), flight, is_leader })
+        let member = |flight: Arc<Flight>, permit| FlightMember {
+            cache: Arc::clone(self),
+            key: key.clone(),
+            flight,
+            permit,
         };
         match role {
-            Role::Leader(flight) => member(flight, true),
-            Role::Follower(flight) => member(flight, false),
+            Role::Leader(flight) => {
+                let permit = ComputePermit(Arc::clone(&flight));
+                Lookup::Leader(member(flight, Some(permit)))
+            }
+            Role::Follower(flight) => Lookup::Follower(member(flight, None)),
             Role::Independent => Lookup::Independent,
         }
     }
@@ -100,17 +115,16 @@ impl ResultCache {
     }
 }
 
-impl FlightMember<'_> {
-    /// Waits for the outcome, or for the permit to compute it. The leader has the permit at once.
-    async fn wait(&self) -> Result<ComputePermit<'_>, SharedOutcome> {
-        if !self.is_leader {
-            self.flight.wait().await;
-        }
-        let permit = ComputePermit(&self.flight);
-        match self.flight.outcome() {
-            Some(outcome) => Err(outcome),
-            None => Ok(permit),
-        }
+impl FlightMember {
+    /// Returns the computation, to wait for.
+    pub(super) fn flight(&self) -> &Arc<Flight> {
+        &self.flight
+    }
+
+    /// Takes the outcome after the wait. Without one, the call has the permit to compute it.
+    fn outcome(&mut self) -> Option<SharedOutcome> {
+        self.permit = Some(ComputePermit(Arc::clone(&self.flight)));
+        self.flight.outcome()
     }
 
     /// Stores the result, and gives it to all followers.
@@ -148,8 +162,10 @@ impl FlightMember<'_> {
     }
 }
 
-impl Drop for FlightMember<'_> {
+impl Drop for FlightMember {
     fn drop(&mut self) {
+        // The next call gets the permit before this one leaves.
+        self.permit = None;
         let mut state = self.cache.lock();
         if self.flight.leave() == 0 {
             state.flights.close(&self.key, &self.flight);
@@ -157,56 +173,68 @@ impl Drop for FlightMember<'_> {
     }
 }
 
-/// Answers a call from the cache, or lets it compute the result.
-pub(super) async fn through(
-    work: &Work<'_>,
-    cache: &Cache,
-    first: Args,
-    course: &mut ExecutionStats,
-) -> Outcome {
+/// Looks a call up: it has a result, waits for one, or computes one.
+pub(super) fn look_up(work: &Work<'_>, cache: &Cache, stats: &mut ExecutionStats) -> Cached {
     let inner = &work.turn.inner;
-    let Some(parts) = key_parts(work, cache) else {
-        return past_cache(work, first, course).await;
-    };
+    let Some(parts) = key_parts(work, cache) else { return Cached::Compute(None) };
     let key = Key::new(parts, &inner.layers.cache.hasher);
     let may_join = if work.cx.depth() == 0 { MayJoin::Yes } else { MayJoin::No };
-    let member = match inner.layers.cache.find(&key, inner.clock.now(), may_join) {
-        Lookup::Hit(result) => return Ok(reuse(work, &result, CacheStatus::Hit, course)),
+    match inner.layers.cache.find(&key, inner.clock.now(), may_join) {
+        Lookup::Hit(result) => Cached::Outcome(Ok(reuse(work, &result, CacheStatus::Hit, stats))),
+        Lookup::Follower(member) => Cached::Wait(member),
+        Lookup::Leader(member) => {
+            report(work, CacheStatus::Miss, stats);
+            Cached::Compute(Some(member))
+        }
         Lookup::Independent => {
-            report(work, CacheStatus::Miss, course);
-            return past_cache(work, first, course).await;
+            report(work, CacheStatus::Miss, stats);
+            Cached::Compute(None)
         }
-        Lookup::Miss(member) => member,
-    };
-    let turn = if member.is_leader {
-        Ok(ComputePermit(&member.flight))
-    } else {
-        waiting(work, course, WaitReason::Flight, member.wait()).await?
-    };
-    let permit = match turn {
-        Ok(permit) => permit,
-        Err(SharedOutcome::Computed(result)) => {
-            return Ok(reuse(work, &result, CacheStatus::Joined, course));
+    }
+}
+
+/// Continues after the wait for a computation in flight.
+pub(super) fn joined(
+    work: &Work<'_>,
+    mut member: FlightMember,
+    stats: &mut ExecutionStats,
+) -> Cached {
+    match member.outcome() {
+        Some(SharedOutcome::Computed(result)) => {
+            Cached::Outcome(Ok(reuse(work, &result, CacheStatus::Joined, stats)))
         }
-        Err(SharedOutcome::Failed(failure, label)) => {
+        Some(SharedOutcome::Failed(failure, label)) => {
             work.cx.add_nested_label(label);
-            report(work, CacheStatus::Joined, course);
-            return Err(failure.retold());
+            report(work, CacheStatus::Joined, stats);
+            Cached::Outcome(Err(failure.retold()))
         }
-    };
-    report(work, CacheStatus::Miss, course);
-    let outcome = past_cache(work, first, course).await;
-    match &outcome {
+        None => {
+            report(work, CacheStatus::Miss, stats);
+            Cached::Compute(Some(member))
+        }
+    }
+}
+
+/// Stores the outcome of a computation.
+pub(super) fn store(
+    work: &Work<'_>,
+    cache: &Cache,
+    member: &FlightMember,
+    outcome: &Outcome,
+    was_cancelled: bool,
+) {
+    match outcome {
         // The result of a cancelled body may be incomplete. A ticket is for the run that made it.
-        Ok(_) if course.was_hurried || work.cx.is_cancelled() || work.cx.has_background_task() => {}
-        Ok(output) => member.computed(output, work.cx.nested_label(), inner.clock.now(), cache.ttl),
+        Ok(_) if was_cancelled || work.cx.is_cancelled() || work.cx.has_background_task() => {}
+        Ok(output) => {
+            let now = work.turn.inner.clock.now();
+            member.computed(output, work.cx.nested_label(), now, cache.ttl);
+        }
         Err(failure) if is_failure_of_the_body(work, failure) => {
             member.failed(failure, work.cx.nested_label());
         }
         Err(_) => {}
     }
-    drop(permit);
-    outcome
 }
 
 /// Returns whether the body failed, which would fail for an equal call too. Other failures are of
@@ -228,16 +256,16 @@ fn reuse(
     work: &Work<'_>,
     result: &CachedResult,
     how: CacheStatus,
-    course: &mut ExecutionStats,
+    stats: &mut ExecutionStats,
 ) -> Output {
     // This call now depends on everything that the first call had read.
     work.cx.add_nested_label(result.label);
-    report(work, how, course);
+    report(work, how, stats);
     result.output.clone()
 }
 
-fn report(work: &Work<'_>, how: CacheStatus, course: &mut ExecutionStats) {
-    course.cache = Some(how);
+fn report(work: &Work<'_>, how: CacheStatus, stats: &mut ExecutionStats) {
+    stats.cache = Some(how);
     work.turn.emit(|| Event::Cached { call: work.cx.call_id().clone(), how });
 }
 
@@ -287,20 +315,31 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    fn keep(cache: &ResultCache, n: u8, text: &str, now: Instant) {
-        let Lookup::Miss(member) = cache.find(&key(n, &cache.hasher), now, MayJoin::Yes) else {
+    fn cache(max_bytes: usize) -> Arc<ResultCache> {
+        Arc::new(ResultCache::new(max_bytes))
+    }
+
+    fn keep(cache: &Arc<ResultCache>, n: u8, text: &str, now: Instant) {
+        let Lookup::Leader(member) = cache.find(&key(n, &cache.hasher), now, MayJoin::Yes) else {
             return;
         };
         member.computed(&Output::text(text), Label::CLEAN, now, MINUTE);
     }
 
-    fn has(cache: &ResultCache, n: u8, now: Instant) -> bool {
+    fn has(cache: &Arc<ResultCache>, n: u8, now: Instant) -> bool {
         matches!(cache.find(&key(n, &cache.hasher), now, MayJoin::Yes), Lookup::Hit(_))
+    }
+
+    fn join(cache: &Arc<ResultCache>, clock: &ManualClock) -> FlightMember {
+        match cache.find(&key(1, &cache.hasher), clock.now(), MayJoin::Yes) {
+            Lookup::Leader(member) | Lookup::Follower(member) => member,
+            Lookup::Hit(_) | Lookup::Independent => panic!("nothing is stored"),
+        }
     }
 
     #[test]
     fn cached_result_expires() {
-        let (cache, clock) = (ResultCache::new(10_000), ManualClock::new());
+        let (cache, clock) = (cache(10_000), ManualClock::new());
         keep(&cache, 1, "one", clock.now());
         clock.advance(MINUTE - Duration::from_nanos(1));
         assert!(has(&cache, 1, clock.now()));
@@ -312,8 +351,7 @@ mod tests {
     #[test]
     fn least_recently_used_is_evicted_and_oversized_is_not_stored() {
         let key = key(1, &ahash::RandomState::new()).weight(usize::MAX);
-        let (cache, clock) =
-            (ResultCache::new(3 * (store::OVERHEAD + 200 + key)), ManualClock::new());
+        let (cache, clock) = (cache(3 * (store::OVERHEAD + 200 + key)), ManualClock::new());
         let now = clock.now();
         for n in [1, 2, 3] {
             keep(&cache, n, &"x".repeat(100), now);
@@ -324,26 +362,23 @@ mod tests {
         assert_eq!(kept, [true, false, true, true]);
         keep(&cache, 5, &"x".repeat(5_000), now);
         assert!(!has(&cache, 5, now) && has(&cache, 1, now), "it evicted nothing");
-        let none = ResultCache::new(0);
+        let none = Arc::new(ResultCache::new(0));
         keep(&none, 1, "", now);
         assert!(!has(&none, 1, now));
     }
 
     #[test]
     fn followers_get_a_result_that_is_too_large_to_store() {
-        let (cache, clock) = (ResultCache::new(0), ManualClock::new());
-        let member = || match cache.find(&key(1, &cache.hasher), clock.now(), MayJoin::Yes) {
-            Lookup::Miss(member) => member,
-            Lookup::Hit(_) | Lookup::Independent => panic!("nothing can be stored here"),
-        };
-        let (leader, follower) = (member(), member());
-        let permit = leader.wait().now_or_never().unwrap().unwrap();
-        let mut waiting = Box::pin(follower.wait());
+        let (cache, clock) = (cache(0), ManualClock::new());
+        let (leader, mut follower) = (join(&cache, &clock), join(&cache, &clock));
+        assert!(leader.permit.is_some() && follower.permit.is_none());
+        let flight = Arc::clone(follower.flight());
+        let mut waiting = Box::pin(flight.wait());
         assert!(waiting.as_mut().now_or_never().is_none());
         leader.computed(&Output::text("it"), Label::CLEAN, clock.now(), MINUTE);
-        drop(permit);
-        let SharedOutcome::Computed(made) = waiting.as_mut().now_or_never().unwrap().unwrap_err()
-        else {
+        drop(leader);
+        assert!(waiting.as_mut().now_or_never().is_some());
+        let Some(SharedOutcome::Computed(made)) = follower.outcome() else {
             panic!("it was computed")
         };
         assert_eq!(made.output.to_text(), "it");
@@ -352,35 +387,30 @@ mod tests {
 
     #[test]
     fn next_follower_computes_if_the_leader_gives_up() {
-        let (cache, clock) = (ResultCache::new(1_000), ManualClock::new());
-        let member = || match cache.find(&key(1, &cache.hasher), clock.now(), MayJoin::Yes) {
-            Lookup::Miss(member) => member,
-            Lookup::Hit(_) | Lookup::Independent => panic!("nothing is stored yet"),
-        };
-        let (first, second, third) = (member(), member(), member());
-        let permit = first.wait().now_or_never().unwrap().unwrap();
-        let (mut next, mut last) = (Box::pin(second.wait()), Box::pin(third.wait()));
+        let (cache, clock) = (cache(1_000), ManualClock::new());
+        let (first, mut second) = (join(&cache, &clock), join(&cache, &clock));
+        let third = join(&cache, &clock);
+        let flight = Arc::clone(second.flight());
+        let (mut next, mut last) = (Box::pin(flight.wait()), Box::pin(flight.wait()));
         assert!(next.as_mut().now_or_never().is_none() && last.as_mut().now_or_never().is_none());
-        drop(permit);
         drop(first);
         assert!(last.as_mut().now_or_never().is_none(), "one at a time");
-        let permit = next.as_mut().now_or_never().unwrap().unwrap();
-        // Given up while it waits.
+        assert!(next.as_mut().now_or_never().is_some());
+        assert!(second.outcome().is_none() && second.permit.is_some(), "it computes");
+        // The last one gives up while it waits.
         drop(last);
         drop(third);
-        drop(permit);
-        drop(next);
         drop(second);
         assert!(cache.lock().flights.is_empty());
         assert!(matches!(
             cache.find(&key(1, &cache.hasher), clock.now(), MayJoin::No),
-            Lookup::Miss(_)
+            Lookup::Leader(_)
         ));
     }
 
     #[test]
     fn call_that_must_not_wait_is_independent() {
-        let (cache, clock) = (ResultCache::new(1_000), ManualClock::new());
+        let (cache, clock) = (cache(1_000), ManualClock::new());
         let _leader = cache.find(&key(1, &cache.hasher), clock.now(), MayJoin::Yes);
         assert!(matches!(
             cache.find(&key(1, &cache.hasher), clock.now(), MayJoin::No),
@@ -394,7 +424,7 @@ mod tests {
             max_bytes in 0usize..4_000,
             steps in prop::collection::vec((0u8..12, 0usize..900, 0u64..20), 1..120),
         ) {
-            let (cache, clock) = (ResultCache::new(max_bytes), ManualClock::new());
+            let (cache, clock) = (cache(max_bytes), ManualClock::new());
             for (n, size, seconds) in steps {
                 clock.advance(Duration::from_secs(seconds));
                 keep(&cache, n, &"x".repeat(size), clock.now());

@@ -8,14 +8,13 @@ use std::{sync::Arc, time::Instant};
 use haft_core::{Failure, ToolContext};
 use haft_schema::{Stop, Unexplained};
 
-use super::Parent;
 use crate::{turn::TurnCore, watch::after};
 
 /// Explains a failure until the timeout or the deadline of its call, or until the call is cancelled.
 pub(super) async fn explained(
     turn: &Arc<TurnCore>,
     cx: &ToolContext,
-    parent: Option<&Parent>,
+    outer_deadline: Option<Instant>,
     began: Instant,
     failure: Failure,
 ) -> Failure {
@@ -23,7 +22,7 @@ pub(super) async fn explained(
     let (config, clock) = (&turn.inner.config, &turn.inner.clock);
     let time = unexplained.timeout.unwrap_or(config.timeout);
     let mut until = after(began, time.min(unexplained.deadline.unwrap_or(config.deadline)));
-    if let Some(outer) = parent.and_then(|parent| parent.deadline) {
+    if let Some(outer) = outer_deadline {
         until = until.min(outer);
     }
     let work = {

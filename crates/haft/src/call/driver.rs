@@ -1,0 +1,378 @@
+//! Drives call machines in the async runtime.
+//!
+//! `RunningCall` is one future per call. It polls what the machine needs once, in place; a call
+//! that never waits needs no task and no box. What is not ready is kept, with a timer and the
+//! cancellation next to it, and the future can be moved to a task.
+//!
+//! INVARIANT: a call that is dropped before its end still has its terminal event.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    sync::Arc,
+    task::{self, Poll},
+    time::{Duration, Instant},
+};
+
+use haft_core::{BoxFuture, Execution as BodyExecution, FailureCode, ToolContext};
+use tracing::Span;
+
+use super::{
+    acquire, approve,
+    authorize::GuardId,
+    execute::Execution,
+    explain_invalid,
+    machine::CallMachine,
+    need::{Input, Need, Step},
+    sanitize, truncate,
+    validate::ValidatedCall,
+};
+use crate::{
+    event::Event,
+    journal::{self, WriteStatus},
+    telemetry,
+    tool_result::ToolResult,
+    turn::TurnCore,
+    watch::{Stopped, after, panic_message},
+};
+
+/// A call that runs.
+pub(crate) struct RunningCall {
+    turn: Arc<TurnCore>,
+    machine: CallMachine,
+    waiting: Waiting,
+    /// The span of the call; `Span::none()` without a subscriber.
+    span: Span,
+    has_started: bool,
+}
+
+/// What a call waits for.
+enum Waiting {
+    /// Nothing: the machine can advance.
+    Input(Input),
+    Need(Need),
+    Work(Watched),
+    Execution(Box<Execution>),
+    /// The result, or nothing more.
+    Ended,
+}
+
+/// A need with its timeout and its cancellation.
+struct Watched {
+    work: BoxFuture<'static, Input>,
+    limit: Limit,
+    /// Made when the work is not ready at once.
+    stop: Option<BoxFuture<'static, Stopped>>,
+}
+
+/// What may stop the work of a need.
+#[derive(Clone, Copy)]
+enum Limit {
+    /// Nothing: it has its own limits.
+    None,
+    /// A timeout, for work that must not be cancelled.
+    Timeout(Duration),
+    /// The cancellation of the call, and an interrupt of the turn.
+    Cancel,
+    /// All of these.
+    CancelOrTimeout(Duration),
+}
+
+impl RunningCall {
+    /// Starts a call. Nothing happens before the first poll.
+    pub(crate) fn new(turn: Arc<TurnCore>, machine: CallMachine) -> Self {
+        let span = telemetry::call_span(&machine.facts().cx);
+        Self { turn, machine, waiting: Waiting::Input(Input::Start), span, has_started: false }
+    }
+
+    /// Continues a machine that has this need.
+    pub(crate) fn with_need(turn: Arc<TurnCore>, machine: CallMachine, need: Need) -> Self {
+        let (waiting, span) = (Waiting::Need(need), Span::none());
+        Self { turn, machine, waiting, span, has_started: true }
+    }
+
+    fn poll_inside(&mut self, task: &mut task::Context<'_>) -> Poll<Box<ToolResult>> {
+        loop {
+            let input = match std::mem::replace(&mut self.waiting, Waiting::Ended) {
+                Waiting::Input(input) => input,
+                Waiting::Need(need) => {
+                    self.waiting = self.begin(need);
+                    continue;
+                }
+                Waiting::Work(mut watched) => match watched.poll(&self.turn, &self.machine, task) {
+                    Poll::Ready(input) => input,
+                    Poll::Pending => {
+                        self.waiting = Waiting::Work(watched);
+                        return Poll::Pending;
+                    }
+                },
+                Waiting::Execution(mut execution) => match execution.poll(&self.turn, task) {
+                    Some(Poll::Ready(outcome)) => Input::Executed(execution, outcome),
+                    Some(Poll::Pending) => {
+                        self.waiting = Waiting::Execution(execution);
+                        return Poll::Pending;
+                    }
+                    None => {
+                        let work = execution.through_middleware(Arc::clone(&self.turn));
+                        self.waiting = Waiting::work(Limit::None, async move {
+                            let (execution, outcome) = work.await;
+                            Input::Executed(execution, outcome)
+                        });
+                        continue;
+                    }
+                },
+                Waiting::Ended => return Poll::Pending,
+            };
+            match self.advance(input) {
+                Step::Done(result) => return Poll::Ready(result),
+                Step::Wait(need) => self.waiting = self.begin(need),
+            }
+        }
+    }
+
+    /// Advances the machine. Bodies, guards and hooks are supervised one by one; a panic here is a
+    /// mistake of ours, and the call still gets its result.
+    fn advance(&mut self, input: Input) -> Step {
+        let (machine, turn) = (&mut self.machine, &self.turn);
+        catch_unwind(AssertUnwindSafe(|| machine.advance(turn, input)))
+            .unwrap_or_else(|_| machine.panicked(turn))
+    }
+
+    /// Starts to satisfy a need.
+    fn begin(&mut self, need: Need) -> Waiting {
+        let turn = Arc::clone(&self.turn);
+        let policy_timeout = turn.inner.config.policy_timeout;
+        match need {
+            Need::Execute => match self.machine.take_execution() {
+                Some(execution) => Waiting::Execution(execution),
+                // A mistake of ours; the machine ends the call.
+                None => Waiting::Input(Input::Stopped(Stopped::Panicked(String::new()))),
+            },
+            Need::WriteIntent => {
+                let status =
+                    self.machine.intent(&turn).map(|intent| journal::intend(&turn.inner, &intent));
+                written(status, policy_timeout, |result, took_time| Input::IntentWritten {
+                    result,
+                    took_time,
+                })
+            }
+            Need::WriteOutcome => {
+                let status =
+                    self.machine.outcome().map(|outcome| journal::settle(&turn.inner, &outcome));
+                written(status, policy_timeout, |result, _| Input::OutcomeWritten(result))
+            }
+            Need::Check(call) => {
+                Waiting::work(Limit::CancelOrTimeout(policy_timeout), async move {
+                    let checked = call.tool().body().check(call.args(), call.context()).await;
+                    Input::Checked(call, checked)
+                })
+            }
+            Need::PreHook(call, at) => {
+                let limit = Limit::CancelOrTimeout(turn.inner.hooks[at].limit());
+                Waiting::work(limit, async move {
+                    let answer = turn.inner.hooks[at].hook().before(&call).await;
+                    Input::PreHook(call, answer)
+                })
+            }
+            Need::Guard(call, guard) => {
+                Waiting::work(Limit::CancelOrTimeout(policy_timeout), async move {
+                    let answer = ask_guard(&turn, &call, guard).await;
+                    Input::Guard(call, answer)
+                })
+            }
+            Need::MessageEnd => {
+                let wait = async move { Input::MessageEnd(turn.end.wait().await) };
+                Waiting::work(Limit::Cancel, telemetry::waiting("message", wait))
+            }
+            Need::ApprovalPermit => {
+                let wait =
+                    async move { Input::ApprovalPermit(turn.inner.approvals.permit().await) };
+                Waiting::work(Limit::Cancel, wait)
+            }
+            Need::Approval(open) => {
+                let limit = Limit::CancelOrTimeout(approve::timeout(&turn, &open));
+                let wait = async move {
+                    let answered = turn.inner.approvals.ask(&open.request()).await;
+                    Input::Answer(open, answered)
+                };
+                Waiting::work(limit, telemetry::waiting("approval", wait))
+            }
+            Need::Acquire(call, deadline) => {
+                let parent = self.machine.facts().shared_parent();
+                let wait = async move {
+                    let parent = parent.as_deref();
+                    let locks = acquire::acquire(&turn, call.admitted(), parent, deadline).await;
+                    Input::Acquired(call, locks)
+                };
+                Waiting::work(Limit::None, telemetry::waiting("place", wait))
+            }
+            other => self.begin_finish(other),
+        }
+    }
+
+    /// Starts to satisfy a need of a call that has an outcome.
+    fn begin_finish(&mut self, need: Need) -> Waiting {
+        let turn = Arc::clone(&self.turn);
+        match need {
+            Need::PostHook(completed, at, outcome) => {
+                let limit = Limit::Timeout(turn.inner.hooks[at].limit());
+                Waiting::work(limit, async move {
+                    Input::PostHook(turn.inner.hooks[at].hook().after(&completed, outcome).await)
+                })
+            }
+            Need::Explain(failure) => {
+                let facts = self.machine.facts();
+                let (cx, began) = (facts.cx.clone(), facts.began);
+                let outer = facts.parent().and_then(|parent| parent.deadline);
+                Waiting::work(Limit::None, async move {
+                    Input::Explained(
+                        explain_invalid::explained(&turn, &cx, outer, began, failure).await,
+                    )
+                })
+            }
+            Need::Sanitize(outcome) => Waiting::work(Limit::None, async move {
+                let (outcome, altered) =
+                    sanitize::sanitized_off_executor(outcome, &turn.inner).await;
+                Input::Sanitized(outcome, altered)
+            }),
+            Need::Truncate(output, label) => {
+                let facts = self.machine.facts();
+                let limit = super::finish::result_limit(facts).unwrap_or_default();
+                let cx = facts.cx.clone();
+                Waiting::work(Limit::None, async move {
+                    let truncated = truncate::truncate(&turn, &cx, label, output, limit).await;
+                    for (facts, shown) in truncated.stored {
+                        let call = cx.call_id().clone();
+                        turn.emit(|| Event::ResultOffloaded {
+                            call,
+                            shown,
+                            facts: Arc::new(facts),
+                        });
+                    }
+                    Input::Truncated(truncated.output, Box::new(truncated.truncation))
+                })
+            }
+            // Every other need is handled above; the machine ends the call if one is not.
+            _ => Waiting::Input(Input::Stopped(Stopped::Panicked("unknown need".to_owned()))),
+        }
+    }
+}
+
+impl Future for RunningCall {
+    type Output = Box<ToolResult>;
+
+    fn poll(self: Pin<&mut Self>, task: &mut task::Context<'_>) -> Poll<Box<ToolResult>> {
+        let this = self.get_mut();
+        this.has_started = true;
+        let entered = (!this.span.is_none()).then(|| this.span.clone().entered());
+        let polled = this.poll_inside(task);
+        drop(entered);
+        polled
+    }
+}
+
+impl Drop for RunningCall {
+    /// Emits the terminal event of a call that is dropped, as when the async runtime shuts down.
+    fn drop(&mut self) {
+        let record = self.machine.facts();
+        if !self.has_started || record.is_task() || matches!(self.waiting, Waiting::Ended) {
+            return;
+        }
+        let _entered = self.span.enter();
+        telemetry::dropped();
+        self.turn.emit(|| Event::Finished {
+            call: record.cx.call_id().clone(),
+            tool_name: record.cx.tool_name().clone(),
+            failed: Some(FailureCode::UnknownOutcome),
+            cause: Some("the call was dropped before its end".to_owned()),
+            execution: BodyExecution::Unknown,
+            elapsed: self.turn.inner.clock.now().saturating_duration_since(record.began),
+        });
+    }
+}
+
+impl Waiting {
+    fn work(limit: Limit, work: impl Future<Output = Input> + Send + 'static) -> Self {
+        Self::Work(Watched { work: Box::pin(work), limit, stop: None })
+    }
+}
+
+impl Watched {
+    /// Polls the work, and then what may stop it.
+    fn poll(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        machine: &CallMachine,
+        task: &mut task::Context<'_>,
+    ) -> Poll<Input> {
+        let work = &mut self.work;
+        match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(task))) {
+            Ok(Poll::Ready(input)) => return Poll::Ready(input),
+            Ok(Poll::Pending) => {}
+            Err(panic) => {
+                return Poll::Ready(Input::Stopped(Stopped::Panicked(panic_message(panic))));
+            }
+        }
+        let stop = match (&mut self.stop, self.limit) {
+            (Some(stop), _) => stop,
+            (None, Limit::None) => return Poll::Pending,
+            (None, limit) => {
+                let cx = machine.facts().cx.clone();
+                self.stop.insert(Box::pin(stopped(Arc::clone(turn), cx, limit)))
+            }
+        };
+        stop.as_mut().poll(task).map(Input::Stopped)
+    }
+}
+
+/// Waits until the work of a need must stop.
+async fn stopped(turn: Arc<TurnCore>, cx: ToolContext, limit: Limit) -> Stopped {
+    let clock = &*turn.inner.clock;
+    let (cancels, time) = match limit {
+        Limit::None => return std::future::pending().await,
+        Limit::Timeout(time) => (false, Some(time)),
+        Limit::Cancel => (true, None),
+        Limit::CancelOrTimeout(time) => (true, Some(time)),
+    };
+    let until = time.map(|time| after(clock.now(), time));
+    tokio::select! {
+        biased;
+        () = cx.cancelled(), if cancels => Stopped::Cancelled(turn.why_stopped(&cx)),
+        () = turn.interrupted(&cx), if cancels => Stopped::Cancelled(turn.why_stopped(&cx)),
+        () = sleep(clock, until) => Stopped::TimedOut(time.unwrap_or_default()),
+    }
+}
+
+async fn sleep(clock: &dyn crate::clock::Clock, until: Option<Instant>) {
+    match until {
+        Some(until) => clock.sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Asks one guard.
+pub(super) async fn ask_guard(
+    turn: &TurnCore,
+    call: &ValidatedCall,
+    guard: GuardId,
+) -> Result<Option<haft_core::Verdict>, haft_core::Failure> {
+    match guard {
+        GuardId::Tool => call.tool().body().guard(call.args(), call.context()).await,
+        GuardId::Runtime(at) => turn.inner.guards[at].decide(call).await,
+    }
+}
+
+/// A write of the journal: done, or to be waited for.
+fn written(
+    status: Option<WriteStatus>,
+    limit: Duration,
+    input: impl FnOnce(Result<(), haft_core::BoxError>, bool) -> Input + Send + 'static,
+) -> Waiting {
+    match status {
+        Some(WriteStatus::Now(result)) => Waiting::Input(input(result, false)),
+        Some(WriteStatus::Later(writing)) => {
+            Waiting::work(Limit::Timeout(limit), async move { input(writing.await, true) })
+        }
+        None => Waiting::Ended,
+    }
+}

@@ -1,0 +1,104 @@
+//! Makes the result of a call: label, size, origin, notes of the host, and the terminal event.
+//!
+//! In: a sanitized outcome within the tool's limit, and the facts about the call. Out: the
+//! `ToolResult`.
+
+use std::sync::Arc;
+
+use haft_core::{BoxError, Failure, FailureCode, Label, ResultLimit, host::HostContext};
+
+use super::{
+    record::{CallOrigin, CallRecord},
+    sanitize,
+};
+use crate::{
+    event::{Event, Phase},
+    layers::Outcome,
+    tool_result::{Answer, Origin, ToolResult, Truncation},
+    turn::TurnCore,
+};
+
+/// Returns the tool's limit on its results; `None` for a call that was never valid.
+pub(super) fn result_limit(record: &CallRecord) -> Option<ResultLimit> {
+    record.tool.as_ref().map(|tool| tool.spec().max_result)
+}
+
+/// Returns the taint label of the result. Content that no body produced comes from the host or a
+/// person, and is clean. The profile is set when the body starts.
+pub(super) fn label(record: &CallRecord) -> Label {
+    match (&record.tool, record.cx.profile()) {
+        (Some(tool), Some(_)) => tool.spec().label.join(record.cx.nested_label()),
+        _ => Label::CLEAN,
+    }
+}
+
+/// Makes the result. Boxed, because it is moved several times before the caller has it.
+pub(super) fn result(
+    turn: &TurnCore,
+    record: &mut CallRecord,
+    outcome: Outcome,
+    truncation: Option<Box<Truncation>>,
+    altered: usize,
+) -> Box<ToolResult> {
+    let inner = &turn.inner;
+    let (limit, label) = (result_limit(record), label(record));
+    let reservation = record.reservation.as_deref_mut();
+    let (outcome, cut) =
+        sanitize::within_budget(outcome, truncation, limit, reservation, &record.cx, inner);
+    let is_task = matches!(record.origin, CallOrigin::Background);
+    if !is_task {
+        turn.passed(&record.cx, Phase::Shape);
+    }
+    let is_failure = matches!(outcome, Answer::Failure { .. });
+    record.frame.settle(label, is_failure, altered);
+    let cx = &record.cx;
+    let origin = record.tool.as_ref().zip(cx.profile()).map(|(tool, profile)| Origin {
+        tool: cx.tool_name().clone(),
+        source: Arc::clone(tool.shared_source()),
+        effects: inner.redactor.effects(&profile.effects),
+    });
+    let mut result = Box::new(ToolResult {
+        id: cx.call_id().clone(),
+        requested_name: cx.requested_name().clone(),
+        tool_name: cx.tool_name().clone(),
+        label,
+        origin,
+        instead_by: record.instead_by(!is_failure),
+        cut,
+        outcome,
+        repairs: record.repairs.clone(),
+        tier: cx.tier(),
+        left: None,
+        elapsed: inner.clock.now().saturating_duration_since(record.began),
+        seal: record.frame,
+    });
+    let for_model = record.parent().is_none();
+    record.notes.move_to(&mut result, for_model, &inner.redactor);
+    result
+}
+
+/// Replaces a result whose outcome the journal could not write: it is not reported as if it were.
+pub(super) fn withhold(turn: &TurnCore, result: &mut ToolResult, error: BoxError) {
+    let failure = Failure::new(
+        FailureCode::Unrecorded,
+        "the call ended, but the journal could not record its outcome, so its result is withheld",
+    )
+    .with_execution(result.execution())
+    .with_source(error);
+    let failure = turn.inner.redactor.failure(failure);
+    result.outcome = Answer::Failure { failure, interrupted_output: String::new() };
+    result.cut = None;
+    result.seal.settle(result.label, true, 0);
+}
+
+/// Emits the terminal event.
+pub(super) fn emit_finished(turn: &TurnCore, record: &CallRecord, result: &ToolResult) {
+    turn.emit(|| Event::Finished {
+        call: record.cx.call_id().clone(),
+        tool_name: record.cx.tool_name().clone(),
+        failed: result.failure().map(Failure::code),
+        cause: result.failure().and_then(Failure::cause),
+        execution: result.execution(),
+        elapsed: result.elapsed,
+    });
+}

@@ -1,0 +1,494 @@
+//! `CallMachine`: the pipeline of one call, from its validation to its result.
+//!
+//! It is synchronous and does no I/O. `advance` runs plain code until the call is finished or has
+//! to wait for something outside (`Need`). A driver satisfies the need and reports the `Input`.
+//! This file puts the phases in order; each phase is a file of its own, and phases do not call each
+//! other.
+//!
+//! ```text
+//! check > pre hooks > rules, guards > approval > message end > acquire > intent > execute
+//!       > post hooks > sanitize > truncate > outcome
+//! ```
+//!
+//! INVARIANT: every machine ends in exactly one `ToolResult` and exactly one terminal event.
+//! INVARIANT: a body is requested only with an `AuthorizedCall` and a journaled intent.
+
+use std::{sync::Arc, time::Instant};
+
+use haft_core::{
+    Execution as BodyExecution, Failure, FailureCode, Output, StopReason, ToolContext,
+};
+use haft_schema::Unexplained;
+
+use super::{
+    acquire::CallLocks,
+    approve,
+    authorize::{
+        self, Assessment, Authorization, AuthorizedCall, GuardId, Guarding, Guards, Rewrite,
+    },
+    check,
+    execute::Execution,
+    need::{Input, Need, Step},
+    pre_hooks,
+    record::{CallOrigin, CallRecord, HostNotes, Parent},
+    validate::ValidatedCall,
+};
+use crate::{
+    approval::QueuePermit,
+    budget::BudgetReservation,
+    event::{Event, Phase as EventPhase},
+    frame::Seal,
+    hooks::CompletedCall,
+    journal::{CallIntent, CallOutcome},
+    layers::{ExecutionStats, Outcome},
+    tool_result::ToolResult,
+    turn::TurnCore,
+};
+
+/// A person's edit or a rule's rewrite starts another round; a call has at most this many more.
+pub(super) const MAX_ROUNDS: u8 = 2;
+
+/// The pipeline of one call.
+pub(crate) struct CallMachine {
+    pub(super) phase: Phase,
+    pub(super) round: u8,
+    pub(super) record: CallRecord,
+}
+
+/// Where a call is. A phase has what it needs when its need is satisfied.
+pub(super) enum Phase {
+    Start(Result<ValidatedCall, Failure>),
+    Explain,
+    Check(AfterCheck),
+    PreHook(usize),
+    Guard(GuardId, Guarding, Option<(QueuePermit, Instant)>),
+    /// Waits for the end of the message before an approver is asked.
+    MessageBeforeApproval(ValidatedCall, Box<Assessment>, Instant),
+    ApprovalQueue(ValidatedCall, Box<Assessment>, Instant, bool),
+    Approval,
+    /// Waits for the end of the message before the body runs.
+    Message(AuthorizedCall),
+    Acquire(Instant, Instant),
+    Intent(AuthorizedCall, CallLocks, Instant),
+    Execute(Box<Execution>),
+    PostHook(usize, BodyExecution, Arc<CompletedCall>),
+    Sanitize,
+    Truncate(usize),
+    Outcome(Box<ToolResult>),
+    Taken,
+}
+
+/// What follows a check.
+#[derive(Clone, Copy)]
+pub(super) enum AfterCheck {
+    /// The first of the pre hooks.
+    PreHooks,
+    /// The pre hook after the one that changed the arguments.
+    NextPreHook(usize),
+}
+
+impl CallMachine {
+    /// Makes the machine of a call.
+    pub(crate) fn new(
+        turn: &TurnCore,
+        call: Result<ValidatedCall, Failure>,
+        cx: ToolContext,
+        parent: Option<Arc<Parent>>,
+        reservation: Option<Box<BudgetReservation>>,
+    ) -> Self {
+        let origin = parent.map_or(CallOrigin::Model, CallOrigin::Nested);
+        let record = CallRecord {
+            tool: call.as_ref().ok().map(|call| Arc::clone(call.tool())),
+            reservation,
+            ..Self::record(turn, cx, origin, turn.inner.clock.now())
+        };
+        Self { phase: Phase::Start(call), round: 0, record }
+    }
+
+    /// Makes the machine for the late result of a call: its last phases.
+    pub(crate) fn for_task(
+        turn: &TurnCore,
+        completed: Arc<CompletedCall>,
+        outcome: Outcome,
+        began: Instant,
+    ) -> (Self, Step) {
+        let cx = completed.cx.clone();
+        let record = CallRecord {
+            tool: Some(Arc::clone(&completed.tool)),
+            ..Self::record(turn, cx, CallOrigin::Background, began)
+        };
+        let mut machine = Self { phase: Phase::Taken, round: 0, record };
+        let completed = (!turn.inner.hooks.is_empty()).then_some(completed);
+        let step = machine.post_hooks(turn, completed, 0, outcome);
+        (machine, step)
+    }
+
+    fn record(turn: &TurnCore, cx: ToolContext, origin: CallOrigin, began: Instant) -> CallRecord {
+        CallRecord {
+            cx,
+            origin,
+            began,
+            tool: None,
+            repairs: None,
+            policy: None,
+            is_replaced: false,
+            notes: HostNotes::default(),
+            stats: ExecutionStats::default(),
+            reservation: None,
+            frame: Seal::draw(turn.inner.config.frame, &turn.inner.nonces),
+        }
+    }
+
+    /// Returns the facts about the call.
+    pub(crate) fn facts(&self) -> &CallRecord {
+        &self.record
+    }
+
+    /// Runs plain code until the call is finished or has to wait for something outside.
+    pub(crate) fn advance(&mut self, turn: &Arc<TurnCore>, input: Input) -> Step {
+        match (std::mem::replace(&mut self.phase, Phase::Taken), input) {
+            (Phase::Start(call), Input::Start) => self.start(turn, call),
+            (Phase::Explain, Input::Explained(failure)) => self.outcome_of(turn, Err(failure)),
+            (Phase::Check(then), Input::Checked(call, checked)) => match check::passed(Ok(checked))
+            {
+                Ok(()) => self.checked(turn, call, then),
+                Err(failure) => self.not_checked(turn, failure, then),
+            },
+            (Phase::Check(then), Input::Stopped(stopped)) => {
+                let failure = check::passed(Err(stopped)).err().unwrap_or_else(lost);
+                self.not_checked(turn, failure, then)
+            }
+            (Phase::PreHook(at), Input::PreHook(call, answer)) => {
+                self.pre_hook(turn, at, Ok((call, answer)))
+            }
+            (Phase::PreHook(at), Input::Stopped(stopped)) => self.pre_hook(turn, at, Err(stopped)),
+            (Phase::Guard(guard, mut guarding, queued), Input::Guard(call, answer)) => {
+                match guarding.take(turn, guard, Ok(answer)) {
+                    Ok(()) => self.guard(turn, call, guarding, queued),
+                    Err(failure) => self.outcome_of(turn, Err(failure)),
+                }
+            }
+            (Phase::Guard(guard, mut guarding, _), Input::Stopped(stopped)) => {
+                let failure = guarding.take(turn, guard, Err(stopped)).err().unwrap_or_else(lost);
+                self.outcome_of(turn, Err(failure))
+            }
+            (Phase::MessageBeforeApproval(call, assessment, since), Input::MessageEnd(stop)) => {
+                match stop.why_not() {
+                    None => self.ask(turn, (call, assessment), since, true),
+                    Some(why) => self.outcome_of(turn, Err(not_run(why))),
+                }
+            }
+            (
+                Phase::ApprovalQueue(call, assessment, since, waited),
+                Input::ApprovalPermit(permit),
+            ) => self.queued(turn, (call, assessment), (permit, since), waited),
+            (Phase::Approval, Input::Answer(open, answer)) => {
+                let applied = approve::answer(turn, &mut self.record, open, answer);
+                self.authorized(turn, applied, None)
+            }
+            (Phase::Approval, Input::Stopped(stopped)) => {
+                let failure = approve::unanswered(&self.record, stopped);
+                self.outcome_of(turn, Err(failure))
+            }
+            (phase, input) => self.advance_execution(turn, phase, input),
+        }
+    }
+
+    /// Ends a call whose machine panicked: a mistake of ours, and the outcome is unknown.
+    pub(crate) fn panicked(&mut self, turn: &Arc<TurnCore>) -> Step {
+        self.phase = Phase::Taken;
+        self.outcome_of(turn, Err(lost()))
+    }
+
+    /// Returns the intent that is to be written.
+    pub(crate) fn intent<'a>(&'a self, turn: &'a TurnCore) -> Option<CallIntent<'a>> {
+        let Phase::Intent(call, ..) = &self.phase else { return None };
+        Some(CallIntent::of(&turn.inner, call, self.record.began))
+    }
+
+    /// Takes the execution that is to be driven. It comes back with its outcome.
+    pub(crate) fn take_execution(&mut self) -> Option<Box<Execution>> {
+        match std::mem::replace(&mut self.phase, Phase::Taken) {
+            Phase::Execute(execution) => Some(execution),
+            other => {
+                self.phase = other;
+                None
+            }
+        }
+    }
+
+    /// Returns the outcome that is to be written.
+    pub(crate) fn outcome(&self) -> Option<CallOutcome<'_>> {
+        let Phase::Outcome(result) = &self.phase else { return None };
+        Some(CallOutcome::of(&self.record, result))
+    }
+
+    pub(super) fn wait(&mut self, phase: Phase, need: Need) -> Step {
+        self.phase = phase;
+        Step::Wait(need)
+    }
+
+    fn start(&mut self, turn: &Arc<TurnCore>, call: Result<ValidatedCall, Failure>) -> Step {
+        let cx = &self.record.cx;
+        turn.emit(|| Event::Started {
+            call: cx.call_id().clone(),
+            requested_name: cx.requested_name().clone(),
+            tool_name: cx.tool_name().clone(),
+            arguments: call.as_ref().ok().map(|call| turn.shown(call)),
+            class: call.as_ref().ok().map(|call| call.profile().class),
+        });
+        let mut call = match call {
+            Ok(call) => call,
+            Err(failure) if Unexplained::of(&failure).is_some() => {
+                return self.wait(Phase::Explain, Need::Explain(failure));
+            }
+            Err(failure) => return self.outcome_of(turn, Err(failure)),
+        };
+        self.record.repairs = call.shared_repairs();
+        if let Some(repairs) = &self.record.repairs {
+            let shown = turn.inner.redactor.repairs(repairs);
+            let repairs = shown.map_or_else(|| Arc::clone(repairs), Into::into);
+            self.record.repairs = Some(Arc::clone(&repairs));
+            turn.emit(|| Event::Repaired { call: self.record.cx.call_id().clone(), repairs });
+        }
+        if !turn.inner.hooks.is_empty() {
+            self.record.notes.set_arguments(call.arguments());
+        }
+        if let Some(answer) = call.take_answer() {
+            return self.outcome_of(turn, answer);
+        }
+        self.round(turn, call)
+    }
+
+    /// Check, hooks, authorization. A change of the arguments starts another round.
+    fn round(&mut self, turn: &Arc<TurnCore>, call: ValidatedCall) -> Step {
+        if turn.is_stopped(call.context()) {
+            return self.outcome_of(turn, Err(turn.why_stopped(call.context())));
+        }
+        self.check(turn, call, AfterCheck::PreHooks)
+    }
+
+    fn again(&mut self, turn: &Arc<TurnCore>, call: ValidatedCall) -> Step {
+        if self.round >= MAX_ROUNDS {
+            return self.outcome_of(turn, Err(unsettled()));
+        }
+        self.round += 1;
+        self.round(turn, call)
+    }
+
+    fn check(&mut self, turn: &Arc<TurnCore>, call: ValidatedCall, then: AfterCheck) -> Step {
+        if call.tool().body().checks() {
+            return self.wait(Phase::Check(then), Need::Check(call));
+        }
+        self.checked(turn, call, then)
+    }
+
+    fn checked(&mut self, turn: &Arc<TurnCore>, mut call: ValidatedCall, then: AfterCheck) -> Step {
+        match then {
+            AfterCheck::PreHooks => {
+                if call.tool().body().checks() {
+                    turn.passed(&self.record.cx, EventPhase::Check);
+                }
+                if turn.inner.hooks.is_empty() {
+                    return self.authorize(turn, call, None);
+                }
+                // In another round the hooks run again, so their answers of the last one are void.
+                call.forget_opinions();
+                self.record.notes.clear_texts();
+                self.pre_hooks(turn, call, 0)
+            }
+            AfterCheck::NextPreHook(at) => self.pre_hooks(turn, call, at),
+        }
+    }
+
+    fn not_checked(&mut self, turn: &Arc<TurnCore>, failure: Failure, then: AfterCheck) -> Step {
+        if let AfterCheck::NextPreHook(_) = then {
+            self.pre_hooks_done(turn);
+        }
+        self.outcome_of(turn, Err(failure))
+    }
+
+    fn pre_hooks(&mut self, turn: &Arc<TurnCore>, call: ValidatedCall, from: usize) -> Step {
+        match pre_hooks::next(&turn.inner.hooks, from, &call) {
+            Ok(Some(at)) => self.wait(Phase::PreHook(at), Need::PreHook(call, at)),
+            Ok(None) => {
+                self.pre_hooks_done(turn);
+                self.authorize(turn, call, None)
+            }
+            Err(failure) => {
+                self.pre_hooks_done(turn);
+                self.outcome_of(turn, Err(failure))
+            }
+        }
+    }
+
+    fn pre_hook(&mut self, turn: &Arc<TurnCore>, at: usize, answer: pre_hooks::Answer) -> Step {
+        match pre_hooks::apply(&turn.inner.hooks[at], answer, &mut self.record.notes) {
+            Ok((call, true)) => self.check(turn, call, AfterCheck::NextPreHook(at + 1)),
+            Ok((call, false)) => self.pre_hooks(turn, call, at + 1),
+            Err(failure) => {
+                self.pre_hooks_done(turn);
+                self.outcome_of(turn, Err(failure))
+            }
+        }
+    }
+
+    fn pre_hooks_done(&mut self, turn: &TurnCore) {
+        turn.passed(&self.record.cx, EventPhase::Before);
+        self.apply_hook_effects(turn);
+    }
+
+    /// Reports what hooks could not look at, and halts the run if a hook wants that.
+    pub(super) fn apply_hook_effects(&mut self, turn: &TurnCore) {
+        let cx = &self.record.cx;
+        for (hook, why) in self.record.notes.take_problems() {
+            turn.emit(|| Event::HookFailedOpen {
+                run: cx.run_id().clone(),
+                call: Some(cx.call_id().clone()),
+                hook,
+                why,
+            });
+        }
+        if let Some(reason) = self.record.notes.take_halt() {
+            turn.run.halt(&reason);
+        }
+    }
+
+    /// The rules may change the arguments; otherwise the guards are asked. `queued` is the permit
+    /// of a call that waited in the approval queue and is authorized again.
+    fn authorize(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        call: ValidatedCall,
+        queued: Option<(QueuePermit, Instant)>,
+    ) -> Step {
+        match authorize::rewritten(turn, call) {
+            Ok(Rewrite::None(call)) => {
+                self.guard(turn, call, Guarding::new(Guards::UntilDenied), queued)
+            }
+            Ok(Rewrite::Changed(call)) => {
+                self.authorized(turn, Ok(Authorization::Rewritten(call)), queued)
+            }
+            Err(failure) => self.outcome_of(turn, Err(failure)),
+        }
+    }
+
+    fn guard(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        call: ValidatedCall,
+        mut guarding: Guarding,
+        queued: Option<(QueuePermit, Instant)>,
+    ) -> Step {
+        if let Some(guard) = guarding.next(turn, &call) {
+            return self.wait(Phase::Guard(guard, guarding, queued), Need::Guard(call, guard));
+        }
+        let assessment = guarding.assess(turn, &call);
+        let result = assessment.and_then(|all| authorize::conclude(turn, call, all));
+        self.authorized(turn, result, queued)
+    }
+
+    fn authorized(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        result: Result<Authorization, Failure>,
+        queued: Option<(QueuePermit, Instant)>,
+    ) -> Step {
+        match result {
+            Ok(Authorization::Allowed(call)) => self.allowed(turn, call),
+            Ok(Authorization::Ask(call, assessment)) => match queued {
+                Some(queued) => self.open_approval(turn, (call, assessment), queued),
+                None => {
+                    let since = turn.inner.clock.now();
+                    self.ask(turn, (call, assessment), since, false)
+                }
+            },
+            Ok(Authorization::Refused(call, assessment)) => {
+                let verdict = assessment.verdict.clone();
+                approve::refuse(turn, &mut self.record, &call, &assessment, verdict);
+                let failure = authorize::refused(&assessment.verdict);
+                self.outcome_of(turn, Err(failure))
+            }
+            Ok(Authorization::Rewritten(call)) => {
+                turn.emit(|| Event::Rewritten {
+                    call: call.context().call_id().clone(),
+                    arguments: turn.shown(&call),
+                });
+                self.again(turn, call)
+            }
+            Ok(Authorization::Again(call)) => self.again(turn, call),
+            Ok(Authorization::Replaced(text)) => self.outcome_of(turn, Ok(Output::text(text))),
+            Err(failure) => self.outcome_of(turn, Err(failure)),
+        }
+    }
+
+    /// Joins the approval queue. No approver is asked about a message that may yet be truncated.
+    fn ask(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        (call, assessment): (ValidatedCall, Box<Assessment>),
+        since: Instant,
+        waited: bool,
+    ) -> Step {
+        if turn.end.get() != Some(StopReason::Done) {
+            let phase = Phase::MessageBeforeApproval(call, assessment, since);
+            return self.wait(phase, Need::MessageEnd);
+        }
+        if let Err(failure) = approve::has_approver(turn, &mut self.record, &call, &assessment) {
+            return self.outcome_of(turn, Err(failure));
+        }
+        self.wait(Phase::ApprovalQueue(call, assessment, since, waited), Need::ApprovalPermit)
+    }
+
+    fn queued(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        (call, assessment): (ValidatedCall, Box<Assessment>),
+        (permit, since): (Option<QueuePermit>, Instant),
+        waited: bool,
+    ) -> Step {
+        let Some(permit) = permit else {
+            let failure = approve::queue_is_full(turn, &mut self.record, &call, &assessment);
+            return self.outcome_of(turn, Err(failure));
+        };
+        if turn.is_stopped(&self.record.cx) {
+            return self.outcome_of(turn, Err(turn.why_stopped(&self.record.cx)));
+        }
+        // Meanwhile an approver may have answered "always", or the rules or the run have changed.
+        if permit.waited || waited {
+            return self.authorize(turn, call, Some((permit, since)));
+        }
+        self.open_approval(turn, (call, assessment), (permit, since))
+    }
+
+    fn open_approval(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        asked: (ValidatedCall, Box<Assessment>),
+        queued: (QueuePermit, Instant),
+    ) -> Step {
+        match approve::open(turn, &mut self.record, asked, queued) {
+            Ok(open) => self.wait(Phase::Approval, Need::Approval(open)),
+            Err(failure) => self.outcome_of(turn, Err(failure)),
+        }
+    }
+}
+
+/// The failure of a call that our own code lost.
+pub(super) fn lost() -> Failure {
+    Failure::new(FailureCode::UnknownOutcome, "the runtime itself panicked")
+}
+
+/// The failure of a call whose authorization does not come to an end.
+pub(super) fn unsettled() -> Failure {
+    Failure::new(
+        FailureCode::Denied,
+        "the call, or the state its authorization depends on, changed each time it was authorized, so the tool was not run",
+    )
+    .with_next(authorize::NEXT)
+}
+
+/// The failure of a call whose message was truncated or refused.
+pub(crate) fn not_run(why: &str) -> Failure {
+    Failure::new(FailureCode::NotRun, why).with_next("make the calls again in a complete message")
+}

@@ -1,0 +1,314 @@
+//! The second half of the call machine: from the authorization to the result.
+//!
+//! Message end, locks, intent, execution, post hooks, sanitizing, truncation, outcome.
+
+use std::{sync::Arc, time::Instant};
+
+use haft_core::{BoxError, ConcurrencyClass, Failure, FailureCode, StopReason, host::HostContext};
+
+use super::{
+    acquire::{self, CallLocks},
+    authorize::AuthorizedCall,
+    execute::Execution,
+    finish,
+    machine::{CallMachine, Phase, lost, not_run},
+    need::{Input, Need, Step},
+    post_hooks,
+    record::CallOrigin,
+    sanitize, truncate,
+};
+use crate::{
+    event::{Event, Phase as EventPhase, WaitReason},
+    hooks::CompletedCall,
+    journal::Intent,
+    layers::Outcome,
+    telemetry,
+    tool_result::{ToolResult, Truncation},
+    turn::TurnCore,
+    watch::{self, Stopped},
+};
+
+impl CallMachine {
+    /// Advances a call that is authorized or has an outcome.
+    pub(super) fn advance_execution(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        phase: Phase,
+        input: Input,
+    ) -> Step {
+        match (phase, input) {
+            (Phase::Message(call), Input::MessageEnd(stop)) => match stop.why_not() {
+                None => {
+                    turn.passed(&self.record.cx, EventPhase::Message);
+                    self.acquire(turn, call, turn.inner.clock.now())
+                }
+                Some(why) => self.outcome_of(turn, Err(not_run(why))),
+            },
+            (Phase::Acquire(deadline, since), Input::Acquired(call, locks)) => {
+                self.acquired(turn, call, locks, (deadline, since))
+            }
+            (Phase::Intent(call, locks, deadline), Input::IntentWritten { result, took_time }) => {
+                self.intent_written(turn, (call, locks, deadline), result, took_time)
+            }
+            (Phase::Taken, Input::Executed(execution, outcome)) => {
+                self.executed(turn, execution, outcome)
+            }
+            (Phase::Intent(call, locks, deadline), Input::Stopped(stopped)) => {
+                let result = Err(stopped.to_string().into());
+                self.intent_written(turn, (call, locks, deadline), result, true)
+            }
+            (Phase::Outcome(result), Input::Stopped(stopped)) => {
+                self.done(turn, result, Err(stopped.to_string().into()))
+            }
+            (Phase::PostHook(at, ran, completed), Input::PostHook(answer)) => {
+                let hook = &turn.inner.hooks[at];
+                let outcome = post_hooks::apply(hook, ran, Ok(answer), &mut self.record.notes);
+                self.post_hooks(turn, Some(completed), at + 1, outcome)
+            }
+            (Phase::PostHook(at, ran, completed), Input::Stopped(stopped)) => {
+                let hook = &turn.inner.hooks[at];
+                let outcome = post_hooks::apply(hook, ran, Err(stopped), &mut self.record.notes);
+                self.post_hooks(turn, Some(completed), at + 1, outcome)
+            }
+            (Phase::Sanitize, Input::Sanitized(outcome, altered)) => {
+                self.sanitized(turn, outcome, altered)
+            }
+            (Phase::Truncate(altered), Input::Truncated(output, truncation)) => {
+                self.result(turn, Ok(output), Some(truncation), altered)
+            }
+            (Phase::Outcome(result), Input::OutcomeWritten(written)) => {
+                self.done(turn, result, written)
+            }
+            // A wait that was cancelled.
+            (_, Input::Stopped(Stopped::Cancelled(failure))) => self.outcome_of(turn, Err(failure)),
+            // A driver that answers another need is a mistake of ours; the call still ends.
+            _ => self.outcome_of(turn, Err(lost())),
+        }
+    }
+
+    pub(super) fn allowed(&mut self, turn: &Arc<TurnCore>, call: AuthorizedCall) -> Step {
+        if !turn.inner.hooks.is_empty() {
+            self.record.notes.set_arguments(call.admitted().arguments());
+        }
+        turn.emit(|| Event::Permitted {
+            call: self.record.cx.call_id().clone(),
+            verdict: call.verdict().clone(),
+        });
+        // Before the message has ended only plain reads may start.
+        if turn.end.get() != Some(StopReason::Done)
+            && call.admitted().profile().class != ConcurrencyClass::ReadOnly
+        {
+            return self.wait(Phase::Message(call), Need::MessageEnd);
+        }
+        let from =
+            if self.has_waited(turn, &call) { turn.inner.clock.now() } else { self.record.began };
+        self.acquire(turn, call, from)
+    }
+
+    /// Whether time may have passed since the call began: its deadline counts from its
+    /// authorization.
+    fn has_waited(&self, turn: &TurnCore, call: &AuthorizedCall) -> bool {
+        let body = call.admitted().tool().body();
+        self.record.policy.is_some()
+            || self.round > 0
+            || body.checks()
+            || body.guards()
+            || !turn.inner.hooks.is_empty()
+            || !turn.inner.guards.is_empty()
+    }
+
+    fn acquire(&mut self, turn: &Arc<TurnCore>, call: AuthorizedCall, from: Instant) -> Step {
+        let validated = call.admitted();
+        let own = validated.limits().and_then(|limits| limits.deadline);
+        let time = own.or(validated.tool().spec().deadline).unwrap_or(turn.inner.config.deadline);
+        let mut deadline = watch::after(from, time);
+        if let Some(outer) = self.record.parent().and_then(|parent| parent.deadline) {
+            deadline = deadline.min(outer);
+        }
+        if let Some(ledger) = &turn.run.ledger {
+            if let Err(failure) = ledger.has_time() {
+                return self.outcome_of(turn, Err(failure));
+            }
+            deadline = ledger.until().map_or(deadline, |until| deadline.min(until));
+        }
+        self.record.cx.set_deadline(deadline);
+        match acquire::try_acquire(turn, validated, self.record.parent()) {
+            Some(locks) => self.intend(turn, call, locks, deadline),
+            None => {
+                let since = turn.inner.clock.now();
+                self.wait(Phase::Acquire(deadline, since), Need::Acquire(call, deadline))
+            }
+        }
+    }
+
+    fn acquired(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        call: AuthorizedCall,
+        locks: Result<CallLocks, Failure>,
+        (deadline, since): (Instant, Instant),
+    ) -> Step {
+        let time = turn.inner.clock.now().saturating_duration_since(since);
+        self.record.stats.waited = time;
+        let cx = &self.record.cx;
+        if !time.is_zero() {
+            let call = || cx.call_id().clone();
+            turn.emit(|| Event::Waited { call: call(), what: WaitReason::Place, time });
+        }
+        turn.passed(cx, EventPhase::Gate);
+        match locks {
+            Ok(locks) => self.intend(turn, call, locks, deadline),
+            Err(failure) => self.outcome_of(turn, Err(failure)),
+        }
+    }
+
+    fn intend(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        call: AuthorizedCall,
+        locks: CallLocks,
+        deadline: Instant,
+    ) -> Step {
+        // The message may have been truncated while the call waited: then it does not start.
+        if self.record.parent().is_none()
+            && let Some(why) = turn.end.get().and_then(StopReason::why_not)
+        {
+            return self.outcome_of(turn, Err(not_run(why)));
+        }
+        self.wait(Phase::Intent(call, locks, deadline), Need::WriteIntent)
+    }
+
+    fn intent_written(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        (call, locks, deadline): (AuthorizedCall, CallLocks, Instant),
+        result: Result<(), BoxError>,
+        took_time: bool,
+    ) -> Step {
+        let intent = match Intent::written(result) {
+            Ok(intent) => intent,
+            Err(failure) => return self.outcome_of(turn, Err(failure)),
+        };
+        if took_time && let Err(failure) = self.may_still_start(turn, deadline) {
+            return self.outcome_of(turn, Err(failure));
+        }
+        let stats = std::mem::take(&mut self.record.stats);
+        match Execution::new(turn, call, intent, locks, deadline, stats) {
+            Ok(execution) => self.wait(Phase::Execute(Box::new(execution)), Need::Execute),
+            Err(failure) => self.outcome_of(turn, Err(failure)),
+        }
+    }
+
+    /// Refuses a call that was cancelled, or whose message was truncated, while it was journaled.
+    fn may_still_start(&self, turn: &TurnCore, deadline: Instant) -> Result<(), Failure> {
+        if turn.is_stopped(&self.record.cx) {
+            return Err(turn.why_stopped(&self.record.cx));
+        }
+        if let Some(why) = turn.end.get().and_then(StopReason::why_not) {
+            return Err(not_run(why));
+        }
+        if turn.inner.clock.now() >= deadline {
+            return Err(Failure::new(
+                FailureCode::DeadlinePassed,
+                "the deadline of the call passed while it was journaled; the tool was not run",
+            ));
+        }
+        Ok(())
+    }
+
+    fn executed(
+        &mut self,
+        turn: &Arc<TurnCore>,
+        execution: Box<Execution>,
+        outcome: Outcome,
+    ) -> Step {
+        let (outcome, stats, completed) = execution.finish(turn, outcome);
+        self.record.stats = stats;
+        self.post_hooks(turn, completed, 0, outcome)
+    }
+
+    /// Runs the hooks after the body, from this one on. Without hooks there is no completed call.
+    pub(super) fn post_hooks(
+        &mut self,
+        turn: &TurnCore,
+        completed: Option<Arc<CompletedCall>>,
+        from: usize,
+        mut outcome: Outcome,
+    ) -> Step {
+        let Some(completed) = completed else { return self.outcome_of(turn, outcome) };
+        for (at, hook) in turn.inner.hooks.iter().enumerate().skip(from) {
+            let ran = post_hooks::execution(&outcome);
+            match hook.applies_to(&completed.tool) {
+                Ok(true) => {
+                    let need = Need::PostHook(Arc::clone(&completed), at, outcome);
+                    return self.wait(Phase::PostHook(at, ran, completed), need);
+                }
+                Ok(false) => {}
+                Err(why) => outcome = Err(post_hooks::failed(hook.name(), ran, &why)),
+            }
+        }
+        self.post_hooks_done(turn, outcome)
+    }
+
+    fn post_hooks_done(&mut self, turn: &TurnCore, outcome: Outcome) -> Step {
+        if !matches!(self.record.origin, CallOrigin::Background) {
+            turn.passed(&self.record.cx, EventPhase::After);
+        }
+        self.apply_hook_effects(turn);
+        self.outcome_of(turn, outcome)
+    }
+
+    /// Prepares the outcome for the model. Every call comes here exactly once.
+    pub(super) fn outcome_of(&mut self, turn: &TurnCore, outcome: Outcome) -> Step {
+        turn.flush_output(&self.record.cx);
+        if sanitize::is_large(&outcome) {
+            return self.wait(Phase::Sanitize, Need::Sanitize(outcome));
+        }
+        let (outcome, altered) = sanitize::sanitized(outcome, &turn.inner);
+        self.sanitized(turn, outcome, altered)
+    }
+
+    fn sanitized(&mut self, turn: &TurnCore, outcome: Outcome, altered: usize) -> Step {
+        let limit = finish::result_limit(&self.record);
+        if truncate::is_over(&outcome, limit, &turn.inner.config) {
+            if let Ok(output) = outcome {
+                let label = finish::label(&self.record);
+                return self.wait(Phase::Truncate(altered), Need::Truncate(output, label));
+            }
+        } else {
+            return self.result(turn, outcome, None, altered);
+        }
+        self.result(turn, Err(lost()), None, altered)
+    }
+
+    fn result(
+        &mut self,
+        turn: &TurnCore,
+        outcome: Outcome,
+        truncation: Option<Box<Truncation>>,
+        altered: usize,
+    ) -> Step {
+        let result = finish::result(turn, &mut self.record, outcome, truncation, altered);
+        self.wait(Phase::Outcome(result), Need::WriteOutcome)
+    }
+
+    fn done(
+        &mut self,
+        turn: &TurnCore,
+        mut result: Box<ToolResult>,
+        written: Result<(), BoxError>,
+    ) -> Step {
+        let shown = sanitize::bytes_shown(&result.outcome);
+        if let Err(error) = written {
+            finish::withhold(turn, &mut result, error);
+        }
+        if !matches!(self.record.origin, CallOrigin::Background) {
+            telemetry::ended(&result, &self.record.stats, self.record.policy.as_deref());
+            if let Some(reservation) = self.record.reservation.take() {
+                reservation.settle(self.record.cx.profile().is_some(), shown, &turn.inner.events);
+            }
+            finish::emit_finished(turn, &self.record, &result);
+        }
+        Step::Done(result)
+    }
+}

@@ -1,0 +1,82 @@
+//! What a call machine waits for, and what its driver reports.
+
+use std::{sync::Arc, time::Instant};
+
+use haft_core::{BoxError, Failure, Label, Output, StopReason, Verdict};
+
+use super::{
+    acquire::CallLocks,
+    approve::OpenApproval,
+    authorize::{AuthorizedCall, GuardId},
+    execute::Execution,
+    validate::ValidatedCall,
+};
+use crate::{
+    approval::{Answered, QueuePermit},
+    hooks::{CompletedCall, PostCallResult, PreCallDecision},
+    layers::Outcome,
+    tool_result::{ToolResult, Truncation},
+    watch::Stopped,
+};
+
+/// What the driver does next.
+pub(crate) enum Step {
+    Done(Box<ToolResult>),
+    Wait(Need),
+}
+
+/// What a call waits for. A need has the data that its future needs.
+pub(crate) enum Need {
+    /// The explanation of invalid arguments.
+    Explain(Failure),
+    /// The tool's own check.
+    Check(ValidatedCall),
+    /// A hook before authorization.
+    PreHook(ValidatedCall, usize),
+    /// A guard.
+    Guard(ValidatedCall, GuardId),
+    /// The end of the model's message.
+    MessageEnd,
+    /// A permit of the approval queue.
+    ApprovalPermit,
+    /// The answer of an approver.
+    Approval(Box<OpenApproval>),
+    /// Concurrency slot, locks, resource keys, tool slot.
+    Acquire(AuthorizedCall, Instant),
+    /// The intent in the journal: `CallMachine::intent`.
+    WriteIntent,
+    /// The outcome of the body and the layers: `CallMachine::take_execution`.
+    Execute,
+    /// A hook after the body.
+    PostHook(Arc<CompletedCall>, usize, Outcome),
+    /// A large outcome, sanitized on another thread.
+    Sanitize(Outcome),
+    /// A result that is too large, stored as an artifact.
+    Truncate(Output, Label),
+    /// The outcome in the journal: `CallMachine::outcome`.
+    WriteOutcome,
+}
+
+/// What the driver reports.
+pub(crate) enum Input {
+    Start,
+    Explained(Failure),
+    Checked(ValidatedCall, Result<(), Failure>),
+    PreHook(ValidatedCall, Result<PreCallDecision, Failure>),
+    Guard(ValidatedCall, Result<Option<Verdict>, Failure>),
+    MessageEnd(StopReason),
+    ApprovalPermit(Option<QueuePermit>),
+    Answer(Box<OpenApproval>, Result<Answered, Failure>),
+    Acquired(AuthorizedCall, Result<CallLocks, Failure>),
+    IntentWritten {
+        result: Result<(), BoxError>,
+        took_time: bool,
+    },
+    Executed(Box<Execution>, Outcome),
+    PostHook(PostCallResult),
+    Sanitized(Outcome, usize),
+    Truncated(Output, Box<Truncation>),
+    OutcomeWritten(Result<(), BoxError>),
+    /// The need was not satisfied: a panic, a timeout, a cancellation.
+    Stopped(Stopped),
+}

@@ -1,0 +1,264 @@
+//! One attempt at the body: timeout, cancellation, panics caught.
+//!
+//! Cancellation is cooperative first: the token is cancelled, the body has a grace period to end by
+//! itself, and only then is it dropped. A blocking body cannot be dropped; if it still runs, its
+//! outcome is unknown.
+//!
+//! INVARIANT: `cancelled` and `timed_out` are reported only if the end of the body was observed.
+//! INVARIANT: a result that comes after the timeout or the deadline is never a success.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    task::{self, Poll},
+    time::{Duration, Instant},
+};
+
+use futures_util::FutureExt as _;
+use haft_core::{
+    Args, BoxFuture, Execution, Failure, FailureCode, Interrupt, Output, ToolContext,
+    host::HostContext,
+};
+
+use super::{Outcome, Work};
+use crate::{
+    registry::RegisteredTool,
+    telemetry::AttemptSpan,
+    turn::TurnCore,
+    watch::{after, panic_message, timed},
+};
+
+type Ended = std::thread::Result<Outcome>;
+
+/// How an attempt at the body ended.
+pub(crate) enum Attempt {
+    /// By itself.
+    Ended(Ended),
+    /// By itself, but only after it was cancelled.
+    Yielded(Ended, Failure),
+    /// Not within the grace period; the future is dropped.
+    GivenUp(Failure),
+}
+
+/// A body that runs. The first poll happens in place; a body that has to wait gets a supervisor
+/// with timers.
+pub(crate) struct RunningBody {
+    body: Option<BoxFuture<'static, Outcome>>,
+    supervised: Option<BoxFuture<'static, Attempt>>,
+    cx: ToolContext,
+    span: Option<Box<AttemptSpan>>,
+}
+
+impl RunningBody {
+    /// Starts an attempt, in a span of its own if there is a subscriber.
+    pub(crate) fn start(work: &Work<'_>, args: Args, cx: ToolContext) -> Self {
+        let span = AttemptSpan::start(&Work { cx: &cx, ..*work });
+        let entered = span.as_ref().map(|span| span.enter());
+        // Making the future runs the author's code too, so its panic is caught.
+        let made =
+            catch_unwind(AssertUnwindSafe(|| Arc::clone(work.entry.body()).call(args, cx.clone())));
+        let body = match made {
+            Ok(body) => body,
+            Err(panic) => Box::pin(async { std::panic::resume_unwind(panic) }),
+        };
+        drop(entered);
+        Self { body: Some(body), supervised: None, cx, span }
+    }
+
+    /// Polls the body to its end. Returns how it ended, its context and its span.
+    pub(crate) fn poll(
+        &mut self,
+        work: &Work<'_>,
+        task: &mut task::Context<'_>,
+    ) -> Poll<(Attempt, ToolContext, Option<Box<AttemptSpan>>)> {
+        let entered = self.span.as_ref().map(|span| span.enter());
+        let polled = match &mut self.supervised {
+            Some(supervised) => poll_caught(supervised, task),
+            None => match self.body.take() {
+                Some(body) => self.poll_first(work, body, task),
+                None => Poll::Pending,
+            },
+        };
+        drop(entered);
+        polled.map(|attempt| {
+            self.supervised = None;
+            (attempt, self.cx.clone(), self.span.take())
+        })
+    }
+
+    fn poll_first(
+        &mut self,
+        work: &Work<'_>,
+        mut body: BoxFuture<'static, Outcome>,
+        task: &mut task::Context<'_>,
+    ) -> Poll<Attempt> {
+        // Dropping a body runs the author's code too.
+        let polled = catch_unwind(AssertUnwindSafe(|| match body.as_mut().poll(task) {
+            Poll::Ready(outcome) => {
+                drop(body);
+                Ok(outcome)
+            }
+            Poll::Pending => Err(body),
+        }));
+        match polled {
+            Ok(Ok(outcome)) => Poll::Ready(Attempt::Ended(Ok(outcome))),
+            Err(panic) => Poll::Ready(Attempt::Ended(Err(panic))),
+            Ok(Err(body)) => {
+                let timing = Timing::of(work);
+                let (turn, cx) = (Arc::clone(work.turn), self.cx.clone());
+                let supervised =
+                    self.supervised.insert(Box::pin(supervise(turn, cx, timing, body)));
+                poll_caught(supervised, task)
+            }
+        }
+    }
+}
+
+/// Polls a supervised body. A panic when the body is dropped is a panic of the body.
+fn poll_caught(
+    supervised: &mut BoxFuture<'static, Attempt>,
+    task: &mut task::Context<'_>,
+) -> Poll<Attempt> {
+    catch_unwind(AssertUnwindSafe(|| supervised.as_mut().poll(task)))
+        .unwrap_or_else(|panic| Poll::Ready(Attempt::Ended(Err(panic))))
+}
+
+/// How long an attempt may take, and whether an interrupt of the turn cancels it.
+struct Timing {
+    timeout: Duration,
+    deadline: Instant,
+    yields: bool,
+}
+
+impl Timing {
+    fn of(work: &Work<'_>) -> Self {
+        let own = work.limits().and_then(|limits| limits.timeout);
+        let config = &work.turn.inner.config;
+        Self {
+            timeout: own.or(work.entry.spec().timeout).unwrap_or(config.timeout),
+            deadline: work.deadline,
+            yields: yields_to_interrupt(work),
+        }
+    }
+}
+
+/// Polls the body to its end, or cancels it and waits for the grace period. The body is dropped
+/// when this returns, so that queued blocking work is withdrawn before running work is counted.
+async fn supervise(
+    turn: Arc<TurnCore>,
+    cx: ToolContext,
+    timing: Timing,
+    body: BoxFuture<'static, Outcome>,
+) -> Attempt {
+    let clock = &*turn.inner.clock;
+    let timeout = after(clock.now(), timing.timeout);
+    let mut body = AssertUnwindSafe(body).catch_unwind();
+    let stop = tokio::select! {
+        biased;
+        ended = &mut body => return Attempt::Ended(ended),
+        () = cx.cancelled() => turn.why_stopped(&cx),
+        () = turn.interrupted(&cx), if timing.yields => turn.why_stopped(&cx),
+        never = turn.forward_progress(&cx) => match never {},
+        () = clock.sleep_until(timeout.min(timing.deadline)) => late(timeout <= timing.deadline),
+    };
+    turn.stop_body(&cx, stop.code(), stop.message());
+    // A body that waits for a nested call resumes only after the grace period of that call.
+    let periods = if cx.nested_calls() > 0 { 2 } else { 1 };
+    match timed(clock, turn.inner.config.grace * periods, &mut body).await {
+        Some(ended) => Attempt::Yielded(ended, stop),
+        None => Attempt::GivenUp(stop),
+    }
+}
+
+/// Returns the outcome of an attempt.
+pub(super) fn outcome_of_attempt(work: &Work<'_>, cx: &ToolContext, attempt: Attempt) -> Outcome {
+    match attempt {
+        // A body that ends in an error because it was cancelled is cancelled, not failed.
+        Attempt::Ended(ended @ (Ok(Err(_)) | Err(_))) if cx.is_cancelled() => {
+            stopped(outcome(ended), work.turn.why_stopped(cx))
+        }
+        Attempt::Ended(ended) => outcome(ended).and_then(|output| result(work, cx, output)),
+        // A late result would make the timeout meaningless.
+        Attempt::Yielded(Ok(Ok(_)), stop) if is_late(&stop) => Err(finished_late(stop)),
+        // It succeeded despite the cancellation: report what happened.
+        Attempt::Yielded(Ok(Ok(output)), _) => result(work, cx, output),
+        Attempt::Yielded(ended, stop) => stopped(outcome(ended), stop),
+        // An async body does nothing more once it is dropped.
+        Attempt::GivenUp(stop) => Err(stop.with_execution(Execution::Completed)),
+    }
+}
+
+/// The failure of a body that ended after it was cancelled. An unknown outcome stays unknown.
+fn stopped(ended: Outcome, stop: Failure) -> Outcome {
+    match ended {
+        Err(own) if own.execution() == Execution::Unknown => Err(own),
+        Err(own) => Err(stop.with_execution(Execution::Completed).with_source(own.to_string())),
+        Ok(_) => Err(stop.with_execution(Execution::Completed)),
+    }
+}
+
+fn late(by_timeout: bool) -> Failure {
+    if by_timeout {
+        Failure::new(FailureCode::TimedOut, "the tool timed out and was cancelled")
+            .with_next("request less at once, or try again later")
+    } else {
+        Failure::new(
+            FailureCode::DeadlinePassed,
+            "the deadline of the call passed and it was cancelled",
+        )
+    }
+}
+
+fn is_late(stop: &Failure) -> bool {
+    matches!(stop.code(), FailureCode::TimedOut | FailureCode::DeadlinePassed)
+}
+
+/// The failure of a body that did all its work, but only after its time was over.
+fn finished_late(stop: Failure) -> Failure {
+    let message = "the tool finished after its timeout; the result is discarded";
+    Failure::new(stop.code(), message)
+        .with_next("check what it did before you repeat it; request less at once")
+        .with_execution(Execution::Completed)
+        .with_source("the body completed within the grace period after its time was over")
+}
+
+pub(crate) fn outcome(ended: Ended) -> Outcome {
+    match ended {
+        Ok(outcome) => outcome,
+        // The message of a panic may contain anything; it is for the operator.
+        Err(panic) => Err(Failure::new(FailureCode::Panicked, "the tool panicked")
+            .with_next("do not repeat the same call; tell the user if you need it")
+            .with_source(panic_message(panic))),
+    }
+}
+
+/// Checks a result, unless it is a ticket: then what comes later is checked.
+fn result(work: &Work<'_>, cx: &ToolContext, output: Output) -> Outcome {
+    if work.entry.output().is_some() && cx.has_background_task() {
+        return Ok(output);
+    }
+    checked(work.entry, output)
+}
+
+/// Checks structured output against the schema it was declared with.
+pub(crate) fn checked(entry: &RegisteredTool, output: Output) -> Outcome {
+    let Some(schema) = entry.output() else { return Ok(output) };
+    let wrong = |why: String| {
+        Failure::new(FailureCode::BadOutput, "the tool's result does not match its output schema")
+            .with_source(why)
+    };
+    let problem = match &output.structured {
+        None => Some("no structured data".to_owned()),
+        Some(data) => schema.first_problem_at_once(data),
+    };
+    match problem {
+        Some(problem) => Err(wrong(problem)),
+        None => Ok(output),
+    }
+}
+
+/// Whether an interrupt of the turn stops this call once it runs.
+pub(super) fn yields_to_interrupt(work: &Work<'_>) -> bool {
+    let class = work.permitted.admitted().profile().class;
+    work.entry.spec().interrupt_of(class) == Interrupt::Cancel
+}

@@ -1,0 +1,321 @@
+//! `ExecuteMachine`: the layers inside the middleware, in order: cache, breaker, retry, rate limit,
+//! attempt.
+//!
+//! It is synchronous and does no I/O. `advance` runs until the outcome is known or the driver must
+//! wait for something (`ExecuteNeed`).
+//!
+//! INVARIANT: a body is requested at most once per attempt, and an attempt is only repeated if
+//! `retry` says that no side effect can be repeated.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use haft_core::{Args, Cache, Failure, FailureCode, ToolContext, host::HostContext};
+
+use super::{
+    ExecutionStats, Outcome, Work,
+    attempt::{Attempt, outcome_of_attempt},
+    breaker::{self, Trial},
+    cache::{self, Cached, Flight, FlightMember},
+    rate::{self, Acquire, QueueSlot, RateLimiter},
+    retry,
+};
+use crate::{
+    event::{Event, WaitReason},
+    telemetry::AttemptSpan,
+    watch::after,
+};
+
+/// Executes one authorized call.
+pub(crate) struct ExecuteMachine {
+    phase: Phase,
+    pub(crate) stats: ExecutionStats,
+    /// The decoded arguments, for the first attempt.
+    first: Option<Args>,
+    /// The number of the current attempt, from 1.
+    attempt: u32,
+    /// The computation whose result goes to the cache.
+    flight: Option<FlightMember>,
+    /// The permission of the breaker, if this call is a probe.
+    trial: Option<Trial>,
+    /// The failure of the previous attempt.
+    last: Option<Failure>,
+    /// Whether the successful attempt had been cancelled, so that its result may be incomplete.
+    was_cancelled: bool,
+}
+
+enum Phase {
+    Start,
+    /// Waits for an identical call.
+    Flight(FlightMember),
+    /// Waits for a token of a rate limiter.
+    Rate(Limiter),
+    /// Waits before the next attempt.
+    Backoff(Failure),
+    /// The body runs.
+    Body,
+    Taken,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Limiter {
+    Runtime,
+    Tool,
+}
+
+/// What the driver does next.
+pub(crate) enum ExecuteStep {
+    Done(Outcome),
+    Wait(ExecuteNeed),
+}
+
+/// What the machine waits for.
+pub(crate) enum ExecuteNeed {
+    /// The outcome of an identical call.
+    Flight(Arc<Flight>),
+    /// A token of a rate limiter.
+    Rate(QueueSlot),
+    /// A moment.
+    Sleep(Instant),
+    /// The end of an attempt at the body.
+    Body(Args, ToolContext),
+}
+
+/// What the driver reports.
+pub(crate) enum ExecuteInput {
+    Start,
+    /// A wait ended, or was stopped; how long it took.
+    Waited(Result<(), Failure>, Duration),
+    /// An attempt ended, with its context and its span.
+    Body(Attempt, ToolContext, Option<Box<AttemptSpan>>),
+}
+
+impl ExecuteMachine {
+    pub(crate) fn new(first: Args, stats: ExecutionStats) -> Self {
+        Self {
+            phase: Phase::Start,
+            stats,
+            first: Some(first),
+            attempt: 1,
+            flight: None,
+            trial: None,
+            last: None,
+            was_cancelled: false,
+        }
+    }
+
+    /// Runs until the outcome is known or something must be waited for.
+    pub(crate) fn advance(&mut self, work: &Work<'_>, input: ExecuteInput) -> ExecuteStep {
+        match (std::mem::replace(&mut self.phase, Phase::Taken), input) {
+            (Phase::Start, ExecuteInput::Start) => match &work.entry.spec().cache {
+                Some(cache) => {
+                    let cached = cache::look_up(work, cache, &mut self.stats);
+                    self.cached(work, cached)
+                }
+                None => self.begin(work),
+            },
+            (Phase::Flight(member), ExecuteInput::Waited(waited, time)) => {
+                match self.waited(work, WaitReason::Flight, waited, time) {
+                    Ok(()) => {
+                        let cached = cache::joined(work, member, &mut self.stats);
+                        self.cached(work, cached)
+                    }
+                    Err(failure) => ExecuteStep::Done(Err(failure)),
+                }
+            }
+            (Phase::Rate(limiter), ExecuteInput::Waited(waited, time)) => {
+                match self.waited(work, WaitReason::Rate, waited, time) {
+                    Ok(()) if limiter == Limiter::Runtime => self.acquire(work, Limiter::Tool),
+                    Ok(()) => self.run(work),
+                    Err(failure) => {
+                        return_token(work, limiter);
+                        self.refused_by_rate(work, failure)
+                    }
+                }
+            }
+            (Phase::Backoff(failure), ExecuteInput::Waited(waited, time)) => {
+                match self.waited(work, WaitReason::Backoff, waited, time) {
+                    Ok(()) => {
+                        self.last = Some(failure);
+                        self.attempt += 1;
+                        self.acquire(work, Limiter::Runtime)
+                    }
+                    Err(stopped) => self.end(work, Err(stopped.with_source(failure.to_string()))),
+                }
+            }
+            (Phase::Body, ExecuteInput::Body(attempt, cx, span)) => {
+                let outcome = outcome_of_attempt(work, &cx, attempt);
+                if let Some(span) = span {
+                    span.end(&Work { cx: &cx, ..*work }, &outcome);
+                }
+                self.attempted(work, &cx, outcome)
+            }
+            // A driver that answers another need is a mistake of ours; the call still ends.
+            _ => ExecuteStep::Done(Err(Failure::new(
+                FailureCode::UnknownOutcome,
+                "the runtime itself failed",
+            ))),
+        }
+    }
+
+    /// Continues after the lookup in the cache.
+    fn cached(&mut self, work: &Work<'_>, cached: Cached) -> ExecuteStep {
+        match cached {
+            Cached::Outcome(outcome) => ExecuteStep::Done(outcome),
+            Cached::Wait(member) => {
+                let flight = Arc::clone(member.flight());
+                self.phase = Phase::Flight(member);
+                ExecuteStep::Wait(ExecuteNeed::Flight(flight))
+            }
+            Cached::Compute(flight) => {
+                self.flight = flight;
+                self.begin(work)
+            }
+        }
+    }
+
+    /// Starts the first attempt, unless the breaker rejects the call.
+    fn begin(&mut self, work: &Work<'_>) -> ExecuteStep {
+        match breaker::begin(work) {
+            Ok(trial) => {
+                self.trial = trial;
+                self.acquire(work, Limiter::Runtime)
+            }
+            Err(failure) => self.finish(work, Err(failure)),
+        }
+    }
+
+    /// Takes a token of each rate limiter, from this one on.
+    fn acquire(&mut self, work: &Work<'_>, from: Limiter) -> ExecuteStep {
+        let all = [Limiter::Runtime, Limiter::Tool];
+        for limiter in all.into_iter().filter(|l| from == Limiter::Runtime || *l == Limiter::Tool) {
+            let Some(rate) = limiter_of(work, limiter) else { continue };
+            match rate.acquire(work.turn.inner.clock.now(), work.deadline) {
+                Acquire::Passed => {}
+                Acquire::Wait(slot) => {
+                    self.phase = Phase::Rate(limiter);
+                    return ExecuteStep::Wait(ExecuteNeed::Rate(slot));
+                }
+                Acquire::TooLong(wait) => {
+                    let tool = (limiter == Limiter::Tool).then(|| work.cx.tool_name().as_str());
+                    let refused = rate::refused(rate, tool, wait);
+                    return_token(work, limiter);
+                    return self.refused_by_rate(work, refused);
+                }
+            }
+        }
+        self.run(work)
+    }
+
+    /// Ends a call that the rate limit stops. If an attempt failed before, its failure says more.
+    fn refused_by_rate(&mut self, work: &Work<'_>, failure: Failure) -> ExecuteStep {
+        let failure = match self.last.take() {
+            Some(last) if failure.code() == FailureCode::RateLimited => last,
+            _ => failure,
+        };
+        self.end(work, Err(failure))
+    }
+
+    /// Requests an attempt at the body.
+    fn run(&mut self, work: &Work<'_>) -> ExecuteStep {
+        self.last = None;
+        let args = match self.first.take() {
+            Some(args) => args,
+            None => match retry::decode(work) {
+                Ok(args) => args,
+                Err(failure) => return self.end(work, Err(failure)),
+            },
+        };
+        let cx = match retry::policy(work) {
+            Some(_) => work.cx.for_attempt(self.attempt),
+            None => work.cx.clone(),
+        };
+        self.stats.attempts += 1;
+        if self.stats.attempts == 1 {
+            work.turn.emit(|| Event::Running { call: work.cx.call_id().clone() });
+        }
+        self.phase = Phase::Body;
+        ExecuteStep::Wait(ExecuteNeed::Body(args, cx))
+    }
+
+    /// Ends the call, or waits for the next attempt.
+    fn attempted(&mut self, work: &Work<'_>, cx: &ToolContext, outcome: Outcome) -> ExecuteStep {
+        let Some(policy) = retry::policy(work) else { return self.end(work, outcome) };
+        let failure = match outcome {
+            Ok(output) => {
+                self.was_cancelled = cx.is_cancelled();
+                return self.end(work, Ok(output));
+            }
+            Err(failure) => failure,
+        };
+        let Some(wait) = retry::delay(work, policy, self.attempt, &failure) else {
+            return self.end(work, Err(failure));
+        };
+        let until = after(work.turn.inner.clock.now(), wait);
+        if until >= work.deadline {
+            return self.end(work, Err(failure));
+        }
+        work.turn.emit(|| Event::Retrying {
+            call: work.cx.call_id().clone(),
+            attempt: self.attempt + 1,
+            failed: failure.code(),
+            wait,
+        });
+        self.phase = Phase::Backoff(failure);
+        ExecuteStep::Wait(ExecuteNeed::Sleep(until))
+    }
+
+    /// Records a wait, and returns how it ended.
+    fn waited(
+        &mut self,
+        work: &Work<'_>,
+        what: WaitReason,
+        waited: Result<(), Failure>,
+        time: Duration,
+    ) -> Result<(), Failure> {
+        self.stats.waited = self.stats.waited.saturating_add(time);
+        work.turn.emit(|| Event::Waited { call: work.cx.call_id().clone(), what, time });
+        waited.map_err(|stopped| match stopped.code() {
+            // An attempt was made before, so it would be wrong to report that nothing ran.
+            FailureCode::DeadlinePassed if self.stats.attempts > 0 => Failure::new(
+                FailureCode::DeadlinePassed,
+                "the deadline of the call passed before it could be retried",
+            ),
+            _ => stopped,
+        })
+    }
+
+    /// Ends a call that passed the breaker.
+    fn end(&mut self, work: &Work<'_>, outcome: Outcome) -> ExecuteStep {
+        breaker::note(work, &outcome, self.trial.as_ref());
+        self.trial = None;
+        self.finish(work, outcome)
+    }
+
+    /// Stores the outcome in the cache, and ends the call.
+    fn finish(&mut self, work: &Work<'_>, outcome: Outcome) -> ExecuteStep {
+        let cache: Option<&Cache> = work.entry.spec().cache.as_ref();
+        if let Some((cache, member)) = cache.zip(self.flight.take()) {
+            cache::store(work, cache, &member, &outcome, self.was_cancelled);
+        }
+        ExecuteStep::Done(outcome)
+    }
+}
+
+fn limiter_of<'a>(work: &Work<'a>, limiter: Limiter) -> Option<&'a Arc<RateLimiter>> {
+    match limiter {
+        Limiter::Runtime => work.turn.inner.layers.rate.as_ref(),
+        Limiter::Tool => work.entry.layers().rate.as_ref(),
+    }
+}
+
+/// Returns the runtime's token, if the tool's limiter refused the call after it.
+fn return_token(work: &Work<'_>, refused_by: Limiter) {
+    if refused_by == Limiter::Tool
+        && let Some(all) = &work.turn.inner.layers.rate
+    {
+        all.give_back();
+    }
+}
