@@ -4,7 +4,10 @@
 
 use std::{sync::Arc, time::Instant};
 
-use haft_core::{BoxError, ConcurrencyClass, Failure, FailureCode, StopReason, host::HostContext};
+use haft_core::{
+    BoxError, ConcurrencyClass, Execution as BodyExecution, Failure, FailureCode, StopReason,
+    host::HostContext,
+};
 
 use super::{
     acquire::{self, CallLocks},
@@ -305,7 +308,10 @@ impl CallMachine {
         if !matches!(self.record.origin, CallOrigin::Background) {
             telemetry::ended(&result, &self.record.stats, self.record.policy.as_deref());
             if let Some(reservation) = self.record.reservation.take() {
-                reservation.settle(self.record.cx.profile().is_some(), shown, &turn.inner.events);
+                // The breaker and a middleware may refuse a call after its profile is set.
+                let ran = self.record.cx.profile().is_some()
+                    && result.execution() != BodyExecution::NotStarted;
+                reservation.settle(ran, shown, &turn.inner.events);
             }
             finish::emit_finished(turn, &self.record, &result);
         }

@@ -20,6 +20,8 @@ mod machine_execute;
 mod driver;
 mod explain;
 mod explain_invalid;
+#[cfg(test)]
+mod model;
 
 pub use self::{authorize::AuthorizedCall, validate::ValidatedCall};
 pub(crate) use self::{

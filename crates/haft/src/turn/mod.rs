@@ -8,6 +8,8 @@
 mod key_set;
 mod plan;
 mod lock_table;
+#[cfg(test)]
+pub(crate) use self::scheduler::validate_call;
 mod threads;
 mod launch;
 mod core;
@@ -53,6 +55,12 @@ pub struct Turn {
 impl Turn {
     pub(crate) fn new(core: Arc<TurnCore>) -> Self {
         Self { core, abort_siblings: false }
+    }
+
+    /// Returns the shared state, for tests that drive machines by hand.
+    #[cfg(test)]
+    pub(crate) fn core(&self) -> &Arc<TurnCore> {
+        &self.core
     }
 
     /// Makes every failed body of this turn cancel the rest of its batch.
@@ -166,7 +174,7 @@ impl Turn {
     /// Explains what would happen to a call and why, step by step, without an approval request and
     /// without running it. Guards and the tool's own check run; hooks are listed but not called.
     pub async fn explain(&self, call: ToolCall) -> Explanation {
-        let (_, admitted) = scheduler::take_in(&self.core, call);
+        let (_, admitted) = scheduler::validate_call(&self.core, call);
         call::explain(&self.core, admitted).await
     }
 
@@ -178,7 +186,7 @@ impl Turn {
             .into_iter()
             .map(|call| {
                 let (called, id) = (call.name.clone(), call.id.clone());
-                let admitted = scheduler::take_in(&self.core, call);
+                let admitted = scheduler::validate_call(&self.core, call);
                 let claim = admitted.1.as_ref().ok().map(ValidatedCall::profile);
                 let place = planner.place(claim);
                 PlannedCall {

@@ -77,8 +77,8 @@ enum State {
     Done(Box<ToolResult>),
 }
 
-/// Takes one call in: finds its tool, makes its context, admits it.
-pub(super) fn take_in(
+/// Finds the tool of a call, makes its context, and validates it.
+pub(crate) fn validate_call(
     core: &Arc<TurnCore>,
     call: ToolCall,
 ) -> (ToolContext, Result<ValidatedCall, Failure>) {
@@ -127,7 +127,7 @@ impl CallScheduler {
     pub fn push(&mut self, mut call: ToolCall) {
         let twice = self.name(&mut call);
         let (id, called) = (call.id.clone(), call.name.clone());
-        let (cx, admitted) = take_in(&self.core, call);
+        let (cx, admitted) = validate_call(&self.core, call);
         let mut admitted = self.core.learn(&cx, admitted);
         self.core.register(&cx);
         if let Some(first) = twice {
