@@ -132,6 +132,7 @@ impl CallMachine {
             repairs: None,
             policy: None,
             is_replaced: false,
+            replaced_by_hook: None,
             notes: HostNotes::default(),
             stats: ExecutionStats::default(),
             reservation: None,

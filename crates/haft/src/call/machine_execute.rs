@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     event::{Event, Phase as EventPhase, WaitReason},
-    hooks::CompletedCall,
+    hooks::{CompletedCall, PostCallResult},
     journal::Intent,
     layers::Outcome,
     telemetry,
@@ -64,14 +64,10 @@ impl CallMachine {
                 self.done(turn, result, Err(stopped.to_string().into()))
             }
             (Phase::PostHook(at, ran, completed), Input::PostHook(answer)) => {
-                let hook = &turn.inner.hooks[at];
-                let outcome = post_hooks::apply(hook, ran, Ok(answer), &mut self.record.notes);
-                self.post_hooks(turn, Some(completed), at + 1, outcome)
+                self.post_hook(turn, (at, ran, completed), Ok(answer))
             }
             (Phase::PostHook(at, ran, completed), Input::Stopped(stopped)) => {
-                let hook = &turn.inner.hooks[at];
-                let outcome = post_hooks::apply(hook, ran, Err(stopped), &mut self.record.notes);
-                self.post_hooks(turn, Some(completed), at + 1, outcome)
+                self.post_hook(turn, (at, ran, completed), Err(stopped))
             }
             (Phase::Sanitize, Input::Sanitized(outcome, altered)) => {
                 self.sanitized(turn, outcome, altered)
@@ -251,6 +247,20 @@ impl CallMachine {
             }
         }
         self.post_hooks_done(turn, outcome)
+    }
+
+    fn post_hook(
+        &mut self,
+        turn: &TurnCore,
+        (at, ran, completed): (usize, BodyExecution, Arc<CompletedCall>),
+        answer: Result<PostCallResult, Stopped>,
+    ) -> Step {
+        let hook = &turn.inner.hooks[at];
+        let outcome = post_hooks::apply(hook, ran, answer, &mut self.record.notes);
+        if ran == BodyExecution::NotStarted && outcome.is_ok() {
+            self.record.replaced_by_hook = Some(format!("hook `{}`", hook.name()).into());
+        }
+        self.post_hooks(turn, Some(completed), at + 1, outcome)
     }
 
     fn post_hooks_done(&mut self, turn: &TurnCore, outcome: Outcome) -> Step {

@@ -31,6 +31,8 @@ pub(crate) struct CallRecord {
     pub(crate) policy: Option<Box<PolicyRecord>>,
     /// Whether an approver's answer replaces the result of the tool.
     pub(crate) is_replaced: bool,
+    /// The hook that replaced the failure of a call whose body did not run.
+    pub(crate) replaced_by_hook: Option<Arc<str>>,
     pub(crate) notes: HostNotes,
     pub(crate) stats: ExecutionStats,
     /// What the call has reserved of the budget.
@@ -79,6 +81,9 @@ impl CallRecord {
 
     /// Returns who answered in place of the tool.
     pub(super) fn instead_by(&self, is_success: bool) -> Option<Arc<str>> {
+        if is_success && self.replaced_by_hook.is_some() {
+            return self.replaced_by_hook.clone();
+        }
         if self.stats.answered_by.is_some() && is_success {
             return self.stats.instead_by();
         }
