@@ -447,7 +447,7 @@ pub(crate) fn read_memory(tid: u32, address: u64, buffer: &mut [u8]) -> io::Resu
 }
 
 /// Gives this thread its own working directory and umask.
-pub(crate) fn unshare_umask() -> io::Result<()> {
+pub(crate) fn unshare_fs() -> io::Result<()> {
     // SAFETY: takes a number and changes this thread alone.
     check(c_long::from(unsafe { libc::unshare(libc::CLONE_FS) })).map(drop)
 }
