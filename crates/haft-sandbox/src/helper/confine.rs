@@ -80,6 +80,8 @@ pub(super) fn begin(task: &Arc<Task>, setting: &Setting) -> Result<StartedComman
             _ => Some(setting.scratch.clone()),
         };
         let names = Names::new(profile, scratch, setting.refusals.clone())?;
+        // The watcher of tier `landlock` has a session already.
+        let _ = rustix::process::setsid();
         let (listening, supervised) = supervisor::connection()?;
         let started = fork_command(&task, &setting, Some(supervised))?;
         let listener = listening.listener();
@@ -141,7 +143,7 @@ fn run(
     report: &File,
 ) -> Result<(), SetupError> {
     let profile = &task.orders.profile;
-    rustix::process::setsid().map_err(SetupError::os("session"))?;
+    begin_session(supervised.is_some()).map_err(SetupError::os("session"))?;
     // First, so that everything that follows counts for the command.
     setting.group.as_deref().map_or(Ok(()), cgroup::enter)?;
     sys::reset_signals();
@@ -190,6 +192,19 @@ fn run(
             self_test::run(scene, profile, report.as_fd());
             Ok(())
         }
+    }
+}
+
+/// Separates the command from the terminal and the process group of the helper.
+///
+/// A supervised command stays in the session of its supervisor, which is a new one. The kernel
+/// schedules each session as one group (`sched_autogroup`): in two sessions, other programs get a
+/// time slice at each of the four switches of a supervised syscall.
+fn begin_session(is_supervised: bool) -> Result<(), rustix::io::Errno> {
+    if is_supervised && sys::is_in_session_of_parent() {
+        rustix::process::setpgid(None, None)
+    } else {
+        rustix::process::setsid().map(drop)
     }
 }
 

@@ -244,6 +244,14 @@ pub(crate) fn kill_all_in_reach() {
     unsafe { libc::kill(-1, libc::SIGKILL) };
 }
 
+/// Returns whether the parent leads the session of this process. A session from outside of the pid
+/// namespace is 0, as is a parent there.
+pub(crate) fn is_in_session_of_parent() -> bool {
+    // SAFETY: both take numbers and return one.
+    let (session, parent) = unsafe { (libc::getsid(0), libc::getppid()) };
+    session > 0 && session == parent
+}
+
 /// Sends a signal to a process, or to a process group if the pid is negative.
 pub(crate) fn signal(pid: i32, signal: c_int) {
     // SAFETY: takes two numbers.
@@ -447,7 +455,7 @@ pub(crate) fn read_memory(tid: u32, address: u64, buffer: &mut [u8]) -> io::Resu
 }
 
 /// Gives this thread its own working directory and umask.
-pub(crate) fn unshare_umask() -> io::Result<()> {
+pub(crate) fn unshare_fs() -> io::Result<()> {
     // SAFETY: takes a number and changes this thread alone.
     check(c_long::from(unsafe { libc::unshare(libc::CLONE_FS) })).map(drop)
 }

@@ -71,6 +71,7 @@ async fn supervisor_leaks_no_file_descriptors_and_no_memory() {
         assert!(ended.is_success(), "{level}: {}", err(&ended));
         let [(few, before), (many, after)] = *sizes else { panic!("two sizes") };
         assert_eq!(few.is_some(), many.is_some(), "{level}");
+        eprintln!("{level}: {few:?} descriptors, {before} KiB; then {many:?}, {after} KiB");
         let is_bounded = [few, many].into_iter().flatten().all(|open| open <= MAX_DESCRIPTORS);
         assert!(is_bounded, "{level}: {few:?} descriptors, then {many:?}");
         assert!(after <= before + MAX_GROWTH_KIB, "{level}: {before} KiB became {after}");

@@ -39,16 +39,40 @@ pub(crate) fn children(pid: i32) -> Vec<i32> {
     all
 }
 
-/// Returns the shells with the marker, without the processes that they left.
+/// Returns whether a process is a shell with the marker, `None` if its command line is not
+/// readable now.
+fn is_shell_of(marker: &str, pid: i32) -> Option<bool> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).ok().filter(|line| !line.is_empty())?;
+    let line = String::from_utf8_lossy(&line).into_owned();
+    Some(line.contains(marker) && line.contains("while"))
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    let status = fs::read(format!("/proc/{pid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status).into_owned();
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+}
+
+/// Returns the shells with the marker, without the processes that they left. Empty if the first of
+/// them is not among them: one reading of `/proc` may miss a process.
 fn commands_of(marker: &str) -> Vec<i32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
-    let shells = entries.filter_map(|entry| {
-        let pid = entry.file_name().to_string_lossy().parse::<i32>().ok()?;
-        let line = fs::read(entry.path().join("cmdline")).ok()?;
-        let line = String::from_utf8_lossy(&line).into_owned();
-        (line.contains(marker) && line.contains("while")).then_some(pid)
-    });
-    shells.collect()
+    let pids = entries.filter_map(|entry| entry.file_name().to_string_lossy().parse::<i32>().ok());
+    let shells: Vec<i32> = pids.filter(|pid| is_shell_of(marker, *pid) == Some(true)).collect();
+    let is_first = |pid: &i32| parent(*pid).and_then(|it| is_shell_of(marker, it)) == Some(false);
+    if shells.iter().any(is_first) { shells } else { Vec::new() }
+}
+
+/// Kills the processes that a function finds, once, as soon as it finds any.
+async fn kill_found(find: impl Fn() -> Vec<i32>, what: &str) {
+    for _ in 0..1_000 {
+        let found = find();
+        if !found.is_empty() {
+            return found.into_iter().for_each(kill);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("{what}: no process to kill");
 }
 
 fn kill(pid: i32) {
@@ -73,12 +97,12 @@ async fn kill_once(sandbox: &Sandbox, fixture: &Fixture, victim: Victim, after: 
     assert_eq!(running.next().await.unwrap().bytes, b"ready\n");
     tokio::time::sleep(after).await;
     let helper = i32::try_from(running.helper_id().unwrap()).unwrap();
-    match victim {
-        Victim::Command => commands_of(&marker).into_iter().for_each(kill),
-        Victim::Helper => kill(helper),
-        Victim::Below => children(helper).into_iter().for_each(kill),
-    }
     let what = format!("{}, {victim:?} after {after:?}", sandbox.tier().level);
+    match victim {
+        Victim::Command => kill_found(|| commands_of(&marker), &what).await,
+        Victim::Helper => kill(helper),
+        Victim::Below => kill_found(|| children(helper), &what).await,
+    }
     let ended = tokio::time::timeout(Duration::from_secs(20), running.wait()).await;
     let ended = ended.unwrap_or_else(|_| panic!("{what}: it never ended"));
     assert!(!ended.is_success(), "{what}");

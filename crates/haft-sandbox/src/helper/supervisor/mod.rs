@@ -16,6 +16,7 @@ mod caller;
 mod filter;
 mod locate;
 mod names;
+mod pinning;
 
 use std::{
     fs::File,
@@ -35,14 +36,13 @@ use rustix::{
         RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
         SendAncillaryMessage, SendFlags,
     },
-    process::Pid,
-    thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity},
 };
 
 use self::{
     acts::{Act, Answer},
     caller::{Caller, Processes},
     locate::magic_link,
+    pinning::Pinning,
 };
 pub(super) use self::{
     filter::Availability,
@@ -200,16 +200,15 @@ impl Supervisor {
     /// Handles syscalls until there is no caller left.
     fn run(self) {
         // FAIL CLOSED: without its own umask it would create files with the wrong mode.
-        if sys::unshare_umask().is_err() {
+        if locate::unshare_fs().is_err() {
             return;
         }
         sys::wake_on_same_cpu(self.listener.as_fd());
         let mut processes = Processes::default();
-        // Without a second CPU there is nothing to pin.
-        let own = sched_getaffinity(None).ok().filter(|own| own.count() > 1);
+        let mut pinning = Pinning::new();
         loop {
             match sys::receive(self.listener.as_fd()) {
-                Ok(call) => self.answer(&call, &mut processes, own.as_ref()),
+                Ok(call) => self.answer(&call, &mut processes, &mut pinning),
                 // The caller was killed before its syscall was read, or a signal arrived.
                 Err(e) if matches!(e.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => {}
                 Err(_) => return,
@@ -217,8 +216,9 @@ impl Supervisor {
         }
     }
 
-    fn answer(&self, call: &Notification, processes: &mut Processes, own: Option<&CpuSet>) {
+    fn answer(&self, call: &Notification, processes: &mut Processes, pinning: &mut Pinning) {
         let listener = self.listener.as_fd();
+        pinning.begin(call.tid);
         let mut caller = Caller::new(listener, call, processes);
         let act = Act { caller: &mut caller, names: &self.names, file_size: self.file_size };
         let answer = act.perform(call);
@@ -226,7 +226,7 @@ impl Supervisor {
             Ok(Answer::Done) => sys::answer(listener, call.id, Ok(0)),
             Ok(Answer::Continue) => sys::let_continue(listener, call.id),
             Ok(Answer::Descriptor { fd, is_closed_on_exec }) => {
-                give_descriptor(listener, call, fd, is_closed_on_exec, own);
+                give_descriptor(listener, call, fd, is_closed_on_exec, Some(pinning));
             }
             Ok(Answer::Waits { file, flags, is_closed_on_exec }) => {
                 self.wait_for_fifo(call, file, flags, is_closed_on_exec);
@@ -273,52 +273,15 @@ fn give_descriptor(
     call: &Notification,
     fd: OwnedFd,
     is_closed_on_exec: bool,
-    own: Option<&CpuSet>,
+    pinning: Option<&mut Pinning>,
 ) {
-    let pinned = own.and_then(|own| PinnedCaller::new(call.tid, own));
+    let pinned = pinning.and_then(|pinning| pinning.pin(call.tid));
     let added = sys::add_descriptor(listener, call.id, fd.as_fd(), is_closed_on_exec);
     drop(fd);
     drop(pinned);
     // A caller at its limit of file descriptors gets that error. One that is gone needs no result.
     let result = added.map_err(|e| e.raw_os_error().unwrap_or(libc::EMFILE));
     sys::answer(listener, call.id, result);
-}
-
-/// Keeps a waiting caller and the supervisor on one CPU while a file descriptor is passed.
-///
-/// The kernel wakes both for that, on an idle CPU if there is one. Waking an idle CPU costs up to
-/// 40 µs in a virtual machine, a switch on the same CPU 2 µs. The caller runs no code meanwhile,
-/// and its CPU affinity is restored before its syscall returns.
-struct PinnedCaller<'a> {
-    caller: Pid,
-    callers: CpuSet,
-    own: &'a CpuSet,
-}
-
-impl<'a> PinnedCaller<'a> {
-    /// Returns `None` if it is useless, or if the kernel does not allow it. `own` is the affinity
-    /// of the supervisor, which is restored afterwards.
-    fn new(tid: u32, own: &'a CpuSet) -> Option<Self> {
-        let caller = Pid::from_raw(tid.cast_signed())?;
-        let callers = sched_getaffinity(Some(caller)).ok()?;
-        let here = sched_getcpu();
-        if here >= CpuSet::MAX_CPU || !callers.is_set(here) || callers.count() < 2 {
-            return None;
-        }
-        let mut only = CpuSet::new();
-        only.set(here);
-        sched_setaffinity(Some(caller), &only).ok()?;
-        let pinned = Self { caller, callers, own };
-        sched_setaffinity(None, &only).ok()?;
-        Some(pinned)
-    }
-}
-
-impl Drop for PinnedCaller<'_> {
-    fn drop(&mut self) {
-        let _ = sched_setaffinity(Some(self.caller), &self.callers);
-        let _ = sched_setaffinity(None, self.own);
-    }
 }
 
 /// Waits for the reader of a FIFO that is opened for writing. A blocking open would count as a

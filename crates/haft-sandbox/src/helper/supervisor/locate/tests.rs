@@ -18,9 +18,14 @@ fn is_long() -> bool {
     std::env::var_os("HAFT_LONG_TESTS").is_some()
 }
 
-/// Runs a test in a new thread, which may drop capabilities.
+/// Runs a test in a new thread, which may drop capabilities and has its own working directory, as
+/// the supervisor has.
 #[expect(clippy::disallowed_methods, reason = "a test without a runtime")]
 fn in_thread(test: impl FnOnce() + Send + 'static) {
+    let test = || {
+        unshare_fs().unwrap();
+        test();
+    };
     if let Err(panic) = std::thread::spawn(test).join() {
         std::panic::resume_unwind(panic);
     }
