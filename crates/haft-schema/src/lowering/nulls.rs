@@ -94,7 +94,7 @@ impl<'a> Applicable<'a> {
 }
 
 /// Whether a subschema that applies to the same object may evaluate a key, so that the
-/// `unevaluatedProperties` beside it says nothing about that key.
+/// `unevaluatedProperties` next to it says nothing about that key.
 fn branch_may_evaluate(
     document: &Document,
     schema: &Map<String, Value>,
