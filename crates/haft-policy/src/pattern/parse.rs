@@ -263,6 +263,9 @@ impl<'t> Reader<'t> {
                 Some((name, value)) => {
                     format!("write `{tool} arg.{}={}`", name.trim(), value.trim())
                 }
+                None if matches!(tool, "shell" | "bash") => {
+                    format!("commands are matched by `Bash({inside})`")
+                }
                 None => {
                     format!("write `{tool}(parameter:value)`, or `{tool} path={inside}` for a path")
                 }

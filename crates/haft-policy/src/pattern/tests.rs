@@ -486,6 +486,7 @@ fn mistakes_have_an_offset_and_a_hint() {
         ("mail_send(path:x)", 10, "`path=…`"),
         ("mail_send(to=bob)", 10, "write `mail_send arg.to=bob`"),
         ("mail_send(./a)", 10, "path=./a"),
+        ("shell(cargo *)", 6, "matched by `Bash(cargo *)`"),
         ("WebFetch(https://x.org/p)", 9, "write `WebFetch(domain:x.org)`"),
         ("WebFetch(domain:x.org:80)", 21, "no port"),
         ("Read(!./a)", 5, "`except`"),
