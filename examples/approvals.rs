@@ -5,7 +5,7 @@
 //!   about 40 does not cover 41.
 //! - Edited arguments are validated, authorized and asked about again before they run.
 //! - "Answer instead" gives the model a result without running anything; a denial with a comment
-//!   tells the model why.
+//!   gives the model the reason.
 //! - An approval for the session covers the same call again, and nothing else.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
@@ -19,7 +19,7 @@ use haft::{
     tool,
 };
 
-/// Pays somebody.
+/// Pays a person.
 #[tool(capabilities(payment))]
 async fn pay(to: String, amount: u32) -> String {
     format!("paid {amount} to {to}")

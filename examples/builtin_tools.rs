@@ -58,9 +58,9 @@ fn main() -> Result<(), Failure> {
 async fn work() -> Result<(), Failure> {
     let directory = tempfile::tempdir()?;
     let workspace = Workspace::builder().root(directory.path(), Access::Write).build()?;
-    let hands = BuiltinTools::new(workspace).helper(Helper::ThisProgram);
+    let tools = BuiltinTools::new(workspace).helper(Helper::ThisProgram);
     let runtime = Runtime::builder()
-        .registry(ToolRegistry::builder().add(hands).build()?)
+        .registry(ToolRegistry::builder().add(tools).build()?)
         .approver(Person)
         .build()?;
     let run = runtime.run();

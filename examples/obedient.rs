@@ -46,7 +46,7 @@ async fn mail(to: String, world: State<World>) -> &'static str {
     world.happens(format!("mail to {to}"))
 }
 
-/// Pays somebody.
+/// Pays a person.
 #[tool(capabilities(payment))]
 async fn pay(to: String, world: State<World>) -> &'static str {
     world.happens(format!("payment to {to}"))

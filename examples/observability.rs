@@ -17,7 +17,7 @@ use haft::{
     tool::{Capabilities, DynTool, ToolSpec},
 };
 
-/// Copies files and tells how far it is.
+/// Copies files and reports its progress.
 fn copy() -> DynTool {
     let spec = ToolSpec::new("copy", "Copies files.").read_only().capabilities(Capabilities::NONE);
     DynTool::new(
@@ -63,10 +63,10 @@ async fn main() -> Result<(), haft::Error> {
                 gap.from_seq, gap.to_seq, gap.count, gap.notes, gap.ends
             ),
             StreamItem::Event(item) => {
-                if let Event::Finished { tool_name: meant, failed, .. } = &item.event {
+                if let Event::Finished { tool_name, failed, .. } = &item.event {
                     let end = failed.map_or("ok", |code| code.as_str());
                     let (seq, who) = (item.at.seq, &item.at.who);
-                    println!("  {seq:>2} {} turn {}: {meant} {end}", who.run, who.cycle);
+                    println!("  {seq:>2} {} turn {}: {tool_name} {end}", who.run, who.cycle);
                 }
             }
         }

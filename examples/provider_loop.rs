@@ -77,29 +77,29 @@ struct Provider {
 }
 
 macro_rules! recorded {
-    ($folder:literal) => {
+    ($directory:literal) => {
         [
             Exchange {
-                request: include_str!(concat!("recorded/", $folder, "/1-request.json")),
+                request: include_str!(concat!("recorded/", $directory, "/1-request.json")),
                 response: Body::Streamed(include_str!(concat!(
                     "recorded/",
-                    $folder,
+                    $directory,
                     "/1-response.sse"
                 ))),
             },
             Exchange {
-                request: include_str!(concat!("recorded/", $folder, "/2-request.json")),
+                request: include_str!(concat!("recorded/", $directory, "/2-request.json")),
                 response: Body::Complete(include_str!(concat!(
                     "recorded/",
-                    $folder,
+                    $directory,
                     "/2-response.json"
                 ))),
             },
             Exchange {
-                request: include_str!(concat!("recorded/", $folder, "/3-request.json")),
+                request: include_str!(concat!("recorded/", $directory, "/3-request.json")),
                 response: Body::Complete(include_str!(concat!(
                     "recorded/",
-                    $folder,
+                    $directory,
                     "/3-response.json"
                 ))),
             },

@@ -37,8 +37,8 @@ async fn read_file(path: String) -> String {
 }
 
 fn print_event(event: &Event) {
-    if let Event::Started { tool_name: meant, arguments: Some(arguments), .. } = event {
-        println!("{meant}({arguments})");
+    if let Event::Started { tool_name, arguments: Some(arguments), .. } = event {
+        println!("{tool_name}({arguments})");
     }
 }
 

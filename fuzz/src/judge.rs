@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 /// # Errors
 /// Fails with a description of the disagreement.
 pub fn agrees(export: &ToolExport, source: &Schema, values: &[Value]) -> Result<(), String> {
-    let [shown] = export.shown() else { return Err("one tool is not one tool".to_owned()) };
+    let [shown] = export.exported_tools() else { return Err("one tool is not one tool".to_owned()) };
     let Some(tool) = &shown.tool else { return Ok(()) };
     let exported = schema_of(export.dialect(), tool);
-    let judge = Schema::compile_with(&exported, Formats::Remarked)
+    let judge = Schema::compile_with(&exported, Formats::Annotation)
         .map_err(|e| format!("what is shown is no schema: {e}\n{exported}"))?;
     let has = |kind| shown.report.iter().any(|loss| loss.kind == kind);
     for value in values {
@@ -109,7 +109,7 @@ fn filled(value: &Value, schema: &Value, root: &Value, depth: usize) -> Value {
         if let (Some(map), Some(definitions)) = (whole.as_object_mut(), root.get("$defs")) {
             map.insert("$defs".into(), definitions.clone());
         }
-        let judge = Schema::compile_with(&whole, Formats::Remarked);
+        let judge = Schema::compile_with(&whole, Formats::Annotation);
         if judge.is_ok_and(|judge| judge.is_valid(&sent)) {
             return sent;
         }

@@ -4,7 +4,7 @@
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, path::Path};
 
-use haft_core::protected_names::{Change, Protected, Standing};
+use haft_core::protected_names::{Change, Protected, Protection};
 use haft_sandbox::DeniedNames;
 use libfuzzer_sys::fuzz_target;
 
@@ -32,19 +32,19 @@ fn protected(names: &Protected, path: &[u8]) {
     for change in CHANGES {
         let is_refused = names.check(own, change).is_err();
         match standing {
-            Standing::Free => assert!(!is_refused, "{own:?} {change:?}"),
-            Standing::Protected => {
+            Protection::Free => assert!(!is_refused, "{own:?} {change:?}"),
+            Protection::Protected => {
                 assert!(is_refused && names.check(&below, change).is_err(), "{own:?} {change:?}");
             }
-            Standing::Above => {}
+            Protection::Above => {}
         }
     }
     // Another letter case of a name is never less protected.
     let is_everywhere = names.pattern(own).is_some_and(|pattern| pattern != "HEAD");
-    if standing == Standing::Protected && is_everywhere {
+    if standing == Protection::Protected && is_everywhere {
         let other = path.to_ascii_uppercase();
         let other = Path::new(OsStr::from_bytes(&other));
-        assert_eq!(names.standing(other), Standing::Protected, "{own:?}");
+        assert_eq!(names.standing(other), Protection::Protected, "{own:?}");
     }
 }
 

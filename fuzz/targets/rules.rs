@@ -1,7 +1,7 @@
 //! No text makes the rule parser panic, and parsed rules can decide, be listed and be explained.
 #![no_main]
 
-use haft::policy::{ConfigFile, ConfigLayer, Decision, FileFormat, LexicalResolver, LoadOptions, PathBase, Pattern, PolicyConfig, PolicyContext, Rule, Rules};
+use haft_policy::{ConfigFile, ConfigLayer, Decision, FileFormat, LexicalResolver, LoadOptions, PathBase, Pattern, PolicyConfig, PolicyContext, Rule, Rules};
 use libfuzzer_sys::fuzz_target;
 use std::{path::PathBuf, sync::Arc};
 

@@ -10,7 +10,7 @@ const MAX_COMPARED_BYTES: usize = 4_000;
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((input, values)) = haft_fuzz::case(bytes) else { return };
-    let source = Schema::compile_with(&input, Formats::Remarked);
+    let source = Schema::compile_with(&input, Formats::Annotation);
     let definition = ToolDefinition::new("tool", "Does it.", &input);
     for dialect in Dialect::ALL.iter().copied() {
         for strict in [StrictMode::Off, StrictMode::Auto, StrictMode::On] {
@@ -18,7 +18,7 @@ fuzz_target!(|bytes: &[u8]| {
                 continue;
             }
             let options = ExportOptions::default().strict(strict);
-            let shown = dialect.show(&definition, &options);
+            let shown = dialect.export_tool(&definition, &options);
             assert!(shown.tool.is_some() || !shown.report.is_empty(), "left out without a word");
             let Ok(source) = &source else {
                 assert!(shown.tool.is_none(), "{dialect} shows what cannot be checked: {input}");

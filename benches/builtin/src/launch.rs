@@ -78,7 +78,7 @@ fn ours(fixture: Fixture, sandbox: Sandbox, profile: Profile) -> Case {
         let ended = fixture.tokio.block_on(sandbox.run(command, profile.clone()));
         match ended.map_err(|e| e.to_string())? {
             ended if ended.is_success() => Ok(()),
-            ended => Err(format!("{PROGRAM} ended with {:?}, {:?}", ended.exit, ended.how)),
+            ended => Err(format!("{PROGRAM} ended with {:?}, {:?}", ended.exit, ended.exit_reason)),
         }
     })
 }

@@ -146,7 +146,7 @@ fn ended(ended: Result<haft_sandbox::ProcessResult, haft_sandbox::Error>) -> Res
         ended if ended.is_success() => Ok(()),
         ended => {
             let said = String::from_utf8_lossy(ended.stderr.bytes()).into_owned();
-            Err(format!("the command ended with {:?}, {:?}: {said}", ended.exit, ended.how))
+            Err(format!("the command ended with {:?}, {:?}: {said}", ended.exit, ended.exit_reason))
         }
     }
 }

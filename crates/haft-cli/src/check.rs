@@ -33,7 +33,7 @@ const MAX_NAMES_COMPARED: usize = 2_000;
 const MAX_NAME_BYTES: usize = 128;
 
 pub(crate) fn run(args: &args::Check, registry: &ToolRegistry) -> Result<(), Problem> {
-    let formats = if args.formats { Formats::Asserted } else { Formats::Remarked };
+    let formats = if args.formats { Formats::Assertion } else { Formats::Annotation };
     let stdin = Path::new("-");
     if args.calls == stdin && args.from.tools.as_deref() == Some(stdin) {
         return Err(Problem::new("only one of `--tools` and `--calls` can be stdin"));

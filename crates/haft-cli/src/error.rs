@@ -165,8 +165,12 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
                     message = format!("{message}\n{line}");
                 }
             }
-            if let Some(own) = last.as_deref().and_then(|usage| own_hint(error.kind(), usage)) {
-                hints = vec![own.to_owned()];
+            let own = last.as_deref().and_then(|usage| own_hint(error.kind(), usage, &message));
+            // A suggestion of a similar name is better than a list.
+            if let Some(own) =
+                own.filter(|_| error.kind() != ErrorKind::InvalidSubcommand || hints.is_empty())
+            {
+                hints = vec![own];
             }
             print_final(&message, &hints);
             if let Some(usage) = last.filter(|_| !IS_JSON.load(Ordering::Relaxed)) {
@@ -186,14 +190,18 @@ fn help(text: &clap::builder::StyledStr, width: usize) -> String {
 }
 
 /// A hint that is more specific than the one of the parser.
-fn own_hint(kind: clap::error::ErrorKind, usage: &str) -> Option<&'static str> {
-    use clap::error::ErrorKind::{MissingRequiredArgument, UnknownArgument};
+fn own_hint(kind: clap::error::ErrorKind, usage: &str, message: &str) -> Option<String> {
+    use clap::error::ErrorKind::{InvalidSubcommand, MissingRequiredArgument, UnknownArgument};
     match kind {
         UnknownArgument if usage.starts_with("haft shell explain") => {
-            Some("quote the command, as in `haft shell explain 'ls -l'`")
+            Some("quote the command, as in `haft shell explain 'ls -l'`".to_owned())
         }
-        MissingRequiredArgument if usage.starts_with("haft result") => {
-            Some("`haft result list` shows the ids")
+        UnknownArgument | InvalidSubcommand if usage.ends_with("<COMMAND>") => {
+            let command = usage.trim_end_matches("<COMMAND>").trim_end();
+            Some(format!("`{command} --help` lists the subcommands"))
+        }
+        MissingRequiredArgument if usage.starts_with("haft result") && message.contains("<ID>") => {
+            Some("`haft result list` shows the ids".to_owned())
         }
         _ => None,
     }

@@ -21,7 +21,7 @@ use crate::{
 
 pub(crate) fn run(args: &args::Export, registry: &ToolRegistry) -> Result<(), Problem> {
     let dialect = args.dialect.ok_or_else(|| no_dialect("`--dialect` is missing"))?;
-    let list = ToolList::open(args.from.tools.as_deref(), registry, Formats::Remarked)?;
+    let list = ToolList::open(args.from.tools.as_deref(), registry, Formats::Annotation)?;
     let options = options(args, &list)?;
     if args.output.json && !args.request {
         if args.cache.is_some() {
@@ -63,7 +63,7 @@ fn options(args: &args::Export, list: &ToolList) -> Result<ExportOptions, Proble
 fn lines(dialect: Dialect, list: &ToolList, options: &ExportOptions) -> Result<(), Problem> {
     let definitions = list.definitions();
     let mut out = style::stdout_writer();
-    for (item, shown) in list.items.iter().zip(dialect.show_all(&definitions, options)) {
+    for (item, shown) in list.items.iter().zip(dialect.export_tools(&definitions, options)) {
         writeln!(out, "{}", line(dialect, item, &shown))?;
     }
     Ok(out.flush()?)
@@ -124,17 +124,17 @@ fn request(
         let note = style::paint(BOLD, "note:");
         style::message(format_args!("{note} `{flag}` has no effect for {dialect}"));
     }
-    let table = losses(list, export.shown()).to_string();
+    let table = losses(list, export.exported_tools()).to_string();
     if !table.is_empty() {
         style::message(table.trim_end());
     }
     let present = |shown: &&ExportedTool| shown.tool.is_some();
-    let count = export.shown().iter().filter(present).count();
+    let count = export.exported_tools().iter().filter(present).count();
     style::message(format_args!(
         "{} exported for {dialect}, {} strict, {} left out",
         style::count(count, "tool"),
-        export.shown().iter().filter(|shown| shown.strict).count(),
-        export.shown().len() - count,
+        export.exported_tools().iter().filter(|shown| shown.strict).count(),
+        export.exported_tools().len() - count,
     ));
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::{io::IsTerminal as _, process::ExitCode};
 
 use anstyle::Style;
 use haft::policy::{Handler, HookSpec};
-use haft_hooks::TrialResult;
+use haft_hooks::HookTestResult;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -99,9 +99,9 @@ fn test(
     let name = event.to_owned();
     let tried =
         session::block_on(
-            async move { haft_hooks::try_out(&specs, &name, &fixture, &place).await },
+            async move { haft_hooks::test_hooks(&specs, &name, &fixture, &place).await },
         )?;
-    let called: Vec<&TrialResult> = tried.iter().filter(|one| one.skipped.is_none()).collect();
+    let called: Vec<&HookTestResult> = tried.iter().filter(|one| one.skipped.is_none()).collect();
     let stops = called.iter().any(|one| one.stops());
     if output.json {
         let whole = json!({"event": event, "passes": !stops, "hooks": tried});
@@ -191,7 +191,7 @@ fn fixture(event: &str, tool: Option<&str>) -> Result<Value, Problem> {
 }
 
 /// The result of one hook as text.
-fn account(one: &TrialResult, setup: &Setup) -> String {
+fn account(one: &HookTestResult, setup: &Setup) -> String {
     let here = format!("{}/", setup.here().display());
     let name = style::visible(&one.hook.replace(&here, ""));
     if let Some(why) = &one.skipped {

@@ -62,7 +62,7 @@ struct Finding {
 }
 
 pub(crate) fn run(args: &args::Lint, registry: &ToolRegistry) -> Result<ExitCode, Problem> {
-    let list = ToolList::open(args.from.tools.as_deref(), registry, Formats::Remarked)?;
+    let list = ToolList::open(args.from.tools.as_deref(), registry, Formats::Annotation)?;
     let dialects = args.dialect.as_ref().map_or(Dialect::ALL, std::slice::from_ref);
     let (findings, sums) = check(&list, dialects);
     if args.output.json {
@@ -84,7 +84,7 @@ fn check(list: &ToolList, dialects: &[Dialect]) -> (Vec<Finding>, Vec<Sum>) {
     let options = ExportOptions::default();
     let sums: Vec<Sum> = dialects
         .iter()
-        .map(|dialect| Sum::new(*dialect, dialect.show_all(&definitions, &options)))
+        .map(|dialect| Sum::new(*dialect, dialect.export_tools(&definitions, &options)))
         .collect();
     let mut findings = Findings(Vec::new());
     let mut seen = HashSet::new();
@@ -421,7 +421,7 @@ mod tests {
             let schema = json!({"type": "object", "additionalProperties": false});
             registry = registry.add(DynTool::new(spec, schema, |_, _| async { Ok("3") }));
         }
-        let list = ToolList::of(&registry.build().unwrap(), Formats::Remarked);
+        let list = ToolList::of(&registry.build().unwrap(), Formats::Annotation);
         check(&list, &[Dialect::Anthropic]).0.iter().map(|finding| finding.name).collect()
     }
 

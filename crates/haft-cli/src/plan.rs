@@ -22,19 +22,24 @@ pub(crate) fn run(args: &args::Plan, setup: &Setup) -> Result<(), Problem> {
     let registry = builtin::all(setup)?.build()?;
     let runtime = setup.runtime(Runtime::builder()).registry(registry).build()?;
     let run = setup.run(&runtime).start();
-    let planned = session::block_on(async move {
+    let mut planned = session::block_on(async move {
         let turn = run.turn().await?;
         let export = turn.snapshot().export(dialect);
         let calls = calls.into_iter().map(|call| export.restore(call));
         Ok::<_, haft::Error>(turn.plan(calls))
     })??;
+    let refused = planned.iter().filter(|call| call.refused.is_some());
+    let refused: Vec<String> = refused.map(|call| call.tool.clone()).collect();
     if args.output.json {
+        // People get a note; in the data, each call says why it would not run.
+        for call in planned.iter_mut().filter(|call| call.refused.is_none()) {
+            call.refused = stop.why_not().map(ToString::to_string);
+        }
         style::print(format_args!("{}\n", json!(planned)))?;
     } else {
         style::print_page(page(&planned))?;
     }
-    let refused = planned.iter().filter(|call| call.refused.is_some());
-    builtin::print_missing_hint(refused.map(|call| &*call.tool), setup);
+    builtin::print_missing_hint(refused.iter().map(String::as_str), setup);
     if let Some(why) = stop.why_not() {
         style::message(format_args!("{} {why}", style::paint(BOLD, "note:")));
     } else if planned.is_empty() {

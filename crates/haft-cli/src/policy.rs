@@ -150,8 +150,8 @@ fn test(host: &HostEnv, from: &args::Rules, output: args::Output) -> Result<Exit
     }
     // Loaded without running examples: elsewhere a failed example is an error, here it is the
     // output.
-    let rules = Rules::untried(said.rules, said.context);
-    let tried = rules.try_examples();
+    let rules = Rules::new_unchecked(said.rules, said.context);
+    let tried = rules.run_examples();
     let failed = tried.iter().filter(|one| !one.holds).count();
     let bare = rules.rules().iter().filter(|rule| rule.examples.is_empty()).count();
     if output.json {

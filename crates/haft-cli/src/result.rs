@@ -180,10 +180,10 @@ fn unreadable(artifact: &Artifact, why: &ReadArtifactError) -> Problem {
     let id = artifact.facts().id;
     let problem = Problem::new(format!("`{id}`: {why}"));
     match why {
-        ReadArtifactError::NoText => {
+        ReadArtifactError::NotText => {
             problem.hint(format!("write it to a file: `haft result {id} > file`"))
         }
-        ReadArtifactError::NoJson(_) | ReadArtifactError::TooLarge => {
+        ReadArtifactError::NotJson(_) | ReadArtifactError::TooLarge => {
             problem.hint(format!("`haft result {id} --range 1:40` prints the first lines"))
         }
         _ => problem,

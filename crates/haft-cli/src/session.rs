@@ -22,7 +22,7 @@ use haft::{
     turn::{StopReason, TurnHandle, TurnOutput},
 };
 use haft_hooks::Hooks;
-use haft_tools::{AskUser, Asks, UserQuestion};
+use haft_tools::{AskHandler, AskUser, UserQuestion};
 use tokio::sync::mpsc;
 
 use crate::{
@@ -280,7 +280,7 @@ impl fmt::Debug for Person {
     }
 }
 
-impl Asks for Person {
+impl AskHandler for Person {
     fn ask<'a>(&'a self, question: &'a UserQuestion) -> BoxFuture<'a, Result<String, Failure>> {
         Box::pin(async move {
             match &self.prompt {

@@ -191,7 +191,7 @@ impl Site {
         }
         let (book, mut notes) = self.book();
         let (mut uncovered, mut scripts) = (BTreeMap::new(), BTreeMap::new());
-        for file in files.iter().filter(|file| file.layer.comes_with_the_folder()) {
+        for file in files.iter().filter(|file| file.layer.is_from_project()) {
             match self.covers(&book, file) {
                 Ok(covered) => scripts.extend(covered),
                 Err(why) => {
@@ -330,7 +330,7 @@ impl Site {
 
     /// A note for a project hook whose files cannot all be found.
     pub(crate) fn partial_note(&self, hook: &HookSpec) -> Option<String> {
-        let is_partial = hook.layer.comes_with_the_folder() && self.scripts(hook).is_partial;
+        let is_partial = hook.layer.is_from_project() && self.scripts(hook).is_partial;
         is_partial.then(|| {
             format!(
                 "haft cannot find all files that the hook `{}` runs, so trust may not cover them; \

@@ -122,7 +122,7 @@ fn print_change(
 }
 
 fn list(book: &TrustedDirs, output: args::Output) -> Result<ExitCode, Problem> {
-    let directories: Vec<&Path> = book.folders().collect();
+    let directories: Vec<&Path> = book.directories().collect();
     if output.json {
         style::print(format_args!("{}\n", json!(directories)))?;
     } else {

@@ -322,7 +322,7 @@ impl ToolSpec {
 
     /// Returns what it may access. Default: everything.
     #[must_use]
-    pub fn judged_capabilities(&self) -> Capabilities {
+    pub fn effective_capabilities(&self) -> Capabilities {
         self.capabilities.unwrap_or(Capabilities::ALL)
     }
 
@@ -447,9 +447,9 @@ mod tests {
 
     #[test]
     fn undeclared_capabilities_and_effects_count_as_all() {
-        assert_eq!(unset().judged_capabilities(), Capabilities::ALL);
+        assert_eq!(unset().effective_capabilities(), Capabilities::ALL);
         assert!(unset().profile().effects.may_change());
-        assert!(unset().capabilities(Capabilities::NONE).judged_capabilities().is_empty());
+        assert!(unset().capabilities(Capabilities::NONE).effective_capabilities().is_empty());
     }
 
     #[test]

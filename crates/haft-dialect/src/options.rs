@@ -162,7 +162,7 @@ impl ExportOptions {
     ///     "$defs": {"place": {"type": "string", "minLength": 1}},
     /// });
     /// let tool = ToolDefinition::new("go", "Goes there.", &input);
-    /// let shown = Dialect::Mcp.show(&tool, &ExportOptions::default().inline());
+    /// let shown = Dialect::Mcp.export_tool(&tool, &ExportOptions::default().inline());
     /// assert_eq!(
     ///     shown.tool.unwrap()["inputSchema"],
     ///     json!({"type": "object", "properties": {"to": {"type": "string", "minLength": 1}}})

@@ -77,7 +77,7 @@ impl ToolExport {
         }
         for (n, shown) in shown.iter().enumerate() {
             // A model may also use a tool's own name, taken from older history.
-            by_name.entry(shown.original.clone()).or_insert(n);
+            by_name.entry(shown.tool_name.clone()).or_insert(n);
         }
         let (tools, text) = (OnceLock::new(), OnceLock::new());
         let unsupported_options = dialect.unsupported_options(options);
@@ -124,19 +124,21 @@ impl ToolExport {
 
     /// Returns each tool with its exported name and its report.
     #[must_use]
-    pub fn shown(&self) -> &[ExportedTool] {
+    pub fn exported_tools(&self) -> &[ExportedTool] {
         &self.shown
     }
 
     /// Iterates over all losses, each with the tool's own name.
     pub fn report(&self) -> impl Iterator<Item = (&str, &Loss)> {
-        self.shown.iter().flat_map(|s| s.report.iter().map(move |loss| (s.original.as_str(), loss)))
+        self.shown
+            .iter()
+            .flat_map(|s| s.report.iter().map(move |loss| (s.tool_name.as_str(), loss)))
     }
 
     /// Returns the tool's own name for a name that a model used.
     #[must_use]
-    pub fn original(&self, name: &str) -> Option<&str> {
-        self.by_name.get(name).map(|n| self.shown[*n].original.as_str())
+    pub fn tool_name(&self, name: &str) -> Option<&str> {
+        self.by_name.get(name).map(|n| self.shown[*n].tool_name.as_str())
     }
 
     /// Restores the tool's own names in a call (tool and properties) and removes the nulls that
@@ -169,7 +171,7 @@ impl ToolExport {
 
     fn rename(&self, call: &mut ToolCall) -> Option<usize> {
         let tool = *self.by_name.get(call.name.as_str())?;
-        let original = self.shown[tool].original.as_str();
+        let original = self.shown[tool].tool_name.as_str();
         if call.name.as_str() != original {
             call.name = original.into();
         }

@@ -60,7 +60,7 @@ pub use self::{
     matcher::Matcher,
     observer::ExternalObserver,
     project_dir::ProjectDir,
-    trial::{TrialResult, try_out},
+    trial::{HookTestResult, test_hooks},
 };
 
 // The examples of the guide page about hooks run as doc tests here.

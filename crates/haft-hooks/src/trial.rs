@@ -19,7 +19,7 @@ use crate::{
 /// The result of running one hook on a fixture.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
-pub struct TrialResult {
+pub struct HookTestResult {
     /// The hook: its event and its location.
     pub hook: String,
     /// Why it was not called. `None` if it was.
@@ -51,7 +51,7 @@ pub struct TrialResult {
     pub fails_closed: bool,
 }
 
-impl TrialResult {
+impl HookTestResult {
     fn new(spec: &HookSpec) -> Self {
         Self {
             hook: ConfiguredHook::name_of(spec),
@@ -83,12 +83,12 @@ impl TrialResult {
 /// Calls the hooks that match a fixture, in order, and returns the result of each. Each gets the
 /// input as the one before rewrote it. The fixture is the input of a hook; missing fields that do
 /// not depend on a call are filled in.
-pub async fn try_out(
+pub async fn test_hooks(
     specs: &[HookSpec],
     event: &str,
     fixture: &Value,
     place: &ProjectDir,
-) -> Vec<TrialResult> {
+) -> Vec<HookTestResult> {
     let place = Arc::new(place.clone());
     let mut input = crate::input::base(&place, &haft::tool::Scope::default(), event);
     input.insert("cwd".to_owned(), json!(place.path.to_string_lossy()));
@@ -98,7 +98,7 @@ pub async fn try_out(
     input.insert("hook_event_name".to_owned(), json!(event));
     let mut all = Vec::with_capacity(specs.len());
     for (at, spec) in specs.iter().enumerate() {
-        let mut result = TrialResult::new(spec);
+        let mut result = HookTestResult::new(spec);
         let tool = input.get("tool_name").and_then(Value::as_str).map(Names::from_name);
         if let Some(names) = &tool {
             input.insert("tool_name".to_owned(), json!(names.protocol));
@@ -144,7 +144,7 @@ fn skip_reason(
         .then(|| "its condition does not hold".to_owned())
 }
 
-impl TrialResult {
+impl HookTestResult {
     fn fill(&mut self, reply: Reply, parsed: ParsedReply, took: Duration) {
         match reply {
             Reply::Exit { code, .. } => self.exit_code = code,

@@ -28,7 +28,7 @@ impl Policy for DefaultPolicy {
     fn decide(&self, call: &PolicyRequest<'_>) -> Verdict {
         // Arguments that name files are checked; most tools have none.
         if call.tool.traits().is_marked() {
-            return judge(call, &Facts::of(call, &NO_RULES), &NO_RULES);
+            return decide_without_rules(call, &Facts::of(call, &NO_RULES), &NO_RULES);
         }
         or_confined(call, by_default(call, &NO_RULES, None))
     }
@@ -39,7 +39,7 @@ pub(super) const CONFINEMENT: &str = "confinement";
 
 /// Judges by the default alone, when no rule matches. A call that would need approval is allowed if
 /// its body confines it.
-pub(super) fn judge(
+pub(super) fn decide_without_rules(
     call: &PolicyRequest<'_>,
     facts: &Facts<'_>,
     context: &PolicyContext,
@@ -61,7 +61,7 @@ fn or_confined(call: &PolicyRequest<'_>, verdict: Verdict) -> Verdict {
 /// FAIL CLOSED: the body must run in a sandbox, the profile must declare these arguments
 /// confinable, and the check of this machine must have succeeded.
 pub(super) fn not_confined(call: &PolicyRequest<'_>) -> Option<String> {
-    let secrets = call.tool.spec.judged_capabilities().has(Capability::Secrets);
+    let secrets = call.tool.spec.effective_capabilities().has(Capability::Secrets);
     match call.confinement() {
         _ if !call.tool.is_isolated => Some("the tool has no sandbox".to_owned()),
         _ if secrets => Some("the tool may read secrets".to_owned()),

@@ -64,7 +64,7 @@ impl PathGuard {
     /// Collects the paths that a call touches; an error if they cannot be determined.
     fn paths<'a>(&self, call: &PolicyRequest<'a>) -> Result<Vec<&'a str>, &'static str> {
         let mut paths = Vec::new();
-        let files = call.tool.spec.judged_capabilities().has(Capability::Filesystem);
+        let files = call.tool.spec.effective_capabilities().has(Capability::Filesystem);
         if let Effects::Declared(effects) = &call.profile.effects {
             for effect in effects.iter().filter(|_| files) {
                 let target = effect.target.as_deref();
@@ -99,7 +99,7 @@ impl PathGuard {
         if paths.is_empty() {
             let spec = call.tool.spec;
             let silent = matches!(call.profile.effects, Effects::Undeclared)
-                && spec.judged_capabilities().has(Capability::Filesystem);
+                && spec.effective_capabilities().has(Capability::Filesystem);
             return silent.then(|| Verdict::ask("it does not declare which files it touches"));
         }
         // Directories are resolved for every call: a symlink may have replaced one (TOCTOU).

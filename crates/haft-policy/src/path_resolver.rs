@@ -256,10 +256,10 @@ pub(crate) const MAX_SEARCHED_ENTRIES: usize = 4_096;
 /// Returns the targets of the symlinks below some directories, transitively.
 pub(crate) fn symlink_targets(
     resolver: &dyn PathResolver,
-    folders: Vec<PathBuf>,
+    directories: Vec<PathBuf>,
 ) -> Result<Vec<PathBuf>, String> {
     let mut left = MAX_SEARCHED_ENTRIES;
-    let (mut open, mut done, mut found) = (folders, Vec::<PathBuf>::new(), Vec::new());
+    let (mut open, mut done, mut found) = (directories, Vec::<PathBuf>::new(), Vec::new());
     while let Some(directory) = open.pop() {
         if done.iter().any(|done| directory.starts_with(done)) {
             continue;

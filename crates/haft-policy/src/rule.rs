@@ -107,7 +107,7 @@ pub enum ConfigLayer {
 impl ConfigLayer {
     /// Returns whether it may come from a directory that another person wrote.
     #[must_use]
-    pub fn comes_with_the_folder(self) -> bool {
+    pub fn is_from_project(self) -> bool {
         matches!(self, Self::Local | Self::Project)
     }
 }

@@ -38,8 +38,8 @@ pub(crate) fn call(spec: ToolSpec, schema: Value, arguments: Value) -> TestCall 
 }
 
 /// Returns a scope with this working directory.
-pub(crate) fn at(folder: impl Into<PathBuf>) -> Scope {
-    Scope { working_directory: folder.into().into(), ..Scope::default() }
+pub(crate) fn at(directory: impl Into<PathBuf>) -> Scope {
+    Scope { working_directory: directory.into().into(), ..Scope::default() }
 }
 
 /// Returns a call in any scope, of a tool that may come from an external source.

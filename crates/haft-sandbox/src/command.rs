@@ -12,7 +12,7 @@ pub struct Command {
     pub(crate) environment: Environment,
     pub(crate) home: BTreeMap<String, String>,
     pub(crate) input: Vec<u8>,
-    pub(crate) folder: Option<(PathBuf, PathBuf)>,
+    pub(crate) directory: Option<(PathBuf, PathBuf)>,
     pub(crate) deadline: Option<Duration>,
     pub(crate) keep: usize,
     pub(crate) flood: u64,
@@ -36,7 +36,7 @@ impl Command {
             environment: Environment::new(),
             home: BTreeMap::new(),
             input: Vec::new(),
-            folder: None,
+            directory: None,
             deadline: None,
             keep: DEFAULT_KEPT_BYTES,
             flood: DEFAULT_FLOOD_BYTES,
@@ -93,8 +93,8 @@ impl Command {
 
     /// Sets its working directory, inside the workspace. The default is the first root.
     #[must_use]
-    pub fn folder(mut self, place: &ResolvedPath) -> Self {
-        self.folder = Some((place.base().to_path_buf(), place.relative().to_path_buf()));
+    pub fn current_dir(mut self, place: &ResolvedPath) -> Self {
+        self.directory = Some((place.base().to_path_buf(), place.relative().to_path_buf()));
         self
     }
 

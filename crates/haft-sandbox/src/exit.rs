@@ -18,18 +18,18 @@ pub enum Exit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ExitReason {
-    /// By itself, or by a limit that the kernel enforces.
-    Itself,
+    /// Its process exited, or a limit that the kernel enforces killed it.
+    Exited,
     /// Its timeout expired.
     TimedOut,
     /// The runtime stopped it.
     Stopped,
     /// It wrote more output than allowed.
-    Flooded,
+    OutputLimit,
     /// All its processes together used more memory than allowed.
     OutOfMemory,
     /// The helper died, and all processes of the command were killed.
-    Lost,
+    HelperDied,
     /// The helper and its second process both died without a report. Processes of the command may
     /// still run. Only possible without a pid namespace.
     Abandoned,

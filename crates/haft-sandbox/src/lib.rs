@@ -25,14 +25,14 @@
 //! }
 //!
 //! async fn work() -> Result<(), Box<dyn std::error::Error>> {
-//!     let folder = tempfile::tempdir()?;
-//!     let workspace = Workspace::builder().root(folder.path(), Access::Write).build()?;
+//!     let directory = tempfile::tempdir()?;
+//!     let workspace = Workspace::builder().root(directory.path(), Access::Write).build()?;
 //!     let sandbox = match Sandbox::detect(Helper::ThisProgram).await {
 //!         Ok(sandbox) => sandbox,
 //!         Err(missing) => return Ok(println!("no commands here: {missing}")),
 //!     };
 //!     let profile = Profile::of(Capabilities::from([Capability::Filesystem]), &workspace);
-//!     std::fs::create_dir(folder.path().join("notes"))?;
+//!     std::fs::create_dir(directory.path().join("notes"))?;
 //!     let command = Command::shell("echo hello > notes/greeting; cat notes/greeting; echo x > /etc/passwd")
 //!         .deadline(Duration::from_secs(10));
 //!     let ended = sandbox.run(command, profile).await?;

@@ -55,7 +55,7 @@ pub(crate) struct Run {
     /// Names and contents of files in its private home directory.
     pub(crate) home: BTreeMap<String, String>,
     /// A root and the path below it.
-    pub(crate) folder: Option<(PathBuf, PathBuf)>,
+    pub(crate) directory: Option<(PathBuf, PathBuf)>,
 }
 
 /// The targets of the self-test, prepared outside of the sandbox.
@@ -83,7 +83,7 @@ pub(crate) enum Report {
     /// All processes of the program are gone, or will be before the helper is.
     Ended {
         exit: Exit,
-        how: ExitReason,
+        exit_reason: ExitReason,
         cpu_us: u64,
         wall_us: u64,
         memory: u64,

@@ -28,7 +28,7 @@ pub struct ProcessResult {
     /// How its process ended.
     pub exit: Exit,
     /// Why.
-    pub how: ExitReason,
+    pub exit_reason: ExitReason,
     /// What was enforced.
     pub tier: Tier,
     /// Standard output: the kept bytes and the total count.
@@ -49,7 +49,7 @@ impl ProcessResult {
     /// Returns whether it ended by itself with exit code 0.
     #[must_use]
     pub fn is_success(&self) -> bool {
-        self.how == ExitReason::Itself && self.exit == Exit::Code(0)
+        self.exit_reason == ExitReason::Exited && self.exit == Exit::Code(0)
     }
 
     /// Returns what an execution record keeps of it.
@@ -58,7 +58,7 @@ impl ProcessResult {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         ProcessFacts {
             exit: self.exit,
-            how: self.how,
+            exit_reason: self.exit_reason,
             tier: self.tier.clone(),
             stdout_seen: self.stdout.seen(),
             stdout_kept: self.stdout.bytes().len() as u64,
@@ -78,7 +78,7 @@ impl ProcessResult {
 #[non_exhaustive]
 pub struct ProcessFacts {
     pub exit: Exit,
-    pub how: ExitReason,
+    pub exit_reason: ExitReason,
     pub tier: Tier,
     pub stdout_seen: u64,
     pub stdout_kept: u64,
@@ -96,9 +96,9 @@ pub struct ProcessFacts {
 #[serde(rename_all = "snake_case")]
 pub enum ProcessStream {
     /// Standard output.
-    Out,
+    Stdout,
     /// Standard error.
-    Err,
+    Stderr,
 }
 
 /// A chunk of output.
@@ -159,8 +159,8 @@ impl Running {
     pub async fn next(&mut self) -> Option<ProcessChunk> {
         while !self.is_finished {
             match self.next_event().await {
-                Event::Out(bytes) => return Some(self.record_output(ProcessStream::Out, bytes)),
-                Event::Err(bytes) => return Some(self.record_output(ProcessStream::Err, bytes)),
+                Event::Out(bytes) => return Some(self.record_output(ProcessStream::Stdout, bytes)),
+                Event::Err(bytes) => return Some(self.record_output(ProcessStream::Stderr, bytes)),
                 Event::OutEnded => self.stdout = None,
                 Event::ErrEnded => self.stderr = None,
                 Event::Report => {}
@@ -185,7 +185,7 @@ impl Running {
     }
 
     /// Sends `SIGTERM`, waits for the grace period, then kills all processes.
-    pub async fn stop_gently(&mut self, grace: Duration) -> ProcessResult {
+    pub async fn terminate(&mut self, grace: Duration) -> ProcessResult {
         let _ = self.control.write_all(&[TERMINATE]).await;
         if tokio::time::timeout(grace, self.wait()).await.is_err() {
             self.end_everything().await;
@@ -244,7 +244,7 @@ impl Running {
 
     fn record_output(&mut self, stream: ProcessStream, mut bytes: Vec<u8>) -> ProcessChunk {
         let [out, err] = &mut self.kept;
-        let kept = if stream == ProcessStream::Out { out } else { err };
+        let kept = if stream == ProcessStream::Stdout { out } else { err };
         let before = kept.bytes().len();
         kept.push(&bytes);
         bytes.truncate(kept.bytes().len() - before);
@@ -261,10 +261,10 @@ impl Running {
         while let Some(end) = self.received.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.received.drain(..=end).collect();
             match serde_json::from_slice(&line) {
-                Ok(Report::Ended { exit, how, cpu_us, wall_us, memory, refused }) => {
+                Ok(Report::Ended { exit, exit_reason, cpu_us, wall_us, memory, refused }) => {
                     let (cpu, wall) =
                         (Duration::from_micros(cpu_us), Duration::from_micros(wall_us));
-                    self.last = Some((exit, how, cpu, wall, memory));
+                    self.last = Some((exit, exit_reason, cpu, wall, memory));
                     self.refused = refused;
                 }
                 Ok(Report::Gone) => (self.is_helper_gone, self.is_control_closed) = (true, true),
@@ -306,13 +306,13 @@ impl Running {
     fn reason_without_report(&self) -> ExitReason {
         match self.tier.level {
             // The kernel kills a pid namespace together with its first process.
-            Level::Namespaces => ExitReason::Lost,
+            Level::Namespaces => ExitReason::HelperDied,
             Level::Landlock | Level::None => ExitReason::Abandoned,
         }
     }
 
     fn ended(&self) -> ProcessResult {
-        let (exit, how, cpu, wall, memory) = self.last.unwrap_or((
+        let (exit, exit_reason, cpu, wall, memory) = self.last.unwrap_or((
             Exit::Unknown,
             self.reason_without_report(),
             Duration::ZERO,
@@ -320,9 +320,9 @@ impl Running {
             0,
         ));
         let [stdout, stderr] = self.kept.clone();
-        let how = if self.is_flooded { ExitReason::Flooded } else { how };
+        let exit_reason = if self.is_flooded { ExitReason::OutputLimit } else { exit_reason };
         let (tier, refused) = (self.tier.clone(), self.refused.clone());
-        ProcessResult { exit, how, tier, stdout, stderr, cpu, wall, memory, refused }
+        ProcessResult { exit, exit_reason, tier, stdout, stderr, cpu, wall, memory, refused }
     }
 }
 

@@ -227,8 +227,8 @@ impl Sandbox {
         if command.input.len() > MAX_INPUT_BYTES {
             return Err(bad("the input is too long"));
         }
-        let folder = match command.folder {
-            Some(folder) => Some(folder),
+        let directory = match command.directory {
+            Some(directory) => Some(directory),
             None => profile.roots.first().map(|root| (root.path.clone(), PathBuf::new())),
         };
         let environment = command.environment.iter().map(|(n, v)| (n.to_owned(), v.to_owned()));
@@ -236,7 +236,7 @@ impl Sandbox {
             environment: environment.collect(),
             home: command.home,
             argv: command.argv,
-            folder,
+            directory,
         });
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let orders = self.orders(self.tier.level, profile, act, command.deadline.map(millis));

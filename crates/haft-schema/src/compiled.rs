@@ -49,9 +49,9 @@ pub enum Formats {
     /// A value must have the named format, if it is a known one. This is how calls are validated.
     /// An integer with a format such as `int32` or `uint64` must be in that range.
     #[default]
-    Asserted,
+    Assertion,
     /// A format is only an annotation, as in the newer drafts.
-    Remarked,
+    Annotation,
 }
 
 impl Schema {
@@ -62,7 +62,7 @@ impl Schema {
     /// Fails with `ErrorKind::BadSchema` if it is not a valid schema, has an external or broken
     /// reference, or is too deep or too entangled to validate values in time.
     pub fn compile(schema: &Value) -> Result<Self, Error> {
-        Self::compile_with(schema, Formats::Asserted)
+        Self::compile_with(schema, Formats::Assertion)
     }
 
     /// Compiles a schema with a choice of whether `format` is enforced.
@@ -80,8 +80,8 @@ impl Schema {
             )));
         }
         let bounded = match formats {
-            Formats::Asserted => ranges::bounded(schema),
-            Formats::Remarked => None,
+            Formats::Assertion => ranges::bounded(schema),
+            Formats::Annotation => None,
         };
         let checked = bounded.as_ref().unwrap_or(schema);
         let validator = std::panic::catch_unwind(AssertUnwindSafe(|| build(checked, formats)))
@@ -210,7 +210,7 @@ pub(super) fn build(schema: &Value, formats: Formats) -> Result<Validator, Strin
     let options = || {
         jsonschema::options()
             .offline()
-            .should_validate_formats(formats == Formats::Asserted)
+            .should_validate_formats(formats == Formats::Assertion)
             .should_ignore_unknown_formats(true)
     };
     let draft = draft(schema)?;
@@ -363,7 +363,9 @@ mod tests {
     fn formats_are_asserted_by_default() {
         let schema = json!({"format": "date"});
         assert!(!Schema::compile(&schema).unwrap().is_valid(&json!("soon")));
-        assert!(Schema::compile_with(&schema, Formats::Remarked).unwrap().is_valid(&json!("soon")));
+        assert!(
+            Schema::compile_with(&schema, Formats::Annotation).unwrap().is_valid(&json!("soon"))
+        );
     }
 
     #[test]

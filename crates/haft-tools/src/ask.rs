@@ -1,8 +1,8 @@
-//! The tool `ask_user`: asks the user one question through a host-provided [`Asks`].
+//! The tool `ask_user`: asks the user one question through a host-provided [`AskHandler`].
 //!
 //! In: the model's question, shown as plain text (no control or invisible characters, so it cannot
-//! spoof the terminal). Out: the user's answer, labelled trusted. Without an `Asks` the tool does
-//! not exist.
+//! spoof the terminal). Out: the user's answer, labelled trusted. Without an `AskHandler` the tool
+//! does not exist.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ const MAX_CHOICES: usize = 20;
 const MAX_ANSWER_CHARS: usize = 20_000;
 
 /// Asks the user. A host implements it for its terminal, window or chat.
-pub trait Asks: fmt::Debug + Send + Sync + 'static {
+pub trait AskHandler: fmt::Debug + Send + Sync + 'static {
     /// Shows a question and returns the user's answer. The future is dropped when the call is
     /// cancelled or times out; the question should then disappear.
     ///
@@ -46,15 +46,15 @@ pub struct UserQuestion {
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct AskUser {
-    asks: Arc<dyn Asks>,
+    handler: Arc<dyn AskHandler>,
     timeout: Duration,
 }
 
 impl AskUser {
-    /// Asks through `asks`, with a timeout of ten minutes.
-    pub fn new(asks: impl Asks) -> Self {
+    /// Asks through `handler`, with a timeout of ten minutes.
+    pub fn new(handler: impl AskHandler) -> Self {
         // People need time to think, but a run has to end.
-        Self { asks: Arc::new(asks), timeout: Duration::from_secs(600) }
+        Self { handler: Arc::new(handler), timeout: Duration::from_secs(600) }
     }
 
     /// Sets how long to wait for an answer.
@@ -96,7 +96,7 @@ impl Tool for AskUser {
 
     async fn call(&self, args: UserQuestion, _: &ToolContext) -> Result<String, Failure> {
         check_question(&args)?;
-        let answer = self.asks.ask(&args).await?;
+        let answer = self.handler.ask(&args).await?;
         let answer = answer.trim();
         Ok(match answer {
             "" => "(The user gave an empty answer.)".to_owned(),

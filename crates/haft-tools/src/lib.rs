@@ -12,7 +12,7 @@ mod fetch;
 mod ask;
 mod builtin;
 
-pub use self::ask::{AskUser, Asks, UserQuestion};
+pub use self::ask::{AskHandler, AskUser, UserQuestion};
 pub use self::builtin::BuiltinTools;
 pub use self::fetch::{Fetch, FetchArgs, NotAHost, Resolve, SystemResolver};
 

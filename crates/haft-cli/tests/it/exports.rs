@@ -16,7 +16,7 @@ fn tools() -> String {
         "additionalProperties": false,
     });
     let tools = [
-        json!({"id": "own", "name": "forecast", "description": "Tells the weather.", "input_schema": schema}).to_string(),
+        json!({"id": "own", "name": "forecast", "description": "Forecasts the weather.", "input_schema": schema}).to_string(),
         json!({"name": "forecast_mcp", "inputSchema": schema, "annotations": {"readOnlyHint": true}}).to_string(),
         json!({"type": "function", "function": {"name": "forecast_chat", "parameters": schema}}).to_string(),
         json!({"type": "function", "name": "forecast_flat", "parameters": schema, "strict": true}).to_string(),

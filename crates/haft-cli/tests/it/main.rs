@@ -15,6 +15,7 @@ mod guide;
 mod help_examples;
 mod builtin;
 mod hooks;
+mod json_output;
 mod lints;
 #[cfg(target_os = "linux")]
 mod live;

@@ -376,7 +376,7 @@ fn confined_command_cannot_change_or_delete_trusted_config_below() {
 }
 
 #[test]
-fn drop_ins_beside_managed_settings_are_read_in_order_and_a_bad_one_stops_the_command() {
+fn drop_ins_next_to_managed_settings_are_read_in_order_and_a_bad_one_stops_the_command() {
     let dir = TempDir::new("planted-managed", &[]);
     let settings = dir.0.join("etc/managed-settings.json");
     let drop_in = |name: &str| dir.0.join("etc/managed-settings.d").join(name);

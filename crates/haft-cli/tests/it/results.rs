@@ -150,7 +150,7 @@ fn invalid_and_unknown_ids_are_reported() {
     assert_snapshot!(dir.run(["result", "../../etc/passwd"]).page(), @r"
     exit 1
     --- stderr
-    error: `../../etc/passwd` is not an id: a result id has 26 lower-case letters and digits
+    error: `../../etc/passwd` is not an id: a result id has 26 characters: digits and lower-case letters without a, e, i, o
     hint: `haft result list` lists the ids
     ");
     assert_snapshot!(dir.run(["result", "0123456789bcdfghjklmnpqrs0"]).page(), @r"

@@ -53,7 +53,7 @@ pub enum NameScope {
 
 /// How a path relates to the protected names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Standing {
+pub enum Protection {
     /// It is not related to them.
     Free,
     /// A protected name would lie below it: moving or replacing it would get around the protection.
@@ -94,11 +94,11 @@ pub struct Refused {
 ///
 /// ```
 /// use std::path::Path;
-/// use haft_core::protected_names::{Change, Protected, Standing};
+/// use haft_core::protected_names::{Change, Protected, Protection};
 ///
 /// let names = Protected::standard();
-/// assert_eq!(names.standing(Path::new("sub/.git/config")), Standing::Protected);
-/// assert_eq!(names.standing(Path::new(".git")), Standing::Above);
+/// assert_eq!(names.standing(Path::new("sub/.git/config")), Protection::Protected);
+/// assert_eq!(names.standing(Path::new(".git")), Protection::Above);
 /// assert!(names.check(Path::new(".git"), Change::CreateDir).is_ok());
 /// assert!(names.check(Path::new(".git"), Change::CreateFile).is_err());
 /// assert!(names.check(Path::new("src/main.rs"), Change::Write).is_ok());
@@ -142,7 +142,7 @@ const CONFIGURED_REASON: &str = "the configuration of this workspace protects it
 /// A name that a path matches.
 struct Hit<'p> {
     name: &'p Name,
-    standing: Standing,
+    standing: Protection,
 }
 
 impl Protected {
@@ -200,12 +200,12 @@ impl Protected {
     ///
     /// ```
     /// use std::path::Path;
-    /// use haft_core::protected_names::{Protected, Standing};
+    /// use haft_core::protected_names::{Protected, Protection};
     ///
     /// let names = Protected::standard();
     /// let root = Path::new("/home/ada/site/.github");
-    /// assert_eq!(names.at(root).standing(Path::new("workflows/ci.yml")), Standing::Protected);
-    /// assert_eq!(names.at(root).standing(Path::new("README.md")), Standing::Free);
+    /// assert_eq!(names.at(root).standing(Path::new("workflows/ci.yml")), Protection::Protected);
+    /// assert_eq!(names.at(root).standing(Path::new("README.md")), Protection::Free);
     /// ```
     #[must_use]
     pub fn at<'p, 'r>(&'p self, root: &'r Path) -> ProtectedBelow<'p, 'r> {
@@ -215,7 +215,7 @@ impl Protected {
     /// Returns how a path relates to the names. They apply at any depth: a repository inside the
     /// workspace has hooks too.
     #[must_use]
-    pub fn standing(&self, path: &Path) -> Standing {
+    pub fn standing(&self, path: &Path) -> Protection {
         self.at(Path::new(NO_ROOT)).standing(path)
     }
 
@@ -244,10 +244,10 @@ impl Protected {
     /// Returns the directories that would make a path protected if they had a `HEAD`: git treats
     /// such a directory as a repository and obeys its `config` and `hooks`. The caller checks that.
     /// Inside of a `.git` directory there are none: a branch may be called `config`.
-    pub fn beside_head<'p>(&self, path: &'p Path) -> impl Iterator<Item = &'p Path> {
+    pub fn possible_git_directories<'p>(&self, path: &'p Path) -> impl Iterator<Item = &'p Path> {
         let protects_head = self.names.iter().any(|name| name.scope == NameScope::OutsideGit);
         let is_obeyed = |path: &&Path| {
-            path.file_name().is_some_and(|name| table::BESIDE_HEAD.contains(&&*fold(name)))
+            path.file_name().is_some_and(|name| table::OBEYED_NEXT_TO_HEAD.contains(&&*fold(name)))
         };
         let path = if protects_head { path } else { Path::new("") };
         let ancestors = path.ancestors().filter(is_obeyed).filter_map(Path::parent);
@@ -278,12 +278,12 @@ impl Protected {
                     continue;
                 }
                 match name.compare(rest.clone()) {
-                    Standing::Protected if self.is_free(path) => return None,
-                    Standing::Protected => {
-                        return Some(Hit { name, standing: Standing::Protected });
+                    Protection::Protected if self.is_free(path) => return None,
+                    Protection::Protected => {
+                        return Some(Hit { name, standing: Protection::Protected });
                     }
-                    Standing::Above if above.is_none() => above = Some(name),
-                    Standing::Above | Standing::Free => {}
+                    Protection::Above if above.is_none() => above = Some(name),
+                    Protection::Above | Protection::Free => {}
                 }
             }
             // Another spelling frees nothing.
@@ -291,7 +291,7 @@ impl Protected {
             is_in_dependencies |= is_dependencies(part);
         }
         let name = above?;
-        (!self.is_free(path)).then_some(Hit { name, standing: Standing::Above })
+        (!self.is_free(path)).then_some(Hit { name, standing: Protection::Above })
     }
 
     /// Finds a name that begins in the path of the root and ends below it: the last component of
@@ -313,17 +313,17 @@ impl Protected {
                     continue;
                 }
                 match name.compare(from.clone().chain(path.components())) {
-                    Standing::Protected if self.is_free(path) => return None,
-                    Standing::Protected => {
-                        return Some(Hit { name, standing: Standing::Protected });
+                    Protection::Protected if self.is_free(path) => return None,
+                    Protection::Protected => {
+                        return Some(Hit { name, standing: Protection::Protected });
                     }
-                    Standing::Above if above.is_none() => above = Some(name),
-                    Standing::Above | Standing::Free => {}
+                    Protection::Above if above.is_none() => above = Some(name),
+                    Protection::Above | Protection::Free => {}
                 }
             }
         }
         let name = above?;
-        (!self.is_free(path)).then_some(Hit { name, standing: Standing::Above })
+        (!self.is_free(path)).then_some(Hit { name, standing: Protection::Above })
     }
 
     /// Whether a path is an exception or lies below one.
@@ -365,8 +365,8 @@ pub struct ProtectedBelow<'p, 'r> {
 impl<'p> ProtectedBelow<'p, '_> {
     /// Returns how a path below the root relates to the names.
     #[must_use]
-    pub fn standing(self, path: &Path) -> Standing {
-        self.find(path).map_or(Standing::Free, |hit| hit.standing)
+    pub fn standing(self, path: &Path) -> Protection {
+        self.find(path).map_or(Protection::Free, |hit| hit.standing)
     }
 
     /// Returns why a path is protected, or why what lies below it is.
@@ -388,9 +388,9 @@ impl<'p> ProtectedBelow<'p, '_> {
     pub fn check(self, path: &Path, change: Change) -> Result<(), Refused> {
         let Some(hit) = self.find(path) else { return Ok(()) };
         let is_allowed = match hit.standing {
-            Standing::Free => true,
-            Standing::Above => matches!(change, Change::CreateDir | Change::Remove),
-            Standing::Protected => {
+            Protection::Free => true,
+            Protection::Above => matches!(change, Change::CreateDir | Change::Remove),
+            Protection::Protected => {
                 change == Change::CreateDir && self.names.leads_to_exception(path)
             }
         };
@@ -404,7 +404,7 @@ impl<'p> ProtectedBelow<'p, '_> {
     fn find(self, path: &Path) -> Option<Hit<'p>> {
         let own = self.names.find(path);
         // The root itself is no entry of the workspace.
-        let is_settled = own.as_ref().is_some_and(|hit| hit.standing == Standing::Protected);
+        let is_settled = own.as_ref().is_some_and(|hit| hit.standing == Protection::Protected);
         if is_settled || path.as_os_str().is_empty() {
             return own;
         }
@@ -426,16 +426,16 @@ pub fn is_move_allowed(from: &Path, to: &Path) -> bool {
 
 impl Name {
     /// Compares the components behind the first one.
-    fn compare<'c>(&self, mut path: impl Iterator<Item = Component<'c>>) -> Standing {
+    fn compare<'c>(&self, mut path: impl Iterator<Item = Component<'c>>) -> Protection {
         for wanted in &self.rest {
             match path.next() {
-                None => return Standing::Above,
+                None => return Protection::Above,
                 Some(_) if &**wanted == "*" => {}
                 Some(part) if fold(part.as_os_str()) == **wanted => {}
-                Some(_) => return Standing::Free,
+                Some(_) => return Protection::Free,
             }
         }
-        Standing::Protected
+        Protection::Protected
     }
 }
 

@@ -269,7 +269,8 @@ pub const PROTECTED: &[ProtectedName] = &[
 
 /// Names that are protected next to a `HEAD`: git obeys them in a directory that it treats as a
 /// repository.
-pub(super) const BESIDE_HEAD: &[&str] = &["config", "config.worktree", "hooks", "commondir"];
+pub(super) const OBEYED_NEXT_TO_HEAD: &[&str] =
+    &["config", "config.worktree", "hooks", "commondir"];
 
 /// Directories that package managers fill.
 pub(super) const DEPENDENCIES: &[&str] = &[

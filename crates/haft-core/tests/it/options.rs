@@ -191,7 +191,7 @@ mod per_call {
     pub(super) fn guard(command: &str, _: &Option<u64>) -> Result<Option<Verdict>, String> {
         match command {
             "rm" => Ok(Some(Verdict::deny("no"))),
-            "??" => Err("cannot tell".into()),
+            "??" => Err("cannot decide".into()),
             _ => Ok(None),
         }
     }

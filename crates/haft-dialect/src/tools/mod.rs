@@ -80,7 +80,7 @@ impl<'a> ToolDefinition<'a> {
 #[non_exhaustive]
 pub struct ExportedTool {
     /// The tool's own name.
-    pub original: String,
+    pub tool_name: String,
     /// The exported name.
     pub name: String,
     /// The tool exactly as it appears in the request; `None` when it was left out.
@@ -113,7 +113,7 @@ impl ExportedTool {
 
     fn refused(original: &str, name: String, loss: Loss) -> Self {
         Self {
-            original: original.to_owned(),
+            tool_name: original.to_owned(),
             name,
             tool: None,
             strict: false,
@@ -194,7 +194,7 @@ impl Dialect {
     ) -> Map<String, Value> {
         let tools: Vec<Value> = shown.iter().filter_map(|s| s.tool.clone()).collect();
         let named = |name: &str| {
-            let found = shown.iter().find(|s| s.original == name || s.name == name);
+            let found = shown.iter().find(|s| s.tool_name == name || s.name == name);
             found.map_or_else(|| name.to_owned(), |s| s.name.clone())
         };
         match self {
@@ -211,10 +211,14 @@ impl Dialect {
 
     /// Exports one tool alone. Refuses a schema that no call could be validated against.
     #[must_use]
-    pub fn show(self, definition: &ToolDefinition<'_>, options: &ExportOptions) -> ExportedTool {
+    pub fn export_tool(
+        self,
+        definition: &ToolDefinition<'_>,
+        options: &ExportOptions,
+    ) -> ExportedTool {
         let name = Names::new(self).assign(definition.name);
         let shown = self.show_as(definition, &name, options);
-        match Schema::compile_with(definition.input, Formats::Remarked) {
+        match Schema::compile_with(definition.input, Formats::Annotation) {
             Err(e) if shown.tool.is_some() => {
                 let loss = Loss::new(LossKind::Refused, "", "", e.to_string());
                 ExportedTool::refused(definition.name, name, loss)
@@ -227,7 +231,7 @@ impl Dialect {
     /// [`ToolExport::of`] does that.
     ///
     /// [`ToolExport::of`]: crate::ToolExport::of
-    pub fn show_all<'a>(
+    pub fn export_tools<'a>(
         self,
         definitions: &'a [ToolDefinition<'a>],
         options: &'a ExportOptions,
@@ -317,7 +321,7 @@ impl Dialect {
         let parts = ToolParts { definition: &own, name, description, schema, strict };
         let tool = self.tool_json(parts, options);
         ExportedTool {
-            original: definition.name.to_owned(),
+            tool_name: definition.name.to_owned(),
             name: name.to_owned(),
             tool: Some(tool),
             strict,

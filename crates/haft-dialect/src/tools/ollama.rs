@@ -31,8 +31,8 @@ mod tests {
             "properties": false,
             "deep": {"type": "object", "properties": {"any": true}},
         }});
-        let shown =
-            Dialect::Ollama.show(&ToolDefinition::new("t", "", &input), &ExportOptions::default());
+        let shown = Dialect::Ollama
+            .export_tool(&ToolDefinition::new("t", "", &input), &ExportOptions::default());
         assert!(shown.is_exact(), "{:?}", shown.report);
         let properties = &shown.tool.unwrap()["function"]["parameters"]["properties"];
         assert_eq!(properties["any"], json!({}));

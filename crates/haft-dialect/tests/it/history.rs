@@ -960,7 +960,8 @@ fn tool_names_in_history_match_the_export() {
         let carried = write(&transcript, dialect);
         let again = dialect.read_history(&carried.body).unwrap();
         let names: Vec<&str> = again.calls().map(|call| call.name.as_str()).collect();
-        let shown: Vec<&str> = export.shown().iter().map(|shown| shown.name.as_str()).collect();
+        let shown: Vec<&str> =
+            export.exported_tools().iter().map(|shown| shown.name.as_str()).collect();
         assert_eq!(names, [shown[0], shown[0], shown[1], shown[2]], "{dialect}");
         let renamed =
             carried.changes.iter().filter(|n| matches!(n, Change::RenamedTool { .. })).count();

@@ -223,7 +223,7 @@ proptest! {
             values.into_iter().map(|pairs| Value::Object(pairs.into_iter().collect())).collect();
         for (dialect, strict) in modes() {
             let definition = ToolDefinition::new("t", "Does it.", &source);
-            let shown = dialect.show(&definition, &ExportOptions::default().strict(strict));
+            let shown = dialect.export_tool(&definition, &ExportOptions::default().strict(strict));
             let Some(tool) = &shown.tool else {
                 for value in &values {
                     prop_assert!(!own.is_valid(value), "{dialect} leaves out what accepts {value}");
@@ -264,7 +264,7 @@ proptest! {
         for (dialect, strict) in modes() {
             for source in [&input, &schema] {
                 let definition = ToolDefinition::new("t", "", source);
-                let shown = dialect.show(&definition, &ExportOptions::default().strict(strict));
+                let shown = dialect.export_tool(&definition, &ExportOptions::default().strict(strict));
                 prop_assert!(shown.tool.is_some() || shown.report.iter().any(|l| l.kind == LossKind::Refused));
             }
         }
@@ -285,7 +285,7 @@ fn schema_without_valid_objects_still_accepts_other_values() {
     let definition = ToolDefinition::new("t", "Does it.", &source);
     for dialect in Dialect::ALL {
         for strict in [StrictMode::Off, StrictMode::On] {
-            let shown = dialect.show(&definition, &ExportOptions::default().strict(strict));
+            let shown = dialect.export_tool(&definition, &ExportOptions::default().strict(strict));
             let schema = schema_of(*dialect, shown.tool.as_ref().unwrap());
             let export = judge(&schema).unwrap();
             let good = json!({"x": "text", "y": null});
@@ -313,7 +313,7 @@ fn branch_that_is_not_an_object_does_not_become_one() {
     for dialect in Dialect::ALL {
         for (source, value) in [(&source, json!({"a": 1})), (&other, json!({"a": 1}))] {
             let definition = ToolDefinition::new("t", "Does it.", source);
-            let shown = dialect.show(&definition, &ExportOptions::default());
+            let shown = dialect.export_tool(&definition, &ExportOptions::default());
             let Some(tool) = &shown.tool else { continue };
             let export = judge(&schema_of(*dialect, tool)).unwrap();
             let is_wider = shown.report.iter().any(|loss| loss.kind == LossKind::Widened);
@@ -344,7 +344,7 @@ fn shown_with(
     source: &Value,
     options: &ExportOptions,
 ) -> (Value, haft_dialect::ExportedTool) {
-    let shown = dialect.show(&ToolDefinition::new("t", "Does it.", source), options);
+    let shown = dialect.export_tool(&ToolDefinition::new("t", "Does it.", source), options);
     (schema_of(dialect, shown.tool.as_ref().unwrap()), shown)
 }
 
@@ -449,8 +449,10 @@ fn inline_option_is_bounded_on_exponential_references() {
     definitions.insert("d40".into(), json!({"type": "string"}));
     let source = json!({"type": "object", "properties": {"x": {"$ref": "#/$defs/d20"}}, "$defs": definitions});
     for dialect in Dialect::ALL.iter().copied() {
-        let shown = dialect
-            .show(&ToolDefinition::new("t", "", &source), &ExportOptions::default().inline());
+        let shown = dialect.export_tool(
+            &ToolDefinition::new("t", "", &source),
+            &ExportOptions::default().inline(),
+        );
         // A schema that inlines to this size is refused, or exported small with a loss.
         let Some(tool) = &shown.tool else { continue };
         let schema = schema_of(dialect, tool);

@@ -214,7 +214,8 @@ fn json_schema_test_suite_keeps_its_results_in_every_dialect() {
             for group in &groups {
                 let (source, wrapped) = as_tool(&group.schema);
                 let definition = ToolDefinition::new("t", "Does it.", &source);
-                let shown = dialect.show(&definition, &ExportOptions::default().strict(strict));
+                let shown =
+                    dialect.export_tool(&definition, &ExportOptions::default().strict(strict));
                 let Some(tool) = &shown.tool else {
                     tally.refused += 1;
                     refused.entry(group.name.clone()).or_insert(shown.report[0].note.clone());
@@ -321,7 +322,8 @@ fn every_real_tool_is_exported_and_no_valid_call_is_refused() {
             let mut losses: BTreeMap<String, usize> = BTreeMap::new();
             for tool in tools.iter().filter(|tool| tool.usable) {
                 let definition = ToolDefinition::new(&tool.name, &tool.description, &tool.input);
-                let shown = dialect.show(&definition, &ExportOptions::default().strict(strict));
+                let shown =
+                    dialect.export_tool(&definition, &ExportOptions::default().strict(strict));
                 let Some(json) = &shown.tool else {
                     wrong
                         .push(format!("{dialect}: {} is not shown: {:?}", tool.name, shown.report));

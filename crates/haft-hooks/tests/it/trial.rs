@@ -1,6 +1,6 @@
 //! Running hooks on a fixture.
 
-use haft_hooks::try_out;
+use haft_hooks::test_hooks;
 use serde_json::json;
 
 use crate::kit::*;
@@ -20,7 +20,7 @@ async fn trial_shows_which_hooks_are_called_and_their_decisions() {
         closed("PostToolUse", dir.script("post", "exit 0")),
     ];
     let fixture = json!({"tool_name": "Bash", "tool_input": {"command": "ls"}});
-    let tried = try_out(&specs, "PreToolUse", &fixture, &dir.project()).await;
+    let tried = test_hooks(&specs, "PreToolUse", &fixture, &dir.project()).await;
     assert!(tried[0].skipped.as_deref().unwrap().contains("matcher"), "{:?}", tried[0]);
     assert_eq!(tried[1].rewrite, Some(json!({"command": "ls -l"})));
     assert_eq!((tried[1].context.as_deref(), tried[1].exit_code), (Some("hi"), Some(0)));

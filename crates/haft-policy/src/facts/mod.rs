@@ -105,12 +105,12 @@ type Listing = Option<Rc<[PathBuf]>>;
 #[derive(Debug)]
 struct DirectoryListings {
     left: Cell<usize>,
-    folders: RefCell<Vec<(PathBuf, Listing)>>,
+    directories: RefCell<Vec<(PathBuf, Listing)>>,
 }
 
 impl Default for DirectoryListings {
     fn default() -> Self {
-        Self { left: Cell::new(MAX_SEARCHED_ENTRIES), folders: RefCell::default() }
+        Self { left: Cell::new(MAX_SEARCHED_ENTRIES), directories: RefCell::default() }
     }
 }
 
@@ -222,7 +222,7 @@ impl<'a> Facts<'a> {
                 (false, true) => Subject::SubagentCall,
                 (false, false) => Subject::ToolCall,
             },
-            capabilities: spec.judged_capabilities(),
+            capabilities: spec.effective_capabilities(),
             declared: spec.capabilities.is_some(),
             operations: SmallVec::new(),
             read_only: claim.read_only,
@@ -287,16 +287,16 @@ impl<'a> Facts<'a> {
 
     /// Returns the entries at any depth below a directory, without following symlinks. `None` if
     /// they cannot be listed, or if there are too many.
-    pub(crate) fn entries_below(&self, folder: &Path) -> Listing {
-        let mut known = self.listings.folders.borrow_mut();
-        if let Some((_, entries)) = known.iter().find(|(own, _)| own == folder) {
+    pub(crate) fn entries_below(&self, directory: &Path) -> Listing {
+        let mut known = self.listings.directories.borrow_mut();
+        if let Some((_, entries)) = known.iter().find(|(own, _)| own == directory) {
             return entries.clone();
         }
         let mut left = self.listings.left.get();
-        let entries = self.context.resolver.entries(folder, &mut left);
+        let entries = self.context.resolver.entries(directory, &mut left);
         self.listings.left.set(left);
         let entries: Listing = entries.ok().map(Into::into);
-        known.push((folder.to_owned(), entries.clone()));
+        known.push((directory.to_owned(), entries.clone()));
         entries
     }
 
@@ -364,8 +364,8 @@ impl<'a> Facts<'a> {
         for (at, part) in &self.mentions {
             if let Part::Path { operation, spelled, resolved } = part {
                 let leads = resolved.as_ref().ok().filter(|leads| *leads != spelled);
-                for folder in leads.into_iter().chain([spelled]) {
-                    below.push((*at, *operation, folder.clone(), String::new()));
+                for directory in leads.into_iter().chain([spelled]) {
+                    below.push((*at, *operation, directory.clone(), String::new()));
                 }
             }
         }
@@ -395,8 +395,8 @@ impl<'a> Facts<'a> {
             Part::Path { resolved, .. } => resolved.clone().ok(),
             _ => None,
         };
-        let folders = self.mentions.iter().filter_map(leads).collect();
-        for path in symlink_targets(&*self.context.resolver, folders)? {
+        let directories = self.mentions.iter().filter_map(leads).collect();
+        for path in symlink_targets(&*self.context.resolver, directories)? {
             self.beginnings.push((at, Operation::Read, path.clone(), String::new()));
             let resolved = Ok(path.clone());
             let part = Part::Path { operation: Operation::Read, spelled: path, resolved };
@@ -657,11 +657,11 @@ impl<'a> Facts<'a> {
             };
             if let Mention::Beginning(operation, text) = &mention {
                 let Ok(base) = self.base() else { continue };
-                let (folder, name) = text.rsplit_once('/').map_or(("", &**text), |(f, n)| (f, n));
-                let folder = if text.starts_with('/') && folder.is_empty() { "/" } else { folder };
-                let folder = normalize_lexically(&base.join(folder));
+                let (parent, name) = text.rsplit_once('/').map_or(("", &**text), |(f, n)| (f, n));
+                let parent = if text.starts_with('/') && parent.is_empty() { "/" } else { parent };
+                let parent = normalize_lexically(&base.join(parent));
                 let name = if moves { String::new() } else { name.to_owned() };
-                self.beginnings.push((at, *operation, folder, name));
+                self.beginnings.push((at, *operation, parent, name));
                 continue;
             }
             let part = match mention {

@@ -97,11 +97,11 @@ pub fn project_files(directory: &Path) -> Vec<ConfigPath> {
 /// ```
 #[must_use]
 pub fn config_paths(
-    folder: &Path,
+    directory: &Path,
     user_config: Option<&Path>,
     home: Option<&Path>,
 ) -> Vec<ConfigPath> {
-    files_from(folder, folder, user_config, home)
+    files_from(directory, directory, user_config, home)
 }
 
 /// Returns the files that apply to a program started in `start`, strongest first: those of every
@@ -125,10 +125,10 @@ pub fn files_from(
 ) -> Vec<ConfigPath> {
     let managed = Path::new("/etc/haft");
     let settings = managed_settings_file();
-    let settings_folder = settings.parent().unwrap_or(managed).to_owned();
+    let settings_directory = settings.parent().unwrap_or(managed).to_owned();
     let mut files = vec![
         candidate(ConfigLayer::Managed, FileFormat::Toml, managed.join("haft.toml"), managed),
-        candidate(ConfigLayer::Managed, FileFormat::Settings, settings, &settings_folder),
+        candidate(ConfigLayer::Managed, FileFormat::Settings, settings, &settings_directory),
     ];
     let directories = start.ancestors().take_while(|directory| directory.starts_with(root));
     files.extend(directories.flat_map(project_files));
@@ -164,14 +164,14 @@ pub fn project_root(
     is_there: impl Fn(&Path) -> bool,
 ) -> PathBuf {
     let mut root = start;
-    for folder in start.ancestors() {
-        let too_high = home.is_some_and(|home| home.starts_with(folder))
-            || SHARED_DIRECTORIES.iter().any(|shared| Path::new(shared) == folder);
-        if too_high && folder != start {
+    for directory in start.ancestors() {
+        let too_high = home.is_some_and(|home| home.starts_with(directory))
+            || SHARED_DIRECTORIES.iter().any(|shared| Path::new(shared) == directory);
+        if too_high && directory != start {
             break;
         }
-        if PROJECT_MARKERS.iter().any(|marker| is_there(&folder.join(marker))) {
-            root = folder;
+        if PROJECT_MARKERS.iter().any(|marker| is_there(&directory.join(marker))) {
+            root = directory;
         }
     }
     root.to_owned()

@@ -59,7 +59,7 @@ impl FileContent {
             imported,
             place: SourceLocation::default(),
             // FAIL CLOSED: a file is uncovered until `locate` has checked it.
-            uncovered: layer.comes_with_the_folder().then_some(Uncovered::Untrusted),
+            uncovered: layer.is_from_project().then_some(Uncovered::Untrusted),
             mode: None,
             no_bypass: false,
             limits: CallLimits::default(),
@@ -83,7 +83,7 @@ impl FileContent {
     /// hooks.
     pub(super) fn locate(&mut self, file: &ConfigFile, place: &LoadOptions) {
         self.place = SourceLocation { file: Some(Arc::new(file.path.clone())), line: 1, column: 1 };
-        if !file.layer.comes_with_the_folder() {
+        if !file.layer.is_from_project() {
             return;
         }
         self.uncovered = if place.trusted {

@@ -11,7 +11,7 @@ use super::{
     ConfigFile,
     content::FileContent,
     node::{Fields, Node, Reader},
-    toml::folder,
+    toml::directory,
 };
 use crate::{pattern::PathBase, rule::SourceLocation};
 
@@ -182,7 +182,7 @@ fn roots(
 ) -> Vec<(PathBuf, SourceLocation)> {
     let mut found = Vec::new();
     for (text, at) in fields.texts(reader, key) {
-        match folder(text, file, anchor) {
+        match directory(text, file, anchor) {
             Err(why) => reader.wrong(
                 at,
                 format!("the directory `{text}` was not found: {why}"),

@@ -19,7 +19,7 @@ use super::{
     negated::Negated,
     node::{Entry, Fields, FromNode as _, Kind, Node, Reader},
     source::Source,
-    toml::{folder, http},
+    toml::{directory, http},
 };
 use crate::{
     context::Mode,
@@ -167,7 +167,7 @@ impl Settings<'_, '_> {
 
     fn directories(&mut self, node: &Node) {
         for (text, at) in self.reader.texts(node, "`additionalDirectories`") {
-            match folder(text, self.file, &self.anchor) {
+            match directory(text, self.file, &self.anchor) {
                 Ok(path) => self.content.roots.push((path, self.reader.place(at))),
                 Err(why) => self.note(at, format!("directory `{text}` is ignored: {why}")),
             }

@@ -191,7 +191,7 @@ impl Toml<'_, '_> {
     fn workspace(&mut self, node: &Node) {
         let Some(fields) = self.reader.table(node, "`[workspace]`", &["roots"]) else { return };
         for (text, at) in fields.texts(&mut self.reader, "roots") {
-            match folder(text, self.file, &self.anchor) {
+            match directory(text, self.file, &self.anchor) {
                 Ok(path) => self.content.roots.push((path, self.reader.place(at))),
                 Err(why) => self.reader.wrong(
                     at,
@@ -611,7 +611,7 @@ pub(super) fn http(
 }
 
 /// Reads a directory: absolute, below the home directory, or relative to the directory of the file.
-pub(super) fn folder(
+pub(super) fn directory(
     text: &str,
     file: &ConfigFile,
     anchor: &PathBase,
@@ -629,7 +629,7 @@ pub(super) fn folder(
     }
     let path = PathBuf::from(text);
     // A file that applies to all directories has no directory to resolve a relative path from.
-    if path.is_absolute() || file.layer.comes_with_the_folder() {
+    if path.is_absolute() || file.layer.is_from_project() {
         Ok(normalize_lexically(&file.anchor.join(path)))
     } else {
         Err("it is relative, and this file has no directory to resolve it from")

@@ -288,7 +288,7 @@ impl TrustedDirs {
     }
 
     /// Returns all directories.
-    pub fn folders(&self) -> impl Iterator<Item = &Path> {
+    pub fn directories(&self) -> impl Iterator<Item = &Path> {
         self.entries.keys().map(Path::new)
     }
 
@@ -369,12 +369,12 @@ fn is_digest(text: &str) -> bool {
 }
 
 /// Checks that a path can be stored.
-fn check(folder: &Path) -> Result<String, String> {
-    let shown = folder.display();
-    let plain: PathBuf = folder.components().collect();
+fn check(directory: &Path) -> Result<String, String> {
+    let shown = directory.display();
+    let plain: PathBuf = directory.components().collect();
     let steps =
-        folder.components().any(|part| matches!(part, Component::ParentDir | Component::CurDir));
-    if !folder.is_absolute() || steps {
+        directory.components().any(|part| matches!(part, Component::ParentDir | Component::CurDir));
+    if !directory.is_absolute() || steps {
         return Err(format!("`{shown}` is not an absolute path of a directory"));
     }
     if plain.parent().is_none() {
@@ -396,18 +396,18 @@ mod tests {
         Some(ID)
     }
 
-    fn entry(folder: &str, files: &[(&str, &str)]) -> TrustEntry {
-        let mut entry = TrustEntry::new(folder, Some(ID));
+    fn entry(directory: &str, files: &[(&str, &str)]) -> TrustEntry {
+        let mut entry = TrustEntry::new(directory, Some(ID));
         for (name, text) in files {
             entry.files.insert((*name).to_owned(), TrustedDirs::digest(text.as_bytes()));
         }
         entry
     }
 
-    fn dirs(folders: &[&str]) -> TrustedDirs {
+    fn dirs(directories: &[&str]) -> TrustedDirs {
         let mut dirs = TrustedDirs::default();
-        for folder in folders {
-            dirs.add(entry(folder, &[("haft.toml", "a"), ("sub/haft.toml", "b")])).unwrap();
+        for directory in directories {
+            dirs.add(entry(directory, &[("haft.toml", "a"), ("sub/haft.toml", "b")])).unwrap();
         }
         dirs
     }
@@ -415,7 +415,7 @@ mod tests {
     #[test]
     fn directory_is_trusted_with_its_subdirectories_only() {
         let dirs = dirs(&["/home/me/work", "/srv"]);
-        for (folder, is) in [
+        for (path, is) in [
             ("/home/me/work", true),
             ("/home/me/work/", true),
             ("/home/me/work/a/b", true),
@@ -427,7 +427,7 @@ mod tests {
             ("/home/me/work/../other", false),
             ("/other/../srv", false),
         ] {
-            assert_eq!(dirs.trusted_by(Path::new(folder), same).is_some(), is, "{folder}");
+            assert_eq!(dirs.trusted_by(Path::new(path), same).is_some(), is, "{path}");
         }
         let found = dirs.trusted_by(Path::new("/srv/x/y"), same).unwrap();
         assert_eq!(found.directory, Path::new("/srv"));
@@ -498,8 +498,8 @@ mod tests {
     #[test]
     fn entry_that_cannot_be_stored_is_refused() {
         let mut dirs = TrustedDirs::default();
-        for folder in ["/", "", "a", "./a", "/a/../b", "/a\nb"] {
-            assert!(dirs.add(entry(folder, &[])).is_err(), "{folder:?}");
+        for directory in ["/", "", "a", "./a", "/a/../b", "/a\nb"] {
+            assert!(dirs.add(entry(directory, &[])).is_err(), "{directory:?}");
         }
         let mut odd = entry("/a", &[]);
         odd.files.insert("haft.toml".to_owned(), "sha256:12".to_owned());

@@ -379,11 +379,11 @@ pub(crate) enum Start<'c> {
 
 /// Reports how each view of a command starts, to look up rules. Uses the restricting side, which
 /// includes every view of an allow.
-pub(crate) fn starts(command: &Command, mut tell: impl FnMut(Start<'_>)) {
+pub(crate) fn starts(command: &Command, mut visit: impl FnMut(Start<'_>)) {
     if command.may_wrap(Wrappers::All) {
-        command.unwrapped(Wrappers::All).iter().for_each(|view| tell(start(&view.command)));
+        command.unwrapped(Wrappers::All).iter().for_each(|view| visit(start(&view.command)));
     } else {
-        tell(start(command))
+        visit(start(command))
     }
 }
 

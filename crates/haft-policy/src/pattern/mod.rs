@@ -214,9 +214,9 @@ pub struct PatternError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PatternErrorKind {
     /// It is not a pattern.
-    Bad,
+    Invalid,
     /// It is valid in other programs, where it matches nothing, as here.
-    Inert,
+    MatchesNothing,
     /// Its path starts with `!`, which is not supported: a deny or an ask with it is ignored, and
     /// no other rule becomes weaker.
     Negated,

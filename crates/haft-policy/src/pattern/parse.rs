@@ -108,12 +108,12 @@ pub(super) fn pattern(text: &str, anchor: &PathBase) -> Parsed<(Option<Head>, Ve
 
 fn bad<T>(at: usize, message: impl Into<String>, hint: impl Into<String>) -> Parsed<T> {
     let (message, hint) = (message.into(), Some(hint.into()));
-    Err(PatternError { kind: PatternErrorKind::Bad, message, at, hint })
+    Err(PatternError { kind: PatternErrorKind::Invalid, message, at, hint })
 }
 
 fn inert<T>(at: usize, message: impl Into<String>, hint: impl Into<String>) -> Parsed<T> {
     let (message, hint) = (message.into(), Some(hint.into()));
-    Err(PatternError { kind: PatternErrorKind::Inert, message, at, hint })
+    Err(PatternError { kind: PatternErrorKind::MatchesNothing, message, at, hint })
 }
 
 struct Reader<'t> {
@@ -231,7 +231,11 @@ impl<'t> Reader<'t> {
 
     fn path(&self, text: &str, at: usize) -> Parsed<PathPattern> {
         PathPattern::parse(text, self.anchor).map_err(|(off, message, hint)| PatternError {
-            kind: if is_negated(text) { PatternErrorKind::Negated } else { PatternErrorKind::Bad },
+            kind: if is_negated(text) {
+                PatternErrorKind::Negated
+            } else {
+                PatternErrorKind::Invalid
+            },
             message,
             at: at + off,
             hint: Some(hint),
@@ -258,6 +262,9 @@ impl<'t> Reader<'t> {
             let hint = match inside.split_once('=') {
                 Some((name, value)) => {
                     format!("write `{tool} arg.{}={}`", name.trim(), value.trim())
+                }
+                None if matches!(tool, "shell" | "bash") => {
+                    format!("commands are matched by `Bash({inside})`")
                 }
                 None => {
                     format!("write `{tool}(parameter:value)`, or `{tool} path={inside}` for a path")

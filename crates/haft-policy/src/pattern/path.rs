@@ -434,23 +434,23 @@ impl PathPattern {
 
     /// Returns whether it may match a file of this directory with this name prefix, or one further
     /// down.
-    pub(super) fn may_begin(&self, folder: &Path, name: &str, facts: &Facts<'_>) -> bool {
+    pub(super) fn may_begin(&self, directory: &Path, name: &str, facts: &Facts<'_>) -> bool {
         let is_loose = self.floating.is_some() || self.steps.first() == Some(&Step::Any);
         match (is_loose, facts.declares_reads) {
             // It may match anywhere, and the command reads only what exists: so the directory is
             // searched. FAIL CLOSED: if it cannot be searched, a match is assumed.
-            (true, true) => self.is_found_below(folder, name, facts).unwrap_or(true),
+            (true, true) => self.is_found_below(directory, name, facts).unwrap_or(true),
             (true, false) if self.floating.is_some() => {
-                self.may_start(folder, name, facts)
-                    || self.is_found_below(folder, name, facts).unwrap_or(false)
+                self.may_start(directory, name, facts)
+                    || self.is_found_below(directory, name, facts).unwrap_or(false)
             }
-            _ => self.may_start(folder, name, facts),
+            _ => self.may_start(directory, name, facts),
         }
     }
 
     /// Returns whether it matches something that exists now: this directory, or an entry at any
     /// depth below it with this prefix. `None` if there is too much to search.
-    fn is_found_below(&self, folder: &Path, name: &str, facts: &Facts<'_>) -> Option<bool> {
+    fn is_found_below(&self, parent: &Path, name: &str, facts: &Facts<'_>) -> Option<bool> {
         let steps = self.steps_on(Side::Restrict);
         // The directory is resolved once, not for each entry.
         let leads = |path: &Path| facts.context.resolver.resolve(path).ok();
@@ -467,25 +467,25 @@ impl PathPattern {
             };
             starts.iter().flatten().any(hits)
         };
-        let entries = facts.entries_below(folder)?;
+        let entries = facts.entries_below(parent)?;
         let begins = |path: &Path| {
-            let next = path.strip_prefix(folder).ok().and_then(|rest| rest.iter().next());
+            let next = path.strip_prefix(parent).ok().and_then(|rest| rest.iter().next());
             next.is_none_or(|next| next.to_str().is_none_or(|next| next.starts_with(name)))
         };
-        Some(is_hit(&folder.join(name)) || entries.iter().any(|path| begins(path) && is_hit(path)))
+        Some(is_hit(&parent.join(name)) || entries.iter().any(|path| begins(path) && is_hit(path)))
     }
 
     /// Returns whether its literal prefix may be in this directory, under a name with this prefix,
     /// or above the directory.
-    fn may_start(&self, folder: &Path, name: &str, facts: &Facts<'_>) -> bool {
+    fn may_start(&self, directory: &Path, name: &str, facts: &Facts<'_>) -> bool {
         // FAIL CLOSED: a pattern with an unknown base may start anywhere.
         let Some(bases) = self.restricting_bases(facts) else { return true };
-        let may = |start: &Path| match start.strip_prefix(folder) {
+        let may = |start: &Path| match start.strip_prefix(directory) {
             Ok(rest) => rest
                 .iter()
                 .next()
                 .is_none_or(|next| next.to_str().is_none_or(|next| next.starts_with(name))),
-            Err(_) => folder.starts_with(start),
+            Err(_) => directory.starts_with(start),
         };
         // The directory may be given resolved, and the pattern through a symlink.
         bases.iter().any(|base| {
@@ -499,15 +499,15 @@ impl PathPattern {
     }
 
     /// Whether a path is below a directory and its rest matches.
-    fn below(&self, folder: &Path, steps: &[Step], path: &Path, side: Side) -> Ternary {
+    fn below(&self, directory: &Path, steps: &[Step], path: &Path, side: Side) -> Ternary {
         let fold = CASE_INSENSITIVE && side == Side::Restrict;
-        if path.is_absolute() != folder.is_absolute() {
+        if path.is_absolute() != directory.is_absolute() {
             return Ternary::Unknown(
                 "the base directory of relative paths is not known".to_owned(),
             );
         }
         let mut own = path.components();
-        for part in folder.components() {
+        for part in directory.components() {
             if !own.next().is_some_and(|own| same(own, part, fold)) {
                 return Ternary::No;
             }

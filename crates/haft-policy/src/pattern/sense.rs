@@ -199,7 +199,7 @@ impl Pattern {
         let written = self.selectors.iter().find(|written| {
             matches!(&written.selector, Selector::Capability(wanted)
             if !tools.iter().any(|tool| {
-                let own = tool.spec.judged_capabilities();
+                let own = tool.spec.effective_capabilities();
                 wanted.iter().any(|capability| own.has(*capability))
             }))
         })?;

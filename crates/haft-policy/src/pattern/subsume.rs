@@ -182,8 +182,10 @@ impl Pattern {
         let mut all = vec![String::new(), self.bucket()];
         let path = |all: &mut Vec<String>, path: &PathPattern| {
             all.extend(path.names().map(|name| bucket(&super::Key::FileName(name))));
-            if let super::Key::Below(folder) = path.key() {
-                all.extend(folder.ancestors().map(|folder| bucket(&super::Key::Below(folder))));
+            if let super::Key::Below(directory) = path.key() {
+                all.extend(
+                    directory.ancestors().map(|directory| bucket(&super::Key::Below(directory))),
+                );
             }
         };
         let host = |all: &mut Vec<String>, host: &HostPattern| {
@@ -223,7 +225,7 @@ fn bucket(key: &super::Key<'_>) -> String {
         Key::Source(name) => format!("source {name}"),
         Key::Command(Some(word), _) => format!("command {word}"),
         Key::FileName(name) => format!("name {name}"),
-        Key::Below(folder) => format!("below {}", folder.display()),
+        Key::Below(directory) => format!("below {}", directory.display()),
         Key::Host(host) => format!("host {host}"),
         Key::Command(None, _) | Key::Any => String::new(),
     }

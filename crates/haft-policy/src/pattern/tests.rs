@@ -151,7 +151,7 @@ fn negated_path_is_an_error_of_its_own_kind() {
     for text in ["Read(!secrets/**)", "Edit(!.env)", "path=!x", "look path=a|!b"] {
         assert_eq!(error(text).kind, PatternErrorKind::Negated, "{text}");
     }
-    assert_eq!(error("Read(~other/x)").kind, PatternErrorKind::Bad);
+    assert_eq!(error("Read(~other/x)").kind, PatternErrorKind::Invalid);
     assert_eq!(deny("Read(./!odd)", &reads("!odd")), "yes", "a name may begin so");
 }
 
@@ -472,7 +472,7 @@ fn inert_patterns_are_reported_with_a_replacement() {
         ("Cd(x)", "remove it"),
     ] {
         let error = error(text);
-        assert_eq!(error.kind, PatternErrorKind::Inert, "{text}");
+        assert_eq!(error.kind, PatternErrorKind::MatchesNothing, "{text}");
         assert_eq!(error.hint.as_deref(), Some(hint), "{text}");
     }
 }
@@ -486,6 +486,7 @@ fn mistakes_have_an_offset_and_a_hint() {
         ("mail_send(path:x)", 10, "`path=…`"),
         ("mail_send(to=bob)", 10, "write `mail_send arg.to=bob`"),
         ("mail_send(./a)", 10, "path=./a"),
+        ("shell(cargo *)", 6, "matched by `Bash(cargo *)`"),
         ("WebFetch(https://x.org/p)", 9, "write `WebFetch(domain:x.org)`"),
         ("WebFetch(domain:x.org:80)", 21, "no port"),
         ("Read(!./a)", 5, "`except`"),
@@ -507,7 +508,7 @@ fn mistakes_have_an_offset_and_a_hint() {
     ] {
         let error = error(text);
         let kind =
-            if text.contains('!') { PatternErrorKind::Negated } else { PatternErrorKind::Bad };
+            if text.contains('!') { PatternErrorKind::Negated } else { PatternErrorKind::Invalid };
         assert_eq!(error.kind, kind, "{text}");
         assert_eq!(error.at, at, "{text}: {error}");
         assert!(error.to_string().contains(says), "{text}: {error}");
@@ -737,7 +738,7 @@ proptest! {
                     && !find(facts.arguments, name).is_empty()
             }
             Key::Source(source) => facts.names.remote.is_some_and(|(own, _)| own == source),
-            Key::Below(folder) => paths.iter().any(|path| path.starts_with(folder)),
+            Key::Below(directory) => paths.iter().any(|path| path.starts_with(directory)),
             Key::FileName(name) => paths.iter().any(|path| path.iter().any(|own| own == name)),
             Key::Host(host) => facts.parts.iter().any(|part| matches!(part, Part::Host(Ok(own))
                 if own == host || own.ends_with(&format!(".{host}")))),

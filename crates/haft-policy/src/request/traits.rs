@@ -46,7 +46,7 @@ impl Traits {
             ArgumentKind::Url => Capability::Network,
             ArgumentKind::Command => Capability::Subprocess,
         };
-        let claims = tool.remote.is_none() && tool.spec.judged_capabilities().has(reaches);
+        let claims = tool.remote.is_none() && tool.spec.effective_capabilities().has(reaches);
         let marked = |(_, mark): &(String, Mark)| match mark {
             Mark::About(own) => *own == about,
             Mark::Words => about == ArgumentKind::Command,

@@ -163,14 +163,14 @@ mod tests {
         testing::{TestDirectory, now},
     };
 
-    fn rules(folder: &TestDirectory, patterns: &[&str]) -> Rules {
-        let anchor = PathBase { directory: Some(folder.at("")), ..PathBase::default() };
+    fn rules(root: &TestDirectory, patterns: &[&str]) -> Rules {
+        let anchor = PathBase { directory: Some(root.at("")), ..PathBase::default() };
         let rule = |text: &&str| Rule::new(Decision::Deny, Pattern::parse(text, &anchor).unwrap());
         Rules::new(patterns.iter().map(rule).collect(), PolicyContext::default()).unwrap()
     }
 
-    fn find(rules: &Rules, folder: &TestDirectory) -> Result<DeniedPaths, DeniedPathsUnknown> {
-        let root = folder.at("").canonicalize().unwrap();
+    fn find(rules: &Rules, directory: &TestDirectory) -> Result<DeniedPaths, DeniedPathsUnknown> {
+        let root = directory.at("").canonicalize().unwrap();
         let scope = Scope { working_directory: root.as_path().into(), ..Scope::default() };
         let now = now();
         rules.denied_paths(&[root], &Arc::new(scope), &|| now)
@@ -178,30 +178,30 @@ mod tests {
 
     #[test]
     fn too_many_entries_are_an_error_but_a_literal_path_needs_no_walk() {
-        let folder = TestDirectory::new("denied-bound");
+        let directory = TestDirectory::new("denied-bound");
         for n in 0..50 {
-            folder.dir(&format!("many/{n}"));
+            directory.dir(&format!("many/{n}"));
         }
-        folder.dir("secrets/a");
-        let mut all = rules(&folder, &["Read(**/.env)", "Read(./secrets/**)"]);
-        assert_eq!(find(&all, &folder).unwrap().read.len(), 1);
+        directory.dir("secrets/a");
+        let mut all = rules(&directory, &["Read(**/.env)", "Read(./secrets/**)"]);
+        assert_eq!(find(&all, &directory).unwrap().read.len(), 1);
         all.max_entries = 30;
-        let error = find(&all, &folder).unwrap_err();
+        let error = find(&all, &directory).unwrap_err();
         assert!(error.why.contains("more than 30 files"), "{error}");
-        let mut literal = rules(&folder, &["Read(./secrets/**)", "Read(//etc/ssh/*_key)"]);
+        let mut literal = rules(&directory, &["Read(./secrets/**)", "Read(//etc/ssh/*_key)"]);
         literal.max_entries = 30;
-        let found = find(&literal, &folder).unwrap();
+        let found = find(&literal, &directory).unwrap();
         assert!(found.read.iter().any(|path| path.ends_with("secrets")), "{found:?}");
     }
 
     #[test]
     fn walk_timeout_is_an_error() {
-        let folder = TestDirectory::new("denied-time");
+        let directory = TestDirectory::new("denied-time");
         for n in 0..300 {
-            folder.dir(&format!("many/{n}"));
+            directory.dir(&format!("many/{n}"));
         }
-        let rules = rules(&folder, &["Read(**/.env)"]);
-        let root = folder.at("").canonicalize().unwrap();
+        let rules = rules(&directory, &["Read(**/.env)"]);
+        let root = directory.at("").canonicalize().unwrap();
         let scope = Scope { working_directory: root.as_path().into(), ..Scope::default() };
         let (start, looks) = (now(), std::cell::Cell::new(0));
         let now = || {
@@ -214,10 +214,10 @@ mod tests {
 
     #[test]
     fn patterns_for_new_names_are_absolute() {
-        let folder = TestDirectory::new("denied-new");
-        let rules = rules(&folder, &["Read(./a[!x-z]?/**)", "Edit(*.lock)", "Read(//o\\*/b)"]);
-        let new = find(&rules, &folder).unwrap().new;
-        let root = folder.at("").canonicalize().unwrap();
+        let directory = TestDirectory::new("denied-new");
+        let rules = rules(&directory, &["Read(./a[!x-z]?/**)", "Edit(*.lock)", "Read(//o\\*/b)"]);
+        let new = find(&rules, &directory).unwrap().new;
+        let root = directory.at("").canonicalize().unwrap();
         let root = root.to_str().unwrap();
         for text in
             [format!("{root}/a[!\\x-z]?/**"), format!("{root}/**/*.lock"), "/o\\*/b".to_owned()]

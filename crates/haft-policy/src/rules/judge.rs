@@ -224,7 +224,7 @@ impl Rules {
             Some(call) if call.tool.spec.permission == Permission::None => {
                 Verdict::allow("the tool declares `permission = \"none\"`")
             }
-            Some(call) => match default::judge(call, facts, &self.context) {
+            Some(call) => match default::decide_without_rules(call, facts, &self.context) {
                 verdict if verdict.confined => return self.confined(call, verdict, notes),
                 verdict
                     if verdict.decision == Decision::Allow

@@ -8,7 +8,7 @@ use std::{path::Path, sync::LazyLock};
 
 use haft_core::{
     Capability, Confidentiality, Operation, Trust,
-    protected_names::{self, NameScope, Protected, ProtectedName, Standing},
+    protected_names::{self, NameScope, Protected, ProtectedName, Protection},
 };
 
 use super::Rules;
@@ -93,7 +93,7 @@ pub(super) fn protection(part: &Part, facts: &Facts<'_>) -> Option<String> {
     let shown = shown.unwrap_or_else(|| path.to_owned());
     let shown = shown.display();
     Some(match PROTECTED.standing(path) {
-        Standing::Above => {
+        Protection::Above => {
             format!("it changes `{shown}`, which contains the protected `{pattern}`: {reason}")
         }
         _ => format!("it changes the protected file `{shown}`: {reason}"),

@@ -81,15 +81,15 @@ impl Rules {
     /// # Errors
     /// Fails if an example does not hold, and names each one that does not.
     pub fn new(rules: Vec<Rule>, context: PolicyContext) -> Result<Self, Error> {
-        let rules = Self::untried(rules, context);
+        let rules = Self::new_unchecked(rules, context);
         rules.hold_examples()?;
         Ok(rules)
     }
 
-    /// Compiles rules without checking their examples; see [`try_examples`](Self::try_examples). Do
+    /// Compiles rules without checking their examples; see [`run_examples`](Self::run_examples). Do
     /// not judge calls with them before that.
     #[must_use]
-    pub fn untried(rules: Vec<Rule>, context: PolicyContext) -> Self {
+    pub fn new_unchecked(rules: Vec<Rule>, context: PolicyContext) -> Self {
         let mut indexes = [Index::default(), Index::default(), Index::default(), Index::default()];
         for (at, rule) in rules.iter().enumerate().filter(|(_, rule)| rule.enabled) {
             let own = match rule.decision {
@@ -145,7 +145,7 @@ impl Rules {
 
     /// Evaluates every example, and returns the result of its rule and of all rules together.
     #[must_use]
-    pub fn try_examples(&self) -> Vec<ExampleResult> {
+    pub fn run_examples(&self) -> Vec<ExampleResult> {
         let mut tried = Vec::new();
         for (at, rule) in self.rules.iter().enumerate() {
             for example in &rule.examples {
@@ -179,7 +179,7 @@ impl Rules {
     }
 
     fn hold_examples(&self) -> Result<(), Error> {
-        let mut broken = self.try_examples().into_iter().filter(|tried| !tried.holds);
+        let mut broken = self.run_examples().into_iter().filter(|tried| !tried.holds);
         let Some(first) = broken.next() else { return Ok(()) };
         let mut error = Error::new(ErrorKind::BadConfig, first.to_string());
         for more in broken.take(20) {

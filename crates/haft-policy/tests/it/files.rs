@@ -723,7 +723,7 @@ fn settings_of_an_untrusted_directory_are_restricted_the_same() {
 #[test]
 fn untrusted_directory_may_only_tighten_the_mode() {
     let mode = |word: &str| format!("[defaults]\nmode = \"{word}\"\n");
-    for (own, folder, is) in [
+    for (own, directory, is) in [
         ("default", "plan", Mode::Plan),
         ("default", "dontAsk", Mode::DontAsk),
         ("default", "acceptEdits", Mode::Default),
@@ -732,8 +732,8 @@ fn untrusted_directory_may_only_tighten_the_mode() {
         ("bypassPermissions", "acceptEdits", Mode::AcceptEdits),
         ("acceptEdits", "bypassPermissions", Mode::AcceptEdits),
     ] {
-        let files = [user(&mode(own)), project(&mode(folder))];
-        assert_eq!(untrusted(&files).context.mode, is, "{own} {folder}");
+        let files = [user(&mode(own)), project(&mode(directory))];
+        assert_eq!(untrusted(&files).context.mode, is, "{own} {directory}");
     }
     let managed = file(ConfigLayer::Managed, FileFormat::Toml, "m.toml", &mode("acceptEdits"));
     let setup = untrusted(&[managed, project(&mode("plan"))]);
@@ -899,8 +899,8 @@ fn untrusted_directory_declares_no_tools_and_the_stronger_file_wins() {
     assert_eq!(setup.tools[0].program(), "true", "a person's own file counts");
     let setup = trusted(&[project(DECLARED), user(mine)]);
     assert_eq!((setup.tools.len(), setup.tools[0].program()), (1, "wc"));
-    let told = setup.notes.iter().any(|note| note.message.contains("that declaration is used"));
-    assert!(told, "{:?}", setup.notes);
+    let reported = setup.notes.iter().any(|note| note.message.contains("that declaration is used"));
+    assert!(reported, "{:?}", setup.notes);
 }
 
 #[test]
@@ -925,8 +925,8 @@ fn every_error_in_a_declared_tool_is_reported_with_its_position() {
         let text = format!(
             "[tool.t]\ndescription = \"Does it.\"\n{slip}\n[tool.t.parameters.f]\ntype = \"string\"\n"
         );
-        let told = mistakes(&[project(&text)]);
-        assert!(told.contains(wanted), "{slip}: {told}");
+        let reported = mistakes(&[project(&text)]);
+        assert!(reported.contains(wanted), "{slip}: {reported}");
     }
     let parameters = [
         ("type = \"strnig\"", "`type` must be one of"),
@@ -943,8 +943,8 @@ fn every_error_in_a_declared_tool_is_reported_with_its_position() {
         let text = format!(
             "[tool.t]\ndescription = \"Does it.\"\ncommand = [\"wc\", \"{{f}}\"]\n[tool.t.parameters.f]\n{slip}\n"
         );
-        let told = mistakes(&[project(&text)]);
-        assert!(told.contains(wanted), "{slip}: {told}");
+        let reported = mistakes(&[project(&text)]);
+        assert!(reported.contains(wanted), "{slip}: {reported}");
     }
     assert!(mistakes(&[project("[tool.t]\ncommand = [\"ls\"]")]).contains("without `description`"));
     assert!(mistakes(&[project("[tool.\"a b\"]\ncommand = [\"ls\"]")]).contains("not a valid"));

@@ -73,19 +73,19 @@ const DENY: &str = "# mine\n[[rule]]\nmatch = \"Bash(rm *)\"\ndecision = \"deny\
 
 #[test]
 fn permanent_approval_is_written_once_and_applies_at_once() {
-    let folder = TempDir::new("keep");
-    folder.write(DENY);
-    let live = folder.live();
+    let directory = TempDir::new("keep");
+    directory.write(DENY);
+    let live = directory.live();
     let before = live.current();
-    live.save(&folder.offer(&["Bash(git push origin *)", "Bash(ls \"a\\b\")"])).unwrap();
-    let once = folder.text();
+    live.save(&directory.offer(&["Bash(git push origin *)", "Bash(ls \"a\\b\")"])).unwrap();
+    let once = directory.text();
     assert!(once.starts_with(DENY), "{once}");
     let rules: Vec<_> = live.current().rules().iter().map(|r| r.matches[0].to_string()).collect();
     assert_eq!(rules, ["Bash(rm *)", "Bash(git push origin *)", "Bash(ls \"a\\b\")"]);
     assert_eq!(before.rules().len(), 1, "an authorization in progress keeps its rules");
-    live.save(&folder.offer(&["Bash(git push origin *)"])).unwrap();
-    assert_eq!(folder.text(), once);
-    let left: Vec<_> = fs::read_dir(&folder.0).unwrap().collect();
+    live.save(&directory.offer(&["Bash(git push origin *)"])).unwrap();
+    assert_eq!(directory.text(), once);
+    let left: Vec<_> = fs::read_dir(&directory.0).unwrap().collect();
     assert_eq!(left.len(), 1, "no other file is left: {left:?}");
 }
 
@@ -93,13 +93,13 @@ fn permanent_approval_is_written_once_and_applies_at_once() {
 #[test]
 fn new_rule_file_is_owner_only_and_an_existing_one_keeps_its_mode() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = TempDir::new("mode");
-    let live = folder.live();
-    live.save(&folder.offer(&["Bash(ls)"])).unwrap();
-    let mode = || fs::metadata(folder.file()).unwrap().permissions().mode() & 0o777;
+    let directory = TempDir::new("mode");
+    let live = directory.live();
+    live.save(&directory.offer(&["Bash(ls)"])).unwrap();
+    let mode = || fs::metadata(directory.file()).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(), 0o600);
-    fs::set_permissions(folder.file(), fs::Permissions::from_mode(0o644)).unwrap();
-    live.save(&folder.offer(&["Bash(pwd)"])).unwrap();
+    fs::set_permissions(directory.file(), fs::Permissions::from_mode(0o644)).unwrap();
+    live.save(&directory.offer(&["Bash(pwd)"])).unwrap();
     assert_eq!(mode(), 0o644);
     assert_eq!(live.current().rules().len(), 2);
 }
@@ -107,47 +107,47 @@ fn new_rule_file_is_owner_only_and_an_existing_one_keeps_its_mode() {
 #[cfg(unix)]
 #[test]
 fn rules_are_not_written_through_a_symlink() {
-    let folder = TempDir::new("link");
-    let live = folder.live();
-    let target = folder.0.join("elsewhere.toml");
+    let directory = TempDir::new("link");
+    let live = directory.live();
+    let target = directory.0.join("elsewhere.toml");
     fs::File::create(&target).unwrap();
-    std::os::unix::fs::symlink(&target, folder.file()).unwrap();
-    let said = live.save(&folder.offer(&["Bash(ls)"])).unwrap_err().to_string();
+    std::os::unix::fs::symlink(&target, directory.file()).unwrap();
+    let said = live.save(&directory.offer(&["Bash(ls)"])).unwrap_err().to_string();
     assert!(said.contains("was not written"), "{said}");
     assert_eq!(fs::read(&target).unwrap(), b"");
 }
 
 #[test]
 fn invalid_rule_file_is_not_written() {
-    let folder = TempDir::new("bad");
-    folder.write(DENY);
-    let live = folder.live();
+    let directory = TempDir::new("bad");
+    directory.write(DENY);
+    let live = directory.live();
     for bad in ["what = 1\n", "rule = []\n", "[[rule]\n"] {
-        folder.write(bad);
-        assert!(live.save(&folder.offer(&["Bash(ls)"])).is_err(), "{bad}");
-        assert_eq!(folder.text(), bad);
+        directory.write(bad);
+        assert!(live.save(&directory.offer(&["Bash(ls)"])).is_err(), "{bad}");
+        assert_eq!(directory.text(), bad);
     }
-    folder.write(DENY);
-    assert!(live.save(&folder.offer(&["Bash(a\u{202}\nb)"])).is_err());
+    directory.write(DENY);
+    assert!(live.save(&directory.offer(&["Bash(a\u{202}\nb)"])).is_err());
     let elsewhere =
-        SuggestedRules { file: folder.0.join("other.toml"), ..folder.offer(&["Bash(ls)"]) };
+        SuggestedRules { file: directory.0.join("other.toml"), ..directory.offer(&["Bash(ls)"]) };
     let said = live.save(&elsewhere).unwrap_err().to_string();
     assert!(said.contains("is not the file that rules are saved to"), "{said}");
-    assert_eq!(folder.text(), DENY);
+    assert_eq!(directory.text(), DENY);
     assert_eq!(live.current().rules().len(), 1);
 }
 
 #[test]
 fn invalid_file_keeps_the_old_rules_and_is_reported() {
-    let folder = TempDir::new("reload");
-    folder.write(DENY);
-    let live = folder.live();
-    folder.write("[[rule]]\nmatch = \"x\"\n");
+    let directory = TempDir::new("reload");
+    directory.write(DENY);
+    let live = directory.live();
+    directory.write("[[rule]]\nmatch = \"x\"\n");
     let said = live.reload().unwrap_err().to_string();
     assert!(said.starts_with("the previous rules stay in force\n"), "{said}");
     assert!(said.contains("haft.local.toml:1:1: a rule without `decision`"), "{said}");
     assert_eq!(live.current().rules().len(), 1);
-    folder.write("");
+    directory.write("");
     live.reload().unwrap();
     assert_eq!(live.current().rules().len(), 0);
 }
@@ -155,32 +155,32 @@ fn invalid_file_keeps_the_old_rules_and_is_reported() {
 #[test]
 fn recorder_sees_both_texts_and_decides_whether_the_rule_is_written() {
     use std::sync::{Arc, Mutex};
-    let folder = TempDir::new("recorder");
-    folder.write(DENY);
+    let directory = TempDir::new("recorder");
+    directory.write(DENY);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&seen);
-    let live = folder.live().with_recorder(move |write: RuleWrite<'_>| -> Result<(), Error> {
+    let live = directory.live().with_recorder(move |write: RuleWrite<'_>| -> Result<(), Error> {
         let before = write.before().map(str::to_owned);
         log.lock().unwrap().push((before, write.after().to_owned()));
         write.commit()
     });
-    live.save(&folder.offer(&["Bash(ls)"])).unwrap();
-    assert_eq!(*seen.lock().unwrap(), [(Some(DENY.to_owned()), folder.text())]);
-    let live = folder.live().with_recorder(|_: RuleWrite<'_>| Err("it was planted"));
-    let before = folder.text();
-    let said = live.save(&folder.offer(&["Bash(pwd)"])).unwrap_err().to_string();
+    live.save(&directory.offer(&["Bash(ls)"])).unwrap();
+    assert_eq!(*seen.lock().unwrap(), [(Some(DENY.to_owned()), directory.text())]);
+    let live = directory.live().with_recorder(|_: RuleWrite<'_>| Err("it was planted"));
+    let before = directory.text();
+    let said = live.save(&directory.offer(&["Bash(pwd)"])).unwrap_err().to_string();
     assert!(said.contains("it was planted"), "{said}");
-    assert_eq!(folder.text(), before);
-    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1, "no other file is left");
+    assert_eq!(directory.text(), before);
+    assert_eq!(fs::read_dir(&directory.0).unwrap().count(), 1, "no other file is left");
 }
 
 #[cfg(unix)]
 #[test]
 fn fifo_in_the_place_of_the_local_file_is_refused_at_once() {
-    let folder = TempDir::new("fifo");
-    let live = folder.live();
-    assert!(std::process::Command::new("mkfifo").arg(folder.file()).status().unwrap().success());
-    let said = live.save(&folder.offer(&["Bash(ls)"])).unwrap_err().to_string();
+    let directory = TempDir::new("fifo");
+    let live = directory.live();
+    assert!(std::process::Command::new("mkfifo").arg(directory.file()).status().unwrap().success());
+    let said = live.save(&directory.offer(&["Bash(ls)"])).unwrap_err().to_string();
     assert!(said.contains("named pipe (FIFO)"), "{said}");
 }
 
@@ -193,6 +193,6 @@ fn rules_without_a_file_can_be_replaced_but_not_saved() {
     assert!(
         live.save(&SuggestedRules { rules: vec!["x".to_owned()], file: "/x.toml".into() }).is_err()
     );
-    let failed = ReloadableRules::with_loader(|| Err::<Rules, _>("no such folder"));
-    assert_eq!(failed.unwrap_err().to_string(), "no such folder");
+    let failed = ReloadableRules::with_loader(|| Err::<Rules, _>("no such directory"));
+    assert_eq!(failed.unwrap_err().to_string(), "no such directory");
 }

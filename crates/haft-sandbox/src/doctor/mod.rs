@@ -51,19 +51,19 @@ impl Findings {
 impl Sandbox {
     /// Tries all forbidden acts inside the sandbox and returns the results. Takes a second or two.
     ///
-    /// `folder` is an empty directory for the targets of the acts. It is emptied again.
+    /// `directory` is an empty directory for the targets of the acts. It is emptied again.
     ///
     /// # Errors
     /// Fails if the directory cannot be used or the sandbox cannot be set up.
-    pub async fn self_test(&self, folder: &Path) -> Result<Findings, Error> {
+    pub async fn self_test(&self, directory: &Path) -> Result<Findings, Error> {
         let cannot = |e: io::Error| {
             Error::new(
                 ErrorKind::BadProfile,
-                format!("`{}` cannot be used for the self-test: {e}", folder.display()),
+                format!("`{}` cannot be used for the self-test: {e}", directory.display()),
             )
             .because(e)
         };
-        let stage = Stage::build(folder).map_err(cannot)?;
+        let stage = Stage::build(directory).map_err(cannot)?;
         let workspace =
             Workspace::builder().root(stage.scene.inside.clone(), Access::Write).build()?;
         let profile = Profile {
@@ -94,7 +94,7 @@ impl Sandbox {
             !has_set_id_file(&stage.scene.inside),
         ));
         findings.extend(outside::run(self, &profile, &stage.scene.inside).await);
-        findings.extend(programs::run(self, stage.folder()).await?);
+        findings.extend(programs::run(self, stage.directory()).await?);
         findings.push(finding(
             "complete",
             "finish all acts",
@@ -152,17 +152,17 @@ struct Stage {
 }
 
 impl Stage {
-    fn build(folder: &Path) -> io::Result<Self> {
-        let folder = folder.canonicalize()?;
-        let (inside, outside) = (folder.join("inside"), folder.join("outside"));
-        for folder in [
+    fn build(directory: &Path) -> io::Result<Self> {
+        let directory = directory.canonicalize()?;
+        let (inside, outside) = (directory.join("inside"), directory.join("outside"));
+        for directory in [
             &inside,
             &inside.join("sub"),
             &inside.join(".git"),
             &inside.join(".git/hooks"),
             &outside,
         ] {
-            fs::create_dir(folder)?;
+            fs::create_dir(directory)?;
         }
         for file in ["notes.txt", "sub/old", "sub/gone", "sub/stay", ".git/config"] {
             put(&inside.join(file), "haft")?;
@@ -198,7 +198,7 @@ impl Stage {
     }
 
     /// Returns the directory of the caller.
-    fn folder(&self) -> &Path {
+    fn directory(&self) -> &Path {
         self.scene.inside.parent().unwrap_or(&self.scene.inside)
     }
 

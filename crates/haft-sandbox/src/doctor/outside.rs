@@ -47,7 +47,7 @@ async fn take_memory(sandbox: &Sandbox, mut profile: Profile) -> Observed {
     // Without a line break `tail` buffers everything.
     let script = format!("head -c {} /dev/zero | tail -n 1 | wc -c", 3 * MEMORY_LIMIT);
     match sandbox.run(Command::shell(script).deadline(DEADLINE), profile).await {
-        Ok(ended) if ended.how == ExitReason::OutOfMemory => Observed::Killed(9),
+        Ok(ended) if ended.exit_reason == ExitReason::OutOfMemory => Observed::Killed(9),
         Ok(ended) if ended.is_success() && ended.stderr.seen() == 0 => Observed::Allowed,
         Ok(ended) => skipped(String::from_utf8_lossy(ended.stderr.bytes())),
         Err(error) => skipped(error),

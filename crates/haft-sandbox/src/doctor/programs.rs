@@ -160,9 +160,9 @@ async fn host_git(directory: &Path, args: &[&str]) -> bool {
     status.is_ok_and(|status| status.is_ok_and(|status| status.success()))
 }
 
-/// Runs all programs and plants below `folder`.
-pub(super) async fn run(sandbox: &Sandbox, folder: &Path) -> Result<Vec<DoctorFinding>, Error> {
-    let projects = Projects(folder.join("projects"));
+/// Runs all programs and plants below `directory`.
+pub(super) async fn run(sandbox: &Sandbox, directory: &Path) -> Result<Vec<DoctorFinding>, Error> {
+    let projects = Projects(directory.join("projects"));
     let mut findings = Vec::new();
     findings.extend(programs(sandbox, &projects).await?);
     findings.extend(plants(sandbox, &projects).await?);
@@ -339,21 +339,21 @@ mod tests {
     #[test]
     fn listing_shows_new_names_modes_and_bytes() {
         use std::os::unix::fs::PermissionsExt as _;
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("file");
-        let mut seen = vec![listing(folder.path())];
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        let mut seen = vec![listing(directory.path())];
         put(&file, "one").unwrap();
-        seen.push(listing(folder.path()));
+        seen.push(listing(directory.path()));
         fs::set_permissions(&file, fs::Permissions::from_mode(0o4755)).unwrap();
-        seen.push(listing(folder.path()));
+        seen.push(listing(directory.path()));
         fs::remove_file(&file).unwrap();
         put(&file, "two").unwrap();
-        seen.push(listing(folder.path()));
-        fs::create_dir(folder.path().join("empty")).unwrap();
-        seen.push(listing(folder.path()));
+        seen.push(listing(directory.path()));
+        fs::create_dir(directory.path().join("empty")).unwrap();
+        seen.push(listing(directory.path()));
         assert!(seen.iter().all(Option::is_some));
         assert!(seen.windows(2).all(|pair| pair[0] != pair[1]), "{seen:?}");
-        assert_eq!(seen.last(), Some(&listing(folder.path())));
-        assert_eq!(listing(&folder.path().join("missing")), None);
+        assert_eq!(seen.last(), Some(&listing(directory.path())));
+        assert_eq!(listing(&directory.path().join("missing")), None);
     }
 }

@@ -287,10 +287,10 @@ mod tests {
 
     #[test]
     fn directory_outside_the_cgroup_file_system_is_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        let error = Group::make(folder.path(), 1 << 20).unwrap_err();
+        let directory = tempfile::tempdir().unwrap();
+        let error = Group::make(directory.path(), 1 << 20).unwrap_err();
         assert!(error.to_string().contains("not in a cgroup file system"), "{error}");
-        assert_eq!(folder.path().read_dir().unwrap().count(), 0, "nothing was made in it");
+        assert_eq!(directory.path().read_dir().unwrap().count(), 0, "nothing was made in it");
         let error = Group::make(Path::new("relative"), 1 << 20).unwrap_err();
         assert!(error.to_string().contains("not absolute"), "{error}");
     }

@@ -164,7 +164,7 @@ fn run(
     let kill = Some(rustix::process::Signal::KILL);
     rustix::process::set_parent_process_death_signal(kill)
         .map_err(SetupError::os("death signal"))?;
-    if let Act::Run(Run { folder: directory, home, .. }) = &task.orders.act {
+    if let Act::Run(Run { directory, home, .. }) = &task.orders.act {
         if let Some(scratch) = &setting.scratch {
             write_home_files(scratch, home);
         }

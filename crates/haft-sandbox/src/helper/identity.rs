@@ -116,8 +116,8 @@ pub(super) fn owner_of(profile: &Profile) -> Identity {
 /// Returns the id mapping of each root, `None` if there is none. Roots of one owner share it.
 pub(super) fn mappings(profile: &Profile, uid: u32) -> Vec<Option<OwnedFd>> {
     let mut made: BTreeMap<(u32, u32), OwnedFd> = BTreeMap::new();
-    let mut mapping_of = |folder: &Path| {
-        let meta = folder.metadata()?;
+    let mut mapping_of = |directory: &Path| {
+        let meta = directory.metadata()?;
         let owner = (meta.uid(), meta.gid());
         if let Some(mapping) = made.get(&owner) {
             return mapping.try_clone();

@@ -281,17 +281,17 @@ fn cover_private_parents(profile: &Profile, user: u32) -> Result<(), SetupError>
     for root in &profile.roots {
         let mut above: Vec<_> = root.path.ancestors().skip(1).collect();
         above.reverse();
-        for folder in above {
-            let Ok(meta) = folder.metadata() else { break };
+        for directory in above {
+            let Ok(meta) = directory.metadata() else { break };
             let may_pass = meta.permissions().mode() & 0o001 != 0 || meta.uid() == user;
-            if !may_pass && !closed.iter().any(|closed| folder.starts_with(closed)) {
-                closed.push(folder.to_path_buf());
+            if !may_pass && !closed.iter().any(|closed| directory.starts_with(closed)) {
+                closed.push(directory.to_path_buf());
                 break;
             }
         }
     }
-    for folder in closed {
-        mount_tmpfs(&folder, "size=256k,nr_inodes=256,mode=755")
+    for directory in closed {
+        mount_tmpfs(&directory, "size=256k,nr_inodes=256,mode=755")
             .map_err(SetupError::machine("mounts: parents of roots"))?;
     }
     Ok(())

@@ -154,8 +154,8 @@ fn run_watcher(
 
 /// The report if only the end of the command is known.
 fn lost() -> Report {
-    let (exit, how) = (crate::Exit::Unknown, crate::ExitReason::Lost);
-    Report::Ended { exit, how, cpu_us: 0, wall_us: 0, memory: 0, refused: Vec::new() }
+    let (exit, exit_reason) = (crate::Exit::Unknown, crate::ExitReason::HelperDied);
+    Report::Ended { exit, exit_reason, cpu_us: 0, wall_us: 0, memory: 0, refused: Vec::new() }
 }
 
 /// Checks that each root is still the directory that was authorized (TOCTOU): without mounts it is

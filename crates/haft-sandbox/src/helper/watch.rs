@@ -34,7 +34,7 @@ pub(super) struct Watch<'a> {
 
 /// How the command ended and what it used.
 pub(super) struct WatchOutcome {
-    pub(super) how: ExitReason,
+    pub(super) exit_reason: ExitReason,
     pub(super) exit: Exit,
     pub(super) cpu: Duration,
     pub(super) memory: u64,
@@ -46,7 +46,7 @@ impl WatchOutcome {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         Report::Ended {
             exit: self.exit,
-            how: self.how,
+            exit_reason: self.exit_reason,
             cpu_us: micros(self.cpu),
             wall_us: micros(self.wall),
             memory: self.memory,
@@ -71,7 +71,7 @@ pub(super) fn watch(
 ) -> WatchOutcome {
     let began = sys::now();
     let mut outcome = WatchOutcome {
-        how: ExitReason::Itself,
+        exit_reason: ExitReason::Exited,
         exit: Exit::Unknown,
         cpu: Duration::ZERO,
         memory: 0,
@@ -93,17 +93,17 @@ pub(super) fn watch(
         }
         if is_ended {
             if what.memory.as_ref().is_some_and(Memory::has_killed) {
-                outcome.how = ExitReason::OutOfMemory;
+                outcome.exit_reason = ExitReason::OutOfMemory;
             }
             break;
         }
         let left = what.deadline.map(|deadline| deadline.saturating_sub(began.elapsed()));
         if left == Some(Duration::ZERO) {
-            outcome.how = ExitReason::TimedOut;
+            outcome.exit_reason = ExitReason::TimedOut;
             break;
         }
         if what.memory.as_ref().is_some_and(Memory::is_exceeded) {
-            outcome.how = ExitReason::OutOfMemory;
+            outcome.exit_reason = ExitReason::OutOfMemory;
             break;
         }
         let left = match what.memory {
@@ -112,8 +112,8 @@ pub(super) fn watch(
             }
             None => left,
         };
-        if let Some(how) = wait(&mut what, left) {
-            outcome.how = how;
+        if let Some(reason) = wait(&mut what, left) {
+            outcome.exit_reason = reason;
             break;
         }
     }
@@ -145,7 +145,7 @@ fn wait(what: &mut Watch<'_>, left: Option<Duration>) -> Option<ExitReason> {
     let mut discarded = [0; 256];
     while rustix::io::read(&what.children, &mut discarded).is_ok_and(|n| n > 0) {}
     if is_orphan {
-        return Some(ExitReason::Lost);
+        return Some(ExitReason::HelperDied);
     }
     if has_message {
         let mut message = [0];

@@ -50,7 +50,7 @@ const FILES: &[&str] = &[
     "gc.log",
     "gc.log.lock",
 ];
-/// Files of a worktree that tell git where its configuration is.
+/// Files of a worktree that say to git where its configuration is.
 const REDIRECTIONS: &[&str] = &["gitdir", "commondir", "config.worktree"];
 
 /// Why the rest of a git directory is read-only.

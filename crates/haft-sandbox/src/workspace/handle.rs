@@ -104,9 +104,9 @@ pub(super) fn component_by_component(
 }
 
 /// Normalizes the errno for a symlink in the place of a directory, which differs between systems.
-fn symlink_errno(folder: BorrowedFd<'_>, name: &std::ffi::OsStr, errno: Errno) -> Errno {
+fn symlink_errno(directory: BorrowedFd<'_>, name: &std::ffi::OsStr, errno: Errno) -> Errno {
     let is_link = || {
-        rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)
+        rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink)
     };
     match errno {
@@ -123,8 +123,8 @@ mod tests {
 
     #[test]
     fn openat2_and_component_walk_give_the_same_result() {
-        let folder = tempfile::tempdir().unwrap();
-        let base = folder.path();
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path();
         fs::create_dir_all(base.join("a/b")).unwrap();
         fs::File::create(base.join("a/file")).unwrap();
         std::os::unix::fs::symlink("a", base.join("link")).unwrap();

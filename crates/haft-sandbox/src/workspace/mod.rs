@@ -47,7 +47,7 @@ pub use self::{
 use self::{
     git_config::LastNamed,
     name::Step,
-    protect::{Protected, Standing},
+    protect::{Protected, Protection},
     resolve::{Last, resolve},
 };
 use crate::{Error, ErrorKind};
@@ -249,14 +249,14 @@ impl Workspace {
     /// Returns whether a write here needs a grant that this workspace does not have.
     #[must_use]
     pub fn is_protected(&self, place: &ResolvedPath) -> bool {
-        self.standing(place) == Standing::Protected
+        self.standing(place) == Protection::Protected
     }
 
     /// Returns whether a file here needs such a grant. A file in the place of a directory with
     /// protected names does too: a file `.git` says in which directory the hooks are.
     #[must_use]
     pub fn is_protected_file(&self, place: &ResolvedPath) -> bool {
-        self.standing(place) != Standing::Free
+        self.standing(place) != Protection::Free
     }
 
     /// Returns a workspace that may also write at and below these paths, protected or not. This
@@ -293,16 +293,16 @@ impl Workspace {
 
     /// FAIL CLOSED: called before every write.
     fn may_write(&self, place: &ResolvedPath) -> Result<(), PathError> {
-        let folder = self.folder(place)?;
-        if folder.access != Access::Write {
+        let directory = self.directory(place)?;
+        if directory.access != Access::Write {
             return Err(place.refuse(PathErrorKind::ReadOnly));
         }
         if place.path.as_os_str().is_empty() {
             return Err(place.refuse(PathErrorKind::IsADirectory));
         }
         match self.standing(place) {
-            Standing::Protected => Err(place.refuse(PathErrorKind::Protected)),
-            Standing::Above | Standing::Free => Ok(()),
+            Protection::Protected => Err(place.refuse(PathErrorKind::Protected)),
+            Protection::Above | Protection::Free => Ok(()),
         }
     }
 
@@ -311,32 +311,35 @@ impl Workspace {
     fn may_move(&self, place: &ResolvedPath) -> Result<(), PathError> {
         self.may_write(place)?;
         match self.standing(place) {
-            Standing::Free => Ok(()),
-            Standing::Above | Standing::Protected => Err(place.refuse(PathErrorKind::Protected)),
+            Protection::Free => Ok(()),
+            Protection::Above | Protection::Protected => {
+                Err(place.refuse(PathErrorKind::Protected))
+            }
         }
     }
 
-    fn folder(&self, place: &ResolvedPath) -> Result<&RootDirectory, PathError> {
-        let folder = self.inner.roots.get(place.root).filter(|folder| folder.path == place.base);
-        folder.ok_or_else(|| place.refuse(PathErrorKind::OutsideWorkspace))
+    fn directory(&self, place: &ResolvedPath) -> Result<&RootDirectory, PathError> {
+        let directory =
+            self.inner.roots.get(place.root).filter(|directory| directory.path == place.base);
+        directory.ok_or_else(|| place.refuse(PathErrorKind::OutsideWorkspace))
     }
 
     fn handle(&self, root: usize) -> Option<BorrowedFd<'_>> {
-        self.inner.roots.get(root).map(|folder| folder.handle.as_fd())
+        self.inner.roots.get(root).map(|directory| directory.handle.as_fd())
     }
 
     fn base(&self, root: usize) -> Arc<Path> {
         self.inner
             .roots
             .get(root)
-            .map_or_else(|| Path::new("").into(), |folder| folder.path.clone())
+            .map_or_else(|| Path::new("").into(), |directory| directory.path.clone())
     }
 
     /// Finds the root of an absolute path, by whole components. The innermost root wins.
     fn below<'p>(&self, path: &'p Path) -> Option<(usize, &'p Path)> {
-        let in_root = |(root, folder): (usize, &RootDirectory)| {
+        let in_root = |(root, directory): (usize, &RootDirectory)| {
             let rest =
-                path.strip_prefix(&folder.path).or_else(|_| path.strip_prefix(&folder.named));
+                path.strip_prefix(&directory.path).or_else(|_| path.strip_prefix(&directory.named));
             rest.ok().map(|rest| (root, rest))
         };
         let all = self.inner.roots.iter().enumerate().filter_map(in_root);
@@ -346,7 +349,7 @@ impl Workspace {
 
 impl fmt::Debug for Workspace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let roots = self.inner.roots.iter().map(|folder| (&folder.path, folder.access));
+        let roots = self.inner.roots.iter().map(|directory| (&directory.path, directory.access));
         f.debug_struct("Workspace")
             .field("roots", &roots.collect::<Vec<_>>())
             .field("granted", &self.granted)
@@ -453,8 +456,8 @@ impl WorkspaceBuilder {
         let (mut git, mut git_notes) = (Vec::new(), Vec::new());
         if self.has_linked_worktrees {
             let all: Vec<Root> = roots.iter().map(RootDirectory::root).collect();
-            for (root, folder) in all.iter().zip(&roots) {
-                match GitDirectory::find(root, folder.handle.as_fd(), &all) {
+            for (root, directory) in all.iter().zip(&roots) {
+                match GitDirectory::find(root, directory.handle.as_fd(), &all) {
                     Ok(found) => git.extend(found),
                     Err(why) => {
                         let file = root.path.join(".git");

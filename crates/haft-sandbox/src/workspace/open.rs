@@ -23,9 +23,9 @@ pub enum FileKind {
     /// A regular file.
     File,
     /// A directory.
-    Folder,
+    Directory,
     /// A symlink. It is never followed.
-    Link,
+    Symlink,
     /// A pipe, a socket, a device.
     Special,
 }
@@ -34,8 +34,8 @@ impl From<FileType> for FileKind {
     fn from(file_type: FileType) -> Self {
         match file_type {
             FileType::RegularFile => FileKind::File,
-            FileType::Directory => FileKind::Folder,
-            FileType::Symlink => FileKind::Link,
+            FileType::Directory => FileKind::Directory,
+            FileType::Symlink => FileKind::Symlink,
             _ => FileKind::Special,
         }
     }
@@ -120,9 +120,9 @@ impl Workspace {
     /// # Errors
     /// Fails if it does not exist or is not accessible.
     pub fn meta(&self, place: &ResolvedPath) -> Result<Meta, PathError> {
-        let folder = self.folder(place)?;
+        let directory = self.directory(place)?;
         let Some(name) = place.path.file_name() else {
-            let stat = rustix::fs::fstat(&folder.handle).map_err(|errno| place.os(errno))?;
+            let stat = rustix::fs::fstat(&directory.handle).map_err(|errno| place.os(errno))?;
             return Ok(meta(&stat));
         };
         let parent = self.open_parent(place)?;
@@ -136,10 +136,10 @@ impl Workspace {
     /// # Errors
     /// Refuses directories, symlinks, pipes, sockets, devices, and pseudo files such as `/proc`.
     pub fn open(&self, place: &ResolvedPath) -> Result<OpenFile, PathError> {
-        let folder = self.folder(place)?;
-        let handle = open_below(folder.handle.as_fd(), &place.path, OFlags::RDONLY)
+        let directory = self.directory(place)?;
+        let handle = open_below(directory.handle.as_fd(), &place.path, OFlags::RDONLY)
             .map_err(|errno| place.os(errno))?;
-        regular(handle, place, folder.identity.0)
+        regular(handle, place, directory.identity.0)
     }
 
     /// Reads a whole file of at most `cap` bytes.
@@ -180,8 +180,10 @@ pub(super) fn regular(
     let meta = meta(&stat);
     match meta.kind {
         FileKind::File => {}
-        FileKind::Folder => return Err(place.refuse(PathErrorKind::IsADirectory)),
-        FileKind::Link | FileKind::Special => return Err(place.refuse(PathErrorKind::SpecialFile)),
+        FileKind::Directory => return Err(place.refuse(PathErrorKind::IsADirectory)),
+        FileKind::Symlink | FileKind::Special => {
+            return Err(place.refuse(PathErrorKind::SpecialFile));
+        }
     }
     // Only a mount below the root can be a pseudo file system.
     if identity(&stat).0 != device && is_pseudo_file(&handle) {

@@ -69,9 +69,9 @@ causes! {
     /// The name is not valid for a file.
     NameInvalid "name_invalid" InvalidValue "use a plain path";
     /// The target is on another disk, to which directories and symlinks cannot be moved atomically.
-    OtherDisk "other_disk" InvalidValue "move its files one by one: files can be moved to another disk, directories and symlinks cannot";
+    CrossDevice "cross_device" InvalidValue "move its files one by one: files can be moved to another disk, directories and symlinks cannot";
     /// It goes through a symlink loop.
-    LinkLoop "link_loop" InvalidValue "use the path of the file itself";
+    SymlinkLoop "symlink_loop" InvalidValue "use the path of the file itself";
     /// It changed after it was read or authorized (TOCTOU).
     Changed "changed" InvalidValue "read it again, then repeat the call";
     /// The device has no space left, or the quota is used up.
@@ -140,7 +140,7 @@ impl PathError {
             Errno::NAMETOOLONG | Errno::ILSEQ => PathErrorKind::NameInvalid,
             // The kernel returns `XDEV` for a path that leaves the root.
             Errno::XDEV => PathErrorKind::OutsideWorkspace,
-            Errno::LOOP => PathErrorKind::LinkLoop,
+            Errno::LOOP => PathErrorKind::SymlinkLoop,
             Errno::NXIO | Errno::NODEV => PathErrorKind::SpecialFile,
             Errno::FBIG => PathErrorKind::SizeLimit,
             Errno::NOSPC | Errno::DQUOT => PathErrorKind::NoSpace,
@@ -196,8 +196,8 @@ impl PathError {
             PathErrorKind::TooLarge => "is too large",
             PathErrorKind::TooMany => "has too many entries or levels",
             PathErrorKind::NameInvalid => "is not a valid path",
-            PathErrorKind::OtherDisk => "would move to another disk and is not a regular file",
-            PathErrorKind::LinkLoop => "goes through too many symlinks",
+            PathErrorKind::CrossDevice => "would move to another disk and is not a regular file",
+            PathErrorKind::SymlinkLoop => "goes through too many symlinks",
             PathErrorKind::Changed => "was changed in the meantime",
             PathErrorKind::NoSpace => "could not be written: no space left on device",
             PathErrorKind::SizeLimit => "is larger than this process may write",

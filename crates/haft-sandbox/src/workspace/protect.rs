@@ -4,7 +4,7 @@
 use std::{path::Path, sync::Arc};
 
 pub use haft_core::protected_names::{PROTECTED, ProtectedName};
-pub(crate) use haft_core::protected_names::{Protected, Standing, is_move_allowed};
+pub(crate) use haft_core::protected_names::{Protected, Protection, is_move_allowed};
 
 use super::{
     ResolvedPath, Workspace,
@@ -13,15 +13,15 @@ use super::{
 
 impl Workspace {
     /// Returns how a path relates to the protected names. A granted path is free.
-    pub(super) fn standing(&self, place: &ResolvedPath) -> Standing {
+    pub(super) fn standing(&self, place: &ResolvedPath) -> Protection {
         if self.is_granted(place) {
-            return Standing::Free;
+            return Protection::Free;
         }
         match self.inner.protected.at(&place.base).standing(&place.path) {
-            Standing::Protected => Standing::Protected,
-            Standing::Free if self.is_in_bare_repository(place) => Standing::Protected,
+            Protection::Protected => Protection::Protected,
+            Protection::Free if self.is_in_bare_repository(place) => Protection::Protected,
             standing => match self.named_by_git(place).standing(&place.path) {
-                Standing::Free => standing,
+                Protection::Free => standing,
                 named => named,
             },
         }
@@ -38,7 +38,7 @@ impl Workspace {
     #[must_use]
     pub fn protection(&self, place: &ResolvedPath) -> Option<&str> {
         match self.standing(place) {
-            Standing::Free => None,
+            Protection::Free => None,
             _ => {
                 let reason = self.inner.protected.at(&place.base).reason(&place.path);
                 let is_named = || self.named_by_git(place).reason(&place.path).is_some();
@@ -63,8 +63,8 @@ impl Workspace {
     /// files that the configuration of its repositories names.
     pub(crate) fn names_at_launch(&self) -> Vec<String> {
         let mut names = self.protected_names();
-        for folder in self.inner.roots.iter() {
-            for name in NamedFiles::find(&folder.path, &folder.path).names {
+        for directory in self.inner.roots.iter() {
+            for name in NamedFiles::find(&directory.path, &directory.path).names {
                 if !names.contains(&name) {
                     names.push(name);
                 }
@@ -86,7 +86,7 @@ impl Workspace {
             let head = ResolvedPath { path: directory.join("HEAD"), ..place.clone() };
             self.meta(&head).is_ok()
         };
-        self.inner.protected.beside_head(&place.path).any(has_head)
+        self.inner.protected.possible_git_directories(&place.path).any(has_head)
     }
 
     /// Returns whether a rename would move an entry into a `.git` directory or out of one.

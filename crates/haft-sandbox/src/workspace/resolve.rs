@@ -109,7 +109,7 @@ fn component_by_component(
         });
         match seen? {
             Found::Missing => missing.push(name),
-            Found::Folder(handle) => walk.stack.push((name, Some(handle))),
+            Found::Directory(handle) => walk.stack.push((name, Some(handle))),
             Found::Link(_) if rest.is_empty() && last == Last::Keep => {
                 walk.stack.push((name, None))
             }
@@ -117,7 +117,7 @@ fn component_by_component(
             Found::Link(target) => {
                 links += 1;
                 if links > MAX_SYMLINKS {
-                    return Err(refuse(PathErrorKind::LinkLoop));
+                    return Err(refuse(PathErrorKind::SymlinkLoop));
                 }
                 // An invalid target cannot be inside.
                 name::check(&target).map_err(|_| refuse(PathErrorKind::OutsideWorkspace))?;
@@ -197,7 +197,7 @@ struct Walk<'w> {
 
 enum Found {
     Missing,
-    Folder(OwnedFd),
+    Directory(OwnedFd),
     Link(PathBuf),
     Other,
 }
@@ -217,7 +217,7 @@ impl Walk<'_> {
             FileType::Directory => {
                 let how = SEARCH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 match rustix::fs::openat(here, name, how, Mode::empty()) {
-                    Ok(handle) => Ok(Found::Folder(handle)),
+                    Ok(handle) => Ok(Found::Directory(handle)),
                     // It was a directory when it was checked (TOCTOU).
                     Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Err(Errno::AGAIN),
                     Err(errno) => Err(errno),
@@ -242,8 +242,8 @@ mod tests {
 
     #[test]
     fn fast_path_and_component_walk_resolve_to_the_same_path() {
-        let folder = tempfile::tempdir().unwrap();
-        let base = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path().canonicalize().unwrap();
         fs::create_dir_all(base.join("one/a/b")).unwrap();
         fs::create_dir_all(base.join("two/a")).unwrap();
         fs::File::create(base.join("one/a/file")).unwrap();

@@ -71,10 +71,10 @@ impl Workspace {
         stop: &dyn Fn() -> bool,
     ) -> Result<Done, PathError> {
         self.may_move(place)?;
-        let (folder, name) = self.parent_and_name(place)?;
+        let (directory, name) = self.parent_and_name(place)?;
         let what = self.meta(place)?.kind;
-        if what != FileKind::Folder {
-            rustix::fs::unlinkat(&folder, &name, AtFlags::empty())
+        if what != FileKind::Directory {
+            rustix::fs::unlinkat(&directory, &name, AtFlags::empty())
                 .map_err(|errno| place.os(errno))?;
             return Ok(Done { entries: 1, ..Done::default() });
         }
@@ -92,14 +92,17 @@ impl Workspace {
                     done.left_over = all.len() - done.entries + 1;
                     return Ok(done);
                 }
-                let how =
-                    if *kind == FileKind::Folder { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-                let (folder, name) = self.parent_and_name(place)?;
-                rustix::fs::unlinkat(&folder, &name, how).map_err(|errno| place.os(errno))?;
+                let how = if *kind == FileKind::Directory {
+                    AtFlags::REMOVEDIR
+                } else {
+                    AtFlags::empty()
+                };
+                let (directory, name) = self.parent_and_name(place)?;
+                rustix::fs::unlinkat(&directory, &name, how).map_err(|errno| place.os(errno))?;
                 done.entries += 1;
             }
         }
-        rustix::fs::unlinkat(&folder, &name, AtFlags::REMOVEDIR)
+        rustix::fs::unlinkat(&directory, &name, AtFlags::REMOVEDIR)
             .map_err(|errno| place.os(errno))?;
         done.entries += 1;
         Ok(done)
@@ -120,7 +123,7 @@ impl Workspace {
     ) -> Result<Done, PathError> {
         self.may_write(to)?;
         let mut done = Done::default();
-        if self.meta(from)?.kind != FileKind::Folder {
+        if self.meta(from)?.kind != FileKind::Directory {
             self.copy_file(from, to, (replace, bounds, ModeOf::Target), &mut done)?;
             return Ok(done);
         }
@@ -144,7 +147,7 @@ impl Workspace {
         for seen in &all {
             let target = other(&seen.place);
             match seen.kind {
-                FileKind::Folder => {
+                FileKind::Directory => {
                     self.make_directory(&target)?;
                     done.entries += 1;
                 }
@@ -152,7 +155,7 @@ impl Workspace {
                     let how = (replace, bounds, ModeOf::Target);
                     self.copy_file(&seen.place, &target, how, &mut done)?;
                 }
-                FileKind::Link | FileKind::Special => done.left_out += 1,
+                FileKind::Symlink | FileKind::Special => done.left_out += 1,
             }
         }
         Ok(done)
@@ -174,16 +177,17 @@ impl Workspace {
         self.may_move(from)?;
         self.may_move(to)?;
         if self.meta(from)?.kind != FileKind::File {
-            return Err(from.refuse(PathErrorKind::OtherDisk));
+            return Err(from.refuse(PathErrorKind::CrossDevice));
         }
         let mut done = Done::default();
         let copied = self.copy_file(from, to, (replace, bounds, ModeOf::Source), &mut done)?;
-        let (folder, name) = self.parent_and_name(from)?;
+        let (directory, name) = self.parent_and_name(from)?;
         if self.meta(from)?.stamp != copied {
             return Err(from.refuse(PathErrorKind::Changed));
         }
-        rustix::fs::unlinkat(&folder, &name, AtFlags::empty()).map_err(|errno| from.os(errno))?;
-        let _ = rustix::fs::fsync(&folder);
+        rustix::fs::unlinkat(&directory, &name, AtFlags::empty())
+            .map_err(|errno| from.os(errno))?;
+        let _ = rustix::fs::fsync(&directory);
         Ok(done)
     }
 
@@ -232,7 +236,7 @@ impl Workspace {
     /// # Errors
     /// Refuses anything but a directory.
     pub fn check_directory(&self, place: &ResolvedPath) -> Result<(), PathError> {
-        let root = self.folder(place)?;
+        let root = self.directory(place)?;
         open_below(root.handle.as_fd(), &place.path, OFlags::RDONLY | OFlags::DIRECTORY)
             .map(drop)
             .map_err(|errno| place.os(errno))

@@ -58,7 +58,7 @@ impl Bounds {
 pub struct Entry {
     place: ResolvedPath,
     kind: FileKind,
-    folder: Arc<OpenDirectory>,
+    directory: Arc<OpenDirectory>,
     level: usize,
 }
 
@@ -88,7 +88,8 @@ impl Entry {
     /// # Errors
     /// Fails if it is gone or not accessible.
     pub fn meta(&self) -> Result<Meta, PathError> {
-        let stat = rustix::fs::statat(&self.folder.handle, self.name(), AtFlags::SYMLINK_NOFOLLOW);
+        let stat =
+            rustix::fs::statat(&self.directory.handle, self.name(), AtFlags::SYMLINK_NOFOLLOW);
         Ok(meta(&stat.map_err(|errno| self.place.os(errno))?))
     }
 
@@ -103,22 +104,23 @@ impl Entry {
     /// # Errors
     /// Refuses anything but a regular file, even if it was swapped after the walk (TOCTOU).
     pub fn open(&self) -> Result<OpenFile, PathError> {
-        let handle = open_below(self.folder.handle.as_fd(), self.name().as_ref(), OFlags::RDONLY);
+        let handle =
+            open_below(self.directory.handle.as_fd(), self.name().as_ref(), OFlags::RDONLY);
         let handle = handle.map_err(|errno| self.place.os(errno))?;
-        open::regular(handle, &self.place, self.folder.device)
+        open::regular(handle, &self.place, self.directory.device)
     }
 
     /// Reads another file in the same directory. Returns `None` if it does not exist.
     ///
     /// # Errors
     /// Like [`open`](Self::open). Refuses a file of more than `cap` bytes.
-    pub fn read_beside(&self, name: &str, cap: usize) -> Result<Option<Vec<u8>>, PathError> {
+    pub fn read_sibling(&self, name: &str, cap: usize) -> Result<Option<Vec<u8>>, PathError> {
         let place = self.place.with_name(name)?;
-        match open_below(self.folder.handle.as_fd(), name.as_ref(), OFlags::RDONLY) {
+        match open_below(self.directory.handle.as_fd(), name.as_ref(), OFlags::RDONLY) {
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(place.os(errno)),
             Ok(handle) => {
-                open::read_whole(open::regular(handle, &place, self.folder.device)?, &place, cap)
+                open::read_whole(open::regular(handle, &place, self.directory.device)?, &place, cap)
                     .map(Some)
             }
         }
@@ -135,7 +137,7 @@ impl Workspace {
     /// # Errors
     /// Fails if the path is not a directory or cannot be read.
     pub fn walk(&self, place: &ResolvedPath, bounds: Bounds) -> Result<Walk, PathError> {
-        let root = self.folder(place)?;
+        let root = self.directory(place)?;
         let how = OFlags::RDONLY | OFlags::DIRECTORY;
         let handle =
             open_below(root.handle.as_fd(), &place.path, how).map_err(|errno| place.os(errno))?;
@@ -183,7 +185,7 @@ struct Level {
 
 impl Walk {
     /// Skips the contents of the directory that was returned last.
-    pub fn pass_by(&mut self) {
+    pub fn skip_entry(&mut self) {
         self.next = None;
     }
 
@@ -213,7 +215,7 @@ impl Walk {
     }
 
     fn step(&mut self) -> Result<Option<Entry>, PathError> {
-        if let Some((place, folder)) = self.next.take() {
+        if let Some((place, directory)) = self.next.take() {
             if self.stack.len() >= self.bounds.depth {
                 // A depth of 1 asks for the directory alone, so this is no exceeded bound.
                 if self.bounds.depth > 1 {
@@ -223,7 +225,7 @@ impl Walk {
             } else {
                 let how = OFlags::RDONLY | OFlags::DIRECTORY;
                 let name = place.path.file_name().unwrap_or_default();
-                let handle = open_below(folder.handle.as_fd(), name.as_ref(), how)
+                let handle = open_below(directory.handle.as_fd(), name.as_ref(), how)
                     .map_err(|errno| place.os(errno))?;
                 self.enter(place, handle).inspect_err(|refusal| {
                     if refusal.cause() == PathErrorKind::TooMany {
@@ -245,16 +247,16 @@ impl Walk {
                 // Some file systems do not return the type with the name.
                 FileType::Unknown => {
                     match rustix::fs::statat(&here.handle, &name, AtFlags::SYMLINK_NOFOLLOW) {
-                        Err(Errno::NOENT) => continue, // gone since the folder was read
+                        Err(Errno::NOENT) => continue, // gone since the directory was read
                         stat => meta(&stat.map_err(|errno| place.os(errno))?).kind,
                     }
                 }
                 kind => kind.into(),
             };
-            if kind == FileKind::Folder {
+            if kind == FileKind::Directory {
                 self.next = Some((place.clone(), here.clone()));
             }
-            return Ok(Some(Entry { place, kind, folder: here.clone(), level }));
+            return Ok(Some(Entry { place, kind, directory: here.clone(), level }));
         }
     }
 }
@@ -318,9 +320,9 @@ mod tests {
     use crate::Access;
 
     fn workspace_in_a_temporary_directory() -> (tempfile::TempDir, Workspace) {
-        let folder = tempfile::tempdir().unwrap();
-        let workspace = Workspace::builder().root(folder.path(), Access::Write).build().unwrap();
-        (folder, workspace)
+        let directory = tempfile::tempdir().unwrap();
+        let workspace = Workspace::builder().root(directory.path(), Access::Write).build().unwrap();
+        (directory, workspace)
     }
 
     fn put(path: std::path::PathBuf, text: &str) {
@@ -330,20 +332,20 @@ mod tests {
 
     #[test]
     fn kinds_from_getdents_agree_with_stat() {
-        let (folder, workspace) = workspace_in_a_temporary_directory();
-        let base = folder.path();
-        fs::create_dir(base.join("folder")).unwrap();
-        put(base.join("folder/below"), "12345");
-        symlink("folder", base.join("link")).unwrap();
+        let (directory, workspace) = workspace_in_a_temporary_directory();
+        let base = directory.path();
+        fs::create_dir(base.join("directory")).unwrap();
+        put(base.join("directory/below"), "12345");
+        symlink("directory", base.join("link")).unwrap();
         std::os::unix::net::UnixListener::bind(base.join("socket")).unwrap();
         let all = workspace.walk(&workspace.resolve(".").unwrap(), Bounds::default()).unwrap();
         let all: Vec<Entry> = all.map(Result::unwrap).collect();
         let seen: Vec<_> =
             all.iter().map(|entry| (entry.place().to_string(), entry.kind())).collect();
         let wanted = [
-            ("folder", FileKind::Folder),
-            ("folder/below", FileKind::File),
-            ("link", FileKind::Link),
+            ("directory", FileKind::Directory),
+            ("directory/below", FileKind::File),
+            ("link", FileKind::Symlink),
             ("socket", FileKind::Special),
         ];
         assert_eq!(seen, wanted.map(|(path, kind)| (path.to_owned(), kind)));
@@ -355,8 +357,8 @@ mod tests {
 
     #[test]
     fn file_swapped_after_the_directory_was_read_is_not_opened() {
-        let (folder, workspace) = workspace_in_a_temporary_directory();
-        let path = folder.path().join("file");
+        let (directory, workspace) = workspace_in_a_temporary_directory();
+        let path = directory.path().join("file");
         let see = || workspace.list(&workspace.resolve(".").unwrap(), 10).unwrap().pop().unwrap();
         put(path.clone(), "text");
         let entry = see();
@@ -372,8 +374,8 @@ mod tests {
 
     #[test]
     fn sibling_file_is_read_by_name_and_never_through_a_symlink() {
-        let (folder, workspace) = workspace_in_a_temporary_directory();
-        let base = folder.path();
+        let (directory, workspace) = workspace_in_a_temporary_directory();
+        let base = directory.path();
         fs::create_dir(base.join("sub")).unwrap();
         put(base.join("sub/entry"), "");
         put(base.join("sub/rules"), "*.log");
@@ -381,7 +383,7 @@ mod tests {
         symlink("../outside", base.join("sub/link")).unwrap();
         let all = workspace.list(&workspace.resolve("sub").unwrap(), 10).unwrap();
         let read =
-            |name: &str, cap| all[0].read_beside(name, cap).map_err(|refusal| refusal.cause());
+            |name: &str, cap| all[0].read_sibling(name, cap).map_err(|refusal| refusal.cause());
         assert_eq!(read("rules", 100), Ok(Some(b"*.log".to_vec())));
         assert_eq!(read("rules", 4), Err(PathErrorKind::TooLarge));
         assert_eq!(read("gone", 100), Ok(None));

@@ -39,7 +39,7 @@ pub enum Replace {
 #[derive(Debug)]
 pub struct AtomicWrite {
     place: ResolvedPath,
-    folder: OwnedFd,
+    directory: OwnedFd,
     name: OsString,
     temporary: Option<OsString>,
     file: File,
@@ -75,17 +75,17 @@ impl Workspace {
         if self.is_protected_file(place) {
             return Err(place.refuse(PathErrorKind::Protected));
         }
-        let (folder, name) = self.parent_and_name(place)?;
-        let old = existing_entry(&folder, &name, place)?;
+        let (directory, name) = self.parent_and_name(place)?;
+        let old = existing_entry(&directory, &name, place)?;
         check_replace(place, old.as_ref(), replace)?;
         if old.is_none() && !name::is_allowed_for_new(&name) {
             return Err(place.refuse(PathErrorKind::NameInvalid));
         }
-        let (temporary, file) = temporary(&folder, place)?;
+        let (temporary, file) = temporary(&directory, place)?;
         let (place, replaces) = (place.clone(), old.is_some());
         let temporary = Some(temporary);
         let draft =
-            AtomicWrite { place, folder, name, temporary, file, replace, replaces, written: 0 };
+            AtomicWrite { place, directory, name, temporary, file, replace, replaces, written: 0 };
         if let Some(old) = old {
             draft.copy_permissions(&old);
         }
@@ -97,7 +97,7 @@ impl Workspace {
     /// # Errors
     /// Refuses protected names, read-only roots, and existing files.
     pub fn make_directory(&self, place: &ResolvedPath) -> Result<(), PathError> {
-        let root = self.folder(place)?;
+        let root = self.directory(place)?;
         if place.path.as_os_str().is_empty() {
             return Ok(());
         }
@@ -143,29 +143,29 @@ impl Workspace {
         if to.root == from.root && to.path.starts_with(&from.path) && to.path != from.path {
             return Err(to.refuse(PathErrorKind::NameInvalid));
         }
-        let (from_folder, from_name) = self.parent_and_name(from)?;
-        let (to_folder, to_name) = self.parent_and_name(to)?;
-        let old = existing_entry(&to_folder, &to_name, to)?;
+        let (from_directory, from_name) = self.parent_and_name(from)?;
+        let (to_directory, to_name) = self.parent_and_name(to)?;
+        let old = existing_entry(&to_directory, &to_name, to)?;
         check_replace(to, old.as_ref(), replace)?;
         if old.is_none() && !name::is_allowed_for_new(&to_name) {
             return Err(to.refuse(PathErrorKind::NameInvalid));
         }
         let moved = match replace {
-            Replace::Never => rename_new(&from_folder, &from_name, &to_folder, &to_name),
-            _ => rustix::fs::renameat(&from_folder, &from_name, &to_folder, &to_name),
+            Replace::Never => rename_new(&from_directory, &from_name, &to_directory, &to_name),
+            _ => rustix::fs::renameat(&from_directory, &from_name, &to_directory, &to_name),
         };
         moved.map_err(|errno| match errno {
             Errno::EXIST | Errno::NOTEMPTY | Errno::ISDIR | Errno::NOTDIR => to.os(errno),
             // Two disks, not an escape from the root.
-            Errno::XDEV => to.refuse(PathErrorKind::OtherDisk).because(errno.into()),
+            Errno::XDEV => to.refuse(PathErrorKind::CrossDevice).because(errno.into()),
             errno => from.os(errno),
         })?;
-        let _ = rustix::fs::fsync(&to_folder);
+        let _ = rustix::fs::fsync(&to_directory);
         Ok(())
     }
 
     pub(super) fn open_parent(&self, place: &ResolvedPath) -> Result<OwnedFd, PathError> {
-        let root = self.folder(place)?;
+        let root = self.directory(place)?;
         let parent = place.path.parent().unwrap_or(Path::new(""));
         open_below(root.handle.as_fd(), parent, OFlags::RDONLY | OFlags::DIRECTORY)
             .map_err(|errno| place.os(errno))
@@ -190,17 +190,17 @@ impl AtomicWrite {
         let os = |errno| self.place.os(errno);
         rustix::fs::fsync(&self.file).map_err(os)?;
         // Check again: the target may have changed while the contents were written (TOCTOU).
-        let old = existing_entry(&self.folder, &self.name, &self.place)?;
+        let old = existing_entry(&self.directory, &self.name, &self.place)?;
         check_replace(&self.place, old.as_ref(), self.replace)?;
         let temporary = self.temporary.as_deref().unwrap_or_default();
         match self.replace {
-            Replace::Never => rename_new(&self.folder, temporary, &self.folder, &self.name),
-            _ => rustix::fs::renameat(&self.folder, temporary, &self.folder, &self.name),
+            Replace::Never => rename_new(&self.directory, temporary, &self.directory, &self.name),
+            _ => rustix::fs::renameat(&self.directory, temporary, &self.directory, &self.name),
         }
         .map_err(os)?;
         self.temporary = None;
         // The contents are durable already; this makes the name durable. Not every file system can.
-        let _ = rustix::fs::fsync(&self.folder);
+        let _ = rustix::fs::fsync(&self.directory);
         let stat = rustix::fs::fstat(&self.file).map_err(|errno| self.place.os(errno))?;
         Ok(meta(&stat))
     }
@@ -220,7 +220,8 @@ impl AtomicWrite {
     /// Copies mode and owner of the old file, without set-user-id and set-group-id. Best effort.
     fn copy_permissions(&self, old: &Meta) {
         self.keep_mode(old);
-        if let Ok(stat) = rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+        if let Ok(stat) = rustix::fs::statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW)
+        {
             let owner = rustix::process::Uid::from_raw(stat.st_uid);
             let group = rustix::process::Gid::from_raw(stat.st_gid);
             let _ = rustix::fs::fchown(&self.file, Some(owner), Some(group));
@@ -250,18 +251,18 @@ impl Write for AtomicWrite {
 impl Drop for AtomicWrite {
     fn drop(&mut self) {
         if let Some(temporary) = self.temporary.take() {
-            let _ = rustix::fs::unlinkat(&self.folder, &temporary, AtFlags::empty());
+            let _ = rustix::fs::unlinkat(&self.directory, &temporary, AtFlags::empty());
         }
     }
 }
 
 /// Returns the metadata of the existing entry at a path that is about to be written.
 fn existing_entry(
-    folder: &OwnedFd,
+    directory: &OwnedFd,
     name: &OsStr,
     place: &ResolvedPath,
 ) -> Result<Option<Meta>, PathError> {
-    match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+    match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(meta(&stat))),
         Err(Errno::NOENT) => Ok(None),
         Err(errno) => Err(place.os(errno)),
@@ -277,11 +278,11 @@ fn check_replace(
         (None, Replace::Never | Replace::Always) => Ok(()),
         (None, Replace::If(_)) => Err(place.refuse(PathErrorKind::Changed)),
         (Some(old), replace) => match (old.kind, replace) {
-            (FileKind::Folder, _) => Err(place.refuse(PathErrorKind::IsADirectory)),
+            (FileKind::Directory, _) => Err(place.refuse(PathErrorKind::IsADirectory)),
             (FileKind::Special, _) => Err(place.refuse(PathErrorKind::SpecialFile)),
             (_, Replace::Never) => Err(place.refuse(PathErrorKind::Exists)),
             // The path was resolved without a symlink at its end, so one was swapped in (TOCTOU).
-            (FileKind::Link, _) => Err(place.refuse(PathErrorKind::Changed)),
+            (FileKind::Symlink, _) => Err(place.refuse(PathErrorKind::Changed)),
             (FileKind::File, Replace::If(stamp)) if stamp != old.stamp => {
                 Err(place.refuse(PathErrorKind::Changed))
             }
@@ -291,11 +292,11 @@ fn check_replace(
 }
 
 /// Creates a new file exclusively (`O_EXCL`), under a random name.
-fn temporary(folder: &OwnedFd, place: &ResolvedPath) -> Result<(OsString, File), PathError> {
+fn temporary(directory: &OwnedFd, place: &ResolvedPath) -> Result<(OsString, File), PathError> {
     let how = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     for turn in 0..16_u32 {
         let name: OsString = format!(".haft-{:016x}.tmp", RandomState::new().hash_one(turn)).into();
-        match rustix::fs::openat(folder, &name, how, Mode::from_raw_mode(0o666)) {
+        match rustix::fs::openat(directory, &name, how, Mode::from_raw_mode(0o666)) {
             Ok(file) => return Ok((name, file.into())),
             Err(Errno::EXIST) => {}
             Err(errno) => return Err(place.os(errno)),

@@ -21,14 +21,14 @@ fn all_tests_pass_as_an_ordinary_user() {
         eprintln!("not run by root: everything else was tested as an ordinary user already");
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     // Both programs are copied to a directory where the other user can execute them.
-    let test = folder.path().join("it");
+    let test = directory.path().join("it");
     fs::copy(std::env::current_exe().unwrap(), &test).unwrap();
-    fs::copy(helper(), folder.path().join("haft-sandbox-helper")).unwrap();
-    let own = folder.path().join("tmp");
+    fs::copy(helper(), directory.path().join("haft-sandbox-helper")).unwrap();
+    let own = directory.path().join("tmp");
     fs::create_dir(&own).unwrap();
-    for path in [folder.path(), &own] {
+    for path in [directory.path(), &own] {
         chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     }
     // These tests take long and do not depend on the user.

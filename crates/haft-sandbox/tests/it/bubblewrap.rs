@@ -45,10 +45,10 @@ async fn bubblewrap_gives_the_same_self_test_results() {
     assert!(sandbox.tier().is_full(), "{:?}", sandbox.tier());
     let notes = &sandbox.tier().notes;
     assert!(notes.iter().any(|note| note == "bubblewrap created the namespaces"), "{notes:?}");
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let (through, without) = (
-        sandbox.self_test(folder.path()).await.unwrap(),
-        own.self_test(folder.path()).await.unwrap(),
+        sandbox.self_test(directory.path()).await.unwrap(),
+        own.self_test(directory.path()).await.unwrap(),
     );
     // They refuse and allow the same as namespaces that the helper creates.
     for (one, other) in through.findings.iter().zip(&without.findings) {
@@ -120,14 +120,14 @@ async fn bubblewrap_leaves_no_process_after_timeout_kill_or_drop() {
     let daemon = format!("setsid sleep 1000.{marker} & echo ready; sleep 1000.{marker}");
     let command = haft_sandbox::Command::shell(&daemon).deadline(Duration::from_millis(700));
     let ended = sandbox.run(command, fixture.profile()).await.unwrap();
-    assert_eq!(ended.how, ExitReason::TimedOut);
+    assert_eq!(ended.exit_reason, ExitReason::TimedOut);
     assert_eq!(wait_for_survivors(&marker, 0).await, 0);
 
     let command = haft_sandbox::Command::shell(&daemon);
     let mut running = sandbox.start(command.clone(), fixture.profile()).await.unwrap();
     assert!(running.next().await.is_some());
     running.kill_helper();
-    assert_eq!(running.wait().await.how, ExitReason::Lost);
+    assert_eq!(running.wait().await.exit_reason, ExitReason::HelperDied);
     assert_eq!(wait_for_survivors(&marker, 0).await, 0);
 
     let mut running = sandbox.start(command, fixture.profile()).await.unwrap();
@@ -150,7 +150,7 @@ async fn bubblewrap_refuses_a_root_replaced_after_authorization() {
 }
 
 /// Creates a helper that reports that namespaces are forbidden, unless bubblewrap creates them.
-fn forbidden_helper(folder: &Path) -> Option<PathBuf> {
+fn forbidden_helper(directory: &Path) -> Option<PathBuf> {
     let perl = Path::new("/usr/bin/perl");
     if !perl.is_file() {
         eprintln!("NOT TESTED: there is no perl here");
@@ -170,7 +170,7 @@ exec "{}", @ARGV;
 "#,
         helper().display()
     );
-    let path = folder.join("forbidden-helper");
+    let path = directory.join("forbidden-helper");
     put(&path, &script);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     Some(path)
@@ -178,11 +178,11 @@ exec "{}", @ARGV;
 
 #[tokio::test]
 async fn bubblewrap_is_used_if_the_helper_may_not_create_namespaces() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     if sandbox().await.is_none() {
         return;
     }
-    let Some(helper) = forbidden_helper(folder.path()) else { return };
+    let Some(helper) = forbidden_helper(directory.path()) else { return };
     let found = Sandbox::detect(Helper::At(helper.clone())).await.unwrap();
     assert_eq!(found.tier().level, Level::Namespaces, "{:?}", found.tier());
     assert!(found.tier().notes.iter().any(|note| note.contains("bubblewrap")));
@@ -203,7 +203,7 @@ async fn bubblewrap_that_omits_a_restriction_is_refused() {
     if sandbox().await.is_none() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (number, (asked, done, named)) in [
         ("--unshare-net", "", "net namespace"),
         ("--unshare-ipc", "", "ipc namespace"),
@@ -218,7 +218,7 @@ async fn bubblewrap_that_omits_a_restriction_is_refused() {
             "#!/bin/sh\nfor a; do shift; [ \"$a\" = {asked} ] && a='{done}'; \
              [ -z \"$a\" ] || set -- \"$@\" \"$a\"; done\nexec /usr/bin/bwrap \"$@\"\n"
         );
-        let program = folder.path().join(format!("bwrap-{number}"));
+        let program = directory.path().join(format!("bwrap-{number}"));
         put(&program, &script);
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         let result = Sandbox::at_through_bubblewrap(Helper::At(helper()), &program).await;

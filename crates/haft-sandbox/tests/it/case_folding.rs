@@ -93,7 +93,7 @@ async fn assert_spellings_are_refused(sandbox: &Sandbox, root: &Path) {
 /// Returns the files below a directory, without directories.
 fn files(root: &Path) -> Vec<PathBuf> {
     let all = snapshot(root).into_iter();
-    all.filter(|(_, what)| what != "folder").map(|(path, _)| path).collect()
+    all.filter(|(_, what)| what != "directory").map(|(path, _)| path).collect()
 }
 
 /// Asserts that a repository cannot be created from parts in other spellings, in several orders.
@@ -180,19 +180,19 @@ const FILE_SYSTEMS: &[(&str, &str)] = &[
 
 /// Runs the test above in a mount namespace with one of the file systems.
 fn mounted(script: &str) -> std::io::Result<(bool, Output)> {
-    let folder = tempfile::tempdir()?;
-    put(&folder.path().join(NOTE), "");
+    let directory = tempfile::tempdir()?;
+    put(&directory.path().join(NOTE), "");
     for name in ["folded", "disk"] {
-        fs::create_dir(folder.path().join(name))?;
+        fs::create_dir(directory.path().join(name))?;
     }
-    compiled(FOLDING, folder.path());
+    compiled(FOLDING, directory.path());
     let output = std::process::Command::new("unshare")
         .args(["--mount", "sh", "-c", script, "sh"])
         .arg(std::env::current_exe()?)
         .args(["--exact", "case_folding::on_a_file_system_that_folds_case"])
-        .current_dir(folder.path())
+        .current_dir(directory.path())
         .output()?;
-    Ok((folder.path().join("done").exists(), output))
+    Ok((directory.path().join("done").exists(), output))
 }
 
 #[test]

@@ -38,8 +38,8 @@ impl Delegated {
 
     fn groups(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).unwrap().flatten();
-        let folders = entries.filter(|entry| entry.file_type().unwrap().is_dir());
-        folders.map(|entry| entry.file_name().into_string().unwrap()).collect()
+        let directories = entries.filter(|entry| entry.file_type().unwrap().is_dir());
+        directories.map(|entry| entry.file_name().into_string().unwrap()).collect()
     }
 }
 
@@ -82,14 +82,14 @@ fn ordinary_user_can_use_a_delegated_cgroup() {
         return;
     }
     chown(&delegated.0, Some(ORDINARY_USER), Some(ORDINARY_USER)).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let test = folder.path().join("it");
+    let directory = tempfile::tempdir().unwrap();
+    let test = directory.path().join("it");
     fs::copy(std::env::current_exe().unwrap(), &test).unwrap();
-    fs::copy(helper(), folder.path().join("haft-sandbox-helper")).unwrap();
-    let own = folder.path().join("tmp");
+    fs::copy(helper(), directory.path().join("haft-sandbox-helper")).unwrap();
+    let own = directory.path().join("tmp");
     fs::create_dir(&own).unwrap();
     put(&own.join(NOTE), delegated.0.to_str().unwrap());
-    for path in [folder.path(), &own] {
+    for path in [directory.path(), &own] {
         chown(path, Some(ORDINARY_USER), Some(ORDINARY_USER)).unwrap();
     }
     let output = std::process::Command::new(&test)
@@ -119,7 +119,7 @@ async fn kernel_kills_a_program_that_exceeds_the_memory_limit() {
         let hungry = "perl -e 'my $x = \"a\" x (600 << 20); print length $x; sleep 20'";
         let ended = sh(&sandbox, profile.clone(), hungry).await;
         assert_eq!(
-            (ended.how, ended.stdout.seen()),
+            (ended.exit_reason, ended.stdout.seen()),
             (ExitReason::OutOfMemory, 0),
             "{level}: {ended:?}"
         );
@@ -128,14 +128,14 @@ async fn kernel_kills_a_program_that_exceeds_the_memory_limit() {
         assert!(ended.wall < Duration::from_secs(15), "{level}: {:?}", ended.wall);
         // A shell that continues after its child was killed is killed too.
         let ended = sh(&sandbox, profile.clone(), format!("{hungry}; sleep 20")).await;
-        assert_eq!(ended.how, ExitReason::OutOfMemory, "{level}: {ended:?}");
+        assert_eq!(ended.exit_reason, ExitReason::OutOfMemory, "{level}: {ended:?}");
         assert!(ended.wall < Duration::from_secs(15), "{level}: {:?}", ended.wall);
 
         let modest = "perl -e 'my $x = \"a\" x (20 << 20); print length $x'";
         let ended = sh(&sandbox, profile.clone(), modest).await;
         assert_eq!(
-            (ended.how, ended.exit),
-            (ExitReason::Itself, Exit::Code(0)),
+            (ended.exit_reason, ended.exit),
+            (ExitReason::Exited, Exit::Code(0)),
             "{level}: {ended:?}"
         );
         assert_eq!(out(&ended), (20 << 20).to_string());
@@ -155,7 +155,7 @@ async fn unmapped_memory_counts_in_a_cgroup() {
         profile.limits.resident = LIMIT;
         let ended =
             sh(&sandbox, profile, "head -c 300000000 /dev/zero > /tmp/large; sleep 2").await;
-        assert_eq!(ended.how, ExitReason::OutOfMemory, "{ended:?}");
+        assert_eq!(ended.exit_reason, ExitReason::OutOfMemory, "{ended:?}");
     }
 }
 
@@ -199,11 +199,11 @@ async fn stale_cgroups_are_removed_and_used_ones_stay() {
 #[tokio::test]
 async fn unusable_cgroup_directory_is_an_error() {
     for sandbox in sandboxes().await {
-        let folder = tempfile::tempdir().unwrap();
-        let error = sandbox.clone().with_cgroup(folder.path()).await.unwrap_err();
+        let directory = tempfile::tempdir().unwrap();
+        let error = sandbox.clone().with_cgroup(directory.path()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::BadProfile, "{error}");
         assert!(error.to_string().contains("not in a cgroup file system"), "{error}");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
         let error = sandbox.with_cgroup("/sys/fs/cgroup/of-haft/missing").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::BadProfile, "{error}");
     }

@@ -39,12 +39,12 @@ async fn new_files_belong_to_the_owner_of_the_workspace() {
     for sandbox in sandboxes().await {
         let fixture = Fixture::new();
         assert!(
-            sh(&sandbox, fixture.profile(), "echo x > sub/made; mkdir sub/folder")
+            sh(&sandbox, fixture.profile(), "echo x > sub/made; mkdir sub/directory")
                 .await
                 .is_success()
         );
         let owner = fixture.inside.metadata().unwrap();
-        for made in ["sub/made", "sub/folder"] {
+        for made in ["sub/made", "sub/directory"] {
             let meta = fixture.inside.join(made).metadata().unwrap();
             assert_eq!((meta.uid(), meta.gid()), (owner.uid(), owner.gid()), "{made}");
         }
@@ -221,11 +221,11 @@ async fn files_of_root_are_not_readable_when_root_runs_the_sandbox() {
         let fixture = Fixture::new();
         let mut profile = fixture.profile();
         if sandbox.tier().level == Level::Landlock {
-            profile = profile.read_only(); // with a folder of root's to write in, the tier says `partial`
+            profile = profile.read_only(); // with a directory of root's to write in, the tier says `partial`
         }
         let ended = sh(&sandbox, profile, "cat /etc/shadow; id -u").await;
         if !ended.tier.fs.is_enforced() {
-            eprintln!("NOT TESTED: root cannot become somebody else here: {:?}", ended.tier);
+            eprintln!("NOT TESTED: root cannot become another user here: {:?}", ended.tier);
             continue;
         }
         assert_ne!(out(&ended), "0\n");
@@ -275,7 +275,7 @@ async fn command_starts_in_its_working_directory() {
     for sandbox in sandboxes().await {
         let fixture = Fixture::new();
         let workspace = fixture.workspace();
-        let command = Command::new("pwd").folder(&workspace.resolve("sub").unwrap());
+        let command = Command::new("pwd").current_dir(&workspace.resolve("sub").unwrap());
         assert_eq!(
             out(&sandbox.run(command, fixture.profile()).await.unwrap()).trim(),
             fixture.inside.join("sub").to_str().unwrap()
@@ -283,7 +283,7 @@ async fn command_starts_in_its_working_directory() {
         let ended = sh(&sandbox, fixture.profile(), "pwd").await;
         assert_eq!(out(&ended).trim(), fixture.inside.to_str().unwrap());
 
-        let gone = Command::new("pwd").folder(&workspace.resolve("gone").unwrap());
+        let gone = Command::new("pwd").current_dir(&workspace.resolve("gone").unwrap());
         assert_eq!(
             sandbox.start(gone, fixture.profile()).await.unwrap_err().kind(),
             ErrorKind::BadCommand
@@ -292,7 +292,7 @@ async fn command_starts_in_its_working_directory() {
         let place = workspace.resolve("sub").unwrap();
         std::fs::remove_dir_all(fixture.inside.join("sub")).unwrap();
         std::os::unix::fs::symlink("/etc", fixture.inside.join("sub")).unwrap();
-        let swapped = Command::new("pwd").folder(&place);
+        let swapped = Command::new("pwd").current_dir(&place);
         assert_eq!(
             sandbox.start(swapped, fixture.profile()).await.unwrap_err().kind(),
             ErrorKind::BadCommand
@@ -326,7 +326,7 @@ async fn output_is_truncated_at_its_limit_and_counted_beyond_it() {
         let script = "head -c 10000000 /dev/zero; head -c 300000 /dev/zero >&2; exit 3";
         let ended =
             sandbox.run(Command::shell(script).keep(1_000), fixture.profile()).await.unwrap();
-        assert_eq!((ended.exit, ended.how), (Exit::Code(3), ExitReason::Itself));
+        assert_eq!((ended.exit, ended.exit_reason), (Exit::Code(3), ExitReason::Exited));
         assert_eq!((ended.stdout.bytes().len(), ended.stdout.seen()), (1_000, 10_000_000));
         assert_eq!((ended.stderr.bytes().len(), ended.stderr.seen()), (1_000, 300_000));
         let flood = Command::new("yes").keep(10).flood(1 << 20);
@@ -335,9 +335,12 @@ async fn output_is_truncated_at_its_limit_and_counted_beyond_it() {
                 .await
                 .unwrap()
                 .unwrap();
-        assert_eq!(ended.how, ExitReason::Flooded);
+        assert_eq!(ended.exit_reason, ExitReason::OutputLimit);
         let facts = serde_json::to_value(ended.facts()).unwrap();
-        assert_eq!((&facts["how"], &facts["stdout_kept"]), (&"flooded".into(), &10.into()));
+        assert_eq!(
+            (&facts["exit_reason"], &facts["stdout_kept"]),
+            (&"output_limit".into(), &10.into())
+        );
     }
 }
 
@@ -349,16 +352,19 @@ async fn output_is_streamed_as_it_is_written() {
             "echo one; while [ ! -e sub/go ]; do sleep 0.02; done; echo two >&2; echo three";
         let mut running = sandbox.start(Command::shell(script), fixture.profile()).await.unwrap();
         let first = running.next().await.unwrap();
-        assert_eq!((first.stream, &first.bytes[..]), (ProcessStream::Out, &b"one\n"[..]));
+        assert_eq!((first.stream, &first.bytes[..]), (ProcessStream::Stdout, &b"one\n"[..]));
         put(&fixture.inside.join("sub/go"), "");
         let mut rest = Vec::new();
         while let Some(piece) = running.next().await {
             rest.push((piece.stream, String::from_utf8(piece.bytes).unwrap()));
         }
-        rest.sort_by_key(|(stream, _)| *stream == ProcessStream::Out);
+        rest.sort_by_key(|(stream, _)| *stream == ProcessStream::Stdout);
         assert_eq!(
             rest,
-            [(ProcessStream::Err, "two\n".to_owned()), (ProcessStream::Out, "three\n".to_owned())]
+            [
+                (ProcessStream::Stderr, "two\n".to_owned()),
+                (ProcessStream::Stdout, "three\n".to_owned())
+            ]
         );
         assert!(running.wait().await.is_success());
     }
@@ -398,7 +404,10 @@ async fn command_inherits_no_file_descriptors_and_no_signal_state() {
         )
         .await;
         let text = out(&ended);
-        assert!(text.starts_with("0\n1\n2\n3\n"), "the fourth is the folder being listed: {text}");
+        assert!(
+            text.starts_with("0\n1\n2\n3\n"),
+            "the fourth is the directory being listed: {text}"
+        );
         assert!(!text.starts_with("0\n1\n2\n3\n4"), "{text}");
         assert!(text.contains("SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n"), "{text}");
         assert!(ended.is_success());
@@ -468,7 +477,7 @@ async fn files_keep_the_owner_of_the_workspace_when_root_runs_commands() {
         let fixture = Fixture::new();
         let owner = Some(12_345);
         if chown(&fixture.inside, owner, owner).is_err() {
-            return; // only root can give a folder away
+            return; // only root can give a directory away
         }
         for name in ["sub", "notes.txt"] {
             chown(fixture.inside.join(name), owner, owner).unwrap();
@@ -477,7 +486,7 @@ async fn files_keep_the_owner_of_the_workspace_when_root_runs_commands() {
             sh(&sandbox, fixture.profile(), "echo mine > sub/made; echo more >> notes.txt; id -u")
                 .await;
         if ended.tier.level == Level::Namespaces && !ended.tier.fs.is_enforced() {
-            eprintln!("NOT TESTED: root cannot become somebody else here: {:?}", ended.tier);
+            eprintln!("NOT TESTED: root cannot become another user here: {:?}", ended.tier);
             continue;
         }
         assert!(ended.is_success(), "{}", err(&ended));

@@ -9,8 +9,8 @@ use crate::kit::*;
 #[tokio::test]
 async fn self_test_refuses_forbidden_acts_and_allows_the_others() {
     for sandbox in sandboxes().await {
-        let folder = tempfile::tempdir().unwrap();
-        let found = sandbox.self_test(folder.path()).await.unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let found = sandbox.self_test(directory.path()).await.unwrap();
         let level = sandbox.tier().level;
         let bad: Vec<_> =
             found.bad().filter(|finding| !is_declared(&found, &finding.name)).collect();
@@ -23,7 +23,11 @@ async fn self_test_refuses_forbidden_acts_and_allows_the_others() {
         assert!(forbidden.count() <= 4, "{level}");
         let names: BTreeSet<_> = found.findings.iter().map(|finding| &finding.name).collect();
         assert_eq!(names.len(), found.findings.len(), "names are unique");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+        assert_eq!(
+            std::fs::read_dir(directory.path()).unwrap().count(),
+            0,
+            "nothing is left behind"
+        );
     }
 }
 
@@ -36,8 +40,8 @@ fn is_declared(found: &Findings, name: &str) -> bool {
 #[tokio::test]
 async fn self_test_runs_real_programs_and_refuses_planted_configuration() {
     for sandbox in sandboxes().await {
-        let folder = tempfile::tempdir().unwrap();
-        let found = sandbox.self_test(folder.path()).await.unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let found = sandbox.self_test(directory.path()).await.unwrap();
         let level = sandbox.tier().level;
         let of = |name: &str| {
             let finding = found.findings.iter().find(|finding| finding.name == name);
@@ -69,8 +73,8 @@ async fn self_test_runs_real_programs_and_refuses_planted_configuration() {
 #[tokio::test]
 async fn findings_round_trip_through_json() {
     let sandbox = sandboxes().await.remove(0);
-    let folder = tempfile::tempdir().unwrap();
-    let found = sandbox.self_test(folder.path()).await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let found = sandbox.self_test(directory.path()).await.unwrap();
     let back: Findings = serde_json::from_str(&serde_json::to_string(&found).unwrap()).unwrap();
     assert_eq!(back.findings, found.findings);
     let ptrace = found.findings.iter().find(|finding| finding.name == "trace").unwrap();

@@ -177,18 +177,18 @@ async fn host_that_is_to_be_killed() {
 
 /// Starts the host, kills it after a delay, and returns whether its command was running.
 async fn kill_host(level: Level, marker: &str, fixture: &Fixture, after: Duration) -> bool {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let note = format!("{level}\n{marker}\n{}", fixture.inside.display());
-    put(&folder.path().join(NOTE), &note);
+    put(&directory.path().join(NOTE), &note);
     let mut host = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "kills::host_that_is_to_be_killed"])
-        .current_dir(folder.path())
+        .current_dir(directory.path())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     for _ in 0..2_000 {
-        if folder.path().join("begun").exists() {
+        if directory.path().join("begun").exists() {
             break;
         }
         tokio::time::sleep(Duration::from_millis(2)).await;

@@ -13,8 +13,8 @@ use tempfile::TempDir;
 /// Returns the helper: the one next to this program if the test was copied for another user,
 /// otherwise the one that cargo built.
 pub(crate) fn helper() -> PathBuf {
-    let beside = std::env::current_exe().unwrap().with_file_name("haft-sandbox-helper");
-    if beside.is_file() { beside } else { env!("CARGO_BIN_EXE_haft-sandbox-helper").into() }
+    let helper = std::env::current_exe().unwrap().with_file_name("haft-sandbox-helper");
+    if helper.is_file() { helper } else { env!("CARGO_BIN_EXE_haft-sandbox-helper").into() }
 }
 
 /// Returns a sandbox of every level. Prints the missing ones; at least one must exist.
@@ -34,20 +34,20 @@ pub(crate) async fn sandboxes() -> Vec<Sandbox> {
 pub(crate) struct Fixture {
     pub(crate) inside: PathBuf,
     pub(crate) outside: PathBuf,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
 impl Fixture {
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let base = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path().canonicalize().unwrap();
         let (inside, outside) = (base.join("inside"), base.join("outside"));
         fs::create_dir(&inside).unwrap();
         fs::create_dir(&outside).unwrap();
         put(&inside.join("notes.txt"), "inside");
         put(&outside.join("secret.txt"), "outside");
         fs::create_dir(inside.join("sub")).unwrap();
-        Self { inside, outside, _folder: folder }
+        Self { inside, outside, _directory: directory }
     }
 
     pub(crate) fn workspace(&self) -> Workspace {
@@ -146,15 +146,15 @@ pub(crate) async fn wait_for_survivors(marker: &str, wanted: usize) -> usize {
 }
 
 /// Returns the paths, kinds and contents of everything below a directory.
-pub(crate) fn snapshot(folder: &Path) -> Vec<(PathBuf, String)> {
+pub(crate) fn snapshot(directory: &Path) -> Vec<(PathBuf, String)> {
     let mut all = Vec::new();
-    let mut todo = vec![folder.to_path_buf()];
+    let mut todo = vec![directory.to_path_buf()];
     while let Some(here) = todo.pop() {
         for entry in fs::read_dir(&here).unwrap().flatten() {
             let (path, kind) = (entry.path(), entry.file_type().unwrap());
             let what = if kind.is_dir() {
                 todo.push(path.clone());
-                "folder".to_owned()
+                "directory".to_owned()
             } else if kind.is_symlink() {
                 format!("link to {}", fs::read_link(&path).unwrap().display())
             } else if kind.is_file() {

@@ -87,7 +87,7 @@ async fn private_temporary_directory_is_limited_and_removed() {
         );
         let ended = sh(&sandbox, profile, script).await;
         if ended.exit == Exit::Code(9) {
-            eprintln!("NOT TESTED: no temporary folder here: {:?}", ended.tier.notes);
+            eprintln!("NOT TESTED: no temporary directory here: {:?}", ended.tier.notes);
             continue;
         }
         assert!(out(&ended).starts_with("x\n"), "{}", err(&ended));
@@ -114,11 +114,16 @@ async fn resident_memory_of_the_process_tree_is_limited() {
         // Perl keeps some of these twice.
         let script = format!("{0} & {0} & {0} & {0} & wait", hold(40));
         let ended = sh(&sandbox, profile.clone(), script).await;
-        assert_eq!(ended.how, ExitReason::OutOfMemory, "{}: {ended:?}", sandbox.tier().level);
+        assert_eq!(
+            ended.exit_reason,
+            ExitReason::OutOfMemory,
+            "{}: {ended:?}",
+            sandbox.tier().level
+        );
         assert!(ended.wall < Duration::from_secs(15), "{:?}", ended.wall);
         let script = hold(30).replace("sleep 20", "sleep 1");
         let ended = sh(&sandbox, profile, script).await;
-        assert_eq!((ended.how, out(&ended)), (ExitReason::Itself, (30 << 20).to_string()));
+        assert_eq!((ended.exit_reason, out(&ended)), (ExitReason::Exited, (30 << 20).to_string()));
     }
 }
 

@@ -36,8 +36,8 @@ async fn a_process_without_user_namespaces() {
     assert_eq!(obstacle.cause, ObstacleCause::NamespaceLimit);
     assert!(obstacle.remedy.contains("sysctl -w user.max_user_namespaces="), "{obstacle:?}");
 
-    let folder = tempfile::tempdir().unwrap();
-    let findings = sandbox.self_test(folder.path()).await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let findings = sandbox.self_test(directory.path()).await.unwrap();
     assert_eq!(findings.obstacles, sandbox.obstacles());
     let json = serde_json::to_value(&findings).unwrap();
     assert_eq!(json["obstacles"][0]["cause"], "namespace_limit");
@@ -54,16 +54,16 @@ async fn required_level_reports_no_obstacles() {
 
 #[test]
 fn namespace_limit_of_zero_is_reported_with_its_remedy() {
-    let folder = tempfile::tempdir().unwrap();
-    let test = folder.path().join("it");
+    let directory = tempfile::tempdir().unwrap();
+    let test = directory.path().join("it");
     fs::copy(std::env::current_exe().unwrap(), &test).unwrap();
-    fs::copy(helper(), folder.path().join("haft-sandbox-helper")).unwrap();
-    let own = folder.path().join("tmp");
+    fs::copy(helper(), directory.path().join("haft-sandbox-helper")).unwrap();
+    let own = directory.path().join("tmp");
     fs::create_dir(&own).unwrap();
     put(&own.join(NOTE), "");
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
     if is_root {
-        for path in [folder.path(), &own] {
+        for path in [directory.path(), &own] {
             chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
         }
     }

@@ -34,7 +34,12 @@ async fn daemons_are_killed_when_the_command_exits() {
     for sandbox in sandboxes().await {
         let (fixture, marker) = (Fixture::new(), marker());
         let ended = sh(&sandbox, fixture.profile(), format!("{}; exit 7", daemons(&marker))).await;
-        assert_eq!((ended.exit, ended.how), (Exit::Code(7), ExitReason::Itself), "{}", err(&ended));
+        assert_eq!(
+            (ended.exit, ended.exit_reason),
+            (Exit::Code(7), ExitReason::Exited),
+            "{}",
+            err(&ended)
+        );
         assert_eq!(survivors(&marker), 0, "{}", sandbox.tier().level);
         assert!(ended.wall < Duration::from_secs(20), "the open pipes delayed the result");
     }
@@ -47,7 +52,7 @@ async fn no_process_survives_the_timeout() {
         let script = format!("{}; sleep 1000.{marker}", daemons(&marker));
         let command = Command::shell(script).deadline(Duration::from_millis(900));
         let ended = sandbox.run(command, fixture.profile()).await.unwrap();
-        assert_eq!((ended.how, out(&ended).as_str()), (ExitReason::TimedOut, "ready\n"));
+        assert_eq!((ended.exit_reason, out(&ended).as_str()), (ExitReason::TimedOut, "ready\n"));
         assert_eq!(ended.exit, Exit::Signal(9));
         assert_eq!(survivors(&marker), 0, "{}", sandbox.tier().level);
     }
@@ -61,7 +66,7 @@ async fn no_process_survives_a_stop() {
         // A cancelled wait loses nothing.
         assert!(tokio::time::timeout(Duration::from_millis(50), running.wait()).await.is_err());
         let ended = running.stop().await;
-        assert_eq!((ended.how, ended.exit), (ExitReason::Stopped, Exit::Signal(9)));
+        assert_eq!((ended.exit_reason, ended.exit), (ExitReason::Stopped, Exit::Signal(9)));
         assert_eq!(out(&ended), "ready\n");
         assert_eq!(survivors(&marker), 0);
     }
@@ -75,7 +80,7 @@ async fn sigterm_allows_cleanup_and_a_command_that_ignores_it_is_killed() {
             format!("trap 'echo bye; exit 5' TERM; echo ready; sleep 1000.{marker} & wait");
         let mut running = sandbox.start(Command::shell(script), fixture.profile()).await.unwrap();
         running.next().await.unwrap();
-        let ended = running.stop_gently(Duration::from_secs(10)).await;
+        let ended = running.terminate(Duration::from_secs(10)).await;
         assert_eq!((out(&ended).as_str(), ended.exit), ("ready\nbye\n", Exit::Code(5)));
         assert_eq!(survivors(&marker), 0);
 
@@ -84,8 +89,8 @@ async fn sigterm_allows_cleanup_and_a_command_that_ignores_it_is_killed() {
         let mut running =
             sandbox.start(Command::shell(ignores_sigterm), fixture.profile()).await.unwrap();
         running.next().await.unwrap();
-        let ended = running.stop_gently(Duration::from_millis(300)).await;
-        assert_eq!((ended.how, ended.exit), (ExitReason::Stopped, Exit::Signal(9)));
+        let ended = running.terminate(Duration::from_millis(300)).await;
+        assert_eq!((ended.exit_reason, ended.exit), (ExitReason::Stopped, Exit::Signal(9)));
         assert_eq!(survivors(&marker), 0);
     }
 }
@@ -137,16 +142,16 @@ async fn a_runtime_that_is_to_be_killed() {
 async fn no_process_survives_a_killed_runtime() {
     for sandbox in sandboxes().await {
         let marker = marker();
-        let folder = tempfile::tempdir().unwrap();
-        put(&folder.path().join(NOTE), &format!("{} {marker}", sandbox.tier().level));
+        let directory = tempfile::tempdir().unwrap();
+        put(&directory.path().join(NOTE), &format!("{} {marker}", sandbox.tier().level));
         let mut runtime = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "orphans::a_runtime_that_is_to_be_killed"])
-            .current_dir(folder.path())
+            .current_dir(directory.path())
             .stdout(std::process::Stdio::null())
             .spawn()
             .unwrap();
         for _ in 0..400 {
-            if folder.path().join("begun").exists() {
+            if directory.path().join("begun").exists() {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(25)).await;
@@ -168,7 +173,7 @@ async fn no_process_survives_a_killed_helper_in_tier_namespaces() {
     let mut running = begin(&sandbox, &fixture, &marker).await;
     running.kill_helper();
     let ended = tokio::time::timeout(Duration::from_secs(20), running.wait()).await.unwrap();
-    assert_eq!((ended.how, ended.exit), (ExitReason::Lost, Exit::Unknown));
+    assert_eq!((ended.exit_reason, ended.exit), (ExitReason::HelperDied, Exit::Unknown));
     assert_eq!(wait_for_survivors(&marker, 0).await, 0);
 }
 
@@ -211,7 +216,7 @@ async fn no_process_survives_a_killed_helper_in_tier_landlock() {
     let mut running = begin(&sandbox, &fixture, &marker).await;
     running.kill_helper();
     let ended = tokio::time::timeout(Duration::from_secs(20), running.wait()).await.unwrap();
-    assert_eq!((ended.how, ended.exit), (ExitReason::Lost, Exit::Signal(9)));
+    assert_eq!((ended.exit_reason, ended.exit), (ExitReason::HelperDied, Exit::Signal(9)));
     assert_eq!(survivors(&marker), 0, "`Lost` means that all processes were killed");
 }
 
@@ -223,7 +228,7 @@ async fn no_process_survives_a_killed_watcher_in_tier_landlock() {
     let [watcher] = *children(running.helper_id().unwrap()) else { panic!("one watcher") };
     kill(watcher);
     let ended = tokio::time::timeout(Duration::from_secs(20), running.wait()).await.unwrap();
-    assert_eq!((ended.how, ended.exit), (ExitReason::Lost, Exit::Unknown));
+    assert_eq!((ended.exit_reason, ended.exit), (ExitReason::HelperDied, Exit::Unknown));
     assert_eq!(survivors(&marker), 0);
 }
 
@@ -245,7 +250,7 @@ async fn killing_helper_and_watcher_at_once_is_reported_as_abandoned() {
     kill(helper);
     kill(watcher);
     let ended = tokio::time::timeout(Duration::from_secs(20), running.wait()).await.unwrap();
-    assert_eq!((ended.how, ended.exit), (ExitReason::Abandoned, Exit::Unknown));
+    assert_eq!((ended.exit_reason, ended.exit), (ExitReason::Abandoned, Exit::Unknown));
     let pattern = format!("1000.{marker}");
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };

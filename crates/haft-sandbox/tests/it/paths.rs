@@ -482,7 +482,7 @@ fn exceeded_bound_changes_nothing() {
     while let Some(entry) = walk.next() {
         seen += 1;
         if entry.unwrap().level() == 3 {
-            walk.pass_by();
+            walk.skip_entry();
         }
     }
     assert_eq!(seen, 53, "nothing below the third level was visited");

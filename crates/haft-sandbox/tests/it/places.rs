@@ -63,11 +63,11 @@ async fn non_utf8_directories_work_and_are_protected() {
 
 #[tokio::test]
 async fn protected_names_are_refused_on_tmpfs() {
-    let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
+    let Ok(directory) = tempfile::tempdir_in("/dev/shm") else {
         return eprintln!("NOT TESTED: /dev/shm takes no files here");
     };
     for sandbox in sandboxes().await {
-        check_protection(&sandbox, &folder.path().canonicalize().unwrap()).await;
+        check_protection(&sandbox, &directory.path().canonicalize().unwrap()).await;
     }
 }
 
@@ -94,20 +94,20 @@ fn protected_names_are_refused_on_overlayfs() {
     if fs::metadata("/proc/self").unwrap().uid() != 0 {
         return eprintln!("NOT TESTED: only root mounts an overlay here");
     }
-    let folder = tempfile::tempdir().unwrap();
-    put(&folder.path().join(NOTE), "");
+    let directory = tempfile::tempdir().unwrap();
+    put(&directory.path().join(NOTE), "");
     for name in ["layers", "merged"] {
-        fs::create_dir(folder.path().join(name)).unwrap();
+        fs::create_dir(directory.path().join(name)).unwrap();
     }
     let script = format!("{MOUNT} || exit 77; exec \"$0\" --exact places::on_an_overlay");
     let output = std::process::Command::new("unshare")
         .args(["--mount", "sh", "-c", &script])
         .arg(std::env::current_exe().unwrap())
-        .current_dir(folder.path())
+        .current_dir(directory.path())
         .output();
     match output {
         Ok(output) if output.status.success() => {
-            assert!(folder.path().join("done").exists(), "{output:?}");
+            assert!(directory.path().join("done").exists(), "{output:?}");
         }
         Ok(output) if output.status.code() == Some(77) => {
             eprintln!("NOT TESTED: no overlay can be mounted here: {output:?}");

@@ -21,8 +21,8 @@ const KEPT: &[(&str, &str)] = &[
 /// outside.
 fn prepare(fixture: &Fixture) {
     let path = |name: &str| fixture.inside.join(name);
-    for folder in [".git/hooks", "sub/.git", "d1", "d2", "d3/.git"] {
-        fs::create_dir_all(path(folder)).unwrap();
+    for directory in [".git/hooks", "sub/.git", "d1", "d2", "d3/.git"] {
+        fs::create_dir_all(path(directory)).unwrap();
     }
     for (name, text) in KEPT {
         put(&path(name), text);
@@ -44,9 +44,9 @@ fn escapes(inside: &Path) -> Vec<String> {
         let is_bad = match last {
             "haft.toml" | ".envrc" | ".claude" => true,
             "config" if is_in_git => !is_good,
-            "hooks" if is_in_git => what != "folder",
+            "hooks" if is_in_git => what != "directory",
             "pre-commit" => !is_good,
-            ".git" => what != "folder",
+            ".git" => what != "directory",
             // Below a `.git` directory it is allowed.
             "head" => !parts.iter().any(|name| name == ".git"),
             _ => parts.first().is_some_and(|name| name == "secret"),

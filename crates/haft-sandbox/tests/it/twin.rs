@@ -13,9 +13,9 @@ use haft_sandbox::{Command, Sandbox};
 use crate::kit::*;
 
 /// Compiles a program of `tests/data`. Prints a note and returns `None` if there is no compiler.
-pub(crate) fn compiled(source: &str, folder: &Path) -> Option<PathBuf> {
-    let program = folder.join("worker");
-    let code = folder.join("worker.c");
+pub(crate) fn compiled(source: &str, directory: &Path) -> Option<PathBuf> {
+    let program = directory.join("worker");
+    let code = directory.join("worker.c");
     put(&code, source);
     let made = std::process::Command::new("cc")
         .args(["-O1", "-pthread", "-o"])
@@ -75,8 +75,8 @@ fn difference(what: &str, seed: u64, with: &str, without: &str) -> Option<String
 async fn random_syscalls_give_the_same_results_with_and_without_supervisor() {
     let is_long = std::env::var_os("HAFT_LONG_TESTS").is_some();
     let (seeds, count) = if is_long { (60, 3_000) } else { (5, 800) };
-    let folder = tempfile::tempdir().unwrap();
-    let Some(program) = compiled(TWIN, folder.path()) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = compiled(TWIN, directory.path()) else { return };
     let mut differences = Vec::new();
     for sandbox in sandboxes().await {
         let level = sandbox.tier().level;

@@ -40,15 +40,15 @@ async fn in_a_user_namespace() {
 
 /// Runs the test above inside a new user namespace, after a preparation.
 fn run_in_user_namespace(preparation: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    put(&folder.path().join(NOTE), "");
+    let directory = tempfile::tempdir().unwrap();
+    put(&directory.path().join(NOTE), "");
     let script = format!("{preparation} exec \"$@\"");
     let output = Host::new("unshare")
         .args(["-Ur", "sh", "-c", &script, "sh"])
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "user_namespace::in_a_user_namespace"])
-        .current_dir(folder.path())
-        .env("TMPDIR", folder.path())
+        .current_dir(directory.path())
+        .env("TMPDIR", directory.path())
         .output();
     let output = match output {
         Ok(output) => output,
@@ -59,7 +59,7 @@ fn run_in_user_namespace(preparation: &str) {
         return eprintln!("NOT TESTED: no user namespace can be made or limited here: {errors}");
     }
     assert!(output.status.success(), "{}{errors}", String::from_utf8_lossy(&output.stdout));
-    assert!(fs::exists(folder.path().join("done")).unwrap(), "{errors}");
+    assert!(fs::exists(directory.path().join("done")).unwrap(), "{errors}");
 }
 
 #[test]

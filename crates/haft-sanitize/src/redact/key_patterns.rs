@@ -2,7 +2,7 @@
 //! regex, a matching example and a non-matching example.
 //!
 //! A pattern starts with one of its prefixes; redacted is the whole match, or its first group. `\b`
-//! at the end of a pattern of fixed length excludes longer words. In examples `<36>` stands for
+//! at the end of a pattern of fixed length excludes longer words. In examples `<36>` means
 //! that many letters and digits, `<A16>` for capitals and digits, `<h32>` for hex digits, `<d10>`
 //! for digits, so that this file contains nothing that looks like a key.
 //!

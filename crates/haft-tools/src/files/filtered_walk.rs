@@ -152,14 +152,14 @@ impl FilteredWalk {
             self.lines_left -= lines_left - left;
         }
         let path = entry.place().relative();
-        let is_directory = entry.kind() == FileKind::Folder;
+        let is_directory = entry.kind() == FileKind::Directory;
         let is_wanted = self.is_wanted(path, is_directory, entry.level());
         if is_directory {
             if !is_wanted {
-                self.walk.pass_by();
+                self.walk.skip_entry();
             } else if entry.level() >= self.wanted.depth {
                 self.too_deep += 1;
-                self.walk.pass_by();
+                self.walk.skip_entry();
             } else if !self.wanted.all {
                 self.ignores.truncate(self.above + entry.level() - 1);
                 self.ignores.push(None);
@@ -202,8 +202,8 @@ impl Iterator for FilteredWalk {
                         && self.cx.is_path_denied(Operation::Read, &entry.place().absolute())
                     {
                         // A denied directory is skipped with its contents.
-                        if entry.kind() == FileKind::Folder {
-                            self.walk.pass_by();
+                        if entry.kind() == FileKind::Directory {
+                            self.walk.skip_entry();
                         }
                         self.trouble += 1;
                     } else if is_wanted {
@@ -239,7 +239,7 @@ impl Ignores {
         let directory = entry.place().relative().parent().unwrap_or(Path::new(""));
         let before = *lines_left;
         let read = |name: &&str| {
-            rules(directory, &entry.read_beside(name, MAX_IGNORE_FILE_BYTES).ok()??, lines_left)
+            rules(directory, &entry.read_sibling(name, MAX_IGNORE_FILE_BYTES).ok()??, lines_left)
         };
         let files = IGNORE_FILES.iter().filter_map(read).collect();
         Self { files, lines: before - *lines_left }

@@ -111,7 +111,7 @@ fn list(files: &Files, args: &Args, cx: &ToolContext) -> Result<String, Failure>
         if cx.is_cancelled() {
             return Err(stopped());
         }
-        let is_directory = entry.kind() == FileKind::Folder;
+        let is_directory = entry.kind() == FileKind::Directory;
         if !wanted.names(entry.place().relative(), is_directory) {
             continue;
         }
@@ -177,8 +177,8 @@ fn write_entry(text: &mut String, entry: &Entry, cx: &ToolContext) -> EntryStatu
             }
             Err(_) => return EntryStatus::Gone,
         },
-        FileKind::Folder => writeln!(text, "{path}/"),
-        FileKind::Link => writeln!(text, "{path}\tsymlink"),
+        FileKind::Directory => writeln!(text, "{path}/"),
+        FileKind::Symlink => writeln!(text, "{path}\tsymlink"),
         FileKind::Special => writeln!(text, "{path}\tspecial file"),
     };
     EntryStatus::Line

@@ -71,7 +71,7 @@ fn move_entry(files: &Files, args: &MoveArgs, cx: &ToolContext) -> Result<String
     let from = files.authorized_entry(&args.from, cx)?;
     let to = files.authorized_entry(&args.to, cx)?;
     let workspace = files.granted(&[&from, &to], cx)?;
-    if workspace.meta(&to).is_ok_and(|meta| meta.kind == FileKind::Folder) {
+    if workspace.meta(&to).is_ok_and(|meta| meta.kind == FileKind::Directory) {
         return Err(Failure::from(PathError::new(PathErrorKind::Exists, to.to_string()))
             .with_next("give the new path including the name"));
     }
@@ -81,7 +81,7 @@ fn move_entry(files: &Files, args: &MoveArgs, cx: &ToolContext) -> Result<String
     check_contents(files, &from, cx)?;
     files.make_parents(&to, &workspace)?;
     match workspace.rename(&from, &to, replace) {
-        Err(refusal) if refusal.cause() == PathErrorKind::OtherDisk => {
+        Err(refusal) if refusal.cause() == PathErrorKind::CrossDevice => {
             let bytes = workspace.carry(&from, &to, replace, Bounds::default())?.bytes;
             let bytes = count(bytes, "byte");
             Ok(format!(
@@ -99,7 +99,7 @@ fn move_entry(files: &Files, args: &MoveArgs, cx: &ToolContext) -> Result<String
 /// not its contents.
 fn check_contents(files: &Files, resolved: &ResolvedPath, cx: &ToolContext) -> Result<(), Failure> {
     let workspace = files.workspace();
-    if workspace.meta(resolved)?.kind != FileKind::Folder {
+    if workspace.meta(resolved)?.kind != FileKind::Directory {
         return Ok(());
     }
     for entry in workspace.walk(resolved, Bounds::default())? {

@@ -137,7 +137,7 @@ impl Tool for MakeDir {
         cx.spawn_blocking(move |cx| {
             let resolved = files.authorized(&args.path, cx)?;
             match files.workspace().meta(&resolved).map(|meta| meta.kind) {
-                Ok(FileKind::Folder) => return Ok(format!("`{resolved}` exists already")),
+                Ok(FileKind::Directory) => return Ok(format!("`{resolved}` exists already")),
                 Ok(_) => {
                     return Err(PathError::new(PathErrorKind::Exists, resolved.to_string()).into());
                 }

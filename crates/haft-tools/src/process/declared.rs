@@ -171,7 +171,7 @@ impl Body {
             .environment(environment)
             .home_file(GitConfig::NAME, self.git.text())
             .input(self.declared.stdin(arguments))
-            .folder(&resolved);
+            .current_dir(&resolved);
         let level = sandbox.tier().level;
         let mut profile = self.settings.apply(self.profile.clone(), level);
         if self.declared.spec.is_read_only() {

@@ -67,7 +67,7 @@ fn find(workspace: &Workspace, here: &Path, cwd: &str) -> Result<ResolvedPath, F
         None => workspace.resolve(cwd)?,
     };
     match workspace.meta(&resolved)?.kind {
-        FileKind::Folder => Ok(resolved),
+        FileKind::Directory => Ok(resolved),
         _ => Err(PathError::new(PathErrorKind::NotADirectory, cwd).into()),
     }
 }

@@ -54,16 +54,16 @@ pub(super) async fn run(job: Job, cx: &ToolContext) -> Result<(ProcessResult, Ma
     cx.set_tier(job.masked.tier(running.tier()));
     let mut watched = Watched { running: Some((running, busy)) };
     let (ended, is_stopped) = watched.finished(cx).await;
-    match ended.how {
+    match ended.exit_reason {
         // The cancellation reason is reported elsewhere; this confirms that the command has ended.
         _ if is_stopped => Err(Failure::new(FailureCode::Cancelled, "the command was stopped")),
-        ExitReason::Itself => Ok((ended, job.masked)),
+        ExitReason::Exited => Ok((ended, job.masked)),
         ExitReason::TimedOut => Err(Failure::new(
             FailureCode::TimedOut,
             format!("the command took longer than {} ms and was stopped", time.as_millis()),
         )
         .with_next("do less at once, or raise the timeout")),
-        ExitReason::Flooded => {
+        ExitReason::OutputLimit => {
             Err(Failure::failed("the command wrote too much output and was stopped")
                 .with_next("write to a file, or filter the output, as with `head`"))
         }
@@ -73,7 +73,7 @@ pub(super) async fn run(job: Job, cx: &ToolContext) -> Result<(ProcessResult, Ma
             resident >> 20
         ))
         .with_next("process less data at once, as with `head` or by reading in parts")),
-        ExitReason::Lost => Err(Failure::new(
+        ExitReason::HelperDied => Err(Failure::new(
             FailureCode::UnknownOutcome,
             "the supervisor process of the sandbox died, and the command with it",
         )
@@ -109,12 +109,12 @@ impl Watched {
                 biased;
                 () = cx.cancelled() => {
                     is_stopped = true;
-                    break running.stop_gently(CANCEL_GRACE).await;
+                    break running.terminate(CANCEL_GRACE).await;
                 }
                 piece = running.next() => match piece {
                     Some(piece) => {
                         let [out, err] = &mut texts;
-                        let text = if piece.stream == ProcessStream::Out { out } else { err };
+                        let text = if piece.stream == ProcessStream::Stdout { out } else { err };
                         text.stream(&piece.bytes, cx);
                     }
                     None => break running.wait().await,

@@ -400,7 +400,7 @@ impl Tool for Shell {
     const GUARDS: bool = true;
 
     fn spec(&self) -> ToolSpec {
-        // Tells the model not to try to install or download something.
+        // The model should not try to install or download something.
         let network = if self.network { "" } else { "there is no network, " };
         let mut spec = ToolSpec::new(
             "shell",
@@ -526,7 +526,7 @@ impl Tool for Shell {
             .environment(environment)
             .home_file(GitConfig::NAME, self.git.text())
             .input(args.stdin.unwrap_or_default())
-            .folder(&resolved);
+            .current_dir(&resolved);
         let time = args.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis).min(MAX_TIMEOUT);
         let job = Job { sandbox, command, profile, masked, time };
         let (ended, masked) = run::run(job, cx).await?;

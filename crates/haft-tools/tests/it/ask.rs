@@ -11,7 +11,7 @@ use haft::{
     taint::Trust,
     tool::DynTool,
 };
-use haft_tools::{AskUser, Asks, UserQuestion};
+use haft_tools::{AskHandler, AskUser, UserQuestion};
 use serde_json::{Value, json};
 
 /// A user with one answer, or none.
@@ -21,7 +21,7 @@ struct User {
     asked: Arc<Mutex<Vec<UserQuestion>>>,
 }
 
-impl Asks for User {
+impl AskHandler for User {
     fn ask<'a>(&'a self, question: &'a UserQuestion) -> BoxFuture<'a, Result<String, Failure>> {
         self.asked.lock().unwrap().push(question.clone());
         Box::pin(async {

@@ -194,7 +194,7 @@ const VERSION: u8 = 1;
 
 impl GrantStore {
     /// Maximum number of remembered grants: a few megabytes.
-    pub const MOST_SPENT: usize = 100_000;
+    pub const MAX_SPENT: usize = 100_000;
 
     /// Opens a store with a random key.
     ///
@@ -300,7 +300,7 @@ impl GrantStore {
         self.fits(&token, binding, now, &state)?;
         // Only expired grants are forgotten; they would be refused anyway.
         state.spent = state.spent.split_off(&(now.saturating_add(1), [0; NONCE_BYTES]));
-        if state.spent.len() >= Self::MOST_SPENT {
+        if state.spent.len() >= Self::MAX_SPENT {
             return Err(GrantError::Full);
         }
         state.spent.insert((token.until, token.nonce));
@@ -644,7 +644,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn full_store_refuses_until_a_grant_expires() {
         let grants = GrantStore::new().unwrap();
-        let many = (0..GrantStore::MOST_SPENT as u64).map(|n| {
+        let many = (0..GrantStore::MAX_SPENT as u64).map(|n| {
             let mut nonce = [0; NONCE_BYTES];
             nonce[..8].copy_from_slice(&n.to_be_bytes());
             (SOON, nonce)

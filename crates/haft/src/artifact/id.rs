@@ -75,7 +75,9 @@ pub struct ParseArtifactIdError;
 
 impl fmt::Display for ParseArtifactIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a result id has 26 lower-case letters and digits")
+        f.write_str(
+            "a result id has 26 characters: digits and lower-case letters without a, e, i, o",
+        )
     }
 }
 

@@ -72,17 +72,17 @@ pub struct ResultPage {
 #[non_exhaustive]
 pub enum ReadArtifactError {
     /// It is not text but an image or audio.
-    NoText,
+    NotText,
     /// The pattern is not a valid regular expression.
     BadPattern(String),
     /// The pointer has no target.
-    Nowhere(String),
+    NoSuchValue(String),
     /// It is not JSON, so a pointer cannot be used.
-    NoJson(String),
+    NotJson(String),
     /// It is too large for a pointer; it can be read by lines and searched.
     TooLarge,
     /// The query was cancelled.
-    Stopped,
+    Cancelled,
     /// Reading the store failed.
     Io(io::Error),
 }
@@ -90,16 +90,16 @@ pub enum ReadArtifactError {
 impl fmt::Display for ReadArtifactError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoText => f.write_str("it is not text"),
+            Self::NotText => f.write_str("it is not text"),
             Self::BadPattern(why) => {
                 write!(f, "the pattern is not a valid regular expression: {why}")
             }
-            Self::Nowhere(why) => write!(f, "the pointer has no target: {why}"),
-            Self::NoJson(why) => write!(f, "it is not valid JSON: {why}"),
+            Self::NoSuchValue(why) => write!(f, "the pointer has no target: {why}"),
+            Self::NotJson(why) => write!(f, "it is not valid JSON: {why}"),
             Self::TooLarge => {
                 write!(f, "a pointer works up to {} MiB", MAX_POINTER_BYTES >> 20)
             }
-            Self::Stopped => f.write_str("reading was stopped"),
+            Self::Cancelled => f.write_str("reading was stopped"),
             Self::Io(e) => write!(f, "it cannot be read: {e}"),
         }
     }
@@ -148,7 +148,7 @@ impl Artifact {
         stop: &dyn Fn() -> bool,
     ) -> Result<ResultPage, ReadArtifactError> {
         if self.facts.chars.is_none() {
-            return Err(ReadArtifactError::NoText);
+            return Err(ReadArtifactError::NotText);
         }
         let reader = || Cancellable { from: self.reader(), stop };
         let text = || BufReader::with_capacity(READ_BUFFER_BYTES, reader());
@@ -165,7 +165,7 @@ impl Artifact {
             }
             ResultQuery::Pointer(pointer) => point(reader(), pointer, max_chars),
         };
-        if stop() { Err(ReadArtifactError::Stopped) } else { read }
+        if stop() { Err(ReadArtifactError::Cancelled) } else { read }
     }
 
     fn lines(&self) -> u64 {
@@ -418,8 +418,8 @@ fn point(
     let mut text = Vec::new();
     from.read_to_end(&mut text)?;
     let data: Value =
-        serde_json::from_slice(&text).map_err(|e| ReadArtifactError::NoJson(e.to_string()))?;
-    let value = json::target(&data, pointer).map_err(ReadArtifactError::Nowhere)?;
+        serde_json::from_slice(&text).map_err(|e| ReadArtifactError::NotJson(e.to_string()))?;
+    let value = json::target(&data, pointer).map_err(ReadArtifactError::NoSuchValue)?;
     Ok(part(value, pointer, max_chars))
 }
 

@@ -461,7 +461,7 @@ mod reading {
         assert_eq!(refused.to_string(), "a pointer works up to 4 MiB");
         assert_eq!(over.read(&lines(2, 1, 1), 9).unwrap().text, ",1] ");
         let broken = kept("{nope", JSON).read(&pointer, 9).unwrap_err();
-        assert!(matches!(broken, ReadArtifactError::NoJson(_)), "{broken}");
+        assert!(matches!(broken, ReadArtifactError::NotJson(_)), "{broken}");
     }
 
     #[test]
@@ -469,14 +469,14 @@ mod reading {
         let store = Artifacts::memory(1 << 20);
         let draft = Draft { is_text: false, media: "image/png".to_owned(), ..draft("\u{1}") };
         let artifact = store.open(store.put(draft).unwrap().id).unwrap();
-        assert!(matches!(artifact.read(&lines(1, 1, 1), 10), Err(ReadArtifactError::NoText)));
+        assert!(matches!(artifact.read(&lines(1, 1, 1), 10), Err(ReadArtifactError::NotText)));
     }
 
     #[test]
     fn reading_stops_on_cancellation() {
         let artifact = kept(&"x\n".repeat(1_000_000), TEXT);
         let read = artifact.read_until(&find("y", 0, 1, 1), 100, &|| true);
-        assert!(matches!(read, Err(ReadArtifactError::Stopped | ReadArtifactError::Io(_))));
+        assert!(matches!(read, Err(ReadArtifactError::Cancelled | ReadArtifactError::Io(_))));
     }
 
     proptest! {

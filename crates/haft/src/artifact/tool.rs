@@ -182,16 +182,18 @@ fn unreadable(why: &ReadArtifactError, artifact: &Artifact) -> Failure {
     let facts = artifact.facts();
     let failure = Failure::invalid(format!("`{}`: {why}", facts.id));
     match why {
-        ReadArtifactError::NoText => Failure::invalid(format!(
+        ReadArtifactError::NotText => Failure::invalid(format!(
             "`{}` is {} of {} bytes, which cannot be read as text",
             facts.id, facts.media, facts.bytes
         )),
-        ReadArtifactError::NoJson(_) | ReadArtifactError::TooLarge => {
+        ReadArtifactError::NotJson(_) | ReadArtifactError::TooLarge => {
             failure.with_next("read it by lines with `offset` and `limit`, or search it")
         }
-        ReadArtifactError::Nowhere(_) => failure.with_next("use a pointer to a value that exists"),
+        ReadArtifactError::NoSuchValue(_) => {
+            failure.with_next("use a pointer to a value that exists")
+        }
         ReadArtifactError::BadPattern(_) => failure.with_next("fix the pattern"),
         ReadArtifactError::Io(e) => Failure::hidden(e.to_string()),
-        ReadArtifactError::Stopped => Failure::failed("reading was stopped"),
+        ReadArtifactError::Cancelled => Failure::failed("reading was stopped"),
     }
 }

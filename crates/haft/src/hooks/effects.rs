@@ -38,7 +38,7 @@ impl PreCallDecision {
     /// replaces a missing rule, but overrides neither an ask nor a deny of a rule. Together with a
     /// rewrite, it applies to the rewritten arguments.
     #[must_use]
-    pub fn judge(verdict: Verdict) -> Self {
+    pub fn verdict(verdict: Verdict) -> Self {
         Self { verdict: Some(verdict), ..Self::default() }
     }
 

@@ -136,7 +136,7 @@ impl Rules {
 impl Policy for Rules {
     fn decide(&self, _: &PolicyRequest<'_>) -> Verdict {
         let decision = self.0.decision.lock().unwrap().clone();
-        Verdict::new(decision, "somebody should look").by("haft.toml:3 `t(*)`")
+        Verdict::new(decision, "a person should look").by("haft.toml:3 `t(*)`")
     }
 
     fn fingerprint(&self, _: &PolicyRequest<'_>) -> PolicyFingerprint {
@@ -369,10 +369,10 @@ async fn no_approver_means_deny_with_a_recorded_reason() {
 
 #[tokio::test(start_paused = true)]
 async fn denial_gives_the_model_the_reason_and_the_record_the_rule() {
-    let scene = Scene::new(&Rules::new(Decision::Deny), &[&Person::yes("somebody")]);
+    let scene = Scene::new(&Rules::new(Decision::Deny), &[&Person::yes("alice")]);
     let answer = scene.once().await;
     insta::assert_snapshot!(answer.text(), @r"
-    denied: somebody should look
+    denied: a person should look
     Next: continue without it, or tell the user what you would have done
     ");
     let record = &scene.journal.records()[0];
@@ -420,7 +420,7 @@ async fn approval_given_under_old_rules_is_authorized_again() {
         let rules = Rules::new(Decision::Ask);
         let (changes, then) = (rules.clone(), now.clone());
         let once = AtomicBool::new(true);
-        let person = Person::new("somebody", move |_| {
+        let person = Person::new("alice", move |_| {
             if once.swap(false, Ordering::SeqCst) {
                 changes.decide(then.clone());
             }
@@ -437,7 +437,7 @@ async fn approval_given_under_old_rules_is_authorized_again() {
 async fn symlink_changed_during_approval_is_asked_again_a_bounded_number_of_times() {
     let rules = Rules::new(Decision::Ask);
     let moves = rules.clone();
-    let person = Person::new("somebody", move |_| {
+    let person = Person::new("alice", move |_| {
         moves.move_world();
         ApprovalResponse::allow()
     });
@@ -469,8 +469,7 @@ async fn tool_redefined_during_approval_does_not_run() {
             f.write_str("Shifting")
         }
     }
-    let person =
-        Person::after("somebody", Duration::from_secs(60), |_| Ok(ApprovalResponse::allow()));
+    let person = Person::after("alice", Duration::from_secs(60), |_| Ok(ApprovalResponse::allow()));
     let source = Shifting(AtomicUsize::new(0));
     let runtime = Runtime::builder()
         .registry(ToolRegistry::builder().source(source).build().unwrap())
@@ -518,7 +517,7 @@ async fn grant_is_valid_for_its_call_and_only_once() {
 
 #[tokio::test(start_paused = true)]
 async fn session_approval_covers_exactly_this_call() {
-    let person = Person::new("somebody", |_| ApprovalResponse::Allow {
+    let person = Person::new("alice", |_| ApprovalResponse::Allow {
         lasting: ApprovalScope::Session,
         comment: None,
     });
@@ -529,7 +528,7 @@ async fn session_approval_covers_exactly_this_call() {
     scene.call(&run, "a").await;
     scene.call(&run, "a").await;
     assert_eq!((asked(), scene.ran()), (1, 2), "the same call is not asked about twice");
-    assert_eq!(scene.log().last().unwrap(), "permitted by somebody");
+    assert_eq!(scene.log().last().unwrap(), "permitted by alice");
     scene.call(&run, "b").await;
     assert_eq!(asked(), 2, "other arguments");
     scene.call(&scene.runtime.run(), "a").await;
@@ -547,7 +546,7 @@ async fn session_approval_covers_exactly_this_call() {
 
 #[tokio::test(start_paused = true)]
 async fn session_approvals_are_shared_between_runs_but_not_directories() {
-    let person = Person::new("somebody", |_| ApprovalResponse::Allow {
+    let person = Person::new("alice", |_| ApprovalResponse::Allow {
         lasting: ApprovalScope::Session,
         comment: None,
     });
@@ -580,7 +579,7 @@ async fn new_guard_question_is_not_answered_by_an_earlier_approval() {
         }
     }
     let asks = Arc::new(AtomicBool::new(false));
-    let person = Person::new("somebody", |_| ApprovalResponse::Allow {
+    let person = Person::new("alice", |_| ApprovalResponse::Allow {
         lasting: ApprovalScope::Session,
         comment: None,
     });
@@ -601,7 +600,7 @@ async fn new_guard_question_is_not_answered_by_an_earlier_approval() {
 async fn one_shot_call_without_a_session_has_no_session_scope() {
     let offered: Arc<Mutex<Vec<bool>>> = Arc::default();
     let sees = Arc::clone(&offered);
-    let person = Person::new("somebody", move |q| {
+    let person = Person::new("alice", move |q| {
         sees.lock().unwrap().push(q.session);
         ApprovalResponse::Allow { lasting: ApprovalScope::Session, comment: None }
     });
@@ -622,7 +621,7 @@ async fn always_answer_settles_all_queued_questions() {
     let waiting: Arc<Mutex<Vec<usize>>> = Arc::default();
     let sees = Arc::clone(&waiting);
     let person = Person {
-        name: "somebody",
+        name: "alice",
         says: Arc::new(move |q| {
             assert_eq!(q.offer.unwrap().rules, ["t"]);
             sees.lock().unwrap().push(q.waiting);
@@ -644,7 +643,7 @@ async fn approval_that_cannot_be_saved_is_reported_and_holds_once() {
     let rules = Rules::new(Decision::Ask);
     rules.0.offers.store(true, Ordering::SeqCst);
     rules.0.keeps.store(false, Ordering::SeqCst);
-    let person = Person::new("somebody", |_| ApprovalResponse::Allow {
+    let person = Person::new("alice", |_| ApprovalResponse::Allow {
         lasting: ApprovalScope::Always,
         comment: None,
     });
@@ -652,7 +651,7 @@ async fn approval_that_cannot_be_saved_is_reported_and_holds_once() {
     let run = scene.runtime.run();
     assert_eq!(code(&scene.call(&run, "a").await), None);
     let log = scene.log();
-    assert!(log.iter().any(|line| line.starts_with("problem: the rule that somebody approved")));
+    assert!(log.iter().any(|line| line.starts_with("problem: the rule that alice approved")));
     assert_eq!(code(&scene.call(&run, "a").await), None);
     assert_eq!(person.notes().len(), 2, "it was only a yes to the first");
 }
@@ -661,7 +660,7 @@ async fn approval_that_cannot_be_saved_is_reported_and_holds_once() {
 async fn questions_are_queued_and_queue_time_does_not_count_as_answer_time() {
     let open = Arc::new(AtomicUsize::new(0));
     let counts = Arc::clone(&open);
-    let person = Person::after("somebody", Duration::from_secs(200), move |_| {
+    let person = Person::after("alice", Duration::from_secs(200), move |_| {
         counts.fetch_add(1, Ordering::SeqCst);
         Ok(ApprovalResponse::allow())
     });
@@ -708,7 +707,7 @@ async fn too_many_questions_are_denied() {
 
 #[tokio::test(start_paused = true)]
 async fn repeated_denials_stop_further_questions() {
-    let person = Person::new("somebody", |q| match q.call.arguments()["x"].as_str() {
+    let person = Person::new("alice", |q| match q.call.arguments()["x"].as_str() {
         Some("fine") => ApprovalResponse::allow(),
         _ => ApprovalResponse::Deny(Some("not this".into())),
     });
@@ -732,21 +731,18 @@ async fn repeated_denials_stop_further_questions() {
 
 #[tokio::test(start_paused = true)]
 async fn approver_may_answer_in_place_of_the_tool() {
-    let person = Person::new("somebody", |_| ApprovalResponse::ReplaceResult("it is 42".into()));
+    let person = Person::new("alice", |_| ApprovalResponse::ReplaceResult("it is 42".into()));
     let scene = Scene::new(&Rules::new(Decision::Ask), &[&person]);
     let answer = scene.once().await;
     assert_eq!((&*answer.text(), answer.is_error()), ("it is 42", false));
-    assert_eq!(
-        (answer.execution(), answer.instead_by()),
-        (Execution::NotStarted, Some("somebody"))
-    );
+    assert_eq!((answer.execution(), answer.instead_by()), (Execution::NotStarted, Some("alice")));
     assert_eq!(answer.label(), haft::taint::Label::CLEAN, "nothing ran that could taint it");
     assert_eq!(scene.ran(), 0);
-    assert_eq!(scene.log(), ["asked", "somebody: answer instead (it is 42)"]);
+    assert_eq!(scene.log(), ["asked", "alice: answer instead (it is 42)"]);
     let record = &scene.journal.records()[0];
     assert!(record.intent.is_none());
     assert_eq!(record.end.as_ref().unwrap().execution, Execution::NotStarted);
-    assert_eq!(record.answered_by(), Some("somebody"));
+    assert_eq!(record.answered_by(), Some("alice"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -756,7 +752,7 @@ async fn required_input_is_asked_once_and_a_repeated_request_denies() {
             let wants = insists || args.get("key").is_none();
             Ok(wants.then(|| Verdict::need_input("key", "which key?")))
         });
-        let person = Person::new("somebody", |_| ApprovalResponse::Input(json!("k")));
+        let person = Person::new("alice", |_| ApprovalResponse::Input(json!("k")));
         let runtime = permissive(vec![guarded]).approver(person.clone()).build().unwrap();
         let got = runtime.call("t", json!({})).await;
         assert_eq!(got.as_ref().err().map(Failure::code), wanted);
@@ -778,14 +774,14 @@ async fn edited_arguments_are_authorized_again_without_the_hooks_allow() {
         ) -> BoxFuture<'a, Result<PreCallDecision, Failure>> {
             let is_known = call.arguments()["x"] == "a";
             let said = if is_known {
-                PreCallDecision::judge(Verdict::allow("known"))
+                PreCallDecision::verdict(Verdict::allow("known"))
             } else {
                 PreCallDecision::proceed()
             };
             Box::pin(async { Ok(said) })
         }
     }
-    let person = Person::new("somebody", |q| match q.call.arguments()["x"].as_str() {
+    let person = Person::new("alice", |q| match q.call.arguments()["x"].as_str() {
         Some("a") => ApprovalResponse::Edit(json!({"x": "b"})),
         _ => {
             assert!(q.call.vouched().is_none());
@@ -799,7 +795,7 @@ async fn edited_arguments_are_authorized_again_without_the_hooks_allow() {
     assert_eq!(*scene.ran.lock().unwrap(), [json!({"x": "b"})]);
     assert_eq!(
         scene.log(),
-        ["asked", "somebody: edit", "asked", "somebody: allow", "permitted by somebody"]
+        ["asked", "alice: edit", "asked", "alice: allow", "permitted by alice"]
     );
 }
 
@@ -814,7 +810,7 @@ async fn rule_rewrites_arguments_before_authorization() {
 
     let asks = Rules::new(Decision::Ask);
     *asks.0.key.lock().unwrap() = Some("safe");
-    let person = Person::yes("somebody");
+    let person = Person::yes("alice");
     let scene = Scene::new(&asks, &[&person]);
     assert_eq!(code(&scene.once().await), None);
     assert_eq!(person.notes(), [r#"asked {"x":"a","key":"safe"}"#], "asked as it would run");

@@ -175,9 +175,9 @@ impl Approver for Person {
     }
 }
 
-struct Nobody;
+struct SilentApprover;
 
-impl Approver for Nobody {
+impl Approver for SilentApprover {
     fn ask<'a>(
         &'a self,
         _: &'a ApprovalRequest<'a>,
@@ -212,7 +212,7 @@ async fn approver_may_allow_edit_deny_or_not_answer() {
     );
     let restless = asked(Person(|_| ApprovalResponse::Edit(json!({})))).await.unwrap_err();
     assert_eq!(restless.code(), FailureCode::Denied, "at most two rounds");
-    assert_eq!(asked(Nobody).await.unwrap_err().code(), FailureCode::ApprovalExpired);
+    assert_eq!(asked(SilentApprover).await.unwrap_err().code(), FailureCode::ApprovalExpired);
     assert_eq!(
         asked(Person(|_| ApprovalResponse::Input(json!(1)))).await.unwrap_err().code(),
         FailureCode::GuardFailed

@@ -484,7 +484,7 @@ fn write_bodies(bodies: &Bodies) {
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         #[expect(
             clippy::disallowed_methods,
-            reason = "a build folder, for another program to read"
+            reason = "a build directory, for another program to read"
         )]
         fs::write(file, format!("{body:#}\n")).unwrap();
     }

@@ -74,8 +74,8 @@ async fn cached_results_are_shared_within_their_scope_only() {
         let of = |run: &str, user: &str, session: &str| {
             runtime.run_builder().id(run).user(user).session(session).start()
         };
-        let nobody = runtime.run_builder().id("r9").start();
-        let runs = [of("r1", "u1", "s1"), of("r2", "u1", "s2"), of("r3", "u2", "s1"), nobody];
+        let anonymous = runtime.run_builder().id("r9").start();
+        let runs = [of("r1", "u1", "s1"), of("r2", "u1", "s2"), of("r3", "u2", "s1"), anonymous];
         let text = async |run: &haft::Run| {
             run.turn().await.unwrap().run(calls("t")).await[0].text().to_string()
         };

@@ -20,19 +20,19 @@ use crate::kit::*;
 
 /// A tool that never ends by itself and records whether its future was dropped.
 fn hanging(spec: ToolSpec, dropped: &Arc<AtomicBool>) -> DynTool {
-    struct Tells(Arc<AtomicBool>);
-    impl Drop for Tells {
+    struct SetsOnDrop(Arc<AtomicBool>);
+    impl Drop for SetsOnDrop {
         fn drop(&mut self) {
             self.0.store(true, Ordering::SeqCst);
         }
     }
     let dropped = Arc::clone(dropped);
     DynTool::new(spec, open_schema(), move |_, cx| {
-        let tells = Tells(Arc::clone(&dropped));
+        let guard = SetsOnDrop(Arc::clone(&dropped));
         async move {
             cx.partial("so far");
             std::future::pending::<()>().await;
-            drop(tells);
+            drop(guard);
             Ok("never")
         }
     })
@@ -167,7 +167,7 @@ async fn force_stops_all_calls_and_one_call_can_be_stopped_alone() {
     let (answers, ()) = tokio::join!(turn.run(calls("a b")), async {
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(control.cancel_call("c1"));
-        assert!(!control.cancel_call("nobody"));
+        assert!(!control.cancel_call("nosuch"));
     });
     assert_eq!(ends(&answers), ["c1 cancelled", "c2 ok"]);
     assert!(answers[0].text().contains("this call was cancelled"));
@@ -330,7 +330,7 @@ async fn blocking_body_that_outlives_its_timeout_is_an_unknown_outcome_and_keeps
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    panic!("the floor was never given back");
+    panic!("the slot was never released");
 }
 
 #[tokio::test]

@@ -89,7 +89,7 @@ fn tools() -> Vec<DynTool> {
         DynTool::new(spec, open_schema(), |_, cx| async move {
             cx.partial("some");
             cx.cancelled().await;
-            Err::<(), _>(Failure::failed("told to stop"))
+            Err::<(), _>(Failure::failed("asked to stop"))
         })
     };
     vec![

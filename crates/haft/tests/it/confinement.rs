@@ -1,5 +1,5 @@
 //! Calls that are allowed because their body runs confined: the preconditions, and what the body is
-//! told.
+//! reported.
 
 use std::sync::{
     Arc,

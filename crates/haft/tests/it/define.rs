@@ -27,7 +27,7 @@ fn count(text: String, prefix: State<String>) -> Result<String, std::num::ParseI
     Ok(format!("{}{}", *prefix, text.chars().count()))
 }
 
-/// Greets somebody.
+/// Greets a person.
 #[derive(Tool)]
 #[tool(read_only, capabilities())]
 struct Greet {
@@ -41,10 +41,10 @@ impl Greet {
     }
 }
 
-struct Shelf(Vec<&'static str>);
+struct Library(Vec<&'static str>);
 
 #[tools]
-impl Shelf {
+impl Library {
     /// Lists the books.
     #[tool(read_only, capabilities())]
     async fn list_books(&self) -> Json<Vec<&'static str>> {
@@ -90,7 +90,7 @@ async fn all_tool_definition_styles_use_the_same_pipeline() {
         .add(AddTool)
         .add(CountTool)
         .add(Greet::tool())
-        .add(Shelf(vec!["Emma", "Ulysses"]))
+        .add(Library(vec!["Emma", "Ulysses"]))
         .add(Double)
         .add(dynamic)
         .build()

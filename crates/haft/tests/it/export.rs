@@ -120,9 +120,9 @@ fn tool_beyond_the_limit_is_left_out_and_beyond_the_strict_limit_is_plain() {
     assert_eq!(left_out, ["tool_128", "tool_129"]);
     let strict =
         ToolExport::of(Dialect::Anthropic, &all, &ExportOptions::default().strict(StrictMode::On));
-    assert_eq!(strict.shown().iter().filter(|shown| shown.strict).count(), 20);
+    assert_eq!(strict.exported_tools().iter().filter(|shown| shown.strict).count(), 20);
     assert_eq!(strict.tools().as_array().unwrap().len(), 130);
-    assert!(strict.shown()[20].not_strict.as_ref().unwrap().contains("20 strict"));
+    assert!(strict.exported_tools()[20].not_strict.as_ref().unwrap().contains("20 strict"));
 }
 
 /// A tool that records its arguments.
@@ -166,7 +166,9 @@ async fn strict_mode_nulls_do_not_reach_the_tool() {
     // Without strict mode the nulls are the model's own, and this tool is destructive.
     let turn = run.turn().await.unwrap();
     let plain = ExportOptions::default().strict(StrictMode::Off);
-    assert!(!turn.snapshot().export_with(Dialect::OpenAiResponses, &plain).shown()[0].strict);
+    assert!(
+        !turn.snapshot().export_with(Dialect::OpenAiResponses, &plain).exported_tools()[0].strict
+    );
     let answer = turn.dispatch(Dialect::OpenAiResponses, &response).await.unwrap();
     assert!(answer[0]["output"].as_str().unwrap().contains("bad_arguments"), "{answer}");
 }
@@ -177,7 +179,7 @@ async fn renamed_property_is_restored_in_calls() {
     let run = permissive(vec![tool]).build().unwrap().run();
     let turn = run.turn().await.unwrap();
     let export = turn.snapshot().export(Dialect::Anthropic);
-    let shown = &export.shown()[0];
+    let shown = &export.exported_tools()[0];
     assert_eq!(shown.renamed().collect::<Vec<_>>(), [("page size", "page_size")]);
     assert_eq!(shown.report[0].pointer, "/properties/page size");
     let response = json!({

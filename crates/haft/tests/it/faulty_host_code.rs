@@ -127,11 +127,11 @@ async fn panicking_or_reentrant_observers_do_not_block_or_hide_events() {
         3,
         "observers after the panicking one get all events"
     );
-    let mut heard = 0;
+    let mut received = 0;
     while let Some(StreamItem::Event(_)) = stream.try_next() {
-        heard += 1;
+        received += 1;
     }
-    assert_eq!(heard, looked.load(Ordering::SeqCst));
+    assert_eq!(received, looked.load(Ordering::SeqCst));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -471,5 +471,5 @@ async fn body_that_panics_on_drop_gives_one_result_and_releases_its_permit() {
         answers[0].failure().is_some_and(|failure| failure.execution() != Execution::NotStarted),
         "{answers:?}"
     );
-    assert_eq!(ends(&answers)[1], "c2 ok", "the floor is free again");
+    assert_eq!(ends(&answers)[1], "c2 ok", "the slot is free again");
 }

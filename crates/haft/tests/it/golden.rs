@@ -223,7 +223,7 @@ fn scenes() -> Vec<Scene> {
                     let decision = match call.arguments()["x"].as_str() {
                         Some("block") => PreCallDecision::block("blocked by the test"),
                         Some("halt") => PreCallDecision::proceed().with_halt("halted by the test"),
-                        Some("judge") => PreCallDecision::judge(Verdict::deny("judged")),
+                        Some("judge") => PreCallDecision::verdict(Verdict::deny("judged")),
                         Some(x) if !x.ends_with('!') => {
                             PreCallDecision::rewrite(json!({"x": format!("{x}!")}))
                         }

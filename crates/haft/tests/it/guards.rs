@@ -263,9 +263,9 @@ async fn every_path_of_a_call_is_checked_after_resolving_symlinks() {
         (vec!["a\0b"], "deny"),
     ] {
         let list: Vec<_> = effects.iter().map(|e| Effect::read(*e)).collect();
-        let (got, told) = paths(quick(files().effects(list)), path_guard(), json!({})).await;
-        assert_eq!(got, wanted, "{effects:?} {told}");
-        assert!(!told.contains("/work/secret") && !told.contains("/etc"), "{told}");
+        let (got, text) = paths(quick(files().effects(list)), path_guard(), json!({})).await;
+        assert_eq!(got, wanted, "{effects:?} {text}");
+        assert!(!text.contains("/work/secret") && !text.contains("/etc"), "{text}");
     }
     let silent = paths(quick(files()), path_guard(), json!({})).await;
     assert_eq!(silent.0, "ask", "it does not say which");
@@ -291,8 +291,8 @@ async fn arguments_named_as_paths_are_checked_single_or_list() {
         (json!({"path": vec!["a"; 1001]}), "deny"),
     ] {
         let guard = path_guard().argument("path").argument("/deep/file");
-        let (got, told) = paths(tool.clone(), guard, arguments.clone()).await;
-        assert_eq!(got, wanted, "{arguments} {told}");
+        let (got, text) = paths(tool.clone(), guard, arguments.clone()).await;
+        assert_eq!(got, wanted, "{arguments} {text}");
     }
 }
 

@@ -126,20 +126,22 @@ async fn call(builder: haft::RuntimeBuilder, x: &str) -> Result<String, Failure>
 #[tokio::test]
 async fn hook_verdict_is_joined_with_the_policies() {
     let allows = || permissive(vec![quick(read("t"))]);
-    let denied =
-        call(allows().hook(before("h", |_| Ok(PreCallDecision::judge(Verdict::deny("no"))))), "a");
+    let denied = call(
+        allows().hook(before("h", |_| Ok(PreCallDecision::verdict(Verdict::deny("no"))))),
+        "a",
+    );
     let denied = denied.await.unwrap_err();
     assert_eq!((denied.code(), denied.execution()), (FailureCode::Denied, Execution::NotStarted));
     assert!(denied.cause().unwrap().contains("hook `h`"), "{:?}", denied.cause());
     let asked = call(
-        allows().hook(before("h", |_| Ok(PreCallDecision::judge(Verdict::ask("sure?"))))),
+        allows().hook(before("h", |_| Ok(PreCallDecision::verdict(Verdict::ask("sure?"))))),
         "a",
     );
     assert_eq!(asked.await.unwrap_err().code(), FailureCode::Denied, "no approver is configured");
     // A later hook's allow does not revoke an ask.
     let both = allows()
-        .hook(before("one", |_| Ok(PreCallDecision::judge(Verdict::deny("no")))))
-        .hook(before("two", |_| Ok(PreCallDecision::judge(Verdict::allow("yes")))));
+        .hook(before("one", |_| Ok(PreCallDecision::verdict(Verdict::deny("no")))))
+        .hook(before("two", |_| Ok(PreCallDecision::verdict(Verdict::allow("yes")))));
     assert_eq!(call(both, "a").await.unwrap_err().code(), FailureCode::Denied);
 }
 
@@ -159,7 +161,7 @@ impl Guard for Denies {
 }
 
 fn vouches(_: &ValidatedCall) -> Result<PreCallDecision, Failure> {
-    Ok(PreCallDecision::judge(Verdict::allow("I know it")))
+    Ok(PreCallDecision::verdict(Verdict::allow("I know it")))
 }
 
 #[tokio::test]
@@ -180,7 +182,7 @@ async fn an_allow_is_void_when_the_arguments_change_after_it() {
     let earlier = writes().hook(rewrites()).hook(before("h", vouches));
     assert_eq!(call(earlier, "a").await.unwrap(), "t(other)");
     let own = writes().hook(before("h", |_| {
-        Ok(PreCallDecision::judge(Verdict::allow("as I made it"))
+        Ok(PreCallDecision::verdict(Verdict::allow("as I made it"))
             .with_rewrite(json!({"x": "made"})))
     }));
     assert_eq!(call(own, "a").await.unwrap(), "t(made)");
@@ -219,7 +221,7 @@ async fn edit_by_an_approver_voids_hook_verdicts_about_other_arguments() {
         }))
         .hook(before("asks", |call| {
             if call.arguments()["x"] == "a" {
-                Ok(PreCallDecision::judge(Verdict::ask("look at it")))
+                Ok(PreCallDecision::verdict(Verdict::ask("look at it")))
             } else {
                 Ok(PreCallDecision::proceed())
             }
@@ -231,18 +233,18 @@ async fn edit_by_an_approver_voids_hook_verdicts_about_other_arguments() {
 
 #[tokio::test]
 async fn hook_note_is_added_to_a_result_and_below_a_failure() {
-    let aside = || before("h", |_| Ok(PreCallDecision::proceed().with_host_note("mind the gap")));
+    let note = || before("h", |_| Ok(PreCallDecision::proceed().with_host_note("mind the gap")));
     let run = |builder: haft::RuntimeBuilder| async move {
         let runtime = builder.build().unwrap();
         runtime.run().turn().await.unwrap().run(calls("t:a")).await.remove(0)
     };
-    let answer = run(permissive(vec![quick(read("t"))]).hook(aside())).await;
+    let answer = run(permissive(vec![quick(read("t"))]).hook(note())).await;
     assert_eq!(answer.text(), "t(a)\n[note from the host: mind the gap]");
-    let answer = run(permissive(vec![failing(read("t"))]).hook(aside())).await;
+    let answer = run(permissive(vec![failing(read("t"))]).hook(note())).await;
     assert_eq!(answer.text(), "tool_failed: no luck\n[note from the host: mind the gap]");
     // The note of an earlier hook is delivered even when a later one blocks.
     let blocked = permissive(vec![quick(read("t"))])
-        .hook(aside())
+        .hook(note())
         .hook(before("no", |_| Ok(PreCallDecision::block("not now"))));
     let answer = run(blocked).await;
     assert_eq!(answer.text(), "blocked_by_hook: not now\n[note from the host: mind the gap]");
@@ -528,18 +530,18 @@ async fn turn_end_hook_sees_all_results_and_its_failure_halts() {
 
 #[tokio::test]
 async fn transforms_see_failures_and_cannot_hide_that_a_body_ran() {
-    let mends = Moments {
-        name: "mends",
+    let repairs = Moments {
+        name: "repairs",
         after: Some(|call, outcome| {
             assert_eq!(call.arguments()["x"], "a");
             PostCallResult::from(outcome.or_else(|failure| Ok(Output::text(failure.message()))))
-                .with(HookEffects::nothing().with_host_note("mended"))
+                .with(HookEffects::nothing().with_host_note("repaired"))
         }),
         ..Moments::default()
     };
-    let runtime = permissive(vec![failing(read("t"))]).hook(mends).build().unwrap();
+    let runtime = permissive(vec![failing(read("t"))]).hook(repairs).build().unwrap();
     let text = runtime.call("t", json!({"x": "a"})).await.unwrap().to_text();
-    assert_eq!(text, "no luck\n[note from the host: mended]");
+    assert_eq!(text, "no luck\n[note from the host: repaired]");
     let denies = Moments {
         name: "denies",
         after: Some(|_, _| {

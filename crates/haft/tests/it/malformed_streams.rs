@@ -443,9 +443,9 @@ async fn arguments_in_unusual_fields_are_not_lost() {
     let mut events = bedrock_call(0, "A", "put", json!(null));
     events[0]["contentBlockStart"]["start"] = start.clone();
     events.push(end.clone());
-    let heard1 = decoded(Dialect::Bedrock, &events).await;
-    assert_eq!(outcomes(&heard1), ["put(a)"]);
-    assert_eq!(heard1.message["content"][0]["toolUse"]["input"], json!({"x": "a"}));
+    let decoded1 = decoded(Dialect::Bedrock, &events).await;
+    assert_eq!(outcomes(&decoded1), ["put(a)"]);
+    assert_eq!(decoded1.message["content"][0]["toolUse"]["input"], json!({"x": "a"}));
     let mut events = bedrock_call(0, "A", "put", json!("{\"x\":\"b\"}"));
     events[0]["contentBlockStart"]["start"] = start;
     events.push(end);

@@ -25,7 +25,7 @@ use crate::kit::*;
 type Lines = Arc<Mutex<Vec<String>>>;
 
 /// A middleware that records when it is entered and left.
-fn tells(name: &'static str, lines: &Lines) -> impl Middleware {
+fn logs(name: &'static str, lines: &Lines) -> impl Middleware {
     let lines = Arc::clone(lines);
     middleware_fn(name, move |_, next| {
         let lines = Arc::clone(&lines);
@@ -79,9 +79,9 @@ fn code(answer: &ToolResult) -> (FailureCode, Execution) {
 async fn first_added_middleware_is_outermost_and_tool_middleware_keeps_its_order() {
     let lines = Lines::default();
     let runtime = permissive(vec![quick(read("mail_send")), quick(read("t"))])
-        .middleware(tells("all", &lines))
-        .middleware_for("mail_*", tells("mail", &lines))
-        .middleware(tells("inner", &lines))
+        .middleware(logs("all", &lines))
+        .middleware_for("mail_*", logs("mail", &lines))
+        .middleware(logs("inner", &lines))
         .build()
         .unwrap();
     let entry = |name: &str| runtime.registry().own().find(|e| *e.name() == name).unwrap().clone();
@@ -101,7 +101,7 @@ async fn first_added_middleware_is_outermost_and_tool_middleware_keeps_its_order
 async fn renaming_in_a_view_does_not_bypass_middleware() {
     let lines = Lines::default();
     let runtime = permissive(vec![quick(read("mail_send"))])
-        .middleware_for("mail_*", tells("mail", &lines))
+        .middleware_for("mail_*", logs("mail", &lines))
         .build()
         .unwrap();
     let view = ToolView::all().rename("mail_send", "post");
@@ -144,14 +144,14 @@ async fn middleware_that_skips_the_body_is_named_and_reported_not_started() {
         })
     };
     let instead =
-        middleware_fn("stand-in", |_, _| Box::pin(async { Ok(Output::text("from elsewhere")) }));
+        middleware_fn("replacement", |_, _| Box::pin(async { Ok(Output::text("from elsewhere")) }));
     let runtime = permissive(vec![tool()]).middleware(instead).build().unwrap();
     let run = runtime.run();
     let answer = run.turn().await.unwrap().run(calls("t:x")).await.pop().unwrap();
     assert_eq!(answer.text(), "from elsewhere");
     assert_eq!(
         (answer.execution(), answer.instead_by()),
-        (Execution::NotStarted, Some("middleware `stand-in`"))
+        (Execution::NotStarted, Some("middleware `replacement`"))
     );
     assert_eq!(run.label().trust, Trust::Untrusted, "it may be what the tool said before");
     let refuses =

@@ -180,7 +180,7 @@ fn argument_kinds_are_not_exported_to_providers() {
     let definition = ToolDefinition::new("t", "Does it.", &schema);
     // MCP is not a provider: an MCP client may learn what arguments are about.
     for dialect in Dialect::ALL.iter().filter(|dialect| **dialect != Dialect::Mcp) {
-        let shown = dialect.show(&definition, &ExportOptions::default());
+        let shown = dialect.export_tool(&definition, &ExportOptions::default());
         let text = shown.tool.as_ref().unwrap().to_string();
         assert!(!text.contains("x-haft"), "{dialect:?}: {text}");
         assert!(!shown.report.iter().any(|loss| loss.keyword == "x-haft"), "{dialect:?}");

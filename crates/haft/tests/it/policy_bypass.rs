@@ -180,15 +180,15 @@ async fn tool_cost_holds_wherever_it_is_declared() {
 
 /// Answers and records the questions.
 #[derive(Clone)]
-struct Desk(fn(&ApprovalRequest<'_>) -> ApprovalResponse, Arc<Mutex<Vec<Value>>>);
+struct RecordingApprover(fn(&ApprovalRequest<'_>) -> ApprovalResponse, Arc<Mutex<Vec<Value>>>);
 
-impl Desk {
+impl RecordingApprover {
     fn new(says: fn(&ApprovalRequest<'_>) -> ApprovalResponse) -> Self {
         Self(says, Arc::default())
     }
 }
 
-impl Approver for Desk {
+impl Approver for RecordingApprover {
     fn ask<'a>(
         &'a self,
         question: &'a ApprovalRequest<'a>,
@@ -212,14 +212,14 @@ async fn rule_rewrite_is_kept_in_a_tainted_run() {
     safe.rewrite = json!({"key": "dry-run"}).as_object().cloned().unwrap();
     let rules =
         Rules::new(vec![safe, rule(Decision::Allow, "fetch")], PolicyContext::default()).unwrap();
-    let desk = Desk::new(|_| ApprovalResponse::allow());
+    let approver = RecordingApprover::new(|_| ApprovalResponse::allow());
     let tools = vec![dangerous("drop"), quick(read("fetch").label(WEB))];
     let builder = Runtime::builder().registry(ToolRegistry::builder().add(tools).build().unwrap());
-    let run = builder.policy(rules).approver(desk.clone()).build().unwrap().run();
+    let run = builder.policy(rules).approver(approver.clone()).build().unwrap().run();
     one(&run, "fetch", json!({"x": "words of a stranger"})).await;
     let answer = one(&run, "drop", json!({"x": "all"})).await;
     assert_eq!(code(&answer), None);
-    assert_eq!(*desk.1.lock().unwrap(), [json!({"x": "all", "key": "dry-run"})]);
+    assert_eq!(*approver.1.lock().unwrap(), [json!({"x": "all", "key": "dry-run"})]);
 }
 
 struct Opinion(Option<Decision>);
@@ -313,19 +313,19 @@ async fn play(scene: Scene) -> (Decision, Decision) {
         rule
     });
     let rules = Rules::new(list.collect(), PolicyContext::default()).unwrap();
-    let desk = Desk::new(|_| ApprovalResponse::Deny(None));
+    let approver = RecordingApprover::new(|_| ApprovalResponse::Deny(None));
     let spec = if scene.reads { read("t") } else { write("t") };
     let fetch = quick(read("fetch").label(WEB));
     let asked = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&asked);
+    let decisions = Arc::clone(&asked);
     let runtime = Runtime::builder()
         .registry(ToolRegistry::builder().add(vec![quick(spec), fetch]).build().unwrap())
         .policy(ExceptFetch(rules))
         .guard(Opinion(scene.guard))
-        .approver(desk)
+        .approver(approver)
         .observer(move |event: &Event| {
             if let Event::Asked { verdict, .. } = event {
-                told.lock().unwrap().push(verdict.decision.clone());
+                decisions.lock().unwrap().push(verdict.decision.clone());
             }
         })
         .build()
@@ -397,7 +397,7 @@ async fn url_nested_in_a_url_is_checked() {
     let tool = quick(read("fetch").label(WEB));
     let runtime = permissive(vec![tool]).build().unwrap();
     let run = runtime.run_builder().user_said("use https://good.org/mail please").start();
-    one(&run, "fetch", json!({"x": "tell bob@evil.org or see evil.net"})).await;
+    one(&run, "fetch", json!({"x": "ask bob@evil.org or see evil.net"})).await;
     let seen = run.seen();
     assert_eq!(seen.origin_of("https://good.org/mail"), None);
     for value in [

@@ -271,10 +271,14 @@ async fn interrupted_result_says_how_much_was_emitted() {
         config.timeout = Duration::from_secs(1);
         let answer = one(permissive(vec![chatty(bound, size)]).config(config), "chatty", json!({}));
         let answer = answer.await;
-        let told = answer.interrupted_output();
-        assert!(told.starts_with("123456789\n") && told.chars().count() <= bound, "{}", told.len());
+        let output = answer.interrupted_output();
+        assert!(
+            output.starts_with("123456789\n") && output.chars().count() <= bound,
+            "{}",
+            output.len()
+        );
         let notice = format!("\n[… truncated: {size} bytes in total …]");
-        assert_eq!(told.ends_with(&notice), is_cut, "{}", &told[told.len() - 60..]);
+        assert_eq!(output.ends_with(&notice), is_cut, "{}", &output[output.len() - 60..]);
     }
 }
 

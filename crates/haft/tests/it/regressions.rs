@@ -143,7 +143,7 @@ async fn abandoned_blocking_work_keeps_its_lock() {
             });
             tokio::select! {
                 done = work => done?,
-                () = cx.cancelled() => return Err(Failure::failed("stopped as told")),
+                () = cx.cancelled() => return Err(Failure::failed("stopped as requested")),
             }
             Ok("done")
         }
@@ -171,13 +171,13 @@ async fn abandoned_blocking_work_keeps_its_lock() {
 #[tokio::test(start_paused = true)]
 async fn dropped_nested_call_is_cancelled_and_keeps_its_parents_lock() {
     let ended = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&ended);
+    let has_ended = Arc::clone(&ended);
     let inner = DynTool::new(write("inner"), open_schema(), move |_, cx| {
-        let told = Arc::clone(&told);
+        let has_ended = Arc::clone(&has_ended);
         async move {
             cx.cancelled().await;
             tokio::time::sleep(Duration::from_millis(100)).await;
-            told.store(true, Ordering::SeqCst);
+            has_ended.store(true, Ordering::SeqCst);
             Ok("wound up")
         }
     });

@@ -291,10 +291,10 @@ impl Approver for FixedApprover {
     }
 }
 
-fn with_desk(rules: Rules, answer: ApprovalResponse) -> (Runtime, Arc<Mutex<Vec<String>>>) {
+fn with_approver(rules: Rules, answer: ApprovalResponse) -> (Runtime, Arc<Mutex<Vec<String>>>) {
     let shown = Arc::new(Mutex::new(Vec::new()));
-    let desk = FixedApprover(answer, Arc::clone(&shown));
-    let builder = Runtime::builder().registry(kit()).policy(rules).approver(desk);
+    let approver = FixedApprover(answer, Arc::clone(&shown));
+    let builder = Runtime::builder().registry(kit()).policy(rules).approver(approver);
     (builder.build().unwrap(), shown)
 }
 
@@ -320,7 +320,7 @@ async fn rewritten_arguments_are_authorized_and_run_unchanged() {
 #[tokio::test]
 async fn rule_input_is_asked_once() {
     let list = rules(vec![allow("mail_send"), rule(Decision::NeedInput("to".into()), "mail_send")]);
-    let (runtime, shown) = with_desk(list, ApprovalResponse::Input(json!("bob@x.org")));
+    let (runtime, shown) = with_approver(list, ApprovalResponse::Input(json!("bob@x.org")));
     let output = runtime.call("mail_send", json!({"body": "hi"})).await.unwrap();
     assert_eq!(output.to_text(), r#"mail_send {"body":"hi","to":"bob@x.org"}"#);
     assert_eq!(shown.lock().unwrap().len(), 1);
@@ -398,7 +398,7 @@ async fn after_reading(runtime: &Runtime, tool: &str, arguments: Value) -> ToolR
 #[tokio::test]
 async fn tainted_run_needs_approval_even_where_a_rule_allows() {
     let broad = || vec![allow("WebFetch"), allow("mail_send"), allow("shell"), allow("write_file")];
-    let (runtime, shown) = with_desk(rules(broad()), ApprovalResponse::Deny(None));
+    let (runtime, shown) = with_approver(rules(broad()), ApprovalResponse::Deny(None));
     let answer = after_reading(&runtime, "mail_send", json!({"to": "bob@x.org"})).await;
     assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Declined));
     let shown = shown.lock().unwrap().join("\n");
@@ -409,7 +409,7 @@ async fn tainted_run_needs_approval_even_where_a_rule_allows() {
     let mut even = allow("mail_send");
     even.even_tainted = true;
     let (runtime, _) =
-        with_desk(rules(vec![allow("WebFetch"), even]), ApprovalResponse::Deny(None));
+        with_approver(rules(vec![allow("WebFetch"), even]), ApprovalResponse::Deny(None));
     let answer = after_reading(&runtime, "mail_send", json!({"to": "bob@x.org"})).await;
     assert!(!answer.is_error(), "{}", answer.text());
 }
@@ -417,7 +417,7 @@ async fn tainted_run_needs_approval_even_where_a_rule_allows() {
 #[tokio::test]
 async fn value_from_untrusted_text_needs_approval_and_its_origin_is_shown() {
     let broad = || vec![allow("WebFetch"), allow("write_file")];
-    let (runtime, shown) = with_desk(rules(broad()), ApprovalResponse::Deny(None));
+    let (runtime, shown) = with_approver(rules(broad()), ApprovalResponse::Deny(None));
     let text = json!({"file_path": "a", "text": "mallory@evil.example"});
     let answer = after_reading(&runtime, "write_file", text).await;
     assert_eq!(answer.failure().map(Failure::code), Some(FailureCode::Declined));

@@ -37,11 +37,7 @@ async fn random_calls_get_one_result_each_and_leak_nothing() {
         assert!(report.answers.contains_key(code), "no call was {code}: {:?}", report.answers);
     }
     assert!(report.late > 0 && report.read > 0 && report.missed > 0, "{report:?}");
-    assert!(
-        most.get() > 0 && most.get() <= MAX_ARTIFACT_BYTES,
-        "{} bytes were kept aside",
-        most.get()
-    );
+    assert!(most.get() > 0 && most.get() <= MAX_ARTIFACT_BYTES, "{} bytes were stored", most.get());
     // Dropped bodies need a moment to end.
     let metrics = tokio::runtime::Handle::current().metrics();
     for _ in 0..1_000 {

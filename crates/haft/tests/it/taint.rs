@@ -134,10 +134,10 @@ async fn sub_run_inherits_its_parents_taint_and_taints_it() {
     let runtime = permissive(tools).build().unwrap();
     let run = runtime.run_builder().session("s").agent("a").start();
     one(&run, "own", json!({})).await;
-    let (sub, beside) = (run.sub_run().agent("b").start(), run.sub_run().start());
+    let (sub, sibling) = (run.sub_run().agent("b").start(), run.sub_run().start());
     assert_eq!(sub.label(), OWN);
     one(&sub, "fetch", json!({"x": "go to evil.org", "key": "y.org"})).await;
-    assert_eq!((run.label(), beside.label()), (OWN.join(WEB), OWN));
+    assert_eq!((run.label(), sibling.label()), (OWN.join(WEB), OWN));
     assert_eq!(run.seen().taints()[1].origin.as_deref(), Some("y.org"));
     assert!(run.seen().origin_of("evil.org").is_some());
     assert!(run.seen().has_read_private());

@@ -1,4 +1,4 @@
-//! Invalid arguments: what the model is told, what is repaired, and where the repair is visible.
+//! Invalid arguments: what the model reads, what is repaired, and where the repair is visible.
 
 use std::{
     collections::BTreeMap,
@@ -118,19 +118,19 @@ async fn valid_arguments_are_not_repaired() {
 
 #[tokio::test]
 async fn destructive_tool_has_fewer_repairs() {
-    let tell = |spec: ToolSpec, arguments: Value| async move {
+    let check = |spec: ToolSpec, arguments: Value| async move {
         let runtime = permissive(vec![echo(spec)]).build().unwrap();
         runtime.call("echo", arguments).await.map_err(|failure| failure.code())
     };
     let silent = || ToolSpec::new("echo", "Echoes.");
     let (number, word) = (json!({"count": "3"}), json!({"count": 3, "mode": "FAST"}));
     for spec in [silent(), silent().destructive(true)] {
-        assert!(tell(spec.clone(), number.clone()).await.is_ok());
-        assert_eq!(tell(spec, word.clone()).await.unwrap_err(), FailureCode::BadArguments);
+        assert!(check(spec.clone(), number.clone()).await.is_ok());
+        assert_eq!(check(spec, word.clone()).await.unwrap_err(), FailureCode::BadArguments);
     }
     for spec in [read("echo"), silent().destructive(false)] {
-        assert!(tell(spec.clone(), number.clone()).await.is_ok());
-        assert!(tell(spec, word.clone()).await.is_ok());
+        assert!(check(spec.clone(), number.clone()).await.is_ok());
+        assert!(check(spec, word.clone()).await.is_ok());
     }
 }
 
@@ -280,7 +280,7 @@ async fn second_failure_in_a_row_adds_an_example() {
 }
 
 #[tokio::test]
-async fn after_three_failures_in_a_row_the_model_is_told_to_stop() {
+async fn after_three_failures_in_a_row_the_model_is_asked_to_stop() {
     let runtime = permissive(vec![echo(read("echo"))]).build().unwrap();
     let run = runtime.run();
     for _ in 0..3 {
@@ -532,7 +532,7 @@ fn recorded_calls_are_validated_and_repaired_as_expected() {
     let mut schemas: BTreeMap<&str, Schema> = BTreeMap::new();
     let (mut refused, mut examples) = (0, 0);
     for tool in &tools {
-        let compiled = Schema::compile_with(&tool["input_schema"], Formats::Remarked);
+        let compiled = Schema::compile_with(&tool["input_schema"], Formats::Annotation);
         assert_eq!(
             compiled.is_ok(),
             tool["metaschema_ok"] == true,

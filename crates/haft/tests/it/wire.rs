@@ -260,8 +260,8 @@ async fn every_content_type_is_rendered_or_described() {
     }
     let answer = shown(Dialect::Gemini, "rich").await;
     let response = &answer["parts"][0]["functionResponse"];
-    let beside = format!("see\n{sound}\n{data}\n{link}");
-    assert_eq!(response["response"], json!({"output": framed(0, "rich", &beside)}));
+    let all_text = format!("see\n{sound}\n{data}\n{link}");
+    assert_eq!(response["response"], json!({"output": framed(0, "rich", &all_text)}));
     let parts = json!([{"inlineData": {"mimeType": "image/png", "data": "AAAA"}}]);
     assert_eq!(response["parts"], parts);
     let answer = shown(Dialect::Bedrock, "rich").await;
@@ -326,10 +326,10 @@ async fn unframed_json_stays_json_and_blank_text_is_not_sent_where_refused() {
         let turn = tools().config(config()).build().unwrap().run().turn().await.unwrap();
         turn.dispatch(dialect, &script(dialect, name)).await.unwrap()
     };
-    let told = answer(Dialect::Gemini, "data").await;
-    assert_eq!(told["parts"][0]["functionResponse"]["response"], json!({"output": {"n": 1}}));
-    let told = answer(Dialect::Bedrock, "blank").await;
-    let content = &told["content"][0]["toolResult"]["content"];
+    let answered = answer(Dialect::Gemini, "data").await;
+    assert_eq!(answered["parts"][0]["functionResponse"]["response"], json!({"output": {"n": 1}}));
+    let answered = answer(Dialect::Bedrock, "blank").await;
+    let content = &answered["content"][0]["toolResult"]["content"];
     assert_eq!(*content, json!([{"text": "(empty)"}]), "blank text would be refused");
     assert_eq!(answer(Dialect::Anthropic, "blank").await["content"][0]["content"], "");
     assert_eq!(answer(Dialect::OpenAiChat, "search").await[0]["content"], "search()");

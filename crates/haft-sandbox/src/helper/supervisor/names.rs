@@ -144,7 +144,11 @@ impl Names {
                 };
                 self.protected.check(&named, change).map_err(|refused| refused.reason)?;
             }
-            if self.protected.beside_head(below).any(|directory| self.has_head(root, directory)) {
+            if self
+                .protected
+                .possible_git_directories(below)
+                .any(|directory| self.has_head(root, directory))
+            {
                 return Err(BARE_REPOSITORY.into());
             }
             let named = self.in_module(root, below);

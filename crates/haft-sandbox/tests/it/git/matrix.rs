@@ -8,7 +8,7 @@ use std::{
     process::Command as Host,
 };
 
-use haft_core::protected_names::{Protected, Standing};
+use haft_core::protected_names::{Protected, Protection};
 use haft_sandbox::{Command, ProcessResult, Profile, Sandbox};
 
 use crate::kit::*;
@@ -118,7 +118,7 @@ pub(super) fn protected(directory: &Path, exceptions: &[&str]) -> BTreeMap<PathB
     let all = snapshot(directory).into_iter();
     all.filter(|(path, _)| {
         let below = path.strip_prefix(directory).unwrap();
-        names.standing(below) == Standing::Protected && !is_of_module(below)
+        names.standing(below) == Protection::Protected && !is_of_module(below)
     })
     .collect()
 }

@@ -95,14 +95,14 @@ async fn command_cannot_redirect_git() {
 /// Creates a root with this name, and a profile that may write in it.
 fn named_root(name: &str) -> (tempfile::TempDir, std::path::PathBuf, haft_sandbox::Profile) {
     use haft_core::{Capabilities, Capability};
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path().canonicalize().unwrap().join(name);
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().canonicalize().unwrap().join(name);
     std::fs::create_dir_all(&root).unwrap();
     let access = haft_sandbox::Access::Write;
     let workspace = haft_sandbox::Workspace::builder().root(&root, access).build().unwrap();
     let profile =
         haft_sandbox::Profile::of(Capabilities::from([Capability::Filesystem]), &workspace);
-    (folder, root, profile)
+    (directory, root, profile)
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn workspace_with_a_protected_name_protects_its_contents() {
             (".config", "git/config", "app.toml"),
             (".claude/worktrees/x", ".claude/settings.json", "main.rs"),
         ] {
-            let (_folder, root, profile) = named_root(name);
+            let (_directory, root, profile) = named_root(name);
             let script = format!(
                 "mkdir -p $(dirname {refused}); echo x > {refused}; echo x > {free}; \
                  mkdir d; mkdir d/workflows d/hooks d/git; mv d/* ."

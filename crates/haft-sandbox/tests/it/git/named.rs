@@ -134,7 +134,7 @@ fn workspace_below_the_top_of_a_repository_obeys_its_configuration() {
 
 #[test]
 fn names_with_a_leading_dot_hold_at_the_root_only() {
-    use haft_core::protected_names::Standing::{Above, Free, Protected as Kept};
+    use haft_core::protected_names::Protection::{Above, Free, Protected as Kept};
     let names = Protected::new(["./a/b", "c"], [] as [&str; 0]);
     for (path, standing) in [
         ("a/b", Kept),

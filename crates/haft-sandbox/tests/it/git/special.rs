@@ -181,7 +181,7 @@ const PLAIN: &[Row] = &[
         Prints("HELLO\nhello\n"),
     ),
     row(
-        "bare repository beside",
+        "bare repository next to it",
         "git clone -q --bare . bare.git",
         "git -C bare.git log --format=%s; echo x > bare.git/config",
         Fails("ermission denied"),

@@ -135,7 +135,7 @@ impl Start {
     fn find(files: &Files, args: &Args, cx: &ToolContext) -> Result<Self, Failure> {
         let resolved = files.authorized(args.path(), cx)?;
         match files.workspace().meta(&resolved)?.kind {
-            FileKind::Folder => Ok(Self::Directory(resolved)),
+            FileKind::Directory => Ok(Self::Directory(resolved)),
             _ => Ok(Self::File(resolved)),
         }
     }

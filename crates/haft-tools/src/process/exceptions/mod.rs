@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use haft_core::{
     Effect, Effects, ToolContext,
-    protected_names::{Protected, Standing},
+    protected_names::{Protected, Protection},
 };
 use haft_sandbox::{Access, FileKind, ResolvedPath, Workspace};
 use haft_shell::{Command, Kind, RedirectKind, Word, classify};
@@ -95,7 +95,7 @@ impl Shell {
             paths.iter().filter_map(|path| self.workspace.resolve_entry_from(start, path).ok());
         let names = Protected::standard();
         let listed = places.filter(move |resolved| {
-            names.at(resolved.base()).standing(resolved.relative()) == Standing::Protected
+            names.at(resolved.base()).standing(resolved.relative()) == Protection::Protected
         });
         listed.filter_map(|resolved| exception(&resolved, "", &self.workspace))
     }
@@ -313,7 +313,7 @@ impl Changed {
                 let places = named.iter().take(last).filter_map(|path| {
                     let resolved = git_entry(here, path, workspace)?;
                     let is_directory =
-                        workspace.meta(&resolved).is_ok_and(|m| m.kind == FileKind::Folder);
+                        workspace.meta(&resolved).is_ok_and(|m| m.kind == FileKind::Directory);
                     // A `.git` directory is a repository, not a worktree.
                     if is_directory { None } else { exception(&resolved, "", workspace) }
                 });
@@ -363,7 +363,7 @@ fn repository(here: &ResolvedPath, workspace: &Workspace) -> Option<ResolvedPath
     while let Some(directory) = here {
         let git = workspace.resolve_entry_from(&directory, ".git").ok()?;
         match workspace.meta(&git).ok().map(|meta| meta.kind) {
-            Some(FileKind::Folder) => return Some(git),
+            Some(FileKind::Directory) => return Some(git),
             Some(FileKind::File) => {
                 let text =
                     String::from_utf8(workspace.read(&git, MAX_GIT_FILE_BYTES).ok()?).ok()?;
@@ -372,7 +372,7 @@ fn repository(here: &ResolvedPath, workspace: &Workspace) -> Option<ResolvedPath
                 // `…/.git/worktrees/name`.
                 let main = git_dir.ancestors().find(|path| path.ends_with(".git"))?;
                 let git = workspace.resolve_entry(main).ok()?;
-                let is_directory = workspace.meta(&git).ok()?.kind == FileKind::Folder;
+                let is_directory = workspace.meta(&git).ok()?.kind == FileKind::Directory;
                 return is_directory.then_some(git);
             }
             Some(_) => return None,

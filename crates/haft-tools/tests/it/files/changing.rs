@@ -266,7 +266,7 @@ async fn file_moves_across_file_systems_and_directory_or_symlink_does_not() {
     for from in ["directory", "link"] {
         let to = other.join(from);
         let (_, why) = fixture.call_err("move_path", json!({"from": from, "to": to})).await;
-        assert!(why.starts_with("other_disk: ") && why.contains("one by one"), "{why}");
+        assert!(why.starts_with("cross_device: ") && why.contains("one by one"), "{why}");
         assert!(!to.exists() && fixture.inside.join(from).symlink_metadata().is_ok(), "{from}");
     }
     let left: Vec<_> = fs::read_dir(other.join("new")).unwrap().collect();

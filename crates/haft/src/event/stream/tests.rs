@@ -10,7 +10,7 @@ use super::*;
 impl Hub {
     fn say(&self, event: Event) {
         let who = EventSource::of(&haft_core::Scope::default());
-        let _told = self.emit(&crate::clock::ManualClock::new(), who, event);
+        let _emitted = self.emit(&crate::clock::ManualClock::new(), who, event);
     }
 }
 
@@ -36,8 +36,8 @@ fn end() -> Event {
 /// Formats events as numbers, and gaps as `from-to`.
 fn read(stream: &mut EventStream) -> Vec<String> {
     std::iter::from_fn(|| stream.try_next())
-        .map(|told| match told {
-            StreamItem::Event(told) => told.at.seq.to_string(),
+        .map(|received| match received {
+            StreamItem::Event(received) => received.at.seq.to_string(),
             StreamItem::Lagged(m) => {
                 format!("{}-{} ({} notes, {} ends)", m.from_seq, m.to_seq, m.notes, m.ends)
             }
@@ -156,13 +156,13 @@ fn queue_of_an_idle_reader_is_bounded() {
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    Tell(u8),
+    Emit(u8),
     Read(usize, u8),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        3 => (0..3u8).prop_map(Step::Tell),
+        3 => (0..3u8).prop_map(Step::Emit),
         1 => (0..3usize, 0..6u8).prop_map(|(reader, times)| Step::Read(reader, times)),
     ];
     prop::collection::vec(step, 0..300)
@@ -179,14 +179,14 @@ proptest! {
         let mut kinds = Vec::new();
         for step in steps {
             match step {
-                Step::Tell(kind) => {
+                Step::Emit(kind) => {
                     kinds.push(kind);
                     hub.say(match kind { 0 => note("n"), 1 => plain(), _ => end() });
                 }
                 Step::Read(reader, times) => {
-                    let (stream, told) = &mut readers[reader];
+                    let (stream, received) = &mut readers[reader];
                     for _ in 0..times {
-                        told.extend(stream.try_next());
+                        received.extend(stream.try_next());
                     }
                 }
             }
@@ -194,13 +194,13 @@ proptest! {
                 prop_assert!(stream.waiting() <= capacity + n);
             }
         }
-        for (mut stream, mut told) in readers {
-            told.extend(std::iter::from_fn(|| stream.try_next()));
+        for (mut stream, mut received) in readers {
+            received.extend(std::iter::from_fn(|| stream.try_next()));
             let mut next = 1;
-            for told in told {
-                match told {
-                    StreamItem::Event(told) => {
-                        prop_assert_eq!(told.at.seq, next);
+            for received in received {
+                match received {
+                    StreamItem::Event(received) => {
+                        prop_assert_eq!(received.at.seq, next);
                         next += 1;
                     }
                     StreamItem::Lagged(missed) => {

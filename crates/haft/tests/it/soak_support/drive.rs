@@ -189,7 +189,7 @@ pub(crate) async fn soak(plan: &Plan, step: &dyn Fn(u64)) -> Result<Report, haft
 /// number must come once and in order, as an event or among the missed ones.
 async fn slow(mut events: EventStream, stop: Arc<Notify>, ledger: Arc<Ledger>) -> (u64, u64) {
     let (mut read, mut missed, mut last) = (0, 0, 0);
-    let mut heard = 0_u64;
+    let mut received = 0_u64;
     let mut hear = |reported: StreamItem| {
         let (from, to) = match &reported {
             StreamItem::Event(event) => (event.at.seq, event.at.seq),
@@ -207,13 +207,13 @@ async fn slow(mut events: EventStream, stop: Arc<Notify>, ledger: Arc<Ledger>) -
     loop {
         match select(Box::pin(events.next()), Box::pin(stop.notified())).await {
             Either::Left((Some(reported), _)) => {
-                heard += 1;
+                received += 1;
                 hear(reported);
             }
             _ => break,
         }
         // Reads a few, and then pauses for longer than the queue lasts.
-        if heard.is_multiple_of(32) {
+        if received.is_multiple_of(32) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }

@@ -49,7 +49,7 @@ async fn done(how: &str, n: u64, cx: &ToolContext) -> Result<Output, Failure> {
         // Stops on cancellation.
         "hang" => {
             cx.cancellation().cancelled().await;
-            Err(Failure::failed("was told to stop"))
+            Err(Failure::failed("was asked to stop"))
         }
         // Continues for a while after cancellation.
         "late" => {
@@ -101,7 +101,7 @@ fn retries() -> RetryPolicy {
     }
 }
 
-/// A body on a thread, which nobody can stop.
+/// A body on a thread, which cannot be stopped.
 #[tool(read_only, capabilities(), timeout = "5ms")]
 #[expect(clippy::disallowed_methods, reason = "a body that blocks its thread is what is tried")]
 fn block(millis: u64) -> String {
@@ -127,7 +127,7 @@ async fn later(n: u64, cx: &ToolContext) -> Result<Output, Failure> {
 async fn frail(n: u64) -> Result<String, Failure> {
     match n % 3 {
         0 => Ok(n.to_string()),
-        _ => Err(Failure::failed("nobody is there").with_retry(RetryHint::Later)),
+        _ => Err(Failure::failed("no peer is there").with_retry(RetryHint::Later)),
     }
 }
 
@@ -151,7 +151,7 @@ pub(crate) fn registry() -> Result<ToolRegistry, haft::Error> {
     ToolRegistry::builder()
         .add(dynamic(look))
         .add(dynamic(change))
-        .add(dynamic(ToolSpec::new("forbidden", "Nobody may.").capabilities(Capabilities::NONE)))
+        .add(dynamic(ToolSpec::new("forbidden", "Always denied.").capabilities(Capabilities::NONE)))
         .add(BlockTool)
         .add(FrailTool)
         .add(LaterTool)

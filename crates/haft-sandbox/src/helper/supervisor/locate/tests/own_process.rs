@@ -60,8 +60,8 @@ fn proc_directory_of_the_supervisor_is_refused_in_every_spelling() {
     in_thread(|| {
         let name = "proc_directory_of_the_supervisor_is_refused_in_every_spelling";
         let mut kernel = Kernel::start(&full_name(module_path!(), name));
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
         let here = libc::AT_FDCWD;
         let (own, other) = (std::process::id(), kernel.pid());
         let tid = rustix::thread::gettid();

@@ -21,8 +21,8 @@ const PLACES: [(&str, &[&str]); 6] = [
 
 #[test]
 fn path_race_never_reports_a_wrong_path() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path().canonicalize().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().canonicalize().unwrap();
     let identity = |fd: BorrowedFd<'_>| {
         let stat = rustix::fs::fstat(fd).unwrap();
         (stat.st_dev, stat.st_ino)

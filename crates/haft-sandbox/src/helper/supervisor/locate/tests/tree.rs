@@ -48,7 +48,7 @@ pub(super) struct Tree {
     pub(super) fds: Vec<i32>,
     /// Paths in `/proc` or `/dev` that resolve to files of the second process.
     prefixes: Vec<Vec<u8>>,
-    _folder: TempDir,
+    _temporary: TempDir,
 }
 
 /// Names for entries. The pid of this process is one: it must be refused only in `/proc`.
@@ -66,8 +66,8 @@ fn names() -> Vec<Vec<u8>> {
 
 impl Tree {
     pub(super) fn new(random: &mut Random, kernel: &mut Kernel) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
+        let temporary = tempfile::tempdir().unwrap();
+        let root = temporary.path().canonicalize().unwrap();
         let mut tree = Self {
             names: names(),
             entries: Vec::new(),
@@ -76,7 +76,7 @@ impl Tree {
             fds: Vec::new(),
             prefixes: Vec::new(),
             root,
-            _folder: folder,
+            _temporary: temporary,
         };
         // The second process first: symlinks go through its file descriptors.
         tree.add_directories(random);
