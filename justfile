@@ -60,6 +60,10 @@ snap:
 bench *args:
     cargo run --release --package haft-benches -- {{ args }}
 
+# Instructions of one call, under valgrind. `just instructions --check` compares them with the checked-in numbers.
+instructions *args:
+    scripts/instructions {{ args }}
+
 # The same tool through Python libraries and through haft, in one run. Needs their scripts, python3 and a package index.
 bench-peers *args:
     scripts/bench-peers {{ args }}

@@ -107,17 +107,15 @@ impl RunningCall {
                     }
                 },
                 Waiting::Execution(mut execution) => match execution.poll(&self.turn, task) {
-                    Some(Poll::Ready(outcome)) => Input::Executed(execution, outcome),
+                    Some(Poll::Ready(())) => Input::Executed(execution),
                     Some(Poll::Pending) => {
                         self.waiting = Waiting::Execution(execution);
                         return Poll::Pending;
                     }
                     None => {
                         let work = execution.through_middleware(Arc::clone(&self.turn));
-                        self.waiting = Waiting::work(Limit::None, async move {
-                            let (execution, outcome) = work.await;
-                            Input::Executed(execution, outcome)
-                        });
+                        let work = async move { Input::Executed(work.await) };
+                        self.waiting = Waiting::work(Limit::None, work);
                         continue;
                     }
                 },
@@ -171,13 +169,13 @@ impl RunningCall {
                 let limit = Limit::CancelOrTimeout(turn.inner.hooks[at].limit());
                 Waiting::work(limit, async move {
                     let answer = turn.inner.hooks[at].hook().before(&call).await;
-                    Input::PreHook(call, answer)
+                    Input::PreHook(call, Box::new(answer))
                 })
             }
             Need::Guard(call, guard) => {
                 Waiting::work(Limit::CancelOrTimeout(policy_timeout), async move {
                     let answer = ask_guard(&turn, &call, guard).await;
-                    Input::Guard(call, answer)
+                    Input::Guard(call, Box::new(answer))
                 })
             }
             Need::MessageEnd => {
@@ -193,7 +191,7 @@ impl RunningCall {
                 let limit = Limit::CancelOrTimeout(approve::timeout(&turn, &open));
                 let wait = async move {
                     let answered = turn.inner.approvals.ask(&open.request()).await;
-                    Input::Answer(open, answered)
+                    Input::Answer(open, Box::new(answered))
                 };
                 Waiting::work(limit, telemetry::waiting("approval", wait))
             }
@@ -217,7 +215,8 @@ impl RunningCall {
             Need::PostHook(completed, at, outcome) => {
                 let limit = Limit::Timeout(turn.inner.hooks[at].limit());
                 Waiting::work(limit, async move {
-                    Input::PostHook(turn.inner.hooks[at].hook().after(&completed, outcome).await)
+                    let hook = turn.inner.hooks[at].hook();
+                    Input::PostHook(Box::new(hook.after(&completed, *outcome).await))
                 })
             }
             Need::Explain(failure) => {
@@ -232,15 +231,15 @@ impl RunningCall {
             }
             Need::Sanitize(outcome) => Waiting::work(Limit::None, async move {
                 let (outcome, altered) =
-                    sanitize::sanitized_off_executor(outcome, &turn.inner).await;
-                Input::Sanitized(outcome, altered)
+                    sanitize::sanitized_off_executor(*outcome, &turn.inner).await;
+                Input::Sanitized(Box::new(outcome), altered)
             }),
             Need::Truncate(output, label) => {
                 let facts = self.machine.facts();
                 let limit = super::finish::result_limit(facts).unwrap_or_default();
                 let cx = facts.cx.clone();
                 Waiting::work(Limit::None, async move {
-                    let truncated = truncate::truncate(&turn, &cx, label, output, limit).await;
+                    let truncated = truncate::truncate(&turn, &cx, label, *output, limit).await;
                     for (facts, shown) in truncated.stored {
                         let call = cx.call_id().clone();
                         turn.emit(|| Event::ResultOffloaded {
@@ -249,7 +248,7 @@ impl RunningCall {
                             facts: Arc::new(facts),
                         });
                     }
-                    Input::Truncated(truncated.output, Box::new(truncated.truncation))
+                    Input::Truncated(Box::new(truncated.output), Box::new(truncated.truncation))
                 })
             }
             // Every other need is handled above; the machine ends the call if one is not.

@@ -28,12 +28,13 @@ pub(crate) struct Execution {
     locks: CallLocks,
     deadline: Instant,
     state: State,
+    outcome: Option<Outcome>,
 }
 
 #[expect(clippy::large_enum_variant, reason = "the large variant is that of almost every call")]
 enum State {
-    /// Without middleware: the machine is driven in place.
-    Machine(ExecuteMachine, Pending, Option<ExecuteInput>),
+    /// Without middleware: the machine is driven in place. The flag is set once it has started.
+    Machine(ExecuteMachine, Pending, bool),
     /// With middleware, which has its own future.
     Around(Option<Args>, ExecutionStats),
 }
@@ -63,9 +64,9 @@ impl Execution {
             State::Around(Some(args), stats)
         } else {
             let machine = ExecuteMachine::new(args, stats);
-            State::Machine(machine, Pending::default(), Some(ExecuteInput::Start))
+            State::Machine(machine, Pending::default(), false)
         };
-        Ok(Self { call, locks, deadline, state })
+        Ok(Self { call, locks, deadline, state, outcome: None })
     }
 
     /// Polls an execution without middleware to its outcome; `None` if it has middleware.
@@ -73,8 +74,9 @@ impl Execution {
         &mut self,
         turn: &Arc<TurnCore>,
         task: &mut task::Context<'_>,
-    ) -> Option<Poll<Outcome>> {
-        let State::Machine(machine, pending, input) = &mut self.state else { return None };
+    ) -> Option<Poll<()>> {
+        let State::Machine(machine, pending, has_started) = &mut self.state else { return None };
+        let is_start = !std::mem::replace(has_started, true);
         let validated = self.call.admitted();
         let work = Work {
             turn,
@@ -83,19 +85,20 @@ impl Execution {
             cx: validated.context(),
             deadline: self.deadline,
         };
-        Some(layers::poll_execution(&work, machine, pending, input.take(), task))
+        let input = is_start.then_some(ExecuteInput::Start);
+        Some(layers::poll_execution(&work, machine, pending, input, task).map(|outcome| {
+            self.outcome = Some(outcome);
+        }))
     }
 
     /// Executes a call through its middleware.
     pub(crate) fn through_middleware(
         mut self: Box<Self>,
         turn: Arc<TurnCore>,
-    ) -> BoxFuture<'static, (Box<Self>, Outcome)> {
+    ) -> BoxFuture<'static, Box<Self>> {
         Box::pin(async move {
             let outcome = {
-                let State::Around(args, stats) = &mut self.state else {
-                    return (self, Err(Failure::new(FailureCode::NotRun, "it has no middleware")));
-                };
+                let State::Around(args, stats) = &mut self.state else { return self };
                 let validated = self.call.admitted();
                 let work = Work {
                     turn: &turn,
@@ -109,7 +112,8 @@ impl Execution {
                     None => Err(Failure::new(FailureCode::NotRun, "it was executed before")),
                 }
             };
-            (self, outcome)
+            self.outcome = Some(outcome);
+            self
         })
     }
 
@@ -118,9 +122,10 @@ impl Execution {
     pub(super) fn finish(
         self: Box<Self>,
         turn: &Arc<TurnCore>,
-        outcome: Outcome,
     ) -> (Outcome, ExecutionStats, Option<Arc<CompletedCall>>) {
-        let Self { call, mut locks, state, .. } = *self;
+        let Self { call, mut locks, state, outcome, .. } = *self;
+        let lost = || Failure::new(FailureCode::UnknownOutcome, "the execution was lost");
+        let outcome = outcome.unwrap_or_else(|| Err(lost()));
         let stats = match state {
             State::Machine(machine, ..) => machine.stats,
             State::Around(_, stats) => stats,

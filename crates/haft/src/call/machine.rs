@@ -30,17 +30,16 @@ use super::{
     execute::Execution,
     need::{Input, Need, Step},
     pre_hooks,
-    record::{CallOrigin, CallRecord, HostNotes, Parent},
+    record::{CallOrigin, CallRecord, Parent},
     validate::ValidatedCall,
 };
 use crate::{
     approval::QueuePermit,
     budget::BudgetReservation,
     event::{Event, Phase as EventPhase},
-    frame::Seal,
     hooks::CompletedCall,
     journal::{CallIntent, CallOutcome},
-    layers::{ExecutionStats, Outcome},
+    layers::Outcome,
     tool_result::ToolResult,
     turn::TurnCore,
 };
@@ -97,11 +96,8 @@ impl CallMachine {
         reservation: Option<Box<BudgetReservation>>,
     ) -> Self {
         let origin = parent.map_or(CallOrigin::Model, CallOrigin::Nested);
-        let record = CallRecord {
-            tool: call.as_ref().ok().map(|call| Arc::clone(call.tool())),
-            reservation,
-            ..Self::record(turn, cx, origin, turn.inner.clock.now())
-        };
+        let tool = call.as_ref().ok().map(|call| Arc::clone(call.tool()));
+        let record = CallRecord::new(turn, cx, origin, tool, reservation);
         Self { phase: Phase::Start(call), round: 0, record }
     }
 
@@ -113,31 +109,13 @@ impl CallMachine {
         began: Instant,
     ) -> (Self, Step) {
         let cx = completed.cx.clone();
-        let record = CallRecord {
-            tool: Some(Arc::clone(&completed.tool)),
-            ..Self::record(turn, cx, CallOrigin::Background, began)
-        };
+        let tool = Some(Arc::clone(&completed.tool));
+        let mut record = CallRecord::new(turn, cx, CallOrigin::Background, tool, None);
+        record.began = began;
         let mut machine = Self { phase: Phase::Taken, round: 0, record };
         let completed = (!turn.inner.hooks.is_empty()).then_some(completed);
         let step = machine.post_hooks(turn, completed, 0, outcome);
         (machine, step)
-    }
-
-    fn record(turn: &TurnCore, cx: ToolContext, origin: CallOrigin, began: Instant) -> CallRecord {
-        CallRecord {
-            cx,
-            origin,
-            began,
-            tool: None,
-            repairs: None,
-            policy: None,
-            is_replaced: false,
-            replaced_by_hook: None,
-            notes: HostNotes::default(),
-            stats: ExecutionStats::default(),
-            reservation: None,
-            frame: Seal::draw(turn.inner.config.frame, &turn.inner.nonces),
-        }
     }
 
     /// Returns the facts about the call.
@@ -160,11 +138,11 @@ impl CallMachine {
                 self.not_checked(turn, failure, then)
             }
             (Phase::PreHook(at), Input::PreHook(call, answer)) => {
-                self.pre_hook(turn, at, Ok((call, answer)))
+                self.pre_hook(turn, at, Ok((call, *answer)))
             }
             (Phase::PreHook(at), Input::Stopped(stopped)) => self.pre_hook(turn, at, Err(stopped)),
             (Phase::Guard(guard, mut guarding, queued), Input::Guard(call, answer)) => {
-                match guarding.take(turn, guard, Ok(answer)) {
+                match guarding.take(turn, guard, Ok(*answer)) {
                     Ok(()) => self.guard(turn, call, guarding, queued),
                     Err(failure) => self.outcome_of(turn, Err(failure)),
                 }
@@ -184,7 +162,7 @@ impl CallMachine {
                 Input::ApprovalPermit(permit),
             ) => self.queued(turn, (call, assessment), (permit, since), waited),
             (Phase::Approval, Input::Answer(open, answer)) => {
-                let applied = approve::answer(turn, &mut self.record, open, answer);
+                let applied = approve::answer(turn, &mut self.record, open, *answer);
                 self.authorized(turn, applied, None)
             }
             (Phase::Approval, Input::Stopped(stopped)) => {

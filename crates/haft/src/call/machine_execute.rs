@@ -48,14 +48,12 @@ impl CallMachine {
                 Some(why) => self.outcome_of(turn, Err(not_run(why))),
             },
             (Phase::Acquire(deadline, since), Input::Acquired(call, locks)) => {
-                self.acquired(turn, call, locks, (deadline, since))
+                self.acquired(turn, *call, locks, (deadline, since))
             }
             (Phase::Intent(call, locks, deadline), Input::IntentWritten { result, took_time }) => {
                 self.intent_written(turn, (call, locks, deadline), result, took_time)
             }
-            (Phase::Taken, Input::Executed(execution, outcome)) => {
-                self.executed(turn, execution, outcome)
-            }
+            (Phase::Taken, Input::Executed(execution)) => self.executed(turn, execution),
             (Phase::Intent(call, locks, deadline), Input::Stopped(stopped)) => {
                 let result = Err(stopped.to_string().into());
                 self.intent_written(turn, (call, locks, deadline), result, true)
@@ -64,16 +62,16 @@ impl CallMachine {
                 self.done(turn, result, Err(stopped.to_string().into()))
             }
             (Phase::PostHook(at, ran, completed), Input::PostHook(answer)) => {
-                self.post_hook(turn, (at, ran, completed), Ok(answer))
+                self.post_hook(turn, (at, ran, completed), Ok(*answer))
             }
             (Phase::PostHook(at, ran, completed), Input::Stopped(stopped)) => {
                 self.post_hook(turn, (at, ran, completed), Err(stopped))
             }
             (Phase::Sanitize, Input::Sanitized(outcome, altered)) => {
-                self.sanitized(turn, outcome, altered)
+                self.sanitized(turn, *outcome, altered)
             }
             (Phase::Truncate(altered), Input::Truncated(output, truncation)) => {
-                self.result(turn, Ok(output), Some(truncation), altered)
+                self.result(turn, Ok(*output), Some(truncation), altered)
             }
             (Phase::Outcome(result), Input::OutcomeWritten(written)) => {
                 self.done(turn, result, written)
@@ -135,7 +133,8 @@ impl CallMachine {
             Some(locks) => self.intend(turn, call, locks, deadline),
             None => {
                 let since = turn.inner.clock.now();
-                self.wait(Phase::Acquire(deadline, since), Need::Acquire(call, deadline))
+                let need = Need::Acquire(Box::new(call), deadline);
+                self.wait(Phase::Acquire(deadline, since), need)
             }
         }
     }
@@ -215,13 +214,8 @@ impl CallMachine {
         Ok(())
     }
 
-    fn executed(
-        &mut self,
-        turn: &Arc<TurnCore>,
-        execution: Box<Execution>,
-        outcome: Outcome,
-    ) -> Step {
-        let (outcome, stats, completed) = execution.finish(turn, outcome);
+    fn executed(&mut self, turn: &Arc<TurnCore>, execution: Box<Execution>) -> Step {
+        let (outcome, stats, completed) = execution.finish(turn);
         self.record.stats = stats;
         self.post_hooks(turn, completed, 0, outcome)
     }
@@ -239,7 +233,7 @@ impl CallMachine {
             let ran = post_hooks::execution(&outcome);
             match hook.applies_to(&completed.tool) {
                 Ok(true) => {
-                    let need = Need::PostHook(Arc::clone(&completed), at, outcome);
+                    let need = Need::PostHook(Arc::clone(&completed), at, Box::new(outcome));
                     return self.wait(Phase::PostHook(at, ran, completed), need);
                 }
                 Ok(false) => {}
@@ -275,7 +269,7 @@ impl CallMachine {
     pub(super) fn outcome_of(&mut self, turn: &TurnCore, outcome: Outcome) -> Step {
         turn.flush_output(&self.record.cx);
         if sanitize::is_large(&outcome) {
-            return self.wait(Phase::Sanitize, Need::Sanitize(outcome));
+            return self.wait(Phase::Sanitize, Need::Sanitize(Box::new(outcome)));
         }
         let (outcome, altered) = sanitize::sanitized(outcome, &turn.inner);
         self.sanitized(turn, outcome, altered)
@@ -286,7 +280,8 @@ impl CallMachine {
         if truncate::is_over(&outcome, limit, &turn.inner.config) {
             if let Ok(output) = outcome {
                 let label = finish::label(&self.record);
-                return self.wait(Phase::Truncate(altered), Need::Truncate(output, label));
+                let need = Need::Truncate(Box::new(output), label);
+                return self.wait(Phase::Truncate(altered), need);
             }
         } else {
             return self.result(turn, outcome, None, altered);

@@ -274,10 +274,10 @@ impl Driven {
                 let options = if world.parts.faults { 3 } else { 1 };
                 lock(&world.seen).body = choices.choose(options);
                 let mut task = task::Context::from_waker(Waker::noop());
-                let Some(Poll::Ready(outcome)) = execution.poll(&world.turn, &mut task) else {
+                let Some(Poll::Ready(())) = execution.poll(&world.turn, &mut task) else {
                     panic!("the body of this test is ready at once")
                 };
-                Input::Executed(execution, outcome)
+                Input::Executed(execution)
             }
             At::Need(need) => match self.answer(world, choices, need) {
                 Some(input) => input,
@@ -339,7 +339,7 @@ impl Driven {
                     2 => Ok(PreCallDecision::block("blocked")),
                     _ => Err(Failure::failed("broken hook")),
                 };
-                Input::PreHook(call, answer)
+                Input::PreHook(call, Box::new(answer))
             }),
             Need::Guard(call, _) => self.stopped(world, choices, true).unwrap_or_else(|| {
                 let answer = match choices.choose(options(3)) {
@@ -347,7 +347,7 @@ impl Driven {
                     1 => Ok(Some(Verdict::deny("no"))),
                     _ => Err(Failure::failed("broken guard")),
                 };
-                Input::Guard(call, answer)
+                Input::Guard(call, Box::new(answer))
             }),
             Need::MessageEnd => Input::MessageEnd(StopReason::Done),
             Need::ApprovalPermit => {
@@ -364,13 +364,16 @@ impl Driven {
                     1 => ApprovalResponse::Deny(None),
                     2 => ApprovalResponse::Edit(json!({"n": 3})),
                     3 => ApprovalResponse::ReplaceResult("by hand".to_owned()),
-                    _ => return Input::Answer(open, Err(Failure::failed("broken approver"))),
+                    _ => {
+                        let failed = Err(Failure::failed("broken approver"));
+                        return Input::Answer(open, Box::new(failed));
+                    }
                 };
                 if matches!(answer, ApprovalResponse::Allow { .. }) {
                     lock(&world.seen).approvals += 1;
                 }
                 let answered = Answered { by: "person".into(), answer, is_person: true };
-                Input::Answer(open, Ok(answered))
+                Input::Answer(open, Box::new(Ok(answered)))
             }),
             Need::WriteIntent => self.stopped(world, choices, false).unwrap_or_else(|| {
                 let result = match choices.choose(options(2)) {
@@ -386,10 +389,10 @@ impl Driven {
             Need::PostHook(_, _, outcome) => {
                 self.stopped(world, choices, false).unwrap_or_else(|| {
                     let outcome = match choices.choose(options(2)) {
-                        0 => outcome,
+                        0 => *outcome,
                         _ => Ok(Output::text("replaced")),
                     };
-                    Input::PostHook(PostCallResult::from(outcome))
+                    Input::PostHook(Box::new(PostCallResult::from(outcome)))
                 })
             }
             Need::WriteOutcome => self.stopped(world, choices, false).unwrap_or_else(|| {
@@ -523,4 +526,10 @@ proptest! {
         let parts = Parts { asks, hooks: true, faults: true, class, nests };
         quietly(|| play(&World::new(parts), 3, choices));
     }
+}
+
+#[test]
+fn what_moves_between_machine_and_driver_is_small() {
+    let sizes = [size_of::<Need>(), size_of::<Step>(), size_of::<Input>()];
+    assert!(sizes.iter().all(|size| *size <= 64), "{sizes:?} bytes");
 }

@@ -25,7 +25,8 @@ pub(crate) enum Step {
     Wait(Need),
 }
 
-/// What a call waits for. A need has the data that its future needs.
+/// What a call waits for. A need has the data that its future needs. Needs and inputs are moved
+/// several times, so what few calls have is boxed.
 pub(crate) enum Need {
     /// The explanation of invalid arguments.
     Explain(Failure),
@@ -42,17 +43,17 @@ pub(crate) enum Need {
     /// The answer of an approver.
     Approval(Box<OpenApproval>),
     /// Concurrency slot, locks, resource keys, tool slot.
-    Acquire(AuthorizedCall, Instant),
+    Acquire(Box<AuthorizedCall>, Instant),
     /// The intent in the journal: `CallMachine::intent`.
     WriteIntent,
     /// The outcome of the body and the layers: `CallMachine::take_execution`.
     Execute,
     /// A hook after the body.
-    PostHook(Arc<CompletedCall>, usize, Outcome),
+    PostHook(Arc<CompletedCall>, usize, Box<Outcome>),
     /// A large outcome, sanitized on another thread.
-    Sanitize(Outcome),
+    Sanitize(Box<Outcome>),
     /// A result that is too large, stored as an artifact.
-    Truncate(Output, Label),
+    Truncate(Box<Output>, Label),
     /// The outcome in the journal: `CallMachine::outcome`.
     WriteOutcome,
 }
@@ -62,20 +63,21 @@ pub(crate) enum Input {
     Start,
     Explained(Failure),
     Checked(ValidatedCall, Result<(), Failure>),
-    PreHook(ValidatedCall, Result<PreCallDecision, Failure>),
-    Guard(ValidatedCall, Result<Option<Verdict>, Failure>),
+    PreHook(ValidatedCall, Box<Result<PreCallDecision, Failure>>),
+    Guard(ValidatedCall, Box<Result<Option<Verdict>, Failure>>),
     MessageEnd(StopReason),
     ApprovalPermit(Option<QueuePermit>),
-    Answer(Box<OpenApproval>, Result<Answered, Failure>),
-    Acquired(AuthorizedCall, Result<CallLocks, Failure>),
+    Answer(Box<OpenApproval>, Box<Result<Answered, Failure>>),
+    Acquired(Box<AuthorizedCall>, Result<CallLocks, Failure>),
     IntentWritten {
         result: Result<(), BoxError>,
         took_time: bool,
     },
-    Executed(Box<Execution>, Outcome),
-    PostHook(PostCallResult),
-    Sanitized(Outcome, usize),
-    Truncated(Output, Box<Truncation>),
+    /// The execution has its outcome.
+    Executed(Box<Execution>),
+    PostHook(Box<PostCallResult>),
+    Sanitized(Box<Outcome>, usize),
+    Truncated(Box<Output>, Box<Truncation>),
     OutcomeWritten(Result<(), BoxError>),
     /// The need was not satisfied: a panic, a timeout, a cancellation.
     Stopped(Stopped),

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::{
     budget::BudgetReservation, frame::Seal, hooks::HookEffects, journal::PolicyRecord,
     layers::ExecutionStats, registry::RegisteredTool, schema::Repair, secrets::Redactor,
-    tool_result::ToolResult,
+    tool_result::ToolResult, turn::TurnCore,
 };
 
 /// The model reads at most this much of the host's notes on one result, in characters.
@@ -58,6 +58,29 @@ pub(crate) struct Parent {
 }
 
 impl CallRecord {
+    pub(super) fn new(
+        turn: &TurnCore,
+        cx: ToolContext,
+        origin: CallOrigin,
+        tool: Option<Arc<RegisteredTool>>,
+        reservation: Option<Box<BudgetReservation>>,
+    ) -> Self {
+        Self {
+            cx,
+            origin,
+            began: turn.inner.clock.now(),
+            tool,
+            repairs: None,
+            policy: None,
+            is_replaced: false,
+            replaced_by_hook: None,
+            notes: HostNotes::default(),
+            stats: ExecutionStats::default(),
+            reservation,
+            frame: Seal::draw(turn.inner.config.frame, &turn.inner.nonces),
+        }
+    }
+
     /// Returns the call that this one is nested in.
     pub(crate) fn parent(&self) -> Option<&Parent> {
         match &self.origin {

@@ -37,7 +37,7 @@ pub(crate) struct ExecuteMachine {
     /// The number of the current attempt, from 1.
     attempt: u32,
     /// The computation whose result goes to the cache.
-    flight: Option<FlightMember>,
+    flight: Option<Box<FlightMember>>,
     /// The permission of the breaker, if this call is a probe.
     trial: Option<Trial>,
     /// The failure of the previous attempt.
@@ -49,7 +49,7 @@ pub(crate) struct ExecuteMachine {
 enum Phase {
     Start,
     /// Waits for an identical call.
-    Flight(FlightMember),
+    Flight(Box<FlightMember>),
     /// Waits for a token of a rate limiter.
     Rate(Limiter),
     /// Waits before the next attempt.

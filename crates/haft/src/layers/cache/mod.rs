@@ -74,9 +74,9 @@ pub(super) enum Cached {
     /// The outcome is known.
     Outcome(Outcome),
     /// It waits for a computation in flight.
-    Wait(FlightMember),
+    Wait(Box<FlightMember>),
     /// It computes the result, for itself or for all.
-    Compute(Option<FlightMember>),
+    Compute(Option<Box<FlightMember>>),
 }
 
 impl ResultCache {
@@ -181,10 +181,10 @@ pub(super) fn look_up(work: &Work<'_>, cache: &Cache, stats: &mut ExecutionStats
     let may_join = if work.cx.depth() == 0 { MayJoin::Yes } else { MayJoin::No };
     match inner.layers.cache.find(&key, inner.clock.now(), may_join) {
         Lookup::Hit(result) => Cached::Outcome(Ok(reuse(work, &result, CacheStatus::Hit, stats))),
-        Lookup::Follower(member) => Cached::Wait(member),
+        Lookup::Follower(member) => Cached::Wait(Box::new(member)),
         Lookup::Leader(member) => {
             report(work, CacheStatus::Miss, stats);
-            Cached::Compute(Some(member))
+            Cached::Compute(Some(Box::new(member)))
         }
         Lookup::Independent => {
             report(work, CacheStatus::Miss, stats);
@@ -196,7 +196,7 @@ pub(super) fn look_up(work: &Work<'_>, cache: &Cache, stats: &mut ExecutionStats
 /// Continues after the wait for a computation in flight.
 pub(super) fn joined(
     work: &Work<'_>,
-    mut member: FlightMember,
+    mut member: Box<FlightMember>,
     stats: &mut ExecutionStats,
 ) -> Cached {
     match member.outcome() {
