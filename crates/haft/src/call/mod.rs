@@ -21,7 +21,7 @@ mod driver;
 mod explain;
 mod explain_invalid;
 #[cfg(test)]
-mod model;
+mod tests;
 
 pub use self::{authorize::AuthorizedCall, validate::ValidatedCall};
 pub(crate) use self::{
