@@ -31,7 +31,6 @@ pub(crate) struct Execution {
     outcome: Option<Outcome>,
 }
 
-#[expect(clippy::large_enum_variant, reason = "the large variant is that of almost every call")]
 enum State {
     /// Without middleware: the machine is driven in place. The flag is set once it has started.
     Machine(ExecuteMachine, Pending, bool),
