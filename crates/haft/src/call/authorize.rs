@@ -86,21 +86,22 @@ pub(super) fn refused(verdict: &Verdict) -> Failure {
 
 /// What the rules make of a call before it is authorized.
 pub(super) enum Rewrite {
-    None(ValidatedCall),
+    /// Nothing, with their verdict.
+    None(ValidatedCall, Verdict),
     Changed(ValidatedCall),
 }
 
-/// Gives a call the arguments that the rules want it to have.
+/// Evaluates the rules, and gives a call the arguments that they want it to have.
 pub(super) fn rewritten(turn: &TurnCore, call: ValidatedCall) -> Result<Rewrite, Failure> {
     let policy = &*turn.inner.policy;
-    let rewritten = caught(|| {
+    let evaluated = caught(|| {
         let request = call.policy_request();
-        let arguments = policy.rewrite(&request)?;
-        (arguments != *request.arguments).then(|| (arguments, policy.decide(&request)))
+        let rewrite = policy.rewrite(&request).filter(|new| *new != *request.arguments);
+        (rewrite, policy.decide(&request))
     });
-    match rewritten {
-        Ok(None) => Ok(Rewrite::None(call)),
-        Ok(Some((arguments, verdict))) => {
+    match evaluated {
+        Ok((None, verdict)) => Ok(Rewrite::None(call, verdict)),
+        Ok((Some(arguments), verdict)) => {
             let again = changed(call, arguments).map_err(|failure| {
                 failed("the rules", &format!("a rewrite does not fit: {failure}"))
             });
@@ -111,6 +112,7 @@ pub(super) fn rewritten(turn: &TurnCore, call: ValidatedCall) -> Result<Rewrite,
             }
             Ok(Rewrite::Changed(again))
         }
+        // FAIL CLOSED: a policy that panics denies.
         Err(panic) => Err(failed("the policy", &format!("it panicked: {panic}"))),
     }
 }
@@ -139,11 +141,13 @@ pub(super) struct Guarding {
     asked_tool: bool,
     next: usize,
     answers: Vec<(GuardId, Option<Verdict>)>,
+    /// The verdict of the rules, while no guard was asked since.
+    rules: Option<Verdict>,
 }
 
 impl Guarding {
-    pub(super) fn new(mode: Guards) -> Self {
-        Self { mode, asked_tool: false, next: 0, answers: Vec::new() }
+    pub(super) fn new(mode: Guards, rules: Verdict) -> Self {
+        Self { mode, asked_tool: false, next: 0, answers: Vec::new(), rules: Some(rules) }
     }
 
     /// Returns the guard to call next.
@@ -174,6 +178,7 @@ impl Guarding {
         answer: Result<Result<Option<Verdict>, Failure>, Stopped>,
     ) -> Result<(), Failure> {
         let name = name(turn, guard);
+        self.rules = None;
         match answer {
             Ok(Ok(verdict)) => self.answers.push((guard, verdict)),
             Ok(Err(failure)) => return Err(failed(name, &failure.to_string())),
@@ -184,16 +189,19 @@ impl Guarding {
     }
 
     /// Joins all verdicts; the strictest wins. Guards may take long, so the rules are evaluated
-    /// last, and their verdict is current when it is used (TOCTOU).
+    /// again after them, and their verdict is current when it is used (TOCTOU).
     pub(super) fn assess(
         self,
         turn: &TurnCore,
         call: &ValidatedCall,
     ) -> Result<Assessment, Failure> {
-        let verdict = match caught(|| turn.inner.policy.decide(&call.policy_request())) {
-            Ok(verdict) => verdict,
-            // FAIL CLOSED: a policy that panics denies.
-            Err(_) => return Err(failed("the policy", "it panicked")),
+        let verdict = match self.rules {
+            Some(verdict) => verdict,
+            None => match caught(|| turn.inner.policy.decide(&call.policy_request())) {
+                Ok(verdict) => verdict,
+                // FAIL CLOSED: a policy that panics denies.
+                Err(_) => return Err(failed("the policy", "it panicked")),
+            },
         };
         let mut assessment = Assessment { asks: asks(&verdict), verdict, guards: Vec::new() };
         for (guard, verdict) in self.answers {

@@ -50,7 +50,7 @@ async fn raw(turn: &TurnCore, admitted: Result<ValidatedCall, Failure>) -> Expla
         }
     };
     let mut rewrites = Vec::new();
-    loop {
+    let rules = loop {
         let beforehand = || beforehand(turn, &call, HOOKS_NAMED);
         if let Err(failure) = check_call(turn, &call).await {
             let mut checks = beforehand();
@@ -59,9 +59,9 @@ async fn raw(turn: &TurnCore, admitted: Result<ValidatedCall, Failure>) -> Expla
         }
         let checks = beforehand();
         match authorize::rewritten(turn, call) {
-            Ok(Rewrite::None(same)) => {
+            Ok(Rewrite::None(same, verdict)) => {
                 call = same;
-                break;
+                break verdict;
             }
             Ok(Rewrite::Changed(again)) if rewrites.len() < usize::from(MAX_ROUNDS) => {
                 let shown = turn.shown(&again);
@@ -72,8 +72,8 @@ async fn raw(turn: &TurnCore, admitted: Result<ValidatedCall, Failure>) -> Expla
             Ok(Rewrite::Changed(_)) => return refused(checks, "rewrite", &unsettled()),
             Err(failure) => return refused(checks, "rewrite", &failure),
         }
-    }
-    let mut explanation = match assess(turn, &call).await {
+    };
+    let mut explanation = match assess(turn, &call, rules).await {
         Ok(assessment) => explained(turn, &call, &assessment, HOOKS_NAMED),
         Err(failure) => refused(beforehand(turn, &call, HOOKS_NAMED), "judges", &failure),
     };
@@ -94,9 +94,13 @@ async fn check_call(turn: &TurnCore, call: &ValidatedCall) -> Result<(), Failure
 }
 
 /// Asks all guards, and evaluates the rules.
-async fn assess(turn: &TurnCore, call: &ValidatedCall) -> Result<Assessment, Failure> {
+async fn assess(
+    turn: &TurnCore,
+    call: &ValidatedCall,
+    rules: Verdict,
+) -> Result<Assessment, Failure> {
     let limit = turn.inner.config.policy_timeout;
-    let mut guarding = Guarding::new(Guards::All);
+    let mut guarding = Guarding::new(Guards::All, rules);
     while let Some(guard) = guarding.next(turn, call) {
         let work = async { ask_guard(turn, call, guard).await };
         guarding.take(turn, guard, supervised(turn, call, limit, work).await)?;

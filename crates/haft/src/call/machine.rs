@@ -342,8 +342,8 @@ impl CallMachine {
         queued: Option<(QueuePermit, Instant)>,
     ) -> Step {
         match authorize::rewritten(turn, call) {
-            Ok(Rewrite::None(call)) => {
-                self.guard(turn, call, Guarding::new(Guards::UntilDenied), queued)
+            Ok(Rewrite::None(call, verdict)) => {
+                self.guard(turn, call, Guarding::new(Guards::UntilDenied, verdict), queued)
             }
             Ok(Rewrite::Changed(call)) => {
                 self.authorized(turn, Ok(Authorization::Rewritten(call)), queued)

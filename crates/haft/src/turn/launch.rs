@@ -43,12 +43,12 @@ pub(crate) fn poll_once<F: Future + Unpin>(future: &mut F) -> Begun<F::Output, (
 /// A waiting call that its caller polls: no task, no other thread. If the caller stops waiting, the
 /// call becomes a task, so that it still ends and is still recorded.
 pub(crate) struct LoneCall {
-    call: Option<RunningCall>,
+    call: Option<Box<RunningCall>>,
     executor: Option<Handle>,
 }
 
 impl LoneCall {
-    pub(crate) fn new(call: RunningCall) -> Self {
+    pub(crate) fn new(call: Box<RunningCall>) -> Self {
         Self { call: Some(call), executor: Handle::try_current().ok() }
     }
 }

@@ -54,7 +54,7 @@ pub struct CallScheduler {
     /// The calls that wait, each in a task of its own; made when there is one.
     in_flight: Option<FuturesUnordered<InFlight>>,
     /// The only call of a complete message, if it waits: its caller polls it.
-    lone: Option<RunningCall>,
+    lone: Option<Box<RunningCall>>,
 }
 
 /// The end of a call in a task, with its row.
@@ -389,12 +389,13 @@ impl CallScheduler {
 
     /// Polls a call once in place. The only call of a complete message stays with its caller; any
     /// other that waits becomes a task.
+    #[inline]
     fn run(&mut self, at: usize, mut call: RunningCall) {
         match poll_once(&mut call) {
             Begun::Done(result) => self.on_finished(at, Some(result)),
             Begun::Lost => self.on_finished(at, None),
             Begun::Waiting(()) if self.rows.len() == 1 && self.core.end.get().is_some() => {
-                self.lone = Some(call);
+                self.lone = Some(Box::new(call));
             }
             Begun::Waiting(()) => self.spawn(at, call),
         }
@@ -446,6 +447,7 @@ impl Drop for CallScheduler {
 }
 
 /// The future of one call.
+#[inline]
 fn running(
     core: &Arc<TurnCore>,
     call: Result<ValidatedCall, Failure>,
