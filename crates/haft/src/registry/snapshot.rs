@@ -6,7 +6,7 @@
 //! INVARIANT: own tools come first, sorted by name; then each source's, sorted by name.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt,
     sync::{Arc, Mutex, OnceLock},
 };
@@ -85,21 +85,25 @@ impl ToolSet {
     /// Applies a view. A tool whose new name is taken or invalid is dropped and reported.
     pub(crate) fn through_view(&self, view: &ToolView, problems: &mut Vec<String>) -> Self {
         let mut shown: Vec<Arc<RegisteredTool>> = Vec::new();
+        let mut taken: HashSet<ToolName, ahash::RandomState> = HashSet::default();
         let mut own = 0;
         for (at, entry) in self.entries.iter().enumerate() {
             if at == self.own {
                 own = shown.len();
             }
             let Some(name) = view.shown(entry.name().as_str(), entry.spec()) else { continue };
-            if !ToolName::is_safe(&name) || shown.iter().any(|e| *e.name() == *name) {
+            let seen = if *entry.name() == *name {
+                Arc::clone(entry)
+            } else {
+                Arc::new(entry.renamed(name.as_str().into()))
+            };
+            if ToolName::is_safe(&name) && taken.insert(seen.name().clone()) {
+                shown.push(seen);
+            } else {
                 problems.push(format!(
                     "the view shows `{}` as `{name}`, which is taken or invalid",
                     entry.name()
                 ));
-            } else if *entry.name() == *name {
-                shown.push(Arc::clone(entry));
-            } else {
-                shown.push(Arc::new(entry.renamed(name.into())));
             }
         }
         if self.own >= self.entries.len() {
@@ -317,15 +321,22 @@ mod tests {
     use crate::ToolRegistry;
     use crate::policy::AllowAll;
 
-    fn snapshot(count: usize) -> ToolSnapshot {
+    fn tool_set(count: usize) -> Arc<ToolSet> {
         let tool = |n: usize| {
             let spec = ToolSpec::new(format!("service_{n}_lookup"), "Looks.");
             DynTool::new(spec, json!({"type": "object"}), |_, _| async { Ok("") })
         };
         let tools: Vec<DynTool> = (0..count).map(tool).collect();
         let entries = ToolRegistry::builder().add(tools).build().unwrap().own().cloned().collect();
-        let tool_set = Arc::new(ToolSet::new(entries, count));
-        ToolSnapshot::take(tool_set, &Scope::default(), &AllowAll, true, Vec::new())
+        Arc::new(ToolSet::new(entries, count))
+    }
+
+    fn snapshot(count: usize) -> ToolSnapshot {
+        take(&tool_set(count), &AllowAll)
+    }
+
+    fn take(tool_set: &Arc<ToolSet>, policy: &dyn Policy) -> ToolSnapshot {
+        ToolSnapshot::take(Arc::clone(tool_set), &Scope::default(), policy, true, Vec::new())
     }
 
     fn near<'a>(snapshot: &'a ToolSnapshot, name: &str) -> Option<&'a str> {
@@ -359,5 +370,27 @@ mod tests {
         // Comparing with every name took ten times as long.
         let (few, many) = (took(400), took(4_000));
         assert!(many < few * 6, "{few:?} among 400, {many:?} among 4000");
+    }
+
+    /// The cost per tool at 10 n is at most twice that at n.
+    #[test]
+    fn view_does_not_grow_quadratically() {
+        let view = ToolView::all().hide("nothing_like_it");
+        let (few, many) = (tool_set(300), tool_set(3_000));
+        let time = |tool_set: &ToolSet| {
+            let took = (0..5).map(|_| {
+                let clock = tokio::time::Instant::now();
+                let shown = tool_set.through_view(&view, &mut Vec::new());
+                assert_eq!(shown.entries().len(), tool_set.entries().len());
+                clock.elapsed()
+            });
+            took.min().unwrap_or_default().as_nanos() / tool_set.entries().len() as u128
+        };
+        // Another process may take the processor during one measurement, but not during all.
+        let costs: Vec<_> = (0..5).map(|_| (time(&few), time(&many))).collect();
+        assert!(
+            costs.iter().any(|(few, many)| *many <= 2 * few),
+            "ns of a tool among 300 and among 3 000: {costs:?}"
+        );
     }
 }
