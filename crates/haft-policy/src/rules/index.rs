@@ -17,7 +17,7 @@ use serde_json::Value;
 use smallvec::SmallVec;
 
 use crate::{
-    facts::{Facts, Part, find},
+    facts::{Facts, Names, Part, find},
     pattern::{Key, Start, starts},
     rule::Rule,
 };
@@ -178,6 +178,20 @@ impl Index {
                 let command = haft_shell::Command { words, ..haft_shell::Command::default() };
                 self.find_command(&mut found, &command);
             }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Finds the rules that may match every call of a tool, without duplicates, in order.
+    pub(super) fn find_tool(&self, names: &Names<'_>) -> Found {
+        let mut found = Found::from_slice(&self.any);
+        for name in std::iter::once(names.own).chain(names.known_as.iter().copied()) {
+            take(&mut found, &self.tools, name);
+        }
+        if let Some((source, _)) = names.remote {
+            self.find_source(&mut found, source);
         }
         found.sort_unstable();
         found.dedup();

@@ -447,6 +447,9 @@ proptest! {
         if rules.applies(0, &facts).is_some() {
             prop_assert!(index.find(&facts, &rules.rules).contains(&0), "{text} {call:?}");
         }
+        if !allows && rules.rules[0].matches[0].covers_tool(&facts.names) {
+            prop_assert!(rules.hiders.find_tool(&facts.names).contains(&0), "{text} {call:?}");
+        }
     }
 }
 
