@@ -69,3 +69,53 @@ fn reloaded_rules_have_another_revision_of_what_they_hide() {
     // Rules that hide nothing, then a tool, then nothing differ too.
     assert_ne!(denies([]).hides_revision(), denies([]).hides_revision());
 }
+
+#[test]
+fn wildcard_rules_about_an_argument_are_looked_up_by_their_literal_start_or_end() {
+    let long = "https://api.example.org/".repeat(4);
+    for count in [10, 100, 1_000, 10_000] {
+        let rules = denies((0..count).flat_map(|n| {
+            [
+                format!("mail_send arg.to=team{n}.*"),
+                format!("mail_send arg.to=*@host{n}.example.org"),
+                format!("mail_send(to:{n}é*)"),
+            ]
+        }));
+        for (to, looked_at) in [
+            ("team7.anyone@x.org", 1),
+            ("someone@host7.example.org", 1),
+            ("team7.someone@host8.example.org", 2),
+            ("7élan", 1),
+            ("7e", 0),
+            ("é", 0),
+            ("", 0),
+            (long.as_str(), 0),
+        ] {
+            let sample = Sample::new("mail_send", json!({ "to": to }));
+            let facts = sample.facts(&rules.context);
+            let found = rules.deny.find(&facts, &rules.rules);
+            assert_eq!(found.len(), looked_at, "{to} among {count}");
+            let denied = rules.judge_sample(&sample).decision == Decision::Deny;
+            assert_eq!(denied, looked_at > 0, "{to} among {count}");
+        }
+    }
+}
+
+#[test]
+fn literal_start_longer_than_the_index_still_matches() {
+    for prefix in ["x".repeat(200), format!("{}é", "x".repeat(63)), "é".repeat(100)] {
+        let rules =
+            denies([format!("mail_send arg.to={prefix}*"), format!("mail_send arg.to=*{prefix}")]);
+        for (to, is_denied) in [
+            (format!("{prefix}."), true),
+            (format!(".{prefix}"), true),
+            (prefix.clone(), true),
+            (format!(".{prefix}."), false),
+            (prefix.chars().skip(1).collect(), false),
+        ] {
+            let sample = Sample::new("mail_send", json!({ "to": to }));
+            let is = rules.judge_sample(&sample).decision == Decision::Deny;
+            assert_eq!(is, is_denied, "{to}");
+        }
+    }
+}
