@@ -73,7 +73,7 @@ fn same(count: usize) -> Vec<Rule> {
         .collect()
 }
 
-/// The same, where the argument is a pattern, so that each must be evaluated.
+/// The same, where the argument is a pattern, which the index finds by its start.
 fn same_globs(count: usize) -> Vec<Rule> {
     (0..count)
         .map(|n| rule(Decision::Ask, &format!("plain_called arg.to=someone{n}*@example.org")))

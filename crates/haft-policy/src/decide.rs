@@ -2,7 +2,10 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Instant,
 };
 
@@ -31,6 +34,13 @@ pub trait Policy: Send + Sync + 'static {
         None
     }
 
+    /// Returns which answers of [`hides`](Self::hides) are in force, so that a runtime asks about
+    /// each tool once and not in every turn. `None` if they depend on the scope, or may change
+    /// without notice. A policy that wraps another one returns its own, unless it hides the same.
+    fn hides_revision(&self) -> Option<HidesRevision> {
+        None
+    }
+
     /// Returns the arguments that a rule sets for this call; `None` if no rule changes them. They
     /// are validated, and the policy decides again.
     fn rewrite(&self, _request: &PolicyRequest<'_>) -> Option<Value> {
@@ -51,6 +61,22 @@ pub trait Policy: Send + Sync + 'static {
     /// Returns what suggests and saves "always" rules; `None` if that must not be offered.
     fn rule_store(&self) -> Option<&dyn RuleStore> {
         None
+    }
+}
+
+/// Identifies the answers of one policy to [`Policy::hides`]: while it is equal, so are they.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct HidesRevision(u64);
+
+impl HidesRevision {
+    /// The revision of a policy that hides nothing.
+    pub const NOTHING: Self = Self(0);
+
+    /// Makes a revision that is equal to no other, for a policy whose answers stay the same.
+    #[must_use]
+    pub fn unique() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 
@@ -133,6 +159,10 @@ impl<P: Policy + ?Sized> Policy for Arc<P> {
 
     fn hides(&self, tool: &PolicyTool<'_>, scope: &Scope) -> Option<String> {
         (**self).hides(tool, scope)
+    }
+
+    fn hides_revision(&self) -> Option<HidesRevision> {
+        (**self).hides_revision()
     }
 
     fn rewrite(&self, request: &PolicyRequest<'_>) -> Option<Value> {

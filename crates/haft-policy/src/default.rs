@@ -9,7 +9,7 @@ use haft_core::{Capability, Decision, Effects, Operation, Permission, Verdict};
 use haft_shell::{Kind, Known};
 
 use super::{
-    Policy, PolicyRequest,
+    HidesRevision, Policy, PolicyRequest,
     context::PolicyContext,
     facts::{self, Facts, Part},
     path_resolver::{start, works_in},
@@ -31,6 +31,10 @@ impl Policy for DefaultPolicy {
             return decide_without_rules(call, &Facts::of(call, &NO_RULES), &NO_RULES);
         }
         or_confined(call, by_default(call, &NO_RULES, None))
+    }
+
+    fn hides_revision(&self) -> Option<HidesRevision> {
+        Some(HidesRevision::NOTHING)
     }
 }
 
@@ -226,6 +230,10 @@ pub struct AllowAll;
 impl Policy for AllowAll {
     fn decide(&self, _: &PolicyRequest<'_>) -> Verdict {
         Verdict::allow("EVERYTHING IS ALLOWED by the host").by("allow everything")
+    }
+
+    fn hides_revision(&self) -> Option<HidesRevision> {
+        Some(HidesRevision::NOTHING)
     }
 }
 

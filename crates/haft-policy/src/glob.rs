@@ -23,6 +23,15 @@ pub(crate) enum GlobItem {
     Of { not: bool, ranges: Vec<(char, char)> },
 }
 
+impl GlobItem {
+    fn literal(&self) -> Option<char> {
+        match self {
+            Self::Is(c) => Some(*c),
+            _ => None,
+        }
+    }
+}
+
 /// Which characters are special.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
@@ -53,13 +62,7 @@ impl Glob {
             };
             items.push(hole);
         }
-        let text: Option<String> = items
-            .iter()
-            .map(|hole| match hole {
-                GlobItem::Is(c) => Some(*c),
-                _ => None,
-            })
-            .collect();
+        let text: Option<String> = items.iter().map(GlobItem::literal).collect();
         Ok(text.map_or(Self::Items(items), Self::Text))
     }
 
@@ -68,6 +71,25 @@ impl Glob {
         match self {
             Self::Text(text) => Some(text),
             Self::Items(_) => None,
+        }
+    }
+
+    /// Returns the literal text before its first wildcard.
+    pub(crate) fn literal_start(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Items(items) => items.iter().map_while(GlobItem::literal).collect(),
+        }
+    }
+
+    /// Returns the literal text after its last wildcard.
+    pub(crate) fn literal_end(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Items(items) => {
+                let end = items.iter().rev().map_while(GlobItem::literal).count();
+                items.iter().skip(items.len() - end).filter_map(GlobItem::literal).collect()
+            }
         }
     }
 

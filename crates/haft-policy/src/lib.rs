@@ -37,7 +37,7 @@ pub use haft_core::{Decision, IntoVerdict, Verdict};
 pub use self::{
     budget::Budget,
     context::{ArgumentKind, Mode, PolicyContext},
-    decide::{FileRules, Policy, PolicyFingerprint, RuleStore, SuggestedRules},
+    decide::{FileRules, HidesRevision, Policy, PolicyFingerprint, RuleStore, SuggestedRules},
     default::{AllowAll, DefaultPolicy},
     explain::{CheckStep, Explanation, NearMiss, RuleRef},
     files::{

@@ -17,8 +17,8 @@ use haft_core::{
 use serde_json::Value;
 
 use super::{
-    Explanation, FileRules, Policy, PolicyFingerprint, PolicyRequest, PolicyTool, RuleStore, Rules,
-    SuggestedRules,
+    Explanation, FileRules, HidesRevision, Policy, PolicyFingerprint, PolicyRequest, PolicyTool,
+    RuleStore, Rules, SuggestedRules,
     keep::{self, Recorder, RuleWrite},
 };
 
@@ -137,6 +137,10 @@ impl Policy for ReloadableRules {
 
     fn hides(&self, tool: &PolicyTool<'_>, scope: &Scope) -> Option<String> {
         self.current().hides(tool, scope)
+    }
+
+    fn hides_revision(&self) -> Option<HidesRevision> {
+        self.current().hides_revision()
     }
 
     fn rewrite(&self, request: &PolicyRequest<'_>) -> Option<Value> {

@@ -204,4 +204,27 @@ mod tests {
         }
         const { assert!(MAX_LETTER_COMPARISONS < 10_000) };
     }
+
+    #[test]
+    fn search_costs_the_same_among_ten_times_as_many_names() {
+        let index = |count: usize| {
+            let names: Vec<String> = (0..count).map(|n| format!("service_{n:05}_lookup")).collect();
+            NearIndex::new(names.iter().map(String::as_str))
+        };
+        let (few, many) = (index(3_000), index(30_000));
+        let time = |index: &NearIndex| {
+            #[expect(clippy::disallowed_methods, reason = "this test measures time")]
+            let clock = std::time::Instant::now();
+            for n in 0..10 {
+                assert!(index.nearest(&format!("servce_0{n}000_lookp"), |_| true).is_some());
+            }
+            clock.elapsed()
+        };
+        // Another process may take the processor during one measurement, but not during all.
+        let costs: Vec<_> = (0..5).map(|_| (time(&few), time(&many))).collect();
+        assert!(
+            costs.iter().any(|(few, many)| *many <= *few * 2),
+            "ten searches among 3 000 and among 30 000: {costs:?}"
+        );
+    }
 }

@@ -8,9 +8,9 @@ pub use haft_core::{Decision, IntoVerdict, Verdict};
 pub use haft_policy::{
     AllowAll, ArgumentKind, Budget, CallLimits, CheckStep, CommandTool, ConfigFile, ConfigLayer,
     ConfigPath, DefaultPolicy, DirectoryId, Example, ExampleResult, Explanation, FileFormat,
-    FileNote, FileRules, Finding, FindingKind, FsPathResolver, Handler, HookScript, HookSpec,
-    LexicalResolver, LoadOptions, Mode, NameGlob, NearMiss, PathBase, PathGuard, PathResolver,
-    Pattern, PatternError, PatternErrorKind, Policy, PolicyConfig, PolicyContext,
+    FileNote, FileRules, Finding, FindingKind, FsPathResolver, Handler, HidesRevision, HookScript,
+    HookSpec, LexicalResolver, LoadOptions, Mode, NameGlob, NearMiss, PathBase, PathGuard,
+    PathResolver, Pattern, PatternError, PatternErrorKind, Policy, PolicyConfig, PolicyContext,
     PolicyFingerprint, PolicyRequest, PolicyTool, Provenance, RecordedDecision, ReloadableRules,
     Rule, RuleRef, RuleStore, RuleWrite, Rules, SandboxSettings, SourceLocation, Storage, Subject,
     SuggestedRules, Suggestion, Taint, TaintTracker, Ternary, ToolTraits, TrustEntry, TrustedDirs,

@@ -12,6 +12,7 @@
 //! Matching has three answers. What cannot be evaluated is `Unknown`, and callers fail closed: a
 //! deny counts it as a match, an allow does not.
 
+mod argument;
 mod command;
 mod host;
 mod parse;
@@ -32,8 +33,10 @@ use std::{
 use haft_core::{Capability, Operation};
 
 pub(crate) use self::{
+    argument::Affix,
     command::{CommandPattern, Side, Start, starts},
     path::{AbsolutePattern, Search, States},
+    select::MAX_VALUE_BYTES,
     subsume::Sides,
 };
 use self::{host::HostPattern, path::PathPattern, select::Selector, tool::Tools};
@@ -77,6 +80,8 @@ pub(crate) enum Key<'a> {
     Tool(&'a str),
     /// The same, with an argument that is, or whose list contains, exactly this value.
     Argument { tool: &'a str, name: &'a str, value: &'a str },
+    /// The same, with an argument that has such a value, or one that cannot be compared.
+    ArgumentLike { tool: &'a str, name: &'a str, value: Affix },
     /// Any tool of this source.
     Source(&'a str),
     /// A command whose first and second words are these, wrappers excluded; `None` means any.
@@ -521,11 +526,7 @@ impl Pattern {
             Some(Head::Kind(_) | Head::Host(_) | Head::Agent(_)) | None => Key::Any,
         };
         if let Key::Tool(tool) = own {
-            return self.argument().map_or(own, |(name, value)| Key::Argument {
-                tool,
-                name,
-                value,
-            });
+            return self.argument(tool).unwrap_or(own);
         }
         if own != Key::Any {
             return own;
@@ -544,24 +545,6 @@ impl Pattern {
             _ => Key::Any,
         });
         keys.into_iter().find(|key| *key != Key::Any).unwrap_or(Key::Any)
-    }
-
-    /// Returns an argument that must have exactly one value.
-    fn argument(&self) -> Option<(&str, &str)> {
-        let head = match &self.head {
-            Some(Head::Parameter { name, value, .. }) => Some((name.as_str(), value.literal())),
-            _ => None,
-        };
-        let selected = self.selectors.iter().map(|written| match &written.selector {
-            Selector::Arg(name, values) if values.len() == 1 => {
-                Some((name.as_str(), values[0].literal()))
-            }
-            _ => None,
-        });
-        std::iter::once(head)
-            .chain(selected)
-            .flatten()
-            .find_map(|(name, value)| value.map(|value| (name, value)))
     }
 
     /// Returns whether its key may miss calls that it matches, because its literal path prefix

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Maximum bytes of a text that is compared with wildcards.
-const MAX_VALUE_BYTES: usize = 256 * 1024;
+pub(crate) const MAX_VALUE_BYTES: usize = 256 * 1024;
 
 /// One condition.
 #[derive(Debug, Clone)]

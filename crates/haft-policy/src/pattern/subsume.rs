@@ -221,7 +221,7 @@ fn bucket(key: &super::Key<'_>) -> String {
     use super::Key;
     match key {
         Key::Tool(name) => format!("tool {name}"),
-        Key::Argument { tool, .. } => format!("tool {tool}"),
+        Key::Argument { tool, .. } | Key::ArgumentLike { tool, .. } => format!("tool {tool}"),
         Key::Source(name) => format!("source {name}"),
         Key::Command(Some(word), _) => format!("command {word}"),
         Key::FileName(name) => format!("name {name}"),

@@ -392,11 +392,18 @@ fn only_unconditional_patterns_cover_a_tool() {
 
 #[test]
 fn index_key_is_in_every_matching_call() {
+    let argument = |name, value| Key::Argument { tool: "mail_send", name, value };
+    let like = |name, value| Key::ArgumentLike { tool: "mail_send", name, value };
     for (text, key) in [
         ("mail_send", Key::Tool("mail_send")),
-        ("mail_send(to:x)", Key::Argument { tool: "mail_send", name: "to", value: "x" }),
-        ("mail_send arg.a.b=x", Key::Argument { tool: "mail_send", name: "a.b", value: "x" }),
-        ("mail_send arg.to=x*", Key::Tool("mail_send")),
+        ("mail_send(to:x)", argument("to", "x")),
+        ("mail_send arg.a.b=x", argument("a.b", "x")),
+        ("mail_send arg.to=x*y", like("to", Affix::Start("x".to_owned()))),
+        ("mail_send arg.to=*@x.org", like("to", Affix::End("@x.org".to_owned()))),
+        ("mail_send(to:\\**)", like("to", Affix::Start("*".to_owned()))),
+        ("mail_send arg.to=a* arg.cc=x", argument("cc", "x")),
+        ("mail_send arg.to=*x*", Key::Tool("mail_send")),
+        ("mail_send arg.to=*", Key::Tool("mail_send")),
         ("mail_send arg.to=x|y", Key::Tool("mail_send")),
         ("Bash(git push *)", Key::Command(Some("git"), Some("push"))),
         ("Bash(git push)", Key::Command(Some("git"), Some("push"))),
@@ -733,7 +740,7 @@ proptest! {
         }).collect();
         let found = match pattern.key() {
             Key::Tool(name) => facts.names.own == name || facts.names.known_as.contains(&name),
-            Key::Argument { tool, name, .. } => {
+            Key::Argument { tool, name, .. } | Key::ArgumentLike { tool, name, .. } => {
                 (facts.names.own == tool || facts.names.known_as.contains(&tool))
                     && !find(facts.arguments, name).is_empty()
             }

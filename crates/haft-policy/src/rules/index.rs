@@ -17,8 +17,8 @@ use serde_json::Value;
 use smallvec::SmallVec;
 
 use crate::{
-    facts::{Facts, Part, find},
-    pattern::{Key, Start, starts},
+    facts::{Facts, Names, Part, find},
+    pattern::{Affix, Key, MAX_VALUE_BYTES, Start, starts},
     rule::Rule,
 };
 
@@ -58,12 +58,28 @@ pub(super) struct Index {
 const MAX_DIRECTORIES: usize = 64;
 
 /// Rules about one argument of one tool.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Argument {
     name: Box<str>,
     values: Bucket<Box<str>>,
+    /// Texts with wildcards, by how they start, or else by how they end.
+    starts: Affixes,
+    ends: Affixes,
+    /// All of `starts` and `ends`.
+    wildcards: Vec<u32>,
     all: Vec<u32>,
 }
+
+/// Rules by a literal start or end of a text.
+#[derive(Debug, Default)]
+struct Affixes {
+    texts: Bucket<Box<str>>,
+    /// The lengths of the texts; each is looked up.
+    lengths: Vec<usize>,
+}
+
+/// Longer starts and ends are truncated, which bounds the number of lookups.
+const MAX_AFFIX_BYTES: usize = 64;
 
 impl Index {
     /// Adds a rule.
@@ -73,7 +89,20 @@ impl Index {
         match key {
             Key::Tool(name) => put(&mut self.tools, name.into(), rule),
             Key::Source(name) => put(&mut self.sources, name.into(), rule),
-            Key::Argument { tool, name, value } => self.add_argument(tool, name, value, rule),
+            Key::Argument { tool, name, value } => {
+                if let Some(own) = self.argument(tool, name, rule) {
+                    put(&mut own.values, value.into(), rule);
+                }
+            }
+            Key::ArgumentLike { tool, name, value } => {
+                if let Some(own) = self.argument(tool, name, rule) {
+                    own.wildcards.push(rule);
+                    match &value {
+                        Affix::Start(text) => own.starts.add(short_start(text), rule),
+                        Affix::End(text) => own.ends.add(short_end(text), rule),
+                    }
+                }
+            }
             Key::Command(first, second) => {
                 self.commands.push(rule);
                 if first.is_some_and(|first| first.contains('/')) {
@@ -104,17 +133,17 @@ impl Index {
         }
     }
 
-    fn add_argument(&mut self, tool: &str, name: &str, value: &str, rule: u32) {
+    /// Returns the rules about an argument, with one more.
+    fn argument(&mut self, tool: &str, name: &str, rule: u32) -> Option<&mut Argument> {
         let own = self.arguments.entry(tool.into()).or_default();
         // Linear search: tools have few arguments.
         let at = own.iter().position(|own| &*own.name == name).unwrap_or_else(|| {
-            own.push(Argument { name: name.into(), values: Bucket::default(), all: Vec::new() });
+            own.push(Argument { name: name.into(), ..Argument::default() });
             own.len() - 1
         });
-        if let Some(argument) = own.get_mut(at) {
-            argument.all.push(rule);
-            put(&mut argument.values, value.into(), rule);
-        }
+        let argument = own.get_mut(at)?;
+        argument.all.push(rule);
+        Some(argument)
     }
 
     /// Returns whether any rule is about paths, or may be.
@@ -178,6 +207,20 @@ impl Index {
                 let command = haft_shell::Command { words, ..haft_shell::Command::default() };
                 self.find_command(&mut found, &command);
             }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Finds the rules that may match every call of a tool, without duplicates, in order.
+    pub(super) fn find_tool(&self, names: &Names<'_>) -> Found {
+        let mut found = Found::from_slice(&self.any);
+        for name in std::iter::once(names.own).chain(names.known_as.iter().copied()) {
+            take(&mut found, &self.tools, name);
+        }
+        if let Some((source, _)) = names.remote {
+            self.find_source(&mut found, source);
         }
         found.sort_unstable();
         found.dedup();
@@ -307,16 +350,54 @@ impl Argument {
     /// Adds the rules that may match one value.
     fn take(&self, found: &mut Found, value: &Value) {
         match value {
-            Value::String(text) => take(found, &self.values, text.as_str()),
+            Value::String(text) => self.take_text(found, text),
             // `1.0` is compared as `1` as well.
             Value::Number(number) if number.is_f64() => found.extend_from_slice(&self.all),
             Value::Null | Value::Bool(_) | Value::Number(_) => {
-                take(found, &self.values, value.to_string().as_str());
+                self.take_text(found, &value.to_string());
             }
             // It cannot be compared, so it is `Unknown`.
             Value::Array(_) | Value::Object(_) => found.extend_from_slice(&self.all),
         }
     }
+}
+
+impl Argument {
+    fn take_text(&self, found: &mut Found, text: &str) {
+        take(found, &self.values, text);
+        // A longer text is not compared with wildcards, so it is `Unknown`.
+        if text.len() > MAX_VALUE_BYTES {
+            found.extend_from_slice(&self.wildcards);
+            return;
+        }
+        for length in &self.starts.lengths {
+            if let Some(start) = text.get(..*length) {
+                take(found, &self.starts.texts, start);
+            }
+        }
+        for length in &self.ends.lengths {
+            if let Some(end) = text.len().checked_sub(*length).and_then(|from| text.get(from..)) {
+                take(found, &self.ends.texts, end);
+            }
+        }
+    }
+}
+
+impl Affixes {
+    fn add(&mut self, text: &str, rule: u32) {
+        if !self.lengths.contains(&text.len()) {
+            self.lengths.push(text.len());
+        }
+        put(&mut self.texts, text.into(), rule);
+    }
+}
+
+fn short_start(text: &str) -> &str {
+    &text[..text.ceil_char_boundary(MAX_AFFIX_BYTES)]
+}
+
+fn short_end(text: &str) -> &str {
+    &text[text.ceil_char_boundary(text.len().saturating_sub(MAX_AFFIX_BYTES))..]
 }
 
 fn put<K: Hash + Eq>(drawer: &mut Bucket<K>, key: K, rule: u32) {

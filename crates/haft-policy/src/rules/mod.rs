@@ -31,11 +31,11 @@ use serde_json::Value;
 pub(super) use self::labels::names_protected;
 use self::{hard_links::LinkIndex, index::Index};
 use super::{
-    Explanation, FileRules, Policy, PolicyFingerprint, PolicyRequest, PolicyTool, RuleStore,
-    SuggestedRules,
+    Explanation, FileRules, HidesRevision, Policy, PolicyFingerprint, PolicyRequest, PolicyTool,
+    RuleStore, SuggestedRules,
     context::PolicyContext,
     facts::{Facts, Names, Part, Parts, Sample},
-    pattern::{Hits, Pattern, Side},
+    pattern::{Hits, Side},
     request::Subject,
     rule::{Rule, SourceLocation},
 };
@@ -62,7 +62,8 @@ pub struct Rules {
     allow: Index,
     rewrites: bool,
     /// The rules that may hide tools.
-    hiders: Vec<usize>,
+    hiders: Index,
+    hides_revision: HidesRevision,
     revision: u64,
     hard_links: LinkIndex,
     /// Maximum number of entries to search for denied paths.
@@ -109,9 +110,13 @@ impl Rules {
                 && rule.decision == Decision::Deny
                 && rule.except.is_empty()
                 && rule.subject == Subject::Any
-                && rule.matches.iter().any(Pattern::may_cover_tools)
         };
-        let hiders = rules.iter().enumerate().filter(hides).map(|(at, _)| at).collect();
+        let mut hiders = Index::default();
+        for (at, rule) in rules.iter().enumerate().filter(hides) {
+            for pattern in rule.matches.iter().filter(|pattern| pattern.may_cover_tools()) {
+                hiders.add(at, pattern.key());
+            }
+        }
         let revision = revision(&rules, &context);
         let sources = rules.iter().map(sources).collect();
         let hard_links = LinkIndex::default();
@@ -125,6 +130,7 @@ impl Rules {
             allow,
             rewrites,
             hiders,
+            hides_revision: HidesRevision::unique(),
             revision,
             hard_links,
             max_entries: denied::MAX_ENTRIES,
@@ -250,16 +256,21 @@ impl Policy for Rules {
     }
 
     fn hides(&self, tool: &PolicyTool<'_>, _: &Scope) -> Option<String> {
-        if self.hiders.is_empty() {
+        if self.hiders.len() == 0 {
             return None;
         }
         let names = Names::of(tool);
         let rule = self
             .hiders
-            .iter()
-            .filter_map(|at| self.rules.get(*at))
+            .find_tool(&names)
+            .into_iter()
+            .filter_map(|at| self.rules.get(at as usize))
             .find(|rule| rule.matches.iter().any(|pattern| pattern.covers_tool(&names)))?;
         Some(rule.reason.clone().unwrap_or_else(|| "a rule denies it".to_owned()))
+    }
+
+    fn hides_revision(&self) -> Option<HidesRevision> {
+        Some(self.hides_revision)
     }
 
     fn rewrite(&self, call: &PolicyRequest<'_>) -> Option<Value> {

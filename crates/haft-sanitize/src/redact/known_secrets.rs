@@ -510,23 +510,29 @@ mod tests {
     }
 
     #[test]
-    fn adding_a_secret_costs_the_same_whether_ten_or_a_thousand_are_known() {
+    fn adding_a_secret_costs_the_same_whether_a_hundred_or_a_thousand_are_known() {
         let name = |n: usize| format!("service-{n}-token");
         let value = |n: usize| format!("correct-{n}-horse-{n}-battery");
-        let secrets = KnownSecrets::new();
-        let per_item = |range: std::ops::Range<usize>| {
+        // The cost of the last ones among so many. Comparing all with all was 40 times slower.
+        let per_item = |known: usize| {
+            let secrets = KnownSecrets::new();
+            let add = |range: std::ops::Range<usize>| {
+                range.for_each(|n| secrets.add(&name(n), &value(n)).unwrap());
+            };
+            add(0..known - 50);
             #[expect(clippy::disallowed_methods, reason = "the test measures real time")]
             let clock = std::time::Instant::now();
-            let len = u32::try_from(range.len()).unwrap();
-            for n in range {
-                secrets.add(&name(n), &value(n)).unwrap();
-            }
-            clock.elapsed() / len
+            add(known - 50..known);
+            clock.elapsed() / 50
         };
-        // The first ones pay for lazy initialization. Comparing all with all was 40 times slower.
-        per_item(0..20);
-        let (few, many) = (per_item(20..100), per_item(100..MAX_SECRETS));
-        assert!(many < few * 5, "{few:?} each up to 100, {many:?} each up to {MAX_SECRETS}");
+        // Another process may take the processor during one measurement, but not during all.
+        let costs: Vec<_> = (0..5).map(|_| (per_item(100), per_item(MAX_SECRETS))).collect();
+        assert!(
+            costs.iter().any(|(few, many)| *many <= *few * 2),
+            "each of the last 50 of 100 and of {MAX_SECRETS}: {costs:?}"
+        );
+        let secrets = KnownSecrets::new();
+        (0..MAX_SECRETS).for_each(|n| secrets.add(&name(n), &value(n)).unwrap());
         assert!(secrets.add("one-more", "correct horse").is_err());
     }
 

@@ -1,7 +1,7 @@
 //! What must be redacted, what must not, and that the result does not depend on splitting.
 #![expect(clippy::disallowed_methods, reason = "tests measure real time; this crate has no clock")]
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use data_encoding::{BASE64, BASE64URL_NOPAD, HEXLOWER, HEXUPPER};
 use proptest::prelude::*;
@@ -425,23 +425,24 @@ fn message_with_truncated_values_contains_no_half_secret() {
     }
 }
 
+/// The cost per byte of ten times as much text is at most twice as high.
 #[test]
 fn redaction_time_is_linear_in_the_text() {
-    // Times are compared on the same machine at the same moment, and only a blow-up fails.
     let took = |text: &str| {
         let clock = Instant::now();
-        let shown = plain().text(text).len();
-        (clock.elapsed().max(std::time::Duration::from_micros(200)), shown)
+        std::hint::black_box(plain().text(text).len());
+        clock.elapsed()
     };
     for piece in
         ["sk-", "eyJ", "://a:", "password=", "-----BEGIN PRIVATE KEY-----", "sk-a1-", "token "]
     {
         let (short, long) =
-            (piece.repeat(20_000 / piece.len()), piece.repeat(320_000 / piece.len()));
+            (piece.repeat(30_000 / piece.len()), piece.repeat(300_000 / piece.len()));
         took(&short);
-        let (one, _) = took(&short);
-        let (sixteen, _) = took(&long);
-        assert!(sixteen < one * 160, "{piece}: {one:?} for one, {sixteen:?} for sixteen");
+        // Another process may take the processor during one measurement, but not during all.
+        let costs: Vec<_> = (0..5).map(|_| (took(&short), took(&long))).collect();
+        let is_linear = |(short, long): &(Duration, Duration)| *long <= *short * 20;
+        assert!(costs.iter().any(is_linear), "{piece}: 30 kB and 300 kB took {costs:?}");
     }
 }
 

@@ -108,7 +108,7 @@ impl ToolRegistry {
     /// Returns one of this program's own tools by its name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
-        self.own().find(|entry| entry.name().as_str() == name)
+        self.base.get(name)
     }
 
     /// Queries the sources, and returns the current tool set and the problems that occurred.
@@ -124,6 +124,8 @@ impl ToolRegistry {
         let last = Arc::clone(&self.last());
         let mut problems = Vec::new();
         let mut entries: Vec<Arc<RegisteredTool>> = self.base.entries().to_vec();
+        let mut taken: HashMap<ToolName, usize, ahash::RandomState> =
+            entries.iter().enumerate().map(|(at, e)| (e.name().clone(), at)).collect();
         for source in &self.sources.list {
             let label: Arc<str> = format!("source `{}`", source.name()).into();
             let mut brought = Vec::new();
@@ -146,9 +148,12 @@ impl ToolRegistry {
                 }
             }
             for entry in brought {
-                match entries.iter().find(|e| e.name() == entry.name()) {
+                match taken.get(entry.name()).and_then(|at| entries.get(*at)) {
                     Some(first) => problems.push(clash(&entry, first).to_string()),
-                    None => entries.push(entry),
+                    None => {
+                        taken.insert(entry.name().clone(), entries.len());
+                        entries.push(entry);
+                    }
                 }
             }
         }
@@ -163,9 +168,8 @@ impl ToolRegistry {
     /// Returns whether the definition of a tool is unchanged since a turn froze it.
     pub(crate) fn still_has(&self, tool: &RegisteredTool) -> bool {
         let last = Arc::clone(&self.last());
-        last.entries()
-            .iter()
-            .any(|e| e.source() == tool.source() && e.raw_hash() == tool.raw_hash())
+        last.get(tool.registered().as_str())
+            .is_some_and(|e| e.source() == tool.source() && e.raw_hash() == tool.raw_hash())
     }
 
     fn last(&self) -> std::sync::MutexGuard<'_, Arc<ToolSet>> {
@@ -338,22 +342,22 @@ impl ToolRegistryBuilder {
         let freeze = |(tool, place): &(DynTool, Arc<str>)| {
             RegisteredTool::freeze(tool.spec().name.as_str().into(), place, tool).map(Arc::new)
         };
-        let mut taken: HashMap<ToolName, Arc<RegisteredTool>> =
-            self.kept.iter().map(|tool| (tool.name().clone(), Arc::clone(tool))).collect();
+        let mut taken: HashMap<ToolName, usize> =
+            self.kept.iter().enumerate().map(|(at, tool)| (tool.name().clone(), at)).collect();
         let mut entries = self.kept;
         for tool in &self.tools {
             let entry = freeze(tool)?;
-            if let Some(first) = taken.get(entry.name()) {
+            if let Some(first) = taken.get(entry.name()).and_then(|at| entries.get(*at)) {
                 return Err(clash(&entry, first)
                     .hint("rename one of them, or use `replace` if the second should win"));
             }
-            taken.insert(entry.name().clone(), Arc::clone(&entry));
+            taken.insert(entry.name().clone(), entries.len());
             entries.push(entry);
         }
         for tool in &self.replaced {
             let entry = freeze(tool)?;
-            match entries.iter_mut().find(|e| e.name() == entry.name()) {
-                Some(old) => *old = Arc::clone(&entry),
+            match taken.get(entry.name()).and_then(|at| entries.get_mut(*at)) {
+                Some(old) => *old = entry,
                 None => {
                     return Err(Error::new(
                         ErrorKind::BadTool,
@@ -365,12 +369,12 @@ impl ToolRegistryBuilder {
                     .hint("use `add`"));
                 }
             }
-            taken.insert(entry.name().clone(), entry);
         }
         let mut aliases: HashMap<&str, &Arc<RegisteredTool>> = HashMap::new();
         for entry in &entries {
             for alias in &entry.spec().aliases {
-                let owner = taken.get(alias.as_str()).or(aliases.get(alias.as_str()).copied());
+                let named = taken.get(alias.as_str()).and_then(|at| entries.get(*at));
+                let owner = named.or(aliases.get(alias.as_str()).copied());
                 if let Some(owner) = owner {
                     return Err(Error::new(
                         ErrorKind::DuplicateName,

@@ -6,13 +6,14 @@
 //! INVARIANT: own tools come first, sorted by name; then each source's, sorted by name.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt,
     sync::{Arc, Mutex, OnceLock},
 };
 
 use haft_core::{DependencyKind, Scope, ToolName, sync::lock};
 use haft_dialect::{Dialect, ToolExport};
+use haft_policy::HidesRevision;
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
@@ -33,6 +34,18 @@ pub(crate) struct ToolSet {
     exports: Exports,
     /// The index for unknown names; built for the first one.
     near: OnceLock<NearIndex>,
+    /// What the policies hid that were asked last.
+    hidden: Mutex<Vec<(HidesRevision, Arc<Withheld>)>>,
+}
+
+/// Number of policies whose answers a tool set keeps: runtimes may share a registry.
+const MAX_HIDDEN_SETS: usize = 4;
+
+/// Tools of a set that are not offered, and the hash of those that are.
+#[derive(Debug)]
+struct Withheld {
+    reasons: HashMap<ToolName, HiddenReason>,
+    fingerprint: [u8; 32],
 }
 
 impl ToolSet {
@@ -60,8 +73,8 @@ impl ToolSet {
         });
         let fingerprint = hasher.finalize().into();
         let exports = Exports::default();
-        let near = OnceLock::new();
-        Self { entries, by_name, aliases, fingerprint, own, conditional, exports, near }
+        let (near, hidden) = (OnceLock::new(), Mutex::default());
+        Self { entries, by_name, aliases, fingerprint, own, conditional, exports, near, hidden }
     }
 
     pub(crate) fn entries(&self) -> &[Arc<RegisteredTool>] {
@@ -82,24 +95,79 @@ impl ToolSet {
             && self.entries.iter().zip(other).all(|(a, b)| Arc::ptr_eq(a, b))
     }
 
+    /// Returns what a policy hides. Each tool is asked about once for each revision of the policy;
+    /// a policy without revisions is asked every time.
+    fn hidden_by(&self, policy: &dyn Policy, scope: &Scope) -> Arc<Withheld> {
+        let current = || caught(|| policy.hides_revision()).ok().flatten();
+        let revision = current();
+        if let Some(revision) = revision {
+            let hidden = lock(&self.hidden);
+            if let Some((_, known)) = hidden.iter().find(|(own, _)| *own == revision) {
+                return Arc::clone(known);
+            }
+        }
+        let (mut reasons, mut has_panicked) = (HashMap::new(), false);
+        for entry in &self.entries {
+            // FAIL CLOSED: a policy that panics hides the tool.
+            let why = caught(|| policy.hides(&entry.policy_tool(), scope)).unwrap_or_else(|_| {
+                has_panicked = true;
+                Some("the policy failed".to_owned())
+            });
+            if let Some(why) = why {
+                reasons.insert(entry.name().clone(), HiddenReason::Denied(why));
+            }
+        }
+        let withheld = Arc::new(self.without(reasons));
+        // If the rules were reloaded meanwhile, the answers may be a mixture.
+        if let Some(revision) = revision
+            && !has_panicked
+            && current() == Some(revision)
+        {
+            let mut hidden = lock(&self.hidden);
+            if hidden.len() >= MAX_HIDDEN_SETS {
+                hidden.remove(0);
+            }
+            hidden.push((revision, Arc::clone(&withheld)));
+        }
+        withheld
+    }
+
+    /// Hashes the tools that are left.
+    fn without(&self, reasons: HashMap<ToolName, HiddenReason>) -> Withheld {
+        if reasons.is_empty() {
+            return Withheld { reasons, fingerprint: self.fingerprint };
+        }
+        let mut hasher = Sha256::new();
+        for entry in self.entries.iter().filter(|e| !reasons.contains_key(e.name())) {
+            hasher.update(entry.name().as_str());
+            hasher.update([0]);
+            hasher.update(entry.raw_hash());
+        }
+        Withheld { reasons, fingerprint: hasher.finalize().into() }
+    }
+
     /// Applies a view. A tool whose new name is taken or invalid is dropped and reported.
     pub(crate) fn through_view(&self, view: &ToolView, problems: &mut Vec<String>) -> Self {
         let mut shown: Vec<Arc<RegisteredTool>> = Vec::new();
+        let mut taken: HashSet<ToolName, ahash::RandomState> = HashSet::default();
         let mut own = 0;
         for (at, entry) in self.entries.iter().enumerate() {
             if at == self.own {
                 own = shown.len();
             }
             let Some(name) = view.shown(entry.name().as_str(), entry.spec()) else { continue };
-            if !ToolName::is_safe(&name) || shown.iter().any(|e| *e.name() == *name) {
+            let seen = if *entry.name() == *name {
+                Arc::clone(entry)
+            } else {
+                Arc::new(entry.renamed(name.as_str().into()))
+            };
+            if ToolName::is_safe(&name) && taken.insert(seen.name().clone()) {
+                shown.push(seen);
+            } else {
                 problems.push(format!(
                     "the view shows `{}` as `{name}`, which is taken or invalid",
                     entry.name()
                 ));
-            } else if *entry.name() == *name {
-                shown.push(Arc::clone(entry));
-            } else {
-                shown.push(Arc::new(entry.renamed(name.into())));
             }
         }
         if self.own >= self.entries.len() {
@@ -140,9 +208,8 @@ impl fmt::Display for HiddenReason {
 #[derive(Debug)]
 pub struct ToolSnapshot {
     tool_set: Arc<ToolSet>,
-    withheld: HashMap<ToolName, HiddenReason>,
+    withheld: Arc<Withheld>,
     problems: Vec<String>,
-    fingerprint: [u8; 32],
     /// The last export of it, in each dialect.
     shown: Mutex<SmallVec<[Arc<ToolExport>; 1]>>,
     /// Unknown names that were searched, and the most similar tool.
@@ -168,37 +235,31 @@ impl ToolSnapshot {
         interactive: bool,
         problems: Vec<String>,
     ) -> Self {
-        let mut withheld = HashMap::new();
-        for entry in tool_set.entries() {
-            let unavailable = || unavailable(entry, scope, interactive);
-            let why = tool_set.conditional.then(unavailable).flatten();
-            if let Some(why) = why.or_else(|| hidden(entry, scope, policy)) {
-                withheld.insert(entry.name().clone(), why);
+        let mut withheld = tool_set.hidden_by(policy, scope);
+        if tool_set.conditional {
+            let why = |entry: &Arc<RegisteredTool>| {
+                Some((entry.name().clone(), unavailable(entry, scope, interactive)?))
+            };
+            let unavailable: Vec<_> = tool_set.entries().iter().filter_map(why).collect();
+            if !unavailable.is_empty() {
+                let mut reasons = withheld.reasons.clone();
+                reasons.extend(unavailable);
+                withheld = Arc::new(tool_set.without(reasons));
             }
-        }
-        let mut fingerprint = tool_set.fingerprint;
-        if !withheld.is_empty() {
-            let mut hasher = Sha256::new();
-            for entry in tool_set.entries().iter().filter(|e| !withheld.contains_key(e.name())) {
-                hasher.update(entry.name().as_str());
-                hasher.update([0]);
-                hasher.update(entry.raw_hash());
-            }
-            fingerprint = hasher.finalize().into();
         }
         let (shown, suggestions) = (Mutex::default(), Mutex::default());
-        Self { tool_set, withheld, problems, fingerprint, shown, suggestions }
+        Self { tool_set, withheld, problems, shown, suggestions }
     }
 
     /// Iterates over the tools that are offered, in their order.
     pub fn entries(&self) -> impl Iterator<Item = &Arc<RegisteredTool>> {
-        self.tool_set.entries().iter().filter(|e| !self.withheld.contains_key(e.name()))
+        self.tool_set.entries().iter().filter(|e| !self.withheld.reasons.contains_key(e.name()))
     }
 
     /// Returns an offered tool by its name or, for own tools, an alias.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
-        self.named(name).filter(|entry| !self.withheld.contains_key(entry.name()))
+        self.named(name).filter(|entry| !self.withheld.reasons.contains_key(entry.name()))
     }
 
     fn named(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
@@ -211,7 +272,7 @@ impl ToolSnapshot {
         self.tool_set
             .entries()
             .iter()
-            .filter_map(|e| self.withheld.get(e.name()).map(|why| (e.name(), why)))
+            .filter_map(|e| self.withheld.reasons.get(e.name()).map(|why| (e.name(), why)))
     }
 
     /// Returns the problems that occurred while the tools were collected; the other tools are
@@ -224,11 +285,11 @@ impl ToolSnapshot {
     /// Returns a hash that is equal for equal sets of offered tools, and only for those.
     #[must_use]
     pub fn fingerprint(&self) -> String {
-        self.fingerprint.iter().map(|byte| format!("{byte:02x}")).collect()
+        self.withheld.fingerprint.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     pub(super) fn raw_fingerprint(&self) -> &[u8; 32] {
-        &self.fingerprint
+        &self.withheld.fingerprint
     }
 
     pub(super) fn remember(&self, export: Arc<ToolExport>) {
@@ -248,7 +309,7 @@ impl ToolSnapshot {
 
     pub(crate) fn find(&self, name: &str) -> Found<'_> {
         match self.named(name) {
-            Some(entry) => match self.withheld.get(entry.name()) {
+            Some(entry) => match self.withheld.reasons.get(entry.name()) {
                 Some(why) => Found::Withheld(why),
                 None => Found::Entry(entry),
             },
@@ -270,8 +331,9 @@ impl ToolSnapshot {
             .tool_set
             .near
             .get_or_init(|| NearIndex::new(entries.iter().map(|entry| entry.name().as_str())));
-        let is_offered =
-            |at: usize| entries.get(at).is_some_and(|e| !self.withheld.contains_key(e.name()));
+        let is_offered = |at: usize| {
+            entries.get(at).is_some_and(|e| !self.withheld.reasons.contains_key(e.name()))
+        };
         let found = index.nearest(name, is_offered);
         suggestions.insert(name.into(), found);
         found.and_then(|at| entries.get(at))
@@ -300,32 +362,33 @@ fn unavailable(entry: &RegisteredTool, scope: &Scope, interactive: bool) -> Opti
     None
 }
 
-/// Returns why the policy hides a tool.
-fn hidden(entry: &RegisteredTool, scope: &Scope, policy: &dyn Policy) -> Option<HiddenReason> {
-    // FAIL CLOSED: a policy that panics hides the tool.
-    caught(|| policy.hides(&entry.policy_tool(), scope))
-        .unwrap_or_else(|_| Some("the policy failed".to_owned()))
-        .map(HiddenReason::Denied)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use haft_core::{DynTool, ToolSpec};
     use serde_json::json;
 
     use super::*;
     use crate::ToolRegistry;
-    use crate::policy::AllowAll;
+    use crate::policy::{AllowAll, PolicyTool};
 
-    fn snapshot(count: usize) -> ToolSnapshot {
+    fn tool_set(count: usize) -> Arc<ToolSet> {
         let tool = |n: usize| {
             let spec = ToolSpec::new(format!("service_{n}_lookup"), "Looks.");
             DynTool::new(spec, json!({"type": "object"}), |_, _| async { Ok("") })
         };
         let tools: Vec<DynTool> = (0..count).map(tool).collect();
         let entries = ToolRegistry::builder().add(tools).build().unwrap().own().cloned().collect();
-        let tool_set = Arc::new(ToolSet::new(entries, count));
-        ToolSnapshot::take(tool_set, &Scope::default(), &AllowAll, true, Vec::new())
+        Arc::new(ToolSet::new(entries, count))
+    }
+
+    fn snapshot(count: usize) -> ToolSnapshot {
+        take(&tool_set(count), &AllowAll)
+    }
+
+    fn take(tool_set: &Arc<ToolSet>, policy: &dyn Policy) -> ToolSnapshot {
+        ToolSnapshot::take(Arc::clone(tool_set), &Scope::default(), policy, true, Vec::new())
     }
 
     fn near<'a>(snapshot: &'a ToolSnapshot, name: &str) -> Option<&'a str> {
@@ -359,5 +422,101 @@ mod tests {
         // Comparing with every name took ten times as long.
         let (few, many) = (took(400), took(4_000));
         assert!(many < few * 6, "{few:?} among 400, {many:?} among 4000");
+    }
+
+    /// Indexing the same tools is linear and uses the same memory, so it is the measure: times of
+    /// few and of many tools would differ by what the caches of the processor hold.
+    #[test]
+    fn view_does_not_grow_quadratically() {
+        let view = ToolView::all().hide("nothing_like_it");
+        let tool_set = tool_set(4_000);
+        let time = |make: &dyn Fn() -> ToolSet| {
+            let clock = tokio::time::Instant::now();
+            let made = make();
+            let took = clock.elapsed();
+            assert_eq!(made.entries().len(), tool_set.entries().len());
+            took
+        };
+        let index = || ToolSet::new(tool_set.entries().to_vec(), tool_set.own);
+        let look = || tool_set.through_view(&view, &mut Vec::new());
+        // Another process may take the processor during one measurement, but not during all.
+        let costs: Vec<_> = (0..10).map(|_| (time(&index), time(&look))).collect();
+        assert!(
+            costs.iter().any(|(index, look)| *look <= *index * 10),
+            "indexing 4 000 tools, and a view of them: {costs:?}"
+        );
+    }
+
+    /// Hides the tools of an even number, and counts how often it is asked.
+    struct HidesEven {
+        revision: Mutex<Option<HidesRevision>>,
+        panics: bool,
+        asked: AtomicUsize,
+    }
+
+    impl HidesEven {
+        fn new(revision: Option<HidesRevision>) -> Self {
+            Self { revision: Mutex::new(revision), panics: false, asked: AtomicUsize::new(0) }
+        }
+
+        fn asked(&self) -> usize {
+            self.asked.swap(0, Ordering::Relaxed)
+        }
+    }
+
+    impl Policy for HidesEven {
+        fn decide(&self, _: &crate::policy::PolicyRequest<'_>) -> haft_core::Verdict {
+            haft_core::Verdict::deny("a test")
+        }
+
+        fn hides(&self, tool: &PolicyTool<'_>, _: &Scope) -> Option<String> {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            assert!(!self.panics, "a test");
+            tool.name.as_str().contains(['0', '2', '4', '6', '8']).then(|| "even".to_owned())
+        }
+
+        fn hides_revision(&self) -> Option<HidesRevision> {
+            *lock(&self.revision)
+        }
+    }
+
+    #[test]
+    fn policy_is_asked_once_for_each_tool_and_revision_and_not_in_every_turn() {
+        let tool_set = tool_set(10);
+        let policy = HidesEven::new(Some(HidesRevision::unique()));
+        let first = take(&tool_set, &policy);
+        assert_eq!((first.entries().count(), policy.asked()), (5, 10));
+        let second = take(&tool_set, &policy);
+        assert_eq!((second.entries().count(), policy.asked()), (5, 0));
+        assert_eq!(first.fingerprint(), second.fingerprint());
+        assert_eq!(take(&tool_set, &AllowAll).entries().count(), 10, "another policy");
+        *lock(&policy.revision) = Some(HidesRevision::unique());
+        assert_eq!((take(&tool_set, &policy).entries().count(), policy.asked()), (5, 10));
+    }
+
+    #[test]
+    fn policy_without_a_revision_or_that_panics_is_asked_in_every_turn() {
+        let tool_set = tool_set(10);
+        let policy = HidesEven::new(None);
+        for _ in 0..2 {
+            assert_eq!((take(&tool_set, &policy).entries().count(), policy.asked()), (5, 10));
+        }
+        let mut policy = HidesEven::new(Some(HidesRevision::unique()));
+        policy.panics = true;
+        for _ in 0..2 {
+            assert_eq!((take(&tool_set, &policy).entries().count(), policy.asked()), (0, 10));
+        }
+        policy.panics = false;
+        assert_eq!(take(&tool_set, &policy).entries().count(), 5);
+    }
+
+    #[test]
+    fn answers_of_a_bounded_number_of_policies_are_kept() {
+        let tool_set = tool_set(2);
+        let policies: Vec<_> = (0..3 * MAX_HIDDEN_SETS)
+            .map(|_| HidesEven::new(Some(HidesRevision::unique())))
+            .collect();
+        policies.iter().for_each(|policy| drop(take(&tool_set, policy)));
+        assert_eq!(lock(&tool_set.hidden).len(), MAX_HIDDEN_SETS);
     }
 }

@@ -333,6 +333,8 @@ fn pattern_text() -> impl Strategy<Value = String> {
         "mcp__a__b*",
         "Agent(x)",
         "mail_send(to:x)",
+        "mail_send(to:y*)",
+        "mail_send(to:*y)",
     ]);
     let command = prop::sample::select(vec![
         "rm *",
@@ -362,6 +364,14 @@ fn pattern_text() -> impl Strategy<Value = String> {
             "arg.to=null",
             "arg.to.a=x",
             "arg.to=x|1",
+            "arg.to=x*",
+            "arg.to=*x",
+            "arg.to=1*",
+            "arg.to=*l",
+            "arg.to=y*x",
+            "arg.to=é*",
+            "arg.to=*é",
+            "arg.to=*",
             "read_only",
             "tool=read_file|shell",
             "tool=mcp__a",
@@ -401,6 +411,11 @@ fn made() -> impl Strategy<Value = Made> {
         host().prop_map(|host| Made::Of("fetch_url", json!({"url": format!("https://{host}/p")}))),
         prop::sample::select(vec![
             json!({"to": "x"}),
+            json!({"to": "éxé"}),
+            json!({"to": format!("y{}x", " ".repeat(1 << 18))}),
+            json!({"to": true}),
+            json!({"to": 11}),
+            json!({"to": ["yx", ["x"]]}),
             json!({"to": ["y", "x"]}),
             json!({"to": {"a": "x"}}),
             json!({"to": 1.0}),
@@ -446,6 +461,9 @@ proptest! {
         let index = if allows { &rules.allow } else { &rules.deny };
         if rules.applies(0, &facts).is_some() {
             prop_assert!(index.find(&facts, &rules.rules).contains(&0), "{text} {call:?}");
+        }
+        if !allows && rules.rules[0].matches[0].covers_tool(&facts.names) {
+            prop_assert!(rules.hiders.find_tool(&facts.names).contains(&0), "{text} {call:?}");
         }
     }
 }
