@@ -33,7 +33,7 @@ use crate::{
     telemetry,
     tool_result::ToolResult,
     turn::TurnCore,
-    watch::{Stopped, after, panic_message},
+    watch::{Stopped, after, caught, panic_message},
 };
 
 /// A call that runs.
@@ -44,6 +44,7 @@ pub(crate) struct RunningCall {
     /// The span of the call; `Span::none()` without a subscriber.
     span: Span,
     has_started: bool,
+    has_ended: bool,
 }
 
 /// What a call waits for.
@@ -59,7 +60,8 @@ enum Waiting {
 
 /// A need with its timeout and its cancellation.
 struct Watched {
-    work: BoxFuture<'static, Input>,
+    /// `None` once it has ended or was stopped.
+    work: Option<BoxFuture<'static, Input>>,
     limit: Limit,
     /// Made when the work is not ready at once.
     stop: Option<BoxFuture<'static, Stopped>>,
@@ -82,13 +84,14 @@ impl RunningCall {
     /// Starts a call. Nothing happens before the first poll.
     pub(crate) fn new(turn: Arc<TurnCore>, machine: CallMachine) -> Self {
         let span = telemetry::call_span(&machine.facts().cx);
-        Self { turn, machine, waiting: Waiting::Input(Input::Start), span, has_started: false }
+        let waiting = Waiting::Input(Input::Start);
+        Self { turn, machine, waiting, span, has_started: false, has_ended: false }
     }
 
     /// Continues a machine that has this need.
     pub(crate) fn with_need(turn: Arc<TurnCore>, machine: CallMachine, need: Need) -> Self {
         let (waiting, span) = (Waiting::Need(need), Span::none());
-        Self { turn, machine, waiting, span, has_started: true }
+        Self { turn, machine, waiting, span, has_started: true, has_ended: false }
     }
 
     fn poll_inside(&mut self, task: &mut task::Context<'_>) -> Poll<Box<ToolResult>> {
@@ -265,6 +268,7 @@ impl Future for RunningCall {
         this.has_started = true;
         let entered = (!this.span.is_none()).then(|| this.span.clone().entered());
         let polled = this.poll_inside(task);
+        this.has_ended = polled.is_ready();
         drop(entered);
         polled
     }
@@ -274,7 +278,7 @@ impl Drop for RunningCall {
     /// Emits the terminal event of a call that is dropped, as when the async runtime shuts down.
     fn drop(&mut self) {
         let record = self.machine.facts();
-        if !self.has_started || record.is_task() || matches!(self.waiting, Waiting::Ended) {
+        if !self.has_started || record.is_task() || self.has_ended {
             return;
         }
         let _entered = self.span.enter();
@@ -292,7 +296,7 @@ impl Drop for RunningCall {
 
 impl Waiting {
     fn work(limit: Limit, work: impl Future<Output = Input> + Send + 'static) -> Self {
-        Self::Work(Watched { work: Box::pin(work), limit, stop: None })
+        Self::Work(Watched { work: Some(Box::pin(work)), limit, stop: None })
     }
 }
 
@@ -304,11 +308,12 @@ impl Watched {
         machine: &CallMachine,
         task: &mut task::Context<'_>,
     ) -> Poll<Input> {
-        let work = &mut self.work;
+        let Some(work) = &mut self.work else { return Poll::Pending };
         match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(task))) {
             Ok(Poll::Ready(input)) => return Poll::Ready(input),
             Ok(Poll::Pending) => {}
             Err(panic) => {
+                self.drop_work();
                 return Poll::Ready(Input::Stopped(Stopped::Panicked(panic_message(panic))));
             }
         }
@@ -320,7 +325,17 @@ impl Watched {
                 self.stop.insert(Box::pin(stopped(Arc::clone(turn), cx, limit)))
             }
         };
-        stop.as_mut().poll(task).map(Input::Stopped)
+        let stopped = stop.as_mut().poll(task);
+        if stopped.is_ready() {
+            self.drop_work();
+        }
+        stopped.map(Input::Stopped)
+    }
+
+    /// Drops work that did not end. This runs the host's code, so its panic is caught.
+    fn drop_work(&mut self) {
+        let work = self.work.take();
+        let _ = caught(|| drop(work));
     }
 }
 

@@ -450,6 +450,47 @@ impl Drop for PanicsOnDrop {
     }
 }
 
+/// A guard that never answers, and whose future panics when it is dropped.
+struct Clings;
+
+impl Guard for Clings {
+    fn name(&self) -> &str {
+        "clings"
+    }
+
+    fn decide<'a>(
+        &'a self,
+        _: &'a ValidatedCall,
+    ) -> BoxFuture<'a, Result<Option<Verdict>, Failure>> {
+        Box::pin(async {
+            let _clings = PanicsOnDrop;
+            std::future::pending().await
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn guard_that_panics_on_drop_denies_with_one_result_and_one_record() {
+    let (transcript, journal) = (Transcript::default(), MemoryJournal::new(10));
+    let runtime = permissive(vec![quick(read("look")), quick(write("next"))])
+        .guard(Clings)
+        .observer(transcript.observer())
+        .journal(journal.clone())
+        .build()
+        .unwrap();
+    // Alone, where the caller polls it, and with another, where each is a task.
+    for calls_of_turn in ["look", "look next"] {
+        let run = runtime.run();
+        let answers = run.turn().await.unwrap().run(calls(calls_of_turn)).await;
+        for answer in &answers {
+            let code = answer.failure().map(Failure::code);
+            assert_eq!(code, Some(FailureCode::GuardFailed), "{answer:?}");
+        }
+    }
+    assert_eq!((transcript.ends_of("c1"), transcript.ends_of("c2")), (2, 1));
+    assert_eq!(settled(&journal).len(), 3);
+}
+
 #[tokio::test(start_paused = true)]
 async fn body_that_panics_on_drop_gives_one_result_and_releases_its_permit() {
     let clinging = || {
