@@ -164,7 +164,7 @@ async fn converse(runtime: &Runtime, provider: &Provider) -> Result<(), Failure>
                 if let Some(problem) = decoded.problem {
                     return Err(problem.into());
                 }
-                (decoded.message, decoded.answer, decoded.envelopes.len())
+                (decoded.message, decoded.answer, decoded.results.len())
             }
             Body::Complete(text) => {
                 let response: Value = serde_json::from_str(text)?;

@@ -79,7 +79,7 @@ pub(crate) fn print(tokio: &Runtime, rounds: u32, calls: u32) {
         ),
         Form::new(
             "haft, everything on",
-            "and cache miss, rate, retry, hooks, 20 rules, redaction, envelope",
+            "and cache miss, rate, retry, hooks, 20 rules, redaction, result",
             Walk::everything(),
         ),
     ];

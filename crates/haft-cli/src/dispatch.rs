@@ -99,7 +99,7 @@ fn streamed(
         live::finish(live).await;
         Ok::<_, Error>(streamed)
     })??;
-    let is_empty = streamed.envelopes.is_empty();
+    let is_empty = streamed.results.is_empty();
     if let Some(problem) = streamed.problem {
         let problem = Problem::from(problem);
         if is_empty {
@@ -126,8 +126,8 @@ fn streamed(
     } else {
         streamed.answer
     };
-    print(args, &printed, &streamed.envelopes)?;
-    remark(args, &streamed.envelopes, setup, host);
+    print(args, &printed, &streamed.results)?;
+    remark(args, &streamed.results, setup, host);
     Ok(session::exit(is_interrupted))
 }
 

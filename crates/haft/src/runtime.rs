@@ -150,7 +150,7 @@ impl Runtime {
         })?;
         let call = ToolCall::new("call", name, arguments);
         match turn.run(vec![call]).await.pop() {
-            Some(envelope) => envelope.into_outcome(),
+            Some(result) => result.into_outcome(),
             None => Err(Failure::new(FailureCode::UnknownOutcome, "the call was lost")),
         }
     }

@@ -102,15 +102,15 @@ pub(crate) fn call_span(cx: &ToolContext) -> Span {
 }
 
 /// Records on the call's span how the call ended.
-pub(crate) fn ended(envelope: &ToolResult, course: &ExecutionStats, policy: Option<&PolicyRecord>) {
+pub(crate) fn ended(result: &ToolResult, course: &ExecutionStats, policy: Option<&PolicyRecord>) {
     if !is_traced() {
         return;
     }
     let span = Span::current();
-    if let Some(failure) = envelope.failure() {
+    if let Some(failure) = result.failure() {
         record_failure(&span, failure);
     }
-    span.record("haft.execution", execution_name(envelope));
+    span.record("haft.execution", execution_name(result));
     if let Some(policy) = policy {
         record_verdict(&span, &policy.verdict);
         span.record("haft.answered_by", policy.answered_by.as_deref());
@@ -118,7 +118,7 @@ pub(crate) fn ended(envelope: &ToolResult, course: &ExecutionStats, policy: Opti
     span.record("haft.attempts", course.attempts);
     span.record("haft.cache", course.cache.map(cache_name));
     span.record("haft.waited_us", u64::try_from(course.waited.as_micros()).unwrap_or(u64::MAX));
-    if let Some(cut) = envelope.cut() {
+    if let Some(cut) = result.cut() {
         span.record("haft.result.chars", cut.of);
         span.record("haft.result.shown", cut.shown);
     }
@@ -256,8 +256,8 @@ fn record_verdict(span: &Span, verdict: &Verdict) {
     span.record("haft.rule", &*verdict.source);
 }
 
-fn execution_name(envelope: &ToolResult) -> &'static str {
-    match envelope.execution() {
+fn execution_name(result: &ToolResult) -> &'static str {
+    match result.execution() {
         haft_core::Execution::NotStarted => "not_started",
         haft_core::Execution::Completed => "completed",
         haft_core::Execution::Unknown => "unknown",

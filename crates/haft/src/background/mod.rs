@@ -140,7 +140,7 @@ impl TicketEntry {
     fn take(&self) -> Option<ToolResult> {
         let mut state = self.lock();
         match std::mem::replace(&mut state.stage, Stage::Gone) {
-            Stage::Done(envelope) => Some(*envelope),
+            Stage::Done(result) => Some(*result),
             other => {
                 state.stage = other;
                 None
@@ -158,7 +158,7 @@ impl TicketEntry {
 
     fn ticket(&self, check_tool: Option<&ToolName>) -> TaskInfo {
         let status = match &self.lock().stage {
-            Stage::Done(envelope) if envelope.is_error() => "failed",
+            Stage::Done(result) if result.is_error() => "failed",
             Stage::Done(_) => "completed",
             Stage::Running | Stage::Gone => "running",
         };

@@ -114,16 +114,16 @@ async fn run_task(
         Execution::NotStarted => failure.with_execution(Execution::Completed),
         Execution::Completed | Execution::Unknown => failure,
     });
-    let envelope = finish(&turn, &performed, outcome, began).await;
-    let (failed, ran) = (envelope.failure().map(Failure::code), envelope.execution());
+    let result = finish(&turn, &performed, outcome, began).await;
+    let (failed, ran) = (result.failure().map(Failure::code), result.execution());
     let (call, ticket) = (entry.call.clone(), Arc::clone(&entry.id));
-    let elapsed = envelope.elapsed();
+    let elapsed = result.elapsed();
     // The turn is not needed from here on.
     drop((performed, turn));
     let orphaned = {
         let mut state = entry.lock();
         if !state.orphaned {
-            state.stage = Stage::Done(envelope);
+            state.stage = Stage::Done(result);
         }
         state.orphaned
     };

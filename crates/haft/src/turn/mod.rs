@@ -142,11 +142,11 @@ impl Turn {
         let mut said = dialect.parse(response)?;
         let calls =
             std::mem::take(&mut said.calls).into_iter().map(|call| export.receive_call(call));
-        let envelopes = self.run_with_stop_reason(calls, said.stop).await;
+        let results = self.run_with_stop_reason(calls, said.stop).await;
         Ok(TurnOutput {
-            message: said.assistant_message(response, &envelopes),
-            answer: said.render_results(&envelopes),
-            envelopes,
+            message: said.assistant_message(response, &results),
+            answer: said.render_results(&results),
+            results,
             stop: said.stop,
             problem: None,
         })

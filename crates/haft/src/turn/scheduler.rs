@@ -245,7 +245,7 @@ impl CallScheduler {
         let mut answers = Vec::with_capacity(rows.len());
         for row in rows {
             answers.push(match row.state {
-                State::Done(envelope) => *envelope,
+                State::Done(result) => *result,
                 State::Waiting(..) | State::Flying => ToolResult::lost(
                     &self.core.inner.config,
                     &self.core.inner.nonces,
@@ -408,24 +408,24 @@ impl CallScheduler {
     }
 
     /// Takes a result, and cancels the siblings of a failed body if that is wanted.
-    fn on_finished(&mut self, at: usize, envelope: Option<Box<ToolResult>>) {
+    fn on_finished(&mut self, at: usize, result: Option<Box<ToolResult>>) {
         self.open -= 1;
         let row = &self.rows[at];
-        let envelope = envelope.unwrap_or_else(|| {
+        let result = result.unwrap_or_else(|| {
             let (inner, id, name) = (&self.core.inner, row.id.clone(), row.called.clone());
             Box::new(ToolResult::lost(&inner.config, &inner.nonces, id, name))
         });
         let batch = row.batch;
         let already = self.aborted.as_ref().is_some_and(|(aborted, _)| *aborted == batch);
-        if !already && self.aborts_siblings(&envelope) {
+        if !already && self.aborts_siblings(&result) {
             for (other, row) in self.rows.iter().enumerate() {
                 if row.batch == batch && other != at && !matches!(row.state, State::Done(_)) {
-                    self.core.stop_sibling(other, envelope.tool_name());
+                    self.core.stop_sibling(other, result.tool_name());
                 }
             }
-            self.aborted = Some((batch, envelope.tool_name().clone()));
+            self.aborted = Some((batch, result.tool_name().clone()));
         }
-        self.rows[at].state = State::Done(envelope);
+        self.rows[at].state = State::Done(result);
     }
 }
 
@@ -472,15 +472,15 @@ impl Drop for ForceOnDrop {
 impl CallScheduler {
     /// Whether this answer is the failure of a body that is wanted to cancel its siblings. Refused
     /// and invalid calls are not, and neither are calls that were themselves cancelled.
-    fn aborts_siblings(&self, envelope: &ToolResult) -> bool {
-        let Some(failure) = envelope.failure() else { return false };
+    fn aborts_siblings(&self, result: &ToolResult) -> bool {
+        let Some(failure) = result.failure() else { return false };
         failure.execution() != Execution::NotStarted
             && !matches!(failure.code(), FailureCode::Cancelled | FailureCode::SiblingAborted)
             && (self.abort_siblings
                 || self
                     .core
                     .snapshot
-                    .get(envelope.tool_name().as_str())
+                    .get(result.tool_name().as_str())
                     .is_some_and(|entry| entry.spec().abort_siblings))
     }
 }

@@ -32,7 +32,7 @@ pub struct TurnOutput {
     /// The message with the results of all calls, to append after it.
     pub answer: Value,
     /// The results, in the model's order.
-    pub envelopes: Vec<ToolResult>,
+    pub results: Vec<ToolResult>,
     /// How the message ended.
     pub stop: StopReason,
     /// The error of the stream, if there was one. Its calls are answered anyway.
@@ -71,11 +71,11 @@ impl StreamingTurn {
         for call in open {
             intake.push(export.receive_call(call));
         }
-        let envelopes = intake.finish(ended.stop).await;
-        let message = ended.assistant_message(&envelopes);
-        let answer = ended.asked.render_results(&envelopes);
+        let results = intake.finish(ended.stop).await;
+        let message = ended.assistant_message(&results);
+        let answer = ended.asked.render_results(&results);
         let DecodedResponse { stop, problem, .. } = ended;
-        TurnOutput { message, answer, envelopes, stop, problem }
+        TurnOutput { message, answer, results, stop, problem }
     }
 }
 

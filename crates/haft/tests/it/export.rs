@@ -223,6 +223,6 @@ async fn arguments_are_restored_after_a_repair_too() {
         listening.event(&event);
     }
     let decoded = listening.finish().await;
-    assert_eq!(decoded.envelopes[0].repairs().len(), 1);
+    assert_eq!(decoded.results[0].repairs().len(), 1);
     assert_eq!(*seen.lock().unwrap(), [json!({"a": "x", "page size": 3})]);
 }

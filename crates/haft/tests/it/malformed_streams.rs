@@ -33,7 +33,7 @@ fn outcomes(decoded: &TurnOutput) -> Vec<String> {
         Some(failure) => failure.code().as_str().to_owned(),
         None => answer.text().into_owned(),
     };
-    decoded.envelopes.iter().map(one).collect()
+    decoded.results.iter().map(one).collect()
 }
 
 /// Chunks of chat, one per list of deltas, and the given finish reasons.
@@ -589,7 +589,7 @@ async fn calls_keep_message_order_whatever_order_they_complete_in() {
         assert_eq!(outcomes(&decoded(dialect, &swapped).await), ["put()", "rm()"], "{dialect}");
         let open: Vec<Value> = events.into_iter().chain(end).collect();
         let open = decoded(dialect, &open).await;
-        let ids: Vec<_> = open.envelopes.iter().map(|answer| answer.id().to_string()).collect();
+        let ids: Vec<_> = open.results.iter().map(|answer| answer.id().to_string()).collect();
         assert_eq!(
             (ids, open.stop),
             (vec!["A".into(), "B".into()], StopReason::Truncated),
@@ -687,7 +687,7 @@ async fn duplicate_json_key_runs_nothing() {
         (Dialect::Ollama, format!("{ollama}\n")),
     ] {
         let decoded = fed(dialect, body.as_bytes()).await;
-        assert_eq!((decoded.envelopes.len(), decoded.stop), (0, StopReason::Unknown), "{body}");
+        assert_eq!((decoded.results.len(), decoded.stop), (0, StopReason::Unknown), "{body}");
         assert!(decoded.problem.unwrap().message().contains("duplicate key"));
     }
 }

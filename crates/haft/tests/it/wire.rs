@@ -359,8 +359,8 @@ async fn truncated_calls_are_answered_and_not_run() {
         }
         let decoded = listening.finish().await;
         assert_eq!(decoded.stop, StopReason::Truncated, "{dialect}");
-        assert_eq!(ends(&decoded.envelopes).len(), 2, "{dialect}: both are answered");
-        assert!(decoded.envelopes.iter().all(|e| e.text().starts_with("not_run")), "{dialect}");
+        assert_eq!(ends(&decoded.results).len(), 2, "{dialect}: both are answered");
+        assert!(decoded.results.iter().all(|e| e.text().starts_with("not_run")), "{dialect}");
         assert_eq!(intents(&journal).len(), 0, "{dialect}: nothing was run");
     }
 }
@@ -382,7 +382,7 @@ async fn read_only_call_runs_before_the_message_ends() {
     assert_eq!(transcript.ends_of("c2"), 0, "the write waits for the end");
     listening.event(last);
     let decoded = listening.finish().await;
-    assert_eq!(ends(&decoded.envelopes), ["c1 ok", "c2 ok"]);
+    assert_eq!(ends(&decoded.results), ["c1 ok", "c2 ok"]);
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ fn denies(texts: impl IntoIterator<Item = String>) -> Rules {
     let rule = |text: String| {
         Rule::new(Decision::Deny, Pattern::parse(&text, &PathBase::default()).unwrap())
     };
-    Rules::untried(texts.into_iter().map(rule).collect(), context())
+    Rules::new_unchecked(texts.into_iter().map(rule).collect(), context())
 }
 
 fn own(name: &str) -> TestCall {
@@ -50,7 +50,7 @@ fn first_rule_in_order_gives_the_reason_for_hiding() {
         rule.reason = Some(format!("reason {at}"));
     }
     let reason = |rules: &[Rule]| {
-        let rules = Rules::untried(rules.to_vec(), context());
+        let rules = Rules::new_unchecked(rules.to_vec(), context());
         rules.hides(&own("tool_1").tool(), &Scope::default())
     };
     assert_eq!(reason(&rules).as_deref(), Some("reason 0"));

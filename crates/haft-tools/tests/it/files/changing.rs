@@ -121,8 +121,8 @@ async fn many_edits_of_one_file_in_one_turn_all_apply() {
         let arguments = json!({"file_path": path, "old_text": old, "new_text": new});
         haft::ToolCall::new(format!("c{n}"), "edit_file", arguments)
     };
-    for envelope in fixture.all((0..20).map(edit).collect()).await {
-        assert!(!envelope.is_error(), "{}", envelope.text());
+    for result in fixture.all((0..20).map(edit).collect()).await {
+        assert!(!result.is_error(), "{}", result.text());
     }
     let wanted: String = (0..20).map(|n| format!("LINE {n};\n")).collect();
     assert_eq!(fixture.get("a.txt"), wanted);

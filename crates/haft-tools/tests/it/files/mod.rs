@@ -68,15 +68,15 @@ impl TestWorkspace {
 
     /// Returns the text of a call that succeeds.
     pub(crate) async fn call_ok(&self, tool: &str, arguments: Value) -> String {
-        let envelope = self.call(tool, arguments).await;
-        assert!(!envelope.is_error(), "{}", envelope.text());
-        envelope.text().into_owned()
+        let result = self.call(tool, arguments).await;
+        assert!(!result.is_error(), "{}", result.text());
+        result.text().into_owned()
     }
 
     /// Returns why a call fails.
     pub(crate) async fn call_err(&self, tool: &str, arguments: Value) -> (FailureCode, String) {
-        let envelope = self.call(tool, arguments).await;
-        let failure = envelope.failure().unwrap_or_else(|| panic!("{}", envelope.text()));
+        let result = self.call(tool, arguments).await;
+        let failure = result.failure().unwrap_or_else(|| panic!("{}", result.text()));
         let next = failure.next().unwrap_or_default();
         (failure.code(), format!("{} | {next}", failure.message()))
     }

@@ -128,9 +128,9 @@ async fn result_bytes_are_bounded_and_long_lines_truncated() {
     for n in 0..40 {
         fixture.put(&format!("many{n}.txt"), format!("x{}\n", "y".repeat(400)).repeat(50));
     }
-    let envelope = fixture.call("search_files", json!({"pattern": "^xy", "limit": 2000})).await;
-    assert!(envelope.cut().is_none() && envelope.text().len() < 69_000);
-    assert!(envelope.text().contains("there are more"));
+    let result = fixture.call("search_files", json!({"pattern": "^xy", "limit": 2000})).await;
+    assert!(result.cut().is_none() && result.text().len() < 69_000);
+    assert!(result.text().contains("there are more"));
 }
 
 #[tokio::test]
