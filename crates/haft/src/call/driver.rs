@@ -387,6 +387,7 @@ fn written(
         Some(WriteStatus::Later(writing)) => {
             Waiting::work(Limit::Timeout(limit), async move { input(writing.await, true) })
         }
-        None => Waiting::Ended,
+        // A mistake of ours; the machine ends the call, so that it does not wait forever.
+        None => Waiting::Input(Input::Stopped(Stopped::Panicked("nothing to write".to_owned()))),
     }
 }
