@@ -223,7 +223,7 @@ impl CallMachine {
             }
             Err(failure) => return self.outcome_of(turn, Err(failure)),
         };
-        self.record.repairs = call.shared_repairs();
+        self.record.repairs = call.shared_repairs().map(Arc::clone);
         if let Some(repairs) = &self.record.repairs {
             let shown = turn.inner.redactor.repairs(repairs);
             let repairs = shown.map_or_else(|| Arc::clone(repairs), Into::into);

@@ -216,8 +216,8 @@ impl ValidatedCall {
         self.0.added.as_ref().and_then(|added| added.limits.as_deref())
     }
 
-    pub(crate) fn shared_repairs(&self) -> Option<Arc<[Repair]>> {
-        self.0.repairs.clone()
+    pub(crate) fn shared_repairs(&self) -> Option<&Arc<[Repair]>> {
+        self.0.repairs.as_ref()
     }
 
     pub(crate) fn args(&self) -> &Args {

@@ -1,19 +1,23 @@
 //! A journal in memory: the last calls, lost when the process ends.
 //!
-//! It is bounded by count and by bytes; the oldest records are evicted first. The position of an
-//! intent is stored in the call's context, so that the outcome finds it without a search.
+//! Records are slots of a ring. A new record is written over the oldest one, so that a call moves
+//! and frees as little as possible. It is bounded by count and by bytes. The sequence number of an
+//! intent is stored in the call's context, so that the outcome finds its slot without a search.
 
 use std::{
-    collections::VecDeque,
     fmt,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Instant, SystemTime},
+    time::Instant,
 };
 
-use haft_core::{Failure, ToolContext, host::HostContext, sync::lock};
+use haft_core::{
+    CallId, ConcurrencyClass, Failure, RunId, ToolContext, ToolName, Verdict, host::HostContext,
+    sync::lock,
+};
+use serde_json::Value;
 
 use super::{
     CallIntent, CallOutcome, Journal, WriteStatus,
@@ -21,15 +25,16 @@ use super::{
 };
 use crate::{
     clock::{Anchor, Clock, RuntimeClock},
+    schema::Repair,
     secrets::{Redact as _, RuntimeRedactor},
     text::head,
     weight::weight_of,
 };
 
-/// So much of the words of a failure is kept, in characters.
+/// The maximum length of a failure message that is kept, in characters.
 const MAX_MESSAGE_CHARS: usize = 2_000;
-/// The bits of a ticket that say the place; those above say the journal.
-const PLACE_BITS: u32 = 48;
+/// The bits of a journal position that hold the sequence number; those above identify the journal.
+const SEQUENCE_BITS: u32 = 48;
 
 /// Runtimes beyond so many that share one journal pay for each call.
 const MAX_REDACTORS: usize = 8;
@@ -38,7 +43,7 @@ const MAX_REDACTORS: usize = 8;
 /// read, so that unread records cost nothing.
 #[derive(Clone)]
 pub struct MemoryJournal {
-    kept: Arc<Mutex<Kept>>,
+    ring: Arc<Mutex<Ring>>,
     clock: Arc<dyn Clock>,
     max: usize,
     max_bytes: usize,
@@ -48,16 +53,49 @@ pub struct MemoryJournal {
     id: u64,
 }
 
+/// The records. Number `n`, from 0, is in slot `n % max`; the slots grow until there are `max`.
 #[derive(Default)]
-struct Kept {
-    records: VecDeque<ExecutionRecord>,
-    /// How many have been let go of.
-    gone: u64,
+struct Ring {
+    slots: Vec<Slot>,
+    /// The number of the oldest record.
+    oldest: u64,
+    /// The number of the next record.
+    next: u64,
     bytes: usize,
     anchor: Option<Anchor>,
-    /// What takes secrets out: one for each runtime that writes here.
+    /// The redactor of each runtime that writes here.
     redactors: Vec<RuntimeRedactor>,
 }
+
+/// One call. Its date is computed when it is read.
+struct Slot {
+    run: RunId,
+    cycle: u32,
+    depth: u32,
+    agent_path: Arc<[String]>,
+    call: CallId,
+    requested_name: ToolName,
+    tool_name: ToolName,
+    began: Instant,
+    anchor: Anchor,
+    intent: Option<SlotIntent>,
+    policy: Option<Box<PolicyRecord>>,
+    end: Option<OutcomeRecord>,
+    /// About how many bytes it takes.
+    weight: usize,
+}
+
+/// What a call was about to do.
+struct SlotIntent {
+    arguments: Arc<Value>,
+    class: ConcurrencyClass,
+    verdict: Verdict,
+    repairs: Option<Arc<[Repair]>>,
+    weight: usize,
+}
+
+/// What may be large in an evicted record. It is freed after the lock is released.
+type Evicted = (Option<Arc<Value>>, Option<Box<PolicyRecord>>);
 
 impl MemoryJournal {
     /// Keeps at most this many calls, in at most 16 MiB, with the first 200 characters of their
@@ -66,12 +104,12 @@ impl MemoryJournal {
     pub fn new(max: usize) -> Self {
         static IDS: AtomicU64 = AtomicU64::new(1);
         Self {
-            kept: Arc::default(),
+            ring: Arc::default(),
             clock: Arc::new(RuntimeClock),
             max,
             max_bytes: 16 << 20,
             output: 200,
-            id: IDS.fetch_add(1, Ordering::Relaxed) << PLACE_BITS,
+            id: IDS.fetch_add(1, Ordering::Relaxed) << SEQUENCE_BITS,
         }
     }
 
@@ -99,24 +137,21 @@ impl MemoryJournal {
     /// Returns all records, oldest first, redacted.
     #[must_use]
     pub fn records(&self) -> Vec<ExecutionRecord> {
-        let kept = self.lock();
-        let found = kept.records.iter().cloned().collect();
-        let redactors = kept.redactors.clone();
-        drop(kept);
-        redacted(found, &redactors)
+        self.find(&RecordQuery::default().limit(usize::MAX).oldest_first())
     }
 
     /// Returns the records that match, redacted.
     #[must_use]
     pub fn find(&self, query: &RecordQuery) -> Vec<ExecutionRecord> {
-        let kept = self.lock();
-        let wanted = |record: &&ExecutionRecord| query.matches(record);
+        let ring = self.lock();
+        let records = ring.numbers().filter_map(|number| ring.record(number, self.max));
+        let wanted = |record: &ExecutionRecord| query.matches(record);
         let found = match query.is_oldest_first {
-            true => kept.records.iter().filter(wanted).take(query.most()).cloned().collect(),
-            false => kept.records.iter().rev().filter(wanted).take(query.most()).cloned().collect(),
+            true => records.filter(wanted).take(query.most()).collect(),
+            false => records.rev().filter(wanted).take(query.most()).collect(),
         };
-        let redactors = kept.redactors.clone();
-        drop(kept);
+        let redactors = ring.redactors.clone();
+        drop(ring);
         redacted(found, &redactors)
     }
 
@@ -126,65 +161,120 @@ impl MemoryJournal {
         self.lock().bytes
     }
 
-    fn keep<'a>(&'a self, mut kept: MutexGuard<'a, Kept>, record: ExecutionRecord) -> u64 {
-        let place = kept.push(record);
-        self.make_room(kept);
-        place
+    fn lock(&self) -> MutexGuard<'_, Ring> {
+        lock(&self.ring)
     }
 
-    /// Takes out the oldest until there is room. Each is freed after the lock: a record may hold large
-    /// arguments.
-    fn make_room<'a>(&'a self, mut kept: MutexGuard<'a, Kept>) {
-        while let Some(oldest) = kept.surplus(self.max, self.max_bytes) {
-            let more = kept.is_full(self.max, self.max_bytes);
-            drop(kept);
-            drop(oldest);
-            if !more {
-                return;
+    /// Locks, with an anchor for a moment. The clock is asked once in a while, and not under the
+    /// lock: it may be the host's.
+    fn lock_at(&self, moment: Instant) -> (MutexGuard<'_, Ring>, Anchor) {
+        let ring = self.lock();
+        match ring.anchor {
+            Some(anchor) if anchor.is_fresh(moment) => (ring, anchor),
+            _ => {
+                drop(ring);
+                let anchor = Anchor::of(&*self.clock);
+                let mut ring = self.lock();
+                ring.anchor = Some(anchor);
+                (ring, anchor)
             }
-            kept = self.lock();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        lock(&self.kept)
-    }
-
-    /// Locks, with the date of a moment. The clock is asked once in a while, and not under the lock:
-    /// it may be the host's.
-    fn lock_at(&self, moment: Instant) -> (MutexGuard<'_, Kept>, SystemTime) {
-        let kept = self.lock();
-        let (kept, anchor) = match kept.anchor {
-            Some(anchor) if anchor.is_fresh(moment) => (kept, anchor),
-            _ => {
-                drop(kept);
-                let anchor = Anchor::of(&*self.clock);
-                let mut kept = self.lock();
-                kept.anchor = Some(anchor);
-                (kept, anchor)
+    /// Evicts the oldest records until the rest is within the limit of bytes. What is large is
+    /// freed without the lock.
+    fn make_room<'a>(&'a self, mut ring: MutexGuard<'a, Ring>, mut evicted: Evicted) {
+        loop {
+            let is_over = ring.bytes > self.max_bytes && ring.oldest < ring.next;
+            if !is_over {
+                drop(ring);
+                return drop(evicted);
             }
-        };
-        (kept, anchor.date_of(moment))
-    }
-
-    fn record(call: &ToolContext, at: SystemTime) -> ExecutionRecord {
-        ExecutionRecord {
-            run: call.run_id().clone(),
-            cycle: call.cycle(),
-            depth: call.depth(),
-            agent_path: Arc::clone(&call.scope().agent_path),
-            call: call.call_id().clone(),
-            requested_name: call.requested_name().clone(),
-            tool_name: call.tool_name().clone(),
-            at,
-            intent: None,
-            judged: None,
-            end: None,
+            let next = ring.evict_oldest(self.max);
+            drop(ring);
+            drop(std::mem::replace(&mut evicted, next));
+            ring = self.lock();
         }
     }
 }
 
-impl Kept {
+impl Slot {
+    fn of(call: &ToolContext, began: Instant, anchor: Anchor) -> Self {
+        let scope = call.scope();
+        Self {
+            run: scope.run.clone(),
+            cycle: scope.cycle,
+            depth: scope.depth,
+            agent_path: Arc::clone(&scope.agent_path),
+            call: call.call_id().clone(),
+            requested_name: call.requested_name().clone(),
+            tool_name: call.tool_name().clone(),
+            began,
+            anchor,
+            intent: None,
+            policy: None,
+            end: None,
+            weight: 0,
+        }
+    }
+
+    /// Returns whether it is the open intent of this call.
+    fn is_intent_of(&self, call: &ToolContext) -> bool {
+        self.end.is_none()
+            && self.call == *call.call_id()
+            && self.cycle == call.cycle()
+            && self.run == *call.run_id()
+    }
+
+    /// Estimates its size. A model may make up a name or an id of any length. The name of the tool
+    /// is the same text, or one that a tool has.
+    fn estimate(&self) -> usize {
+        size_of::<Self>()
+            + self.call.as_str().len()
+            + self.requested_name.as_str().len()
+            + self.intent.as_ref().map_or(0, |intent| intent.weight)
+            + self.end.as_ref().map_or(0, OutcomeRecord::weight)
+            + self.policy.as_ref().map_or(0, |policy| policy.weight())
+    }
+
+    /// Returns it as people read it.
+    fn record(&self) -> ExecutionRecord {
+        ExecutionRecord {
+            run: self.run.clone(),
+            cycle: self.cycle,
+            depth: self.depth,
+            agent_path: Arc::clone(&self.agent_path),
+            call: self.call.clone(),
+            requested_name: self.requested_name.clone(),
+            tool_name: self.tool_name.clone(),
+            at: self.anchor.date_of(self.began),
+            intent: self.intent.as_ref().map(|intent| IntentRecord {
+                arguments: Arc::clone(&intent.arguments),
+                class: intent.class,
+                verdict: intent.verdict.clone(),
+                repairs: intent.repairs.as_deref().unwrap_or_default().to_vec(),
+            }),
+            judged: self.policy.clone(),
+            end: self.end.clone(),
+        }
+    }
+}
+
+impl Ring {
+    /// Returns the numbers of all records, oldest first.
+    fn numbers(&self) -> std::ops::Range<u64> {
+        self.oldest..self.next
+    }
+
+    fn slot(&self, number: u64, max: usize) -> Option<&Slot> {
+        let is_kept = (self.oldest..self.next).contains(&number);
+        is_kept.then(|| self.slots.get(slot_of(number, max)))?
+    }
+
+    fn record(&self, number: u64, max: usize) -> Option<ExecutionRecord> {
+        self.slot(number, max).map(Slot::record)
+    }
+
     /// Whether records of this runtime are redacted when they are read.
     fn knows(&mut self, redactor: &RuntimeRedactor) -> bool {
         if self.redactors.iter().any(|known| known.shares_secrets_with(redactor)) {
@@ -197,49 +287,53 @@ impl Kept {
         room
     }
 
-    /// Appends a record, and returns its place.
-    fn push(&mut self, record: ExecutionRecord) -> u64 {
-        self.bytes += record.weight();
-        self.records.push_back(record);
-        self.gone + self.records.len() as u64
-    }
-
-    /// Returns whether something must go.
-    fn is_full(&self, max: usize, max_bytes: usize) -> bool {
-        self.records.len() > max || self.bytes > max_bytes
-    }
-
-    /// Takes out the oldest, if something must go.
-    fn surplus(&mut self, max: usize, max_bytes: usize) -> Option<ExecutionRecord> {
-        if !self.is_full(max, max_bytes) {
-            return None;
-        }
-        let oldest = self.records.pop_front()?;
-        self.bytes = self.bytes.saturating_sub(oldest.weight());
-        self.gone += 1;
-        Some(oldest)
-    }
-
-    /// Finds the intent of a call. A ticket of this journal says where it is, or that it has been
-    /// let go of; only a call that somebody else wrote down after us is looked for.
-    fn intent_of(&mut self, call: &ToolContext, journal: u64) -> Option<&mut ExecutionRecord> {
-        let ticket = call.journal_position();
-        let is_its = |record: &ExecutionRecord| {
-            record.end.is_none()
-                && record.call == *call.call_id()
-                && record.cycle == call.cycle()
-                && record.run == *call.run_id()
+    /// Appends a record, over the oldest one if there are `max`. Returns its number, and what was
+    /// large in the record that it replaced.
+    fn push(&mut self, mut slot: Slot, max: usize) -> (u64, Evicted) {
+        slot.weight = slot.estimate();
+        self.bytes += slot.weight;
+        let number = self.next;
+        let evicted = match usize::try_from(number - self.oldest) {
+            Ok(kept) if kept < max => Evicted::default(),
+            _ => self.evict_oldest(max),
         };
-        if ticket == 0 {
+        self.next += 1;
+        match self.slots.get_mut(slot_of(number, max)) {
+            Some(old) => *old = slot,
+            None => self.slots.push(slot),
+        }
+        (number, evicted)
+    }
+
+    /// Evicts the oldest record. Its slot stays until a new record is written over it.
+    fn evict_oldest(&mut self, max: usize) -> Evicted {
+        let at = slot_of(self.oldest, max);
+        self.oldest += 1;
+        let Some(slot) = self.slots.get_mut(at) else { return Evicted::default() };
+        self.bytes = self.bytes.saturating_sub(std::mem::take(&mut slot.weight));
+        slot.end = None;
+        (slot.intent.take().map(|intent| intent.arguments), slot.policy.take())
+    }
+
+    /// Returns the open intent of a call, with its number. A position of this journal says where it
+    /// is, or that it was evicted; an intent that another journal recorded after us is searched.
+    fn intent_of(&self, call: &ToolContext, journal: u64, max: usize) -> Option<u64> {
+        let position = call.journal_position();
+        if position == 0 {
             return None;
         }
-        if ticket >> PLACE_BITS == journal >> PLACE_BITS {
-            let place = ticket & ((1 << PLACE_BITS) - 1);
-            let at = usize::try_from(place.checked_sub(self.gone + 1)?).ok()?;
-            return self.records.get_mut(at).filter(|record| is_its(record));
+        let is_its =
+            |number: &u64| self.slot(*number, max).is_some_and(|slot| slot.is_intent_of(call));
+        if position >> SEQUENCE_BITS == journal >> SEQUENCE_BITS {
+            return Some(position & ((1 << SEQUENCE_BITS) - 1)).filter(is_its);
         }
-        self.records.iter_mut().rev().find(|record| is_its(record))
+        self.numbers().rev().find(is_its)
     }
+}
+
+/// Returns the slot of a record.
+fn slot_of(number: u64, max: usize) -> usize {
+    usize::try_from(number % max.max(1) as u64).unwrap_or_default()
 }
 
 /// Takes secrets out of records, outside of the lock.
@@ -255,65 +349,62 @@ fn redacted(
 
 impl Journal for MemoryJournal {
     fn intend(&self, intended: &CallIntent<'_>) -> WriteStatus {
+        if self.max == 0 {
+            return WriteStatus::Now(Ok(()));
+        }
         let weight = weight_of(intended.arguments, self.max_bytes);
-        // What a schema marks as secret cannot be told later, so it is taken out now.
-        let now = intended.tool.input().marks_secrets();
-        let mut intent = IntentRecord {
-            arguments: if now { intended.arguments() } else { Arc::clone(intended.arguments) },
+        let (mut ring, anchor) = self.lock_at(intended.began);
+        // What a schema marks as secret cannot be recognized later, so it is redacted now.
+        let redact_now = !ring.knows(intended.redactor) || intended.tool.input().marks_secrets();
+        let intent = SlotIntent {
+            arguments: match redact_now {
+                true => intended.arguments(),
+                false => Arc::clone(intended.arguments),
+            },
             class: intended.class,
             verdict: intended.verdict.clone(),
-            repairs: intended.repairs.to_vec(),
+            repairs: intended.repairs.map(Arc::clone),
             weight,
         };
-        let (mut kept, at) = self.lock_at(intended.began);
-        if !kept.knows(intended.redactor) {
-            intent.arguments = intended.arguments();
-        }
-        let record = Self::record(intended.call, at);
-        let place = self.keep(kept, ExecutionRecord { intent: Some(intent), ..record });
-        intended.call.set_journal_position(self.id | place);
+        let mut slot = Slot::of(intended.call, intended.began, anchor);
+        slot.intent = Some(intent);
+        let (number, evicted) = ring.push(slot, self.max);
+        self.make_room(ring, evicted);
+        intended.call.set_journal_position(self.id | number);
         WriteStatus::Now(Ok(()))
     }
 
     fn settle(&self, settled: &CallOutcome<'_>) -> WriteStatus {
-        let answer = settled.answer;
-        let failure = answer.failure();
-        let end = OutcomeRecord {
-            failed: failure.map(Failure::code),
-            error: failure.map(|f| head(f.message(), MAX_MESSAGE_CHARS).to_owned()),
-            cause: failure
-                .and_then(Failure::cause)
-                .map(|cause| head(&cause, MAX_MESSAGE_CHARS).to_owned()),
-            output: answer.output().and_then(|output| head_of(output, self.output)),
-            label: answer.label(),
-            cut: answer.cut.clone(),
-            execution: answer.execution(),
-            tier: answer.tier.clone(),
-            course: settled.course.clone(),
-            elapsed: answer.elapsed(),
-        };
-        let judged = settled.verdict.zip(settled.explanation).map(|(verdict, explanation)| {
+        if self.max == 0 {
+            return WriteStatus::Now(Ok(()));
+        }
+        let end = outcome_record(settled, self.output);
+        let policy = settled.verdict.zip(settled.explanation).map(|(verdict, explanation)| {
             Box::new(PolicyRecord {
                 verdict: verdict.clone(),
                 explanation: Arc::clone(explanation),
                 answered_by: settled.answered_by.map(Arc::from),
             })
         });
-        let (mut kept, at) = self.lock_at(settled.began);
-        match kept.intent_of(settled.call, self.id) {
+        let (mut ring, anchor) = self.lock_at(settled.began);
+        let found = ring.intent_of(settled.call, self.id, self.max);
+        let at = found.map(|number| slot_of(number, self.max));
+        let evicted = match at.and_then(|at| ring.slots.get_mut(at)) {
             Some(own) => {
-                let before = own.weight();
                 own.end = Some(end);
-                own.judged = judged;
-                let after = own.weight();
-                kept.bytes = kept.bytes.saturating_add(after).saturating_sub(before);
-                self.make_room(kept);
+                own.policy = policy;
+                let weight = own.estimate();
+                let before = std::mem::replace(&mut own.weight, weight);
+                ring.bytes = ring.bytes.saturating_add(weight).saturating_sub(before);
+                Evicted::default()
             }
             None => {
-                let record = Self::record(settled.call, at);
-                self.keep(kept, ExecutionRecord { judged, end: Some(end), ..record });
+                let mut slot = Slot::of(settled.call, settled.began, anchor);
+                (slot.end, slot.policy) = (Some(end), policy);
+                ring.push(slot, self.max).1
             }
-        }
+        };
+        self.make_room(ring, evicted);
         WriteStatus::Now(Ok(()))
     }
 
@@ -322,12 +413,32 @@ impl Journal for MemoryJournal {
     }
 }
 
+/// Makes the record of an outcome.
+fn outcome_record(settled: &CallOutcome<'_>, output: usize) -> OutcomeRecord {
+    let answer = settled.answer;
+    let failure = answer.failure();
+    OutcomeRecord {
+        failed: failure.map(Failure::code),
+        error: failure.map(|f| head(f.message(), MAX_MESSAGE_CHARS).to_owned()),
+        cause: failure
+            .and_then(Failure::cause)
+            .map(|cause| head(&cause, MAX_MESSAGE_CHARS).to_owned()),
+        output: answer.output().and_then(|shown| head_of(shown, output)),
+        label: answer.label(),
+        cut: answer.cut.clone(),
+        execution: answer.execution(),
+        tier: answer.tier.clone(),
+        course: settled.course.clone(),
+        elapsed: answer.elapsed(),
+    }
+}
+
 impl fmt::Debug for MemoryJournal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kept = self.lock();
+        let ring = self.lock();
         f.debug_struct("MemoryJournal")
-            .field("records", &kept.records.len())
-            .field("bytes", &kept.bytes)
+            .field("records", &(ring.next - ring.oldest))
+            .field("bytes", &ring.bytes)
             .field("max", &self.max)
             .finish_non_exhaustive()
     }

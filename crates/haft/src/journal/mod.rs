@@ -44,7 +44,7 @@ pub struct CallIntent<'a> {
     pub(crate) tool: &'a RegisteredTool,
     pub(crate) arguments: &'a Arc<Value>,
     pub(crate) verdict: &'a Verdict,
-    pub(crate) repairs: &'a [Repair],
+    pub(crate) repairs: Option<&'a Arc<[Repair]>>,
     pub(crate) redactor: &'a RuntimeRedactor,
 }
 
@@ -64,7 +64,8 @@ impl CallIntent<'_> {
     /// Returns the repairs made to the model's arguments.
     #[must_use]
     pub fn repairs(&self) -> Vec<Repair> {
-        self.redactor.repairs(self.repairs).unwrap_or_else(|| self.repairs.to_vec())
+        let repairs = self.repairs.map(|all| &**all).unwrap_or_default();
+        self.redactor.repairs(repairs).unwrap_or_else(|| repairs.to_vec())
     }
 }
 
@@ -133,7 +134,7 @@ impl<'a> CallIntent<'a> {
             redactor: &inner.redactor,
             class: validated.profile().class,
             verdict: call.verdict(),
-            repairs: validated.repairs(),
+            repairs: validated.shared_repairs(),
             began,
         }
     }

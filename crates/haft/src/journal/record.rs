@@ -80,17 +80,6 @@ impl ExecutionRecord {
     pub fn succeeded(&self) -> bool {
         self.end.as_ref().is_some_and(|end| end.failed.is_none())
     }
-
-    /// Returns about how many bytes it takes.
-    pub(super) fn weight(&self) -> usize {
-        let intent = self.intent.as_ref().map_or(0, |intent| intent.weight);
-        let end = self.end.as_ref().map_or(0, OutcomeRecord::weight);
-        let judged = self.judged.as_ref().map_or(0, |judged| judged.weight());
-        // A model may make up a name or an id of any length. The name meant is the same text, or one
-        // that a tool has.
-        let names = self.call.as_str().len() + self.requested_name.as_str().len();
-        size_of::<Self>() + names + intent + end + judged
-    }
 }
 
 /// The authorization of a call that was refused or needed approval.
@@ -107,7 +96,7 @@ pub struct PolicyRecord {
 }
 
 impl PolicyRecord {
-    fn weight(&self) -> usize {
+    pub(super) fn weight(&self) -> usize {
         let checks = &self.explanation.checks;
         // What an explanation says is a few lines for each check; counting letters would cost more
         // than it tells.
@@ -131,9 +120,6 @@ pub struct IntentRecord {
     /// The repairs made to the model's arguments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub repairs: Vec<Repair>,
-    /// About how many bytes the arguments take.
-    #[serde(skip)]
-    pub(super) weight: usize,
 }
 
 /// How a call ended.
@@ -167,7 +153,7 @@ pub struct OutcomeRecord {
 }
 
 impl OutcomeRecord {
-    fn weight(&self) -> usize {
+    pub(super) fn weight(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::capacity);
         // A tier is a few words, and counting letters would cost more than it tells.
         let tier = if self.tier.is_some() { 1_000 } else { 0 };
