@@ -1,42 +1,112 @@
 //! Ids and names as newtypes, so that they cannot be mixed up.
 //!
-//! Each is an `Arc<str>`: a clone copies no text, because a call's id and name are part of every
-//! phase, event and record.
+//! A call's id and name are part of every phase, event and record. Ids of providers and most names
+//! are short: they are stored in place, so that a clone needs no allocation and no atomic counter.
+//! Longer ones share an `Arc<str>`.
 
-use std::{borrow::Borrow, fmt, sync::Arc};
+use std::{
+    borrow::Borrow,
+    cmp::Ordering,
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
-use serde::{Deserialize, Serialize};
+use arrayvec::ArrayString;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// The longest text that is stored in place, in bytes. Ids of providers have up to 36.
+const MAX_INLINE_BYTES: usize = 36;
+
+#[derive(Clone)]
+enum Text {
+    Inline(ArrayString<MAX_INLINE_BYTES>),
+    Shared(Arc<str>),
+}
+
+impl Text {
+    fn new(text: &str) -> Self {
+        match ArrayString::from(text) {
+            Ok(short) => Self::Inline(short),
+            Err(_) => Self::Shared(text.into()),
+        }
+    }
+
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Inline(text) => text.as_str(),
+            Self::Shared(text) => text,
+        }
+    }
+}
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(transparent)]
-        pub struct $name(Arc<str>);
+        #[derive(Clone)]
+        pub struct $name(Text);
 
         impl $name {
-            /// Returns the text.
+            /// Returns it as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
-                &self.0
+                self.0.as_str()
+            }
+        }
+
+        impl PartialEq for $name {
+            fn eq(&self, other: &Self) -> bool {
+                self.as_str() == other.as_str()
+            }
+        }
+
+        impl Eq for $name {}
+
+        impl PartialOrd for $name {
+            fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+
+        impl Ord for $name {
+            fn cmp(&self, other: &Self) -> Ordering {
+                self.as_str().cmp(other.as_str())
+            }
+        }
+
+        impl Hash for $name {
+            fn hash<H: Hasher>(&self, state: &mut H) {
+                self.as_str().hash(state);
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_str(self.as_str())
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                String::deserialize(from).map(Self::from)
             }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
+                f.write_str(self.as_str())
             }
         }
 
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Debug::fmt(&*self.0, f)
+                fmt::Debug::fmt(self.as_str(), f)
             }
         }
 
         impl Borrow<str> for $name {
             fn borrow(&self) -> &str {
-                &self.0
+                self.as_str()
             }
         }
 
@@ -48,25 +118,25 @@ macro_rules! id {
 
         impl From<&str> for $name {
             fn from(text: &str) -> Self {
-                Self(text.into())
+                Self(Text::new(text))
             }
         }
 
         impl From<String> for $name {
             fn from(text: String) -> Self {
-                Self(text.into())
+                Self(Text::new(&text))
             }
         }
 
         impl PartialEq<str> for $name {
             fn eq(&self, other: &str) -> bool {
-                &*self.0 == other
+                self.as_str() == other
             }
         }
 
         impl PartialEq<&str> for $name {
             fn eq(&self, other: &&str) -> bool {
-                &*self.0 == *other
+                self.as_str() == *other
             }
         }
     };
@@ -95,25 +165,27 @@ impl CallId {
     /// Returns the id of the `n`th call nested in this one.
     #[must_use]
     pub fn nested(&self, n: u32) -> CallId {
-        Self(format!("{}{}{n}", self.0, Self::NESTED_SEPARATOR).into())
+        Self::from(format!("{self}{}{n}", Self::NESTED_SEPARATOR))
     }
 
     /// Returns whether this has the form of a nested call's id.
     #[must_use]
     pub fn looks_nested(&self) -> bool {
-        self.0.contains(Self::NESTED_SEPARATOR)
+        self.as_str().contains(Self::NESTED_SEPARATOR)
     }
 
     /// Returns the nesting depth that the id encodes.
     #[must_use]
     pub fn levels(&self) -> u32 {
-        u32::try_from(self.0.matches(Self::NESTED_SEPARATOR).count()).unwrap_or(u32::MAX)
+        u32::try_from(self.as_str().matches(Self::NESTED_SEPARATOR).count()).unwrap_or(u32::MAX)
     }
 
     /// Returns whether this is the id of a call nested in the other, at any depth.
     #[must_use]
     pub fn is_within(&self, outer: &CallId) -> bool {
-        self.0.strip_prefix(&*outer.0).is_some_and(|rest| rest.starts_with(Self::NESTED_SEPARATOR))
+        self.as_str()
+            .strip_prefix(outer.as_str())
+            .is_some_and(|rest| rest.starts_with(Self::NESTED_SEPARATOR))
     }
 }
 
