@@ -32,7 +32,7 @@ use crate::{
     policy::{Budget, TaintTracker},
     registry::{ToolSet, ToolSnapshot, ToolView},
     runtime::Inner,
-    taint::record_read,
+    taint,
     tool_result::ToolResult,
     turn::{LockTable, NO_TOKIO_RUNTIME, Turn, TurnCore, in_tokio_runtime},
 };
@@ -55,7 +55,7 @@ pub(crate) struct RunCore {
     /// The budget; `None` if nothing is limited.
     pub(crate) ledger: Option<Arc<Ledger>>,
     /// Maximum nesting depth of its calls, counted from the outermost run.
-    pub(crate) deepest: u32,
+    pub(crate) max_depth: u32,
     /// The call that a sub-run works for. It takes over the taint of what the sub-run reads.
     works_for: Option<WeakToolContext>,
     /// Alive while the host holds the run and it has more than one turn.
@@ -64,7 +64,7 @@ pub(crate) struct RunCore {
     sub_run_count: AtomicU32,
     /// The last tool set whose definitions were recorded as read by the model.
     recorded: Mutex<Weak<ToolSet>>,
-    pub(crate) slips: InvalidCallCounts,
+    pub(crate) invalid_calls: InvalidCallCounts,
     pub(crate) prompt_limits: PromptLimits,
     /// The last tool set and its filtered view, so that an unchanged registry costs nothing.
     viewed: Mutex<Option<(Arc<ToolSet>, Arc<ToolSet>)>>,
@@ -79,7 +79,7 @@ impl RunCore {
             turns.push(Arc::downgrade(turn));
         }
         if self.cancelled.load(Ordering::SeqCst) {
-            turn.force();
+            turn.abort();
         }
     }
 
@@ -98,18 +98,20 @@ impl RunCore {
     }
 
     /// Records that the model has now read these results.
-    pub(crate) fn hear(&self, answers: &[ToolResult]) {
-        answers.iter().for_each(|answer| record_read(&self.seen, answer));
+    pub(crate) fn record_read(&self, answers: &[ToolResult]) {
+        answers.iter().for_each(|answer| taint::record_read(&self.seen, answer));
         if let Some(cx) = self.works_for.as_ref().and_then(WeakToolContext::upgrade) {
             cx.add_nested_label(self.seen.label());
         }
     }
 
     /// Returns the remaining budget for a call of this tool at this depth.
-    pub(crate) fn left(&self, depth: u32, tool: Option<&ToolName>) -> RemainingBudget {
-        let left =
-            self.ledger.as_ref().map_or_else(RemainingBudget::default, |ledger| ledger.left(tool));
-        RemainingBudget { depth: Some(self.deepest.saturating_sub(depth)), ..left }
+    pub(crate) fn remaining(&self, depth: u32, tool: Option<&ToolName>) -> RemainingBudget {
+        let left = self
+            .ledger
+            .as_ref()
+            .map_or_else(RemainingBudget::default, |ledger| ledger.remaining(tool));
+        RemainingBudget { depth: Some(self.max_depth.saturating_sub(depth)), ..left }
     }
 
     /// Records the definitions of tools from external sources as read by the model.
@@ -130,7 +132,7 @@ impl RunCore {
     fn cancel(&self) {
         self.cancelled.store(true, Ordering::SeqCst);
         let turns: Vec<_> = lock(&self.turns).clone();
-        turns.iter().filter_map(Weak::upgrade).for_each(|turn| turn.force());
+        turns.iter().filter_map(Weak::upgrade).for_each(|turn| turn.abort());
         self.inner.background.stop(self, "the run was cancelled");
         let subs: Vec<_> = lock(&self.subs).clone();
         subs.iter().filter_map(Weak::upgrade).for_each(|sub| sub.cancel());
@@ -144,7 +146,7 @@ impl RunCore {
 
     /// Records that the model reads a background result.
     fn read_background(&self, late: BackgroundResult) -> BackgroundResult {
-        self.hear(std::slice::from_ref(&late.answer));
+        self.record_read(std::slice::from_ref(&late.answer));
         if let Some(ledger) = &self.ledger {
             ledger.showed(late.answer.text().len(), &self.inner.events);
         }
@@ -205,10 +207,10 @@ impl InvalidCallCounts {
     pub(crate) fn count(&self, tool: &ToolName, cycle: u32) -> u32 {
         let mut counts = lock(&self.counts);
         self.any.store(true, Ordering::Relaxed);
-        if let Some(slip) = counts.iter_mut().find(|slip| slip.tool == *tool) {
-            slip.count = slip.count.saturating_add(u32::from(slip.cycle != cycle));
-            slip.cycle = cycle;
-            return slip.count;
+        if let Some(calls) = counts.iter_mut().find(|calls| calls.tool == *tool) {
+            calls.count = calls.count.saturating_add(u32::from(calls.cycle != cycle));
+            calls.cycle = cycle;
+            return calls.count;
         }
         if counts.len() >= Self::MAX_TOOLS {
             counts.remove(0);
@@ -223,7 +225,7 @@ impl InvalidCallCounts {
             return;
         }
         let mut counts = lock(&self.counts);
-        counts.retain(|slip| slip.tool != *tool);
+        counts.retain(|calls| calls.tool != *tool);
         self.any.store(!counts.is_empty(), Ordering::Relaxed);
     }
 }
@@ -272,7 +274,7 @@ impl Run {
         let mut scope = core.base.clone();
         scope.cycle = core.cycle.fetch_add(1, Ordering::Relaxed) + 1;
         scope.label = self.label();
-        scope.left = core.left(scope.depth, None);
+        scope.left = core.remaining(scope.depth, None);
         let interactive = core.inner.approvals.has_approver();
         let snapshot =
             ToolSnapshot::take(tool_set, &scope, &*core.inner.policy, interactive, problems);
@@ -334,13 +336,13 @@ impl Run {
     /// Returns the remaining budget.
     #[must_use]
     pub fn remaining_budget(&self) -> RemainingBudget {
-        self.0.left(self.0.base.depth, None)
+        self.0.remaining(self.0.base.depth, None)
     }
 
     /// Returns how many calls of a tool are left; `None` if not limited.
     #[must_use]
     pub fn remaining_budget_of(&self, tool: &ToolName) -> Option<u64> {
-        self.0.left(self.0.base.depth, Some(tool)).own_calls
+        self.0.remaining(self.0.base.depth, Some(tool)).own_calls
     }
 
     /// Charges the cost of a model request: tokens, and money in millionths of the currency unit.
@@ -543,11 +545,11 @@ impl RunBuilder {
     #[must_use]
     pub fn start(mut self) -> Run {
         self.scope.run_state = Arc::new(self.run_state);
-        let above = self.over.as_ref().map_or(self.inner.config.max_depth, |over| over.deepest);
+        let above = self.over.as_ref().map_or(self.inner.config.max_depth, |over| over.max_depth);
         let own = self.budget.depth.map(|levels| self.scope.depth.saturating_add(levels));
-        let deepest = own.map_or(above, |own| own.min(above));
+        let max_depth = own.map_or(above, |own| own.min(above));
         let over = self.over.as_ref();
-        let too_deep = self.scope.depth > deepest;
+        let too_deep = self.scope.depth > max_depth;
         let (seen, ledger) = match over {
             // It can run nothing, so it needs no state of its own. This bounds the parent chain by
             // the maximum depth.
@@ -568,12 +570,12 @@ impl RunBuilder {
             cycle: AtomicU32::new(0),
             seen,
             ledger,
-            deepest,
+            max_depth,
             works_for: self.works_for,
             subs: Mutex::default(),
             sub_run_count: AtomicU32::new(0),
             recorded: Mutex::default(),
-            slips: InvalidCallCounts::default(),
+            invalid_calls: InvalidCallCounts::default(),
             prompt_limits: PromptLimits::new(&self.inner.approvals, &self.scope, self.one_shot),
             viewed: Mutex::new(None),
             base: self.scope,

@@ -111,7 +111,7 @@ impl Ledger {
     ///
     /// # Errors
     /// Fails when a limit that the call needs is used up.
-    pub(crate) fn hold(
+    pub(crate) fn reserve(
         self: &Arc<Self>,
         (tool, shown): (&ToolName, &ToolName),
         bytes: Option<usize>,
@@ -209,7 +209,7 @@ impl Ledger {
 
     /// Returns what is left, here and in the parents; for one tool also what is left of its own
     /// calls.
-    pub(crate) fn left(&self, tool: Option<&ToolName>) -> RemainingBudget {
+    pub(crate) fn remaining(&self, tool: Option<&ToolName>) -> RemainingBudget {
         let chain = self.lock_all();
         let wall = self.until.map(|until| until.saturating_duration_since(self.clock.now()));
         RemainingBudget {
@@ -549,7 +549,7 @@ mod tests {
         };
         let ledger = open(both, None);
         let mail = ToolName::from("mail_send");
-        let failure = ledger.hold((&mail, &mail), None, 1, &silent()).unwrap_err();
+        let failure = ledger.reserve((&mail, &mail), None, 1, &silent()).unwrap_err();
         assert_eq!(
             failure.message(),
             "10 of 10 calls are left for this run, but none for `mail_send`"
@@ -566,20 +566,20 @@ mod tests {
         let under = open(budget(5), Some(Arc::clone(&over)));
         let tool = ToolName::from("t");
         let held: Vec<BudgetReservation> =
-            (0..2).map(|_| under.hold((&tool, &tool), None, 1, &silent()).unwrap()).collect();
-        assert!(under.hold((&tool, &tool), None, 1, &silent()).is_err());
-        assert_eq!(under.left(None).calls, Some(0), "what is left above is what is left");
+            (0..2).map(|_| under.reserve((&tool, &tool), None, 1, &silent()).unwrap()).collect();
+        assert!(under.reserve((&tool, &tool), None, 1, &silent()).is_err());
+        assert_eq!(under.remaining(None).calls, Some(0), "what is left above is what is left");
         assert_eq!(under.used.lock().unwrap().calls, 2, "a refusal takes nothing");
         held.into_iter().for_each(|held| held.settle(false, 0, &silent()));
-        assert_eq!((over.left(None).calls, under.left(None).calls), (Some(2), Some(2)));
+        assert_eq!((over.remaining(None).calls, under.remaining(None).calls), (Some(2), Some(2)));
     }
 
     #[test]
     fn spending_is_counted_beyond_the_limit_and_blocks_further_calls() {
         let ledger = open(Budget { micros: Some(10), ..Budget::default() }, None);
         ledger.spend(0, 25, &silent());
-        assert_eq!(ledger.left(None).micros, Some(0));
-        assert!(ledger.hold((&"free".into(), &"free".into()), None, 1, &silent()).is_err());
+        assert_eq!(ledger.remaining(None).micros, Some(0));
+        assert!(ledger.reserve((&"free".into(), &"free".into()), None, 1, &silent()).is_err());
     }
 
     #[test]
@@ -594,8 +594,8 @@ mod tests {
         );
         let under = open(budget(5), Some(Arc::clone(&over)));
         let pay = ToolName::from("pay");
-        under.hold((&pay, &pay), None, 1, &silent()).unwrap().settle(true, 0, &silent());
-        let failure = under.hold((&pay, &pay), None, 1, &silent()).unwrap_err();
+        under.reserve((&pay, &pay), None, 1, &silent()).unwrap().settle(true, 0, &silent());
+        let failure = under.reserve((&pay, &pay), None, 1, &silent()).unwrap_err();
         assert_eq!(
             failure.message(),
             "`pay` costs 6 micros a call, but only 4 of 10 are left for this run"
@@ -606,14 +606,14 @@ mod tests {
     fn concurrent_calls_share_bytes_and_may_use_what_others_left() {
         let ledger = open(Budget { bytes: Some(100), ..Budget::default() }, None);
         let tool = ToolName::from("t");
-        let mut one = ledger.hold((&tool, &tool), Some(1_000), 2, &silent()).unwrap();
-        let mut two = ledger.hold((&tool, &tool), Some(1_000), 1, &silent()).unwrap();
+        let mut one = ledger.reserve((&tool, &tool), Some(1_000), 2, &silent()).unwrap();
+        let mut two = ledger.reserve((&tool, &tool), Some(1_000), 1, &silent()).unwrap();
         assert_eq!((one.room(10), two.room(1_000)), (Some(50), Some(50)));
         one.settle(true, 10, &silent());
         assert_eq!(two.room(1_000), Some(90));
         two.settle(true, 90, &silent());
-        assert_eq!(ledger.left(None).bytes, Some(0));
-        assert!(ledger.hold((&tool, &tool), Some(1), 1, &silent()).is_err());
+        assert_eq!(ledger.remaining(None).bytes, Some(0));
+        assert!(ledger.reserve((&tool, &tool), Some(1), 1, &silent()).is_err());
     }
 
     proptest! {
@@ -635,7 +635,7 @@ mod tests {
             let (mut ran_in_all, mut shown_in_all) = (0, 0);
             let mut held = Vec::new();
             for (ran, bytes, among, then) in steps {
-                if let Ok(mut share) = ledger.hold((&tool, &tool), Some(bytes), among, &silent) {
+                if let Ok(mut share) = ledger.reserve((&tool, &tool), Some(bytes), among, &silent) {
                     let room = share.room(bytes).unwrap();
                     let shown = if ran { bytes.min(room) } else { 0 };
                     match then {

@@ -188,7 +188,7 @@ impl World {
         let call = ToolCall::new(id, "act", json!({"n": 1}));
         let (cx, mut validated) = validate_call(&self.turn, call);
         self.turn.register(&cx);
-        let reservation = self.turn.hold(&mut validated, Some(1));
+        let reservation = self.turn.reserve_budget(&mut validated, Some(1));
         let machine = CallMachine::new(&self.turn, validated, cx.clone(), parent, reservation);
         Driven { id: id.to_owned(), cx, machine, at: At::Input(Input::Start), result: None }
     }
@@ -215,7 +215,7 @@ impl World {
 
     /// All calls have ended: the budget is exact.
     fn check_end(&self) {
-        let left = self.turn.run.left(0, None).calls;
+        let left = self.turn.run.remaining(0, None).calls;
         let ran = u64::try_from(lock(&self.seen).bodies.len()).unwrap();
         assert_eq!(left, Some(BUDGET - ran), "reserved budget is used or given back");
     }

@@ -19,7 +19,7 @@ use crate::{call::ValidatedCall, watch::within};
 pub(super) struct Due {
     /// Its row.
     pub(super) at: usize,
-    pub(super) admitted: Result<ValidatedCall, Failure>,
+    pub(super) validated: Result<ValidatedCall, Failure>,
     pub(super) cx: ToolContext,
 }
 
@@ -30,13 +30,13 @@ enum Trouble {
 }
 
 /// Asks the hooks about calls that start together, and returns them in the same order.
-pub(super) async fn preflight(turn: Arc<TurnCore>, mut due: Vec<Due>) -> Vec<Due> {
+pub(super) async fn before_batch(turn: Arc<TurnCore>, mut due: Vec<Due>) -> Vec<Due> {
     let asked = ask(&turn, &mut due).await;
-    for call in due.iter_mut().filter(|call| call.admitted.is_ok()) {
+    for call in due.iter_mut().filter(|call| call.validated.is_ok()) {
         match &asked {
             Ok(()) => {}
-            Err(Trouble::Stopped) => call.admitted = Err(turn.why_stopped(&call.cx)),
-            Err(Trouble::Broken(why)) => call.admitted = Err(failed(why)),
+            Err(Trouble::Stopped) => call.validated = Err(turn.why_stopped(&call.cx)),
+            Err(Trouble::Broken(why)) => call.validated = Err(failed(why)),
         }
     }
     due
@@ -51,11 +51,11 @@ pub(super) fn lost() -> Failure {
 pub(super) async fn cleared(
     turn: &TurnCore,
     cx: &ToolContext,
-    told: oneshot::Receiver<Result<ValidatedCall, Failure>>,
+    receiver: oneshot::Receiver<Result<ValidatedCall, Failure>>,
 ) -> Result<ValidatedCall, Failure> {
     tokio::select! {
         biased;
-        told = told => told.unwrap_or_else(|_| Err(lost())),
+        validated = receiver => validated.unwrap_or_else(|_| Err(lost())),
         () = cx.cancelled() => Err(turn.why_stopped(cx)),
     }
 }
@@ -64,7 +64,7 @@ async fn ask(turn: &TurnCore, due: &mut [Due]) -> Result<(), Trouble> {
     for placed in &turn.inner.hooks {
         let broken = |why: String| Trouble::Broken(format!("hook `{}`: {why}", placed.name()));
         let mut shown: SmallVec<[&ValidatedCall; 4]> = SmallVec::new();
-        for call in due.iter().filter_map(|call| call.admitted.as_ref().ok()) {
+        for call in due.iter().filter_map(|call| call.validated.as_ref().ok()) {
             if !call.is_answered() && placed.applies_to(call.tool()).map_err(broken)? {
                 shown.push(call);
             }
@@ -93,7 +93,7 @@ async fn ask(turn: &TurnCore, due: &mut [Due]) -> Result<(), Trouble> {
             }
             let call = due
                 .iter_mut()
-                .filter_map(|call| call.admitted.as_mut().ok())
+                .filter_map(|call| call.validated.as_mut().ok())
                 .find(|call| *call.context().call_id() == answer.id);
             if let Some(call) = call
                 && !call.answer(answer.outcome)

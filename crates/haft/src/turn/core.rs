@@ -45,24 +45,24 @@ pub(crate) struct TurnCore {
     pub(crate) run: Arc<RunCore>,
     pub(crate) snapshot: ToolSnapshot,
     pub(crate) scope: Arc<Scope>,
-    /// Whose events these are; made when somebody listens.
-    who: OnceLock<Arc<EventSource>>,
+    /// The source of its events; made when there is an observer.
+    event_source: OnceLock<Arc<EventSource>>,
     slots: Semaphore,
-    pub(crate) end: End,
-    /// Why nothing of this turn runs: the run has no turn left.
-    spent: Option<Failure>,
-    forced: AtomicBool,
-    /// Why no call of this turn may run.
-    barred: OnceLock<(FailureCode, String)>,
-    /// What hooks said to the model before the turn.
-    asides: OnceLock<Vec<String>>,
+    pub(crate) end: MessageEnd,
+    /// The failure of every call, if the run has no turns left.
+    exhausted: Option<Failure>,
+    aborted: AtomicBool,
+    /// Why no call of this turn may run, once that is decided.
+    blocked: OnceLock<(FailureCode, String)>,
+    /// Notes for the model from the hooks before the turn.
+    host_notes: OnceLock<Vec<String>>,
     interrupted: AtomicBool,
-    told: Notify,
-    calls: Mutex<SmallVec<[Taken; 1]>>,
+    interrupt_notify: Notify,
+    calls: Mutex<SmallVec<[RegisteredCall; 1]>>,
     pub(super) nested: Mutex<Vec<(CallId, WeakToolContext)>>,
-    /// Calls that tell pieces of output to somebody, and what is held back of them.
-    telling: Mutex<Vec<Telling>>,
-    has_told: AtomicBool,
+    /// The open output streams of its calls, with the text that is not emitted yet.
+    streams: Mutex<Vec<OutputStream>>,
+    has_output: AtomicBool,
 }
 
 /// One of the calls that may run at the same time. Dropping it frees the slot.
@@ -74,41 +74,41 @@ impl Drop for ConcurrencySlot {
     }
 }
 
-/// A call that was taken in, and how to reach it.
-struct Taken {
+/// A call of the turn, and how to cancel it.
+struct RegisteredCall {
     id: CallId,
     cx: WeakToolContext,
 }
 
 const CANCELLED: &str = "the turn was cancelled";
-/// So many turns in a row a model may call a tool wrongly before it is told to stop.
-const TRIES: u32 = 3;
+/// After so many turns in a row with invalid arguments the model is asked to stop calling a tool.
+const MAX_INVALID_TURNS: u32 = 3;
 
 impl TurnCore {
     pub(crate) fn new(
         run: &Arc<RunCore>,
         snapshot: ToolSnapshot,
         scope: Arc<Scope>,
-        who: Option<Arc<EventSource>>,
-        spent: Option<Failure>,
+        event_source: Option<Arc<EventSource>>,
+        exhausted: Option<Failure>,
     ) -> Arc<Self> {
         let core = Arc::new(Self {
-            spent,
+            exhausted,
             inner: Arc::clone(&run.inner),
             snapshot,
             scope,
-            who: who.map(OnceLock::from).unwrap_or_default(),
+            event_source: event_source.map(OnceLock::from).unwrap_or_default(),
             slots: Semaphore::new(run.inner.config.max_concurrency.min(Semaphore::MAX_PERMITS)),
-            end: End::default(),
-            forced: AtomicBool::new(false),
-            barred: OnceLock::new(),
-            asides: OnceLock::new(),
+            end: MessageEnd::default(),
+            aborted: AtomicBool::new(false),
+            blocked: OnceLock::new(),
+            host_notes: OnceLock::new(),
             interrupted: AtomicBool::new(false),
-            told: Notify::new(),
+            interrupt_notify: Notify::new(),
             calls: Mutex::default(),
             nested: Mutex::default(),
-            telling: Mutex::default(),
-            has_told: AtomicBool::new(false),
+            streams: Mutex::default(),
+            has_output: AtomicBool::new(false),
             run: Arc::clone(run),
         });
         run.begin(&core);
@@ -119,13 +119,14 @@ impl TurnCore {
     pub(crate) fn context(
         self: &Arc<Self>,
         id: CallId,
-        called: ToolName,
-        meant: ToolName,
+        requested_name: ToolName,
+        tool_name: ToolName,
     ) -> ToolContext {
-        ToolContext::new(Arc::clone(&self.scope), id, called, meant, Arc::clone(self) as _)
+        let scope = Arc::clone(&self.scope);
+        ToolContext::new(scope, id, requested_name, tool_name, Arc::clone(self) as _)
     }
 
-    /// Returns the arguments of a call as they may be shown: redacted.
+    /// Returns the arguments of a call, redacted.
     pub(crate) fn shown(&self, call: &ValidatedCall) -> Arc<Value> {
         self.inner.redactor.arguments(call.tool().input(), call.arguments())
     }
@@ -144,20 +145,20 @@ impl TurnCore {
 
     /// Emits an event of this run. It is not even built without an observer.
     pub(crate) fn emit(&self, event: impl FnOnce() -> Event) {
-        self.inner.events.emit_as(|| Arc::clone(self.who()), event);
+        self.inner.events.emit_as(|| Arc::clone(self.event_source()), event);
     }
 
-    fn who(&self) -> &Arc<EventSource> {
-        self.who.get_or_init(|| EventSource::of(&self.scope))
+    fn event_source(&self) -> &Arc<EventSource> {
+        self.event_source.get_or_init(|| EventSource::of(&self.scope))
     }
 
-    /// Tells that a call has left a phase.
+    /// Emits the event that a call has finished a phase.
     pub(crate) fn passed(&self, cx: &ToolContext, phase: Phase) {
         self.emit(|| Event::PhaseFinished { call: cx.call_id().clone(), phase });
     }
 
-    /// On which terms calls are taken in. A message that ended badly is never repaired: what is
-    /// missing could change the meaning.
+    /// Returns the settings for validation. Arguments of a message that did not end normally are
+    /// never repaired: the missing part could change the meaning.
     pub(crate) fn terms(&self) -> Terms<'_> {
         let config = &self.inner.config;
         let ended_badly = self.end.get().is_some_and(|stop| stop.why_not().is_some());
@@ -173,16 +174,16 @@ impl TurnCore {
     }
 
     /// Counts in how many turns in a row a tool was called with arguments that do not fit, adds an
-    /// example from the second on, and after a few tells the model to stop.
-    pub(crate) fn learn(
+    /// example from the second on, and after a few asks the model to stop.
+    pub(crate) fn count_invalid_calls(
         &self,
         cx: &ToolContext,
-        admitted: Result<ValidatedCall, Failure>,
+        validated: Result<ValidatedCall, Failure>,
     ) -> Result<ValidatedCall, Failure> {
-        match admitted {
-            Ok(admitted) => {
-                self.run.slips.forget(cx.tool_name());
-                Ok(admitted)
+        match validated {
+            Ok(validated) => {
+                self.run.invalid_calls.forget(cx.tool_name());
+                Ok(validated)
             }
             Err(failure)
                 if matches!(
@@ -190,20 +191,20 @@ impl TurnCore {
                     FailureCode::BadArguments | FailureCode::UnparseableArguments
                 ) =>
             {
-                let slips = self.run.slips.count(cx.tool_name(), cx.cycle());
-                if slips < 2 {
+                let count = self.run.invalid_calls.count(cx.tool_name(), cx.cycle());
+                if count < 2 {
                     return Err(failure);
                 }
                 let failure = match self.snapshot.get(cx.tool_name().as_str()) {
                     Some(entry) => haft_schema::with_example(entry.input(), failure),
                     None => failure,
                 };
-                if slips <= TRIES {
+                if count <= MAX_INVALID_TURNS {
                     return Err(failure);
                 }
-                // It has had its tries; one more of the same would only cost time.
+                // Another attempt would only cost time.
                 let next = format!(
-                    "stop calling `{}`: it was called with invalid arguments {slips} times in a row; continue without it, or say what you need",
+                    "stop calling `{}`: it was called with invalid arguments {count} times in a row; continue without it, or say what you need",
                     cx.tool_name()
                 );
                 Err(failure.with_retry(RetryHint::Never).with_next(next))
@@ -212,23 +213,24 @@ impl TurnCore {
         }
     }
 
-    /// Returns whether calls may be refused because something is used up.
-    pub(crate) fn counts(&self) -> bool {
-        self.spent.is_some() || self.run.ledger.is_some() || self.scope.depth > self.run.deepest
+    /// Returns whether a budget can refuse calls of this turn.
+    pub(crate) fn has_budget(&self) -> bool {
+        let is_too_deep = self.scope.depth > self.run.max_depth;
+        is_too_deep || self.exhausted.is_some() || self.run.ledger.is_some()
     }
 
-    /// Takes what a call may use, or turns it into a refusal. The result of one of so many calls
-    /// that start together has a size; what a nested call answers is not shown.
-    pub(crate) fn hold(
+    /// Reserves the budget of a call, or replaces the call with the failure. `among` calls start
+    /// together and share the result bytes; `None` for a nested call, which the model does not see.
+    pub(crate) fn reserve_budget(
         &self,
-        admitted: &mut Result<ValidatedCall, Failure>,
+        validated: &mut Result<ValidatedCall, Failure>,
         among: Option<usize>,
     ) -> Option<Box<BudgetReservation>> {
-        let Ok(call) = admitted else { return None };
-        let held = match (&self.spent, &self.run.ledger) {
-            (Some(spent), _) => Err(Failure::new(spent.code(), spent.message())
-                .with_next(spent.next().unwrap_or_default())),
-            _ if call.context().depth() > self.run.deepest => {
+        let Ok(call) = validated else { return None };
+        let reserved = match (&self.exhausted, &self.run.ledger) {
+            (Some(exhausted), _) => Err(Failure::new(exhausted.code(), exhausted.message())
+                .with_next(exhausted.next().unwrap_or_default())),
+            _ if call.context().depth() > self.run.max_depth => {
                 Err(too_deep(call.context().depth().saturating_sub(1)))
             }
             (None, None) => return None,
@@ -236,53 +238,53 @@ impl TurnCore {
                 let bound = call.tool().spec().max_result;
                 let most = || call::most_bytes(bound, self.inner.config.max_result);
                 let bytes = among.map(|_| most());
-                // Another name that a view gives it is no way round its limit.
+                // The limit counts by the registered name too: an alias of a view does not avoid it.
                 let names = (call.tool().registered(), call.tool().name());
-                ledger.hold(names, bytes, among.unwrap_or(1), &self.inner.events)
+                ledger.reserve(names, bytes, among.unwrap_or(1), &self.inner.events)
             }
         };
-        match held {
-            Ok(held) => Some(Box::new(held)),
+        match reserved {
+            Ok(reservation) => Some(Box::new(reservation)),
             Err(failure) => {
-                *admitted = Err(failure);
+                *validated = Err(failure);
                 None
             }
         }
     }
 
-    /// Makes room for so many calls.
-    pub(crate) fn expect(&self, calls: usize) {
+    /// Reserves memory for so many calls.
+    pub(crate) fn reserve(&self, calls: usize) {
         lock(&self.calls).reserve_exact(calls);
     }
 
-    /// Makes a call of this turn stoppable.
+    /// Registers a call, so that it can be cancelled.
     pub(crate) fn register(&self, cx: &ToolContext) {
-        lock(&self.calls).push(Taken { id: cx.call_id().clone(), cx: cx.downgrade() });
-        if self.forced.load(Ordering::SeqCst) {
+        lock(&self.calls).push(RegisteredCall { id: cx.call_id().clone(), cx: cx.downgrade() });
+        if self.aborted.load(Ordering::SeqCst) {
             cx.stop(FailureCode::Cancelled, CANCELLED);
         }
-        if let Some((code, why)) = self.barred.get() {
+        if let Some((code, why)) = self.blocked.get() {
             cx.stop(*code, why);
         }
         self.stop_if_halted(cx);
     }
 
-    /// Keeps the calls of this turn from running; of several reasons the first stays.
-    pub(crate) fn bar(&self, code: FailureCode, why: String) {
-        let _ = self.barred.set((code, why));
+    /// Refuses all calls of this turn; of several reasons the first is kept.
+    pub(crate) fn block_calls(&self, code: FailureCode, why: String) {
+        let _ = self.blocked.set((code, why));
     }
 
-    /// Keeps what hooks said before the turn until there is an answer to put it beside.
-    pub(crate) fn keep_asides(&self, asides: Vec<String>) {
-        let _ = self.asides.set(asides);
+    /// Stores the notes of the hooks before the turn; the first result carries them.
+    pub(crate) fn set_host_notes(&self, notes: Vec<String>) {
+        let _ = self.host_notes.set(notes);
     }
 
-    /// Returns what hooks said before the turn.
-    pub(crate) fn kept_asides(&self) -> &[String] {
-        self.asides.get().map_or(&[], Vec::as_slice)
+    /// Returns the notes of the hooks before the turn.
+    pub(crate) fn host_notes(&self) -> &[String] {
+        self.host_notes.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Stops whatever has not begun, because the run is halted.
+    /// Stops the calls that have not begun, because the run is halted.
     pub(crate) fn halt(&self) {
         let mut all: Vec<WeakToolContext> =
             lock(&self.calls).iter().map(|c| c.cx.clone()).collect();
@@ -290,7 +292,7 @@ impl TurnCore {
         all.iter().filter_map(WeakToolContext::upgrade).for_each(|cx| self.stop_if_halted(&cx));
     }
 
-    /// Stops a call that has not begun, if the run is halted. A claim is set when the body begins.
+    /// Stops a call of a halted run that has not begun: its profile is set when the body begins.
     pub(super) fn stop_if_halted(&self, cx: &ToolContext) {
         if let Some(reason) = self.run.halted()
             && cx.profile().is_none()
@@ -299,9 +301,9 @@ impl TurnCore {
         }
     }
 
-    /// Stops everything.
-    pub(crate) fn force(&self) {
-        self.forced.store(true, Ordering::SeqCst);
+    /// Cancels every call.
+    pub(crate) fn abort(&self) {
+        self.aborted.store(true, Ordering::SeqCst);
         self.interrupt();
         let all: Vec<WeakToolContext> = lock(&self.calls).iter().map(|c| c.cx.clone()).collect();
         for cx in all.iter().filter_map(WeakToolContext::upgrade) {
@@ -309,28 +311,28 @@ impl TurnCore {
         }
     }
 
-    /// Stops what yields, and keeps what has not started from starting.
+    /// Stops the running calls that yield, and starts no other call.
     pub(crate) fn interrupt(&self) {
         self.interrupted.store(true, Ordering::SeqCst);
-        self.told.notify_waiters();
+        self.interrupt_notify.notify_waiters();
     }
 
-    /// Waits until an interrupt of the turn reaches this call. A nested call hears of it only
-    /// through the call it is part of: if that one blocks, it needs its nested calls to finish.
+    /// Waits until an interrupt of the turn reaches this call. A nested call is interrupted only
+    /// through its outer call: if that one blocks, it needs its nested calls.
     pub(crate) async fn interrupted(&self, cx: &ToolContext) {
         if cx.call_id().looks_nested() {
             return std::future::pending().await;
         }
         loop {
-            let told = self.told.notified();
+            let interrupted = self.interrupt_notify.notified();
             if self.interrupted.load(Ordering::SeqCst) {
                 return;
             }
-            told.await;
+            interrupted.await;
         }
     }
 
-    /// Stops one call, and says whether it was there to be stopped.
+    /// Stops one call, and returns whether there is such a call.
     pub(crate) fn stop_call(&self, id: &str) -> bool {
         let found = lock(&self.calls).iter().find(|c| c.id == *id).map(|c| c.cx.clone());
         if let Some(cx) = found.as_ref().and_then(WeakToolContext::upgrade) {
@@ -339,7 +341,7 @@ impl TurnCore {
         found.is_some()
     }
 
-    /// Stops the call that was taken in at this place, because a sibling failed.
+    /// Stops the call with this row, because a sibling failed.
     pub(crate) fn stop_sibling(&self, at: usize, failed: &ToolName) {
         let cx = lock(&self.calls).get(at).and_then(|c| c.cx.upgrade());
         if let Some(cx) = cx {
@@ -350,7 +352,7 @@ impl TurnCore {
         }
     }
 
-    /// Tells a body, and the nested calls it is waiting for, to stop.
+    /// Stops a body and the nested calls it waits for.
     pub(crate) fn stop_body(&self, cx: &ToolContext, code: FailureCode, why: &str) {
         cx.stop(code, why);
         if cx.nested_calls() > 0 {
@@ -382,47 +384,45 @@ impl TurnCore {
             .max_by_key(|outer| outer.call_id().as_str().len())
     }
 
-    /// Takes a piece of output and returns what of it can be told; nothing while all of it may be the
-    /// beginning of a secret. Pieces under one key belong together.
-    fn tell_piece(&self, cx: &ToolContext, key: Option<&str>, piece: &str) -> Option<String> {
-        self.has_told.store(true, Ordering::Release);
+    /// Sanitizes a chunk of output and returns what can be emitted; nothing while all of it may
+    /// be the beginning of a secret. Chunks with one key are one stream.
+    fn sanitize_chunk(&self, cx: &ToolContext, key: Option<&str>, chunk: &str) -> Option<String> {
+        self.has_output.store(true, Ordering::Release);
         let call = cx.call_id();
-        let mut telling = lock(&self.telling);
-        let at = match telling.iter().position(|own| own.is_of(call, key)) {
+        let mut streams = lock(&self.streams);
+        let at = match streams.iter().position(|s| s.is_of(call, key)) {
             Some(at) => at,
             None => {
-                let washing = self.inner.redactor.sanitizing_stream();
-                telling.push(Telling { call: call.clone(), key: key.map(str::to_owned), washing });
-                telling.len() - 1
+                let (key, call) = (key.map(str::to_owned), call.clone());
+                let sanitizer = self.inner.redactor.sanitizing_stream();
+                streams.push(OutputStream { call, key, sanitizer });
+                streams.len() - 1
             }
         };
-        let shown = telling.get_mut(at).map(|own| own.washing.feed(piece))?;
-        let of_call = telling.iter().filter(|own| own.call == *call && own.key.is_some()).count();
-        let oldest = match of_call > MAX_OPEN_KEYS {
-            true => telling.iter().position(|own| own.call == *call && own.key.is_some()),
-            false => None,
-        };
-        let oldest = oldest.map(|at| telling.remove(at));
-        drop(telling);
-        if let Some(oldest) = oldest {
-            self.tell_rest_of(oldest);
+        let shown = streams.get_mut(at).map(|s| s.sanitizer.feed(chunk))?;
+        let of_call = streams.iter().filter(|s| s.call == *call && s.key.is_some()).count();
+        if of_call > MAX_OPEN_KEYS {
+            let oldest = streams.iter().position(|s| s.call == *call && s.key.is_some());
+            let oldest = oldest.map(|at| streams.remove(at));
+            drop(streams);
+            oldest.into_iter().for_each(|oldest| self.emit_rest(oldest));
         }
-        (!shown.is_empty() || piece.is_empty()).then_some(shown)
+        (!shown.is_empty() || chunk.is_empty()).then_some(shown)
     }
 
-    /// Tells what was held back of a call's pieces: no more will come.
+    /// Emits the rest of a call's output streams: the body has ended.
     pub(crate) fn flush_output(&self, cx: &ToolContext) {
-        if !self.has_told.load(Ordering::Acquire) {
+        if !self.has_output.load(Ordering::Acquire) {
             return;
         }
-        let rest: Vec<Telling> =
-            lock(&self.telling).extract_if(.., |own| own.call == *cx.call_id()).collect();
-        rest.into_iter().for_each(|own| self.tell_rest_of(own));
+        let rest: Vec<OutputStream> =
+            lock(&self.streams).extract_if(.., |stream| stream.call == *cx.call_id()).collect();
+        rest.into_iter().for_each(|stream| self.emit_rest(stream));
     }
 
-    fn tell_rest_of(&self, own: Telling) {
-        let Telling { call, key, washing } = own;
-        let rest = washing.finish();
+    fn emit_rest(&self, stream: OutputStream) {
+        let OutputStream { call, key, sanitizer } = stream;
+        let rest = sanitizer.finish();
         if rest.is_empty() {
             return;
         }
@@ -439,26 +439,26 @@ impl TurnCore {
             || (self.interrupted.load(Ordering::SeqCst) && !cx.call_id().looks_nested())
     }
 
-    /// Says why a call is stopped. Says that nothing ran; whoever knows better says better.
+    /// Returns why a call is stopped, as a call that was not run; the caller may know more.
     pub(crate) fn why_stopped(&self, cx: &ToolContext) -> Failure {
         let (code, why) = cx.stop_reason().unwrap_or((FailureCode::Cancelled, CANCELLED));
         Failure::new(code, why).with_execution(Execution::NotStarted)
     }
 
-    /// Tells what a body's notes hold back, as soon as it is due. Never ends.
+    /// Emits the progress that a body's interval holds back, as soon as it is due. Never ends.
     pub(crate) async fn forward_progress(&self, cx: &ToolContext) -> Infallible {
         let clock = &*self.inner.clock;
         loop {
             match cx.progress_due().await.filter(|due| *due > clock.now()) {
-                // Asked again afterwards: the body may have told something itself meanwhile.
+                // Asked again afterwards: the body may have reported progress meanwhile.
                 Some(due) => clock.sleep_until(due).await,
                 None => cx.flush_progress(),
             }
         }
     }
 
-    /// Waits for something that is not work, as long as the call may wait. Boxed, because most
-    /// calls never wait and should not carry the room for it.
+    /// Waits for something outside the body, until the call is cancelled or its deadline. Boxed,
+    /// because most calls never wait, and their future stays small.
     pub(crate) fn waiting<'a, T: Send>(
         &'a self,
         cx: &'a ToolContext,
@@ -480,17 +480,17 @@ impl TurnCore {
     }
 }
 
-/// The pieces of a call that belong together.
-struct Telling {
+/// One stream of output chunks of a call: all that have the same key.
+struct OutputStream {
     call: CallId,
     key: Option<String>,
-    washing: haft_sanitize::SanitizingRedactor,
+    sanitizer: haft_sanitize::SanitizingRedactor,
 }
 
-/// So many keys of one call are held open for their next piece; a body may make up any number.
+/// So many keyed streams of one call are open at once; a body may invent any number of keys.
 const MAX_OPEN_KEYS: usize = 64;
 
-impl Telling {
+impl OutputStream {
     fn is_of(&self, call: &CallId, key: Option<&str>) -> bool {
         self.call == *call && self.key.as_deref() == key
     }
@@ -498,15 +498,15 @@ impl Telling {
 
 /// Whether and how the model's message has ended.
 #[derive(Default)]
-pub(crate) struct End {
+pub(crate) struct MessageEnd {
     stop: OnceLock<StopReason>,
-    told: Notify,
+    ended: Notify,
 }
 
-impl End {
+impl MessageEnd {
     pub(crate) fn set(&self, stop: StopReason) {
         let _ = self.stop.set(stop);
-        self.told.notify_waiters();
+        self.ended.notify_waiters();
     }
 
     pub(crate) fn get(&self) -> Option<StopReason> {
@@ -515,11 +515,11 @@ impl End {
 
     pub(crate) async fn wait(&self) -> StopReason {
         loop {
-            let told = self.told.notified();
+            let ended = self.ended.notified();
             if let Some(stop) = self.get() {
                 return stop;
             }
-            told.await;
+            ended.await;
         }
     }
 }
@@ -544,7 +544,7 @@ impl Host for TurnCore {
     }
 
     fn report(&self, cx: &ToolContext, note: Progress) {
-        // A body that could not be stopped may still talk; its call has had its last event.
+        // A body that could not be stopped may still report; its call has had its last event.
         if cx.is_closed() {
             return;
         }
@@ -552,15 +552,15 @@ impl Host for TurnCore {
             return;
         }
         let note = match note {
-            Progress::Partial(piece) => match self.tell_piece(cx, None, &piece) {
+            Progress::Partial(chunk) => match self.sanitize_chunk(cx, None, &chunk) {
                 Some(shown) => Progress::Partial(shown),
                 None => return,
             },
-            Progress::Keyed(key, piece) => match self.tell_piece(cx, Some(&key), &piece) {
+            Progress::Keyed(key, chunk) => match self.sanitize_chunk(cx, Some(&key), &chunk) {
                 Some(shown) => Progress::Keyed(self.inner.redactor.text(&key).into_owned(), shown),
                 None => return,
             },
-            // Its text is looked at like that of any other event.
+            // Its text is redacted like that of any other event.
             Progress::Progress(..) => note,
         };
         self.emit(|| Event::Progress { call: cx.call_id().clone(), note });
@@ -586,7 +586,7 @@ impl Host for TurnCore {
 
     fn remaining_budget(&self, cx: &ToolContext) -> RemainingBudget {
         let tool = self.snapshot.get(cx.tool_name().as_str()).map(|entry| entry.registered());
-        self.run.left(cx.depth(), Some(tool.unwrap_or(cx.tool_name())))
+        self.run.remaining(cx.depth(), Some(tool.unwrap_or(cx.tool_name())))
     }
 
     fn charge(&self, _: &ToolContext, tokens: u64, micros: u64) -> Result<(), Failure> {
@@ -643,7 +643,7 @@ impl PathRules for TurnCore {
     }
 }
 
-/// Returns the clock that a call goes by: the runtime's, where the call is one of ours.
+/// Returns the clock of a call: that of its runtime, if the call belongs to one.
 pub(crate) fn clock_of(cx: &ToolContext) -> Arc<dyn Clock> {
     match cx.host().and_then(|host| host.downcast::<TurnCore>().ok()) {
         Some(turn) => Arc::clone(&turn.inner.clock),

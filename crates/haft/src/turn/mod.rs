@@ -96,13 +96,13 @@ impl Turn {
         calls: impl IntoIterator<Item = ToolCall>,
         stop: StopReason,
     ) -> Vec<ToolResult> {
-        let mut intake = self.schedule();
+        let mut scheduler = self.schedule();
         let calls = calls.into_iter();
-        intake.expect(stop, calls.size_hint().0);
+        scheduler.expect(stop, calls.size_hint().0);
         for call in calls {
-            intake.push(call);
+            scheduler.push(call);
         }
-        intake.finish(stop).await
+        scheduler.finish(stop).await
     }
 
     /// Parses a provider's complete response, runs its calls, and returns the message to append.
@@ -125,11 +125,11 @@ impl Turn {
         export: &Arc<ToolExport>,
         response: &Value,
     ) -> Result<Value, Error> {
-        let mut said = export.dialect().parse(response)?;
+        let mut parsed = export.dialect().parse(response)?;
         let calls =
-            std::mem::take(&mut said.calls).into_iter().map(|call| export.receive_call(call));
-        let answers = self.run_with_stop_reason(calls, said.stop).await;
-        Ok(said.render_results(&answers))
+            std::mem::take(&mut parsed.calls).into_iter().map(|call| export.receive_call(call));
+        let answers = self.run_with_stop_reason(calls, parsed.stop).await;
+        Ok(parsed.render_results(&answers))
     }
 
     /// Parses a provider's complete response, runs its calls, and returns both messages to append:
@@ -139,15 +139,15 @@ impl Turn {
     /// Fails if the response is not of this dialect.
     pub async fn respond(self, dialect: Dialect, response: &Value) -> Result<TurnOutput, Error> {
         let export = self.snapshot().last_export(dialect);
-        let mut said = dialect.parse(response)?;
+        let mut parsed = dialect.parse(response)?;
         let calls =
-            std::mem::take(&mut said.calls).into_iter().map(|call| export.receive_call(call));
-        let results = self.run_with_stop_reason(calls, said.stop).await;
+            std::mem::take(&mut parsed.calls).into_iter().map(|call| export.receive_call(call));
+        let results = self.run_with_stop_reason(calls, parsed.stop).await;
         Ok(TurnOutput {
-            message: said.assistant_message(response, &results),
-            answer: said.render_results(&results),
+            message: parsed.assistant_message(response, &results),
+            answer: parsed.render_results(&results),
             results,
-            stop: said.stop,
+            stop: parsed.stop,
             problem: None,
         })
     }
@@ -174,8 +174,8 @@ impl Turn {
     /// Explains what would happen to a call and why, step by step, without an approval request and
     /// without running it. Guards and the tool's own check run; hooks are listed but not called.
     pub async fn explain(&self, call: ToolCall) -> Explanation {
-        let (_, admitted) = scheduler::validate_call(&self.core, call);
-        call::explain(&self.core, admitted).await
+        let (_, validated) = scheduler::validate_call(&self.core, call);
+        call::explain(&self.core, validated).await
     }
 
     /// Returns the batch of each call, and why, without running anything.
@@ -186,8 +186,8 @@ impl Turn {
             .into_iter()
             .map(|call| {
                 let (called, id) = (call.name.clone(), call.id.clone());
-                let admitted = scheduler::validate_call(&self.core, call);
-                let claim = admitted.1.as_ref().ok().map(ValidatedCall::profile);
+                let validated = scheduler::validate_call(&self.core, call);
+                let claim = validated.1.as_ref().ok().map(ValidatedCall::profile);
                 let place = planner.place(claim);
                 PlannedCall {
                     id: id.to_string(),
@@ -196,7 +196,7 @@ impl Turn {
                     why: place.why.to_string(),
                     class: claim.map(|c| c.class),
                     keys: claim.map(|c| c.keys.iter().map(|k| k.as_str().to_owned()).collect()),
-                    refused: admitted.1.err().map(Unexplained::complete_now).map(|failure| {
+                    refused: validated.1.err().map(Unexplained::complete_now).map(|failure| {
                         self.core.inner.redactor.text(&failure.to_string()).into_owned()
                     }),
                 }
@@ -244,7 +244,7 @@ impl TurnHandle {
 
     /// Cancels every call of the turn, regardless of the tool.
     pub fn abort(&self) {
-        self.0.force();
+        self.0.abort();
     }
 
     /// Cancels one call, and returns whether there was such a call.
@@ -255,6 +255,6 @@ impl TurnHandle {
 
 impl fmt::Debug for TurnHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Control")
+        f.write_str("TurnHandle")
     }
 }

@@ -26,14 +26,14 @@ pub(super) async fn nested(
         return Err(Failure::new(FailureCode::NotRun, "only a running tool can call other tools"));
     };
     let depth = cx.depth().saturating_add(1);
-    if depth > turn.run.deepest {
+    if depth > turn.run.max_depth {
         return Err(too_deep(cx.depth()));
     }
     let mut scope = Scope::clone(cx.scope());
     scope.depth = depth;
     // The body may pass on what it has read in its other nested calls.
     scope.label = scope.label.join(cx.nested_label());
-    scope.left = turn.run.left(depth, None);
+    scope.left = turn.run.remaining(depth, None);
     let entry = validate::resolve(&turn.snapshot, &call.name);
     let tool_name = entry.as_ref().map_or_else(|_| call.name.clone(), |e| e.name().clone());
     let id = call.id.clone();
@@ -49,8 +49,8 @@ pub(super) async fn nested(
     turn.stop_if_halted(&inner);
     let terms = turn.terms();
     let validated = entry.and_then(|entry| validate::validate(entry, call, inner.clone(), terms));
-    let mut validated = turn.learn(&inner, validated);
-    let reservation = turn.hold(&mut validated, None);
+    let mut validated = turn.count_invalid_calls(&inner, validated);
+    let reservation = turn.reserve_budget(&mut validated, None);
     let deadline = cx.deadline();
     let parent = Arc::new(Parent { cx: cx.clone(), profile, deadline });
     // The call goes on without its caller if that stops waiting; it is cancelled then, and stays

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::{
-    batch_hooks::{self, Due, cleared, preflight},
+    batch_hooks::{self, Due, before_batch, cleared},
     core::TurnCore,
     launch::{Begun, LoneCall, begin, launch, poll_once},
     plan::Planner,
@@ -32,7 +32,7 @@ use crate::{
 pub struct CallScheduler {
     core: Arc<TurnCore>,
     abort_siblings: bool,
-    guard: ForceOnDrop,
+    guard: AbortOnDrop,
     /// The batch that a failed body has cancelled, and its tool.
     aborted: Option<(usize, ToolName)>,
     planner: Planner,
@@ -47,8 +47,8 @@ pub struct CallScheduler {
     unstarted: usize,
     /// Rows before this one wait for the end of the message.
     looked_at: usize,
-    /// Rows before this one hold what they may use, where that is counted.
-    held: usize,
+    /// Rows before this one have their budget reserved.
+    reserved: usize,
     /// How many rows of the current batch, and before, have no answer yet.
     open: usize,
     /// The calls that wait, each in a task of its own; made when there is one.
@@ -68,7 +68,7 @@ struct Row {
     called: ToolName,
     batch: usize,
     state: State,
-    held: Option<Box<BudgetReservation>>,
+    reservation: Option<Box<BudgetReservation>>,
 }
 
 enum State {
@@ -83,17 +83,17 @@ pub(crate) fn validate_call(
     call: ToolCall,
 ) -> (ToolContext, Result<ValidatedCall, Failure>) {
     let entry = validate::resolve(&core.snapshot, &call.name);
-    let meant = entry.as_ref().map_or_else(|_| call.name.clone(), |e| e.name().clone());
-    let cx = core.context(call.id.clone(), call.name.clone(), meant);
+    let tool_name = entry.as_ref().map_or_else(|_| call.name.clone(), |e| e.name().clone());
+    let cx = core.context(call.id.clone(), call.name.clone(), tool_name);
     let terms = core.terms();
-    let admitted = entry.and_then(|entry| validate::validate(entry, call, cx.clone(), terms));
-    (cx, admitted)
+    let validated = entry.and_then(|entry| validate::validate(entry, call, cx.clone(), terms));
+    (cx, validated)
 }
 
 impl CallScheduler {
     pub(super) fn new(core: Arc<TurnCore>, abort_siblings: bool) -> Self {
         Self {
-            guard: ForceOnDrop(Some(Arc::clone(&core))),
+            guard: AbortOnDrop(Some(Arc::clone(&core))),
             core,
             abort_siblings,
             aborted: None,
@@ -104,7 +104,7 @@ impl CallScheduler {
             current: 0,
             unstarted: 0,
             looked_at: 0,
-            held: 0,
+            reserved: 0,
             open: 0,
             in_flight: None,
             lone: None,
@@ -118,7 +118,7 @@ impl CallScheduler {
         // A hint of an iterator is not a promise, so it does not get to reserve without bound.
         let calls = calls.min(1_024);
         self.rows.reserve_exact(calls);
-        self.core.expect(calls);
+        self.core.reserve(calls);
     }
 
     /// Accepts a call. If it is read-only and needs no approval, it starts as soon as its plan
@@ -127,11 +127,11 @@ impl CallScheduler {
     pub fn push(&mut self, mut call: ToolCall) {
         let twice = self.name(&mut call);
         let (id, called) = (call.id.clone(), call.name.clone());
-        let (cx, admitted) = validate_call(&self.core, call);
-        let mut admitted = self.core.learn(&cx, admitted);
+        let (cx, validated) = validate_call(&self.core, call);
+        let mut validated = self.core.count_invalid_calls(&cx, validated);
         self.core.register(&cx);
         if let Some(first) = twice {
-            admitted = Err(Failure::new(
+            validated = Err(Failure::new(
                 FailureCode::NotRun,
                 format!(
                     "another call of this turn already has the id `{first}`; this one was not run"
@@ -139,7 +139,7 @@ impl CallScheduler {
             )
             .with_next("give every call a unique id"));
         }
-        let place = self.planner.place(admitted.as_ref().ok().map(ValidatedCall::profile));
+        let place = self.planner.place(validated.as_ref().ok().map(ValidatedCall::profile));
         if let Some((batch, tool)) = &self.aborted
             && *batch == place.batch
         {
@@ -150,8 +150,8 @@ impl CallScheduler {
             requested_name: called.clone(),
             place: place.clone(),
         });
-        let state = State::Waiting(admitted, cx);
-        self.rows.push(Row { id, called, batch: place.batch, state, held: None });
+        let state = State::Waiting(validated, cx);
+        self.rows.push(Row { id, called, batch: place.batch, state, reservation: None });
         // A complete message is started as a whole, so that siblings can stop each other.
         if self.core.end.get().is_none() {
             self.advance();
@@ -199,7 +199,7 @@ impl CallScheduler {
     pub async fn finish(mut self, stop: StopReason) -> Vec<ToolResult> {
         let core = Arc::clone(&self.core);
         // The guard stays with the caller: when it stops waiting, the turn is stopped.
-        let mut guard = std::mem::replace(&mut self.guard, ForceOnDrop(None));
+        let mut guard = std::mem::replace(&mut self.guard, AbortOnDrop(None));
         core.end.set(stop);
         if let Some(why) = stop.why_not() {
             self.refuse_waiting(why);
@@ -227,15 +227,15 @@ impl CallScheduler {
             call::add_notes(last, &core.late_news(), &core.inner.redactor);
         }
         guard.0 = None;
-        core.run.hear(&answers);
+        core.run.record_read(&answers);
         core.emit(|| Event::TurnFinished { run: core.scope.run.clone(), answers: answers.len() });
         answers
     }
 
     fn refuse_waiting(&mut self, why: &str) {
         for row in &mut self.rows {
-            if let State::Waiting(admitted, _) = &mut row.state {
-                *admitted = Err(call::not_run(why));
+            if let State::Waiting(validated, _) = &mut row.state {
+                *validated = Err(call::not_run(why));
             }
         }
     }
@@ -261,8 +261,8 @@ impl CallScheduler {
     fn advance(&mut self) {
         loop {
             let ended = self.core.end.get().is_some();
-            if self.core.counts() {
-                self.hold(ended);
+            if self.core.has_budget() {
+                self.reserve_budget(ended);
             }
             let mut at = if ended { self.unstarted } else { self.unstarted.max(self.looked_at) };
             let asks = !self.core.inner.hooks.is_empty();
@@ -291,26 +291,26 @@ impl CallScheduler {
         }
     }
 
-    /// Takes what the calls of the batch may use, in the model's order, before any of them runs.
-    fn hold(&mut self, ended: bool) {
-        let from = self.held.max(self.unstarted);
+    /// Reserves the budget of the batch's calls, in the model's order, before any of them runs.
+    fn reserve_budget(&mut self, ended: bool) {
+        let from = self.reserved.max(self.unstarted);
         let batch = self.rows.iter().skip(from).take_while(|row| row.batch == self.current).count();
         for (at, row) in self.rows.iter_mut().enumerate().skip(from).take(batch) {
-            let State::Waiting(admitted, _) = &mut row.state else { continue };
+            let State::Waiting(validated, _) = &mut row.state else { continue };
             // While the model writes there may always be one more.
             let among = (from + batch - at).max(if ended { 1 } else { 2 });
-            row.held = self.core.hold(admitted, Some(among));
+            row.reservation = self.core.reserve_budget(validated, Some(among));
         }
-        self.held = from + batch;
+        self.reserved = from + batch;
     }
 
     fn may_start(&self, at: usize) -> bool {
         match &self.rows[at].state {
-            State::Waiting(admitted, _) => {
+            State::Waiting(validated, _) => {
                 // What was repaired waits as well: a message that turns out to be cut off must not
                 // have run anything that was not written as it should be.
                 self.core.end.get().is_some()
-                    || admitted.as_ref().map_or(true, |a| {
+                    || validated.as_ref().map_or(true, |a| {
                         a.profile().class == ConcurrencyClass::ReadOnly && a.repairs().is_empty()
                     })
             }
@@ -319,14 +319,14 @@ impl CallScheduler {
     }
 
     fn start(&mut self, at: usize) {
-        let State::Waiting(admitted, cx) =
+        let State::Waiting(validated, cx) =
             std::mem::replace(&mut self.rows[at].state, State::Flying)
         else {
             return;
         };
         self.open += 1;
-        let held = self.rows[at].held.take();
-        self.run(at, running(&self.core, admitted, cx, held));
+        let reservation = self.rows[at].reservation.take();
+        self.run(at, running(&self.core, validated, cx, reservation));
     }
 
     /// Starts calls that the hooks see together first. Each call comes here once.
@@ -334,55 +334,55 @@ impl CallScheduler {
         let mut due = Vec::with_capacity(rows.len());
         for &at in rows {
             let state = std::mem::replace(&mut self.rows[at].state, State::Flying);
-            let State::Waiting(admitted, cx) = state else { continue };
+            let State::Waiting(validated, cx) = state else { continue };
             self.open += 1;
-            due.push(Due { at, admitted, cx });
+            due.push(Due { at, validated, cx });
         }
         if due.is_empty() {
             return;
         }
-        // What they stand by, should the check itself be lost or take its time.
-        let stand: SmallVec<[(usize, ToolContext); 2]> =
+        // The calls, in case the check itself is lost or has to wait.
+        let calls: SmallVec<[(usize, ToolContext); 2]> =
             due.iter().map(|call| (call.at, call.cx.clone())).collect();
-        match begin(preflight(Arc::clone(&self.core), due)) {
+        match begin(before_batch(Arc::clone(&self.core), due)) {
             Begun::Done(due) => {
-                for Due { at, admitted, cx } in due {
-                    self.set_off(at, admitted, cx);
+                for Due { at, validated, cx } in due {
+                    self.launch(at, validated, cx);
                 }
             }
-            Begun::Waiting(check) => self.wait_for(stand, check),
+            Begun::Waiting(check) => self.wait_for(calls, check),
             Begun::Lost => {
-                for (at, cx) in stand {
-                    self.set_off(at, Err(batch_hooks::lost()), cx);
+                for (at, cx) in calls {
+                    self.launch(at, Err(batch_hooks::lost()), cx);
                 }
             }
         }
     }
 
-    fn set_off(&mut self, at: usize, admitted: Result<ValidatedCall, Failure>, cx: ToolContext) {
-        let held = self.rows[at].held.take();
-        self.run(at, running(&self.core, admitted, cx, held));
+    fn launch(&mut self, at: usize, call: Result<ValidatedCall, Failure>, cx: ToolContext) {
+        let reservation = self.rows[at].reservation.take();
+        self.run(at, running(&self.core, call, cx, reservation));
     }
 
     /// Lets calls wait for the hooks, each of them stoppable.
     fn wait_for(
         &mut self,
-        stand: SmallVec<[(usize, ToolContext); 2]>,
+        calls: SmallVec<[(usize, ToolContext); 2]>,
         check: BoxFuture<'static, Vec<Due>>,
     ) {
-        let (tell, told): (Vec<_>, Vec<_>) = stand.iter().map(|_| oneshot::channel()).unzip();
-        // Nobody waits for this task: its end is what it tells each call.
+        let (senders, ends): (Vec<_>, Vec<_>) = calls.iter().map(|_| oneshot::channel()).unzip();
+        // The task is detached: it sends each call its answer.
         drop(launch(async move {
-            for (call, tell) in check.await.into_iter().zip(tell) {
-                let _ = tell.send(call.admitted);
+            for (call, sender) in check.await.into_iter().zip(senders) {
+                let _ = sender.send(call.validated);
             }
         }));
-        for ((at, cx), told) in stand.into_iter().zip(told) {
-            let held = self.rows[at].held.take();
+        for ((at, cx), receiver) in calls.into_iter().zip(ends) {
+            let reservation = self.rows[at].reservation.take();
             let core = Arc::clone(&self.core);
             self.spawn(at, async move {
-                let admitted = cleared(&core, &cx, told).await;
-                running(&core, admitted, cx, held).await
+                let validated = cleared(&core, &cx, receiver).await;
+                running(&core, validated, cx, reservation).await
             });
         }
     }
@@ -407,7 +407,7 @@ impl CallScheduler {
         self.in_flight.get_or_insert_default().push(end);
     }
 
-    /// Takes a result, and cancels the siblings of a failed body if that is wanted.
+    /// Stores a result, and cancels the siblings of a failed body if that is wanted.
     fn on_finished(&mut self, at: usize, result: Option<Box<ToolResult>>) {
         self.open -= 1;
         let row = &self.rows[at];
@@ -430,7 +430,7 @@ impl CallScheduler {
 }
 
 impl Drop for CallScheduler {
-    /// Answers what was taken in and never started, so that it too has its last event and record.
+    /// Answers the calls that never started, so that each has its last event and record.
     fn drop(&mut self) {
         let rows = std::mem::take(&mut self.rows);
         for row in rows {
@@ -441,7 +441,7 @@ impl Drop for CallScheduler {
             )
             .with_execution(Execution::NotStarted);
             // A refused call waits for nothing but the journal.
-            drop(launch(running(&self.core, Err(never), cx, row.held)));
+            drop(launch(running(&self.core, Err(never), cx, row.reservation)));
         }
     }
 }
@@ -459,12 +459,12 @@ fn running(
 }
 
 /// Stops a turn whose caller no longer waits for it.
-struct ForceOnDrop(Option<Arc<TurnCore>>);
+struct AbortOnDrop(Option<Arc<TurnCore>>);
 
-impl Drop for ForceOnDrop {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         if let Some(core) = self.0.take() {
-            core.force();
+            core.abort();
         }
     }
 }

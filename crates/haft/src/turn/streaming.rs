@@ -19,7 +19,7 @@ use crate::tool_result::ToolResult;
 pub struct StreamingTurn {
     export: Arc<ToolExport>,
     stream: ResponseDecoder,
-    intake: CallScheduler,
+    scheduler: CallScheduler,
 }
 
 /// The result of a response.
@@ -40,22 +40,22 @@ pub struct TurnOutput {
 }
 
 impl StreamingTurn {
-    pub(super) fn new(export: Arc<ToolExport>, intake: CallScheduler) -> Self {
-        Self { stream: export.dialect().stream(), export, intake }
+    pub(super) fn new(export: Arc<ToolExport>, scheduler: CallScheduler) -> Self {
+        Self { stream: export.dialect().stream(), export, scheduler }
     }
 
     /// Takes a part of the body, split anywhere. Must be called inside a tokio runtime, because
     /// calls may become tasks.
     pub fn feed(&mut self, bytes: &[u8]) {
         for call in self.stream.feed(bytes) {
-            self.intake.push(self.export.receive_call(call));
+            self.scheduler.push(self.export.receive_call(call));
         }
     }
 
     /// Takes one event that a client has already decoded. Must be called inside a tokio runtime.
     pub fn event(&mut self, event: &Value) {
         for call in self.stream.event(event) {
-            self.intake.push(self.export.receive_call(call));
+            self.scheduler.push(self.export.receive_call(call));
         }
     }
 
@@ -63,15 +63,15 @@ impl StreamingTurn {
     ///
     /// Dropping the future cancels the turn; its calls still end and are still recorded.
     pub async fn finish(self) -> TurnOutput {
-        let Self { export, stream, mut intake } = self;
+        let Self { export, stream, mut scheduler } = self;
         let mut ended = stream.finish();
         let open = std::mem::take(&mut ended.calls);
         // The end is known before the last calls enter, so that none of them starts by itself.
-        intake.expect(ended.stop, open.len());
+        scheduler.expect(ended.stop, open.len());
         for call in open {
-            intake.push(export.receive_call(call));
+            scheduler.push(export.receive_call(call));
         }
-        let results = intake.finish(ended.stop).await;
+        let results = scheduler.finish(ended.stop).await;
         let message = ended.assistant_message(&results);
         let answer = ended.asked.render_results(&results);
         let DecodedResponse { stop, problem, .. } = ended;
@@ -81,6 +81,6 @@ impl StreamingTurn {
 
 impl fmt::Debug for StreamingTurn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StreamingTurn").field("intake", &self.intake).finish_non_exhaustive()
+        f.debug_struct("StreamingTurn").field("scheduler", &self.scheduler).finish_non_exhaustive()
     }
 }

@@ -24,12 +24,12 @@ impl TurnCore {
     /// Asks the hooks about a turn that begins.
     pub(crate) async fn before_turn(&self) {
         let facts = self.facts();
-        let (said, broken) = around_turn(&self.inner, |hook| hook.before_turn(&facts)).await;
-        let asides = self.heed(said);
-        self.keep_asides(asides);
+        let (effects, broken) = around_turn(&self.inner, |hook| hook.before_turn(&facts)).await;
+        let notes = self.apply_hook_effects(effects);
+        self.set_host_notes(notes);
         if let Some((hook, why)) = broken {
             self.problem(hook, "before the turn", &why);
-            self.bar(
+            self.block_calls(
                 FailureCode::HookFailed,
                 format!("{NOT_LOOKED} before this turn, so nothing is run"),
             );
@@ -42,7 +42,7 @@ impl TurnCore {
             return;
         }
         let facts = self.facts();
-        let landed: SmallVec<[AnsweredCall<'_>; 4]> = answers
+        let answered: SmallVec<[AnsweredCall<'_>; 4]> = answers
             .iter()
             .map(|answer| AnsweredCall {
                 answer,
@@ -50,15 +50,15 @@ impl TurnCore {
                 redactor: &self.inner.redactor,
             })
             .collect();
-        let (said, broken) =
-            around_turn(&self.inner, |hook| hook.after_turn(&facts, &landed)).await;
-        drop(landed);
-        let asides = self.heed(said);
+        let (effects, broken) =
+            around_turn(&self.inner, |hook| hook.after_turn(&facts, &answered)).await;
+        drop(answered);
+        let notes = self.apply_hook_effects(effects);
         if let Some(first) = answers.first_mut() {
-            add_notes(first, self.kept_asides(), &self.inner.redactor);
+            add_notes(first, self.host_notes(), &self.inner.redactor);
         }
         if let Some(last) = answers.last_mut() {
-            add_notes(last, &asides, &self.inner.redactor);
+            add_notes(last, &notes, &self.inner.redactor);
         }
         if let Some((hook, why)) = broken {
             self.problem(hook, "after the turn", &why);
@@ -66,11 +66,11 @@ impl TurnCore {
         }
     }
 
-    /// Tells and carries out what hooks said, and returns their words for the model.
-    fn heed(&self, said: Vec<(&str, HookEffects)>) -> Vec<String> {
-        let mut asides = Vec::new();
-        for (hook, said) in said {
-            asides.extend(said.aside);
+    /// Applies the effects of hooks, and returns their notes for the model.
+    fn apply_hook_effects(&self, effects: Vec<(&str, HookEffects)>) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (hook, said) in effects {
+            notes.extend(said.aside);
             if let Some(why) = said.problem {
                 self.emit(|| Event::HookFailedOpen {
                     run: self.scope.run.clone(),
@@ -83,7 +83,7 @@ impl TurnCore {
                 self.run.halt(&reason);
             }
         }
-        asides
+        notes
     }
 
     fn problem(&self, hook: &str, when: &str, why: &str) {
