@@ -29,8 +29,8 @@ use std::{
     fmt,
     path::Path,
     sync::{
-        Arc, Mutex, OnceLock, Weak,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
+        Arc, OnceLock, Weak,
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
     },
     time::{Duration, Instant},
 };
@@ -56,24 +56,33 @@ struct Inner {
     tool_name: ToolName,
     stopped: AtomicBool,
     stop_reason: OnceLock<(FailureCode, String)>,
-    nested_label: Mutex<Label>,
+    /// The joined label of nested results, as `Label::to_bits`.
+    nested_label: AtomicU8,
     /// Created on first use: most bodies never need it.
     token: OnceLock<CancellationToken>,
+    /// Set by the host when the body starts.
+    started: OnceLock<StartedBody>,
+    /// Set by the host if the deadline becomes known after the start.
     deadline: OnceLock<Instant>,
     attempt: AtomicU32,
     host: Arc<dyn Host>,
     /// Created on first use: most calls report no progress and defer nothing.
     extra: OnceLock<Box<reporting::Extra>>,
-    lease: Mutex<Lease>,
-    profile: OnceLock<CallProfile>,
-    /// Set by the host: whether the call was allowed only because its body runs sandboxed.
-    confined: OnceLock<bool>,
+    lease: Lease,
     nested_slot: OnceLock<Arc<Semaphore>>,
     nested: AtomicU32,
     /// The call that this is an attempt of. `None` for the call itself.
     attempt_of: Option<ToolContext>,
     /// The position of the call in a journal, so that the journal need not search for it.
     journal_position: AtomicU64,
+}
+
+/// What is known about a call when its body starts.
+struct StartedBody {
+    profile: CallProfile,
+    /// Whether the call was allowed only because its body runs sandboxed.
+    confined: bool,
+    deadline: Option<Instant>,
 }
 
 impl ToolContext {
@@ -265,7 +274,9 @@ impl ToolContext {
     /// Returns the deadline of this call, on the host's clock. `None` before authorization.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
-        self.call_state().deadline.get().copied()
+        let call = self.call_state();
+        let at_start = call.started.get().and_then(|started| started.deadline);
+        at_start.or_else(|| call.deadline.get().copied())
     }
 
     /// Returns how long this call may still take.
@@ -336,7 +347,7 @@ impl ToolContext {
     /// Returns the profile that the call was authorized with. `None` before the body runs.
     #[must_use]
     pub fn profile(&self) -> Option<&CallProfile> {
-        self.call_state().profile.get()
+        self.call_state().started.get().map(|started| &started.profile)
     }
 
     /// Returns whether the call was allowed only because its body runs sandboxed. A body whose
@@ -345,7 +356,7 @@ impl ToolContext {
     /// INVARIANT: it fails closed: `true` until the host sets it.
     #[must_use]
     pub fn is_confined(&self) -> bool {
-        self.call_state().confined.get().copied().unwrap_or(true)
+        self.call_state().started.get().is_none_or(|started| started.confined)
     }
 }
 

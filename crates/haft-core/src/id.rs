@@ -187,6 +187,12 @@ impl CallId {
             .strip_prefix(outer.as_str())
             .is_some_and(|rest| rest.starts_with(Self::NESTED_SEPARATOR))
     }
+
+    /// Returns the ids of the calls that this one is nested in, the outermost first.
+    pub fn outer_ids(&self) -> impl Iterator<Item = &str> {
+        let text = self.as_str();
+        text.match_indices(Self::NESTED_SEPARATOR).map(|(end, _)| &text[..end])
+    }
 }
 
 impl ToolName {

@@ -60,9 +60,44 @@ impl Label {
     }
 }
 
+impl Label {
+    /// Returns it as a number, for an atomic.
+    pub(crate) fn to_bits(self) -> u8 {
+        (self.trust as u8) << 4 | self.confidentiality as u8
+    }
+
+    /// Returns the label of a number; of an unknown number the strictest.
+    pub(crate) fn from_bits(bits: u8) -> Self {
+        Self {
+            trust: match bits >> 4 {
+                0 => Trust::Trusted,
+                1 => Trust::Workspace,
+                _ => Trust::Untrusted,
+            },
+            confidentiality: match bits & 0xf {
+                0 => Confidentiality::Public,
+                1 => Confidentiality::Internal,
+                _ => Confidentiality::Secret,
+            },
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn label_survives_its_number() {
+        for trust in [Trust::Trusted, Trust::Workspace, Trust::Untrusted] {
+            for confidentiality in
+                [Confidentiality::Public, Confidentiality::Internal, Confidentiality::Secret]
+            {
+                let label = Label { trust, confidentiality };
+                assert_eq!(Label::from_bits(label.to_bits()), label);
+            }
+        }
+    }
 
     #[test]
     fn a_join_never_gains_trust_and_never_loses_confidentiality() {

@@ -68,7 +68,7 @@ pub use output::{Block, Output};
 pub use private::{schemars, serde, serde_json};
 pub use profile::{CallProfile, ConcurrencyClass, Effect, Effects, Operation, ResourceKey};
 pub use progress::Progress;
-pub use scope::{RemainingBudget, RunState, Scope, SharedMap, State, TypeMap};
+pub use scope::{RemainingBudget, RunScope, RunState, Scope, SharedMap, State, TypeMap};
 pub use secret::Secret;
 pub use shared_str::SharedStr;
 pub use spec::{Dependency, DependencyKind, Enabled, ToolSpec};

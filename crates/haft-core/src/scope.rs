@@ -7,7 +7,7 @@ use std::{
     any::{Any, TypeId},
     collections::HashMap,
     fmt,
-    ops::Deref,
+    ops::{Deref, DerefMut},
     path::Path,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
@@ -18,9 +18,25 @@ use serde_json::{Map, Value};
 
 use crate::{Label, RunId, sync::lock};
 
-/// The data of one run that its tools can read.
+/// What the tools of one call can read about their run: the data of the run, and what differs
+/// between its turns and calls. A clone copies no text.
 #[derive(Debug, Clone)]
 pub struct Scope {
+    /// What is the same for all calls of the run. `Scope` dereferences to it.
+    pub run_scope: Arc<RunScope>,
+    /// The nesting depth of sub-agents and calls: 0 at the top.
+    pub depth: u32,
+    /// Which turn of the run this is, from 1.
+    pub cycle: u32,
+    /// The taint label: the join of what the run has read so far.
+    pub label: Label,
+    /// The remaining budget.
+    pub left: RemainingBudget,
+}
+
+/// The data of one run that its tools can read.
+#[derive(Debug, Clone)]
+pub struct RunScope {
     /// The run.
     pub run: RunId,
     /// The conversation the run belongs to.
@@ -34,18 +50,10 @@ pub struct Scope {
     /// The agents above this one, outermost first, this one last. Shared, because every event and
     /// every record contains it.
     pub agent_path: Arc<[String]>,
-    /// The nesting depth of sub-agents and calls: 0 at the top.
-    pub depth: u32,
-    /// Which turn of the run this is, from 1.
-    pub cycle: u32,
     /// Where relative paths start.
     pub working_directory: Arc<Path>,
     /// Metadata of the host, read-only.
     pub metadata: Arc<Map<String, Value>>,
-    /// The taint label: the join of what the run has read so far.
-    pub label: Label,
-    /// The remaining budget.
-    pub left: RemainingBudget,
     /// Values of the runtime.
     pub state: Arc<TypeMap>,
     /// Values of this run.
@@ -54,7 +62,7 @@ pub struct Scope {
     pub shared: SharedMap,
 }
 
-impl Default for Scope {
+impl Default for RunScope {
     fn default() -> Self {
         Self {
             run: RunId::from("run"),
@@ -63,16 +71,45 @@ impl Default for Scope {
             user: None,
             request: None,
             agent_path: Arc::default(),
-            depth: 0,
-            cycle: 1,
             working_directory: Path::new(".").into(),
             metadata: Arc::default(),
-            label: Label::CLEAN,
-            left: RemainingBudget::default(),
             state: Arc::default(),
             run_state: Arc::default(),
             shared: SharedMap::default(),
         }
+    }
+}
+
+impl From<RunScope> for Scope {
+    fn from(run: RunScope) -> Self {
+        Self {
+            run_scope: Arc::new(run),
+            depth: 0,
+            cycle: 1,
+            label: Label::CLEAN,
+            left: RemainingBudget::default(),
+        }
+    }
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        RunScope::default().into()
+    }
+}
+
+impl Deref for Scope {
+    type Target = RunScope;
+
+    fn deref(&self) -> &RunScope {
+        &self.run_scope
+    }
+}
+
+impl DerefMut for Scope {
+    /// Changes the data of the run for this scope only.
+    fn deref_mut(&mut self) -> &mut RunScope {
+        Arc::make_mut(&mut self.run_scope)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use haft_core::{CallProfile, Scope, ToolName, ToolSpec};
+use haft_core::{CallProfile, RunScope, Scope, ToolName, ToolSpec};
 use serde_json::Value;
 
 use super::{LexicalResolver, PolicyContext, PolicyRequest, PolicyTool, ToolTraits};
@@ -39,7 +39,7 @@ pub(crate) fn call(spec: ToolSpec, schema: Value, arguments: Value) -> TestCall 
 
 /// Returns a scope with this working directory.
 pub(crate) fn at(directory: impl Into<PathBuf>) -> Scope {
-    Scope { working_directory: directory.into().into(), ..Scope::default() }
+    Scope::from(RunScope { working_directory: directory.into().into(), ..RunScope::default() })
 }
 
 /// Returns a call in any scope, of a tool that may come from an external source.

@@ -69,6 +69,7 @@ mod text;
 mod clock;
 mod watch;
 mod weight;
+mod open_set;
 pub mod registry;
 mod runtime;
 mod run;
@@ -135,8 +136,9 @@ pub mod tool {
         DependencyKind, DynTool, Effect, Effects, Enabled, Execution, Exposure, FailureError,
         Interrupt, IntoOutput, IntoTools, Isolation, Json, KeyedChunk, KeyedStream, Manifest,
         Operation, OutputChunk, Permission, Progress, Rate, RateError, ResourceKey, ResultLimit,
-        RetryHint, RetryPolicy, RunId, RunState, Scope, SharedMap, SharedStr, StreamOutput,
-        ToolName, ToolSpec, TypeMap, UncheckedJson, UnknownFields, Window, parse_duration,
+        RetryHint, RetryPolicy, RunId, RunScope, RunState, Scope, SharedMap, SharedStr,
+        StreamOutput, ToolName, ToolSpec, TypeMap, UncheckedJson, UnknownFields, Window,
+        parse_duration,
     };
 }
 

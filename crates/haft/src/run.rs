@@ -17,8 +17,8 @@ use std::{
 };
 
 use haft_core::{
-    Error, ErrorKind, Label, RemainingBudget, RunId, Scope, SharedMap, ToolContext, ToolName,
-    TypeMap,
+    Error, ErrorKind, Label, RemainingBudget, RunId, RunScope, Scope, SharedMap, ToolContext,
+    ToolName, TypeMap,
     host::{HostContext, WeakToolContext},
     sync::lock,
 };
@@ -29,6 +29,7 @@ use crate::{
     background::{BackgroundResult, TaskInfo},
     budget::Ledger,
     event::{Event, EventSource},
+    open_set::OpenSet,
     policy::{Budget, TaintTracker},
     registry::{ToolSet, ToolSnapshot, ToolView},
     runtime::Inner,
@@ -44,7 +45,8 @@ pub(crate) struct RunCore {
     cancelled: AtomicBool,
     /// Why no more calls of this run may start.
     halted: OnceLock<String>,
-    turns: Mutex<Vec<Weak<TurnCore>>>,
+    /// The open turns.
+    turns: OpenSet<TurnCore>,
     base: Scope,
     /// Hierarchical number of the run, independent of its id: `3.1` is the first sub-run of the
     /// third.
@@ -60,7 +62,10 @@ pub(crate) struct RunCore {
     works_for: Option<WeakToolContext>,
     /// Alive while the host holds the run and it has more than one turn.
     handle: OnceLock<Weak<Handle>>,
-    subs: Mutex<Vec<Weak<RunCore>>>,
+    /// The open sub-runs.
+    subs: OpenSet<RunCore>,
+    /// The parent run, and the key of this run there.
+    parent: Option<(Weak<RunCore>, usize)>,
     sub_run_count: AtomicU32,
     /// The last tool set whose definitions were recorded as read by the model.
     recorded: Mutex<Weak<ToolSet>>,
@@ -70,26 +75,36 @@ pub(crate) struct RunCore {
     viewed: Mutex<Option<(Arc<ToolSet>, Arc<ToolSet>)>>,
 }
 
-impl RunCore {
-    /// Registers a turn, so that cancelling the run reaches it.
-    pub(crate) fn begin(&self, turn: &Arc<TurnCore>) {
+impl Drop for RunCore {
+    fn drop(&mut self) {
+        if let Some((parent, key)) = &self.parent
+            && let Some(parent) = parent.upgrade()
         {
-            let mut turns = lock(&self.turns);
-            turns.retain(|turn| turn.strong_count() > 0);
-            turns.push(Arc::downgrade(turn));
+            parent.subs.remove(*key);
         }
+    }
+}
+
+impl RunCore {
+    /// Makes a turn from its key, and registers it, so that cancelling the run reaches it.
+    pub(crate) fn begin(&self, make: impl FnOnce(usize) -> Arc<TurnCore>) -> Arc<TurnCore> {
+        let turn = self.turns.add_with(make);
         if self.cancelled.load(Ordering::SeqCst) {
             turn.abort();
         }
+        turn
+    }
+
+    /// Removes a turn that has ended.
+    pub(crate) fn end_turn(&self, key: usize) {
+        self.turns.remove(key);
     }
 
     /// Prevents calls that have not started from starting. The first reason is kept.
     pub(crate) fn halt(&self, reason: &str) {
         let _ = self.halted.set(reason.to_owned());
-        let turns: Vec<_> = lock(&self.turns).clone();
-        turns.iter().filter_map(Weak::upgrade).for_each(|turn| turn.halt());
-        let subs: Vec<_> = lock(&self.subs).clone();
-        subs.iter().filter_map(Weak::upgrade).for_each(|sub| sub.halt(reason));
+        self.turns.all().iter().for_each(|turn| turn.halt());
+        self.subs.all().iter().for_each(|sub| sub.halt(reason));
     }
 
     /// Returns why no more calls may start.
@@ -131,11 +146,9 @@ impl RunCore {
 
     fn cancel(&self) {
         self.cancelled.store(true, Ordering::SeqCst);
-        let turns: Vec<_> = lock(&self.turns).clone();
-        turns.iter().filter_map(Weak::upgrade).for_each(|turn| turn.abort());
+        self.turns.all().iter().for_each(|turn| turn.abort());
         self.inner.background.stop(self, "the run was cancelled");
-        let subs: Vec<_> = lock(&self.subs).clone();
-        subs.iter().filter_map(Weak::upgrade).for_each(|sub| sub.cancel());
+        self.subs.all().iter().for_each(|sub| sub.cancel());
     }
 
     /// Returns whether the host can still receive results after this turn.
@@ -153,19 +166,17 @@ impl RunCore {
         late
     }
 
-    /// Registers a sub-run, so that cancelling or halting the run reaches it.
-    fn adopt(&self, sub: &Arc<RunCore>) {
-        {
-            let mut subs = lock(&self.subs);
-            subs.retain(|sub| sub.strong_count() > 0);
-            subs.push(Arc::downgrade(sub));
-        }
+    /// Makes a sub-run from its key, and registers it, so that cancelling or halting the run reaches
+    /// it.
+    fn adopt(&self, make: impl FnOnce(usize) -> Arc<RunCore>) -> Arc<RunCore> {
+        let sub = self.subs.add_with(make);
         if self.cancelled.load(Ordering::SeqCst) {
             sub.cancel();
         }
         if let Some(reason) = self.halted() {
             sub.halt(reason);
         }
+        sub
     }
 
     fn apply_view(&self, tool_set: Arc<ToolSet>, problems: &mut Vec<String>) -> Arc<ToolSet> {
@@ -423,7 +434,11 @@ pub struct RunBuilder {
 
 impl RunBuilder {
     pub(crate) fn new(inner: &Arc<Inner>, id: RunId) -> Self {
-        let mut scope = Scope { run: id, state: Arc::clone(&inner.state), ..Scope::default() };
+        let mut scope = Scope::from(RunScope {
+            run: id,
+            state: Arc::clone(&inner.state),
+            ..RunScope::default()
+        });
         if let Some(workspace) = &inner.workspace {
             scope.working_directory = Arc::clone(workspace);
         }
@@ -444,12 +459,10 @@ impl RunBuilder {
     /// Builds a sub-run of a run, below a call at this depth.
     fn under(over: &Arc<RunCore>, depth: u32, works_for: Option<&ToolContext>) -> Self {
         let n = over.sub_run_count.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        let scope = Scope {
-            run: RunId::from(format!("{}.{n}", over.base.run)),
-            depth: depth.saturating_add(1),
-            shared: SharedMap::default(),
-            ..over.base.clone()
-        };
+        let mut scope = over.base.clone();
+        scope.run = RunId::from(format!("{}.{n}", over.base.run));
+        scope.depth = depth.saturating_add(1);
+        scope.shared = SharedMap::default();
         Self {
             inner: Arc::clone(&over.inner),
             run_state: TypeMap::clone(&scope.run_state),
@@ -561,31 +574,35 @@ impl RunBuilder {
                 (Arc::new(self.seen.unwrap_or_default()), ledger)
             }
         };
-        let core = Arc::new(RunCore {
-            handle: OnceLock::new(),
-            cancelled: AtomicBool::new(false),
-            halted: OnceLock::new(),
-            turns: Mutex::default(),
-            locks: Arc::default(),
-            cycle: AtomicU32::new(0),
-            seen,
-            ledger,
-            max_depth,
-            works_for: self.works_for,
-            subs: Mutex::default(),
-            sub_run_count: AtomicU32::new(0),
-            recorded: Mutex::default(),
-            invalid_calls: InvalidCallCounts::default(),
-            prompt_limits: PromptLimits::new(&self.inner.approvals, &self.scope, self.one_shot),
-            viewed: Mutex::new(None),
-            base: self.scope,
-            line: self.line,
-            view: self.view,
-            inner: self.inner,
-        });
-        if let Some(over) = &self.over {
-            over.adopt(&core);
-        }
+        let make = |parent| {
+            Arc::new(RunCore {
+                handle: OnceLock::new(),
+                cancelled: AtomicBool::new(false),
+                halted: OnceLock::new(),
+                turns: OpenSet::default(),
+                locks: Arc::default(),
+                cycle: AtomicU32::new(0),
+                seen,
+                ledger,
+                max_depth,
+                works_for: self.works_for,
+                subs: OpenSet::default(),
+                parent,
+                sub_run_count: AtomicU32::new(0),
+                recorded: Mutex::default(),
+                invalid_calls: InvalidCallCounts::default(),
+                prompt_limits: PromptLimits::new(&self.inner.approvals, &self.scope, self.one_shot),
+                viewed: Mutex::new(None),
+                base: self.scope,
+                line: self.line,
+                view: self.view,
+                inner: self.inner,
+            })
+        };
+        let core = match &self.over {
+            Some(over) => over.adopt(|key| make(Some((Arc::downgrade(over), key)))),
+            None => make(None),
+        };
         // A run of one turn cannot fetch results later.
         let handle = (!self.one_shot).then(|| Arc::new(Handle(Arc::clone(&core))));
         if let Some(handle) = &handle {

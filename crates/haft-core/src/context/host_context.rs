@@ -3,15 +3,17 @@
 use std::{
     any::Any,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
     },
     time::Instant,
 };
 
 use tokio::sync::Semaphore;
 
-use super::{BackgroundTask, Host, Inner, RunningWork, ToolContext, WeakToolContext};
+use super::{
+    BackgroundTask, Host, Inner, Lease, RunningWork, StartedBody, ToolContext, WeakToolContext,
+};
 use crate::{CallId, CallProfile, FailureCode, Label, Scope, ToolName};
 
 mod sealed {
@@ -53,12 +55,9 @@ pub trait HostContext: sealed::Sealed + Sized {
     /// Sets the deadline of the call. The first value is kept.
     fn set_deadline(&self, deadline: Instant);
 
-    /// Sets the profile that the call was authorized with. The first value is kept.
-    fn set_profile(&self, profile: CallProfile);
-
-    /// Sets whether the call was allowed only because its body runs sandboxed. The first value is
-    /// kept.
-    fn set_confined(&self, confined: bool);
+    /// Sets what is known when the body starts: the profile of the call, whether it was allowed
+    /// only because its body runs sandboxed, and its deadline. The first time counts.
+    fn start(&self, profile: CallProfile, confined: bool, deadline: Option<Instant>);
 
     /// Returns a fresh id for a nested call.
     #[must_use]
@@ -141,15 +140,14 @@ impl HostContext for ToolContext {
             tool_name,
             stopped: AtomicBool::new(false),
             stop_reason: OnceLock::new(),
-            nested_label: Mutex::new(Label::CLEAN),
+            nested_label: AtomicU8::new(Label::CLEAN.to_bits()),
             token: OnceLock::new(),
+            started: OnceLock::new(),
             deadline: OnceLock::new(),
             attempt: AtomicU32::new(1),
             host,
             extra: OnceLock::new(),
-            lease: Mutex::default(),
-            profile: OnceLock::new(),
-            confined: OnceLock::new(),
+            lease: Lease::default(),
             nested_slot: OnceLock::new(),
             nested: AtomicU32::new(0),
             attempt_of: None,
@@ -196,12 +194,8 @@ impl HostContext for ToolContext {
         let _ = self.call_state().deadline.set(deadline);
     }
 
-    fn set_profile(&self, profile: CallProfile) {
-        let _ = self.call_state().profile.set(profile);
-    }
-
-    fn set_confined(&self, confined: bool) {
-        let _ = self.call_state().confined.set(confined);
+    fn start(&self, profile: CallProfile, confined: bool, deadline: Option<Instant>) {
+        let _ = self.call_state().started.set(StartedBody { profile, confined, deadline });
     }
 
     fn next_nested_id(&self) -> CallId {
@@ -217,40 +211,33 @@ impl HostContext for ToolContext {
     }
 
     fn add_nested_label(&self, label: Label) {
-        let mut joined =
-            self.call_state().nested_label.lock().unwrap_or_else(PoisonError::into_inner);
-        *joined = joined.join(label);
+        let join = |bits| Some(Label::from_bits(bits).join(label).to_bits());
+        let own = &self.call_state().nested_label;
+        let _ = own.fetch_update(Ordering::AcqRel, Ordering::Acquire, join);
     }
 
     fn nested_label(&self) -> Label {
-        *self.call_state().nested_label.lock().unwrap_or_else(PoisonError::into_inner)
+        Label::from_bits(self.call_state().nested_label.load(Ordering::Acquire))
     }
 
     fn begin_work(&self) -> Option<RunningWork> {
-        let mut lease = self.lease();
-        if lease.ended {
-            return None;
-        }
-        lease.running += 1;
-        drop(lease);
-        Some(RunningWork(self.clone()))
+        self.call_state().lease.begin().then(|| RunningWork(self.clone()))
     }
 
     fn has_running_work(&self) -> bool {
-        self.lease().running > 0
+        self.call_state().lease.is_running()
     }
 
     fn close<T: Any + Send>(&self, held: T, abandon: impl FnOnce(&T)) {
-        let mut lease = self.lease();
-        lease.ended = true;
-        if lease.running > 0 {
+        let lease = &self.call_state().lease;
+        if lease.end() {
             abandon(&held);
-            lease.kept.push(Box::new(held));
+            lease.keep(Box::new(held));
         }
     }
 
     fn is_closed(&self) -> bool {
-        self.lease().ended
+        self.call_state().lease.has_ended()
     }
 
     fn partial_size(&self) -> u64 {

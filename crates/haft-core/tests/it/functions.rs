@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use haft_core::{
-    DynTool, Failure, FailureCode, RunState, Scope, State, Tool, ToolContext, TypeMap, tool,
+    DynTool, Failure, FailureCode, RunScope, RunState, Scope, State, Tool, ToolContext, TypeMap,
+    tool,
 };
 use serde_json::json;
 
@@ -109,7 +110,11 @@ fn supplied() -> ToolContext {
     state.insert(Db { rows: 7 });
     let mut side = TypeMap::default();
     side.insert(User("ann"));
-    let scope = Scope { state: Arc::new(state), run_state: Arc::new(side), ..Scope::default() };
+    let scope = Scope::from(RunScope {
+        state: Arc::new(state),
+        run_state: Arc::new(side),
+        ..RunScope::default()
+    });
     cx_of(scope, Arc::new(Quiet::default()))
 }
 

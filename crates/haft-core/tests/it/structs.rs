@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use haft_core::{
-    ConcurrencyClass, DynTool, Failure, IntoTools, Json, Scope, State, Tool, ToolContext, TypeMap,
-    output,
+    ConcurrencyClass, DynTool, Failure, IntoTools, Json, RunScope, Scope, State, Tool, ToolContext,
+    TypeMap, output,
 };
 use serde_json::json;
 
@@ -69,7 +69,7 @@ fn fields_are_the_schema_and_the_struct_is_the_description() {
 async fn every_call_runs_a_fresh_instance() {
     let mut state = TypeMap::default();
     state.insert(String::from("> "));
-    let scope = Scope { state: Arc::new(state), ..Scope::default() };
+    let scope = Scope::from(RunScope { state: Arc::new(state), ..RunScope::default() });
     let cx = cx_of(scope, Arc::new(Quiet::default()));
     let tool = DynTool::of(HttpFetch::tool());
     for _ in 0..2 {

@@ -306,13 +306,11 @@ fn undeclared_effects_and_capabilities_are_unknown() {
 #[test]
 fn run_selectors_depend_on_the_run() {
     let metadata = json!({"tenant": "acme", "a": {"b": 1}});
-    let scope = Scope {
-        agent: Some("helper".into()),
-        user: Some("ann@x.org".into()),
-        metadata: std::sync::Arc::new(metadata.as_object().unwrap().clone()),
-        label: Label { trust: Trust::Untrusted, ..Label::CLEAN },
-        ..at("/w")
-    };
+    let mut scope = at("/w");
+    scope.agent = Some("helper".into());
+    scope.user = Some("ann@x.org".into());
+    scope.metadata = std::sync::Arc::new(metadata.as_object().unwrap().clone());
+    scope.label = Label { trust: Trust::Untrusted, ..Label::CLEAN };
     let call = call_in(scope, None, ToolSpec::new("t", "Does it."), open(), json!({"x": "y"}));
     for (text, is) in [
         ("agent=help*", "yes"),

@@ -171,7 +171,10 @@ mod tests {
 
     fn find(rules: &Rules, directory: &TestDirectory) -> Result<DeniedPaths, DeniedPathsUnknown> {
         let root = directory.at("").canonicalize().unwrap();
-        let scope = Scope { working_directory: root.as_path().into(), ..Scope::default() };
+        let scope = Scope::from(haft_core::RunScope {
+            working_directory: root.as_path().into(),
+            ..haft_core::RunScope::default()
+        });
         let now = now();
         rules.denied_paths(&[root], &Arc::new(scope), &|| now)
     }
@@ -202,7 +205,10 @@ mod tests {
         }
         let rules = rules(&directory, &["Read(**/.env)"]);
         let root = directory.at("").canonicalize().unwrap();
-        let scope = Scope { working_directory: root.as_path().into(), ..Scope::default() };
+        let scope = Scope::from(haft_core::RunScope {
+            working_directory: root.as_path().into(),
+            ..haft_core::RunScope::default()
+        });
         let (start, looks) = (now(), std::cell::Cell::new(0));
         let now = || {
             looks.set(looks.get() + 1);

@@ -220,7 +220,10 @@ mod tests {
     }
 
     fn judged(rules: &Rules, path: &str, file: &HardLinked) -> OtherNames {
-        let scope = Scope { working_directory: Path::new("/w").into(), ..Scope::default() };
+        let scope = Scope::from(haft_core::RunScope {
+            working_directory: Path::new("/w").into(),
+            ..haft_core::RunScope::default()
+        });
         rules.judge_other_names(Operation::Read, Path::new(path), file, &Arc::new(scope))
     }
 

@@ -463,11 +463,11 @@ mod tests {
             &Config::default(),
         );
         let of = |session: Option<&str>, user: Option<&str>| {
-            let scope = Scope {
+            let scope = Scope::from(haft_core::RunScope {
                 session: session.map(str::to_owned),
                 user: user.map(str::to_owned),
-                ..Scope::default()
-            };
+                ..haft_core::RunScope::default()
+            });
             queue.session(&scope)
         };
         of(Some("s"), None).allow([1; 32], "alice".into());

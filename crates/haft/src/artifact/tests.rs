@@ -11,12 +11,12 @@ use crate::clock::ManualClock;
 const HOUR: Duration = Duration::from_secs(3_600);
 
 fn scope(run: &str, session: Option<&str>, user: Option<&str>) -> Scope {
-    Scope {
+    Scope::from(haft_core::RunScope {
         run: run.into(),
         session: session.map(Into::into),
         user: user.map(Into::into),
-        ..Scope::default()
-    }
+        ..haft_core::RunScope::default()
+    })
 }
 
 fn owner() -> Owner {

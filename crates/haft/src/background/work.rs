@@ -46,8 +46,7 @@ pub(crate) fn begin(
     let (requested, name) = (outer.requested_name().clone(), outer.tool_name().clone());
     let scope = Arc::clone(outer.scope());
     let cx = ToolContext::new(scope, entry.call.clone(), requested, name, Arc::clone(turn) as _);
-    cx.set_profile(admitted.profile().clone());
-    cx.set_confined(permitted.verdict().confined);
+    cx.start(admitted.profile().clone(), permitted.verdict().confined, None);
     let _ = entry.work.set((Arc::downgrade(turn), cx.downgrade()));
     turn.emit(|| Event::Deferred {
         call: outer.call_id().clone(),

@@ -10,7 +10,7 @@
 use std::{sync::Arc, time::Instant};
 
 use haft_core::{
-    CallProfile, ConcurrencyClass, Failure, FailureCode, ToolContext,
+    CallProfile, ConcurrencyClass, Failure, FailureCode, ToolContext, ToolName,
     host::{HostContext, RunningWork},
 };
 use tokio::sync::OwnedSemaphorePermit;
@@ -50,9 +50,9 @@ struct MoreLocks {
 
 impl Locks {
     /// Marks the locks as held by a body that no call waits for any more.
-    fn abandon(&self) {
+    fn abandon(&self, tool: &ToolName) {
         let keys = self.more.iter().filter_map(|more| more.keys.as_ref());
-        self.class.iter().chain(keys).for_each(LockGuard::abandon);
+        self.class.iter().chain(keys).for_each(|guard| guard.abandon(tool));
     }
 }
 
@@ -74,7 +74,8 @@ impl CallLocks {
 
 impl Drop for CallLocks {
     fn drop(&mut self) {
-        self.cx.close(std::mem::take(&mut self.locks), Locks::abandon);
+        let tool = self.cx.tool_name();
+        self.cx.close(std::mem::take(&mut self.locks), |locks| locks.abandon(tool));
     }
 }
 
@@ -115,10 +116,7 @@ pub(crate) async fn acquire(
     }
     let slot = match turn.try_slot() {
         Some(slot) => slot,
-        None => turn
-            .waiting(cx, deadline, turn.slot())
-            .await?
-            .ok_or_else(|| Failure::new(FailureCode::NotRun, "the turn is over"))?,
+        None => turn.waiting(cx, deadline, turn.slot()).await?,
     };
     let class = lock(turn, &turn.run.locks, profile, cx, deadline).await?;
     let keys = if profile.keys.is_empty() {

@@ -117,6 +117,20 @@ pub(super) fn rewritten(turn: &TurnCore, call: ValidatedCall) -> Result<Rewrite,
     }
 }
 
+/// Allows a call that the rules allow, if no guard and no hook has a say in it. Otherwise returns
+/// the call and the verdict of the rules.
+pub(super) fn by_rules_alone(
+    turn: &TurnCore,
+    call: ValidatedCall,
+    verdict: Verdict,
+) -> Result<AuthorizedCall, (ValidatedCall, Verdict)> {
+    let is_alone = verdict.decision == Decision::Allow
+        && turn.inner.guards.is_empty()
+        && !call.tool().body().guards()
+        && !call.has_additions();
+    if is_alone { Ok(AuthorizedCall { call, verdict }) } else { Err((call, verdict)) }
+}
+
 /// Which guards are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Guards {

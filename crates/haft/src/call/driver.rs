@@ -141,8 +141,7 @@ impl RunningCall {
 
     /// Starts to satisfy a need.
     fn begin(&mut self, need: Need) -> Waiting {
-        let turn = Arc::clone(&self.turn);
-        let policy_timeout = turn.inner.config.policy_timeout;
+        let policy_timeout = self.turn.inner.config.policy_timeout;
         match need {
             Need::Execute => match self.machine.take_execution() {
                 Some(execution) => Waiting::Execution(execution),
@@ -150,18 +149,27 @@ impl RunningCall {
                 None => Waiting::Input(Input::Stopped(Stopped::Panicked(String::new()))),
             },
             Need::WriteIntent => {
+                let (machine, turn) = (&self.machine, &self.turn);
                 let status =
-                    self.machine.intent(&turn).map(|intent| journal::intend(&turn.inner, &intent));
+                    machine.intent(turn).map(|intent| journal::intend(&turn.inner, &intent));
                 written(status, policy_timeout, |result, took_time| Input::IntentWritten {
                     result,
                     took_time,
                 })
             }
             Need::WriteOutcome => {
-                let status =
-                    self.machine.outcome().map(|outcome| journal::settle(&turn.inner, &outcome));
+                let inner = &self.turn.inner;
+                let status = self.machine.outcome().map(|outcome| journal::settle(inner, &outcome));
                 written(status, policy_timeout, |result, _| Input::OutcomeWritten(result))
             }
+            other => self.begin_waiting(other, policy_timeout),
+        }
+    }
+
+    /// Starts to satisfy a need of a call that has no outcome yet. Each of these is a future.
+    fn begin_waiting(&mut self, need: Need, policy_timeout: Duration) -> Waiting {
+        let turn = Arc::clone(&self.turn);
+        match need {
             Need::Check(call) => {
                 Waiting::work(Limit::CancelOrTimeout(policy_timeout), async move {
                     let checked = call.tool().body().check(call.args(), call.context()).await;

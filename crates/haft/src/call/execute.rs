@@ -17,7 +17,7 @@ use crate::{
     background,
     hooks::CompletedCall,
     journal::Intent,
-    layers::{self, ExecuteInput, ExecuteMachine, ExecutionStats, Outcome, Pending, Work},
+    layers::{self, ExecuteMachine, ExecutionStats, Outcome, Pending, Work},
     secrets,
     turn::TurnCore,
 };
@@ -32,8 +32,8 @@ pub(crate) struct Execution {
 }
 
 enum State {
-    /// Without middleware: the machine is driven in place. The flag is set once it has started.
-    Machine(ExecuteMachine, Pending, bool),
+    /// Without middleware: the machine is driven in place.
+    Machine(ExecuteMachine, Pending),
     /// With middleware, which has its own future.
     Around(Option<Args>, ExecutionStats),
 }
@@ -56,14 +56,13 @@ impl Execution {
             Some(args) => args,
             None => args,
         };
-        cx.set_profile(validated.profile().clone());
-        cx.set_confined(call.verdict().confined);
+        cx.start(validated.profile().clone(), call.verdict().confined, Some(deadline));
         let middleware = &turn.inner.middleware;
         let state = if middleware.iter().any(|own| own.applies_to(tool)) {
             State::Around(Some(args), stats)
         } else {
             let machine = ExecuteMachine::new(args, stats);
-            State::Machine(machine, Pending::default(), false)
+            State::Machine(machine, Pending::default())
         };
         Ok(Self { call, locks, deadline, state, outcome: None })
     }
@@ -74,8 +73,7 @@ impl Execution {
         turn: &Arc<TurnCore>,
         task: &mut task::Context<'_>,
     ) -> Option<Poll<()>> {
-        let State::Machine(machine, pending, has_started) = &mut self.state else { return None };
-        let is_start = !std::mem::replace(has_started, true);
+        let State::Machine(machine, pending) = &mut self.state else { return None };
         let validated = self.call.admitted();
         let work = Work {
             turn,
@@ -84,8 +82,7 @@ impl Execution {
             cx: validated.context(),
             deadline: self.deadline,
         };
-        let input = is_start.then_some(ExecuteInput::Start);
-        Some(layers::poll_execution(&work, machine, pending, input, task).map(|outcome| {
+        Some(layers::poll_execution(&work, machine, pending, task).map(|outcome| {
             self.outcome = Some(outcome);
         }))
     }

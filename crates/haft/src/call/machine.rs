@@ -343,7 +343,13 @@ impl CallMachine {
     ) -> Step {
         match authorize::rewritten(turn, call) {
             Ok(Rewrite::None(call, verdict)) => {
-                self.guard(turn, call, Guarding::new(Guards::UntilDenied, verdict), queued)
+                match authorize::by_rules_alone(turn, call, verdict) {
+                    Ok(call) => self.allowed(turn, call),
+                    Err((call, verdict)) => {
+                        let guarding = Guarding::new(Guards::UntilDenied, verdict);
+                        self.guard(turn, call, guarding, queued)
+                    }
+                }
             }
             Ok(Rewrite::Changed(call)) => {
                 self.authorized(turn, Ok(Authorization::Rewritten(call)), queued)

@@ -6,7 +6,6 @@ use std::{sync::Arc, time::Instant};
 
 use haft_core::{
     BoxError, ConcurrencyClass, Execution as BodyExecution, Failure, FailureCode, StopReason,
-    host::HostContext,
 };
 
 use super::{
@@ -128,7 +127,6 @@ impl CallMachine {
             }
             deadline = ledger.until().map_or(deadline, |until| deadline.min(until));
         }
-        self.record.cx.set_deadline(deadline);
         match acquire::try_acquire(turn, validated, self.record.parent()) {
             Some(locks) => self.intend(turn, call, locks, deadline),
             None => {

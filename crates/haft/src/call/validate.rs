@@ -167,6 +167,11 @@ impl ValidatedCall {
         self.0.added.as_ref().and_then(|added| added.vouched.as_ref())
     }
 
+    /// Returns whether a hook, a rule, an approver or the host has added something to the call.
+    pub(crate) fn has_additions(&self) -> bool {
+        self.0.added.is_some()
+    }
+
     /// Returns the ask of a rule that then changed the arguments.
     pub(crate) fn asked(&self) -> Option<&Verdict> {
         self.0.added.as_ref().and_then(|added| added.asked.as_ref())

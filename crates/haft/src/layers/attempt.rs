@@ -20,6 +20,8 @@ use haft_core::{
     host::HostContext,
 };
 
+use tracing::span::EnteredSpan;
+
 use super::{Outcome, Work};
 use crate::{
     registry::RegisteredTool,
@@ -40,77 +42,63 @@ pub(crate) enum Attempt {
     GivenUp(Failure),
 }
 
-/// A body that runs. The first poll happens in place; a body that has to wait gets a supervisor
-/// with timers.
+/// A body that was not ready at its first poll. It has a supervisor with timers.
 pub(crate) struct RunningBody {
-    body: Option<BoxFuture<'static, Outcome>>,
-    supervised: Option<BoxFuture<'static, Attempt>>,
-    cx: ToolContext,
+    supervised: BoxFuture<'static, Attempt>,
     span: Option<Box<AttemptSpan>>,
 }
 
-impl RunningBody {
-    /// Starts an attempt, in a span of its own if there is a subscriber.
-    pub(crate) fn start(work: &Work<'_>, args: Args, cx: ToolContext) -> Self {
-        let span = AttemptSpan::start(&Work { cx: &cx, ..*work });
-        let entered = span.as_ref().map(|span| span.enter());
-        // Making the future runs the author's code too, so its panic is caught.
-        let made =
-            catch_unwind(AssertUnwindSafe(|| Arc::clone(work.entry.body()).call(args, cx.clone())));
-        let body = match made {
-            Ok(body) => body,
-            Err(panic) => Box::pin(async { std::panic::resume_unwind(panic) }),
-        };
-        drop(entered);
-        Self { body: Some(body), supervised: None, cx, span }
-    }
+/// How an attempt ended, with its span.
+pub(crate) type EndedAttempt = (Attempt, Option<Box<AttemptSpan>>);
 
-    /// Polls the body to its end. Returns how it ended, its context and its span.
-    pub(crate) fn poll(
-        &mut self,
-        work: &Work<'_>,
-        task: &mut task::Context<'_>,
-    ) -> Poll<(Attempt, ToolContext, Option<Box<AttemptSpan>>)> {
-        let entered = self.span.as_ref().map(|span| span.enter());
-        let polled = match &mut self.supervised {
-            Some(supervised) => poll_caught(supervised, task),
-            None => match self.body.take() {
-                Some(body) => self.poll_first(work, body, task),
-                None => Poll::Pending,
-            },
-        };
-        drop(entered);
-        polled.map(|attempt| {
-            self.supervised = None;
-            (attempt, self.cx.clone(), self.span.take())
-        })
-    }
-
-    fn poll_first(
-        &mut self,
-        work: &Work<'_>,
-        mut body: BoxFuture<'static, Outcome>,
-        task: &mut task::Context<'_>,
-    ) -> Poll<Attempt> {
-        // Dropping a body runs the author's code too.
-        let polled = catch_unwind(AssertUnwindSafe(|| match body.as_mut().poll(task) {
+/// Starts an attempt, in a span of its own if there is a subscriber, and polls the body in place. A
+/// body that is ready at once needs no timer.
+pub(crate) fn begin(
+    work: &Work<'_>,
+    args: Args,
+    cx: &ToolContext,
+    task: &mut task::Context<'_>,
+) -> Result<EndedAttempt, RunningBody> {
+    let span = AttemptSpan::start(&Work { cx, ..*work });
+    let entered = span.as_ref().map(|span| span.enter());
+    // Making the future, polling it and dropping it run the author's code, so panics are caught.
+    let polled = catch_unwind(AssertUnwindSafe(|| {
+        let mut body = Arc::clone(work.entry.body()).call(args, cx.clone());
+        match body.as_mut().poll(task) {
             Poll::Ready(outcome) => {
                 drop(body);
                 Ok(outcome)
             }
             Poll::Pending => Err(body),
-        }));
-        match polled {
-            Ok(Ok(outcome)) => Poll::Ready(Attempt::Ended(Ok(outcome))),
-            Err(panic) => Poll::Ready(Attempt::Ended(Err(panic))),
-            Ok(Err(body)) => {
-                let timing = Timing::of(work);
-                let (turn, cx) = (Arc::clone(work.turn), self.cx.clone());
-                let supervised =
-                    self.supervised.insert(Box::pin(supervise(turn, cx, timing, body)));
-                poll_caught(supervised, task)
-            }
         }
+    }));
+    let body = match polled {
+        Ok(Ok(outcome)) => return Ok((Attempt::Ended(Ok(outcome)), exit(entered, span))),
+        Err(panic) => return Ok((Attempt::Ended(Err(panic)), exit(entered, span))),
+        Ok(Err(body)) => body,
+    };
+    let (turn, cx) = (Arc::clone(work.turn), cx.clone());
+    let mut supervised: BoxFuture<'static, Attempt> =
+        Box::pin(supervise(turn, cx, Timing::of(work), body));
+    match poll_caught(&mut supervised, task) {
+        Poll::Ready(attempt) => Ok((attempt, exit(entered, span))),
+        Poll::Pending => Err(RunningBody { supervised, span: exit(entered, span) }),
+    }
+}
+
+/// Leaves the span of an attempt.
+fn exit(entered: Option<EnteredSpan>, span: Option<Box<AttemptSpan>>) -> Option<Box<AttemptSpan>> {
+    drop(entered);
+    span
+}
+
+impl RunningBody {
+    /// Polls the body to its end.
+    pub(crate) fn poll(&mut self, task: &mut task::Context<'_>) -> Poll<EndedAttempt> {
+        let entered = self.span.as_ref().map(|span| span.enter());
+        let polled = poll_caught(&mut self.supervised, task);
+        drop(entered);
+        polled.map(|attempt| (attempt, self.span.take()))
     }
 }
 

@@ -10,7 +10,7 @@ use haft_core::{BoxFuture, Failure};
 
 use super::{
     Outcome, Work,
-    attempt::RunningBody,
+    attempt::{self, RunningBody},
     machine::{ExecuteInput, ExecuteMachine, ExecuteNeed, ExecuteStep},
 };
 use crate::telemetry;
@@ -18,43 +18,60 @@ use crate::telemetry;
 /// What an execution waits for.
 #[derive(Default)]
 pub(crate) enum Pending {
+    /// It has not started.
     #[default]
-    Nothing,
+    Start,
     /// A wait that is not execution: bounded by the deadline, the cancellation and the interrupt.
     Wait(BoxFuture<'static, Result<(), Failure>>, Instant),
     Body(RunningBody),
 }
 
-/// Polls an execution to its outcome. `input` is `Start` the first time, and `None` afterwards.
+impl Pending {
+    fn poll(&mut self, work: &Work<'_>, task: &mut task::Context<'_>) -> Poll<ExecuteInput> {
+        match self {
+            Self::Start => Poll::Ready(ExecuteInput::Start),
+            Self::Body(body) => {
+                body.poll(task).map(|(attempt, span)| ExecuteInput::Body(attempt, span))
+            }
+            Self::Wait(wait, since) => wait.as_mut().poll(task).map(|waited| {
+                let now = work.turn.inner.clock.now();
+                ExecuteInput::Waited(waited, now.saturating_duration_since(*since))
+            }),
+        }
+    }
+}
+
+/// Polls an execution to its outcome. It must not be polled again after that.
 pub(crate) fn poll_execution(
     work: &Work<'_>,
     machine: &mut ExecuteMachine,
     pending: &mut Pending,
-    mut input: Option<ExecuteInput>,
     task: &mut task::Context<'_>,
 ) -> Poll<Outcome> {
+    let mut input = match pending.poll(work, task) {
+        Poll::Ready(input) => input,
+        Poll::Pending => return Poll::Pending,
+    };
     loop {
-        if let Some(input) = input.take() {
-            match machine.advance(work, input) {
-                ExecuteStep::Done(outcome) => return Poll::Ready(outcome),
-                ExecuteStep::Wait(need) => *pending = begin(work, need),
-            }
-        }
-        input = match pending {
-            Pending::Nothing => return Poll::Pending,
-            Pending::Body(body) => match body.poll(work, task) {
-                Poll::Ready((attempt, cx, span)) => Some(ExecuteInput::Body(attempt, cx, span)),
-                Poll::Pending => return Poll::Pending,
-            },
-            Pending::Wait(wait, since) => match wait.as_mut().poll(task) {
-                Poll::Ready(waited) => {
-                    let now = work.turn.inner.clock.now();
-                    Some(ExecuteInput::Waited(waited, now.saturating_duration_since(*since)))
+        input = match machine.advance(work, input) {
+            ExecuteStep::Done(outcome) => return Poll::Ready(outcome),
+            ExecuteStep::Attempt(args) => {
+                match attempt::begin(work, args, machine.context(work), task) {
+                    Ok((attempt, span)) => ExecuteInput::Body(attempt, span),
+                    Err(running) => {
+                        *pending = Pending::Body(running);
+                        return Poll::Pending;
+                    }
                 }
-                Poll::Pending => return Poll::Pending,
-            },
+            }
+            ExecuteStep::Wait(need) => {
+                *pending = begin(work, need);
+                match pending.poll(work, task) {
+                    Poll::Ready(input) => input,
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
         };
-        *pending = Pending::Nothing;
     }
 }
 
@@ -63,7 +80,6 @@ fn begin(work: &Work<'_>, need: ExecuteNeed) -> Pending {
     let clock = Arc::clone(&turn.inner.clock);
     let since = || work.turn.inner.clock.now();
     match need {
-        ExecuteNeed::Body(args, cx) => Pending::Body(RunningBody::start(work, args, cx)),
         ExecuteNeed::Flight(flight) => {
             let wait = async move { flight.wait().await };
             Pending::Wait(bounded(work, "flight", wait), since())

@@ -36,6 +36,8 @@ pub(crate) struct ExecuteMachine {
     first: Option<Args>,
     /// The number of the current attempt, from 1.
     attempt: u32,
+    /// The context of the current attempt, if the call may have several.
+    attempt_cx: Option<ToolContext>,
     /// The computation whose result goes to the cache.
     flight: Option<Box<FlightMember>>,
     /// The permission of the breaker, if this call is a probe.
@@ -68,6 +70,8 @@ enum Limiter {
 /// What the driver does next.
 pub(crate) enum ExecuteStep {
     Done(Outcome),
+    /// Make an attempt at the body, in `ExecuteMachine::context`.
+    Attempt(Args),
     Wait(ExecuteNeed),
 }
 
@@ -79,8 +83,6 @@ pub(crate) enum ExecuteNeed {
     Rate(QueueSlot),
     /// A moment.
     Sleep(Instant),
-    /// The end of an attempt at the body.
-    Body(Args, ToolContext),
 }
 
 /// What the driver reports.
@@ -88,8 +90,8 @@ pub(crate) enum ExecuteInput {
     Start,
     /// A wait ended, or was stopped; how long it took.
     Waited(Result<(), Failure>, Duration),
-    /// An attempt ended, with its context and its span.
-    Body(Attempt, ToolContext, Option<Box<AttemptSpan>>),
+    /// An attempt ended, with its span.
+    Body(Attempt, Option<Box<AttemptSpan>>),
 }
 
 impl ExecuteMachine {
@@ -99,11 +101,17 @@ impl ExecuteMachine {
             stats,
             first: Some(first),
             attempt: 1,
+            attempt_cx: None,
             flight: None,
             trial: None,
             last: None,
             was_cancelled: false,
         }
+    }
+
+    /// Returns the context of the current attempt.
+    pub(super) fn context<'a>(&'a self, work: &Work<'a>) -> &'a ToolContext {
+        self.attempt_cx.as_ref().unwrap_or(work.cx)
     }
 
     /// Runs until the outcome is known or something must be waited for.
@@ -145,12 +153,13 @@ impl ExecuteMachine {
                     Err(stopped) => self.end(work, Err(stopped.with_source(failure.to_string()))),
                 }
             }
-            (Phase::Body, ExecuteInput::Body(attempt, cx, span)) => {
-                let outcome = outcome_of_attempt(work, &cx, attempt);
+            (Phase::Body, ExecuteInput::Body(attempt, span)) => {
+                let cx = self.context(work);
+                let outcome = outcome_of_attempt(work, cx, attempt);
                 if let Some(span) = span {
-                    span.end(&Work { cx: &cx, ..*work }, &outcome);
+                    span.end(&Work { cx, ..*work }, &outcome);
                 }
-                self.attempted(work, &cx, outcome)
+                self.attempted(work, outcome)
             }
             // A driver that answers another need is a mistake of ours; the call still ends.
             _ => ExecuteStep::Done(Err(Failure::new(
@@ -228,24 +237,22 @@ impl ExecuteMachine {
                 Err(failure) => return self.end(work, Err(failure)),
             },
         };
-        let cx = match retry::policy(work) {
-            Some(_) => work.cx.for_attempt(self.attempt),
-            None => work.cx.clone(),
-        };
+        // Each attempt of a call that may have several has a context of its own.
+        self.attempt_cx = retry::policy(work).map(|_| work.cx.for_attempt(self.attempt));
         self.stats.attempts += 1;
         if self.stats.attempts == 1 {
             work.turn.emit(|| Event::Running { call: work.cx.call_id().clone() });
         }
         self.phase = Phase::Body;
-        ExecuteStep::Wait(ExecuteNeed::Body(args, cx))
+        ExecuteStep::Attempt(args)
     }
 
     /// Ends the call, or waits for the next attempt.
-    fn attempted(&mut self, work: &Work<'_>, cx: &ToolContext, outcome: Outcome) -> ExecuteStep {
+    fn attempted(&mut self, work: &Work<'_>, outcome: Outcome) -> ExecuteStep {
         let Some(policy) = retry::policy(work) else { return self.end(work, outcome) };
         let failure = match outcome {
             Ok(output) => {
-                self.was_cancelled = cx.is_cancelled();
+                self.was_cancelled = self.context(work).is_cancelled();
                 return self.end(work, Ok(output));
             }
             Err(failure) => failure,

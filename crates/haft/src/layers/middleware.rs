@@ -22,7 +22,7 @@ use haft_core::{
 };
 
 use super::{
-    ExecuteInput, ExecuteMachine, ExecutionStats, Outcome, Pending, Work,
+    ExecuteMachine, ExecutionStats, Outcome, Pending, Work,
     middleware_time::{Said, watched},
     next::{Frame, Going, Passed},
     poll_execution,
@@ -237,7 +237,7 @@ fn level<'a>(around: &'a [Around], trail: &'a Trail<'a>, first: Args) -> BoxFutu
 /// Goes on to everything inside the middleware. The statistics are written back on every path.
 fn innermost<'a>(trail: &'a Trail<'a>, first: Args) -> Innermost<'a> {
     let machine = ExecuteMachine::new(first, std::mem::take(&mut *trail.course()));
-    Innermost { trail, machine, pending: Pending::default(), input: Some(ExecuteInput::Start) }
+    Innermost { trail, machine, pending: Pending::default() }
 }
 
 /// The execution inside all middleware.
@@ -245,7 +245,6 @@ struct Innermost<'a> {
     trail: &'a Trail<'a>,
     machine: ExecuteMachine,
     pending: Pending,
-    input: Option<ExecuteInput>,
 }
 
 impl Future for Innermost<'_> {
@@ -253,8 +252,7 @@ impl Future for Innermost<'_> {
 
     fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Outcome> {
         let this = self.get_mut();
-        let input = this.input.take();
-        poll_execution(this.trail.work, &mut this.machine, &mut this.pending, input, task)
+        poll_execution(this.trail.work, &mut this.machine, &mut this.pending, task)
     }
 }
 

@@ -29,7 +29,7 @@ pub use self::middleware::{Middleware, Next, middleware_fn};
 pub(crate) use self::{
     attempt::{checked, outcome as outcome_of},
     driver::{Pending, poll_execution},
-    machine::{ExecuteInput, ExecuteMachine},
+    machine::ExecuteMachine,
     middleware::{Around, AroundPlace, around},
 };
 use crate::{

@@ -1,32 +1,27 @@
-//! State that all calls of one turn share: snapshot, scope, concurrency slots, cancellation.
-//!
-//! Cancellation always sets a flag and never just drops a future. A call can be cancelled directly
-//! (alone, by a sibling, with the turn or the run), by an interrupt of the turn (which `block`
-//! tools ignore once they run), or by cancellation of its outer call.
+//! State that all calls of one turn share: snapshot, scope, concurrency slots, budget, and what the
+//! turn does for the context of a call.
 
 use std::{
     any::Any,
     convert::Infallible,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, OnceLock,
-        atomic::{AtomicBool, Ordering},
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering, fence},
     },
     time::Instant,
 };
 
 use haft_core::{
-    BoxFuture, CallId, DeniedPaths, DeniedPathsUnknown, Execution, Failure, FailureCode,
-    HardLinked, Operation, OtherNames, Output, Progress, RemainingBudget, RetryHint, Scope, Secret,
-    StopReason, ToolCall, ToolContext, ToolName,
-    host::{Host, HostContext, PathRules, TaskSlot, WeakToolContext},
-    sync::lock,
+    BoxFuture, CallId, DeniedPaths, DeniedPathsUnknown, Failure, FailureCode, HardLinked,
+    Operation, OtherNames, Output, Progress, RemainingBudget, RetryHint, Scope, Secret, StopReason,
+    ToolCall, ToolContext, ToolName,
+    host::{Host, HostContext, PathRules, TaskSlot},
 };
 use serde_json::Value;
-use smallvec::SmallVec;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
-use super::nested::nested;
+use super::{cancellation::Cancellation, nested::nested, output_relay::OutputRelay, slots::Slots};
 use crate::{
     budget::{BudgetReservation, too_deep},
     call::{self, Terms, ValidatedCall},
@@ -41,28 +36,22 @@ use crate::{
 
 /// What all calls of one turn share.
 pub(crate) struct TurnCore {
+    /// Its key among the open turns of the run.
+    key: usize,
     pub(crate) inner: Arc<Inner>,
     pub(crate) run: Arc<RunCore>,
     pub(crate) snapshot: ToolSnapshot,
     pub(crate) scope: Arc<Scope>,
     /// The source of its events; made when there is an observer.
     event_source: OnceLock<Arc<EventSource>>,
-    slots: Semaphore,
+    slots: Slots,
     pub(crate) end: MessageEnd,
     /// The failure of every call, if the run has no turns left.
     exhausted: Option<Failure>,
-    aborted: AtomicBool,
-    /// Why no call of this turn may run, once that is decided.
-    blocked: OnceLock<(FailureCode, String)>,
     /// Notes for the model from the hooks before the turn.
     host_notes: OnceLock<Vec<String>>,
-    interrupted: AtomicBool,
-    interrupt_notify: Notify,
-    calls: Mutex<SmallVec<[RegisteredCall; 1]>>,
-    pub(super) nested: Mutex<Vec<(CallId, WeakToolContext)>>,
-    /// The open output streams of its calls, with the text that is not emitted yet.
-    streams: Mutex<Vec<OutputStream>>,
-    has_output: AtomicBool,
+    pub(super) cancellation: Cancellation,
+    pub(super) output: OutputRelay,
 }
 
 /// One of the calls that may run at the same time. Dropping it frees the slot.
@@ -70,19 +59,18 @@ pub(crate) struct ConcurrencySlot(Arc<TurnCore>);
 
 impl Drop for ConcurrencySlot {
     fn drop(&mut self) {
-        self.0.slots.add_permits(1);
+        self.0.slots.put_back();
     }
 }
 
-/// A call of the turn, and how to cancel it.
-struct RegisteredCall {
-    id: CallId,
-    cx: WeakToolContext,
-}
-
-const CANCELLED: &str = "the turn was cancelled";
 /// After so many turns in a row with invalid arguments the model is asked to stop calling a tool.
 const MAX_INVALID_TURNS: u32 = 3;
+
+impl Drop for TurnCore {
+    fn drop(&mut self) {
+        self.run.end_turn(self.key);
+    }
+}
 
 impl TurnCore {
     pub(crate) fn new(
@@ -92,27 +80,23 @@ impl TurnCore {
         event_source: Option<Arc<EventSource>>,
         exhausted: Option<Failure>,
     ) -> Arc<Self> {
-        let core = Arc::new(Self {
-            exhausted,
-            inner: Arc::clone(&run.inner),
-            snapshot,
-            scope,
-            event_source: event_source.map(OnceLock::from).unwrap_or_default(),
-            slots: Semaphore::new(run.inner.config.max_concurrency.min(Semaphore::MAX_PERMITS)),
-            end: MessageEnd::default(),
-            aborted: AtomicBool::new(false),
-            blocked: OnceLock::new(),
-            host_notes: OnceLock::new(),
-            interrupted: AtomicBool::new(false),
-            interrupt_notify: Notify::new(),
-            calls: Mutex::default(),
-            nested: Mutex::default(),
-            streams: Mutex::default(),
-            has_output: AtomicBool::new(false),
-            run: Arc::clone(run),
-        });
-        run.begin(&core);
-        core
+        let make = |key| {
+            Arc::new(Self {
+                key,
+                exhausted,
+                inner: Arc::clone(&run.inner),
+                snapshot,
+                scope,
+                event_source: event_source.map(OnceLock::from).unwrap_or_default(),
+                slots: Slots::new(run.inner.config.max_concurrency),
+                end: MessageEnd::default(),
+                host_notes: OnceLock::new(),
+                cancellation: Cancellation::default(),
+                output: OutputRelay::default(),
+                run: Arc::clone(run),
+            })
+        };
+        run.begin(make)
     }
 
     /// Makes the context of one call.
@@ -133,14 +117,13 @@ impl TurnCore {
 
     /// Takes a concurrency slot of the turn, if one is free.
     pub(crate) fn try_slot(self: &Arc<Self>) -> Option<ConcurrencySlot> {
-        self.slots.try_acquire().ok()?.forget();
-        Some(ConcurrencySlot(Arc::clone(self)))
+        self.slots.try_take().then(|| ConcurrencySlot(Arc::clone(self)))
     }
 
-    /// Waits for a concurrency slot of the turn; `None` if the turn is over.
-    pub(crate) async fn slot(self: &Arc<Self>) -> Option<ConcurrencySlot> {
-        self.slots.acquire().await.ok()?.forget();
-        Some(ConcurrencySlot(Arc::clone(self)))
+    /// Waits for a concurrency slot of the turn.
+    pub(crate) async fn slot(self: &Arc<Self>) -> ConcurrencySlot {
+        self.slots.take().await;
+        ConcurrencySlot(Arc::clone(self))
     }
 
     /// Emits an event of this run. It is not even built without an observer.
@@ -252,28 +235,6 @@ impl TurnCore {
         }
     }
 
-    /// Reserves memory for so many calls.
-    pub(crate) fn reserve(&self, calls: usize) {
-        lock(&self.calls).reserve_exact(calls);
-    }
-
-    /// Registers a call, so that it can be cancelled.
-    pub(crate) fn register(&self, cx: &ToolContext) {
-        lock(&self.calls).push(RegisteredCall { id: cx.call_id().clone(), cx: cx.downgrade() });
-        if self.aborted.load(Ordering::SeqCst) {
-            cx.stop(FailureCode::Cancelled, CANCELLED);
-        }
-        if let Some((code, why)) = self.blocked.get() {
-            cx.stop(*code, why);
-        }
-        self.stop_if_halted(cx);
-    }
-
-    /// Refuses all calls of this turn; of several reasons the first is kept.
-    pub(crate) fn block_calls(&self, code: FailureCode, why: String) {
-        let _ = self.blocked.set((code, why));
-    }
-
     /// Stores the notes of the hooks before the turn; the first result carries them.
     pub(crate) fn set_host_notes(&self, notes: Vec<String>) {
         let _ = self.host_notes.set(notes);
@@ -282,167 +243,6 @@ impl TurnCore {
     /// Returns the notes of the hooks before the turn.
     pub(crate) fn host_notes(&self) -> &[String] {
         self.host_notes.get().map_or(&[], Vec::as_slice)
-    }
-
-    /// Stops the calls that have not begun, because the run is halted.
-    pub(crate) fn halt(&self) {
-        let mut all: Vec<WeakToolContext> =
-            lock(&self.calls).iter().map(|c| c.cx.clone()).collect();
-        all.extend(lock(&self.nested).iter().map(|(_, cx)| cx.clone()));
-        all.iter().filter_map(WeakToolContext::upgrade).for_each(|cx| self.stop_if_halted(&cx));
-    }
-
-    /// Stops a call of a halted run that has not begun: its profile is set when the body begins.
-    pub(super) fn stop_if_halted(&self, cx: &ToolContext) {
-        if let Some(reason) = self.run.halted()
-            && cx.profile().is_none()
-        {
-            cx.stop(FailureCode::BlockedByHook, reason);
-        }
-    }
-
-    /// Cancels every call.
-    pub(crate) fn abort(&self) {
-        self.aborted.store(true, Ordering::SeqCst);
-        self.interrupt();
-        let all: Vec<WeakToolContext> = lock(&self.calls).iter().map(|c| c.cx.clone()).collect();
-        for cx in all.iter().filter_map(WeakToolContext::upgrade) {
-            self.stop_body(&cx, FailureCode::Cancelled, CANCELLED);
-        }
-    }
-
-    /// Stops the running calls that yield, and starts no other call.
-    pub(crate) fn interrupt(&self) {
-        self.interrupted.store(true, Ordering::SeqCst);
-        self.interrupt_notify.notify_waiters();
-    }
-
-    /// Waits until an interrupt of the turn reaches this call. A nested call is interrupted only
-    /// through its outer call: if that one blocks, it needs its nested calls.
-    pub(crate) async fn interrupted(&self, cx: &ToolContext) {
-        if cx.call_id().looks_nested() {
-            return std::future::pending().await;
-        }
-        loop {
-            let interrupted = self.interrupt_notify.notified();
-            if self.interrupted.load(Ordering::SeqCst) {
-                return;
-            }
-            interrupted.await;
-        }
-    }
-
-    /// Stops one call, and returns whether there is such a call.
-    pub(crate) fn stop_call(&self, id: &str) -> bool {
-        let found = lock(&self.calls).iter().find(|c| c.id == *id).map(|c| c.cx.clone());
-        if let Some(cx) = found.as_ref().and_then(WeakToolContext::upgrade) {
-            self.stop_body(&cx, FailureCode::Cancelled, "this call was cancelled");
-        }
-        found.is_some()
-    }
-
-    /// Stops the call with this row, because a sibling failed.
-    pub(crate) fn stop_sibling(&self, at: usize, failed: &ToolName) {
-        let cx = lock(&self.calls).get(at).and_then(|c| c.cx.upgrade());
-        if let Some(cx) = cx {
-            let why = format!(
-                "`{failed}` in the same batch failed, which cancels the other calls of the batch"
-            );
-            self.stop_body(&cx, FailureCode::SiblingAborted, &why);
-        }
-    }
-
-    /// Stops a body and the nested calls it waits for.
-    pub(crate) fn stop_body(&self, cx: &ToolContext, code: FailureCode, why: &str) {
-        cx.stop(code, why);
-        if cx.nested_calls() > 0 {
-            let below: Vec<WeakToolContext> = lock(&self.nested)
-                .iter()
-                .filter(|(id, _)| id.is_within(cx.call_id()))
-                .map(|(_, cx)| cx.clone())
-                .collect();
-            below.iter().filter_map(WeakToolContext::upgrade).for_each(|cx| cx.stop(code, why));
-        }
-    }
-
-    /// Returns the nearest call of this tool that a call is nested in.
-    pub(crate) fn within(&self, cx: &ToolContext, tool: &ToolName) -> Option<ToolContext> {
-        let top: Vec<WeakToolContext> = lock(&self.calls)
-            .iter()
-            .filter(|c| cx.call_id().is_within(&c.id))
-            .map(|c| c.cx.clone())
-            .collect();
-        let nested = lock(&self.nested)
-            .iter()
-            .filter(|(id, _)| cx.call_id().is_within(id))
-            .map(|(_, outer)| outer.clone())
-            .collect::<Vec<_>>();
-        top.iter()
-            .chain(&nested)
-            .filter_map(WeakToolContext::upgrade)
-            .filter(|outer| outer.tool_name() == tool)
-            .max_by_key(|outer| outer.call_id().as_str().len())
-    }
-
-    /// Sanitizes a chunk of output and returns what can be emitted; nothing while all of it may
-    /// be the beginning of a secret. Chunks with one key are one stream.
-    fn sanitize_chunk(&self, cx: &ToolContext, key: Option<&str>, chunk: &str) -> Option<String> {
-        self.has_output.store(true, Ordering::Release);
-        let call = cx.call_id();
-        let mut streams = lock(&self.streams);
-        let at = match streams.iter().position(|s| s.is_of(call, key)) {
-            Some(at) => at,
-            None => {
-                let (key, call) = (key.map(str::to_owned), call.clone());
-                let sanitizer = self.inner.redactor.sanitizing_stream();
-                streams.push(OutputStream { call, key, sanitizer });
-                streams.len() - 1
-            }
-        };
-        let shown = streams.get_mut(at).map(|s| s.sanitizer.feed(chunk))?;
-        let of_call = streams.iter().filter(|s| s.call == *call && s.key.is_some()).count();
-        if of_call > MAX_OPEN_KEYS {
-            let oldest = streams.iter().position(|s| s.call == *call && s.key.is_some());
-            let oldest = oldest.map(|at| streams.remove(at));
-            drop(streams);
-            oldest.into_iter().for_each(|oldest| self.emit_rest(oldest));
-        }
-        (!shown.is_empty() || chunk.is_empty()).then_some(shown)
-    }
-
-    /// Emits the rest of a call's output streams: the body has ended.
-    pub(crate) fn flush_output(&self, cx: &ToolContext) {
-        if !self.has_output.load(Ordering::Acquire) {
-            return;
-        }
-        let rest: Vec<OutputStream> =
-            lock(&self.streams).extract_if(.., |stream| stream.call == *cx.call_id()).collect();
-        rest.into_iter().for_each(|stream| self.emit_rest(stream));
-    }
-
-    fn emit_rest(&self, stream: OutputStream) {
-        let OutputStream { call, key, sanitizer } = stream;
-        let rest = sanitizer.finish();
-        if rest.is_empty() {
-            return;
-        }
-        let note = match key {
-            Some(key) => Progress::Keyed(self.inner.redactor.text(&key).into_owned(), rest),
-            None => Progress::Partial(rest),
-        };
-        self.emit(|| Event::Progress { call, note });
-    }
-
-    /// Returns whether this call must not start or go on.
-    pub(crate) fn is_stopped(&self, cx: &ToolContext) -> bool {
-        cx.is_cancelled()
-            || (self.interrupted.load(Ordering::SeqCst) && !cx.call_id().looks_nested())
-    }
-
-    /// Returns why a call is stopped, as a call that was not run; the caller may know more.
-    pub(crate) fn why_stopped(&self, cx: &ToolContext) -> Failure {
-        let (code, why) = cx.stop_reason().unwrap_or((FailureCode::Cancelled, CANCELLED));
-        Failure::new(code, why).with_execution(Execution::NotStarted)
     }
 
     /// Emits the progress that a body's interval holds back, as soon as it is due. Never ends.
@@ -480,33 +280,26 @@ impl TurnCore {
     }
 }
 
-/// One stream of output chunks of a call: all that have the same key.
-struct OutputStream {
-    call: CallId,
-    key: Option<String>,
-    sanitizer: haft_sanitize::SanitizingRedactor,
-}
-
-/// So many keyed streams of one call are open at once; a body may invent any number of keys.
-const MAX_OPEN_KEYS: usize = 64;
-
-impl OutputStream {
-    fn is_of(&self, call: &CallId, key: Option<&str>) -> bool {
-        self.call == *call && self.key.as_deref() == key
-    }
-}
-
 /// Whether and how the model's message has ended.
 #[derive(Default)]
 pub(crate) struct MessageEnd {
     stop: OnceLock<StopReason>,
-    ended: Notify,
+    /// Whether a call waits, or has waited, for the end.
+    is_awaited: AtomicBool,
+    notify: Notify,
 }
 
 impl MessageEnd {
+    /// Sets how the message ended. The first value is kept.
     pub(crate) fn set(&self, stop: StopReason) {
+        if self.stop.get().is_some() {
+            return;
+        }
         let _ = self.stop.set(stop);
-        self.ended.notify_waiters();
+        fence(Ordering::SeqCst);
+        if self.is_awaited.load(Ordering::SeqCst) {
+            self.notify.notify_waiters();
+        }
     }
 
     pub(crate) fn get(&self) -> Option<StopReason> {
@@ -514,8 +307,12 @@ impl MessageEnd {
     }
 
     pub(crate) async fn wait(&self) -> StopReason {
+        // `set` stores the end and then reads the flag. We set the flag and then read the end. With
+        // both fences, at least one side sees the other, so no notification is lost.
+        self.is_awaited.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         loop {
-            let ended = self.ended.notified();
+            let ended = self.notify.notified();
             if let Some(stop) = self.get() {
                 return stop;
             }

@@ -4,10 +4,20 @@
 //! served in FIFO order, except that a waiter without a conflict with earlier ones need not wait
 //! for them. One lock per run separates concurrency classes; one per runtime separates resource
 //! keys.
+//!
+//! Readers without keys are only counted, in one atomic, while no other call runs or waits. The
+//! first other call sets `SLOW` in the atomic; from then on all calls use the list behind the
+//! mutex, until it is empty again.
+//!
+//! INVARIANT: a reader is counted only while `SLOW` is not set, and every call in the list was added
+//! after `SLOW` was set. So a call in the list sees all counted readers.
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use haft_core::{CallProfile, ConcurrencyClass, ToolName, sync::lock};
@@ -15,7 +25,16 @@ use tokio::sync::oneshot;
 
 /// The locks of running calls. Its mutex is held for a scan of a short list, never across a wait.
 #[derive(Default)]
-pub(crate) struct LockTable(Mutex<State>);
+pub(crate) struct LockTable {
+    /// The number of counted readers, times `READER`, and `SLOW`.
+    readers: AtomicU64,
+    list: Mutex<State>,
+}
+
+const SLOW: u64 = 1;
+const READER: u64 = 2;
+/// The ticket of a counted reader.
+const COUNTED: u64 = u64::MAX;
 
 #[derive(Default)]
 struct State {
@@ -34,7 +53,8 @@ struct Holder {
 /// A lock, or a place in the queue for it. Dropping it releases it.
 pub(crate) struct LockGuard {
     table: Arc<LockTable>,
-    ticket: u64,
+    /// The place in the list, or `COUNTED`. A counted reader that is abandoned moves to the list.
+    ticket: AtomicU64,
 }
 
 /// The answer to a request for a lock.
@@ -50,7 +70,21 @@ pub(crate) enum LockRequest {
 impl LockTable {
     /// Requests the lock of a call.
     pub(crate) fn request(self: &Arc<Self>, profile: &CallProfile, tool: &ToolName) -> LockRequest {
+        if is_plain_reader(profile) && self.count_reader() {
+            return LockRequest::Acquired(self.guard(COUNTED));
+        }
+        self.request_in_list(profile, tool)
+    }
+
+    /// Counts a reader, unless another call is in the list.
+    fn count_reader(&self) -> bool {
+        let count = |readers: u64| (readers & SLOW == 0).then_some(readers + READER);
+        self.readers.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count).is_ok()
+    }
+
+    fn request_in_list(self: &Arc<Self>, profile: &CallProfile, tool: &ToolName) -> LockRequest {
         let mut state = self.lock();
+        let readers = self.readers.fetch_or(SLOW, Ordering::SeqCst) / READER;
         if profile.class != ConcurrencyClass::ReadOnly
             && let Some(left) =
                 state.here.iter().find(|s| s.abandoned && !s.profile.may_share(profile))
@@ -61,8 +95,8 @@ impl LockTable {
         state.next += 1;
         let holder =
             Holder { ticket, profile: profile.clone(), tool: tool.clone(), abandoned: false };
-        let free = state.free_for(&holder.profile, state.queue.len());
-        let guard = LockGuard { table: Arc::clone(self), ticket };
+        let free = state.free_for(&holder.profile, state.queue.len(), readers);
+        let guard = self.guard(ticket);
         if free {
             state.here.push(holder);
             return LockRequest::Acquired(guard);
@@ -72,33 +106,65 @@ impl LockTable {
         LockRequest::Wait(guard, receive)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.0)
+    fn guard(self: &Arc<Self>, ticket: u64) -> LockGuard {
+        LockGuard { table: Arc::clone(self), ticket: AtomicU64::new(ticket) }
     }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.list)
+    }
+
+    /// Admits waiters after a release, and counts readers again once the list is empty.
+    fn released(&self, state: &mut State) {
+        state.admit(self.readers.load(Ordering::SeqCst) / READER);
+        if state.here.is_empty() && state.queue.is_empty() {
+            self.readers.fetch_and(!SLOW, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Whether a call excludes only calls that are no readers.
+fn is_plain_reader(profile: &CallProfile) -> bool {
+    profile.class == ConcurrencyClass::ReadOnly && profile.keys.is_empty()
+}
+
+/// The profile of all counted readers.
+fn plain_reader() -> CallProfile {
+    CallProfile { class: ConcurrencyClass::ReadOnly, ..CallProfile::strictest() }
+}
+
+/// Whether no call can run at the same time as this one.
+fn excludes_all(profile: &CallProfile) -> bool {
+    profile.class != ConcurrencyClass::ReadOnly && profile.keys.is_empty()
 }
 
 impl State {
     /// Whether a call conflicts with no running call and with none of the first `ahead` waiters.
-    fn free_for(&self, profile: &CallProfile, ahead: usize) -> bool {
+    fn free_for(&self, profile: &CallProfile, ahead: usize, readers: u64) -> bool {
         // A reader does not wait for an abandoned body; the record reports it.
         let lets = |s: &Holder| {
             s.profile.may_share(profile)
                 || (s.abandoned && profile.class == ConcurrencyClass::ReadOnly)
         };
-        self.here.iter().all(lets)
-            && self.queue.iter().take(ahead).all(|(s, _)| s.profile.may_share(profile))
+        (readers == 0 || is_plain_reader(profile) || plain_reader().may_share(profile))
+            // Most waiters exclude all others, so the last one usually decides.
+            && self.queue.iter().take(ahead).rev().all(|(s, _)| s.profile.may_share(profile))
+            && self.here.iter().all(lets)
     }
 
     /// Gives the lock to every waiter that may have it now, in order.
-    fn admit(&mut self) {
+    fn admit(&mut self, readers: u64) {
         let mut at = 0;
         while at < self.queue.len() {
-            if self.free_for(&self.queue[at].0.profile, at) {
+            if self.free_for(&self.queue[at].0.profile, at, readers) {
                 let Some((holder, signal)) = self.queue.remove(at) else { return };
                 // If the receiver is gone, the guard is being dropped too.
                 if signal.send(()).is_ok() {
                     self.here.push(holder);
                 }
+            } else if excludes_all(&self.queue[at].0.profile) {
+                // No later waiter may pass this one.
+                return;
             } else {
                 at += 1;
             }
@@ -108,9 +174,17 @@ impl State {
 
 impl LockGuard {
     /// Marks the lock as held by a body that no call waits for any more.
-    pub(crate) fn abandon(&self) {
+    pub(crate) fn abandon(&self, tool: &ToolName) {
         let mut state = self.table.lock();
-        if let Some(holder) = state.here.iter_mut().find(|s| s.ticket == self.ticket) {
+        let ticket = self.ticket.load(Ordering::SeqCst);
+        if ticket == COUNTED {
+            self.table.readers.fetch_or(SLOW, Ordering::SeqCst);
+            let (ticket, tool) = (state.next, tool.clone());
+            state.next += 1;
+            state.here.push(Holder { ticket, profile: plain_reader(), tool, abandoned: true });
+            self.ticket.store(ticket, Ordering::SeqCst);
+            self.table.readers.fetch_sub(READER, Ordering::SeqCst);
+        } else if let Some(holder) = state.here.iter_mut().find(|s| s.ticket == ticket) {
             holder.abandoned = true;
         }
         // Calls that wait for it must not wait forever: they request again, and get the reason.
@@ -124,18 +198,27 @@ impl LockGuard {
                 state.queue.push_back((holder, signal));
             }
         }
-        state.admit();
+        self.table.released(&mut state);
     }
 }
 
 impl Drop for LockGuard {
     fn drop(&mut self) {
-        let mut state = self.table.lock();
-        match state.here.iter().position(|s| s.ticket == self.ticket) {
-            Some(at) => drop(state.here.swap_remove(at)),
-            None => state.queue.retain(|(s, _)| s.ticket != self.ticket),
+        let ticket = *self.ticket.get_mut();
+        if ticket == COUNTED {
+            let before = self.table.readers.fetch_sub(READER, Ordering::SeqCst);
+            if before & SLOW != 0 {
+                let mut state = self.table.lock();
+                self.table.released(&mut state);
+            }
+            return;
         }
-        state.admit();
+        let mut state = self.table.lock();
+        match state.here.iter().position(|s| s.ticket == ticket) {
+            Some(at) => drop(state.here.swap_remove(at)),
+            None => state.queue.retain(|(s, _)| s.ticket != ticket),
+        }
+        self.table.released(&mut state);
     }
 }
 
@@ -208,11 +291,82 @@ mod tests {
         else {
             panic!()
         };
-        stuck.abandon();
+        stuck.abandon(&"t".into());
         assert!(matches!(waiting.try_recv(), Err(oneshot::error::TryRecvError::Closed)));
         assert!(matches!(request(&table, ConcurrencyClass::Unsafe), LockRequest::Abandoned(_)));
         assert!(matches!(request(&table, ConcurrencyClass::ReadOnly), LockRequest::Acquired(_)));
         drop(stuck);
         assert!(matches!(request(&table, ConcurrencyClass::Unsafe), LockRequest::Acquired(_)));
+    }
+
+    #[test]
+    fn readers_are_counted_until_a_writer_comes_and_again_after_it() {
+        let table: Arc<LockTable> = Arc::default();
+        let readers = || table.readers.load(Ordering::SeqCst);
+        let LockRequest::Acquired(one) = request(&table, ConcurrencyClass::ReadOnly) else {
+            panic!()
+        };
+        assert_eq!(readers(), READER);
+        assert!(table.lock().here.is_empty());
+        let LockRequest::Wait(writer, mut signal) = request(&table, ConcurrencyClass::Unsafe)
+        else {
+            panic!()
+        };
+        assert_eq!(readers(), READER | SLOW);
+        drop(one);
+        assert!(signal.try_recv().is_ok());
+        drop(writer);
+        assert_eq!(readers(), 0);
+        assert!(matches!(request(&table, ConcurrencyClass::Unsafe), LockRequest::Acquired(_)));
+    }
+
+    #[test]
+    fn an_abandoned_counted_reader_still_blocks_writers() {
+        let table: Arc<LockTable> = Arc::default();
+        let LockRequest::Acquired(reader) = request(&table, ConcurrencyClass::ReadOnly) else {
+            panic!()
+        };
+        reader.abandon(&"slow".into());
+        let LockRequest::Abandoned(tool) = request(&table, ConcurrencyClass::WriteExclusive) else {
+            panic!()
+        };
+        assert_eq!(tool, "slow");
+        assert!(matches!(request(&table, ConcurrencyClass::ReadOnly), LockRequest::Acquired(_)));
+        drop(reader);
+        assert!(matches!(request(&table, ConcurrencyClass::Unsafe), LockRequest::Acquired(_)));
+        assert_eq!(table.readers.load(Ordering::SeqCst), 0);
+    }
+
+    /// Readers and writers of several threads: a writer is always alone.
+    #[test]
+    fn a_writer_is_alone_on_real_threads() {
+        use std::sync::atomic::AtomicUsize;
+        let table: Arc<LockTable> = Arc::default();
+        let inside = AtomicUsize::new(0);
+        let work = |class: ConcurrencyClass| {
+            for _ in 0..3_000 {
+                let guard = match request(&table, class) {
+                    LockRequest::Acquired(guard) => guard,
+                    LockRequest::Wait(guard, signal) => {
+                        assert!(signal.blocking_recv().is_ok());
+                        guard
+                    }
+                    LockRequest::Abandoned(_) => panic!("nothing is abandoned"),
+                };
+                let weight = if class == ConcurrencyClass::ReadOnly { 1 } else { 1_000 };
+                let before = inside.fetch_add(weight, Ordering::SeqCst);
+                assert!(if weight == 1 { before < 1_000 } else { before == 0 }, "{before}");
+                inside.fetch_sub(weight, Ordering::SeqCst);
+                drop(guard);
+            }
+        };
+        std::thread::scope(|threads| {
+            for class in [ConcurrencyClass::ReadOnly, ConcurrencyClass::ReadOnly] {
+                threads.spawn(move || work(class));
+            }
+            threads.spawn(|| work(ConcurrencyClass::WriteExclusive));
+            threads.spawn(|| work(ConcurrencyClass::Unsafe));
+        });
+        assert_eq!(table.readers.load(Ordering::SeqCst), 0);
     }
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use haft_core::{
     CallId, Failure, FailureCode, Output, Scope, ToolCall, ToolContext, host::HostContext,
-    sync::lock,
 };
 
 use super::{core::TurnCore, launch::launch};
@@ -40,7 +39,7 @@ pub(super) async fn nested(
     let scope = Arc::new(scope);
     let inner =
         ToolContext::new(scope, id.clone(), call.name.clone(), tool_name, Arc::clone(&turn) as _);
-    lock(&turn.nested).push((id.clone(), inner.downgrade()));
+    turn.cancellation.add_nested(id.clone(), inner.downgrade());
     let listed = Listed { turn: Arc::clone(&turn), id };
     // The outer call may have been cancelled before this one was listed.
     if let Some((code, why)) = cx.stop_reason() {
@@ -93,9 +92,6 @@ struct Listed {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        let mut nested = lock(&self.turn.nested);
-        if let Some(at) = nested.iter().position(|(id, _)| *id == self.id) {
-            nested.swap_remove(at);
-        }
+        self.turn.cancellation.remove_nested(&self.id);
     }
 }

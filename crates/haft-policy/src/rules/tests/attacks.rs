@@ -203,10 +203,10 @@ fn of_path(deny: &str, path: &str) -> Decision {
     let rules = vec![rule(Decision::Allow, "read_file"), rule(Decision::Deny, deny)];
     let rules = Rules::new(rules, context).unwrap();
     let mut sample = Sample::new("read_file", json!({"path": path}));
-    sample.scope = std::sync::Arc::new(haft_core::Scope {
+    sample.scope = std::sync::Arc::new(haft_core::Scope::from(haft_core::RunScope {
         working_directory: Path::new("/w").into(),
-        ..haft_core::Scope::default()
-    });
+        ..haft_core::RunScope::default()
+    }));
     rules.judge_sample(&sample).decision
 }
 
@@ -450,10 +450,9 @@ proptest! {
             Made::Remote(..) => ("far", json!({})),
         };
         let mut sample = Sample::new(tool, arguments);
-        sample.scope = std::sync::Arc::new(haft_core::Scope {
+        sample.scope = std::sync::Arc::new(haft_core::Scope::from(haft_core::RunScope {
             working_directory: Path::new("/w").into(),
-            ..haft_core::Scope::default()
-        });
+            ..haft_core::RunScope::default() }));
         let mut facts = sample.facts(&context);
         if let Made::Remote(source, tool) = &call {
             facts.names.remote = Some((source, tool));
@@ -474,10 +473,10 @@ fn judged(rules: &[(Decision, &str)], tool: &str, arguments: Value) -> Decision 
         PolicyContext { resolver: std::sync::Arc::new(Linked), ..PolicyContext::default() };
     let rules = Rules::new(rules, context).unwrap();
     let mut sample = Sample::new(tool, arguments);
-    sample.scope = std::sync::Arc::new(haft_core::Scope {
+    sample.scope = std::sync::Arc::new(haft_core::Scope::from(haft_core::RunScope {
         working_directory: Path::new("/w").into(),
-        ..haft_core::Scope::default()
-    });
+        ..haft_core::RunScope::default()
+    }));
     rules.judge_sample(&sample).decision
 }
 
