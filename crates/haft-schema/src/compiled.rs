@@ -3,17 +3,24 @@
 //! It is compiled once, at registration. A schema that could make validation slow or endless is
 //! rejected here, where a person reads the error.
 
-use std::{collections::HashMap, fmt, panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    collections::HashMap,
+    fmt,
+    panic::AssertUnwindSafe,
+    sync::{Arc, LazyLock},
+};
 
 use haft_core::{Error, ErrorKind};
-use jsonschema::{Draft, PatternOptions, Validator};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
-    keywords::{DATA_KEYWORDS, NAMED_SCHEMA_KEYWORDS},
+    draft::Draft,
+    keywords::DATA_KEYWORDS,
     lookup::SchemaLookup,
-    ranges,
+    metaschemas, ranges,
+    references::Unresolved,
     stop::Stop,
+    validator::{Validator, Violation},
     work,
 };
 
@@ -109,12 +116,12 @@ impl Schema {
         value: &'a Value,
         limit: usize,
         stop: &Stop<'_>,
-    ) -> Option<Vec<jsonschema::ValidationError<'a>>> {
+    ) -> Option<Vec<Violation<'a>>> {
         let pairs = work::affordable(self.lookup(), value, stop)?;
         if stop.ends_before(pairs) {
             return None;
         }
-        let errors = self.0.validator.iter_errors(value).take(limit);
+        let errors = self.0.validator.violations(value, limit).into_iter();
         Some(errors.take_while(|_| !stop.ends_before(1)).collect())
     }
 
@@ -162,91 +169,96 @@ impl fmt::Debug for Schema {
     }
 }
 
-/// Returns the draft of a schema, the latest by default. Unknown drafts are not fetched.
-pub(crate) fn draft(schema: &Value) -> Result<Draft, String> {
-    let Some(named) = schema.get("$schema").and_then(Value::as_str) else {
-        return Ok(Draft::Draft202012);
-    };
-    if named.trim_end_matches('#').ends_with("://json-schema.org/schema") {
-        return Ok(Draft::Draft202012);
-    }
-    match Draft::Draft202012.detect(schema) {
-        Draft::Unknown => Err(format!("`{named}` is not a known draft of JSON Schema")),
-        draft => Ok(draft),
-    }
+/// Compiles a schema that its metaschema accepts.
+fn build(schema: &Value, formats: Formats) -> Result<Validator, String> {
+    let draft = Draft::of(schema)?;
+    check(schema, draft)?;
+    build_unchecked(schema, formats).map_err(|Unresolved { pointer, why, .. }| match &*pointer {
+        "" => why,
+        place => format!("{why}, at `{place}`"),
+    })
 }
 
-fn mentions_dependencies(node: &Value) -> bool {
-    match node {
-        Value::Object(map) => {
-            map.contains_key("dependencies") || map.values().any(mentions_dependencies)
-        }
-        Value::Array(list) => list.iter().any(mentions_dependencies),
-        _ => false,
-    }
+/// Compiles a schema, or a part of one, that was checked before.
+pub(super) fn build_unchecked(schema: &Value, formats: Formats) -> Result<Validator, Unresolved> {
+    let draft = Draft::of(schema).unwrap_or(Draft::Draft202012);
+    Validator::new(schema, draft, formats == Formats::Assertion)
 }
 
-fn drop_dependencies(node: &mut Value, names: bool) {
-    match node {
-        Value::Object(map) => {
-            if !names {
-                map.shift_remove("dependencies");
+/// Checks a schema against the metaschema of its draft, and embedded ones against theirs.
+fn check(schema: &Value, draft: Draft) -> Result<(), String> {
+    /// The metaschemas, compiled, in the order of the drafts.
+    static METASCHEMAS: LazyLock<[Option<Schema>; 5]> = LazyLock::new(|| {
+        Draft::ALL.map(|draft| {
+            let source = metaschemas::of(draft);
+            let validator = build_unchecked(source, Formats::Annotation).ok()?;
+            let (source, formats) = (source.clone(), Formats::Annotation);
+            Some(Schema(Arc::new(Inner { source, validator, formats, has_secrets: false })))
+        })
+    });
+    let position = Draft::ALL.iter().position(|known| *known == draft);
+    let metaschema = position.and_then(|at| METASCHEMAS.get(at)?.as_ref());
+    let metaschema = metaschema.ok_or("the draft has no metaschema")?;
+    let mut embedded = Vec::new();
+    let own = without_other_drafts(schema, draft, &mut embedded);
+    let schema = own.as_ref().unwrap_or(schema);
+    for (draft, schema) in embedded {
+        check(schema, draft)?;
+    }
+    if metaschema.is_valid(schema) {
+        return Ok(());
+    }
+    let mut problems = metaschema.problems(schema).into_iter();
+    Err(match problems.next() {
+        Some(problem) if problem.pointer.is_empty() => problem.message,
+        Some(problem) => format!("{}, at `{}`", problem.message, problem.pointer),
+        None => "it is not a valid schema".to_owned(),
+    })
+}
+
+/// Returns a schema without the embedded resources of other drafts, and lists those; `None` if there
+/// are none.
+fn without_other_drafts<'a>(
+    node: &'a Value,
+    draft: Draft,
+    embedded: &mut Vec<(Draft, &'a Value)>,
+) -> Option<Value> {
+    let mut replaced = |child: &'a Value| {
+        let has_id = child.get("$id").or_else(|| child.get("id")).is_some();
+        match Draft::of(child) {
+            Ok(other) if has_id && child.get("$schema").is_some() && other != draft => {
+                embedded.push((other, child));
+                Some(Value::Object(Map::new()))
             }
-            for (key, value) in map {
-                let word = !names;
-                if !(word && DATA_KEYWORDS.contains(&key.as_str())) {
-                    drop_dependencies(value, word && NAMED_SCHEMA_KEYWORDS.contains(&key.as_str()));
+            _ => without_other_drafts(child, draft, embedded),
+        }
+    };
+    match node {
+        Value::Object(map) => {
+            let mut changed: Option<Map<String, Value>> = None;
+            for (key, child) in map.iter().filter(|(key, _)| !DATA_KEYWORDS.contains(&key.as_str()))
+            {
+                if let Some(child) = replaced(child) {
+                    changed.get_or_insert_with(|| map.clone()).insert(key.clone(), child);
                 }
             }
+            changed.map(Value::Object)
         }
-        Value::Array(list) => list.iter_mut().for_each(|item| drop_dependencies(item, false)),
-        _ => {}
+        Value::Array(list) => {
+            let mut changed: Option<Vec<Value>> = None;
+            for (n, item) in list.iter().enumerate() {
+                if let Some(item) = replaced(item)
+                    && let Some(slot) = changed.get_or_insert_with(|| list.clone()).get_mut(n)
+                {
+                    *slot = item;
+                }
+            }
+            changed.map(Value::Array)
+        }
+        _ => None,
     }
 }
 
-/// Compiles offline and with bounded patterns (ReDoS): linear time if the pattern allows it, a
-/// backtrack limit if it needs look-around.
-pub(super) fn build(schema: &Value, formats: Formats) -> Result<Validator, String> {
-    let options = || {
-        jsonschema::options()
-            .offline()
-            .should_validate_formats(formats == Formats::Assertion)
-            .should_ignore_unknown_formats(true)
-    };
-    let draft = draft(schema)?;
-    // The validator still knows `dependencies`, which left the specification in 2019; other
-    // validators ignore it.
-    let mut kept;
-    let mut schema = schema;
-    if matches!(draft, Draft::Draft201909 | Draft::Draft202012) && mentions_dependencies(schema) {
-        kept = schema.clone();
-        drop_dependencies(&mut kept, false);
-        schema = &kept;
-    }
-    options()
-        .with_draft(draft)
-        .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
-        .build(schema)
-        .or_else(|_| {
-            options()
-                .with_draft(draft)
-                .with_pattern_options(
-                    PatternOptions::fancy_regex()
-                        .backtrack_limit(MAX_BACKTRACKS)
-                        .size_limit(MAX_PATTERN_BYTES),
-                )
-                .build(schema)
-        })
-        .map_err(|e| match e.instance_path().as_str() {
-            "" => e.to_string(),
-            place => format!("{e}, at `{place}`"),
-        })
-}
-
-/// Limits the compiled size of a pattern.
-const MAX_PATTERN_BYTES: usize = 1 << 20;
-/// Enough for look-around on argument-sized text; beyond it the value counts as invalid.
-const MAX_BACKTRACKS: usize = 100_000;
 /// Deeper than any reasonable schema; recursive functions over schemas rely on it.
 const MAX_DEPTH: usize = 200;
 /// A reasonable schema expands to a few thousand parts.
@@ -334,7 +346,7 @@ mod tests {
             (json!({"$ref": "https://example.com/schema"}), "https://example.com/schema"),
             (json!({"$ref": "file:///etc/passwd"}), "file:///etc/passwd"),
             (json!({"pattern": "("}), "pattern"),
-            (json!([1]), "\"object\""),
+            (json!([1]), "expected an object or boolean; got an array"),
             (
                 json!({"$schema": "https://example.com/own"}),
                 "`https://example.com/own` is not a known draft",

@@ -2,9 +2,15 @@
 //!
 //! INVARIANT: a valid value is never changed, and a repaired value is valid.
 
-mod compiled;
 mod keywords;
 mod pointer;
+mod draft;
+mod uri;
+mod metaschemas;
+mod references;
+mod formats;
+mod validator;
+mod compiled;
 mod lookup;
 pub mod parse;
 pub mod syntax;

@@ -6,6 +6,8 @@
 
 use serde_json::{Map, Value};
 
+use super::validator::Violation;
+
 /// At most this many nodes per location are followed.
 const MAX_NODES: usize = 512;
 /// Longest chain of references; longer ones are cycles.
@@ -210,11 +212,8 @@ impl<'a> SchemaLookup<'a> {
 }
 
 /// The schema node that contains the failing keyword.
-pub(super) fn node_of<'a>(
-    schema: &'a Value,
-    error: &jsonschema::ValidationError<'_>,
-) -> Option<&'a Value> {
-    let path = error.schema_path().as_str();
+pub(super) fn node_of<'a>(schema: &'a Value, error: &Violation<'_>) -> Option<&'a Value> {
+    let path = error.schema_path();
     schema.pointer(&path[..path.rfind('/')?])
 }
 

@@ -3,13 +3,16 @@
 //! In: the branches, the value, and the errors of each branch. Out: one branch, or the fact that
 //! the value names none. The guess is only used for messages; no value is accepted because of it.
 
-use jsonschema::error::ValidationErrorKind as Kind;
 use serde_json::Value;
 
-use super::{expected::expected, lookup::SchemaLookup};
+use super::{
+    expected::expected,
+    lookup::SchemaLookup,
+    validator::{Violation, ViolationKind as Kind},
+};
 
 /// The errors of each branch.
-pub(super) type BranchErrors = [Vec<jsonschema::ValidationError<'static>>];
+pub(super) type BranchErrors = [Vec<Violation<'static>>];
 
 /// A union and the value that matches none of its branches.
 pub(super) struct Union<'a> {
@@ -49,8 +52,7 @@ impl<'a> Union<'a> {
         };
         let nearest = named.into_iter().min_by_key(|n| {
             let errors = self.against.get(*n).map(Vec::as_slice).unwrap_or_default();
-            let deepest =
-                errors.iter().map(|e| e.instance_path().as_str().matches('/').count()).max();
+            let deepest = errors.iter().map(|e| e.at().matches('/').count()).max();
             (errors.len(), std::cmp::Reverse(deepest))
         });
         nearest.map_or(Choice::NoSuchType, Choice::Branch)
@@ -67,9 +69,7 @@ impl<'a> Union<'a> {
     /// Whether the branch does not allow the type of the value at all.
     fn has_other_type(&self, branch: usize) -> bool {
         self.against.get(branch).is_some_and(|errors| {
-            errors.iter().any(|e| {
-                matches!(e.kind(), Kind::Type { .. }) && e.instance_path().as_str() == self.at
-            })
+            errors.iter().any(|e| matches!(e.kind(), Kind::Type { .. }) && e.at() == self.at)
         })
     }
 

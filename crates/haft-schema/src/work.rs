@@ -44,7 +44,7 @@ fn size(value: &Value) -> u64 {
 struct Counter<'a> {
     lookup: SchemaLookup<'a>,
     stop: &'a Stop<'a>,
-    known: HashMap<(*const Value, *const Value), u64, ahash::RandomState>,
+    known: HashMap<(*const Value, *const Value), u64, foldhash::fast::RandomState>,
 }
 
 impl Counter<'_> {

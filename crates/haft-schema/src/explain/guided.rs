@@ -9,16 +9,16 @@
 
 use std::collections::HashMap;
 
-use jsonschema::Validator;
 use serde_json::{Map, Value};
 
 use super::reporter::{ErrorLine, Reporter};
 use crate::{
-    compiled::{Formats, build},
+    compiled::{Formats, build_unchecked},
     pointer::below,
     ranges,
     stop::Stop,
     union::{Choice, Union},
+    validator::{Validator, Violation},
     work::{item_schemas, member_schemas},
 };
 
@@ -28,6 +28,9 @@ const MAX_PAIRS: usize = 100_000;
 const MAX_DEPTH: usize = 1_000;
 /// At most this many schemas are applied to one value.
 const MAX_PARTS: usize = 64;
+
+/// At most this many errors of one node are listed.
+const MAX_LOCAL_ERRORS: usize = 1_000;
 
 /// Keywords that can be checked without another schema.
 const LOCAL_KEYWORDS: [&str; 19] = [
@@ -74,9 +77,9 @@ struct Guide<'t, 'a> {
     reporter: &'t Reporter<'a>,
     formats: Formats,
     stop: &'t Stop<'t>,
-    fits: HashMap<(*const Value, *const Value), bool, ahash::RandomState>,
+    fits: HashMap<(*const Value, *const Value), bool, foldhash::fast::RandomState>,
     /// The compiled keywords of each node, without subschemas.
-    local: HashMap<*const Value, Option<Validator>, ahash::RandomState>,
+    local: HashMap<*const Value, Option<Validator>, foldhash::fast::RandomState>,
     left: usize,
 }
 
@@ -167,7 +170,7 @@ impl<'a> Guide<'_, 'a> {
         at: &str,
         lines: &mut Vec<ErrorLine>,
     ) -> Option<&'a Value> {
-        let against: Vec<Vec<jsonschema::ValidationError<'static>>> = branches
+        let against: Vec<Vec<Violation<'static>>> = branches
             .iter()
             .map(|branch| {
                 let parts = self.reporter.lookup.parts(branch);
@@ -260,13 +263,10 @@ impl<'a> Guide<'_, 'a> {
     }
 
     /// The errors of a node's own keywords.
-    fn local_errors(
-        &mut self,
-        node: &'a Value,
-        value: &Value,
-    ) -> Vec<jsonschema::ValidationError<'static>> {
+    fn local_errors(&mut self, node: &'a Value, value: &Value) -> Vec<Violation<'static>> {
         let Some(local) = self.local(node) else { return Vec::new() };
-        local.iter_errors(value).map(jsonschema::ValidationError::to_owned).collect()
+        let found = local.violations(value, MAX_LOCAL_ERRORS);
+        found.into_iter().map(Violation::into_owned).collect()
     }
 
     fn local(&mut self, node: &'a Value) -> Option<&Validator> {
@@ -275,7 +275,7 @@ impl<'a> Guide<'_, 'a> {
             .entry(std::ptr::from_ref(node))
             .or_insert_with(|| {
                 let schema = local_schema(node.as_object()?, reporter.lookup.root());
-                build(&schema, *formats).ok()
+                build_unchecked(&schema, *formats).ok()
             })
             .as_ref()
     }

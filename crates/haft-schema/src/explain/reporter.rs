@@ -5,7 +5,6 @@
 
 use std::fmt::{self, Write};
 
-use jsonschema::{error::TypeKind, error::ValidationErrorKind as Kind};
 use serde_json::{Map, Value};
 
 use super::{MAX_ERRORS, MAX_SHOWN_ERRORS, ValidationError};
@@ -16,6 +15,7 @@ use crate::{
     parse::kind,
     pointer::below,
     union::{Choice, Union},
+    validator::{Violation, ViolationKind as Kind},
 };
 
 /// An invalid value is truncated to this many bytes.
@@ -51,12 +51,7 @@ pub(super) struct Reporter<'a> {
 
 impl<'a> Reporter<'a> {
     /// Reports one error; for a union, the errors of the intended branch.
-    pub(super) fn report(
-        &self,
-        error: &jsonschema::ValidationError<'_>,
-        unions: usize,
-        lines: &mut Vec<ErrorLine>,
-    ) {
+    pub(super) fn report(&self, error: &Violation<'_>, unions: usize, lines: &mut Vec<ErrorLine>) {
         if let Kind::AnyOf { context } | Kind::OneOfNotValid { context } = error.kind()
             && let Some(unions) = unions.checked_sub(1)
             && self.report_union(error, context, unions, lines).is_some()
@@ -64,13 +59,13 @@ impl<'a> Reporter<'a> {
             return;
         }
         let node = node_of(self.lookup.root(), error);
-        self.report_at(error, error.instance_path().as_str(), node, lines);
+        self.report_at(error, error.at(), node, lines);
     }
 
     /// Reports one error about the value at a location, with the schema node that it comes from.
     pub(super) fn report_at(
         &self,
-        error: &jsonschema::ValidationError<'_>,
+        error: &Violation<'_>,
         at: &str,
         node: Option<&'a Value>,
         lines: &mut Vec<ErrorLine>,
@@ -96,15 +91,15 @@ impl<'a> Reporter<'a> {
     /// Reports the errors of the intended branch; `None` if no branch can be chosen.
     fn report_union(
         &self,
-        error: &jsonschema::ValidationError<'_>,
-        against: &[Vec<jsonschema::ValidationError<'static>>],
+        error: &Violation<'_>,
+        against: &[Vec<Violation<'static>>],
         unions: usize,
         lines: &mut Vec<ErrorLine>,
     ) -> Option<()> {
         let node = node_of(self.lookup.root(), error)?;
         let keyword = error.kind().keyword();
         let branches = node.get(keyword)?.as_array()?.as_slice();
-        let at = error.instance_path().as_str();
+        let at = error.at();
         let value = self.value.pointer(at)?;
         let union = Union { lookup: self.lookup, branches, against, at, value };
         match union.choose() {
@@ -227,13 +222,8 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    fn message(
-        &self,
-        error: &jsonschema::ValidationError<'_>,
-        at: &str,
-        node: Option<&'a Value>,
-    ) -> String {
-        let got = || self.got(at, error.instance());
+    fn message(&self, error: &Violation<'_>, at: &str, node: Option<&'a Value>) -> String {
+        let got = || self.got(at, error.value());
         let bound = |limit: fmt::Arguments<'_>| {
             let own = node.and_then(expected);
             // A bound that comes from a format is not written in the schema.
@@ -247,7 +237,7 @@ impl<'a> Reporter<'a> {
         };
         match error.kind() {
             Kind::Required { property } => {
-                let name = property.as_str().unwrap_or_default();
+                let name = property.as_str();
                 let typo = self
                     .value
                     .pointer(at)
@@ -293,23 +283,20 @@ impl<'a> Reporter<'a> {
                 let more = if list.len() > 10 { ", …" } else { "" };
                 let mut text = format!("expected one of {}{more}; got {}", shown.join(", "), got());
                 let options = list.iter().filter_map(Value::as_str);
-                self.suggest(at, error.instance(), options, &mut text);
+                self.suggest(at, error.value(), options, &mut text);
                 text
             }
             Kind::Constant { expected_value } => {
                 let expected = truncate(&expected_value.to_string(), MAX_VALUE_BYTES);
                 let mut text = format!("expected {expected}; got {}", got());
                 let only = expected_value.as_str().into_iter();
-                self.suggest(at, error.instance(), only, &mut text);
+                self.suggest(at, error.value(), only, &mut text);
                 text
             }
-            Kind::Type { kind } => {
-                let expected = node.and_then(expected).unwrap_or_else(|| match kind {
-                    TypeKind::Single(one) => one.to_string(),
-                    TypeKind::Multiple(some) => {
-                        some.iter().map(|t| t.to_string()).collect::<Vec<_>>().join(" or ")
-                    }
-                });
+            Kind::Type { types } => {
+                let expected = node
+                    .and_then(expected)
+                    .unwrap_or_else(|| types.names().collect::<Vec<_>>().join(" or "));
                 format!("expected {expected}; got {}", got())
             }
             Kind::Minimum { limit } => bound(format_args!("at least {limit}")),
@@ -339,9 +326,9 @@ impl<'a> Reporter<'a> {
             Kind::AnyOf { .. } | Kind::OneOfNotValid { .. } => {
                 let union = node.and_then(|n| n.get("anyOf").or_else(|| n.get("oneOf")));
                 let branches = union.and_then(Value::as_array).map(Vec::as_slice);
-                self.none_of(branches.unwrap_or_default(), at, error.instance())
+                self.none_of(branches.unwrap_or_default(), at, error.value())
             }
-            Kind::OneOfMultipleValid { .. } => {
+            Kind::OneOfMultipleValid => {
                 format!(
                     "matches more than one of the allowed shapes, and must match exactly one; got {}",
                     got()
@@ -352,7 +339,7 @@ impl<'a> Reporter<'a> {
     }
 
     /// The schema node that an error comes from.
-    fn node(&self, error: &jsonschema::ValidationError<'_>) -> Option<&'a Value> {
+    fn node(&self, error: &Violation<'_>) -> Option<&'a Value> {
         node_of(self.lookup.root(), error)
     }
 

@@ -1,4 +1,4 @@
-//! A self-contained schema, and why a schema is not one.
+//! A self-contained schema.
 
 use std::collections::HashMap;
 
@@ -13,15 +13,4 @@ pub struct Document {
     pub definitions: Map<String, Value>,
     /// The place of each definition in the source.
     pub places: HashMap<String, String>,
-}
-
-/// Why a schema cannot be made self-contained.
-#[derive(Debug, Clone)]
-pub struct Unresolved {
-    /// The place, as a JSON pointer.
-    pub pointer: String,
-    /// The keyword that is wrong.
-    pub keyword: &'static str,
-    /// The reason, for a person.
-    pub why: String,
 }

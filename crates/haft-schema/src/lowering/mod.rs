@@ -19,8 +19,10 @@ mod rules;
 mod sizes;
 mod text;
 
+pub use crate::references::Unresolved;
+
 pub use self::{
-    document::{Document, Unresolved},
+    document::Document,
     lower::{Lowered, Unfit, lower},
     nulls::without_nulls,
     resolve::resolve,

@@ -8,19 +8,18 @@
 //! The target of a dynamic reference depends on the path through the document (its dynamic scope),
 //! so a definition that depends on it is copied once per scope. The number of scopes is finite.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    rc::Rc,
-};
+use std::{collections::HashMap, rc::Rc};
 
-use jsonschema::Draft;
 use serde_json::{Map, Value, json};
 
 use super::{
-    document::{Document, Unresolved},
+    document::Document,
     keywords::{self, SCHEMA_MAPS},
 };
-use crate::compiled::draft;
+use crate::{
+    draft::Draft,
+    references::{DEFAULT_BASE_URI, DynamicScope, Index, Unresolved, has_no_references},
+};
 
 /// Deeper schemas are refused.
 const MAX_DEPTH: usize = 128;
@@ -30,14 +29,14 @@ const MAX_DEFINITIONS: usize = 5_000;
 /// Makes a schema self-contained.
 pub fn resolve(source: &Value) -> Result<Document, Unresolved> {
     let foreign = |why| Unresolved { pointer: String::new(), keyword: "$schema", why };
-    let draft = draft(source).map_err(foreign)?;
-    let mut index = Index { old: is_old(draft), ..Index::default() };
+    let draft = Draft::of(source).map_err(foreign)?;
     let base: Rc<str> = Rc::from(DEFAULT_BASE_URI);
-    if !has_no_references(source, index.old, 0) {
-        index.scan(source, &base, String::new(), 0)?;
-    }
+    let index = if has_no_references(source, draft.is_old()) {
+        Index::empty(draft)
+    } else {
+        Index::new(source, draft)?
+    };
     let mut copier = Copier {
-        draft,
         index,
         names: HashMap::new(),
         taken: HashMap::new(),
@@ -45,7 +44,7 @@ pub fn resolve(source: &Value) -> Result<Document, Unresolved> {
         places: HashMap::new(),
     };
     let base = copier.index.base_of(source, &base);
-    let scope = copier.enter(&base, &Rc::default());
+    let scope = copier.index.enter(&base, &Rc::default());
     let root = copier.copy(source, &base, &scope, "", 0)?;
     let mut definitions = Map::new();
     let mut at = 0;
@@ -64,197 +63,6 @@ pub fn resolve(source: &Value) -> Result<Document, Unresolved> {
     Ok(Document { root, definitions, places: copier.places })
 }
 
-/// Whether a schema has no references and no reference targets. This holds for most tools and skips
-/// the index. A property with the name of such a keyword gives `false`, which only costs time.
-fn has_no_references(node: &Value, old: bool, depth: usize) -> bool {
-    if depth > MAX_DEPTH {
-        return false;
-    }
-    match node {
-        Value::Object(map) => map.iter().all(|(key, value)| {
-            let speaks = match key.as_str() {
-                "$defs" | "$comment" => false,
-                "$schema" => !value.as_str().is_some_and(|d| d.contains("//json-schema.org/")),
-                "id" => old,
-                key => key.starts_with('$'),
-            };
-            !speaks && has_no_references(value, old, depth + 1)
-        }),
-        Value::Array(list) => list.iter().all(|item| has_no_references(item, old, depth + 1)),
-        _ => true,
-    }
-}
-
-/// The base URI of a document without `$id`.
-const DEFAULT_BASE_URI: &str = "haft://tool/schema";
-
-fn is_old(draft: Draft) -> bool {
-    matches!(draft, Draft::Draft4 | Draft::Draft6 | Draft::Draft7)
-}
-
-/// The dynamic scope: which subschema each dynamic anchor resolves to. The outermost wins.
-type DynamicScope<'a> = Rc<BTreeMap<String, (&'a Value, Rc<str>)>>;
-
-/// Where every reference target of a document is.
-#[derive(Default)]
-struct Index<'a> {
-    /// Whether `$ref` hides its sibling keywords.
-    old: bool,
-    resources: HashMap<String, &'a Value>,
-    /// By resource and name; the flag is set if the name is a `$dynamicAnchor`.
-    anchors: HashMap<(String, String), (&'a Value, bool)>,
-    dynamic: HashMap<String, Vec<(String, &'a Value)>>,
-    /// Base URI and place of every subschema, by identity.
-    nodes: HashMap<*const Value, (Rc<str>, String)>,
-    /// Resources with their own draft.
-    drafts: HashMap<String, Draft>,
-    is_dynamic: bool,
-}
-
-impl<'a> Index<'a> {
-    fn scan(
-        &mut self,
-        node: &'a Value,
-        base: &Rc<str>,
-        place: String,
-        depth: usize,
-    ) -> Result<(), Unresolved> {
-        if depth > MAX_DEPTH {
-            return Err(Unresolved {
-                pointer: place,
-                keyword: "",
-                why: format!("it is nested more than {MAX_DEPTH} levels deep"),
-            });
-        }
-        let Some(map) = node.as_object() else { return Ok(()) };
-        let own_draft = match draft(node) {
-            Ok(draft) => map.contains_key("$schema").then_some(draft),
-            Err(why) => return Err(Unresolved { pointer: place, keyword: "$schema", why }),
-        };
-        let hidden = self.old && map.contains_key("$ref");
-        let text = |key: &str| map.get(key).and_then(Value::as_str).filter(|_| !hidden);
-        let mut base = Rc::clone(base);
-        if let Some(id) = text("$id").or_else(|| text("id").filter(|_| self.old)) {
-            match id.strip_prefix('#') {
-                Some(name) if self.old => {
-                    self.anchors.insert((base.to_string(), name.to_owned()), (node, false));
-                }
-                _ => {
-                    let address = join(&base, id).ok_or_else(|| Unresolved {
-                        pointer: place.clone(),
-                        keyword: "$id",
-                        why: format!("`{id}` is not a valid URI"),
-                    })?;
-                    base = address.split('#').next().unwrap_or_default().into();
-                    self.resources.insert(base.to_string(), node);
-                }
-            }
-        }
-        if depth == 0 {
-            self.resources.entry(base.to_string()).or_insert(node);
-            self.resources.entry(DEFAULT_BASE_URI.to_owned()).or_insert(node);
-        }
-        if let Some(name) = text("$anchor") {
-            self.anchors.insert((base.to_string(), name.to_owned()), (node, false));
-        }
-        if let Some(name) = text("$dynamicAnchor") {
-            self.anchors.insert((base.to_string(), name.to_owned()), (node, true));
-            self.dynamic.entry(base.to_string()).or_default().push((name.to_owned(), node));
-        }
-        self.is_dynamic |= map.contains_key("$dynamicRef");
-        for child in keywords::children(map) {
-            if !(hidden && child.key != "definitions" && child.key != "$defs") {
-                self.scan(child.node, &base, child.place(&place), depth + 1)?;
-            }
-        }
-        if let Some(draft) = own_draft {
-            self.drafts.insert(base.to_string(), draft);
-        }
-        self.nodes.insert(node, (base, place));
-        Ok(())
-    }
-
-    fn base_of(&self, node: &Value, otherwise: &Rc<str>) -> Rc<str> {
-        self.nodes
-            .get(&std::ptr::from_ref(node))
-            .map_or_else(|| Rc::clone(otherwise), |(base, _)| Rc::clone(base))
-    }
-
-    /// Finds the target of a reference, and whether it is a dynamic anchor.
-    fn find(&mut self, base: &str, reference: &str) -> Option<Target<'a>> {
-        let address = join(base, reference)?;
-        let (resource, fragment) = address.split_once('#').unwrap_or((&address, ""));
-        if !self.resources.contains_key(resource) {
-            self.load_metaschema(resource)?;
-        }
-        let root = *self.resources.get(resource)?;
-        let fragment = unescape(fragment)?;
-        let home: Rc<str> = resource.into();
-        let (node, dynamic) = if fragment.is_empty() {
-            (root, None)
-        } else if fragment.starts_with('/') {
-            (root.pointer(&fragment)?, None)
-        } else {
-            let (node, dynamic) = *self.anchors.get(&(resource.to_owned(), fragment.clone()))?;
-            (node, dynamic.then(|| fragment.clone()))
-        };
-        if !(node.is_object() || node.is_boolean()) {
-            return None;
-        }
-        let base = self.base_of(node, &home);
-        let last = fragment.rsplit('/').next().unwrap_or_default();
-        let hint = match last {
-            "" => "root".to_owned(),
-            last => last.replace("~1", "/").replace("~0", "~"),
-        };
-        Some(Target { node, base, dynamic, hint })
-    }
-
-    /// Loads a metaschema of the specification. Every other address stays unknown.
-    fn load_metaschema(&mut self, address: &str) -> Option<()> {
-        let registry = &*referencing::SPECIFICATIONS;
-        let known = registry.resolver(referencing::uri::from_str(DEFAULT_BASE_URI).ok()?);
-        let contents = known.lookup(address).ok()?.contents();
-        self.scan(contents, &address.into(), String::new(), 0).ok()?;
-        self.resources.insert(address.to_owned(), contents);
-        Some(())
-    }
-}
-
-struct Target<'a> {
-    node: &'a Value,
-    base: Rc<str>,
-    dynamic: Option<String>,
-    hint: String,
-}
-
-fn join(base: &str, reference: &str) -> Option<String> {
-    if let Some(fragment) = reference.strip_prefix('#') {
-        return Some(format!("{base}#{fragment}"));
-    }
-    let base = referencing::uri::from_str(base).ok()?;
-    let joined = referencing::uri::resolve_against(&base.borrow(), reference).ok()?;
-    Some(joined.as_str().to_owned())
-}
-
-/// Decodes percent-encoding.
-fn unescape(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'%' => {
-                let digit = |b: u8| char::from(b).to_digit(16);
-                let high = rest.next().and_then(digit)?;
-                let low = rest.next().and_then(digit)?;
-                u8::try_from(high * 16 + low).ok()?
-            }
-            other => other,
-        });
-    }
-    String::from_utf8(bytes).ok()
-}
-
 /// A named definition that is not copied yet.
 #[derive(Clone)]
 struct Job<'a> {
@@ -269,7 +77,6 @@ struct Job<'a> {
 type Key = (*const Value, Vec<*const Value>);
 
 struct Copier<'a> {
-    draft: Draft,
     index: Index<'a>,
     names: HashMap<Key, String>,
     taken: HashMap<String, usize>,
@@ -278,19 +85,6 @@ struct Copier<'a> {
 }
 
 impl<'a> Copier<'a> {
-    /// Adds the dynamic anchors of an entered resource; earlier ones win.
-    fn enter(&self, resource: &str, scope: &DynamicScope<'a>) -> DynamicScope<'a> {
-        let Some(anchors) = self.index.dynamic.get(resource).filter(|_| self.index.is_dynamic)
-        else {
-            return Rc::clone(scope);
-        };
-        let mut more = BTreeMap::clone(scope);
-        for (name, node) in anchors {
-            more.entry(name.clone()).or_insert_with(|| (*node, resource.into()));
-        }
-        Rc::new(more)
-    }
-
     /// Returns the name of the definition that a reference resolves to.
     fn refer(
         &mut self,
@@ -300,34 +94,15 @@ impl<'a> Copier<'a> {
         scope: &DynamicScope<'a>,
         place: &str,
     ) -> Result<String, Unresolved> {
-        let unresolved = || Unresolved {
-            pointer: place.to_owned(),
-            keyword,
-            why: if reference.starts_with('#') {
-                format!("`{reference}` cannot be resolved")
-            } else {
-                format!("`{reference}` is not in this schema, and nothing is fetched")
-            },
-        };
-        let mut target = self.index.find(base, reference).ok_or_else(unresolved)?;
-        if keyword == "$dynamicRef"
-            && let Some(name) = &target.dynamic
-            && let Some((node, base)) = scope.get(name)
-        {
-            target.node = node;
-            target.base = Rc::clone(base);
-        }
-        let scope = self.enter(&target.base, scope);
+        let target = self.index.target(reference, keyword, base, scope, place)?;
+        let scope = self.index.enter(&target.base, scope);
         let on_the_way = scope.values().map(|(node, _)| std::ptr::from_ref(*node)).collect();
         let key = (std::ptr::from_ref(target.node), on_the_way);
         if let Some(name) = self.names.get(&key) {
             return Ok(name.clone());
         }
         let name = self.name(&target.hint);
-        let place = match self.index.nodes.get(&key.0) {
-            Some((_, place)) => place.clone(),
-            None => reference.trim_start_matches('#').to_owned(),
-        };
+        let place = target.place;
         self.names.insert(key, name.clone());
         self.places.insert(name.clone(), place.clone());
         self.waiting.push(Job {
@@ -385,9 +160,9 @@ impl<'a> Copier<'a> {
             });
         }
         let here = self.index.base_of(node, base);
-        let scope = if here == *base { Rc::clone(scope) } else { self.enter(&here, scope) };
-        let draft = self.index.drafts.get(&*here).copied().unwrap_or(self.draft);
-        let old = is_old(draft);
+        let scope = if here == *base { Rc::clone(scope) } else { self.index.enter(&here, scope) };
+        let draft = self.index.draft_of(&here);
+        let old = draft.is_old();
         let mut out = Map::new();
         if let Some(reference) = map.get("$ref").and_then(Value::as_str) {
             let name = self.refer(reference, "$ref", &here, &scope, place)?;
@@ -414,7 +189,7 @@ impl<'a> Copier<'a> {
                 | "$dynamicAnchor" | "$recursiveAnchor" | "$vocabulary" | "$comment" | "$defs"
                 | "definitions" | "id" | "nullable" | "contentSchema" => continue,
                 // A keyword of a later draft has no effect in an earlier one.
-                key if keywords::restricts(key) && !draft.is_known_keyword(key) => continue,
+                key if keywords::restricts(key) && !draft.knows(key) => continue,
                 "then" | "else" if !map.contains_key("if") => continue,
                 "minContains" | "maxContains" if !map.contains_key("contains") => continue,
                 "items" if value.is_array() => {

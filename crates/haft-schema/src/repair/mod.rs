@@ -14,7 +14,6 @@
 mod kind;
 mod step;
 
-use jsonschema::error::{TypeKind, ValidationErrorKind as Kind};
 use serde_json::{Number, Value};
 
 pub use self::kind::{Repair, RepairKind, RepairPolicy};
@@ -27,6 +26,7 @@ use crate::{
     pointer::{below, split, unescaped},
     stop::Stop,
     union::Union,
+    validator::{Violation, ViolationKind as Kind},
     work::MAX_LISTED_PAIRS,
 };
 
@@ -112,7 +112,7 @@ struct Repairer<'a> {
 
 impl<'a> Repairer<'a> {
     /// Lists the errors of a value, as far as the remaining work allows.
-    fn errors<'v>(&mut self, value: &'v Value) -> Option<Vec<jsonschema::ValidationError<'v>>>
+    fn errors<'v>(&mut self, value: &'v Value) -> Option<Vec<Violation<'v>>>
     where
         'a: 'v,
     {
@@ -146,18 +146,13 @@ impl<'a> Repairer<'a> {
     }
 
     /// The possible repairs for one error.
-    fn steps(
-        &mut self,
-        work: &Value,
-        error: &jsonschema::ValidationError<'_>,
-        unions: usize,
-    ) -> Vec<Step> {
-        let at = error.instance_path().as_str();
+    fn steps(&mut self, work: &Value, error: &Violation<'_>, unions: usize) -> Vec<Step> {
+        let at = error.at();
         let Some(value) = work.pointer(at) else { return Vec::new() };
         let step = |kind, change| Step { at: at.to_owned(), kind, before: value.clone(), change };
         let steps: Vec<Step> = match error.kind() {
-            Kind::Type { kind } => match value {
-                Value::String(text) => from_text(text, at, |name| admits(kind, name))
+            Kind::Type { types } => match value {
+                Value::String(text) => from_text(text, at, |name| types.admits(name))
                     .map(|(kind, value)| step(kind, Change::Set(value)))
                     .into_iter()
                     .collect(),
@@ -165,7 +160,7 @@ impl<'a> Repairer<'a> {
                     vec![step(RepairKind::Null, Change::Drop)]
                 }
                 // Older drafts do not accept `3.0` as an integer.
-                Value::Number(number) if admits(kind, "integer") => whole(number)
+                Value::Number(number) if types.admits("integer") => whole(number)
                     .map(|number| step(RepairKind::Number, Change::Set(Value::Number(number))))
                     .into_iter()
                     .collect(),
@@ -182,7 +177,7 @@ impl<'a> Repairer<'a> {
             Kind::AdditionalProperties { unexpected }
             | Kind::UnevaluatedProperties { unexpected } => self.names(error, value, unexpected),
             Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
-                let schema_path = error.schema_path().as_str();
+                let schema_path = error.schema_path();
                 return self.union(work, FailedUnion { at, schema_path, against: context }, unions);
             }
             _ => Vec::new(),
@@ -223,12 +218,7 @@ impl<'a> Repairer<'a> {
     }
 
     /// Property names of a closed object that are spelled differently.
-    fn names(
-        &self,
-        error: &jsonschema::ValidationError<'_>,
-        value: &Value,
-        unexpected: &[String],
-    ) -> Vec<Step> {
+    fn names(&self, error: &Violation<'_>, value: &Value, unexpected: &[String]) -> Vec<Step> {
         let (Some(map), Some(node)) = (value.as_object(), node_of(self.lookup.root(), error))
         else {
             return Vec::new();
@@ -253,7 +243,7 @@ impl<'a> Repairer<'a> {
             // Two names map to the same property: ambiguous.
             .filter(|(_, to)| renamed.iter().filter(|(_, other)| other == to).count() == 1)
             .map(|(from, to)| Step {
-                at: below(error.instance_path().as_str(), from),
+                at: below(error.at(), from),
                 kind: RepairKind::Name,
                 before: Value::from(from.as_str()),
                 change: Change::Rename((*to).to_owned()),
@@ -351,7 +341,7 @@ impl<'a> Repairer<'a> {
     fn round(
         &mut self,
         trial: &Value,
-        against: &[Vec<jsonschema::ValidationError<'static>>],
+        against: &[Vec<Violation<'static>>],
         branch: usize,
         candidates: &[usize],
         unions: usize,
@@ -373,23 +363,22 @@ impl<'a> Repairer<'a> {
 struct FailedUnion<'a> {
     at: &'a str,
     schema_path: &'a str,
-    against: &'a [Vec<jsonschema::ValidationError<'static>>],
+    against: &'a [Vec<Violation<'static>>],
 }
 
 /// The errors that a union still has: `None` if it is satisfied, `Some(None)` if too many branches
 /// match, which cannot be repaired.
 fn remaining_errors<'e>(
-    errors: &'e [jsonschema::ValidationError<'_>],
+    errors: &'e [Violation<'_>],
     union: FailedUnion<'_>,
-) -> Option<Option<&'e [Vec<jsonschema::ValidationError<'static>>]>> {
+) -> Option<Option<&'e [Vec<Violation<'static>>]>> {
     errors.iter().find_map(|error| {
-        let is_it = error.instance_path().as_str() == union.at
-            && error.schema_path().as_str() == union.schema_path;
+        let is_it = error.at() == union.at && error.schema_path() == union.schema_path;
         match error.kind() {
             Kind::AnyOf { context } | Kind::OneOfNotValid { context } if is_it => {
                 Some(Some(context.as_slice()))
             }
-            Kind::OneOfMultipleValid { .. } if is_it => Some(None),
+            Kind::OneOfMultipleValid if is_it => Some(None),
             Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
                 context.iter().find_map(|branch| remaining_errors(branch, union))
             }
@@ -400,7 +389,7 @@ fn remaining_errors<'e>(
 
 /// Whether a branch rejects the value at a location: by its type, by its `enum`, or because the
 /// branch does not declare the name.
-fn rejects(errors: &[jsonschema::ValidationError<'static>], at: &str, kind: RepairKind) -> bool {
+fn rejects(errors: &[Violation<'static>], at: &str, kind: RepairKind) -> bool {
     let listed = |options: &[Value]| match kind {
         RepairKind::EnumCase | RepairKind::Null => true,
         RepairKind::Name => false,
@@ -408,7 +397,7 @@ fn rejects(errors: &[jsonschema::ValidationError<'static>], at: &str, kind: Repa
         _ => !options.iter().any(Value::is_string),
     };
     errors.iter().any(|error| {
-        let Some(rest) = at.strip_prefix(error.instance_path().as_str()) else { return false };
+        let Some(rest) = at.strip_prefix(error.at()) else { return false };
         let is_here = rest.is_empty();
         if !is_here && !rest.starts_with('/') {
             return false;
@@ -456,13 +445,6 @@ fn from_text(text: &str, at: &str, admits: impl Fn(&str) -> bool) -> Option<(Rep
     // Nested text must not exceed the depth limit of parsed text.
     let fits = fits && at.matches('/').count() + depth(&value) < MAX_DEPTH;
     fits.then_some((kind, value))
-}
-
-fn admits(kind: &TypeKind, name: &str) -> bool {
-    match kind {
-        TypeKind::Single(one) => one.to_string() == name,
-        TypeKind::Multiple(some) => some.iter().any(|one| one.to_string() == name),
-    }
 }
 
 fn is_whole(number: &Number) -> bool {

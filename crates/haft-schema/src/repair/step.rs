@@ -36,7 +36,8 @@ pub(crate) enum Change {
 /// Keeps one step for each location; none if two steps conflict.
 pub(crate) fn agreed(steps: Vec<Step>) -> Vec<Step> {
     let mut kept: Vec<Step> = Vec::new();
-    let mut by_location: HashMap<String, Option<usize>, ahash::RandomState> = HashMap::default();
+    let mut by_location: HashMap<String, Option<usize>, foldhash::fast::RandomState> =
+        HashMap::default();
     for step in steps {
         match by_location.get(&step.at) {
             None => {

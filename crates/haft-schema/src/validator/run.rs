@@ -1,0 +1,311 @@
+//! Decides whether a value is valid, without listing what is wrong and without allocating.
+//!
+//! After many steps results are memoized, so that a recursive union is not exponential in the depth
+//! of a value.
+//! FAIL CLOSED: a value that exceeds a limit (depth, backtracking of a pattern) is not valid, even
+//! below `not`.
+
+use std::{cmp::Ordering, collections::HashMap};
+
+use serde_json::{Map, Value};
+
+use super::{
+    equal::{are_unique, equal},
+    node::{Additional, Bound, Members, Node, NodeId, Rule},
+    number::Numeric,
+    pattern::Pattern,
+    types::Types,
+};
+
+/// Maximum nesting of nodes: more than values and schemas are deep, and little enough for the stack
+/// of a thread.
+const MAX_DEPTH: u32 = 1_000;
+/// After this many steps, results are memoized.
+const STEPS_WITHOUT_MEMO: u32 = 2_000;
+
+/// A node and a value, by identity.
+pub(super) type Pair = (NodeId, *const Value);
+
+/// One validation.
+pub(super) struct Run<'a> {
+    nodes: &'a [Node],
+    depth: u32,
+    steps: u32,
+    is_undecided: bool,
+    /// The pairs of cyclic nodes that are being checked.
+    active: Vec<Pair>,
+    /// The pairs whose evaluated members or items are being collected.
+    pub(super) collecting: Vec<Pair>,
+    known: HashMap<Pair, bool, foldhash::fast::RandomState>,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(nodes: &'a [Node]) -> Self {
+        Self {
+            nodes,
+            depth: 0,
+            steps: 0,
+            is_undecided: false,
+            active: Vec::new(),
+            collecting: Vec::new(),
+            known: HashMap::default(),
+        }
+    }
+
+    /// Returns whether a limit was reached, so that no result counts.
+    pub(super) fn is_undecided(&self) -> bool {
+        self.is_undecided
+    }
+
+    /// Returns a node.
+    pub(super) fn node(&self, id: NodeId) -> Option<&'a Node> {
+        self.nodes.get(usize::try_from(id).ok()?)
+    }
+
+    /// Returns whether a value matches a node.
+    #[inline]
+    pub(super) fn is_valid(&mut self, id: NodeId, value: &Value) -> bool {
+        let Some(node) = self.node(id) else { return false };
+        has_type(node, value) && (node.is_plain || self.follows_rules(id, node, value))
+    }
+
+    fn follows_rules(&mut self, id: NodeId, node: &'a Node, value: &Value) -> bool {
+        self.steps = self.steps.saturating_add(1);
+        if !self.descend() {
+            return false;
+        }
+        let is_simple = !node.is_cyclic && self.steps < STEPS_WITHOUT_MEMO;
+        let valid = if is_simple {
+            self.applies(node, value)
+        } else {
+            self.applies_once((id, std::ptr::from_ref(value)), node, value)
+        };
+        self.ascend();
+        valid
+    }
+
+    /// Counts one more level; returns whether that is within the limit.
+    pub(super) fn descend(&mut self) -> bool {
+        self.depth += 1;
+        let is_within = self.depth <= MAX_DEPTH;
+        if !is_within {
+            self.is_undecided = true;
+            self.depth -= 1;
+        }
+        is_within
+    }
+
+    pub(super) fn ascend(&mut self) {
+        self.depth -= 1;
+    }
+
+    /// Starts to check a pair of a cyclic node; `false` if it is already being checked.
+    pub(super) fn enter(&mut self, pair: Pair) -> bool {
+        let is_new = !self.active.contains(&pair);
+        if is_new {
+            self.active.push(pair);
+        }
+        is_new
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.active.pop();
+    }
+
+    /// Applies a node that may be cyclic, or whose result may be known.
+    #[cold]
+    fn applies_once(&mut self, pair: Pair, node: &'a Node, value: &Value) -> bool {
+        // What applies itself again adds nothing.
+        if node.is_cyclic && !self.enter(pair) {
+            return true;
+        }
+        // The result inside a cycle depends on where the cycle was entered.
+        let is_inside = self.active.iter().any(|other| other.1 == pair.1 && *other != pair);
+        let is_kept = matches!(value, Value::Array(_) | Value::Object(_)) && !is_inside;
+        let known = if is_kept { self.known.get(&pair).copied() } else { None };
+        let valid = known.unwrap_or_else(|| {
+            let valid = self.applies(node, value);
+            if is_kept && self.steps >= STEPS_WITHOUT_MEMO {
+                self.known.insert(pair, valid);
+            }
+            valid
+        });
+        if node.is_cyclic {
+            self.leave();
+        }
+        valid
+    }
+
+    fn applies(&mut self, node: &'a Node, value: &Value) -> bool {
+        if let Some(members) = &node.members
+            && let Value::Object(map) = value
+            && !self.has_valid_members(members, map)
+        {
+            return false;
+        }
+        let rest = node.rest.iter().filter_map(|at| node.rules.get(usize::from(*at)));
+        rest.into_iter().all(|rule| self.follows(node, rule, value))
+    }
+
+    /// Checks all members in one pass, and that the required ones are there.
+    fn has_valid_members(&mut self, members: &'a Members, map: &Map<String, Value>) -> bool {
+        let (mut seen, mut expected) = (0_u64, 0_usize);
+        for (name, value) in map {
+            let known = members.find(name, &mut expected);
+            let mut is_named = false;
+            if let Some(member) = known {
+                seen |= member.bit;
+                if let Some(node) = member.node {
+                    is_named = true;
+                    if !self.is_valid(node, value) {
+                        return false;
+                    }
+                }
+            }
+            for (pattern, node) in &members.patterns {
+                if self.matches(pattern, name) {
+                    is_named = true;
+                    if !self.is_valid(*node, value) {
+                        return false;
+                    }
+                }
+            }
+            if !is_named {
+                match members.additional {
+                    None | Some(Additional::Allowed) => {}
+                    Some(Additional::Forbidden) => return false,
+                    Some(Additional::Node(node)) => {
+                        if !self.is_valid(node, value) {
+                            return false;
+                        }
+                    }
+                }
+            }
+        }
+        seen == members.required
+    }
+
+    /// Whether a pattern matches. If that takes too long, the whole value is not valid.
+    pub(super) fn matches(&mut self, pattern: &Pattern, text: &str) -> bool {
+        pattern.matches(text).unwrap_or_else(|| {
+            self.is_undecided = true;
+            false
+        })
+    }
+
+    /// Returns whether a value follows one rule of a node.
+    pub(super) fn follows(&mut self, node: &'a Node, rule: &'a Rule, value: &Value) -> bool {
+        match (rule, value) {
+            (Rule::False, _) => false,
+            (Rule::Type, _) => has_type(node, value),
+            (Rule::Constant(only), _) => equal(only, value),
+            (Rule::Enum(options), _) => is_option(options, value),
+            (Rule::Bound(bound, limit, _), Value::Number(number)) => {
+                is_within(*bound, *limit, Numeric::of(number))
+            }
+            (Rule::MultipleOf(divisor, _), Value::Number(number)) => {
+                Numeric::of(number).is_multiple_of(*divisor)
+            }
+            (Rule::Length(limit), Value::String(text)) => limit.admits(text.chars().count()),
+            (Rule::Pattern(pattern), Value::String(text)) => self.matches(pattern, text),
+            (Rule::Format(_, check), Value::String(text)) => check(text),
+            (Rule::Content(content), Value::String(text)) => content.violated(text).is_none(),
+            (Rule::Items(limit), Value::Array(items)) => limit.admits(items.len()),
+            (Rule::UniqueItems, Value::Array(items)) => are_unique(items),
+            (Rule::Prefix(nodes), Value::Array(items)) => {
+                nodes.iter().zip(items).all(|(node, item)| self.is_valid(*node, item))
+            }
+            (Rule::ItemsFrom(first, node), Value::Array(items)) => {
+                items.iter().skip(*first).all(|item| self.is_valid(*node, item))
+            }
+            (Rule::NoItemsFrom(first), Value::Array(items)) => items.len() <= *first,
+            (Rule::Contains { node, min, max }, Value::Array(items)) => {
+                let count = items.iter().filter(|item| self.is_valid(*node, item)).count();
+                let count = u64::try_from(count).unwrap_or(u64::MAX);
+                (*min..=*max).contains(&count)
+            }
+            (Rule::UnevaluatedItems(unevaluated), Value::Array(items)) => {
+                let evaluated = self.evaluated_items(node, value, items);
+                let mut rest = items.iter().zip(evaluated).filter(|(_, done)| !done);
+                rest.all(|(item, _)| self.is_valid(*unevaluated, item))
+            }
+            (Rule::Properties(limit), Value::Object(map)) => limit.admits(map.len()),
+            (Rule::Required(names), Value::Object(map)) => {
+                names.iter().all(|name| map.contains_key(&**name))
+            }
+            (Rule::DependentRequired(_, lists), Value::Object(map)) => {
+                lists.iter().all(|(name, names)| {
+                    !map.contains_key(&**name) || names.iter().all(|name| map.contains_key(&**name))
+                })
+            }
+            (Rule::Members, Value::Object(map)) => {
+                node.members.as_ref().is_none_or(|members| self.has_valid_members(members, map))
+            }
+            (Rule::PropertyNames(node), Value::Object(map)) => {
+                map.keys().all(|name| self.is_valid(*node, &Value::String(name.clone())))
+            }
+            (Rule::DependentSchemas(nodes), Value::Object(map)) => nodes
+                .iter()
+                .all(|(name, node)| !map.contains_key(&**name) || self.is_valid(*node, value)),
+            (Rule::UnevaluatedProperties(unevaluated), Value::Object(map)) => {
+                let evaluated = self.evaluated_members(node, value, map);
+                let mut rest = map.values().zip(evaluated).filter(|(_, done)| !done);
+                rest.all(|(member, _)| self.is_valid(*unevaluated, member))
+            }
+            (Rule::AllOf(nodes), _) => nodes.iter().all(|node| self.is_valid(*node, value)),
+            (Rule::AnyOf(nodes), _) => nodes.iter().any(|node| self.is_valid(*node, value)),
+            (Rule::OneOf(nodes), _) => self.only_valid(nodes, value).is_ok_and(|one| one.is_some()),
+            (Rule::Not(node), _) => !self.is_valid(*node, value),
+            (Rule::If { condition, then, otherwise }, _) => {
+                if then.is_none() && otherwise.is_none() {
+                    return true;
+                }
+                let chosen = if self.is_valid(*condition, value) { then } else { otherwise };
+                chosen.is_none_or(|node| self.is_valid(node, value))
+            }
+            (Rule::Reference(node), _) => self.is_valid(*node, value),
+            // A rule for another type.
+            _ => true,
+        }
+    }
+
+    /// Returns the only node of a list that a value matches; an error if it matches several.
+    pub(super) fn only_valid(
+        &mut self,
+        nodes: &[NodeId],
+        value: &Value,
+    ) -> Result<Option<NodeId>, ()> {
+        let mut only = None;
+        for node in nodes {
+            if self.is_valid(*node, value) && only.replace(*node).is_some() {
+                return Err(());
+            }
+        }
+        Ok(only)
+    }
+}
+
+#[inline]
+fn has_type(node: &Node, value: &Value) -> bool {
+    node.types.overlaps(Types::of(value, node.floats_are_fractions))
+}
+
+fn is_option(options: &Value, value: &Value) -> bool {
+    let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
+    match value {
+        Value::String(text) => {
+            options.iter().any(|option| matches!(option, Value::String(option) if option == text))
+        }
+        value => options.iter().any(|option| equal(option, value)),
+    }
+}
+
+fn is_within(bound: Bound, limit: Numeric, number: Numeric) -> bool {
+    let order = number.compare(limit);
+    match bound {
+        Bound::Minimum => order != Ordering::Less,
+        Bound::Maximum => order != Ordering::Greater,
+        Bound::ExclusiveMinimum => order == Ordering::Greater,
+        Bound::ExclusiveMaximum => order == Ordering::Less,
+    }
+}
