@@ -57,6 +57,7 @@ impl Locks {
 }
 
 /// What background work goes on holding when its call has been answered.
+#[derive(Default)]
 pub(crate) struct TaskLocks {
     _tool_slot: Option<OwnedSemaphorePermit>,
     _keys: Option<LockGuard>,

@@ -49,8 +49,8 @@ pub(crate) struct RunningCall {
 
 /// What a call waits for.
 enum Waiting {
-    /// Nothing: the machine can advance.
-    Input(Input),
+    /// Its first poll.
+    Start,
     Need(Need),
     Work(Watched),
     Execution(Box<Execution>),
@@ -84,7 +84,7 @@ impl RunningCall {
     /// Starts a call. Nothing happens before the first poll.
     pub(crate) fn new(turn: Arc<TurnCore>, machine: CallMachine) -> Self {
         let span = telemetry::call_span(&machine.facts().cx);
-        let waiting = Waiting::Input(Input::Start);
+        let waiting = Waiting::Start;
         Self { turn, machine, waiting, span, has_started: false, has_ended: false }
     }
 
@@ -95,40 +95,64 @@ impl RunningCall {
     }
 
     fn poll_inside(&mut self, task: &mut task::Context<'_>) -> Poll<Box<ToolResult>> {
+        let Poll::Ready(mut input) = self.poll_waiting(task) else { return Poll::Pending };
         loop {
-            let input = match std::mem::replace(&mut self.waiting, Waiting::Ended) {
-                Waiting::Input(input) => input,
-                Waiting::Need(need) => {
-                    self.waiting = self.begin(need);
-                    continue;
-                }
-                Waiting::Work(mut watched) => match watched.poll(&self.turn, &self.machine, task) {
-                    Poll::Ready(input) => input,
-                    Poll::Pending => {
-                        self.waiting = Waiting::Work(watched);
-                        return Poll::Pending;
-                    }
-                },
-                Waiting::Execution(mut execution) => match execution.poll(&self.turn, task) {
-                    Some(Poll::Ready(())) => Input::Executed(execution),
-                    Some(Poll::Pending) => {
-                        self.waiting = Waiting::Execution(execution);
-                        return Poll::Pending;
-                    }
-                    None => {
-                        let work = execution.through_middleware(Arc::clone(&self.turn));
-                        let work = async move { Input::Executed(work.await) };
-                        self.waiting = Waiting::work(Limit::None, work);
-                        continue;
-                    }
-                },
-                Waiting::Ended => return Poll::Pending,
-            };
-            match self.advance(input) {
+            let need = match self.advance(input) {
                 Step::Done(result) => return Poll::Ready(result),
-                Step::Wait(need) => self.waiting = self.begin(need),
+                Step::Wait(need) => need,
+            };
+            input = match self.satisfy(need, task) {
+                Poll::Ready(input) => input,
+                Poll::Pending => return Poll::Pending,
+            };
+        }
+    }
+
+    /// Polls what the call waits for.
+    fn poll_waiting(&mut self, task: &mut task::Context<'_>) -> Poll<Input> {
+        match std::mem::replace(&mut self.waiting, Waiting::Ended) {
+            Waiting::Start => Poll::Ready(Input::Start),
+            Waiting::Need(need) => self.satisfy(need, task),
+            Waiting::Work(mut watched) => {
+                let polled = watched.poll(&self.turn, &self.machine, task);
+                if polled.is_pending() {
+                    self.waiting = Waiting::Work(watched);
+                }
+                polled
+            }
+            Waiting::Execution(execution) => self.poll_execution(execution, task),
+            Waiting::Ended => Poll::Pending,
+        }
+    }
+
+    fn poll_execution(
+        &mut self,
+        mut execution: Box<Execution>,
+        task: &mut task::Context<'_>,
+    ) -> Poll<Input> {
+        match execution.poll(&self.turn, task) {
+            Some(Poll::Ready(())) => Poll::Ready(Input::Executed(execution)),
+            Some(Poll::Pending) => {
+                self.waiting = Waiting::Execution(execution);
+                Poll::Pending
+            }
+            None => {
+                let work = execution.through_middleware(Arc::clone(&self.turn));
+                let work = async move { Input::Executed(work.await) };
+                self.wait_for(Limit::None, work, task)
             }
         }
+    }
+
+    /// Keeps a future and polls it once.
+    fn wait_for(
+        &mut self,
+        limit: Limit,
+        work: impl Future<Output = Input> + Send + 'static,
+        task: &mut task::Context<'_>,
+    ) -> Poll<Input> {
+        self.waiting = Waiting::work(limit, work);
+        self.poll_waiting(task)
     }
 
     /// Advances the machine. Bodies, guards and hooks are supervised one by one; a panic here is a
@@ -139,30 +163,51 @@ impl RunningCall {
             .unwrap_or_else(|_| machine.panicked(turn))
     }
 
-    /// Starts to satisfy a need.
-    fn begin(&mut self, need: Need) -> Waiting {
+    /// Satisfies a need now, or starts to.
+    fn satisfy(&mut self, need: Need, task: &mut task::Context<'_>) -> Poll<Input> {
         let policy_timeout = self.turn.inner.config.policy_timeout;
         match need {
             Need::Execute => match self.machine.take_execution() {
-                Some(execution) => Waiting::Execution(execution),
+                Some(execution) => self.poll_execution(execution, task),
                 // A mistake of ours; the machine ends the call.
-                None => Waiting::Input(Input::Stopped(Stopped::Panicked(String::new()))),
+                None => Poll::Ready(Input::Stopped(Stopped::Panicked(String::new()))),
             },
             Need::WriteIntent => {
                 let (machine, turn) = (&self.machine, &self.turn);
                 let status =
                     machine.intent(turn).map(|intent| journal::intend(&turn.inner, &intent));
-                written(status, policy_timeout, |result, took_time| Input::IntentWritten {
-                    result,
-                    took_time,
-                })
+                let input = |result, took_time| Input::IntentWritten { result, took_time };
+                self.written(status, policy_timeout, input, task)
             }
             Need::WriteOutcome => {
                 let inner = &self.turn.inner;
                 let status = self.machine.outcome().map(|outcome| journal::settle(inner, &outcome));
-                written(status, policy_timeout, |result, _| Input::OutcomeWritten(result))
+                let input = |result, _| Input::OutcomeWritten(result);
+                self.written(status, policy_timeout, input, task)
             }
-            other => self.begin_waiting(other, policy_timeout),
+            other => {
+                self.waiting = self.begin_waiting(other, policy_timeout);
+                self.poll_waiting(task)
+            }
+        }
+    }
+
+    /// Takes the status of a write of the journal: it is done, or to be waited for.
+    fn written(
+        &mut self,
+        status: Option<WriteStatus>,
+        limit: Duration,
+        input: impl FnOnce(Result<(), haft_core::BoxError>, bool) -> Input + Send + 'static,
+        task: &mut task::Context<'_>,
+    ) -> Poll<Input> {
+        match status {
+            Some(WriteStatus::Now(result)) => Poll::Ready(input(result, false)),
+            Some(WriteStatus::Later(writing)) => {
+                let work = async move { input(writing.await, true) };
+                self.wait_for(Limit::Timeout(limit), work, task)
+            }
+            // A mistake of ours; the machine ends the call, so that it does not wait forever.
+            None => Poll::Ready(Input::Stopped(Stopped::Panicked("nothing to write".to_owned()))),
         }
     }
 
@@ -263,7 +308,9 @@ impl RunningCall {
                 })
             }
             // Every other need is handled above; the machine ends the call if one is not.
-            _ => Waiting::Input(Input::Stopped(Stopped::Panicked("unknown need".to_owned()))),
+            _ => Waiting::work(Limit::None, async {
+                Input::Stopped(Stopped::Panicked("unknown need".to_owned()))
+            }),
         }
     }
 }
@@ -381,21 +428,5 @@ pub(super) async fn ask_guard(
     match guard {
         GuardId::Tool => call.tool().body().guard(call.args(), call.context()).await,
         GuardId::Runtime(at) => turn.inner.guards[at].decide(call).await,
-    }
-}
-
-/// A write of the journal: done, or to be waited for.
-fn written(
-    status: Option<WriteStatus>,
-    limit: Duration,
-    input: impl FnOnce(Result<(), haft_core::BoxError>, bool) -> Input + Send + 'static,
-) -> Waiting {
-    match status {
-        Some(WriteStatus::Now(result)) => Waiting::Input(input(result, false)),
-        Some(WriteStatus::Later(writing)) => {
-            Waiting::work(Limit::Timeout(limit), async move { input(writing.await, true) })
-        }
-        // A mistake of ours; the machine ends the call, so that it does not wait forever.
-        None => Waiting::Input(Input::Stopped(Stopped::Panicked("nothing to write".to_owned()))),
     }
 }

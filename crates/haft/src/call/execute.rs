@@ -22,51 +22,71 @@ use crate::{
     turn::TurnCore,
 };
 
+/// An authorized call with its locks, before its intent is in the journal. It cannot run.
+pub(super) struct PreparedExecution(Box<Execution>);
+
 /// A call that executes.
 pub(crate) struct Execution {
     call: AuthorizedCall,
-    locks: CallLocks,
+    /// Held until the outcome is known.
+    locks: Option<CallLocks>,
     deadline: Instant,
     state: State,
     outcome: Option<Outcome>,
 }
 
 enum State {
+    /// The intent is not written yet.
+    Prepared,
     /// Without middleware: the machine is driven in place.
     Machine(ExecuteMachine, Pending),
     /// With middleware, which has its own future.
     Around(Option<Args>, ExecutionStats),
 }
 
-impl Execution {
-    /// Prepares the execution. Secrets are resolved here, at the last moment: guards, approvers and
-    /// the journal have seen the reference only.
-    pub(super) fn new(
+impl PreparedExecution {
+    pub(super) fn new(call: AuthorizedCall, locks: CallLocks, deadline: Instant) -> Self {
+        let (state, outcome) = (State::Prepared, None);
+        Self(Box::new(Execution { call, locks: Some(locks), deadline, state, outcome }))
+    }
+
+    pub(super) fn call(&self) -> &AuthorizedCall {
+        &self.0.call
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        self.0.deadline
+    }
+
+    /// Starts the execution of a call whose intent is in the journal. Secrets are resolved here, at
+    /// the last moment: guards, approvers and the journal have seen the reference only.
+    pub(super) fn start(
+        self,
         turn: &TurnCore,
-        mut call: AuthorizedCall,
         _intent: Intent,
-        locks: CallLocks,
-        deadline: Instant,
         stats: ExecutionStats,
-    ) -> Result<Self, Failure> {
-        let args = call.take_args();
-        let validated = call.admitted();
+    ) -> Result<Box<Execution>, Failure> {
+        let mut own = self.0;
+        let args = own.call.take_args();
+        let validated = own.call.admitted();
         let (tool, cx) = (validated.tool(), validated.context());
         let args = match secrets::resolve(&turn.inner.redactor, tool, validated.arguments())? {
             Some(args) => args,
             None => args,
         };
-        cx.start(validated.profile().clone(), call.verdict().confined, Some(deadline));
+        let confined = own.call.verdict().confined;
+        cx.start(validated.profile().clone(), confined, Some(own.deadline));
         let middleware = &turn.inner.middleware;
-        let state = if middleware.iter().any(|own| own.applies_to(tool)) {
+        own.state = if middleware.iter().any(|own| own.applies_to(tool)) {
             State::Around(Some(args), stats)
         } else {
-            let machine = ExecuteMachine::new(args, stats);
-            State::Machine(machine, Pending::default())
+            State::Machine(ExecuteMachine::new(args, stats), Pending::default())
         };
-        Ok(Self { call, locks, deadline, state, outcome: None })
+        Ok(own)
     }
+}
 
+impl Execution {
     /// Polls an execution without middleware to its outcome; `None` if it has middleware.
     pub(crate) fn poll(
         &mut self,
@@ -116,24 +136,26 @@ impl Execution {
     /// Releases the locks, unless some work of the call still runs. Returns the outcome, the
     /// statistics, and the completed call for the hooks.
     pub(super) fn finish(
-        self: Box<Self>,
+        mut self: Box<Self>,
         turn: &Arc<TurnCore>,
     ) -> (Outcome, ExecutionStats, Option<Arc<CompletedCall>>) {
-        let Self { call, mut locks, state, outcome, .. } = *self;
         let lost = || Failure::new(FailureCode::UnknownOutcome, "the execution was lost");
-        let outcome = outcome.unwrap_or_else(|| Err(lost()));
-        let stats = match state {
-            State::Machine(machine, ..) => machine.stats,
-            State::Around(_, stats) => stats,
+        let outcome = self.outcome.take().unwrap_or_else(|| Err(lost()));
+        let stats = match &mut self.state {
+            State::Prepared => ExecutionStats::default(),
+            State::Machine(machine, _) => std::mem::take(&mut machine.stats),
+            State::Around(_, stats) => std::mem::take(stats),
         };
-        let validated = call.admitted();
+        let mut locks = self.locks.take();
+        let validated = self.call.admitted();
         let cx = validated.context();
         // The last progress note comes before the end.
         cx.flush_progress();
         if let Some(later) = cx.take_background_task()
             && outcome.is_ok()
         {
-            background::begin(turn, &call, locks.keep(), later);
+            let kept = locks.as_mut().map(CallLocks::keep).unwrap_or_default();
+            background::begin(turn, &self.call, kept, later);
         }
         let still_runs = cx.has_running_work();
         drop(locks);

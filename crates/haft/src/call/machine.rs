@@ -21,13 +21,12 @@ use haft_core::{
 use haft_schema::Unexplained;
 
 use super::{
-    acquire::CallLocks,
     approve,
     authorize::{
         self, Assessment, Authorization, AuthorizedCall, GuardId, Guarding, Guards, Rewrite,
     },
     check,
-    execute::Execution,
+    execute::{Execution, PreparedExecution},
     need::{Input, Need, Step},
     pre_hooks,
     record::{CallOrigin, CallRecord, Parent},
@@ -60,7 +59,7 @@ pub(super) enum Phase {
     Explain,
     Check(AfterCheck),
     PreHook(usize),
-    Guard(GuardId, Guarding, Option<(QueuePermit, Instant)>),
+    Guard(GuardId, Box<Guarding>, Option<(QueuePermit, Instant)>),
     /// Waits for the end of the message before an approver is asked.
     MessageBeforeApproval(ValidatedCall, Box<Assessment>, Instant),
     ApprovalQueue(ValidatedCall, Box<Assessment>, Instant, bool),
@@ -68,7 +67,7 @@ pub(super) enum Phase {
     /// Waits for the end of the message before the body runs.
     Message(AuthorizedCall),
     Acquire(Instant, Instant),
-    Intent(AuthorizedCall, CallLocks, Instant),
+    Intent(PreparedExecution),
     Execute(Box<Execution>),
     PostHook(usize, BodyExecution, Arc<CompletedCall>),
     Sanitize,
@@ -181,8 +180,8 @@ impl CallMachine {
 
     /// Returns the intent that is to be written.
     pub(crate) fn intent<'a>(&'a self, turn: &'a TurnCore) -> Option<CallIntent<'a>> {
-        let Phase::Intent(call, ..) = &self.phase else { return None };
-        Some(CallIntent::of(&turn.inner, call, self.record.began))
+        let Phase::Intent(prepared) = &self.phase else { return None };
+        Some(CallIntent::of(&turn.inner, prepared.call(), self.record.began))
     }
 
     /// Takes the execution that is to be driven. It comes back with its outcome.
@@ -347,7 +346,7 @@ impl CallMachine {
                     Ok(call) => self.allowed(turn, call),
                     Err((call, verdict)) => {
                         let guarding = Guarding::new(Guards::UntilDenied, verdict);
-                        self.guard(turn, call, guarding, queued)
+                        self.guard(turn, call, Box::new(guarding), queued)
                     }
                 }
             }
@@ -362,7 +361,7 @@ impl CallMachine {
         &mut self,
         turn: &Arc<TurnCore>,
         call: ValidatedCall,
-        mut guarding: Guarding,
+        mut guarding: Box<Guarding>,
         queued: Option<(QueuePermit, Instant)>,
     ) -> Step {
         if let Some(guard) = guarding.next(turn, &call) {

@@ -11,7 +11,7 @@ use haft_core::{
 use super::{
     acquire::{self, CallLocks},
     authorize::AuthorizedCall,
-    execute::Execution,
+    execute::{Execution, PreparedExecution},
     finish,
     machine::{CallMachine, Phase, lost, not_run},
     need::{Input, Need, Step},
@@ -49,13 +49,13 @@ impl CallMachine {
             (Phase::Acquire(deadline, since), Input::Acquired(call, locks)) => {
                 self.acquired(turn, *call, locks, (deadline, since))
             }
-            (Phase::Intent(call, locks, deadline), Input::IntentWritten { result, took_time }) => {
-                self.intent_written(turn, (call, locks, deadline), result, took_time)
+            (Phase::Intent(prepared), Input::IntentWritten { result, took_time }) => {
+                self.intent_written(turn, prepared, result, took_time)
             }
             (Phase::Taken, Input::Executed(execution)) => self.executed(turn, execution),
-            (Phase::Intent(call, locks, deadline), Input::Stopped(stopped)) => {
+            (Phase::Intent(prepared), Input::Stopped(stopped)) => {
                 let result = Err(stopped.to_string().into());
-                self.intent_written(turn, (call, locks, deadline), result, true)
+                self.intent_written(turn, prepared, result, true)
             }
             (Phase::Outcome(result), Input::Stopped(stopped)) => {
                 self.done(turn, result, Err(stopped.to_string().into()))
@@ -171,13 +171,14 @@ impl CallMachine {
         {
             return self.outcome_of(turn, Err(not_run(why)));
         }
-        self.wait(Phase::Intent(call, locks, deadline), Need::WriteIntent)
+        let prepared = PreparedExecution::new(call, locks, deadline);
+        self.wait(Phase::Intent(prepared), Need::WriteIntent)
     }
 
     fn intent_written(
         &mut self,
         turn: &Arc<TurnCore>,
-        (call, locks, deadline): (AuthorizedCall, CallLocks, Instant),
+        prepared: PreparedExecution,
         result: Result<(), BoxError>,
         took_time: bool,
     ) -> Step {
@@ -185,12 +186,12 @@ impl CallMachine {
             Ok(intent) => intent,
             Err(failure) => return self.outcome_of(turn, Err(failure)),
         };
-        if took_time && let Err(failure) = self.may_still_start(turn, deadline) {
+        if took_time && let Err(failure) = self.may_still_start(turn, prepared.deadline()) {
             return self.outcome_of(turn, Err(failure));
         }
         let stats = std::mem::take(&mut self.record.stats);
-        match Execution::new(turn, call, intent, locks, deadline, stats) {
-            Ok(execution) => self.wait(Phase::Execute(Box::new(execution)), Need::Execute),
+        match prepared.start(turn, intent, stats) {
+            Ok(execution) => self.wait(Phase::Execute(execution), Need::Execute),
             Err(failure) => self.outcome_of(turn, Err(failure)),
         }
     }

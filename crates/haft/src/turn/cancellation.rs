@@ -35,24 +35,29 @@ pub(crate) struct Cancellation {
     /// The calls of the model, in its order.
     calls: Mutex<SmallVec<[(CallId, WeakToolContext); 1]>>,
     /// The nested calls that have not ended. The calls below another one are neighbours.
-    nested: Mutex<BTreeMap<CallId, WeakToolContext>>,
+    nested: Mutex<Option<Box<NestedCalls>>>,
 }
+
+type NestedCalls = BTreeMap<CallId, WeakToolContext>;
 
 impl Cancellation {
     /// Registers a nested call until it has ended.
     pub(super) fn add_nested(&self, id: CallId, cx: WeakToolContext) {
-        lock(&self.nested).insert(id, cx);
+        lock(&self.nested).get_or_insert_default().insert(id, cx);
     }
 
     /// Removes a nested call that has ended.
     pub(super) fn remove_nested(&self, id: &CallId) {
-        lock(&self.nested).remove(id);
+        if let Some(nested) = &mut *lock(&self.nested) {
+            nested.remove(id);
+        }
     }
 
     /// Returns the nested calls of a call, at every depth.
     fn nested_in(&self, outer: &CallId) -> Vec<ToolContext> {
         let nested = lock(&self.nested);
-        let below = nested.range(outer.clone()..).skip_while(|(id, _)| *id == outer);
+        let Some(all) = &*nested else { return Vec::new() };
+        let below = all.range(outer.clone()..).skip_while(|(id, _)| *id == outer);
         let below = below.take_while(|(id, _)| id.as_str().starts_with(outer.as_str()));
         let found: Vec<WeakToolContext> =
             below.filter(|(id, _)| id.is_within(outer)).map(|(_, cx)| cx.clone()).collect();
@@ -98,7 +103,7 @@ impl TurnCore {
     pub(crate) fn halt(&self) {
         self.cancellation.calls().iter().for_each(|cx| self.stop_if_halted(cx));
         let nested: Vec<WeakToolContext> =
-            lock(&self.cancellation.nested).values().cloned().collect();
+            lock(&self.cancellation.nested).iter().flat_map(|all| all.values()).cloned().collect();
         nested.iter().filter_map(WeakToolContext::upgrade).for_each(|cx| self.stop_if_halted(&cx));
     }
 
@@ -181,7 +186,9 @@ impl TurnCore {
             .map(|(_, outer)| outer.clone())
             .collect();
         let nested = lock(&own.nested);
-        around.extend(cx.call_id().outer_ids().filter_map(|id| nested.get(id)).cloned());
+        if let Some(nested) = &*nested {
+            around.extend(cx.call_id().outer_ids().filter_map(|id| nested.get(id)).cloned());
+        }
         drop(nested);
         around
             .iter()

@@ -105,7 +105,7 @@ impl Turn {
         for call in calls {
             scheduler.push(call);
         }
-        scheduler.finish(stop).await
+        scheduler.run_to_end(stop).await
     }
 
     /// Parses a provider's complete response, runs its calls, and returns the message to append.

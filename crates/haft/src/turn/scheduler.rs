@@ -32,14 +32,15 @@ use crate::{
 pub struct CallScheduler {
     core: Arc<TurnCore>,
     abort_siblings: bool,
-    guard: AbortOnDrop,
+    /// Cleared when all results are there. Otherwise dropping it cancels the turn.
+    is_open: bool,
     /// The batch that a failed body has cancelled, and its tool.
     aborted: Option<(usize, ToolName)>,
     planner: Planner,
     /// The ids of all rows, once there are more than a few.
-    ids: HashSet<CallId, ahash::RandomState>,
+    ids: Option<Box<HashSet<CallId>>>,
     /// The ids that came looking like a nested call's; such a call has another.
-    odd: HashSet<CallId, ahash::RandomState>,
+    odd: Option<Box<HashSet<CallId>>>,
     rows: SmallVec<[Row; 1]>,
     /// The batch that is at work.
     current: usize,
@@ -93,13 +94,13 @@ pub(crate) fn validate_call(
 impl CallScheduler {
     pub(super) fn new(core: Arc<TurnCore>, abort_siblings: bool) -> Self {
         Self {
-            guard: AbortOnDrop(Some(Arc::clone(&core))),
+            is_open: true,
             core,
             abort_siblings,
             aborted: None,
             planner: Planner::default(),
-            ids: HashSet::default(),
-            odd: HashSet::default(),
+            ids: None,
+            odd: None,
             rows: SmallVec::new(),
             current: 0,
             unstarted: 0,
@@ -166,7 +167,7 @@ impl CallScheduler {
         // An id that looks like a nested call's is as good as none, but still the call's own.
         let is_odd = call.id.looks_nested();
         let is_twice = match is_odd {
-            true => !self.odd.insert(call.id.clone()),
+            true => !self.odd.get_or_insert_default().insert(call.id.clone()),
             false => !call.id.as_str().is_empty() && self.is_taken(&call.id),
         };
         let mut came = None;
@@ -176,8 +177,8 @@ impl CallScheduler {
                 .find(|id| !self.is_taken(id));
             came = Some(std::mem::replace(&mut call.id, fresh.unwrap_or_default()));
         }
-        if self.rows.len() >= MAX_COMPARED_IDS {
-            self.ids.insert(call.id.clone());
+        if let Some(ids) = &mut self.ids {
+            ids.insert(call.id.clone());
         }
         came.filter(|_| is_twice)
     }
@@ -187,19 +188,23 @@ impl CallScheduler {
         if self.rows.len() < MAX_COMPARED_IDS {
             return self.rows.iter().any(|row| row.id == *id);
         }
-        if self.ids.is_empty() {
-            self.ids.extend(self.rows.iter().map(|row| row.id.clone()));
-        }
-        self.ids.contains(id)
+        let rows = &self.rows;
+        let ids = self
+            .ids
+            .get_or_insert_with(|| Box::new(rows.iter().map(|row| row.id.clone()).collect()));
+        ids.contains(id)
     }
 
     /// Ends the message, runs what may run, and returns all results in order.
     ///
     /// Dropping the future cancels the turn; its calls still end and are still recorded.
     pub async fn finish(mut self, stop: StopReason) -> Vec<ToolResult> {
+        self.run_to_end(stop).await
+    }
+
+    /// Does the same without moving the scheduler. It accepts no calls afterwards.
+    pub(super) async fn run_to_end(&mut self, stop: StopReason) -> Vec<ToolResult> {
         let core = Arc::clone(&self.core);
-        // The guard stays with the caller: when it stops waiting, the turn is stopped.
-        let mut guard = std::mem::replace(&mut self.guard, AbortOnDrop(None));
         core.end.set(stop);
         if let Some(why) = stop.why_not() {
             self.refuse_waiting(why);
@@ -226,7 +231,7 @@ impl CallScheduler {
         {
             call::add_notes(last, &core.late_news(), &core.inner.redactor);
         }
-        guard.0 = None;
+        self.is_open = false;
         core.run.record_read(&answers);
         core.emit(|| Event::TurnFinished { run: core.scope.run.clone(), answers: answers.len() });
         answers
@@ -430,8 +435,13 @@ impl CallScheduler {
 }
 
 impl Drop for CallScheduler {
-    /// Answers the calls that never started, so that each has its last event and record.
+    /// Cancels a turn whose caller no longer waits for it. Answers the calls that never started, so
+    /// that each has its last event and record.
     fn drop(&mut self) {
+        if !self.is_open {
+            return;
+        }
+        self.core.abort();
         let rows = std::mem::take(&mut self.rows);
         for row in rows {
             let State::Waiting(_, cx) = row.state else { continue };
@@ -456,17 +466,6 @@ fn running(
 ) -> RunningCall {
     let machine = CallMachine::new(core, call, cx, None, reservation);
     RunningCall::new(Arc::clone(core), machine)
-}
-
-/// Stops a turn whose caller no longer waits for it.
-struct AbortOnDrop(Option<Arc<TurnCore>>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        if let Some(core) = self.0.take() {
-            core.abort();
-        }
-    }
 }
 
 impl CallScheduler {
