@@ -35,7 +35,7 @@ async fn build(part: String, cx: &ToolContext) -> Result<Output, Failure> {
     .await
 }
 
-async fn call(run: &Run, name: &str, arguments: Value) -> Result<(), Failure> {
+async fn call(run: &Run, name: &str, arguments: Value) -> Result<(), Box<dyn std::error::Error>> {
     println!("model calls {name}({arguments})");
     for answer in run.turn().await?.run([ToolCall::new("a", name, arguments)]).await {
         println!("  reads: {}", answer.text());
@@ -44,7 +44,7 @@ async fn call(run: &Run, name: &str, arguments: Value) -> Result<(), Failure> {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let runtime = Runtime::builder()
         .registry(ToolRegistry::builder().add(BuildTool).add(CheckTask).build()?)
         .observer(|event: &Event| match event {

@@ -30,7 +30,7 @@ async fn ask(
     run: &Run,
     name: &str,
     arguments: Value,
-) -> Result<(String, Option<ArtifactId>), Failure> {
+) -> Result<(String, Option<ArtifactId>), haft::Error> {
     let turn = run.turn().await?;
     let answer = turn.run(vec![ToolCall::new("c", name, arguments.clone())]).await.remove(0);
     let kept = answer.cut().and_then(|cut| cut.kept);
@@ -41,7 +41,7 @@ async fn ask(
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let registry = ToolRegistry::builder().add(ListTrainsTool).add(ReadResult).build()?;
     let runtime = Runtime::builder().registry(registry).build()?;
     let run = runtime.run();

@@ -72,7 +72,7 @@ impl Approver for Person {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let world = World::default();
     let everything = Rule::new(Decision::Allow, Pattern::parse("*", &PathBase::default())?);
     let runtime = Runtime::builder()

@@ -207,7 +207,7 @@ impl<'a> Framed<'a> {
         let Answer::Failure { failure, interrupted_output } = &self.answer.outcome else {
             return None;
         };
-        let text = failure.to_string();
+        let text = failure.model_text();
         let mut text = sanitize(&text).text.into_owned();
         if !interrupted_output.is_empty() {
             let part = sanitize(interrupted_output).text;

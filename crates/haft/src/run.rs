@@ -107,10 +107,7 @@ impl RunCore {
 
     /// Returns the remaining budget for a call of this tool at this depth.
     pub(crate) fn remaining(&self, depth: u32, tool: Option<&ToolName>) -> RemainingBudget {
-        let left = self
-            .ledger
-            .as_ref()
-            .map_or_else(RemainingBudget::default, |ledger| ledger.remaining(tool));
+        let left = self.ledger.as_ref().map(|ledger| ledger.remaining(tool)).unwrap_or_default();
         RemainingBudget { depth: Some(self.max_depth.saturating_sub(depth)), ..left }
     }
 

@@ -281,10 +281,11 @@ impl ToolResult {
         let text = match &self.outcome {
             Answer::Output(output) => output.as_text(),
             Answer::Failure { failure, interrupted_output } if interrupted_output.is_empty() => {
-                failure.to_string().into()
+                failure.model_text().into()
             }
             Answer::Failure { failure, interrupted_output } => format!(
-                "{failure}\nOutput before the interruption ({} characters):\n{interrupted_output}",
+                "{}\nOutput before the interruption ({} characters):\n{interrupted_output}",
+                failure.model_text(),
                 interrupted_output.chars().count()
             )
             .into(),

@@ -78,7 +78,7 @@ pub(crate) fn echo(name: &str) -> DynTool {
     DynTool::new(
         ToolSpec::new(name, "Echoes."),
         json!({"properties": {"x": {"type": "string"}}}),
-        |args, _| async move { Ok(args["x"].as_str().unwrap_or_default().to_owned()) },
+        |args, _| async move { args["x"].as_str().unwrap_or_default().to_owned() },
     )
 }
 

@@ -434,7 +434,7 @@ mod tests {
     use super::*;
 
     fn tool(name: &str) -> DynTool {
-        DynTool::new(ToolSpec::new(name, "Does it."), json!({}), |_, _| async { Ok(()) })
+        DynTool::new(ToolSpec::new(name, "Does it."), json!({}), |_, _| async {})
     }
 
     #[test]

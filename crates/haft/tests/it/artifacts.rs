@@ -20,7 +20,7 @@ use crate::kit::{calls, read, settled};
 fn giving(spec: ToolSpec, output: Output) -> RuntimeBuilder {
     let tool = DynTool::new(spec, json!({}), move |_, _| {
         let output = output.clone();
-        async move { Ok(output) }
+        async move { output }
     });
     Runtime::builder().registry(ToolRegistry::builder().add(tool).add(ReadResult).build().unwrap())
 }
@@ -96,9 +96,8 @@ async fn large_json_stays_json_and_is_readable_by_pointer() {
 
 #[tokio::test]
 async fn without_its_reader_a_result_is_kept_for_the_operator() {
-    let tool = DynTool::new(read("big").max_result(600), json!({}), |_, _| async {
-        Ok("é".repeat(9_000))
-    });
+    let tool =
+        DynTool::new(read("big").max_result(600), json!({}), |_, _| async { "é".repeat(9_000) });
     let runtime = crate::kit::permissive(vec![tool]).build().unwrap();
     let answer = first(&runtime.run()).await;
     let id = answer.cut().unwrap().kept.unwrap();
@@ -312,7 +311,7 @@ async fn endless_stream_is_limited_to_the_cap() {
         }
     }
     let spec = read("big").max_result(ResultLimit::Unbounded);
-    let tool = DynTool::new(spec, json!({}), |_, _| async { Ok(StreamOutput(Endless(0))) });
+    let tool = DynTool::new(spec, json!({}), |_, _| async { StreamOutput(Endless(0)) });
     let mut config = Config::default();
     config.max_result = 10_000;
     let runtime = crate::kit::permissive(vec![tool]).config(config).build().unwrap();

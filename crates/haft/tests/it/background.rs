@@ -29,7 +29,7 @@ fn later(spec: ToolSpec, seconds: u32) -> DynTool {
     DynTool::new(spec, open_schema(), move |_, cx| async move {
         cx.spawn_background("building the world", move |_| async move {
             tokio::time::sleep(SECOND * seconds).await;
-            Ok("built")
+            "built"
         })
         .await
     })
@@ -351,7 +351,7 @@ async fn output_schema_applies_to_the_result_and_not_to_the_ticket() {
         DynTool::new(read("t"), open_schema(), move |_, cx| async move {
             cx.spawn_background("counting", move |_| async move {
                 let data = if good { json!({"n": 1}) } else { json!({"n": "one"}) };
-                Ok(Output { structured: Some(data.clone()), ..Output::json(data) })
+                Output { structured: Some(data.clone()), ..Output::json(data) }
             })
             .await
         })

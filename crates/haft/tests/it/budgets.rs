@@ -40,7 +40,7 @@ async fn answers(run: &Run, text: &str) -> Vec<String> {
 /// A tool whose result length is given by its argument.
 fn long(spec: ToolSpec) -> DynTool {
     DynTool::new(spec, open_schema(), |args, _| async move {
-        Ok("x".repeat(args["x"].as_str().unwrap_or_default().parse().unwrap_or(0)))
+        "x".repeat(args["x"].as_str().unwrap_or_default().parse().unwrap_or(0))
     })
 }
 
@@ -218,7 +218,7 @@ fn nesting(spec: ToolSpec, other: &'static str) -> DynTool {
                 Err(failure) => failure.code().as_str(),
             });
         }
-        Ok(ends.join(" "))
+        Ok::<_, Failure>(ends.join(" "))
     })
 }
 

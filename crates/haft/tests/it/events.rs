@@ -135,7 +135,7 @@ async fn slow_subscriber_loses_progress_events_and_keeps_terminal_events() {
         for n in 0..50 {
             cx.partial(format!("{n} "));
         }
-        Ok("done")
+        "done"
     });
     let mut config = Config::default();
     config.progress_every = Duration::ZERO;
@@ -254,7 +254,7 @@ async fn record_has_the_call_and_its_outcome() {
 
 #[tokio::test(start_paused = true)]
 async fn records_are_bounded_in_bytes_and_outputs_in_length() {
-    let long = DynTool::new(read("long"), open_schema(), |_, _| async { Ok("ä".repeat(10_000)) });
+    let long = DynTool::new(read("long"), open_schema(), |_, _| async { "ä".repeat(10_000) });
     let journal = MemoryJournal::new(1_000).max_bytes(40_000).output(10);
     let runtime = permissive(vec![long]).journal(journal.clone()).build().unwrap();
     for _ in 0..100 {
@@ -373,7 +373,7 @@ async fn all_times_in_events_and_records_are_whole_microseconds() {
     );
     let kept = slow(read("kept").cache(haft::tool::Cache::new(second)), 1_500);
     let late = DynTool::new(read("late"), open_schema(), |_, cx| async move {
-        cx.spawn_background("working", |_| async { Ok("done") }).await
+        cx.spawn_background("working", |_| async { "done" }).await
     });
     let mut config = Config::default();
     config.breaker = Some(haft::host::Breaker { failures: 1, cooldown: second * 30 });
@@ -421,7 +421,7 @@ async fn keyed_output_counts_against_the_subscriber_byte_limit() {
         for n in 0..64 {
             cx.partial_of(format!("job {n}"), "x".repeat(64 << 10));
         }
-        Ok("done")
+        "done"
     });
     let runtime = permissive(vec![chatty]).build().unwrap();
     let mut stream = runtime.events(10_000);

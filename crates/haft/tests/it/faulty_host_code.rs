@@ -64,7 +64,7 @@ async fn middleware_that_changes_an_output_in_place_is_named() {
         (block, nothing, false),
         (both, nothing, false),
     ] {
-        let tool = DynTool::new(read("t"), open_schema(), move |_, _| async move { Ok(made()) });
+        let tool = DynTool::new(read("t"), open_schema(), move |_, _| async move { made() });
         let changes = middleware_fn("changes", move |_, next| {
             Box::pin(async move {
                 let mut output = next.run().await?;
@@ -140,7 +140,7 @@ async fn background_tickets_taken_concurrently_are_delivered_once() {
         let text = args["x"].as_str().unwrap_or_default().to_owned();
         cx.spawn_background("working", |_| async move {
             tokio::task::yield_now().await;
-            Ok(text)
+            text
         })
         .await
     });
@@ -174,7 +174,7 @@ async fn deferred_work_of_a_failed_attempt_is_dropped() {
             let attempt = cx.attempt();
             let ticket = cx.spawn_background("working", move |_| async move {
                 noted.lock().unwrap().push(attempt);
-                Ok(format!("of attempt {attempt}"))
+                format!("of attempt {attempt}")
             });
             let ticket = ticket.await?;
             if attempt == 1 { Err(down()) } else { Ok(ticket) }
@@ -220,7 +220,7 @@ async fn single_flight_follower_takes_over_when_the_leaders_turn_is_dropped() {
         let n = counted.fetch_add(1, Ordering::SeqCst) + 1;
         async move {
             tokio::time::sleep(SECOND * 10).await;
-            Ok(format!("run {n}"))
+            format!("run {n}")
         }
     });
     let runtime = permissive(vec![tool]).build().unwrap();
@@ -253,7 +253,7 @@ async fn single_flight_panic_is_counted_once() {
             tokio::time::sleep(SECOND).await;
             panic!("with words of its own");
             #[expect(unreachable_code, reason = "it says what would have come")]
-            Ok("never")
+            "never"
         }
     });
     let runtime = permissive(vec![tool]).build().unwrap();
@@ -290,7 +290,7 @@ async fn redefined_tool_does_not_use_the_old_cache() {
             .read_only()
             .capabilities(haft::tool::Capabilities::NONE)
             .cache(Cache::new(SECOND * 60).within("everybody"));
-        DynTool::new(spec, open_schema(), move |_, _| async move { Ok(text) })
+        DynTool::new(spec, open_schema(), move |_, _| async move { text })
     };
     let tools = Arc::new(Mutex::new(vec![says("Says one.", "one")]));
     let registry = ToolRegistry::builder().source(Changing(Arc::clone(&tools))).build().unwrap();
@@ -421,7 +421,7 @@ async fn error_whose_display_panics_is_an_ordinary_failure() {
         let retry = RetryPolicy { initial_delay: Duration::from_millis(1), ..twice() };
         let passed_on =
             DynTool::new(read("t").retry(retry), open_schema(), move |_, _| async move {
-                Err::<(), _>(Failure::from(Bait(Trap { early })))
+                Err::<(), _>(Failure::from_error(Bait(Trap { early })))
             });
         let behind = DynTool::new(read("t"), open_schema(), move |_, _| async move {
             Err::<(), _>(Failure::failed("looks harmless").with_source(Trap { early }))
@@ -497,7 +497,7 @@ async fn body_that_panics_on_drop_gives_one_result_and_releases_its_permit() {
         DynTool::new(write("clings").timeout(SECOND), open_schema(), |_, _| async move {
             let _clings = PanicsOnDrop;
             std::future::pending::<()>().await;
-            Ok("never")
+            "never"
         })
     };
     let transcript = Transcript::default();

@@ -378,7 +378,7 @@ async fn tainted_value_is_recognized_in_any_spelling() {
             Some("slashes") => r#"{"u": "https:\/\/evil.org\/a", "f": "\/srv\/data"}"#.to_owned(),
             _ => data.to_string(),
         };
-        async move { Ok(text) }
+        async move { text }
     });
     let run = permissive(vec![tool]).build().unwrap().run();
     one(&run, "fetch", json!({})).await;
