@@ -84,7 +84,7 @@ impl Inner {
 /// let double = DynTool::new(
 ///     ToolSpec::new("double", "Doubles a number.").read_only().capabilities(Capabilities::NONE),
 ///     json!({"properties": {"n": {"type": "integer"}}, "required": ["n"]}),
-///     |args, _cx| async move { Ok((args["n"].as_i64().unwrap_or(0) * 2).to_string()) },
+///     |args, _cx| async move { (args["n"].as_i64().unwrap_or(0) * 2).to_string() },
 /// );
 /// let runtime = Runtime::builder().registry(ToolRegistry::builder().add(double).build()?).build()?;
 /// let output = runtime.call("double", json!({"n": 21})).await.map_err(|f| f.to_string()).unwrap();
