@@ -1,9 +1,9 @@
 //! Background work. Run it with `cargo run -p haft --example background`.
 //!
 //! What to notice:
-//! - The tool returns a ticket at once, and the model goes on.
+//! - The tool returns a task at once, and the model goes on.
 //! - Progress of the work comes as throttled events.
-//! - The model gets the result in two ways: it polls with `check_ticket`, or the loop takes
+//! - The model gets the result in two ways: it polls with `check_task`, or the loop takes
 //!   finished results and adds them to the conversation. Each result is delivered once.
 //! - Cancelling the run stops work that is still running, and the result says so.
 
@@ -51,25 +51,30 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             Event::Progress { call, note: Progress::Progress(_, what) } => {
                 println!("  {call}: {what}")
             }
-            Event::TaskFinished { ticket, failed, .. } => println!("  {ticket} ended: {failed:?}"),
+            Event::TaskFinished { task_id, failed, .. } => {
+                println!("  {task_id} ended: {failed:?}")
+            }
             _ => {}
         })
         .build()?;
     let run = runtime.run();
 
     call(&run, "build", json!({"part": "library"})).await?;
-    call(&run, "check_ticket", json!({"ticket_id": "ticket-1", "wait_s": 10})).await?;
+    call(&run, "check_task", json!({"task_id": "task-1", "wait_s": 10})).await?;
 
     call(&run, "build", json!({"part": "command"})).await?;
     call(&run, "build", json!({"part": "docs"})).await?;
     // The loop's way: each result is added to the conversation as a message of its own.
-    if let Some(late) = run.next_settled().await {
-        println!("loop adds: {}: {}", late.ticket, late.answer.text());
+    if let Some(late) = run.next_background_result().await {
+        println!("loop adds: {}: {}", late.task_id, late.answer.text());
     }
-    println!("outstanding: {:?}", run.tickets().iter().map(|t| &t.summary).collect::<Vec<_>>());
+    println!(
+        "outstanding: {:?}",
+        run.background_tasks().iter().map(|t| &t.summary).collect::<Vec<_>>()
+    );
     run.cancel();
-    if let Some(late) = run.next_settled().await {
-        println!("loop adds: {}: {}", late.ticket, late.answer.text());
+    if let Some(late) = run.next_background_result().await {
+        println!("loop adds: {}: {}", late.task_id, late.answer.text());
     }
     runtime.close().await;
     Ok(())

@@ -89,7 +89,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .state(world.clone())
         .build()?;
 
-    let run = runtime.run_builder().user_said("What is new?").start();
+    let run = runtime.run_builder().user_text("What is new?").start();
     let mut orders = vec![r#"CALL fetch {"_url": "https://news.example"}"#.to_owned()];
     while !orders.is_empty() {
         let turn = run.turn().await?;

@@ -80,7 +80,7 @@ async fn main() -> Result<(), haft::Error> {
             record.tool_name,
             record.agent_path.join("/"),
             end.error.as_deref().unwrap_or_default(),
-            end.course.attempts,
+            end.stats.attempts,
             record.verdict().map_or("no verdict".to_owned(), ToString::to_string),
         );
     }

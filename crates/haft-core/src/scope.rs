@@ -45,7 +45,7 @@ pub struct Scope {
     /// The taint label: the join of what the run has read so far.
     pub label: Label,
     /// The remaining budget.
-    pub left: RemainingBudget,
+    pub remaining_budget: RemainingBudget,
     /// Values of the runtime.
     pub state: Arc<TypeMap>,
     /// Values of this run.
@@ -68,7 +68,7 @@ impl Default for Scope {
             working_directory: Path::new(".").into(),
             metadata: Arc::default(),
             label: Label::CLEAN,
-            left: RemainingBudget::default(),
+            remaining_budget: RemainingBudget::default(),
             state: Arc::default(),
             run_state: Arc::default(),
             shared: SharedMap::default(),

@@ -244,7 +244,7 @@ impl<'a> Framed<'a> {
         out.push_str(" chars=");
         let mut after = String::new();
         let out = &mut after;
-        if let Some(cut) = &answer.cut {
+        if let Some(cut) = &answer.truncation {
             let _ = write!(out, " cut={}/{}", cut.shown, cut.of);
         }
         if !answer.interrupted_output().is_empty() {
@@ -529,7 +529,7 @@ mod tests {
             outcome: Answer::Output(Output::text(text)),
             label: Label::default(),
             origin: None,
-            cut: None,
+            truncation: None,
             repairs: None,
             instead_by: None,
             tier: None,

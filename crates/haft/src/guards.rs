@@ -10,9 +10,9 @@ use haft_core::{BoxFuture, Capability, Failure, Verdict};
 use tokio::sync::Semaphore;
 
 use crate::{
+    host_code::within,
     policy::{NameGlob, PathGuard},
     turn::{ValidatedCall, clock_of},
-    watch::within,
 };
 
 /// Decides about calls, with I/O. Added to the runtime, it decides about every call.

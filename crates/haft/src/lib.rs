@@ -67,8 +67,8 @@
 mod config;
 mod text;
 mod clock;
-mod watch;
-mod weight;
+mod host_code;
+mod memory_size;
 pub mod registry;
 mod runtime;
 mod run;

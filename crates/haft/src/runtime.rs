@@ -25,6 +25,7 @@ use crate::{
     event::{EventStream, Events, Observer},
     frame::{Frame, Nonces, SYSTEM_TEXT},
     hooks::{AddedHook, Hook, NamedGuard, NamedHook},
+    host_code,
     journal::{ExecutionRecord, Journal, MemoryJournal, RecordQuery},
     layers::{self, Around, AroundPlace, Middleware, RuntimeLayers},
     policy::{Budget, DefaultPolicy, ForTools, Guard, Policy},
@@ -32,7 +33,6 @@ use crate::{
     run::{Run, RunBuilder},
     secrets::{Redactor, RuntimeRedactor, Secrets},
     turn::{LockTable, NO_TOKIO_RUNTIME, Threads, in_tokio_runtime},
-    watch,
 };
 
 /// State shared by all runs.
@@ -186,7 +186,7 @@ impl Runtime {
     /// not support queries; the default in-memory journal does.
     #[must_use]
     pub fn records(&self, query: &RecordQuery) -> Vec<ExecutionRecord> {
-        watch::caught(|| self.0.journal.find(query)).ok().flatten().unwrap_or_default()
+        host_code::caught(|| self.0.journal.find(query)).ok().flatten().unwrap_or_default()
     }
 
     /// Returns the text for the system prompt: how to read the markers around results. Empty if

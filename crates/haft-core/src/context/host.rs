@@ -45,7 +45,7 @@ pub trait Host: Send + Sync + 'static {
     }
     /// Returns what is left of the budget now.
     fn remaining_budget(&self, cx: &ToolContext) -> RemainingBudget {
-        cx.scope().left
+        cx.scope().remaining_budget
     }
     /// Charges tokens and money that a body is about to spend. Fails if that exceeds the budget,
     /// and by default, as no budget is kept then.

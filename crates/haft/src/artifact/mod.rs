@@ -110,7 +110,7 @@ impl ArtifactMeta {
     }
 
     /// The size of its strings.
-    fn weight(&self) -> u64 {
+    fn memory_size(&self) -> u64 {
         let owner = self.owner.within.len() + self.owner.user.as_ref().map_or(0, String::len);
         (owner + self.tool.as_str().len() + self.run.as_str().len() + self.media.len()) as u64
     }

@@ -17,9 +17,9 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::{record::Parent, validate::ValidatedCall};
 use crate::{
+    host_code::after,
     registry::RegisteredTool,
     turn::{ConcurrencySlot, LockGuard, LockRequest, LockTable, TurnCore},
-    watch::after,
 };
 
 /// Everything a call holds while it runs. Dropping it releases it, on every path. If some work of

@@ -26,10 +26,10 @@ use crate::{
         SuggestedRules, in_words,
     },
     event::Event,
+    host_code::{Stopped, caught},
     journal::PolicyRecord,
     policy::Explanation,
     turn::TurnCore,
-    watch::{Stopped, caught},
 };
 
 /// An open approval request, with all that its answer needs.

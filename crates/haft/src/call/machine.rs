@@ -28,9 +28,9 @@ use super::{
     },
     check,
     execute::Execution,
-    need::{Input, Need, Step},
     pre_hooks,
     record::{CallOrigin, CallRecord, Parent},
+    step::{Input, Need, Step},
     validate::ValidatedCall,
 };
 use crate::{

@@ -19,12 +19,12 @@ use serde_json::{Map, Value};
 
 use crate::{
     clock::{Clock, RuntimeClock},
+    host_code::{after, caught},
     policy::{PolicyRequest, TaintTracker},
     registry::{Found, HiddenReason, RegisteredTool, ToolSnapshot},
     secrets::{Redactor, RuntimeRedactor},
     text::shortened,
     turn::TurnCore,
-    watch::{after, caught},
 };
 
 /// A call whose arguments are valid, decoded and frozen. Boxed, because it is moved through every

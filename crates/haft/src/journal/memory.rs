@@ -21,9 +21,9 @@ use super::{
 };
 use crate::{
     clock::{Anchor, Clock, RuntimeClock},
+    memory_size::memory_size_of,
     secrets::{Redact as _, RuntimeRedactor},
     text::head,
-    weight::weight_of,
 };
 
 /// So much of the words of a failure is kept, in characters.
@@ -178,7 +178,7 @@ impl MemoryJournal {
             tool_name: call.tool_name().clone(),
             at,
             intent: None,
-            judged: None,
+            policy: None,
             end: None,
         }
     }
@@ -199,7 +199,7 @@ impl Kept {
 
     /// Appends a record, and returns its place.
     fn push(&mut self, record: ExecutionRecord) -> u64 {
-        self.bytes += record.weight();
+        self.bytes += record.memory_size();
         self.records.push_back(record);
         self.gone + self.records.len() as u64
     }
@@ -215,7 +215,7 @@ impl Kept {
             return None;
         }
         let oldest = self.records.pop_front()?;
-        self.bytes = self.bytes.saturating_sub(oldest.weight());
+        self.bytes = self.bytes.saturating_sub(oldest.memory_size());
         self.gone += 1;
         Some(oldest)
     }
@@ -255,7 +255,7 @@ fn redacted(
 
 impl Journal for MemoryJournal {
     fn intend(&self, intended: &CallIntent<'_>) -> WriteStatus {
-        let weight = weight_of(intended.arguments, self.max_bytes);
+        let weight = memory_size_of(intended.arguments, self.max_bytes);
         // What a schema marks as secret cannot be told later, so it is taken out now.
         let now = intended.tool.input().marks_secrets();
         let mut intent = IntentRecord {
@@ -286,13 +286,13 @@ impl Journal for MemoryJournal {
                 .map(|cause| head(&cause, MAX_MESSAGE_CHARS).to_owned()),
             output: answer.output().and_then(|output| head_of(output, self.output)),
             label: answer.label(),
-            cut: answer.cut.clone(),
+            truncation: answer.truncation.clone(),
             execution: answer.execution(),
             tier: answer.tier.clone(),
-            course: settled.course.clone(),
+            stats: settled.stats.clone(),
             elapsed: answer.elapsed(),
         };
-        let judged = settled.verdict.zip(settled.explanation).map(|(verdict, explanation)| {
+        let policy = settled.verdict.zip(settled.explanation).map(|(verdict, explanation)| {
             Box::new(PolicyRecord {
                 verdict: verdict.clone(),
                 explanation: Arc::clone(explanation),
@@ -302,16 +302,16 @@ impl Journal for MemoryJournal {
         let (mut kept, at) = self.lock_at(settled.began);
         match kept.intent_of(settled.call, self.id) {
             Some(own) => {
-                let before = own.weight();
+                let before = own.memory_size();
                 own.end = Some(end);
-                own.judged = judged;
-                let after = own.weight();
+                own.policy = policy;
+                let after = own.memory_size();
                 kept.bytes = kept.bytes.saturating_add(after).saturating_sub(before);
                 self.make_room(kept);
             }
             None => {
                 let record = Self::record(settled.call, at);
-                self.keep(kept, ExecutionRecord { judged, end: Some(end), ..record });
+                self.keep(kept, ExecutionRecord { policy, end: Some(end), ..record });
             }
         }
         WriteStatus::Now(Ok(()))

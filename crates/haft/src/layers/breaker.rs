@@ -25,7 +25,7 @@ use super::{Outcome, Work, in_words};
 use crate::{
     config::Breaker,
     event::Event,
-    watch::{after, caught},
+    host_code::{after, caught},
 };
 
 /// How many sources of an error are inspected: a chain may be a cycle.

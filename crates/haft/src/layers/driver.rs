@@ -10,7 +10,7 @@ use haft_core::{BoxFuture, Failure};
 
 use super::{
     Outcome, Work,
-    attempt::RunningBody,
+    body_attempt::RunningBody,
     machine::{ExecuteInput, ExecuteMachine, ExecuteNeed, ExecuteStep},
 };
 use crate::telemetry;

@@ -35,7 +35,7 @@ pub use self::{
 };
 use crate::{
     clock::{Clock, RuntimeClock},
-    watch::within,
+    host_code::within,
 };
 
 /// Every tool a runtime knows.

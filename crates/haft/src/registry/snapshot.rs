@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
 use super::{RegisteredTool, ToolView, export::Exports};
-use crate::{near::NearIndex, policy::Policy, watch::caught};
+use crate::{host_code::caught, near::NearIndex, policy::Policy};
 
 /// All tools in order, with their index.
 #[derive(Debug)]

@@ -246,7 +246,7 @@ impl Scene {
                     None => format!("{by}: {answer}"),
                 },
                 Event::Rewritten { arguments, .. } => format!("rewritten {arguments}"),
-                Event::Permitted { verdict, .. } => format!("permitted by {}", verdict.source),
+                Event::Authorized { verdict, .. } => format!("permitted by {}", verdict.source),
                 Event::Refused { verdict, .. } => format!("refused: {}", verdict.reason),
                 Event::Problem { message, .. } => format!("problem: {message}"),
                 _ => return None,
@@ -593,7 +593,7 @@ async fn new_guard_question_is_not_answered_by_an_earlier_approval() {
     let record = scene.journal.records().pop().unwrap();
     let checks = &record.explanation().unwrap().checks;
     let wary = checks.iter().find(|check| check.what == "guard `wary`").unwrap();
-    assert_eq!((wary.said.as_str(), wary.why.as_str()), ("ask", "it is late"));
+    assert_eq!((wary.result.as_str(), wary.why.as_str()), ("ask", "it is late"));
 }
 
 #[tokio::test(start_paused = true)]

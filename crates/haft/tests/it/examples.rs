@@ -310,22 +310,22 @@ fn approver_allows_edits_answers_and_denies() {
 fn background_work_continues_and_each_result_is_delivered_once() {
     insta::assert_snapshot!(output("background"), @r#"
     model calls build({"part":"library"})
-      reads: {"ticket_id":"ticket-1","tool_name":"build","status":"running","poll_after_s":5,"summary":"building library","resume_hint":"continue with something else; call `check_ticket` for the result when you need it"}
-    model calls check_ticket({"ticket_id":"ticket-1","wait_s":10})
+      reads: {"task_id":"task-1","tool_name":"build","status":"running","poll_after_s":5,"summary":"building library","resume_hint":"continue with something else; call `check_task` for the result when you need it"}
+    model calls check_task({"task_id":"task-1","wait_s":10})
       a>1: compiling
-      ticket-1 ended: None
+      task-1 ended: None
       reads: library is built
     model calls build({"part":"command"})
-      reads: {"ticket_id":"ticket-2","tool_name":"build","status":"running","poll_after_s":5,"summary":"building command","resume_hint":"continue with something else; call `check_ticket` for the result when you need it"}
+      reads: {"task_id":"task-2","tool_name":"build","status":"running","poll_after_s":5,"summary":"building command","resume_hint":"continue with something else; call `check_task` for the result when you need it"}
     model calls build({"part":"docs"})
-      reads: {"ticket_id":"ticket-3","tool_name":"build","status":"running","poll_after_s":5,"summary":"building docs","resume_hint":"continue with something else; call `check_ticket` for the result when you need it"}
+      reads: {"task_id":"task-3","tool_name":"build","status":"running","poll_after_s":5,"summary":"building docs","resume_hint":"continue with something else; call `check_task` for the result when you need it"}
       a>1: compiling
       a>1: compiling
-      ticket-2 ended: None
-    loop adds: ticket-2: command is built
+      task-2 ended: None
+    loop adds: task-2: command is built
     outstanding: ["building docs"]
-      ticket-3 ended: Some(Cancelled)
-    loop adds: ticket-3: cancelled: the run was cancelled
+      task-3 ended: Some(Cancelled)
+    loop adds: task-3: cancelled: the run was cancelled
     "#);
 }
 

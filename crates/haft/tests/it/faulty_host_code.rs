@@ -109,7 +109,7 @@ async fn panicking_or_reentrant_observers_do_not_block_or_hide_events() {
             if let Some(runtime) = back.get() {
                 let _ = runtime.records(&RecordQuery::default());
                 drop(runtime.events(1));
-                let _ = runtime.run().tickets();
+                let _ = runtime.run().background_tasks();
                 counted.fetch_add(1, Ordering::SeqCst);
             }
         })
@@ -135,7 +135,7 @@ async fn panicking_or_reentrant_observers_do_not_block_or_hide_events() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn background_tickets_taken_concurrently_are_delivered_once() {
+async fn background_tasks_taken_concurrently_are_delivered_once() {
     let tool = DynTool::new(read("t"), open_schema(), |args, cx: ToolContext| async move {
         let text = args["x"].as_str().unwrap_or_default().to_owned();
         cx.spawn_background("working", |_| async move {
@@ -151,9 +151,11 @@ async fn background_tickets_taken_concurrently_are_delivered_once() {
     assert!(answers.iter().all(|answer| answer.failure().is_none()));
     let take = || async {
         let mut own = Vec::new();
-        while let Some(late) = run.next_settled().await {
+        while let Some(late) = run.next_background_result().await {
             own.push(late.answer.text().into_owned());
-            own.extend(run.settled().iter().map(|late| late.answer.text().into_owned()));
+            own.extend(
+                run.take_background_results().iter().map(|late| late.answer.text().into_owned()),
+            );
         }
         own
     };
@@ -161,7 +163,7 @@ async fn background_tickets_taken_concurrently_are_delivered_once() {
     let mut all: Vec<u32> = [a, b, c].concat().iter().map(|text| text.parse().unwrap()).collect();
     all.sort_unstable();
     assert_eq!(all, (0..200).collect::<Vec<_>>());
-    assert!(run.tickets().is_empty());
+    assert!(run.background_tasks().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -172,20 +174,20 @@ async fn deferred_work_of_a_failed_attempt_is_dropped() {
         let noted = Arc::clone(&noted);
         async move {
             let attempt = cx.attempt();
-            let ticket = cx.spawn_background("working", move |_| async move {
+            let task = cx.spawn_background("working", move |_| async move {
                 noted.lock().unwrap().push(attempt);
                 format!("of attempt {attempt}")
             });
-            let ticket = ticket.await?;
-            if attempt == 1 { Err(down()) } else { Ok(ticket) }
+            let task = task.await?;
+            if attempt == 1 { Err(down()) } else { Ok(task) }
         }
     });
     let runtime = permissive(vec![tool]).build().unwrap();
     let run = runtime.run();
     let answers = run.turn().await.unwrap().run(calls("t")).await;
     assert_eq!(ends(&answers), ["c1 ok"], "{answers:?}");
-    assert_eq!(run.tickets().len(), 1);
-    assert_eq!(run.next_settled().await.unwrap().answer.text(), "of attempt 2");
+    assert_eq!(run.background_tasks().len(), 1);
+    assert_eq!(run.next_background_result().await.unwrap().answer.text(), "of attempt 2");
     assert_eq!(*begun.lock().unwrap(), [2]);
 }
 

@@ -84,7 +84,7 @@ impl Transcript {
                 }
                 Event::Running { call } => format!("{call} running"),
                 Event::Asked { call, verdict, .. } => format!("{call} asked: {}", verdict.reason),
-                Event::Permitted { call, verdict } => {
+                Event::Authorized { call, verdict } => {
                     format!("{call} permitted by {}", verdict.source)
                 }
                 Event::Progress { call, note } => format!("{call} {note:?}"),

@@ -170,7 +170,7 @@ async fn replaced_outcome_is_bounded_and_execution_stays_recorded() {
         })
     });
     let answer = one(permissive(vec![quick(read("t"))]).middleware(floods)).await;
-    assert!(answer.cut().is_some() && answer.text().len() < 1 << 19);
+    assert!(answer.truncation().is_some() && answer.text().len() < 1 << 19);
     assert_eq!((answer.execution(), answer.instead_by()), (Execution::Completed, None));
     let spoils = middleware_fn("spoils", |_, next| {
         Box::pin(async move {

@@ -205,7 +205,7 @@ impl Approver for Person {
 }
 
 #[tokio::test]
-async fn question_ticket_origin_and_repair_are_redacted() {
+async fn question_task_origin_and_repair_are_redacted() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let schema = json!({"properties": {"pin": {"type": "integer"}}});
     let spec = read("send").effects(vec![Effect::read(format!("https://x.example/?k={VALUE}"))]);
@@ -229,7 +229,7 @@ async fn question_ticket_origin_and_repair_are_redacted() {
     let reported = [
         asked.lock().unwrap().join("\n"),
         serde_json::to_string(&answer).unwrap(),
-        format!("{:?}", run.tickets()),
+        format!("{:?}", run.background_tasks()),
         format!("{:?} {}", answer.origin(), answer.model_text()),
     ];
     for reported in &reported {

@@ -75,7 +75,7 @@ async fn failure_of_an_executed_body_taints_too() {
 #[tokio::test(start_paused = true)]
 async fn value_is_untrusted_unless_the_user_wrote_it() {
     let runtime = permissive(vec![says(read("fetch").label(WEB))]).build().unwrap();
-    let run = runtime.run_builder().user_said("write to bob@corp.org").start();
+    let run = runtime.run_builder().user_text("write to bob@corp.org").start();
     let page = "ask bob@corp.org or eve@evil.org, account 4471190, see https://evil.org/pay";
     one(&run, "fetch", json!({"x": page})).await;
     let seen = run.seen();
@@ -83,7 +83,7 @@ async fn value_is_untrusted_unless_the_user_wrote_it() {
     for value in ["eve@evil.org", "4471190", "https://evil.org/other", "EVIL.org"] {
         assert!(seen.origin_of(value).is_some(), "{value}");
     }
-    run.user_said("and eve@evil.org as well");
+    run.user_text("and eve@evil.org as well");
     assert_eq!(seen.origin_of("eve@evil.org"), None);
     assert!(!seen.has_read_private());
 }
@@ -340,7 +340,7 @@ async fn obedient(policy: impl Policy, person: &Person, user: &str) -> (Run, Vec
         .approver(person.clone())
         .build()
         .unwrap();
-    let run = runtime.run_builder().user_said(user).start();
+    let run = runtime.run_builder().user_text(user).start();
     let made = obey(&run, r#"CALL fetch {"x": "news.example.org"}"#).await;
     assert!(made > 8, "the model did obey: {made} calls");
     (run, world.happened())

@@ -181,7 +181,7 @@ async fn result_is_bounded_as_a_whole_and_says_so() {
     config.max_result = 1_000;
     let runtime = permissive(vec![big, free]).config(config).build().unwrap();
     let answers = runtime.run().turn().await.unwrap().run(calls("big free")).await;
-    let cut = answers[0].cut().unwrap();
+    let cut = answers[0].truncation().unwrap();
     assert_eq!(cut.of, 10_000);
     assert!(answers[0].text().chars().count() <= 100, "with the notice");
     assert!(answers[0].text().contains(&format!("{} of 10000 characters", cut.shown)));

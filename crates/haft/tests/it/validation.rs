@@ -76,7 +76,7 @@ async fn repaired_call_runs_and_the_repair_is_reported() {
                 assert_eq!(kinds(repairs), [RepairKind::TrailingComma, RepairKind::Number]);
                 "repaired"
             }
-            Event::Permitted { .. } => "permitted",
+            Event::Authorized { .. } => "permitted",
             Event::Finished { .. } => "finished",
             _ => return,
         };

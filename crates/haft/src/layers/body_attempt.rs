@@ -22,10 +22,10 @@ use haft_core::{
 
 use super::{Outcome, Work};
 use crate::{
+    host_code::{after, panic_message, timed},
     registry::RegisteredTool,
     telemetry::AttemptSpan,
     turn::TurnCore,
-    watch::{after, panic_message, timed},
 };
 
 type Ended = std::thread::Result<Outcome>;
@@ -232,7 +232,7 @@ pub(crate) fn outcome(ended: Ended) -> Outcome {
     }
 }
 
-/// Checks a result, unless it is a ticket: then what comes later is checked.
+/// Checks a result, unless it is a task: then what comes later is checked.
 fn result(work: &Work<'_>, cx: &ToolContext, output: Output) -> Outcome {
     if work.entry.output().is_some() && cx.has_background_task() {
         return Ok(output);
