@@ -147,7 +147,11 @@ impl<G: Guard> Guard for ConcurrencyLimit<G> {
     fn decide<'a>(&'a self, call: &'a ValidatedCall) -> GuardFuture<'a> {
         Box::pin(async move {
             // Fair: FIFO order.
-            let _turn = self.turns.acquire().await.map_err(|_| Failure::failed("it is closed"))?;
+            let _turn = self
+                .turns
+                .acquire()
+                .await
+                .map_err(|_| Failure::failed("the limit of concurrent calls is closed"))?;
             self.guard.decide(call).await
         })
     }

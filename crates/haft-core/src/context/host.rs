@@ -51,7 +51,7 @@ pub trait Host: Send + Sync + 'static {
     /// and by default, as no budget is kept then.
     fn charge(&self, _cx: &ToolContext, _tokens: u64, _micros: u64) -> Result<(), Failure> {
         let failure =
-            Failure::new(FailureCode::BudgetExhausted, "this host keeps no budget to charge");
+            Failure::new(FailureCode::BudgetExhausted, "this runtime has no budget to charge");
         Err(failure.with_execution(Execution::Completed))
     }
     /// Returns a secret that this call may use.

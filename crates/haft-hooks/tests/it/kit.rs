@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 /// What the model gets when a hook denies with `no`.
 pub(crate) const DENIED: &str =
-    "denied: no\nNext: continue without it, or tell the user what you would have done";
+    "denied: no\nNext: continue without it, or report to the user what you would have done";
 
 /// A temporary directory with scripts.
 pub(crate) struct ScriptDir(tempfile::TempDir);

@@ -198,7 +198,7 @@ impl Body {
                 None => message,
             };
             return Err(Failure::new(FailureCode::ToolFailed, message)
-                .with_next("fix the arguments if the error is about them, or tell the user"));
+                .with_next("fix the arguments if the error is about them; otherwise report the error to the user"));
         }
         let mut output = run::output(ended, json!({}));
         masked.add_to(&mut output);

@@ -154,7 +154,7 @@ impl fmt::Display for NotKept {
         f.write_str(match self {
             Self::Full => "the result store is full",
             Self::NoSpace => {
-                "the result store cannot be written: no space left on device; tell the user"
+                "the result store cannot be written: no space left on device; report this to the user"
             }
             Self::Trouble(_) => "the result store failed",
         })

@@ -49,10 +49,9 @@ impl IntoTools for CheckTask {
 }
 
 async fn check_task(args: &Value, cx: &ToolContext) -> Result<Output, Failure> {
-    let turn = cx
-        .host()
-        .and_then(|host| host.downcast::<TurnCore>().ok())
-        .ok_or_else(|| Failure::new(FailureCode::NotRun, "there are no tasks here"))?;
+    let turn = cx.host().and_then(|host| host.downcast::<TurnCore>().ok()).ok_or_else(|| {
+        Failure::new(FailureCode::NotRun, "background tasks are not available here")
+    })?;
     let background = &turn.inner.background;
     let Some(id) = args["task_id"].as_str() else {
         return Ok(Output::json(json!({"tasks": background.tasks(&turn.run)})));

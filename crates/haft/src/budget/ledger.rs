@@ -469,7 +469,7 @@ fn warn(mut chain: Chain<'_>, events: &Events) {
 
 fn exhausted(what: impl Into<String>) -> Failure {
     Failure::new(FailureCode::BudgetExhausted, what)
-        .with_next("finish with what you have, and say what is missing")
+        .with_next("finish with the results you have, and report what is missing")
 }
 
 /// The failure of a call that exceeds the nesting limit.

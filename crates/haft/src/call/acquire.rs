@@ -118,7 +118,7 @@ pub(crate) async fn acquire(
         None => turn
             .waiting(cx, deadline, turn.slot())
             .await?
-            .ok_or_else(|| Failure::new(FailureCode::NotRun, "the turn is over"))?,
+            .ok_or_else(|| Failure::new(FailureCode::NotRun, "the turn has ended"))?,
     };
     let class = lock(turn, &turn.run.locks, profile, cx, deadline).await?;
     let keys = if profile.keys.is_empty() {
@@ -183,7 +183,8 @@ async fn tool_slot(
         return Ok(Some(slot));
     }
     let slot = turn.waiting(cx, deadline, Arc::clone(slots).acquire_owned()).await?;
-    slot.map(Some).map_err(|_| Failure::new(FailureCode::NotRun, "the tool is gone"))
+    slot.map(Some)
+        .map_err(|_| Failure::new(FailureCode::NotRun, "the registry of the tool was dropped"))
 }
 
 async fn lock(

@@ -75,7 +75,7 @@ pub(super) struct Assessment {
 }
 
 /// What a model can always do instead.
-pub(super) const NEXT: &str = "continue without it, or tell the user what you would have done";
+pub(super) const NEXT: &str = "continue without it, or report to the user what you would have done";
 
 /// The failure of a denied call. Who denied it is for the operator only.
 pub(super) fn refused(verdict: &Verdict) -> Failure {

@@ -108,7 +108,7 @@ impl Execution {
                 };
                 match args.take() {
                     Some(args) => layers::around(&work, args, stats).await,
-                    None => Err(Failure::new(FailureCode::NotRun, "it was executed before")),
+                    None => Err(Failure::new(FailureCode::NotRun, "the call was already executed")),
                 }
             };
             self.outcome = Some(outcome);
@@ -123,7 +123,12 @@ impl Execution {
         turn: &Arc<TurnCore>,
     ) -> (Outcome, ExecutionStats, Option<Arc<CompletedCall>>) {
         let Self { call, mut locks, state, outcome, .. } = *self;
-        let lost = || Failure::new(FailureCode::UnknownOutcome, "the execution was lost");
+        let lost = || {
+            Failure::new(
+                FailureCode::UnknownOutcome,
+                "the task that executed the call ended without a result",
+            )
+        };
         let outcome = outcome.unwrap_or_else(|| Err(lost()));
         let stats = match state {
             State::Machine(machine, ..) => machine.stats,

@@ -227,7 +227,9 @@ pub(crate) fn outcome(ended: Ended) -> Outcome {
         Ok(outcome) => outcome,
         // The message of a panic may contain anything; it is for the operator.
         Err(panic) => Err(Failure::new(FailureCode::Panicked, "the tool panicked")
-            .with_next("do not repeat the same call; tell the user if you need it")
+            .with_next(
+                "do not repeat the same call; if the task needs it, report the failure to the user",
+            )
             .with_source(panic_message(panic))),
     }
 }

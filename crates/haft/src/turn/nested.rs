@@ -70,7 +70,10 @@ pub(super) async fn nested(
             record_read(&turn.run.seen, &result);
             result.into_outcome()
         }
-        None => Err(Failure::new(FailureCode::UnknownOutcome, "the nested call was lost")),
+        None => Err(Failure::new(
+            FailureCode::UnknownOutcome,
+            "the task of the nested call ended without a result",
+        )),
     }
 }
 

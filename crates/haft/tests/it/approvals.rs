@@ -373,7 +373,7 @@ async fn denial_gives_the_model_the_reason_and_the_record_the_rule() {
     let answer = scene.once().await;
     insta::assert_snapshot!(answer.text(), @r"
     denied: a person should look
-    Next: continue without it, or tell the user what you would have done
+    Next: continue without it, or report to the user what you would have done
     ");
     let record = &scene.journal.records()[0];
     assert_eq!(record.verdict().unwrap().source, "haft.toml:3 `t(*)`");

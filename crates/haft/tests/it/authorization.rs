@@ -61,7 +61,7 @@ async fn denial_gives_the_model_the_reason_and_the_operator_the_rule() {
     let failure = runtime.call("t", json!({})).await.unwrap_err();
     insta::assert_snapshot!(failure.model_text(), @r"
     denied: this call needs approval (it is not declared read-only), and no approver is configured
-    Next: continue without it, or tell the user what you would have done
+    Next: continue without it, or report to the user what you would have done
     ");
     assert_eq!(failure.execution(), Execution::NotStarted);
     assert!(failure.source().unwrap().to_string().contains("the default"));

@@ -66,7 +66,7 @@ async fn budget_refusal_names_the_rest_and_the_scope() {
     assert_eq!(ends(&all), ["c1 ok", "c2 budget_exhausted", "c3 ok"]);
     insta::assert_snapshot!(all[1].text(), @r"
     budget_exhausted: 9 of 10 calls are left for this run, but none for `mail_send`
-    Next: finish with what you have, and say what is missing
+    Next: finish with the results you have, and report what is missing
     ");
     assert_eq!(run.remaining_budget_of(&ToolName::from("mail_send")), Some(0));
     assert_eq!(run.remaining_budget_of(&ToolName::from("look")), None);

@@ -386,7 +386,7 @@ async fn body_that_ends_after_cancellation_is_cancelled_and_not_failed() {
     let polite =
         DynTool::new(read("polite").abort_siblings(true), open_schema(), |_, cx| async move {
             cx.cancelled().await;
-            Err::<(), _>(haft::Failure::failed("stopped when asked to"))
+            Err::<(), _>(haft::Failure::failed("stopped: the call was cancelled"))
         });
     let runtime = permissive(vec![polite, slow(read("other"), 5_000)]).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();

@@ -51,7 +51,7 @@ async fn every_result_is_framed_whatever_its_outcome() {
 
     [haft 0000000002 tool=write from=host error=denied chars=163]
     denied: this call needs approval (it is not declared read-only), and no approver is configured
-    Next: continue without it, or tell the user what you would have done
+    Next: continue without it, or report to the user what you would have done
     [/haft 0000000002]
 
     [haft 0000000003 tool=serch from=host error=unknown_tool chars=95]
