@@ -51,7 +51,7 @@ impl Approver for Script {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut answers = vec![
         ApprovalResponse::Allow {
             lasting: ApprovalScope::Once,

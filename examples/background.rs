@@ -1,9 +1,9 @@
 //! Background work. Run it with `cargo run -p haft --example background`.
 //!
 //! What to notice:
-//! - The tool returns a ticket at once, and the model goes on.
+//! - The tool returns a task at once, and the model goes on.
 //! - Progress of the work comes as throttled events.
-//! - The model gets the result in two ways: it polls with `check_ticket`, or the loop takes
+//! - The model gets the result in two ways: it polls with `check_task`, or the loop takes
 //!   finished results and adds them to the conversation. Each result is delivered once.
 //! - Cancelling the run stops work that is still running, and the result says so.
 
@@ -35,7 +35,7 @@ async fn build(part: String, cx: &ToolContext) -> Result<Output, Failure> {
     .await
 }
 
-async fn call(run: &Run, name: &str, arguments: Value) -> Result<(), Failure> {
+async fn call(run: &Run, name: &str, arguments: Value) -> Result<(), Box<dyn std::error::Error>> {
     println!("model calls {name}({arguments})");
     for answer in run.turn().await?.run([ToolCall::new("a", name, arguments)]).await {
         println!("  reads: {}", answer.text());
@@ -44,32 +44,37 @@ async fn call(run: &Run, name: &str, arguments: Value) -> Result<(), Failure> {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let runtime = Runtime::builder()
         .registry(ToolRegistry::builder().add(BuildTool).add(CheckTask).build()?)
         .observer(|event: &Event| match event {
             Event::Progress { call, note: Progress::Progress(_, what) } => {
                 println!("  {call}: {what}")
             }
-            Event::TaskFinished { ticket, failed, .. } => println!("  {ticket} ended: {failed:?}"),
+            Event::TaskFinished { task_id, failed, .. } => {
+                println!("  {task_id} ended: {failed:?}")
+            }
             _ => {}
         })
         .build()?;
     let run = runtime.run();
 
     call(&run, "build", json!({"part": "library"})).await?;
-    call(&run, "check_ticket", json!({"ticket_id": "ticket-1", "wait_s": 10})).await?;
+    call(&run, "check_task", json!({"task_id": "task-1", "wait_s": 10})).await?;
 
     call(&run, "build", json!({"part": "command"})).await?;
     call(&run, "build", json!({"part": "docs"})).await?;
     // The loop's way: each result is added to the conversation as a message of its own.
-    if let Some(late) = run.next_settled().await {
-        println!("loop adds: {}: {}", late.ticket, late.answer.text());
+    if let Some(late) = run.next_background_result().await {
+        println!("loop adds: {}: {}", late.task_id, late.answer.text());
     }
-    println!("outstanding: {:?}", run.tickets().iter().map(|t| &t.summary).collect::<Vec<_>>());
+    println!(
+        "outstanding: {:?}",
+        run.background_tasks().iter().map(|t| &t.summary).collect::<Vec<_>>()
+    );
     run.cancel();
-    if let Some(late) = run.next_settled().await {
-        println!("loop adds: {}: {}", late.ticket, late.answer.text());
+    if let Some(late) = run.next_background_result().await {
+        println!("loop adds: {}: {}", late.task_id, late.answer.text());
     }
     runtime.close().await;
     Ok(())

@@ -37,7 +37,7 @@ impl Approver for Person {
 }
 
 /// Makes one call and prints what a model reads of it.
-async fn call(run: &Run, tool: &str, arguments: Value) -> Result<Option<FailureCode>, Failure> {
+async fn call(run: &Run, tool: &str, arguments: Value) -> Result<Option<FailureCode>, haft::Error> {
     println!("{tool}({arguments})");
     let answers = run.turn().await?.run([ToolCall::new("a", tool, arguments)]).await;
     let mut code = None;
@@ -50,12 +50,12 @@ async fn call(run: &Run, tool: &str, arguments: Value) -> Result<Option<FailureC
     Ok(code)
 }
 
-fn main() -> Result<(), Failure> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     haft_sandbox::init(); // before anything else
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work())
 }
 
-async fn work() -> Result<(), Failure> {
+async fn work() -> Result<(), Box<dyn std::error::Error>> {
     let directory = tempfile::tempdir()?;
     let workspace = Workspace::builder().root(directory.path(), Access::Write).build()?;
     let tools = BuiltinTools::new(workspace).helper(Helper::ThisProgram);

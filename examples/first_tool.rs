@@ -10,7 +10,7 @@
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
-use haft::{Failure, Runtime, ToolRegistry, serde_json::json, tool};
+use haft::{Runtime, ToolRegistry, serde_json::json, tool};
 
 /// Counts the words of a text.
 #[tool(read_only, capabilities())]
@@ -33,7 +33,7 @@ async fn erase_notes() -> &'static str {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Every error in a definition or a setup appears here, not later.
     let registry = ToolRegistry::builder().add(CountWordsTool).add(EraseNotesTool).build()?;
     let runtime = Runtime::builder().registry(registry).build()?;
@@ -49,7 +49,7 @@ async fn main() -> Result<(), Failure> {
             Ok(output) => println!("  {}", output.to_text()),
             Err(failure) => {
                 // This is what a model reads …
-                println!("  {}", failure.to_string().replace('\n', "\n  "));
+                println!("  {}", failure.model_text().replace('\n', "\n  "));
                 // … and this is for the operator alone.
                 if let Some(why) = failure.source() {
                     println!("  (because {why})");

@@ -11,7 +11,7 @@
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use haft::{
-    Failure, Runtime, ToolCall, ToolRegistry,
+    Runtime, ToolCall, ToolRegistry,
     events::Event,
     policy::{AllowAll, ConfigFile, ConfigLayer, FileFormat, LoadOptions, PolicyConfig},
     serde_json::json,
@@ -51,7 +51,7 @@ on_error = "open"
 "#;
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let file = ConfigFile {
         layer: ConfigLayer::Project,
         form: FileFormat::Toml,

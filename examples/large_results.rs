@@ -30,10 +30,10 @@ async fn ask(
     run: &Run,
     name: &str,
     arguments: Value,
-) -> Result<(String, Option<ArtifactId>), Failure> {
+) -> Result<(String, Option<ArtifactId>), haft::Error> {
     let turn = run.turn().await?;
     let answer = turn.run(vec![ToolCall::new("c", name, arguments.clone())]).await.remove(0);
-    let kept = answer.cut().and_then(|cut| cut.kept);
+    let kept = answer.truncation().and_then(|cut| cut.kept);
     let id = kept.map(|id| id.to_string());
     let id = id.or_else(|| Some(arguments["id"].as_str()?.to_owned())).unwrap_or_default();
     println!("> {name}\n{}\n", answer.text().replace(&id, "ID"));
@@ -41,7 +41,7 @@ async fn ask(
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let registry = ToolRegistry::builder().add(ListTrainsTool).add(ReadResult).build()?;
     let runtime = Runtime::builder().registry(registry).build()?;
     let run = runtime.run();

@@ -49,7 +49,11 @@ fn print_event(event: &Event) {
 }
 
 /// Makes one call, and advances the clock whenever every task waits for it.
-async fn ask(run: &Run, clock: &ManualClock, call: ToolCall) -> Result<(), Failure> {
+async fn ask(
+    run: &Run,
+    clock: &ManualClock,
+    call: ToolCall,
+) -> Result<(), Box<dyn std::error::Error>> {
     let began = clock.now();
     println!("{}", call.id);
     let turn = run.turn().await?;
@@ -69,7 +73,7 @@ async fn ask(run: &Run, clock: &ManualClock, call: ToolCall) -> Result<(), Failu
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let clock = ManualClock::new();
     let registry = ToolRegistry::builder().add(TidesTool).build()?;
     let runtime =

@@ -10,9 +10,9 @@
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
-use haft::{Dialect, Failure, history::Ending, serde_json::json};
+use haft::{Dialect, history::Ending, serde_json::json};
 
-fn main() -> Result<(), Failure> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let history = json!({
         "system": "Be brief.",
         "messages": [

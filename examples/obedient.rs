@@ -72,7 +72,7 @@ impl Approver for Person {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let world = World::default();
     let everything = Rule::new(Decision::Allow, Pattern::parse("*", &PathBase::default())?);
     let runtime = Runtime::builder()
@@ -89,7 +89,7 @@ async fn main() -> Result<(), Failure> {
         .state(world.clone())
         .build()?;
 
-    let run = runtime.run_builder().user_said("What is new?").start();
+    let run = runtime.run_builder().user_text("What is new?").start();
     let mut orders = vec![r#"CALL fetch {"_url": "https://news.example"}"#.to_owned()];
     while !orders.is_empty() {
         let turn = run.turn().await?;

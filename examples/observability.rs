@@ -39,7 +39,7 @@ fn copy() -> DynTool {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), haft::Error> {
     let erase = ToolSpec::new("erase", "Erases everything.");
-    let erase = DynTool::new(erase, json!({}), |_, _| async { Ok("gone") });
+    let erase = DynTool::new(erase, json!({}), |_, _| async { "gone" });
     let registry = ToolRegistry::builder().add(vec![copy(), erase]).build()?;
     let mut config = Config::default();
     // No throttling, so that there is something to miss.
@@ -80,7 +80,7 @@ async fn main() -> Result<(), haft::Error> {
             record.tool_name,
             record.agent_path.join("/"),
             end.error.as_deref().unwrap_or_default(),
-            end.course.attempts,
+            end.stats.attempts,
             record.verdict().map_or("no verdict".to_owned(), ToString::to_string),
         );
     }

@@ -55,7 +55,7 @@ fn text(value: &Value) -> &str {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let registry = ToolRegistry::builder().add(GetTemperatureTool).add(SendMessageTool).build()?;
     let runtime = Runtime::builder().registry(registry).nonces(Nonces::counting(0)).build()?;
     let run = runtime.run();
@@ -71,7 +71,7 @@ async fn main() -> Result<(), Failure> {
         // One turn, one frozen set of tools: a request would contain these.
         let turn = run.turn().await?;
         let Some(response) = model.next() else {
-            return Err(Failure::failed("the recording ends before the model does"));
+            return Err("the recording ends before the model does".into());
         };
         messages.push(json!({"role": "assistant", "content": response["content"]}));
         for block in blocks(&response) {

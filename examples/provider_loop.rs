@@ -127,7 +127,10 @@ fn providers() -> [Provider; 2] {
 }
 
 /// Talks with one provider until the model makes no more calls.
-async fn converse(runtime: &Runtime, provider: &Provider) -> Result<(), Failure> {
+async fn converse(
+    runtime: &Runtime,
+    provider: &Provider,
+) -> Result<(), Box<dyn std::error::Error>> {
     let run = runtime.run();
     let mut conversation = vec![json!({"role": "user", "content": QUESTION})];
     println!("user: {QUESTION}");
@@ -150,7 +153,7 @@ async fn converse(runtime: &Runtime, provider: &Provider) -> Result<(), Failure>
         // response: each chunk as it arrives, or the whole JSON. This one compares and plays back.
         let expected: Value = serde_json::from_str(request)?;
         if let Some(place) = difference(&expected, &body, "") {
-            return Err(Failure::failed(format!("this is not the recorded request: {place}")));
+            return Err(format!("this is not the recorded request: {place}").into());
         }
 
         let (message, answer, calls) = match response {
@@ -188,7 +191,7 @@ async fn converse(runtime: &Runtime, provider: &Provider) -> Result<(), Failure>
         print_messages(&answer);
         conversation.extend(items(answer));
     }
-    Err(Failure::failed("the recording ends before the model does"))
+    Err("the recording ends before the model does".into())
 }
 
 /// A message, or a list of them, as items to append.
@@ -243,7 +246,7 @@ fn indented(text: &str) -> String {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for provider in providers() {
         let registry = ToolRegistry::builder().add(FindTrainsTool).add(FindTrackTool).build()?;
         let runtime = Runtime::builder().registry(registry).nonces(Nonces::counting(0)).build()?;

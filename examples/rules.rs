@@ -66,7 +66,7 @@ fn read(text: &str) -> Result<PolicyConfig, haft::Error> {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let setup = read(HAFT_TOML)?;
     let registry =
         ToolRegistry::builder().add(ShellTool).add(ReadFileTool).add(FormatDiskTool).build()?;

@@ -43,7 +43,7 @@ fn print_event(event: &Event) {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let runtime = Runtime::builder()
         .registry(
             ToolRegistry::builder()
@@ -68,7 +68,7 @@ async fn main() -> Result<(), Failure> {
     ] {
         let shown = match runtime.call(tool, arguments).await {
             Ok(output) => output.to_text(),
-            Err(failure) => failure.to_string(),
+            Err(failure) => failure.model_text(),
         };
         println!("  {}", shown.trim_end().replace('\n', "\n  "));
     }

@@ -57,7 +57,7 @@ impl Ledger {
 }
 
 /// Runs one turn and prints each result.
-async fn turn(run: &Run, calls: [(&str, Value); 2]) -> Result<(), Failure> {
+async fn turn(run: &Run, calls: [(&str, Value); 2]) -> Result<(), Box<dyn std::error::Error>> {
     let turn = run.turn().await?;
     println!("{}: {} tools offered", run.id(), turn.snapshot().entries().count());
     let calls = calls.into_iter().map(|(name, arguments)| ToolCall::new("", name, arguments));
@@ -68,7 +68,7 @@ async fn turn(run: &Run, calls: [(&str, Value); 2]) -> Result<(), Failure> {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let tools = || ToolRegistry::builder().add(Ledger::default()).build();
     // A missing `State` is found before anything runs.
     if let Err(error) = Runtime::builder().registry(tools()?).build() {

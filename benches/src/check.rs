@@ -84,7 +84,7 @@ pub(crate) fn add(bench: &mut Bench) {
     });
     let tools = toolbox::tools(TOOLS).into_iter().map(|tool| {
         let spec = ToolSpec::new(tool.name.as_str(), tool.description.as_str()).read_only();
-        DynTool::new(spec, tool.input, |_, _| async { Ok("done") })
+        DynTool::new(spec, tool.input, |_, _| async { "done" })
     });
     let runtime = ToolRegistry::builder()
         .add(tools.collect::<Vec<_>>())

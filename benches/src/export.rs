@@ -62,7 +62,7 @@ fn sets(bench: &mut Bench, prefix: &str, tools: &Rc<Vec<Tool>>) {
 fn again(bench: &mut Bench, tools: &[Tool]) {
     let tool = |tool: &Tool| {
         let spec = ToolSpec::new(tool.name.as_str(), tool.description.as_str());
-        DynTool::new(spec, tool.input.clone(), |_, _| async { Ok("done") })
+        DynTool::new(spec, tool.input.clone(), |_, _| async { "done" })
     };
     let tools: Vec<DynTool> = tools.iter().map(tool).collect();
     let units = u32::try_from(tools.len()).unwrap_or(u32::MAX).saturating_mul(LOOKUPS);

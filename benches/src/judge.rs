@@ -99,7 +99,7 @@ fn tool(name: &str, argument: &str, about: Option<&str>, reaches: &[Capability])
     let capabilities: Capabilities = reaches.iter().copied().collect();
     let spec = ToolSpec::new(name, "Does nothing.").capabilities(capabilities);
     let spec = if about.is_none() { spec.read_only() } else { spec.effects(Vec::new()) };
-    DynTool::new(spec, schema, |_, _| async { Ok("done") })
+    DynTool::new(spec, schema, |_, _| async { "done" })
 }
 
 const CALLS: [(&str, &str, &str); 4] = [

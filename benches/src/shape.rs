@@ -75,7 +75,7 @@ fn runtime(text: &Rc<String>, bound: ResultLimit) -> Runtime {
     let text = String::clone(text);
     let tool = DynTool::new(spec, json!({"type": "object"}), move |_, _| {
         let text = text.clone();
-        async { Ok(text) }
+        async { text }
     });
     // The largest text exceeds the default scan limit.
     let mut config = Config::default();

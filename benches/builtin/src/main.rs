@@ -8,7 +8,7 @@
 //!
 //! `cargo run --release -p haft-bench-builtin [-- --rounds 15] [--only search]`
 
-mod denied;
+mod denied_paths;
 mod files;
 mod launch;
 mod names;
@@ -89,7 +89,7 @@ fn main() -> Result<(), String> {
         groups.extend(launch::groups()?);
     }
     if wants("denied") {
-        groups.extend(denied::groups()?);
+        groups.extend(denied_paths::groups()?);
     }
     if wants("names") {
         groups.extend(names::groups()?);

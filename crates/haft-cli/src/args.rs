@@ -465,7 +465,7 @@ pub(crate) struct Explain {
     pub(crate) secret: bool,
     /// Assume that the user has said this; values in it count as the user's own
     #[arg(long, value_name = "TEXT")]
-    pub(crate) user_said: Option<String>,
+    pub(crate) user_text: Option<String>,
     /// Assume that this agent makes the call
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,

@@ -77,8 +77,17 @@ pub(crate) fn run(args: &args::Call, setup: Setup, host: &HostEnv) -> Result<Exi
     let Some(answer) = answers.first() else {
         return Err(Problem::new("the call has no result; please report this bug"));
     };
+    // With `--yes` the approval is already given, so it is not suggested.
+    let asked = asked.load(Ordering::Relaxed) && !args.yes;
+    let hints = match answer.failure() {
+        Some(failure) if failure.code() == FailureCode::UnknownTool => {
+            unknown_tool(args, &setup, runtime.registry())
+        }
+        Some(failure) => hints(answer, failure, asked),
+        None => Vec::new(),
+    };
     if args.output.json {
-        let mut whole = as_json(answer);
+        let mut whole = as_json(answer, &hints);
         if let (Some(trace), Some(whole)) = (&trace, whole.as_object_mut()) {
             whole.insert("trace".to_owned(), trace.to_json(ID));
         }
@@ -98,12 +107,6 @@ pub(crate) fn run(args: &args::Call, setup: Setup, host: &HostEnv) -> Result<Exi
     result::report_lost_results(&answers, &args.artifacts, host);
     if !args.output.json {
         if let Some(failure) = failure {
-            // With `--yes` the approval is already given, so it is not suggested.
-            let asked = asked.load(Ordering::Relaxed) && !args.yes;
-            let hints = match failure.code() {
-                FailureCode::UnknownTool => unknown_tool(args, &setup, runtime.registry()),
-                _ => hints(answer, failure, asked),
-            };
             explain(answer, failure, &hints, shown.is_whole(ID));
         }
         if let Some(trace) = trace {
@@ -113,8 +116,17 @@ pub(crate) fn run(args: &args::Call, setup: Setup, host: &HostEnv) -> Result<Exi
     Ok(failure.map_or(ExitCode::SUCCESS, |failure| ExitCode::from(failure.code().exit_code())))
 }
 
-fn as_json(answer: &ToolResult) -> Value {
+/// The result as JSON. The next step of a failure is written for a model; here it is the hints for
+/// a person.
+fn as_json(answer: &ToolResult, hints: &[String]) -> Value {
     let mut whole = serde_json::to_value(answer).unwrap_or_default();
+    if let Some(failure) = whole.get_mut("failure").and_then(Value::as_object_mut) {
+        let next = hints.iter().cloned().reduce(|all, hint| {
+            let between = if all.ends_with('?') { " " } else { "; " };
+            format!("{all}{between}{hint}")
+        });
+        failure.insert("next".to_owned(), json!(next));
+    }
     let key = if answer.is_error() { "failure" } else { "output" };
     let mut answered = json!({
         "tool": answer.tool_name(),

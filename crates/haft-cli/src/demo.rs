@@ -119,7 +119,7 @@ impl Observations {
         match event {
             Event::Started { call, .. } => of(call, &|n| n.began = Some(Instant::now())),
             Event::Asked { call, verdict, .. } => of(call, &|n| n.asked = Some(verdict.clone())),
-            Event::Permitted { call, verdict } => {
+            Event::Authorized { call, verdict } => {
                 of(call, &|n| n.permitted = Some(verdict.clone()));
             }
             Event::Refused { call, verdict, .. } => {

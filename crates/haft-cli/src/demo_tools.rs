@@ -207,7 +207,7 @@ async fn slow_report(
 async fn pause(time: Duration, cx: &ToolContext) -> Result<(), Failure> {
     tokio::select! {
         () = tokio::time::sleep(time) => Ok(()),
-        () = cx.cancelled() => Err(Failure::failed("stopped when asked to")),
+        () = cx.cancelled() => Err(Failure::failed("stopped: the call was cancelled")),
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) fn page(explanation: &Explanation, here: &Path) -> String {
     let mut checks = explanation.checks.iter();
     for (at, line) in text.lines().enumerate() {
         if at > 0 && line.starts_with(CHECK) {
-            let said = checks.next().map_or("", |check| &check.said);
+            let said = checks.next().map_or("", |check| &check.result);
             let (colour, mark) = mark(said);
             out += &format!("{}{}\n", style::paint(colour, mark), &line[1..]);
         } else if at == 0 {
@@ -41,7 +41,7 @@ fn sanitized(explanation: &Explanation) -> Explanation {
     let texts = clean.risk.iter_mut().chain(&mut clean.tainted_by).chain(&mut clean.flip);
     texts.for_each(|text| *text = one_line(text));
     for check in &mut clean.checks {
-        for text in [&mut check.what, &mut check.said, &mut check.why] {
+        for text in [&mut check.what, &mut check.result, &mut check.why] {
             *text = one_line(text);
         }
     }
@@ -53,8 +53,8 @@ fn sanitized(explanation: &Explanation) -> Explanation {
 }
 
 /// A mark and colour for the result of a check.
-fn mark(said: &str) -> (Style, &'static str) {
-    match said {
+fn mark(result: &str) -> (Style, &'static str) {
+    match result {
         "passed" | "allow" => (GOOD, "✓"),
         "ask" | "need_input" => (WARN, "?"),
         "no match" | "no opinion" | "no concern" | "not called" | "not covered" => (DIM, "·"),

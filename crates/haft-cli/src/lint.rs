@@ -419,7 +419,7 @@ mod tests {
             let spec = ToolSpec::new(format!("count_words_{n}"), "Counts the words of a text.");
             let spec = change(spec.max_result(100));
             let schema = json!({"type": "object", "additionalProperties": false});
-            registry = registry.add(DynTool::new(spec, schema, |_, _| async { Ok("3") }));
+            registry = registry.add(DynTool::new(spec, schema, |_, _| async { "3" }));
         }
         let list = ToolList::of(&registry.build().unwrap(), Formats::Annotation);
         check(&list, &[Dialect::Anthropic]).0.iter().map(|finding| finding.name).collect()

@@ -67,9 +67,7 @@ fn page(planned: &[PlannedCall]) -> String {
             (Style::new(), call.why.clone()),
         ]);
         if let Some(refused) = &call.refused {
-            // The next step is written for a model.
-            let for_people = |line: &&str| !line.starts_with("Next: ");
-            for line in style::visible(refused).lines().filter(for_people) {
+            for line in style::visible(refused).lines() {
                 let empty = || (Style::new(), String::new());
                 table.row([empty(), empty(), empty(), empty(), (BAD, line.to_owned())]);
             }

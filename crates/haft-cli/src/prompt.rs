@@ -721,7 +721,7 @@ mod tests {
                     "key": {"type": "string", "x-secret": true},
                 },
             }),
-            |args, _| async move { Ok(args.to_string()) },
+            |args, _| async move { args.to_string() },
         )
     }
 

@@ -81,7 +81,7 @@ fn phases(events: &[(EventMeta, Event)], id: &str) -> Vec<PhaseTime> {
             Event::Asked { call, .. } if own(call) => timeline.until(at, "judge"),
             Event::Answered { call, .. } if own(call) => timeline.until(at, "approval"),
             Event::Rewritten { call, .. }
-            | Event::Permitted { call, .. }
+            | Event::Authorized { call, .. }
             | Event::Refused { call, .. }
                 if own(call) =>
             {

@@ -8,7 +8,7 @@
 
 mod background_task;
 mod blocking;
-mod denied;
+mod denied_paths_cache;
 mod host;
 mod host_context;
 mod metadata;

@@ -299,7 +299,7 @@ impl Body for Closures {
 /// let echo = DynTool::new(
 ///     ToolSpec::new("echo", "Says it back.").read_only(),
 ///     json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}),
-///     |args, _cx| async move { Ok(args["text"].as_str().unwrap_or_default().to_owned()) },
+///     |args, _cx| async move { args["text"].as_str().unwrap_or_default().to_owned() },
 /// );
 /// assert_eq!(echo.manifest().input_schema["required"][0], "text");
 /// ```
@@ -329,7 +329,7 @@ impl DynTool {
 
     /// Builds a tool from a schema that is known only at run time. The schema validates the
     /// arguments; the closure gets them with defaults filled in. It may return everything that is
-    /// [`IntoOutput`]: text, data, or a `Result` of these.
+    /// [`IntoOutput`]. A closure that uses `?` names the error type: `Ok::<_, ToolError>(…)`.
     #[must_use]
     pub fn new<F, R>(spec: ToolSpec, input_schema: Value, call: F) -> Self
     where
@@ -398,7 +398,7 @@ impl DynTool {
     /// use serde_json::json;
     ///
     /// let spec = ToolSpec::new("list", "Lists files.");
-    /// let list = DynTool::new(spec, json!({}), |_, _| async { Ok("no files") });
+    /// let list = DynTool::new(spec, json!({}), |_, _| async { "no files" });
     /// assert!(list.roots().is_empty(), "not declared");
     /// assert_eq!(list.within(["/srv/project"]).roots().len(), 1);
     /// ```

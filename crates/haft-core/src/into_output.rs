@@ -6,11 +6,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{Block, Failure, FailureCode, Output, ToolContext, schema};
+use crate::{Block, Failure, FailureCode, Output, ToolContext, ToolError, schema};
 
 /// What a body may return. Implemented for text, `()`, numbers, `bool`, [`Output`], blocks,
 /// [`Value`], [`Json`], [`UncheckedJson`] and [`StreamOutput`](crate::StreamOutput), and for a
-/// `Result` of these with [`Failure`].
+/// `Result` of these with [`Failure`], [`ToolError`] or any error type.
 pub trait IntoOutput: Send {
     /// Returns the schema of the structured part, if there is one.
     #[must_use]
@@ -61,15 +61,17 @@ into_output! {
     f64: |number| Output::json(number.into());
 }
 
-/// An error of the body. With `Failure` as the only error type, a closure may end in `Ok(…)` and
-/// use `?` without naming its type.
-impl<T: IntoOutput> IntoOutput for Result<T, Failure> {
+/// A body that can fail: with [`Failure`], [`ToolError`], or any error type.
+impl<T: IntoOutput, E: Into<ToolError> + Send> IntoOutput for Result<T, E> {
     fn schema() -> Option<Value> {
         T::schema()
     }
 
     async fn into_output(self, cx: &ToolContext) -> Result<Output, Failure> {
-        self?.into_output(cx).await
+        match self {
+            Ok(value) => value.into_output(cx).await,
+            Err(error) => Err(error.into().into()),
+        }
     }
 }
 

@@ -50,7 +50,7 @@ pub use context::{Confinement, Metadata, ToolContext};
 pub use denied_paths::{DeniedPaths, DeniedPathsUnknown, MaskedPaths};
 pub use erased::{Args, Body, DynTool, IntoTools};
 pub use error::{Error, ErrorKind};
-pub use failure::{BoxError, Execution, Failure, FailureCode, FailureError, RetryHint};
+pub use failure::{BoxError, Execution, Failure, FailureCode, RetryHint, ToolError};
 pub use haft_macros::{
     ToolCore as Tool, arguments_core as arguments, output_core as output, tool_core as tool,
     tools_core as tools,

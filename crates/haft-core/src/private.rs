@@ -25,7 +25,7 @@ use serde_json::Value;
 
 use crate::{
     Dependency, Failure, FailureCode, IntoOutput, IntoVerdict, Output, ResourceKey, RunState,
-    State, ToolContext, ToolSpec, UncheckedJson, Verdict,
+    State, ToolContext, ToolError, ToolSpec, UncheckedJson, Verdict, failure::first_line,
 };
 
 /// Unwraps a compile-time parse, with its message as the compile error.
@@ -90,29 +90,40 @@ macro_rules! reading {
 }
 
 reading! {
-    /// `Result<impl IntoOutput, impl Into<Failure>>`.
-    ReadResult for [&mut &mut &mut &mut &mut &mut &mut] Result<T, E> where [T: IntoOutput, E: Into<Failure> + Send]
+    /// `Result<impl IntoOutput, impl Into<Failure>>`: `Failure`, and errors whose author converts
+    /// them.
+    ReadResult for [&mut &mut &mut &mut &mut &mut &mut &mut &mut] Result<T, E> where [T: IntoOutput, E: Into<Failure> + Send]
     |value, cx| value.map_err(Into::into)?.into_output(cx).await
 }
 reading! {
+    /// `Result<impl IntoOutput, impl Error>`.
+    ReadError for [&mut &mut &mut &mut &mut &mut &mut &mut] Result<T, E> where [T: IntoOutput, E: Into<ToolError> + Send]
+    |value, cx| value.map_err(Into::<ToolError>::into)?.into_output(cx).await
+}
+reading! {
     /// `Result<impl IntoOutput, impl Display>`, such as an opaque error of another crate.
-    ReadShown for [&mut &mut &mut &mut &mut &mut] Result<T, E> where [T: IntoOutput, E: Display + Send]
+    ReadShown for [&mut &mut &mut &mut &mut &mut &mut] Result<T, E> where [T: IntoOutput, E: Display + Send]
     |value, cx| match value {
         Ok(value) => value.into_output(cx).await,
-        Err(e) => Err(Failure::failed(top_line(&e))),
+        Err(e) => Err(Failure::failed(first_line(&e))),
     }
 }
 reading! {
     /// `Result<impl Serialize, impl Into<Failure>>`.
-    ReadRawResult for [&mut &mut &mut &mut &mut] Result<T, E> where [T: Serialize + Send, E: Into<Failure> + Send]
+    ReadRawResult for [&mut &mut &mut &mut &mut &mut] Result<T, E> where [T: Serialize + Send, E: Into<Failure> + Send]
     |value, cx| UncheckedJson(value.map_err(Into::into)?).into_output(cx).await
+}
+reading! {
+    /// `Result<impl Serialize, impl Error>`.
+    ReadRawError for [&mut &mut &mut &mut &mut] Result<T, E> where [T: Serialize + Send, E: Into<ToolError> + Send]
+    |value, cx| UncheckedJson(value.map_err(Into::<ToolError>::into)?).into_output(cx).await
 }
 reading! {
     /// `Result<impl Serialize, impl Display>`.
     ReadRawShown for [&mut &mut &mut &mut] Result<T, E> where [T: Serialize + Send, E: Display + Send]
     |value, cx| match value {
         Ok(value) => UncheckedJson(value).into_output(cx).await,
-        Err(e) => Err(Failure::failed(top_line(&e))),
+        Err(e) => Err(Failure::failed(first_line(&e))),
     }
 }
 reading! {
@@ -141,10 +152,10 @@ pub trait ToolReturn {}
 #[diagnostic::on_unimplemented(
     message = "the error `{Self}` cannot be sent to a model, or the `Ok` type cannot be returned",
     label = "cannot be sent to a model",
-    note = "use `Failure`, or an error that implements `std::error::Error` or `Display` and is `Send`",
+    note = "use `Failure`, `ToolError`, or an error that implements `std::error::Error` or `Display` and is `Send`",
     note = "the `Ok` type can be text, `()`, `Json<T>`, `UncheckedJson<T>`, `Output`, `StreamOutput<S>` or anything that is `Serialize + Send`"
 )]
-pub trait ToolError {}
+pub trait SupportedError {}
 
 /// Any other `Result`. Without it, serde would serialize an error as a success.
 #[doc(hidden)]
@@ -153,7 +164,7 @@ pub trait ReadAnyResult {
     #[expect(async_fn_in_trait, reason = "it never runs")]
     async fn read(&mut self, _: &ToolContext) -> Read
     where
-        Self::Error: ToolError,
+        Self::Error: SupportedError,
     {
         Err(Failure::new(FailureCode::NotRun, "the return value cannot be converted"))
     }
@@ -178,12 +189,6 @@ pub trait ReadAnything {
 
 impl<T> ReadAnything for Returned<T> {
     type Value = T;
-}
-
-fn top_line(error: &impl Display) -> String {
-    let text = error.to_string();
-    let top = text.lines().next().unwrap_or_default();
-    if top.trim().is_empty() { "the tool failed without a message" } else { top }.to_owned()
 }
 
 /// A return type, to get its output schema.
@@ -251,10 +256,16 @@ impl<E: Display + Send + 'static> CheckResult for Result<(), E> {
     fn into_check(self) -> Result<(), Failure> {
         let Err(error) = self else { return Ok(()) };
         // A `Failure` keeps its code and its next step. Any other error is shown.
-        let shown = Failure::invalid(top_line(&error));
+        let shown = Failure::invalid(first_line(&error));
         let mut error = Some(error);
-        let failure = (&mut error as &mut dyn Any).downcast_mut::<Option<Failure>>();
-        Err(failure.and_then(Option::take).unwrap_or(shown))
+        let any = &mut error as &mut dyn Any;
+        if let Some(failure) = any.downcast_mut::<Option<Failure>>().and_then(Option::take) {
+            return Err(failure);
+        }
+        let own = any.downcast_mut::<Option<ToolError>>().and_then(Option::take);
+        // Without a type, the author made the failure: no other error was converted.
+        let own = own.map(Failure::from).filter(|failure| failure.error_type().is_none());
+        Err(own.unwrap_or(shown))
     }
 }
 
@@ -295,7 +306,7 @@ impl<T> MissingRun for T {}
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no method `run`, so the tool would do nothing",
     label = "needs a method `run`",
-    note = "add `impl {Self} {{ async fn run(self, cx: &ToolContext) -> Result<String, Failure> {{ … }} }}`"
+    note = "add `impl {Self} {{ async fn run(self, cx: &ToolContext) -> Result<String, ToolError> {{ … }} }}`"
 )]
 pub trait HasRun {}
 

@@ -31,7 +31,7 @@ pub struct Scope {
     /// The taint label: the join of what the run has read so far.
     pub label: Label,
     /// The remaining budget.
-    pub left: RemainingBudget,
+    pub remaining_budget: RemainingBudget,
 }
 
 /// The data of one run that its tools can read.
@@ -87,7 +87,7 @@ impl From<RunScope> for Scope {
             depth: 0,
             cycle: 1,
             label: Label::CLEAN,
-            left: RemainingBudget::default(),
+            remaining_budget: RemainingBudget::default(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Lets a body return a ticket at once and continue its work in the background.
+//! Lets a body return a task at once and continue its work in the background.
 
 use crate::{
     Execution, Failure, IntoOutput, Output, ToolContext,
@@ -6,7 +6,7 @@ use crate::{
 };
 
 impl ToolContext {
-    /// Returns a ticket at once and continues the work in the background. The model receives the
+    /// Returns a task at once and continues the work in the background. The model receives the
     /// result of the work in a later turn. The work may return everything that is [`IntoOutput`].
     ///
     /// The work has its own context and cancellation token; the body's context ends with its
@@ -50,9 +50,9 @@ impl ToolContext {
         let deferred = self.reserve_background_slot(&summary.into());
         match deferred.map_err(|failure| failure.with_execution(Execution::Completed))? {
             None => work(self.clone()).await,
-            Some(TaskSlot { ticket, place }) => {
+            Some(TaskSlot { task, place }) => {
                 self.set_background_task(BackgroundTask::new(place, |cx| Box::pin(work(cx))));
-                Ok(ticket)
+                Ok(task)
             }
         }
     }

@@ -13,7 +13,7 @@ use std::{
 
 use futures_core::Stream;
 
-use crate::{Block, BoundedBuffer, Failure, IntoOutput, Output, ToolContext};
+use crate::{Block, BoundedBuffer, Failure, IntoOutput, Output, ToolContext, ToolError};
 
 /// How many bytes of a stream are collected for the result, to bound memory.
 const MAX_STREAM_BYTES: usize = 16 << 20;
@@ -42,9 +42,9 @@ impl OutputChunk for &str {
     }
 }
 
-impl<T: Into<String> + Send, E: Into<Failure> + Send> OutputChunk for Result<T, E> {
+impl<T: Into<String> + Send, E: Into<ToolError> + Send> OutputChunk for Result<T, E> {
     fn into_piece(self) -> Result<String, Failure> {
-        self.map(Into::into).map_err(Into::into)
+        self.map(Into::into).map_err(|error| error.into().into())
     }
 }
 
@@ -112,11 +112,11 @@ impl<K: Into<String> + Send, T: Into<String> + Send> KeyedChunk for (K, T) {
     }
 }
 
-impl<K: Into<String> + Send, T: Into<String> + Send, E: Into<Failure> + Send> KeyedChunk
+impl<K: Into<String> + Send, T: Into<String> + Send, E: Into<ToolError> + Send> KeyedChunk
     for Result<(K, T), E>
 {
     fn into_keyed(self) -> Result<(String, String), Failure> {
-        let (key, text) = self.map_err(Into::into)?;
+        let (key, text) = self.map_err(Into::<ToolError>::into)?;
         Ok((key.into(), text.into()))
     }
 }
@@ -188,9 +188,9 @@ impl BlockChunk for Block {
     }
 }
 
-impl<E: Into<Failure> + Send> BlockChunk for Result<Block, E> {
+impl<E: Into<ToolError> + Send> BlockChunk for Result<Block, E> {
     fn into_block(self) -> Result<Block, Failure> {
-        self.map_err(Into::into)
+        self.map_err(|error| error.into().into())
     }
 }
 

@@ -117,7 +117,7 @@ impl ExternalHook {
                 input.insert("tool_response".to_owned(), response);
             }
             Err(failure) => {
-                input.insert("error".to_owned(), json!(redactor.text(&failure.to_string())));
+                input.insert("error".to_owned(), json!(redactor.text(&failure.model_text())));
                 input.insert("is_interrupt".to_owned(), json!(cx.is_cancelled()));
             }
         }

@@ -42,9 +42,10 @@ fn haft_core() -> Path {
 
 /// Makes a tool from a function.
 ///
-/// `async fn get_time(city: String, cx: &ToolContext) -> Result<String, Failure>` is unchanged. The
-/// macro adds the unit struct `GetTimeTool`, which implements `Tool`. The doc comment of the
-/// function is the tool's description; the doc comments of its parameters describe the arguments.
+/// `async fn get_time(city: String, cx: &ToolContext) -> Result<String, Failure>` is unchanged. If
+/// `?` in the body meets errors of other crates, return `Result<T, ToolError>`. The macro
+/// adds the unit struct `GetTimeTool`, which implements `Tool`. The doc comment of the function is
+/// the tool's description; the doc comments of its parameters describe the arguments.
 ///
 /// # Options
 ///

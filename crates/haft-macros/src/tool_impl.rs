@@ -47,7 +47,7 @@ impl ToolImpl<'_> {
         // With this span, an unsupported return value is reported at the author's return type.
         let read = quote_spanned! {*value=>
             let mut __returned = __haft::private::Returned(::core::option::Option::Some(__value));
-            let __read = (&mut &mut &mut &mut &mut &mut &mut &mut __returned).read(__cx).await;
+            let __read = (&mut &mut &mut &mut &mut &mut &mut &mut &mut &mut __returned).read(__cx).await;
         };
         let header = quote_spanned! {*item=>
             async fn call(
@@ -70,8 +70,9 @@ impl ToolImpl<'_> {
                 #header {
                     #[allow(unused_imports, reason = "method resolution picks one of them")]
                     use __haft::private::{
-                        ReadAnyResult as _, ReadAnything as _, ReadOutput as _, ReadRaw as _,
-                        ReadRawResult as _, ReadRawShown as _, ReadResult as _, ReadShown as _,
+                        ReadAnyResult as _, ReadAnything as _, ReadError as _, ReadOutput as _,
+                        ReadRaw as _, ReadRawError as _, ReadRawResult as _, ReadRawShown as _,
+                        ReadResult as _, ReadShown as _,
                     };
                     #body
                     #read

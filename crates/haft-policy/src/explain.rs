@@ -37,7 +37,7 @@ pub struct CheckStep {
     /// The check: `schema`, `guard …`, `deny rules`, `labels`, `the default`.
     pub what: String,
     /// The result: `passed`, `no match`, `allow`, `ask`, `deny`, …
-    pub said: String,
+    pub result: String,
     /// Why.
     pub why: String,
     /// Where that is written.
@@ -96,9 +96,13 @@ impl fmt::Display for Explanation {
         let width = |of: fn(&CheckStep) -> &str| {
             self.checks.iter().map(|check| of(check).chars().count()).max().unwrap_or_default()
         };
-        let (what, said) = (width(|check| &check.what), width(|check| &check.said));
+        let (what, said) = (width(|check| &check.what), width(|check| &check.result));
         for check in &self.checks {
-            write!(f, "\n  check       {:what$}  {:said$}  {}", check.what, check.said, check.why)?;
+            write!(
+                f,
+                "\n  check       {:what$}  {:said$}  {}",
+                check.what, check.result, check.why
+            )?;
         }
         for near in &self.near {
             write!(f, "\n  nearly      {}: {}", near.rule, near.missing)?;
@@ -143,9 +147,9 @@ mod tests {
         let mut said =
             Explanation::of(Verdict::ask("shared branches").by("haft.toml:14 ask \"x\""));
         said.risk = vec!["run `git push`".to_owned(), "may destroy".to_owned()];
-        let step = |what: &str, said: &str, why: &str| CheckStep {
+        let step = |what: &str, result: &str, why: &str| CheckStep {
             what: what.to_owned(),
-            said: said.to_owned(),
+            result: result.to_owned(),
             why: why.to_owned(),
             place: None,
         };

@@ -15,7 +15,7 @@ mod explain;
 mod facts;
 mod files;
 mod glob;
-mod keep;
+mod save_rules;
 mod lint;
 mod origin;
 mod path_guard;
@@ -47,7 +47,6 @@ pub use self::{
         project_files, project_root, read_config_file, read_regular_file,
     },
     glob::NameGlob,
-    keep::RuleWrite,
     lint::{Finding, FindingKind},
     path_guard::PathGuard,
     path_resolver::{FsPathResolver, LexicalResolver, PathResolver, Storage},
@@ -56,6 +55,7 @@ pub use self::{
     request::{PolicyRequest, PolicyTool, Subject, ToolTraits},
     rule::{ConfigLayer, Example, Rule, SourceLocation},
     rules::{ExampleResult, Rules},
+    save_rules::RuleWrite,
     suggest::{RecordedDecision, Suggestion},
     taint::{Provenance, Taint, TaintTracker},
 };

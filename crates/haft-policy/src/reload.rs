@@ -19,7 +19,7 @@ use serde_json::Value;
 use super::{
     Explanation, FileRules, HidesRevision, Policy, PolicyFingerprint, PolicyRequest, PolicyTool,
     RuleStore, Rules, SuggestedRules,
-    keep::{self, Recorder, RuleWrite},
+    save_rules::{self, Recorder, RuleWrite},
 };
 
 type Load = dyn Fn() -> Result<Rules, Error> + Send + Sync;
@@ -212,7 +212,7 @@ impl RuleStore for ReloadableRules {
                 format!("{} is not the file that rules are saved to", suggested.file.display()),
             ));
         }
-        keep::keep(suggested, rules.context().home.as_deref(), self.recorder.as_deref())?;
+        save_rules::save(suggested, rules.context().home.as_deref(), self.recorder.as_deref())?;
         self.reload_in_turn()
     }
 }

@@ -74,19 +74,19 @@ impl Error {
     pub fn into_failure(self) -> Failure {
         let failure = match self.kind {
             ErrorKind::BadCommand => Failure::new(FailureCode::InvalidValue, self.message.clone())
-                .with_next("use another program, or tell the user which one is missing"),
+                .with_next("use another program, or ask the user to install this one"),
             ErrorKind::BadProfile => Failure::new(
                 FailureCode::SandboxUnavailable,
                 "the command cannot be confined to this workspace",
             )
-            .with_next("use a command that only reads, or tell the user that the sandbox cannot use this workspace"),
+            .with_next("use a command that only reads, or report to the user that the sandbox cannot use this workspace"),
             ErrorKind::Transient => Failure::new(
                 FailureCode::SandboxUnavailable,
                 format!("the command was not started: {}", self.message),
             )
-            .with_next("try again once; if it fails again, tell the user which limit was reached"),
+            .with_next("try again once; if it fails again, report the limit to the user"),
             _ => Failure::new(FailureCode::SandboxUnavailable, "this machine cannot isolate the command")
-                .with_next("use tools that need no process, or tell the user"),
+                .with_next("use tools that need no process, or report this to the user"),
         };
         failure.with_source(self)
     }

@@ -64,7 +64,7 @@ mod helper_program;
 mod obstacles;
 mod sandbox;
 mod running;
-mod orders;
+mod protocol;
 #[cfg(target_os = "linux")]
 mod helper;
 mod doctor;
@@ -100,7 +100,7 @@ pub use self::{
 /// default action.
 pub fn init() {
     #[cfg(target_os = "linux")]
-    if std::env::args_os().nth(1).is_some_and(|first| first == orders::HELPER_ARGUMENT) {
+    if std::env::args_os().nth(1).is_some_and(|first| first == protocol::HELPER_ARGUMENT) {
         helper::main();
     }
     #[cfg(target_os = "linux")]

@@ -18,7 +18,7 @@ use tokio::{
 
 use crate::{
     Exit, ExitReason, Level, Refused, Tier,
-    orders::{Report, TERMINATE},
+    protocol::{Report, TERMINATE},
 };
 
 /// The result of a command that has ended.

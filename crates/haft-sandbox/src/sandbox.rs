@@ -21,9 +21,9 @@ use tokio::{
 use crate::{
     Command, Error, ErrorKind, Helper, Level, Obstacle, Profile, Running, Tier, exhausted,
     obstacles,
-    orders::{
-        Act, Fault, HELPER_ARGUMENT, MAX_INPUT_BYTES, MAX_ORDERS_BYTES, Orders, Report, Run,
-        VERSION,
+    protocol::{
+        Act, Fault, HELPER_ARGUMENT, HelperRequest, MAX_INPUT_BYTES, MAX_REQUEST_BYTES, Report,
+        Run, VERSION,
     },
 };
 
@@ -175,17 +175,17 @@ impl Sandbox {
         profile: Profile,
         act: Act,
         deadline_ms: Option<u64>,
-    ) -> Orders {
+    ) -> HelperRequest {
         let (cgroup, bubblewrap) = (self.cgroup.clone(), self.bubblewrap.clone());
         let bubblewrap = bubblewrap.filter(|_| level == Level::Namespaces);
-        Orders { version: VERSION, level, profile, act, deadline_ms, cgroup, bubblewrap }
+        HelperRequest { version: VERSION, level, profile, act, deadline_ms, cgroup, bubblewrap }
     }
 
     /// Launches a probe, and retries it if it hit a resource limit.
     ///
     /// FAIL CLOSED: such a failure says nothing about what the machine supports, so the caller must
     /// not fall back to a weaker level.
-    async fn probe(&self, orders: &Orders) -> Result<Running, Error> {
+    async fn probe(&self, orders: &HelperRequest) -> Result<Running, Error> {
         for pause in PROBE_RETRY_DELAYS {
             match self.launch(orders, &[], 0, 0).await {
                 Err(error) if error.kind() == ErrorKind::Transient => {
@@ -257,7 +257,7 @@ impl Sandbox {
 
     pub(crate) async fn launch(
         &self,
-        orders: &Orders,
+        orders: &HelperRequest,
         input: &[u8],
         keep: usize,
         flood: u64,
@@ -279,7 +279,7 @@ impl Sandbox {
         let text = serde_json::to_vec(orders).map_err(|e| {
             Error::new(ErrorKind::BadProfile, "a path of the profile is not valid UTF-8").because(e)
         })?;
-        if text.len() > MAX_ORDERS_BYTES {
+        if text.len() > MAX_REQUEST_BYTES {
             return Err(Error::new(ErrorKind::BadCommand, "the command is too long"));
         }
         let (ours, theirs) =

@@ -127,7 +127,7 @@ impl ManualClock {
     pub fn advance(&self, time: Duration) {
         let due = {
             let mut state = self.state();
-            state.now = crate::watch::after(state.now, time);
+            state.now = crate::host_code::after(state.now, time);
             state.wall = state.wall.checked_add(time).unwrap_or(state.wall);
             let later = match state.now.checked_add(Duration::from_nanos(1)) {
                 Some(next) => state.sleepers.split_off(&(next, 0)),

@@ -24,12 +24,12 @@ pub use self::{
 use crate::{
     artifact::ArtifactMeta,
     clock::{Clock, RuntimeClock},
+    host_code::caught,
     layers::CacheStatus,
     policy::Explanation,
     schema::Repair,
     secrets::{Redact as _, RuntimeRedactor},
     turn::BatchSlot,
-    watch::caught,
 };
 
 /// Something that happened.
@@ -125,7 +125,7 @@ pub enum Event {
         arguments: Arc<Value>,
     },
     /// A call is authorized.
-    Permitted {
+    Authorized {
         /// The call.
         call: CallId,
         /// Who allowed it, and why.
@@ -238,12 +238,12 @@ pub enum Event {
         #[serde(rename = "elapsed_us", serialize_with = "micros")]
         elapsed: Duration,
     },
-    /// A call is answered with a ticket; its work continues in the background.
+    /// A call is answered with a task; its work continues in the background.
     Deferred {
         /// The call.
         call: CallId,
-        /// The ticket.
-        ticket: Arc<str>,
+        /// The task.
+        task_id: Arc<str>,
         /// The tool.
         tool: ToolName,
         /// A summary of the work, from the tool.
@@ -253,8 +253,8 @@ pub enum Event {
     TaskFinished {
         /// The background work, as part of its call.
         call: CallId,
-        /// The ticket.
-        ticket: Arc<str>,
+        /// The task.
+        task_id: Arc<str>,
         /// The failure's code; `None` for a success.
         failed: Option<FailureCode>,
         /// Whether its end was observed.
@@ -267,8 +267,8 @@ pub enum Event {
     Expired {
         /// The background work, as part of its call.
         call: CallId,
-        /// The ticket.
-        ticket: Arc<str>,
+        /// The task.
+        task_id: Arc<str>,
     },
     /// Most of one budget of the run is used. Emitted once for each kind.
     BudgetLow {

@@ -207,7 +207,7 @@ impl<'a> Framed<'a> {
         let Answer::Failure { failure, interrupted_output } = &self.answer.outcome else {
             return None;
         };
-        let text = failure.to_string();
+        let text = failure.model_text();
         let mut text = sanitize(&text).text.into_owned();
         if !interrupted_output.is_empty() {
             let part = sanitize(interrupted_output).text;
@@ -244,7 +244,7 @@ impl<'a> Framed<'a> {
         out.push_str(" chars=");
         let mut after = String::new();
         let out = &mut after;
-        if let Some(cut) = &answer.cut {
+        if let Some(cut) = &answer.truncation {
             let _ = write!(out, " cut={}/{}", cut.shown, cut.of);
         }
         if !answer.interrupted_output().is_empty() {
@@ -529,7 +529,7 @@ mod tests {
             outcome: Answer::Output(Output::text(text)),
             label: Label::default(),
             origin: None,
-            cut: None,
+            truncation: None,
             repairs: None,
             instead_by: None,
             tier: None,

@@ -10,9 +10,9 @@ use haft_core::{BoxFuture, Capability, Failure, Verdict};
 use tokio::sync::Semaphore;
 
 use crate::{
+    host_code::within,
     policy::{NameGlob, PathGuard},
     turn::{ValidatedCall, clock_of},
-    watch::within,
 };
 
 /// Decides about calls, with I/O. Added to the runtime, it decides about every call.
@@ -147,7 +147,11 @@ impl<G: Guard> Guard for ConcurrencyLimit<G> {
     fn decide<'a>(&'a self, call: &'a ValidatedCall) -> GuardFuture<'a> {
         Box::pin(async move {
             // Fair: FIFO order.
-            let _turn = self.turns.acquire().await.map_err(|_| Failure::failed("it is closed"))?;
+            let _turn = self
+                .turns
+                .acquire()
+                .await
+                .map_err(|_| Failure::failed("the limit of concurrent calls is closed"))?;
             self.guard.decide(call).await
         })
     }

@@ -2,7 +2,7 @@
 //! format, validates, authorizes, runs and records each call, and answers it exactly once.
 //!
 //! ```
-//! use haft::{Dialect, Failure, Runtime, ToolRegistry, serde_json::json, tool};
+//! use haft::{Dialect, Runtime, ToolRegistry, serde_json::json, tool};
 //!
 //! /// Counts the words of a text.
 //! #[tool(read_only, capabilities())]
@@ -14,7 +14,7 @@
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Failure> {
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // Once: the tools, and the runtime with its policy and limits.
 //! let registry = ToolRegistry::builder().add(CountWordsTool).build()?;
 //! let runtime = Runtime::builder().registry(registry).build()?;
@@ -67,8 +67,8 @@
 mod config;
 mod text;
 mod clock;
-mod watch;
-mod weight;
+mod host_code;
+mod memory_size;
 mod open_set;
 pub mod registry;
 mod runtime;
@@ -96,8 +96,8 @@ use haft_schema::near;
 #[doc(inline)]
 pub use haft_core::private::traits::Tool;
 pub use haft_core::{
-    BoxFuture, Error, ErrorKind, Failure, FailureCode, Output, State, ToolContext, schemars, serde,
-    serde_json,
+    BoxFuture, Error, ErrorKind, Failure, FailureCode, Output, State, ToolContext, ToolError,
+    schemars, serde, serde_json,
 };
 pub use haft_macros::{Tool, arguments, output, tool, tools};
 
@@ -125,7 +125,7 @@ pub use haft_core::private;
 /// ```
 pub mod prelude {
     pub use crate::{Tool, tool, tools};
-    pub use haft_core::{Failure, Output, State, ToolContext};
+    pub use haft_core::{Failure, Output, State, ToolContext, ToolError};
 }
 
 /// What a tool declares and returns: its spec, its call profile, its output.
@@ -133,12 +133,11 @@ pub mod tool {
     pub use haft_core::{
         Args, Backoff, Block, BlockChunk, Blocks, Body, BoundedBuffer, BoxError, Cache, CallId,
         CallProfile, CancellationToken, Capabilities, Capability, ConcurrencyClass, Dependency,
-        DependencyKind, DynTool, Effect, Effects, Enabled, Execution, Exposure, FailureError,
-        Interrupt, IntoOutput, IntoTools, Isolation, Json, KeyedChunk, KeyedStream, Manifest,
-        Operation, OutputChunk, Permission, Progress, Rate, RateError, ResourceKey, ResultLimit,
-        RetryHint, RetryPolicy, RunId, RunScope, RunState, Scope, SharedMap, SharedStr,
-        StreamOutput, ToolName, ToolSpec, TypeMap, UncheckedJson, UnknownFields, Window,
-        parse_duration,
+        DependencyKind, DynTool, Effect, Effects, Enabled, Execution, Exposure, Interrupt,
+        IntoOutput, IntoTools, Isolation, Json, KeyedChunk, KeyedStream, Manifest, Operation,
+        OutputChunk, Permission, Progress, Rate, RateError, ResourceKey, ResultLimit, RetryHint,
+        RetryPolicy, RunId, RunScope, RunState, Scope, SharedMap, SharedStr, StreamOutput,
+        ToolName, ToolSpec, TypeMap, UncheckedJson, UnknownFields, Window, parse_duration,
     };
 }
 

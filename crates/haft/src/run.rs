@@ -122,10 +122,7 @@ impl RunCore {
 
     /// Returns the remaining budget for a call of this tool at this depth.
     pub(crate) fn remaining(&self, depth: u32, tool: Option<&ToolName>) -> RemainingBudget {
-        let left = self
-            .ledger
-            .as_ref()
-            .map_or_else(RemainingBudget::default, |ledger| ledger.remaining(tool));
+        let left = self.ledger.as_ref().map(|ledger| ledger.remaining(tool)).unwrap_or_default();
         RemainingBudget { depth: Some(self.max_depth.saturating_sub(depth)), ..left }
     }
 
@@ -285,7 +282,7 @@ impl Run {
         let mut scope = core.base.clone();
         scope.cycle = core.cycle.fetch_add(1, Ordering::Relaxed) + 1;
         scope.label = self.label();
-        scope.left = core.remaining(scope.depth, None);
+        scope.remaining_budget = core.remaining(scope.depth, None);
         let interactive = core.inner.approvals.has_approver();
         let snapshot =
             ToolSnapshot::take(tool_set, &scope, &*core.inner.policy, interactive, problems);
@@ -340,7 +337,7 @@ impl Run {
 
     /// Records text that the user wrote. Text of the user is not treated as untrusted, even if an
     /// untrusted result contains it too. Pass only the user's own text.
-    pub fn user_said(&self, text: &str) {
+    pub fn user_text(&self, text: &str) {
         self.0.seen.record_user_text(text);
     }
 
@@ -388,21 +385,21 @@ impl Run {
     /// Takes the background results that are ready, each once. The run counts as having read them,
     /// so the agent loop must add them to the conversation.
     #[must_use]
-    pub fn settled(&self) -> Vec<BackgroundResult> {
-        let all = self.0.inner.background.settled(&self.0);
+    pub fn take_background_results(&self) -> Vec<BackgroundResult> {
+        let all = self.0.inner.background.take_results(&self.0);
         all.into_iter().map(|late| self.0.read_background(late)).collect()
     }
 
     /// Waits for the next background result and takes it; `None` if none is outstanding.
-    pub async fn next_settled(&self) -> Option<BackgroundResult> {
-        let late = self.0.inner.background.next_settled(&self.0).await?;
+    pub async fn next_background_result(&self) -> Option<BackgroundResult> {
+        let late = self.0.inner.background.next_result(&self.0).await?;
         Some(self.0.read_background(late))
     }
 
-    /// Returns the tickets whose results were not taken yet, oldest first.
+    /// Returns the tasks whose results were not taken yet, oldest first.
     #[must_use]
-    pub fn tickets(&self) -> Vec<TaskInfo> {
-        self.0.inner.background.tickets(&self.0)
+    pub fn background_tasks(&self) -> Vec<TaskInfo> {
+        self.0.inner.background.tasks(&self.0)
     }
 
     /// Cancels all running and future calls of the run and its sub-runs.
@@ -548,8 +545,8 @@ impl RunBuilder {
         self
     }
 
-    /// Records text that the user wrote, as [`Run::user_said`] does.
-    pub fn user_said(mut self, text: &str) -> Self {
+    /// Records text that the user wrote, as [`Run::user_text`] does.
+    pub fn user_text(mut self, text: &str) -> Self {
         self.seen.get_or_insert_default().record_user_text(text);
         self
     }

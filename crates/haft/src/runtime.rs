@@ -25,6 +25,7 @@ use crate::{
     event::{EventStream, Events, Observer},
     frame::{Frame, Nonces, SYSTEM_TEXT},
     hooks::{AddedHook, Hook, NamedGuard, NamedHook},
+    host_code,
     journal::{ExecutionRecord, Journal, MemoryJournal, RecordQuery},
     layers::{self, Around, AroundPlace, Middleware, RuntimeLayers},
     policy::{Budget, DefaultPolicy, ForTools, Guard, Policy},
@@ -32,7 +33,6 @@ use crate::{
     run::{Run, RunBuilder},
     secrets::{Redactor, RuntimeRedactor, Secrets},
     turn::{LockTable, NO_TOKIO_RUNTIME, Threads, in_tokio_runtime},
-    watch,
 };
 
 /// State shared by all runs.
@@ -84,7 +84,7 @@ impl Inner {
 /// let double = DynTool::new(
 ///     ToolSpec::new("double", "Doubles a number.").read_only().capabilities(Capabilities::NONE),
 ///     json!({"properties": {"n": {"type": "integer"}}, "required": ["n"]}),
-///     |args, _cx| async move { Ok((args["n"].as_i64().unwrap_or(0) * 2).to_string()) },
+///     |args, _cx| async move { (args["n"].as_i64().unwrap_or(0) * 2).to_string() },
 /// );
 /// let runtime = Runtime::builder().registry(ToolRegistry::builder().add(double).build()?).build()?;
 /// let output = runtime.call("double", json!({"n": 21})).await.map_err(|f| f.to_string()).unwrap();
@@ -151,7 +151,10 @@ impl Runtime {
         let call = ToolCall::new("call", name, arguments);
         match turn.run(vec![call]).await.pop() {
             Some(result) => result.into_outcome(),
-            None => Err(Failure::new(FailureCode::UnknownOutcome, "the call was lost")),
+            None => Err(Failure::new(
+                FailureCode::UnknownOutcome,
+                "the task of the call ended without a result",
+            )),
         }
     }
 
@@ -186,7 +189,7 @@ impl Runtime {
     /// not support queries; the default in-memory journal does.
     #[must_use]
     pub fn records(&self, query: &RecordQuery) -> Vec<ExecutionRecord> {
-        watch::caught(|| self.0.journal.find(query)).ok().flatten().unwrap_or_default()
+        host_code::caught(|| self.0.journal.find(query)).ok().flatten().unwrap_or_default()
     }
 
     /// Returns the text for the system prompt: how to read the markers around results. Empty if

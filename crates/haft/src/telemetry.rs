@@ -118,7 +118,7 @@ pub(crate) fn ended(result: &ToolResult, course: &ExecutionStats, policy: Option
     span.record("haft.attempts", course.attempts);
     span.record("haft.cache", course.cache.map(cache_name));
     span.record("haft.waited_us", u64::try_from(course.waited.as_micros()).unwrap_or(u64::MAX));
-    if let Some(cut) = result.cut() {
+    if let Some(cut) = result.truncation() {
         span.record("haft.result.chars", cut.of);
         span.record("haft.result.shown", cut.shown);
     }

@@ -28,7 +28,7 @@ pub struct ToolResult {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) origin: Option<Origin>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) cut: Option<Box<Truncation>>,
+    pub(crate) truncation: Option<Box<Truncation>>,
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "serialize_repairs")]
     pub(crate) repairs: Option<Arc<[Repair]>>,
     /// The approver, hook or middleware that answered in place of the tool.
@@ -153,7 +153,7 @@ impl ToolResult {
             outcome: Answer::Failure { failure, interrupted_output: String::new() },
             label: Label::CLEAN,
             origin: None,
-            cut: None,
+            truncation: None,
             repairs: None,
             instead_by: None,
             tier: None,
@@ -252,8 +252,8 @@ impl ToolResult {
 
     /// Returns how much was truncated; `None` if nothing was.
     #[must_use]
-    pub fn cut(&self) -> Option<Truncation> {
-        self.cut.as_deref().copied()
+    pub fn truncation(&self) -> Option<Truncation> {
+        self.truncation.as_deref().copied()
     }
 
     /// Returns the repairs made to the model's arguments.
@@ -281,10 +281,11 @@ impl ToolResult {
         let text = match &self.outcome {
             Answer::Output(output) => output.as_text(),
             Answer::Failure { failure, interrupted_output } if interrupted_output.is_empty() => {
-                failure.to_string().into()
+                failure.model_text().into()
             }
             Answer::Failure { failure, interrupted_output } => format!(
-                "{failure}\nOutput before the interruption ({} characters):\n{interrupted_output}",
+                "{}\nOutput before the interruption ({} characters):\n{interrupted_output}",
+                failure.model_text(),
                 interrupted_output.chars().count()
             )
             .into(),

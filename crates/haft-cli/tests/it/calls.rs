@@ -156,6 +156,22 @@ fn unknown_tool_gets_a_similar_name() {
     let json = haft("call red_file --json");
     assert_eq!(json.code, Some(1));
     assert_eq!(json.json()["failure"]["code"], "unknown_tool");
+    assert_eq!(
+        json.json()["failure"]["next"],
+        "did you mean `read_file`? `haft tools list` lists the tools"
+    );
+}
+
+#[test]
+fn json_failure_has_a_next_step_for_a_person() {
+    for (call, next) in [
+        ("nosuch", "`haft tools list` lists the tools"),
+        ("echo", "`haft tools show echo` lists the arguments"),
+        ("write_file file_path=a content=b --workspace .", "`--yes` approves this call"),
+    ] {
+        let failure = haft(&format!("call {call} --json")).json()["failure"].clone();
+        assert_eq!(failure["next"], next, "{call}: {failure}");
+    }
 }
 
 #[test]

@@ -10,14 +10,14 @@ type Work = Box<dyn FnOnce(ToolContext) -> BoxFuture<'static, Result<Output, Fai
 /// A reserved slot for a background task.
 pub struct TaskSlot {
     /// The interim result that the model receives.
-    pub ticket: Output,
+    pub task: Output,
     /// The reservation until the task starts. Dropping it releases the slot.
     pub place: Box<dyn Any + Send>,
 }
 
 impl fmt::Debug for TaskSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TaskSlot").field("ticket", &self.ticket).finish_non_exhaustive()
+        f.debug_struct("TaskSlot").field("task", &self.task).finish_non_exhaustive()
     }
 }
 

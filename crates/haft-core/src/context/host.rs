@@ -45,13 +45,13 @@ pub trait Host: Send + Sync + 'static {
     }
     /// Returns what is left of the budget now.
     fn remaining_budget(&self, cx: &ToolContext) -> RemainingBudget {
-        cx.scope().left
+        cx.scope().remaining_budget
     }
     /// Charges tokens and money that a body is about to spend. Fails if that exceeds the budget,
     /// and by default, as no budget is kept then.
     fn charge(&self, _cx: &ToolContext, _tokens: u64, _micros: u64) -> Result<(), Failure> {
         let failure =
-            Failure::new(FailureCode::BudgetExhausted, "this host keeps no budget to charge");
+            Failure::new(FailureCode::BudgetExhausted, "this runtime has no budget to charge");
         Err(failure.with_execution(Execution::Completed))
     }
     /// Returns a secret that this call may use.

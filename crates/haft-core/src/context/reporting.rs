@@ -17,7 +17,7 @@ pub(super) struct Extra {
     pub(super) notes: ProgressBuffer,
     background: Mutex<Option<BackgroundTask>>,
     tier: Mutex<Option<Arc<Value>>>,
-    denied: Mutex<super::denied::DeniedPathsCache>,
+    denied: Mutex<super::denied_paths_cache::DeniedPathsCache>,
     confinement: Mutex<Option<Result<Confinement, String>>>,
     masked: Mutex<Option<MaskedPaths>>,
 }
@@ -35,7 +35,7 @@ pub struct Confinement {
 const MAX_TIER_BYTES: usize = 8_000;
 
 impl Extra {
-    pub(super) fn denied(&self) -> &Mutex<super::denied::DeniedPathsCache> {
+    pub(super) fn denied(&self) -> &Mutex<super::denied_paths_cache::DeniedPathsCache> {
         &self.denied
     }
 

@@ -5,156 +5,29 @@
 //!
 //! INVARIANT: the `source` chain is for the operator. It is never rendered to the model.
 
-mod as_error;
+mod code;
+mod convert;
+mod tool_error;
 
 use std::{
-    any::Any,
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     time::Duration,
 };
 
-pub use self::as_error::FailureError;
+pub use self::code::{Execution, FailureCode, RetryHint};
+pub(crate) use self::convert::first_line;
+pub use self::tool_error::ToolError;
 use serde::{Serialize, Serializer};
 
 /// Any error an operator may want to see behind a failure.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Whether and when the same call may be tried again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RetryHint {
-    /// With other arguments or another tool.
-    Fix,
-    /// The same call, after a while.
-    Later,
-    /// Not at all.
-    Never,
-}
-
-/// Whether the tool's body had started when the call failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Execution {
-    /// Nothing of the body ran.
-    NotStarted,
-    /// The body ran, and its end was observed.
-    Completed,
-    /// The body may still be running, or its end was not observed.
-    Unknown,
-}
-
-macro_rules! codes {
-    ($($(#[$doc:meta])* $variant:ident $text:literal $retry:ident $ran:ident $exit:literal;)*) => {
-        /// The stable code of a failure. Codes are API: programs branch on them, and each has a
-        /// page in `docs/errors/`.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        #[non_exhaustive]
-        pub enum FailureCode { $($(#[$doc])* $variant,)* }
-
-        impl FailureCode {
-            /// Every code, in the order of the pipeline.
-            pub const ALL: &'static [FailureCode] = &[$(FailureCode::$variant,)*];
-
-            /// Returns the code as text.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(FailureCode::$variant => $text,)* }
-            }
-
-            /// Returns the default retry hint of this code.
-            #[must_use]
-            pub const fn retry(self) -> RetryHint {
-                match self { $(FailureCode::$variant => RetryHint::$retry,)* }
-            }
-
-            /// Returns the default execution state of this code.
-            #[must_use]
-            pub const fn execution(self) -> Execution {
-                match self { $(FailureCode::$variant => Execution::$ran,)* }
-            }
-
-            /// Returns the exit code of the `haft` command for this failure.
-            #[must_use]
-            pub const fn exit_code(self) -> u8 {
-                match self { $(FailureCode::$variant => $exit,)* }
-            }
-        }
-    };
-}
-
-codes! {
-    /// The arguments are not one JSON object.
-    UnparseableArguments "unparseable_arguments" Fix NotStarted 1;
-    /// The arguments have the wrong shape.
-    BadArguments "bad_arguments" Fix NotStarted 1;
-    /// The arguments have the right shape and the wrong meaning.
-    InvalidValue "invalid_value" Fix NotStarted 1;
-    /// No tool has this name.
-    UnknownTool "unknown_tool" Fix NotStarted 1;
-    /// The tool exists and is not offered in this turn.
-    NotOffered "not_offered" Fix NotStarted 2;
-    /// A rule, a guard or the default denied the call.
-    Denied "denied" Never NotStarted 2;
-    /// A person declined the call.
-    Declined "declined" Never NotStarted 2;
-    /// The approval request was not answered in time.
-    ApprovalExpired "approval_expired" Later NotStarted 6;
-    /// A guard could not decide.
-    GuardFailed "guard_failed" Never NotStarted 2;
-    /// A hook stopped the call.
-    BlockedByHook "blocked_by_hook" Fix NotStarted 2;
-    /// A hook failed.
-    HookFailed "hook_failed" Never NotStarted 2;
-    /// The tool needs a person, and none is available.
-    NeedsInteraction "needs_interaction" Never NotStarted 2;
-    /// The run has used up its budget.
-    BudgetExhausted "budget_exhausted" Never NotStarted 2;
-    /// The tool is called more often than its rate allows.
-    RateLimited "rate_limited" Later NotStarted 4;
-    /// The circuit breaker is open: the tool failed too often.
-    CircuitOpen "circuit_open" Later NotStarted 4;
-    /// One attempt exceeded its timeout and was stopped.
-    TimedOut "timed_out" Later Completed 7;
-    /// The call exceeded its deadline.
-    DeadlinePassed "deadline_passed" Later NotStarted 7;
-    /// The call was cancelled and its end observed.
-    Cancelled "cancelled" Later Completed 130;
-    /// A sibling in the same batch failed, and that cancelled this call.
-    SiblingAborted "sibling_aborted" Later NotStarted 130;
-    /// The body panicked.
-    Panicked "panicked" Never Completed 5;
-    /// The body returned an error.
-    ToolFailed "tool_failed" Fix Completed 5;
-    /// The body returned something that does not match its own output schema.
-    BadOutput "bad_output" Never Completed 5;
-    /// The call was never started.
-    NotRun "not_run" Later NotStarted 5;
-    /// It is unknown how the call ended.
-    UnknownOutcome "unknown_outcome" Never Unknown 8;
-    /// The call ended, but its outcome could not be written to the journal.
-    Unrecorded "unrecorded" Never Unknown 8;
-    /// A path or resource is outside the workspace (path traversal, symlink escape).
-    OutsideWorkspace "outside_workspace" Fix NotStarted 2;
-    /// The body requires a sandbox that this machine cannot provide.
-    SandboxUnavailable "sandbox_unavailable" Never NotStarted 2;
-}
-
-impl fmt::Display for FailureCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl Serialize for FailureCode {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(self.as_str())
-    }
-}
-
-/// Why a call failed, for the model.
+/// Why a call failed, for the model. It is also a [`std::error::Error`], for programs.
 ///
-/// It deliberately does not implement `std::error::Error`, so that `?` converts any error into one:
+/// `?` converts the errors that bodies meet most often: I/O, JSON, number parsing, UTF-8. For every
+/// other error, return `Result<T, `[`ToolError`]`>` from the body, or use
+/// [`Failure::from_error`].
 ///
 /// ```
 /// use haft_core::{Failure, FailureCode};
@@ -206,6 +79,31 @@ impl Failure {
     #[must_use]
     pub fn failed(message: impl Into<String>) -> Self {
         Self::new(FailureCode::ToolFailed, message)
+    }
+
+    /// Makes a `tool_failed` failure from any error. The model sees the first line of its
+    /// `Display`; the source chain is for the operator. A `Failure` stays as it is.
+    ///
+    /// ```
+    /// use haft_core::Failure;
+    ///
+    /// #[derive(Debug)]
+    /// struct Busy;
+    /// impl std::fmt::Display for Busy {
+    ///     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    ///         f.write_str("the printer is busy")
+    ///     }
+    /// }
+    /// impl std::error::Error for Busy {}
+    ///
+    /// fn print() -> Result<(), Failure> {
+    ///     Err(Busy).map_err(Failure::from_error)
+    /// }
+    /// assert_eq!(print().unwrap_err().message(), "the printer is busy");
+    /// ```
+    #[must_use]
+    pub fn from_error(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        convert::from_error(error)
     }
 
     /// Makes an `invalid_value` failure: an argument matches the schema, but its value is wrong.
@@ -289,23 +187,6 @@ impl Failure {
         self
     }
 
-    /// Converts it into an [`Error`](std::error::Error), for code that wants one. `?` does that by
-    /// itself in a function that returns `Box<dyn Error>`.
-    ///
-    /// ```
-    /// use haft_core::Failure;
-    ///
-    /// fn main() -> Result<(), Box<dyn std::error::Error>> {
-    ///     let found: Result<&str, Failure> = Ok("a page");
-    ///     println!("{}", found?);
-    ///     Ok(())
-    /// }
-    /// ```
-    #[must_use]
-    pub fn into_error(self) -> FailureError {
-        FailureError::new(self)
-    }
-
     /// Returns the stable code.
     #[must_use]
     pub fn code(&self) -> FailureCode {
@@ -316,6 +197,15 @@ impl Failure {
     #[must_use]
     pub fn message(&self) -> &str {
         &self.0.message
+    }
+
+    /// Returns the text that a model reads: code, message, next step.
+    #[must_use]
+    pub fn model_text(&self) -> String {
+        match &self.0.next {
+            Some(next) => format!("{self}\nNext: {next}"),
+            None => self.to_string(),
+        }
     }
 
     /// Returns the next step for the model.
@@ -439,33 +329,17 @@ fn bounded(mut text: String) -> String {
     text
 }
 
-impl<E: std::error::Error + Send + Sync + 'static> From<E> for Failure {
-    /// The model sees the first line of `Display`. The source chain is for the operator.
-    fn from(error: E) -> Self {
-        // A failure that was an `Error` for a while keeps its code and its next step.
-        let mut error = Some(error);
-        let own = (&mut error as &mut dyn Any).downcast_mut::<Option<FailureError>>();
-        if let Some(own) = own.and_then(Option::take).map(FailureError::into_failure) {
-            return own;
-        }
-        let Some(error) = error else { return Failure::failed("the tool failed") };
-        let shown = error.to_string();
-        let top = shown.lines().next().unwrap_or_default();
-        let top = if top.trim().is_empty() { "the tool failed without a message" } else { top };
-        let mut failure = Failure::failed(top).with_source(error);
-        failure.0.error_type = Some(std::any::type_name::<E>());
-        failure
+impl fmt::Display for Failure {
+    /// The text for people: code and message. What a model reads is
+    /// [`model_text`](Failure::model_text).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.0.code, self.0.message)
     }
 }
 
-impl fmt::Display for Failure {
-    /// The text a model sees: code, message, next step.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.0.code, self.0.message)?;
-        match &self.0.next {
-            Some(next) => write!(f, "\nNext: {next}"),
-            None => Ok(()),
-        }
+impl std::error::Error for Failure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source()
     }
 }
 
@@ -537,9 +411,9 @@ mod tests {
                 Some(self)
             }
         }
-        let cause = Failure::from(Ring("round and round")).cause().unwrap();
+        let cause = Failure::from_error(Ring("round and round")).cause().unwrap();
         assert!(cause.starts_with("round and round: round") && cause.len() < 2 * MAX_MESSAGE_BYTES);
-        assert_eq!(Failure::from(Ring("")).cause(), None);
+        assert_eq!(Failure::from_error(Ring("")).cause(), None);
     }
 
     #[test]
@@ -592,33 +466,5 @@ mod tests {
     fn only_the_first_line_of_an_error_is_shown() {
         let failure: Failure = std::io::Error::other("no such page\nat /srv/secret").into();
         assert_eq!(failure.message(), "no such page");
-    }
-
-    #[test]
-    fn a_failure_becomes_an_error_and_back_without_loss() {
-        fn boxed() -> Result<(), Box<dyn std::error::Error>> {
-            Err(Failure::new(FailureCode::RateLimited, "slow down").with_next("wait"))?;
-            Ok(())
-        }
-        fn shared() -> Result<(), BoxError> {
-            Err(Failure::failed("no such page").with_source("404"))?;
-            Ok(())
-        }
-        fn back() -> Result<(), Failure> {
-            Err(Failure::new(FailureCode::RateLimited, "slow down")
-                .with_next("wait")
-                .into_error())?;
-            Ok(())
-        }
-        let error = boxed().unwrap_err();
-        assert_eq!(error.to_string(), "rate_limited: slow down\nNext: wait");
-        assert!(error.downcast_ref::<FailureError>().is_some_and(|error| {
-            error.failure().code() == FailureCode::RateLimited
-                && std::error::Error::source(error).is_none()
-        }));
-        assert_eq!(shared().unwrap_err().source().map(ToString::to_string).as_deref(), Some("404"));
-        let failure = back().unwrap_err();
-        assert_eq!((failure.code(), failure.next()), (FailureCode::RateLimited, Some("wait")));
-        assert_eq!(failure.error_type(), None, "it is the failure itself, not a source of another");
     }
 }

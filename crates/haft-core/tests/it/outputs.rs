@@ -11,7 +11,7 @@ use std::{
 use futures_core::Stream;
 use haft_core::{
     Block, DynTool, Failure, FailureCode, IntoTools, Json, Output, Progress, Scope, StreamOutput,
-    ToolContext, UncheckedJson, private, tool,
+    ToolContext, ToolError, UncheckedJson, private, tool,
 };
 use private::{schemars::JsonSchema, serde::Serialize};
 use serde_json::{Value, json};
@@ -167,6 +167,70 @@ async fn own_failure() -> Reply<()> {
     Err(Failure::invalid("not this").with_next("that"))
 }
 
+/// Parses an address, with an error that `Failure` has no `From` for.
+#[tool]
+async fn any_error(address: String) -> Result<bool, ToolError> {
+    if address.is_empty() {
+        Err(Failure::invalid("no address").with_next("write one"))?;
+    }
+    Ok(address.parse::<std::net::IpAddr>()?.is_ipv4())
+}
+
+/// An error whose author decides what the model sees.
+#[derive(Debug)]
+struct OutOfPaper;
+
+impl std::fmt::Display for OutOfPaper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("out of paper")
+    }
+}
+
+impl std::error::Error for OutOfPaper {}
+
+impl From<OutOfPaper> for Failure {
+    fn from(error: OutOfPaper) -> Self {
+        Failure::new(FailureCode::RateLimited, error.to_string()).with_next("try another printer")
+    }
+}
+
+/// Prints.
+#[tool]
+async fn converted_by_its_author() -> Result<(), OutOfPaper> {
+    Err(OutOfPaper)
+}
+
+/// Prints, in a body that returns `Failure`.
+#[tool]
+async fn converted_by_question_mark() -> Result<(), Failure> {
+    Ok(Err(OutOfPaper)?)
+}
+
+/// Parses an address and returns data.
+#[tool]
+async fn data_or_any_error(address: String) -> Result<Vec<bool>, std::net::AddrParseError> {
+    Ok(vec![address.parse::<std::net::IpAddr>()?.is_ipv4()])
+}
+
+#[tokio::test]
+async fn errors_of_other_crates_become_failures() {
+    let bad = || json!({"address": "here"});
+    for tool in [only(AnyErrorTool), only(DataOrAnyErrorTool)] {
+        let failure = call(&tool, bad()).await.unwrap_err();
+        assert_eq!(failure.code(), FailureCode::ToolFailed);
+        assert_eq!(failure.message(), "invalid IP address syntax");
+        assert!(failure.error_type().unwrap().ends_with("AddrParseError"));
+        assert!(failure.source().is_some(), "the operator sees the source");
+    }
+    let own = call(&only(AnyErrorTool), json!({"address": ""})).await.unwrap_err();
+    assert_eq!((own.code(), own.next()), (FailureCode::InvalidValue, Some("write one")));
+    for tool in [only(ConvertedByItsAuthorTool), only(ConvertedByQuestionMarkTool)] {
+        let failure = call(&tool, json!({})).await.unwrap_err();
+        assert_eq!(failure.code(), FailureCode::RateLimited);
+        assert_eq!(failure.next(), Some("try another printer"));
+    }
+}
+
 #[tokio::test]
 async fn errors_become_failures() {
     async fn fail(tool: impl IntoTools, args: Value) -> Failure {
@@ -229,16 +293,17 @@ async fn a_closure_may_return_what_a_function_may_return() {
     let spec = || ToolSpec::new("t", "Does it.");
     let tools = [
         (DynTool::new(spec(), json!({}), |_, _| async { "plain" }), "plain"),
-        (DynTool::new(spec(), json!({}), |_, _| async { Ok("fine") }), "fine"),
+        (DynTool::new(spec(), json!({}), |_, _| async { Ok::<_, Failure>("fine") }), "fine"),
         (DynTool::new(spec(), json!({}), |_, _| async {}), "done"),
         (DynTool::new(spec(), json!({}), |_, _| async { 7 }), "7"),
         (DynTool::new(spec(), json!({}), |_, _| async { UncheckedJson(vec![1, 2]) }), "[1,2]"),
-        (DynTool::new(spec(), json!({}), |_, _| async { Ok("3".parse::<u8>()?) }), "3"),
+        (DynTool::new(spec(), json!({}), |_, _| async { "3".parse::<u8>() }), "3"),
     ];
     for (tool, text) in tools {
         assert_eq!(call(&tool, json!({})).await.unwrap().to_text(), text);
     }
-    let fails = DynTool::new(spec(), json!({}), |_, _| async { Ok("x".parse::<u8>()?) });
+    let fails =
+        DynTool::new(spec(), json!({}), |_, _| async { Ok::<_, ToolError>("x".parse::<u8>()?) });
     assert_eq!(call(&fails, json!({})).await.unwrap_err().code(), FailureCode::ToolFailed);
     let point = DynTool::new(spec(), json!({}), |_, _| async { Json(Point { x: 1 }) });
     assert_eq!(point.output_schema().unwrap()["properties"]["x"]["type"], "integer");
@@ -250,6 +315,7 @@ async fn background_work_may_return_what_a_function_may_return() {
     let cx = cx_of(Scope::default(), Arc::default());
     let plain = cx.spawn_background("counting", |_| async { "counted" }).await;
     assert_eq!(plain.unwrap().to_text(), "counted");
-    let parsed = cx.spawn_background("parsing", |_| async { Ok("3".parse::<u8>()?) }).await;
+    let parsed =
+        cx.spawn_background("parsing", |_| async { Ok::<_, ToolError>("3".parse::<u8>()?) }).await;
     assert_eq!(parsed.unwrap().to_text(), "3");
 }

@@ -425,7 +425,7 @@ async fn hook_matches_the_same_tools_as_a_rule_of_that_name() {
         let terminal = DynTool::new(
             ToolSpec::new("terminal", "Runs commands."),
             json!({"properties": {"command": {"type": "string"}}}),
-            |_, _| async { Ok("ran") },
+            |_, _| async { "ran" },
         );
         let tools = vec![terminal, echo("shell"), echo("fetch_url")];
         let registry = ToolRegistry::builder().add(tools).build().unwrap();

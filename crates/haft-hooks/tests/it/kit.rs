@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 /// What the model gets when a hook denies with `no`.
 pub(crate) const DENIED: &str =
-    "denied: no\nNext: continue without it, or tell the user what you would have done";
+    "denied: no\nNext: continue without it, or report to the user what you would have done";
 
 /// A temporary directory with scripts.
 pub(crate) struct ScriptDir(tempfile::TempDir);
@@ -78,7 +78,7 @@ pub(crate) fn echo(name: &str) -> DynTool {
     DynTool::new(
         ToolSpec::new(name, "Echoes."),
         json!({"properties": {"x": {"type": "string"}}}),
-        |args, _| async move { Ok(args["x"].as_str().unwrap_or_default().to_owned()) },
+        |args, _| async move { args["x"].as_str().unwrap_or_default().to_owned() },
     )
 }
 

@@ -25,16 +25,14 @@ fn spec(name: &str) -> ToolSpec {
 fn tools() -> Vec<DynTool> {
     let schema = || json!({"properties": {"text": {"type": "string"}}});
     vec![
-        DynTool::new(spec("inner"), schema(), |_, _| async { Ok("in") }),
+        DynTool::new(spec("inner"), schema(), |_, _| async { "in" }),
         DynTool::new(spec("outer"), schema(), |_, cx| async move {
             cx.call("inner", json!({"text": "a secret thing"})).await.map(|_| "out")
         }),
         DynTool::new(spec("broken"), schema(), |_, _| async {
             Err::<(), _>(Failure::failed("no luck"))
         }),
-        DynTool::new(ToolSpec::new("change", "Changes things."), schema(), |_, _| async {
-            Ok("done")
-        }),
+        DynTool::new(ToolSpec::new("change", "Changes things."), schema(), |_, _| async { "done" }),
     ]
 }
 
@@ -185,12 +183,12 @@ fn every_wait_of_a_call_is_a_sibling_span_of_its_attempts() {
         schema(),
         move |_, _| async move {
             tokio::time::sleep(wait).await;
-            Ok("made")
+            "made"
         },
     );
     let held =
         DynTool::new(spec("held").rate(Rate::parse("2/second").unwrap()), schema(), |_, _| async {
-            Ok("let through")
+            "let through"
         });
     let runtime = Runtime::builder()
         .registry(ToolRegistry::builder().add(vec![again, kept, held]).build().unwrap())

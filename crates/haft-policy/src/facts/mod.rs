@@ -9,7 +9,7 @@
 
 pub(crate) mod host;
 mod launch;
-mod mention;
+mod named_files;
 mod sample;
 mod workspace;
 
@@ -25,7 +25,7 @@ use haft_shell::{Command, Kind, Known, RedirectKind, Word};
 use serde_json::Value;
 use smallvec::SmallVec;
 
-use self::{launch::Directories, mention::Mention};
+use self::{launch::Directories, named_files::NamedFile};
 pub(crate) use self::{launch::Launch, sample::Sample};
 use super::{
     context::{ArgumentKind, PolicyContext},
@@ -615,7 +615,7 @@ impl<'a> Facts<'a> {
             self.add_redirects(&command, moves);
             // A bare command carries only the redirections of a group and starts nothing.
             if !command.is_bare() {
-                let named = mention::mentions(&command);
+                let named = named_files::named_files(&command);
                 let launched = directories.launches(&command);
                 self.add_launches(&command, launched);
                 self.add(Part::Command(command));
@@ -643,7 +643,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Adds the files that the last command names.
-    fn add_mentions(&mut self, named: Vec<Mention>, moves: bool) {
+    fn add_mentions(&mut self, named: Vec<NamedFile>, moves: bool) {
         let Some(at) = self.parts.len().checked_sub(1) else { return };
         for mention in named {
             if self.mentions.len() >= MAX_MENTIONS {
@@ -655,7 +655,7 @@ impl<'a> Facts<'a> {
                 spelled: PathBuf::new(),
                 resolved: Err(why.to_owned()),
             };
-            if let Mention::Beginning(operation, text) = &mention {
+            if let NamedFile::Beginning(operation, text) = &mention {
                 let Ok(base) = self.base() else { continue };
                 let (parent, name) = text.rsplit_once('/').map_or(("", &**text), |(f, n)| (f, n));
                 let parent = if text.starts_with('/') && parent.is_empty() { "/" } else { parent };
@@ -665,14 +665,14 @@ impl<'a> Facts<'a> {
                 continue;
             }
             let part = match mention {
-                Mention::Beginning(..) => continue,
-                Mention::Unknown(operation) => {
+                NamedFile::Beginning(..) => continue,
+                NamedFile::Unknown(operation) => {
                     unknown(operation, "the file is known only when the shell runs")
                 }
-                Mention::Path(operation, path) if moves && !path.starts_with(['/', '~']) => {
+                NamedFile::Path(operation, path) if moves && !path.starts_with(['/', '~']) => {
                     unknown(operation, "the command changes its directory first")
                 }
-                Mention::Path(operation, path) => {
+                NamedFile::Path(operation, path) => {
                     let home = self.context.home.as_ref();
                     let below = path.strip_prefix("~/").zip(home).map(|(rest, h)| h.join(rest));
                     let path = below.unwrap_or_else(|| PathBuf::from(path));

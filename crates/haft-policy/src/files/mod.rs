@@ -144,7 +144,7 @@ impl PolicyConfig {
                 mistakes.add(Source::new(&file.path, "").place(0), || {
                     let long = file.text.len();
                     let message = format!("{long} bytes; a rule file may have at most {MAX_FILE}");
-                    (message, Some("is it the right file?".to_owned()))
+                    (message, Some("check that this is the right file".to_owned()))
                 });
                 continue;
             }

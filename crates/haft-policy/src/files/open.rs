@@ -94,7 +94,7 @@ pub(crate) fn read(
     if bytes.len() > max_bytes {
         let most = max_bytes >> 20;
         return Err(wrong(path, format!("is larger than {most} MiB, which is the limit"))
-            .hint("is it the right file?"));
+            .hint("check that this is the right file"));
     }
     Ok(Some(bytes))
 }

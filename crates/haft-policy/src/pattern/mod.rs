@@ -19,7 +19,7 @@ mod parse;
 mod path;
 mod program;
 mod select;
-mod sense;
+mod semantic_checks;
 mod subsume;
 #[cfg(test)]
 mod tests;

@@ -32,11 +32,11 @@ impl CheckRecorder for Notes {
     fn note(
         &mut self,
         what: &'static str,
-        said: &'static str,
+        result: &'static str,
         why: String,
         rule: Option<(usize, usize)>,
     ) {
-        self.0.push((what, said, why, rule));
+        self.0.push((what, result, why, rule));
     }
 }
 
@@ -68,15 +68,15 @@ impl Rules {
         explanation.checks = notes
             .0
             .into_iter()
-            .map(|(what, said, why, rule)| match rule {
+            .map(|(what, result, why, rule)| match rule {
                 Some((at, pattern)) => CheckStep {
                     what: what.to_owned(),
-                    said: said.to_owned(),
+                    result: result.to_owned(),
                     why: format!("{} {why}", self.source(at, pattern)),
                     place: Some(self.rules[at].place.clone()),
                 },
                 None => {
-                    CheckStep { what: what.to_owned(), said: said.to_owned(), why, place: None }
+                    CheckStep { what: what.to_owned(), result: result.to_owned(), why, place: None }
                 }
             })
             .collect();

@@ -52,7 +52,7 @@ pub(super) trait CheckRecorder {
     fn note(
         &mut self,
         what: &'static str,
-        said: &'static str,
+        result: &'static str,
         why: String,
         rule: Option<(usize, usize)>,
     );

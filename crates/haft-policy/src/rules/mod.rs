@@ -4,7 +4,7 @@
 //! any part of a call, an allow only if allows cover all of them. No match: the mode, and then the
 //! default. FAIL CLOSED: a rule that cannot be evaluated counts as the strict answer.
 
-mod denied;
+mod denied_paths;
 mod hard_links;
 mod index;
 mod labels;
@@ -133,7 +133,7 @@ impl Rules {
             hides_revision: HidesRevision::unique(),
             revision,
             hard_links,
-            max_entries: denied::MAX_ENTRIES,
+            max_entries: denied_paths::MAX_ENTRIES,
         }
     }
 

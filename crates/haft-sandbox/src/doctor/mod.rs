@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Access, DoctorFinding, Error, ErrorKind, Expected, Observed, Obstacle, ProcessLimits, Profile,
     Sandbox, Tier, Workspace,
-    orders::{Act, Scene},
+    protocol::{Act, Scene},
 };
 
 /// The results of a self-test.

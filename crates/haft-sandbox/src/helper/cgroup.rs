@@ -17,7 +17,7 @@ use std::{
 use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use super::SetupError;
-use crate::orders::Orders;
+use crate::protocol::HelperRequest;
 
 /// Prefix of the cgroups of haft.
 const PREFIX: &str = "haft-";
@@ -52,7 +52,7 @@ pub(super) struct Group {
 
 impl Group {
     /// Creates the cgroup of a command, if a delegated directory is configured or found.
-    pub(super) fn of(orders: &Orders) -> Result<Option<Self>, SetupError> {
+    pub(super) fn of(orders: &HelperRequest) -> Result<Option<Self>, SetupError> {
         let limit = orders.profile.limits.resident;
         if limit == u64::MAX {
             return Ok(None);

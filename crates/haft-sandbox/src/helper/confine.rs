@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     Access, Level, Profile, Reads, exhausted,
-    orders::{Act, Fault, Run},
+    protocol::{Act, Fault, Run},
     workspace::{SEARCH, open_below},
 };
 

@@ -247,7 +247,7 @@ pub(super) fn switch_to(identity: Identity) -> Result<(), SetupError> {
         return Err(SetupError {
             step: "drop capabilities",
             message: "uid 0 would regain capabilities".to_owned(),
-            fault: crate::orders::Fault::Machine,
+            fault: crate::protocol::Fault::Machine,
         });
     }
     Ok(())

@@ -14,12 +14,12 @@ mod identity;
 mod limits;
 mod landlock;
 mod seccomp;
-mod denied;
+mod mask_mounts;
 mod memory;
 mod mounts;
 mod confine;
 mod self_test;
-mod watch;
+mod wait_for_exit;
 mod namespaces;
 mod reaper;
 mod supervisor;
@@ -33,7 +33,7 @@ use std::{
 
 use crate::{
     Level, exhausted,
-    orders::{Fault, MAX_INPUT_BYTES, MAX_ORDERS_BYTES, Orders, Report, VERSION},
+    protocol::{Fault, HelperRequest, MAX_INPUT_BYTES, MAX_REQUEST_BYTES, Report, VERSION},
 };
 
 /// Why nothing ran: the step, the message, and the cause.
@@ -97,7 +97,7 @@ pub(crate) struct Job {
 
 /// What to run, shared with the thread that starts and supervises it.
 pub(crate) struct Task {
-    orders: Orders,
+    orders: HelperRequest,
     input: OwnedFd,
 }
 
@@ -148,19 +148,19 @@ fn streams() -> io::Result<(Control, File)> {
     Ok((Control(control.into()), null))
 }
 
-fn orders(control: &mut Control, null: File) -> Result<(Orders, OwnedFd), SetupError> {
+fn orders(control: &mut Control, null: File) -> Result<(HelperRequest, OwnedFd), SetupError> {
     let mut number = || {
         let mut bytes = [0; 8];
         control.0.read_exact(&mut bytes).map_err(SetupError::machine("orders"))?;
         Ok(usize::try_from(u64::from_le_bytes(bytes)).unwrap_or(usize::MAX))
     };
     let (text_len, input_len) = (number()?, number()?);
-    if text_len > MAX_ORDERS_BYTES || input_len > MAX_INPUT_BYTES {
+    if text_len > MAX_REQUEST_BYTES || input_len > MAX_INPUT_BYTES {
         return Err(SetupError::profile("the orders are too long"));
     }
     let mut text = vec![0; text_len];
     control.0.read_exact(&mut text).map_err(SetupError::machine("orders"))?;
-    let orders: Orders =
+    let orders: HelperRequest =
         serde_json::from_slice(&text).map_err(|e| SetupError::profile(format!("orders: {e}")))?;
     if orders.version != VERSION {
         return Err(SetupError::profile("the helper has another version than the runtime"));

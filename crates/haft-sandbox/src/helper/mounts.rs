@@ -25,7 +25,7 @@ use rustix::{
     mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags},
 };
 
-use super::{SetupError, denied, sys};
+use super::{SetupError, mask_mounts, sys};
 use crate::{Access, GitDirectory, Network, Profile, Root};
 
 pub(super) const READ_ONLY: u64 = 0x1;
@@ -131,7 +131,7 @@ pub(super) fn build(view: &View<'_>) -> Result<Built, SetupError> {
             None => protect_modules(&root.path, &protected)?,
         }
     }
-    built.notes.extend(denied::mask(view.profile)?);
+    built.notes.extend(mask_mounts::mask(view.profile)?);
     mount_proc(&mut built);
     Ok(built)
 }

@@ -19,16 +19,16 @@ use super::{
     mounts::{self, Built, View},
     supervisor::{self, Availability, Refusals},
     sys,
-    watch::{Watch, release_output, watch},
+    wait_for_exit::{Watch, release_output, wait_for_exit},
 };
-use crate::{Level, Network, Strength, Tier, orders::Report};
+use crate::{Level, Network, Strength, Tier, protocol::Report};
 
 pub(super) fn run(job: &mut Job) -> Result<(), SetupError> {
     if sys::landlock_version() < 1 {
         return Err(SetupError {
             step: "landlock",
             message: "this kernel does not have it".to_owned(),
-            fault: crate::orders::Fault::Machine,
+            fault: crate::protocol::Fault::Machine,
         });
     }
     let availability = Availability::find()?;
@@ -203,7 +203,7 @@ impl Inside {
         let deadline = job.task.orders.deadline_ms.map(std::time::Duration::from_millis);
         let control = &mut job.control;
         let what = Watch { control, children, above, command, deadline, memory };
-        let outcome = watch(what, |count| {
+        let outcome = wait_for_exit(what, |count| {
             // All except us: this is the first process of the pid namespace.
             sys::kill_all_in_reach();
             while let Ok(Some(reaped)) = sys::reap(None, true) {
@@ -267,7 +267,7 @@ fn no_namespaces(error: std::io::Error) -> SetupError {
         Some(kind) => SetupError {
             step: "namespaces",
             message: format!("`user.max_{kind}_namespaces` is 0"),
-            fault: crate::orders::Fault::Machine,
+            fault: crate::protocol::Fault::Machine,
         },
         None => SetupError::transient(
             "namespaces",

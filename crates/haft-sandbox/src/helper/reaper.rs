@@ -30,11 +30,11 @@ use super::{
     memory::{Memory, Tree},
     supervisor::{self, Availability, Refusals},
     sys::{self, Reaped},
-    watch::{Watch, release_output, watch},
+    wait_for_exit::{Watch, release_output, wait_for_exit},
 };
 use crate::{
     Level, Network, Strength, Tier,
-    orders::{Fault, Report},
+    protocol::{Fault, Report},
 };
 
 /// Time limit for killing all processes, which normally takes microseconds.
@@ -144,7 +144,7 @@ fn run_watcher(
     let control = &mut job.control;
     let what = Watch { control, children, above: Some(above), command, deadline, memory };
     let mut is_all = true;
-    let outcome = watch(what, |count| is_all = kill_all_processes(identity, count));
+    let outcome = wait_for_exit(what, |count| is_all = kill_all_processes(identity, count));
     // Without a report the runtime assumes that processes may be left.
     if is_all {
         job.control.send(&outcome.report(setting.refusals.take()));

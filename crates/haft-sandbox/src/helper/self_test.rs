@@ -24,7 +24,7 @@ use rustix::{
 };
 
 use super::sys;
-use crate::{DoctorFinding, Expected, Level, Observed, Profile, orders::Scene};
+use crate::{DoctorFinding, Expected, Level, Observed, Profile, protocol::Scene};
 
 use Expected::{Allowed, Refused};
 

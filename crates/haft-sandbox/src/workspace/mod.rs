@@ -12,7 +12,7 @@ mod path_error;
 mod root;
 mod name;
 mod protect;
-mod denied;
+mod deny_patterns;
 mod git_config;
 mod git_directory;
 mod handle;
@@ -34,7 +34,7 @@ use rustix::fs::{Mode, OFlags};
 pub(crate) use self::git_config::{NAMED_BY_GIT, NamedFiles};
 pub(crate) use self::handle::{SEARCH, open_below};
 pub use self::{
-    denied::DeniedNames,
+    deny_patterns::DeniedNames,
     git_directory::GitDirectory,
     open::{FileKind, Meta, OpenFile, Stamp},
     path_error::{PathError, PathErrorKind},

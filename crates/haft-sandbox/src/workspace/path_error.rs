@@ -75,13 +75,13 @@ causes! {
     /// It changed after it was read or authorized (TOCTOU).
     Changed "changed" InvalidValue "read it again, then repeat the call";
     /// The device has no space left, or the quota is used up.
-    NoSpace "no_space" ToolFailed "delete files that are no longer needed, or tell the user that the disk is full";
+    NoSpace "no_space" ToolFailed "delete files that are no longer needed, or report to the user that the disk is full";
     /// The file would exceed the size that this process may write.
-    SizeLimit "size_limit" ToolFailed "write a smaller file, or tell the user that files are limited here (`ulimit -f`)";
+    SizeLimit "size_limit" ToolFailed "write a smaller file, or report to the user that files are limited here (`ulimit -f`)";
     /// A limit on open files, processes or memory was reached.
-    LimitReached "limit_reached" ToolFailed "try again once, then tell the user which limit was reached";
+    LimitReached "limit_reached" ToolFailed "try again once; if it fails again, report the limit to the user";
     /// The disk or the system failed.
-    Failed "failed" ToolFailed "try again, or tell the user";
+    Failed "failed" ToolFailed "try again once; if it fails again, report the error to the user";
 }
 
 impl fmt::Display for PathErrorKind {

@@ -23,7 +23,7 @@ mod case_folding;
 mod home;
 mod user_namespace;
 mod git;
-mod denied;
+mod masked_paths;
 mod disk;
 mod orphans;
 mod doctor;

@@ -250,7 +250,7 @@ fn bad(message: impl Into<String>) -> Failure {
 /// Refuses permanently: another spelling of the same host does not help.
 pub(super) fn denied(message: impl Into<String>) -> Failure {
     Failure::new(FailureCode::Denied, message)
-        .with_next("use a public http or https URL, or tell the user what you need")
+        .with_next("use a public http or https URL, or ask the user for what you need")
 }
 
 #[cfg(test)]

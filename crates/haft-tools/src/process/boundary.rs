@@ -117,6 +117,6 @@ fn unavailable(why: &str) -> Failure {
         FailureCode::SandboxUnavailable,
         "commands need a sandbox, and none is available here",
     )
-    .with_next("use tools that need no process, or tell the user")
+    .with_next("use tools that need no process, or report this to the user")
     .with_source(why.to_owned())
 }

@@ -18,8 +18,8 @@ use super::{
     ProcessOptions,
     boundary::Boundary,
     confined::Settings,
-    denied,
     git::GitConfig,
+    masked_paths,
     programs::Programs,
     run::{self, Job},
     start_directory,
@@ -58,7 +58,7 @@ pub(crate) fn tool(
     })
     .with_guard(move |_, cx| {
         let body = &guarded;
-        Ok(denied::guard(&body.workspace, &body.settings, body.boundary.level(), false, cx))
+        Ok(masked_paths::guard(&body.workspace, &body.settings, body.boundary.level(), false, cx))
     })
     .in_sandbox()
 }
@@ -152,7 +152,7 @@ impl Body {
         let level = self.boundary.get(cx).await?.tier().level;
         let start = start_directory(&self.workspace, self.declared.cwd.as_deref(), cx).await?;
         let start = start.absolute();
-        denied::find(&self.workspace, &self.settings, level, start, cx).await.map(drop)
+        masked_paths::find(&self.workspace, &self.settings, level, start, cx).await.map(drop)
     }
 
     async fn call(&self, arguments: &Value, cx: &ToolContext) -> Result<Output, Failure> {
@@ -177,8 +177,9 @@ impl Body {
         if self.declared.spec.is_read_only() {
             profile = profile.read_only();
         }
-        let roots = denied::roots(&self.workspace, &self.settings);
-        let masked = denied::apply(&mut profile, level, roots, &resolved.absolute(), cx).await?;
+        let roots = masked_paths::roots(&self.workspace, &self.settings);
+        let masked =
+            masked_paths::apply(&mut profile, level, roots, &resolved.absolute(), cx).await?;
         let job = Job { sandbox, command, profile, masked, time: MAX_TIME };
         let (ended, masked) = run::run(job, cx).await?;
         let is_success = matches!(ended.exit, haft_sandbox::Exit::Code(code)
@@ -197,7 +198,7 @@ impl Body {
                 None => message,
             };
             return Err(Failure::new(FailureCode::ToolFailed, message)
-                .with_next("fix the arguments if the error is about them, or tell the user"));
+                .with_next("fix the arguments if the error is about them; otherwise report the error to the user"));
         }
         let mut output = run::output(ended, json!({}));
         masked.add_to(&mut output);

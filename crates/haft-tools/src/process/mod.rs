@@ -6,7 +6,7 @@
 
 mod boundary;
 mod confined;
-mod denied;
+mod masked_paths;
 mod exceptions;
 mod git;
 mod programs;

@@ -17,7 +17,7 @@ use haft_sandbox::{
 };
 use serde_json::{Value, json};
 
-use super::denied::Masked;
+use super::masked_paths::Masked;
 
 /// Time for cleanup when a command is cancelled. Shorter than the runtime waits.
 const CANCEL_GRACE: Duration = Duration::from_millis(100);
@@ -86,7 +86,7 @@ pub(super) async fn run(job: Job, cx: &ToolContext) -> Result<(ProcessResult, Ma
         )
         .with_execution(Execution::Unknown)
         .with_next(
-            "tell the user to look for processes of the command and to end them; check what \
+            "ask the user to find and end the processes of the command; check what \
              happened before you run it again",
         )),
     }
@@ -251,7 +251,7 @@ pub(super) fn output(ended: ProcessResult, about: Value) -> Output {
         output.blocks.push(Block::text(format!(
             "note: no space left on device. Temporary files of a command (`$TMPDIR`, `/tmp`) have \
              {mib} MiB at most; write large files into the workspace. If the workspace is full, \
-             tell the user."
+             report this to the user."
         )));
     }
     output.blocks.extend(refused.map(Block::text));

@@ -27,8 +27,9 @@ use serde_json::json;
 use super::{
     boundary::Boundary,
     confined::{self, MAX_CONFINED_RESIDENT, Settings},
-    denied, find,
+    find,
     git::GitConfig,
+    masked_paths,
     programs::Programs,
     run::{self, Job},
     start_directory,
@@ -477,7 +478,8 @@ impl Tool for Shell {
         let sandbox = self.boundary.get(cx).await?;
         let start = start_directory(&self.workspace, args.cwd.as_deref(), cx).await?.absolute();
         let (level, whole) = (sandbox.tier().level, self.whole_profile(sandbox.tier().level));
-        let has_denied = denied::find(&self.workspace, &self.settings, level, start, cx).await?;
+        let has_denied =
+            masked_paths::find(&self.workspace, &self.settings, level, start, cx).await?;
         cx.set_confinement(match command_line.cannot_confine(args) {
             Some(why) => Err(why.to_owned()),
             None if has_denied && confined::prints_history(&command_line.text) => {
@@ -492,7 +494,13 @@ impl Tool for Shell {
     async fn guard(&self, args: &Args, cx: &ToolContext) -> Result<Option<Verdict>, Failure> {
         let profile = self.profile(CallProfile::strictest(), args, cx);
         let is_proven = profile.read_only && profile.effects != Effects::Undeclared;
-        Ok(denied::guard(&self.workspace, &self.settings, self.boundary.level(), is_proven, cx))
+        Ok(masked_paths::guard(
+            &self.workspace,
+            &self.settings,
+            self.boundary.level(),
+            is_proven,
+            cx,
+        ))
     }
 
     async fn call(&self, args: Args, cx: &ToolContext) -> Result<Output, Failure> {
@@ -513,8 +521,9 @@ impl Tool for Shell {
             profile.exceptions =
                 self.exceptions(&command_line.text, args.may_change(), &resolved, cx);
         }
-        let roots = denied::roots(&self.workspace, &self.settings);
-        let masked = denied::apply(&mut profile, level, roots, &resolved.absolute(), cx).await?;
+        let roots = masked_paths::roots(&self.workspace, &self.settings);
+        let masked =
+            masked_paths::apply(&mut profile, level, roots, &resolved.absolute(), cx).await?;
         // FAIL CLOSED: a command without approval must not see denied paths.
         if let (Permission::Confined(_), Some(why)) = (&permission, masked.missing()) {
             return Err(Failure::new(FailureCode::NotRun, why.to_owned())

@@ -15,7 +15,7 @@ mod git_exceptions;
 mod without_approval;
 mod confined;
 mod hard_links;
-mod denied;
+mod denied_paths;
 mod denied_names;
 mod fetch;
 mod ask;

@@ -474,7 +474,7 @@ async fn sandboxed_tool_without_a_command_is_authorized_by_its_effects() {
         .capabilities(Capabilities::from([Capability::Filesystem]));
     let schema = json!({"type": "object", "properties": {}});
     let says = Effect::read(key.to_str().unwrap());
-    let peek = DynTool::new(spec, schema, |_, _| async { Ok("the key") })
+    let peek = DynTool::new(spec, schema, |_, _| async { "the key" })
         .with_profile(move |claim, _, _| CallProfile {
             class: ConcurrencyClass::ReadOnly,
             read_only: true,

@@ -27,7 +27,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::{ApprovalRequest, ApprovalResponse, ApprovalScope, Approver, GrantStore};
 use crate::{
     config::Config,
-    watch::{caught, panic_message},
+    host_code::{caught, panic_message},
 };
 
 /// Asks approvers, and limits how many requests are open.
@@ -485,13 +485,13 @@ mod tests {
         let first = queue.permit().await.unwrap();
         assert!(!first.waited);
         let mut second = Box::pin(queue.permit());
-        assert!(crate::watch::once(second.as_mut()).await.is_pending());
+        assert!(crate::host_code::once(second.as_mut()).await.is_pending());
         assert_eq!(queue.waiting(), 1);
         assert!(queue.permit().await.is_none(), "the line is full");
         drop(second);
         assert_eq!(queue.waiting(), 0);
         let mut third = Box::pin(queue.permit());
-        assert!(crate::watch::once(third.as_mut()).await.is_pending());
+        assert!(crate::host_code::once(third.as_mut()).await.is_pending());
         drop(first);
         assert!(third.await.unwrap().waited);
     }

@@ -38,7 +38,7 @@ impl Memory {
 }
 
 fn cost(facts: &ArtifactMeta) -> u64 {
-    facts.bytes.saturating_add(facts.weight()).saturating_add(OVERHEAD)
+    facts.bytes.saturating_add(facts.memory_size()).saturating_add(OVERHEAD)
 }
 
 impl Kept {

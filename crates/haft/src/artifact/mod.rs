@@ -110,7 +110,7 @@ impl ArtifactMeta {
     }
 
     /// The size of its strings.
-    fn weight(&self) -> u64 {
+    fn memory_size(&self) -> u64 {
         let owner = self.owner.within.len() + self.owner.user.as_ref().map_or(0, String::len);
         (owner + self.tool.as_str().len() + self.run.as_str().len() + self.media.len()) as u64
     }
@@ -154,7 +154,7 @@ impl fmt::Display for NotKept {
         f.write_str(match self {
             Self::Full => "the result store is full",
             Self::NoSpace => {
-                "the result store cannot be written: no space left on device; tell the user"
+                "the result store cannot be written: no space left on device; report this to the user"
             }
             Self::Trouble(_) => "the result store failed",
         })

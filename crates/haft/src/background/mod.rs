@@ -1,12 +1,12 @@
-//! Background results: a call is answered with a ticket, its work continues, and the model gets the
+//! Background results: a call is answered with a task, its work continues, and the model gets the
 //! result later.
 //!
-//! A ticket belongs to the run of its call; other runs cannot read it. Its result is kept until it
+//! A task belongs to the run of its call; other runs cannot read it. Its result is kept until it
 //! is delivered, once, or until it expires. It reaches the model in one of two ways: the host calls
 //! `Run::settled` and adds the results to the conversation, or the model calls the tool
-//! `check_ticket`. The limit on outstanding tickets is per runtime; delivered tickets do not count.
+//! `check_task`. The limit on outstanding tasks is per runtime; delivered tasks do not count.
 //!
-//! INVARIANT: every ticket is either delivered once, or reported as expired.
+//! INVARIANT: every task is either delivered once, or reported as expired.
 
 mod work;
 mod tool;
@@ -47,8 +47,8 @@ const POLL_AFTER_SECONDS: u64 = 5;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TaskInfo {
-    /// The ticket.
-    pub ticket_id: String,
+    /// The task.
+    pub task_id: String,
     /// The tool whose result it will be.
     pub tool_name: ToolName,
     /// Its status: `running`, `completed`, `failed`.
@@ -65,26 +65,26 @@ pub struct TaskInfo {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct BackgroundResult {
-    /// The ticket that the call was answered with.
-    pub ticket: String,
+    /// The task that the call was answered with.
+    pub task_id: String,
     /// The result of the work. Its id is that of the work, nested below the call.
     pub answer: ToolResult,
 }
 
-/// All tickets of a runtime.
+/// All tasks of a runtime.
 #[derive(Default)]
 pub(crate) struct Background {
-    /// Number of tickets, so that a run without any need not lock.
+    /// Number of tasks, so that a run without any need not lock.
     count: AtomicUsize,
     made: AtomicU64,
     closed: AtomicBool,
-    all: Mutex<Vec<Arc<TicketEntry>>>,
-    /// Notified whenever work ends or a ticket is removed.
+    all: Mutex<Vec<Arc<TaskEntry>>>,
+    /// Notified whenever work ends or a task is removed.
     changed: Notify,
 }
 
-/// A ticket that was not delivered yet.
-pub(crate) struct TicketEntry {
+/// A task that was not delivered yet.
+pub(crate) struct TaskEntry {
     id: Arc<str>,
     call: CallId,
     tool: ToolName,
@@ -109,10 +109,10 @@ enum Stage {
     Gone,
 }
 
-/// A reserved ticket whose work has not started. Dropping it removes the ticket.
+/// A reserved task whose work has not started. Dropping it removes the task.
 pub(crate) struct Reservation {
     inner: Arc<Inner>,
-    entry: Option<Arc<TicketEntry>>,
+    entry: Option<Arc<TaskEntry>>,
 }
 
 impl Drop for Reservation {
@@ -123,7 +123,7 @@ impl Drop for Reservation {
     }
 }
 
-impl TicketEntry {
+impl TaskEntry {
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
@@ -156,14 +156,14 @@ impl TicketEntry {
         }
     }
 
-    fn ticket(&self, check_tool: Option<&ToolName>) -> TaskInfo {
+    fn task(&self, check_tool: Option<&ToolName>) -> TaskInfo {
         let status = match &self.lock().stage {
             Stage::Done(result) if result.is_error() => "failed",
             Stage::Done(_) => "completed",
             Stage::Running | Stage::Gone => "running",
         };
         TaskInfo {
-            ticket_id: self.id.to_string(),
+            task_id: self.id.to_string(),
             tool_name: self.tool.clone(),
             status,
             poll_after_s: POLL_AFTER_SECONDS,
@@ -181,13 +181,13 @@ impl TicketEntry {
 }
 
 impl Background {
-    /// Returns whether there is any ticket at all.
+    /// Returns whether there is any task at all.
     pub(crate) fn any(&self) -> bool {
         self.count.load(Ordering::Acquire) > 0
     }
 
-    /// Returns the tickets of a run, oldest first.
-    fn of(&self, run: &RunCore) -> Vec<Arc<TicketEntry>> {
+    /// Returns the tasks of a run, oldest first.
+    fn of(&self, run: &RunCore) -> Vec<Arc<TaskEntry>> {
         if self.any() {
             self.lock().iter().filter(|entry| entry.is_of(run)).cloned().collect()
         } else {
@@ -195,7 +195,7 @@ impl Background {
         }
     }
 
-    fn remove(&self, entry: &Arc<TicketEntry>) {
+    fn remove(&self, entry: &Arc<TaskEntry>) {
         let mut all = self.lock();
         if let Some(at) = all.iter().position(|other| Arc::ptr_eq(other, entry)) {
             all.remove(at);
@@ -206,19 +206,19 @@ impl Background {
     }
 
     /// Takes the results of a run that are ready.
-    pub(crate) fn settled(&self, run: &RunCore) -> Vec<BackgroundResult> {
+    pub(crate) fn take_results(&self, run: &RunCore) -> Vec<BackgroundResult> {
         self.of(run).iter().filter_map(|entry| self.deliver(entry)).collect()
     }
 
     /// Takes one result, once.
-    fn deliver(&self, entry: &Arc<TicketEntry>) -> Option<BackgroundResult> {
+    fn deliver(&self, entry: &Arc<TaskEntry>) -> Option<BackgroundResult> {
         let answer = entry.take()?;
         self.remove(entry);
-        Some(BackgroundResult { ticket: entry.id.to_string(), answer })
+        Some(BackgroundResult { task_id: entry.id.to_string(), answer })
     }
 
     /// Waits for the next result of a run; `None` if none is outstanding.
-    pub(crate) async fn next_settled(&self, run: &RunCore) -> Option<BackgroundResult> {
+    pub(crate) async fn next_result(&self, run: &RunCore) -> Option<BackgroundResult> {
         loop {
             let changed = self.changed.notified();
             let own = self.of(run);
@@ -232,9 +232,9 @@ impl Background {
         }
     }
 
-    /// Returns the status of a run's tickets.
-    pub(crate) fn tickets(&self, run: &RunCore) -> Vec<TaskInfo> {
-        self.of(run).iter().map(|entry| entry.ticket(None)).collect()
+    /// Returns the status of a run's tasks.
+    pub(crate) fn tasks(&self, run: &RunCore) -> Vec<TaskInfo> {
+        self.of(run).iter().map(|entry| entry.task(None)).collect()
     }
 
     /// Cancels the work of a run that is over, and discards its results.
@@ -253,10 +253,10 @@ impl Background {
         self.of(run).iter().for_each(|entry| entry.stop(why));
     }
 
-    fn expire(&self, entry: &Arc<TicketEntry>, inner: &Inner) {
+    fn expire(&self, entry: &Arc<TaskEntry>, inner: &Inner) {
         self.remove(entry);
-        let (call, ticket) = (entry.call.clone(), Arc::clone(&entry.id));
-        inner.events.emit_as(|| Arc::clone(&entry.who), || Event::Expired { call, ticket });
+        let (call, task_id) = (entry.call.clone(), Arc::clone(&entry.id));
+        inner.events.emit_as(|| Arc::clone(&entry.who), || Event::Expired { call, task_id });
     }
 
     /// Accepts no more work, waits for the grace period, cancels the rest, and waits for it to end.
@@ -274,7 +274,7 @@ impl Background {
     /// Waits until no work is running, with a timeout.
     async fn idle(&self, inner: &Inner, limit: std::time::Duration) {
         let clock = &*inner.clock;
-        let mut late = clock.sleep_until(crate::watch::after(clock.now(), limit));
+        let mut late = clock.sleep_until(crate::host_code::after(clock.now(), limit));
         loop {
             let changed = self.changed.notified();
             if !self.lock().iter().any(|entry| entry.is_running()) {
@@ -288,14 +288,14 @@ impl Background {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<TicketEntry>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<TaskEntry>>> {
         lock(&self.all)
     }
 }
 
 impl TurnCore {
-    /// Reserves a ticket for background work; `None` if its result could not be delivered.
-    pub(crate) fn ticket(
+    /// Reserves a task for background work; `None` if its result could not be delivered.
+    pub(crate) fn task(
         &self,
         cx: &ToolContext,
         summary: &str,
@@ -319,8 +319,8 @@ impl TurnCore {
             .with_next("wait for one of them to finish, or fetch the finished ones"));
         }
         let n = background.made.fetch_add(1, Ordering::Relaxed) + 1;
-        let entry = Arc::new(TicketEntry {
-            id: format!("ticket-{n}").into(),
+        let entry = Arc::new(TaskEntry {
+            id: format!("task-{n}").into(),
             call: cx.next_nested_id(),
             tool: cx.tool_name().clone(),
             summary,
@@ -332,12 +332,12 @@ impl TurnCore {
         all.push(Arc::clone(&entry));
         background.count.fetch_add(1, Ordering::AcqRel);
         drop(all);
-        let ticket = serde_json::to_value(entry.ticket(self.check_tool_name())).unwrap_or_default();
+        let task = serde_json::to_value(entry.task(self.check_tool_name())).unwrap_or_default();
         let reservation = Reservation { inner: Arc::clone(&self.inner), entry: Some(entry) };
-        Ok(Some((Output::json(ticket), reservation)))
+        Ok(Some((Output::json(task), reservation)))
     }
 
-    /// Returns the name under which this turn offers `check_ticket`.
+    /// Returns the name under which this turn offers `check_task`.
     fn check_tool_name(&self) -> Option<&ToolName> {
         let is_it =
             |entry: &&Arc<crate::registry::RegisteredTool>| *entry.registered() == tool::NAME;
@@ -347,7 +347,7 @@ impl TurnCore {
     /// Announces results that are ready, for a model that can fetch them. It contains only text of
     /// the host; the output of a tool comes as a result.
     pub(crate) fn late_news(&self) -> Vec<String> {
-        let done = |entry: &Arc<TicketEntry>| {
+        let done = |entry: &Arc<TaskEntry>| {
             let mut state = entry.lock();
             let is_news = matches!(state.stage, Stage::Done(_)) && !state.announced;
             is_news && !std::mem::replace(&mut state.announced, true)
@@ -355,7 +355,7 @@ impl TurnCore {
         let Some(check_tool) = self.check_tool_name() else { return Vec::new() };
         let own = self.inner.background.of(&self.run);
         let news = own.iter().filter(|entry| done(entry)).map(|entry| {
-            let status = entry.ticket(None).status;
+            let status = entry.task(None).status;
             format!(
                 "`{}` of `{}` is {status}; call `{check_tool}` for the result",
                 entry.id, entry.tool
@@ -367,6 +367,6 @@ impl TurnCore {
 
 impl fmt::Debug for Background {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Background").field("tickets", &self.lock().len()).finish_non_exhaustive()
+        f.debug_struct("Background").field("tasks", &self.lock().len()).finish_non_exhaustive()
     }
 }

@@ -8,27 +8,27 @@ use haft_core::{
 };
 use serde_json::{Value, json};
 
-use super::{Background, TicketEntry};
+use super::{Background, TaskEntry};
 use crate::turn::TurnCore;
 
 /// The tool's name.
-pub(super) const NAME: &str = "check_ticket";
+pub(super) const NAME: &str = "check_task";
 /// Longest wait for a result, in seconds: shorter than the timeout of an attempt.
 const MAX_WAIT_SECONDS: u64 = 60;
 
 /// Lets the model fetch background results. Add it to the registry together with tools that answer
-/// with a ticket.
+/// with a task.
 ///
-/// The tool is called `check_ticket`. Without a ticket it lists those of the run. With one it
+/// The tool is called `check_task`. Without a task it lists those of the run. With one it
 /// returns the result, once, or reports that it is not ready, after waiting up to a minute if the
-/// model asks for it. It cannot see tickets of other runs.
+/// model asks for it. It cannot see tasks of other runs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CheckTask;
 
 impl IntoTools for CheckTask {
     fn into_tools(self) -> Vec<DynTool> {
-        let about = "Returns the result of a ticket, or says that it is not ready yet. \
-                     Without a ticket, lists the outstanding tickets.";
+        let about = "Returns the result of a task, or says that it is not ready yet. \
+                     Without a task, lists the outstanding tasks.";
         // The results it returns carry their own label.
         let spec = ToolSpec::new(NAME, about)
             .read_only()
@@ -37,39 +37,38 @@ impl IntoTools for CheckTask {
             .timeout(Duration::from_secs(MAX_WAIT_SECONDS + 30));
         let schema = json!({
             "properties": {
-                "ticket_id": {"type": "string", "description": "The ticket whose result to return."},
+                "task_id": {"type": "string", "description": "The task whose result to return."},
                 "wait_s": {
                     "type": "integer", "minimum": 0, "maximum": MAX_WAIT_SECONDS,
                     "description": "How many seconds to wait for the result; 0 by default.",
                 },
             },
         });
-        vec![DynTool::new(spec, schema, |args, cx| async move { check_ticket(&args, &cx).await })]
+        vec![DynTool::new(spec, schema, |args, cx| async move { check_task(&args, &cx).await })]
     }
 }
 
-async fn check_ticket(args: &Value, cx: &ToolContext) -> Result<Output, Failure> {
-    let turn = cx
-        .host()
-        .and_then(|host| host.downcast::<TurnCore>().ok())
-        .ok_or_else(|| Failure::new(FailureCode::NotRun, "there are no tickets here"))?;
+async fn check_task(args: &Value, cx: &ToolContext) -> Result<Output, Failure> {
+    let turn = cx.host().and_then(|host| host.downcast::<TurnCore>().ok()).ok_or_else(|| {
+        Failure::new(FailureCode::NotRun, "background tasks are not available here")
+    })?;
     let background = &turn.inner.background;
-    let Some(id) = args["ticket_id"].as_str() else {
-        return Ok(Output::json(json!({"tickets": background.tickets(&turn.run)})));
+    let Some(id) = args["task_id"].as_str() else {
+        return Ok(Output::json(json!({"tasks": background.tasks(&turn.run)})));
     };
     let find = || background.of(&turn.run).into_iter().find(|entry| *entry.id == *id);
-    let Some(entry) = find() else { return Err(unknown_ticket(id)) };
+    let Some(entry) = find() else { return Err(unknown_task(id)) };
     let wait = args["wait_s"].as_u64().unwrap_or(0).min(MAX_WAIT_SECONDS);
     wait_for_end(&turn, background, &entry, Duration::from_secs(wait)).await;
     if entry.is_running() {
-        let ticket = entry.ticket(Some(cx.tool_name()));
-        return Ok(Output::json(serde_json::to_value(ticket).unwrap_or_default()));
+        let task = entry.task(Some(cx.tool_name()));
+        return Ok(Output::json(serde_json::to_value(task).unwrap_or_default()));
     }
-    let Some(late) = background.deliver(&entry) else { return Err(unknown_ticket(id)) };
+    let Some(late) = background.deliver(&entry) else { return Err(unknown_task(id)) };
     cx.add_nested_label(late.answer.label());
     match late.answer.output() {
         Some(output) => Ok(output.clone()),
-        // The query succeeded; the work behind the ticket failed.
+        // The query succeeded; the work behind the task failed.
         None => {
             let text = late.answer.text().into_owned();
             let line = format!("the background task `{id}` failed");
@@ -81,11 +80,11 @@ async fn check_ticket(args: &Value, cx: &ToolContext) -> Result<Output, Failure>
 async fn wait_for_end(
     turn: &TurnCore,
     background: &Background,
-    entry: &Arc<TicketEntry>,
+    entry: &Arc<TaskEntry>,
     limit: Duration,
 ) {
     let clock = &*turn.inner.clock;
-    let mut late = clock.sleep_until(crate::watch::after(clock.now(), limit));
+    let mut late = clock.sleep_until(crate::host_code::after(clock.now(), limit));
     loop {
         let changed = background.changed.notified();
         if !entry.is_running() || limit.is_zero() {
@@ -99,8 +98,8 @@ async fn wait_for_end(
     }
 }
 
-fn unknown_ticket(id: &str) -> Failure {
+fn unknown_task(id: &str) -> Failure {
     let shown: String = id.chars().take(64).collect();
-    Failure::invalid(format!("there is no ticket `{shown}`, or its result was already delivered"))
-        .with_next(format!("call `{NAME}` without a ticket to list them"))
+    Failure::invalid(format!("there is no task `{shown}`, or its result was already delivered"))
+        .with_next(format!("call `{NAME}` without a task to list them"))
 }

@@ -1,4 +1,4 @@
-//! The work behind a ticket: a task of its own, with timeout and cancellation, whose panic is a
+//! The work behind a task: a task of its own, with timeout and cancellation, whose panic is a
 //! failure.
 //!
 //! It keeps the resource keys and the tool slot of its call, because it still acts for that call.
@@ -15,15 +15,15 @@ use haft_core::{
     host::{BackgroundTask, HostContext},
 };
 
-use super::{Reservation, Stage, TicketEntry};
+use super::{Reservation, Stage, TaskEntry};
 use crate::{
     call::{AuthorizedCall, CallMachine, RunningCall, Step, acquire::TaskLocks},
     event::Event,
     hooks::CompletedCall,
+    host_code::{after, timed},
     layers::{Outcome, checked, outcome_of},
     tool_result::ToolResult,
     turn::{TurnCore, launch},
-    watch::{after, timed},
 };
 
 /// Starts the work that a body has deferred.
@@ -50,7 +50,7 @@ pub(crate) fn begin(
     let _ = entry.work.set((Arc::downgrade(turn), cx.downgrade()));
     turn.emit(|| Event::Deferred {
         call: outer.call_id().clone(),
-        ticket: Arc::clone(&entry.id),
+        task_id: Arc::clone(&entry.id),
         tool: entry.tool.clone(),
         summary: entry.summary.clone(),
     });
@@ -90,7 +90,7 @@ async fn finish(
 /// Runs the work, keeps its result, and discards it when it expires.
 async fn run_task(
     turn: Arc<TurnCore>,
-    entry: Arc<TicketEntry>,
+    entry: Arc<TaskEntry>,
     performed: Arc<CompletedCall>,
     locks: TaskLocks,
     body: BoxFuture<'static, Outcome>,
@@ -115,7 +115,7 @@ async fn run_task(
     });
     let result = finish(&turn, &performed, outcome, began).await;
     let (failed, ran) = (result.failure().map(Failure::code), result.execution());
-    let (call, ticket) = (entry.call.clone(), Arc::clone(&entry.id));
+    let (call, task_id) = (entry.call.clone(), Arc::clone(&entry.id));
     let elapsed = result.elapsed();
     // The turn is not needed from here on.
     drop((performed, turn));
@@ -128,7 +128,7 @@ async fn run_task(
     };
     inner.events.emit_as(
         || Arc::clone(&entry.who),
-        || Event::TaskFinished { call, ticket, failed, execution: ran, elapsed },
+        || Event::TaskFinished { call, task_id, failed, execution: ran, elapsed },
     );
     if orphaned {
         return inner.background.expire(&entry, &inner);
@@ -184,7 +184,7 @@ async fn run_body(
         never = turn.forward_progress(cx) => match never {},
         () = clock.sleep_until(until) => Failure::new(
             FailureCode::DeadlinePassed,
-            "the work took longer than the lifetime of its ticket, and was cancelled",
+            "the work took longer than the lifetime of its task, and was cancelled",
         ),
     };
     turn.stop_body(cx, stop.code(), stop.message());

@@ -93,7 +93,7 @@ impl Ledger {
             None => budget,
         };
         let began = clock.now();
-        let own = budget.wall.map(|wall| crate::watch::after(began, wall));
+        let own = budget.wall.map(|wall| crate::host_code::after(began, wall));
         let until = [own, over.as_ref().and_then(|over| over.until)].into_iter().flatten().min();
         let used = Used { of: vec![0; budget.calls_of.len()], ..Used::default() };
         let clock = Arc::clone(clock);
@@ -469,7 +469,7 @@ fn warn(mut chain: Chain<'_>, events: &Events) {
 
 fn exhausted(what: impl Into<String>) -> Failure {
     Failure::new(FailureCode::BudgetExhausted, what)
-        .with_next("finish with what you have, and say what is missing")
+        .with_next("finish with the results you have, and report what is missing")
 }
 
 /// The failure of a call that exceeds the nesting limit.

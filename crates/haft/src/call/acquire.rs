@@ -17,9 +17,9 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::{record::Parent, validate::ValidatedCall};
 use crate::{
+    host_code::after,
     registry::RegisteredTool,
     turn::{ConcurrencySlot, LockGuard, LockRequest, LockTable, TurnCore},
-    watch::after,
 };
 
 /// Everything a call holds while it runs. Dropping it releases it, on every path. If some work of
@@ -182,7 +182,8 @@ async fn tool_slot(
         return Ok(Some(slot));
     }
     let slot = turn.waiting(cx, deadline, Arc::clone(slots).acquire_owned()).await?;
-    slot.map(Some).map_err(|_| Failure::new(FailureCode::NotRun, "the tool is gone"))
+    slot.map(Some)
+        .map_err(|_| Failure::new(FailureCode::NotRun, "the registry of the tool was dropped"))
 }
 
 async fn lock(

@@ -26,10 +26,10 @@ use crate::{
         SuggestedRules, in_words,
     },
     event::Event,
+    host_code::{Stopped, caught},
     journal::PolicyRecord,
     policy::Explanation,
     turn::TurnCore,
-    watch::{Stopped, caught},
 };
 
 /// An open approval request, with all that its answer needs.
@@ -369,7 +369,7 @@ fn is_declined_too_often(
 
 fn stop_asking(failure: Failure, tool: &str, count: u32) -> Failure {
     failure.with_retry(RetryHint::Never).with_next(format!(
-        "stop calling `{tool}`: a person denied it {count} times in a row; continue without it, or tell the user what you would have done"
+        "stop calling `{tool}`: a person denied it {count} times in a row; continue without it, or report to the user what you would have done"
     ))
 }
 

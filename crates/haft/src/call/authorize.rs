@@ -16,10 +16,10 @@ use serde_json::Value;
 use super::validate::ValidatedCall;
 use crate::{
     approval::{ApprovalDigest, ApprovalScope, GrantError, digest},
+    host_code::{Stopped, caught},
     policy::{CheckStep, Explanation},
     secrets::secret_arguments,
     turn::TurnCore,
-    watch::{Stopped, caught},
 };
 
 const TOOL_GUARD: &str = "the tool's guard";
@@ -75,7 +75,7 @@ pub(super) struct Assessment {
 }
 
 /// What a model can always do instead.
-pub(super) const NEXT: &str = "continue without it, or tell the user what you would have done";
+pub(super) const NEXT: &str = "continue without it, or report to the user what you would have done";
 
 /// The failure of a denied call. Who denied it is for the operator only.
 pub(super) fn refused(verdict: &Verdict) -> Failure {
@@ -224,7 +224,7 @@ impl Guarding {
         let not_asked = turn.inner.guards.iter().skip(self.next);
         assessment.guards.extend(not_asked.map(|guard| CheckStep {
             what: format!("guard `{}`", guard.name()),
-            said: "not asked".to_owned(),
+            result: "not asked".to_owned(),
             why: "another guard denied the call before".to_owned(),
             place: None,
         }));
@@ -283,9 +283,9 @@ impl Assessment {
             GuardId::Tool => TOOL_GUARD.to_owned(),
             GuardId::Runtime(_) => format!("guard `{}`", name(turn, guard)),
         };
-        let step = |said: &str, why: &str| CheckStep {
+        let step = |result: &str, why: &str| CheckStep {
             what: what.clone(),
-            said: said.to_owned(),
+            result: result.to_owned(),
             why: why.to_owned(),
             place: None,
         };

@@ -6,7 +6,7 @@
 
 use haft_core::{Execution, Failure, FailureCode};
 
-use crate::watch::Stopped;
+use crate::host_code::Stopped;
 
 /// Reads the answer of a check.
 pub(super) fn passed(answer: Result<Result<(), Failure>, Stopped>) -> Result<(), Failure> {

@@ -23,17 +23,18 @@ use super::{
     execute::Execution,
     explain_invalid,
     machine::CallMachine,
-    need::{Input, Need, Step},
-    sanitize, truncate,
+    sanitize,
+    step::{Input, Need, Step},
+    truncate,
     validate::ValidatedCall,
 };
 use crate::{
     event::Event,
+    host_code::{Stopped, after, caught, panic_message},
     journal::{self, WriteStatus},
     telemetry,
     tool_result::ToolResult,
     turn::TurnCore,
-    watch::{Stopped, after, caught, panic_message},
 };
 
 /// A call that runs.

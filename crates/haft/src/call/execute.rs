@@ -125,7 +125,7 @@ impl Execution {
                 };
                 match args.take() {
                     Some(args) => layers::around(&work, args, stats).await,
-                    None => Err(Failure::new(FailureCode::NotRun, "it was executed before")),
+                    None => Err(Failure::new(FailureCode::NotRun, "the call was already executed")),
                 }
             };
             self.outcome = Some(outcome);
@@ -139,7 +139,12 @@ impl Execution {
         mut self: Box<Self>,
         turn: &Arc<TurnCore>,
     ) -> (Outcome, ExecutionStats, Option<Arc<CompletedCall>>) {
-        let lost = || Failure::new(FailureCode::UnknownOutcome, "the execution was lost");
+        let lost = || {
+            Failure::new(
+                FailureCode::UnknownOutcome,
+                "the task that executed the call ended without a result",
+            )
+        };
         let outcome = self.outcome.take().unwrap_or_else(|| Err(lost()));
         let stats = match &mut self.state {
             State::Prepared => ExecutionStats::default(),

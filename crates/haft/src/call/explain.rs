@@ -17,10 +17,10 @@ use super::{
     validate::ValidatedCall,
 };
 use crate::{
+    host_code::{Stopped, caught, within},
     policy::{CheckStep, Explanation},
     secrets::secret_arguments,
     turn::TurnCore,
-    watch::{Stopped, caught, within},
 };
 
 /// Explains a call that was taken in, or why it was not.
@@ -198,6 +198,6 @@ fn admitted_words(call: &ValidatedCall) -> String {
     }
 }
 
-fn step(what: &str, said: &str, why: String) -> CheckStep {
-    CheckStep { what: what.to_owned(), said: said.to_owned(), why, place: None }
+fn step(what: &str, result: &str, why: String) -> CheckStep {
+    CheckStep { what: what.to_owned(), result: result.to_owned(), why, place: None }
 }

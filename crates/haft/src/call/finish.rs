@@ -64,7 +64,7 @@ pub(super) fn result(
         label,
         origin,
         instead_by: record.instead_by(!is_failure),
-        cut,
+        truncation: cut,
         outcome,
         repairs: record.repairs.clone(),
         tier: cx.tier(),
@@ -87,7 +87,7 @@ pub(super) fn withhold(turn: &TurnCore, result: &mut ToolResult, error: BoxError
     .with_source(error);
     let failure = turn.inner.redactor.failure(failure);
     result.outcome = Answer::Failure { failure, interrupted_output: String::new() };
-    result.cut = None;
+    result.truncation = None;
     result.seal.settle(result.label, true, 0);
 }
 

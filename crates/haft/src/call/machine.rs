@@ -27,9 +27,9 @@ use super::{
     },
     check,
     execute::{Execution, PreparedExecution},
-    need::{Input, Need, Step},
     pre_hooks,
     record::{CallOrigin, CallRecord, Parent},
+    step::{Input, Need, Step},
     validate::ValidatedCall,
 };
 use crate::{

@@ -14,20 +14,21 @@ use super::{
     execute::{Execution, PreparedExecution},
     finish,
     machine::{CallMachine, Phase, lost, not_run},
-    need::{Input, Need, Step},
     post_hooks,
     record::CallOrigin,
-    sanitize, truncate,
+    sanitize,
+    step::{Input, Need, Step},
+    truncate,
 };
 use crate::{
     event::{Event, Phase as EventPhase, WaitReason},
     hooks::{CompletedCall, PostCallResult},
+    host_code::{self, Stopped},
     journal::Intent,
     layers::Outcome,
     telemetry,
     tool_result::{ToolResult, Truncation},
     turn::TurnCore,
-    watch::{self, Stopped},
 };
 
 impl CallMachine {
@@ -86,7 +87,7 @@ impl CallMachine {
         if !turn.inner.hooks.is_empty() {
             self.record.notes.set_arguments(call.admitted().arguments());
         }
-        turn.emit(|| Event::Permitted {
+        turn.emit(|| Event::Authorized {
             call: self.record.cx.call_id().clone(),
             verdict: call.verdict().clone(),
         });
@@ -117,7 +118,7 @@ impl CallMachine {
         let validated = call.admitted();
         let own = validated.limits().and_then(|limits| limits.deadline);
         let time = own.or(validated.tool().spec().deadline).unwrap_or(turn.inner.config.deadline);
-        let mut deadline = watch::after(from, time);
+        let mut deadline = host_code::after(from, time);
         if let Some(outer) = self.record.parent().and_then(|parent| parent.deadline) {
             deadline = deadline.min(outer);
         }

@@ -14,7 +14,7 @@ mod post_hooks;
 mod sanitize;
 mod truncate;
 mod finish;
-mod need;
+mod step;
 mod machine;
 mod machine_execute;
 mod driver;
@@ -28,8 +28,8 @@ pub(crate) use self::{
     driver::RunningCall,
     explain::explain,
     machine::{CallMachine, not_run},
-    need::Step,
     record::{CallRecord, Parent, add_notes},
     sanitize::most_bytes,
+    step::Step,
     validate::{Terms, redactor_of},
 };

@@ -10,8 +10,8 @@ use haft_core::{Execution, Failure, FailureCode};
 use super::record::HostNotes;
 use crate::{
     hooks::{NamedHook, PostCallResult},
+    host_code::Stopped,
     layers::Outcome,
-    watch::Stopped,
 };
 
 /// Returns whether the body ran, by its outcome.

@@ -11,7 +11,7 @@ use haft_core::{Decision, Failure, FailureCode};
 use super::{record::HostNotes, validate::ValidatedCall};
 use crate::{
     hooks::{NamedHook, PreCallDecision},
-    watch::Stopped,
+    host_code::Stopped,
 };
 
 /// The answer of a hook with the call that it saw. A hook that was stopped has neither.

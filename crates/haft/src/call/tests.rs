@@ -23,20 +23,20 @@ use super::{
     acquire,
     execute::Execution,
     machine::CallMachine,
-    need::{Input, Need, Step},
     record::Parent,
+    step::{Input, Need, Step},
 };
 use crate::{
     approval::{Answered, ApprovalResponse},
     clock::ManualClock,
     event::Event,
     hooks::{Hook, PostCallResult, PreCallDecision},
+    host_code::Stopped,
     policy::{Budget, Policy, PolicyRequest},
     registry::ToolRegistry,
     runtime::Runtime,
     tool_result::ToolResult,
     turn::{TurnCore, validate_call},
-    watch::Stopped,
 };
 
 /// The choices of one run.
@@ -161,7 +161,7 @@ impl World {
             .clock(ManualClock::new())
             .budget(Budget { calls: Some(BUDGET), ..Budget::default() })
             .observer(move |event: &Event| match event {
-                Event::Permitted { call, .. } => {
+                Event::Authorized { call, .. } => {
                     lock(&log).permitted.insert(call.to_string());
                 }
                 Event::Finished { call, .. } => {

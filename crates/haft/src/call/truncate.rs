@@ -15,12 +15,12 @@ use super::sanitize::{chars, json_size, sanitize_data, weight};
 use crate::{
     artifact::{self, ArtifactMeta, Draft, Ends, Items, NotKept, Owner, READER},
     config::Config,
+    host_code::timed,
     layers::Outcome,
     runtime::Inner,
     text::nth_char,
     tool_result::Truncation,
     turn::TurnCore,
-    watch::timed,
 };
 
 /// More pictures than this of one result are not kept aside; one more note each would flood too.

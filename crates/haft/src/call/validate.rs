@@ -19,12 +19,12 @@ use serde_json::{Map, Value};
 
 use crate::{
     clock::{Clock, RuntimeClock},
+    host_code::{after, caught},
     policy::{PolicyRequest, TaintTracker},
     registry::{Found, HiddenReason, RegisteredTool, ToolSnapshot},
     secrets::{Redactor, RuntimeRedactor},
     text::shortened,
     turn::TurnCore,
-    watch::{after, caught},
 };
 
 /// A call whose arguments are valid, decoded and frozen. Boxed, because it is moved through every
@@ -285,7 +285,7 @@ pub(crate) fn resolve(
         .with_next("continue without it, or say in your answer what you would have asked")),
         Found::Withheld(why) => {
             Err(Failure::new(FailureCode::NotOffered, format!("`{name}` is not offered: {why}"))
-                .with_next("use one of the tools you were given"))
+                .with_next("call a tool from your list of tools"))
         }
         Found::Nothing(near) => {
             let failure = Failure::new(
@@ -296,7 +296,7 @@ pub(crate) fn resolve(
                 Some(near) => {
                     failure.with_next(format!("did you mean `{near}`? call it by that name"))
                 }
-                None => failure.with_next("use one of the tools you were given"),
+                None => failure.with_next("call a tool from your list of tools"),
             })
         }
     }

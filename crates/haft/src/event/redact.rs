@@ -14,7 +14,7 @@ impl Redact for Event {
             Event::HookFailedOpen { why, .. } => why.redact(redactor),
             Event::Asked { verdict, .. }
             | Event::Refused { verdict, .. }
-            | Event::Permitted { verdict, .. } => verdict.redact(redactor),
+            | Event::Authorized { verdict, .. } => verdict.redact(redactor),
             Event::Answered { comment, .. } => comment.redact(redactor),
             Event::Progress { note: Progress::Progress(_, text), .. }
             | Event::Deferred { summary: text, .. } => text.redact(redactor),

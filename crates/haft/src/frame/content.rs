@@ -136,7 +136,7 @@ mod tests {
             outcome: Answer::Output(Output { blocks, structured: None }),
             label: Label::default(),
             origin: None,
-            cut: None,
+            truncation: None,
             repairs: None,
             instead_by: None,
             tier: None,

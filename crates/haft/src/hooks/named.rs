@@ -9,11 +9,11 @@ use haft_core::{BoxFuture, Error, ErrorKind, Failure, Verdict};
 
 use super::{Hook, HookEffects};
 use crate::{
+    host_code::{caught, within},
     policy::{Guard, NameGlob},
     registry::RegisteredTool,
     runtime::Inner,
     turn::ValidatedCall,
-    watch::{caught, within},
 };
 
 /// A hook from the builder, and the tools it was added for.

@@ -25,10 +25,10 @@ use super::{
 };
 use crate::{
     clock::{Anchor, Clock, RuntimeClock},
+    memory_size::memory_size_of,
     schema::Repair,
     secrets::{Redact as _, RuntimeRedactor},
     text::head,
-    weight::weight_of,
 };
 
 /// The maximum length of a failure message that is kept, in characters.
@@ -233,8 +233,8 @@ impl Slot {
             + self.call.as_str().len()
             + self.requested_name.as_str().len()
             + self.intent.as_ref().map_or(0, |intent| intent.weight)
-            + self.end.as_ref().map_or(0, OutcomeRecord::weight)
-            + self.policy.as_ref().map_or(0, |policy| policy.weight())
+            + self.end.as_ref().map_or(0, OutcomeRecord::memory_size)
+            + self.policy.as_ref().map_or(0, |policy| policy.memory_size())
     }
 
     /// Returns it as people read it.
@@ -254,7 +254,7 @@ impl Slot {
                 verdict: intent.verdict.clone(),
                 repairs: intent.repairs.as_deref().unwrap_or_default().to_vec(),
             }),
-            judged: self.policy.clone(),
+            policy: self.policy.clone(),
             end: self.end.clone(),
         }
     }
@@ -352,7 +352,7 @@ impl Journal for MemoryJournal {
         if self.max == 0 {
             return WriteStatus::Now(Ok(()));
         }
-        let weight = weight_of(intended.arguments, self.max_bytes);
+        let weight = memory_size_of(intended.arguments, self.max_bytes);
         let (mut ring, anchor) = self.lock_at(intended.began);
         // What a schema marks as secret cannot be recognized later, so it is redacted now.
         let redact_now = !ring.knows(intended.redactor) || intended.tool.input().marks_secrets();
@@ -425,10 +425,10 @@ fn outcome_record(settled: &CallOutcome<'_>, output: usize) -> OutcomeRecord {
             .map(|cause| head(&cause, MAX_MESSAGE_CHARS).to_owned()),
         output: answer.output().and_then(|shown| head_of(shown, output)),
         label: answer.label(),
-        cut: answer.cut.clone(),
+        truncation: answer.truncation.clone(),
         execution: answer.execution(),
         tier: answer.tier.clone(),
-        course: settled.course.clone(),
+        stats: settled.stats.clone(),
         elapsed: answer.elapsed(),
     }
 }

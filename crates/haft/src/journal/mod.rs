@@ -20,6 +20,7 @@ pub use self::{
 };
 use crate::{
     call::{AuthorizedCall, CallRecord},
+    host_code::caught,
     layers::ExecutionStats,
     policy::Explanation,
     registry::RegisteredTool,
@@ -27,7 +28,6 @@ use crate::{
     schema::Repair,
     secrets::RuntimeRedactor,
     tool_result::ToolResult,
-    watch::caught,
 };
 
 /// A call that is about to run. Borrowed: a journal copies what it keeps, and the copies are
@@ -85,7 +85,7 @@ pub struct CallOutcome<'a> {
     /// The approver who answered.
     pub answered_by: Option<&'a str>,
     /// Attempts, cache, waits.
-    pub course: ExecutionStats,
+    pub stats: ExecutionStats,
     /// When the call started.
     pub began: Instant,
 }
@@ -150,7 +150,7 @@ impl<'a> CallOutcome<'a> {
             verdict: policy.map(|policy| &policy.verdict),
             explanation: policy.map(|policy| &policy.explanation),
             answered_by: policy.and_then(|policy| policy.answered_by.as_deref()),
-            course: record.stats.clone(),
+            stats: record.stats.clone(),
             began: record.began,
         }
     }

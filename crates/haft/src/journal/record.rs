@@ -50,7 +50,7 @@ pub struct ExecutionRecord {
     pub intent: Option<IntentRecord>,
     /// The authorization of a call that was refused or needed approval.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub judged: Option<Box<PolicyRecord>>,
+    pub policy: Option<Box<PolicyRecord>>,
     /// How it ended; `None` while it has not.
     pub end: Option<OutcomeRecord>,
 }
@@ -59,20 +59,20 @@ impl ExecutionRecord {
     /// Returns the verdict and its source; `None` for a call that was never authorized.
     #[must_use]
     pub fn verdict(&self) -> Option<&Verdict> {
-        let judged = self.judged.as_ref().map(|judged| &judged.verdict);
-        judged.or(self.intent.as_ref().map(|intent| &intent.verdict))
+        let policy = self.policy.as_ref().map(|policy| &policy.verdict);
+        policy.or(self.intent.as_ref().map(|intent| &intent.verdict))
     }
 
     /// Returns the full explanation; `None` for a call that the rules allowed without approval.
     #[must_use]
     pub fn explanation(&self) -> Option<&Arc<Explanation>> {
-        self.judged.as_ref().map(|judged| &judged.explanation)
+        self.policy.as_ref().map(|policy| &policy.explanation)
     }
 
     /// Returns the approver who answered.
     #[must_use]
     pub fn answered_by(&self) -> Option<&str> {
-        self.judged.as_ref().and_then(|judged| judged.answered_by.as_deref())
+        self.policy.as_ref().and_then(|policy| policy.answered_by.as_deref())
     }
 
     /// Returns whether the call has succeeded.
@@ -96,7 +96,7 @@ pub struct PolicyRecord {
 }
 
 impl PolicyRecord {
-    pub(super) fn weight(&self) -> usize {
+    pub(super) fn memory_size(&self) -> usize {
         let checks = &self.explanation.checks;
         // What an explanation says is a few lines for each check; counting letters would cost more
         // than it tells.
@@ -139,21 +139,21 @@ pub struct OutcomeRecord {
     pub label: Label,
     /// How much of the result was truncated; `None` if nothing was.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cut: Option<Box<Truncation>>,
+    pub truncation: Option<Box<Truncation>>,
     /// Whether the body ran.
     pub execution: Execution,
     /// Which sandbox confined the work, if the body reported it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tier: Option<Arc<Value>>,
     /// Attempts, cache, waits.
-    pub course: ExecutionStats,
+    pub stats: ExecutionStats,
     /// How long the call took.
     #[serde(rename = "elapsed_us", serialize_with = "micros")]
     pub elapsed: Duration,
 }
 
 impl OutcomeRecord {
-    pub(super) fn weight(&self) -> usize {
+    pub(super) fn memory_size(&self) -> usize {
         let text = |text: &Option<String>| text.as_ref().map_or(0, String::capacity);
         // A tier is a few words, and counting letters would cost more than it tells.
         let tier = if self.tier.is_some() { 1_000 } else { 0 };
@@ -308,9 +308,9 @@ impl Redact for ExecutionRecord {
                 intent.repairs = shown;
             }
         }
-        if let Some(judged) = &mut self.judged {
-            judged.verdict.redact(redactor);
-            Arc::make_mut(&mut judged.explanation).redact(redactor);
+        if let Some(policy) = &mut self.policy {
+            policy.verdict.redact(redactor);
+            Arc::make_mut(&mut policy.explanation).redact(redactor);
         }
         if let Some(end) = &mut self.end {
             end.error.redact(redactor);

@@ -25,7 +25,7 @@ use super::{Outcome, Work, in_words};
 use crate::{
     config::Breaker,
     event::Event,
-    watch::{after, caught},
+    host_code::{after, caught},
 };
 
 /// How many sources of an error are inspected: a chain may be a cycle.
@@ -366,9 +366,9 @@ mod tests {
         let number = || Failure::from("x".parse::<u8>().unwrap_err());
         for (failure, counts, counts_when_tried) in [
             (Failure::from(of(io::ErrorKind::ConnectionRefused)), true, true),
-            (Failure::from(Around(of(io::ErrorKind::ConnectionReset))), true, true),
+            (Failure::from_error(Around(of(io::ErrorKind::ConnectionReset))), true, true),
             (Failure::from(of(io::ErrorKind::NotFound)), false, false),
-            (Failure::from(Around(of(io::ErrorKind::PermissionDenied))), false, false),
+            (Failure::from_error(Around(of(io::ErrorKind::PermissionDenied))), false, false),
             (Failure::from(io::Error::other("who knows")), false, true),
             (number(), false, true),
             (Failure::failed("words of the author's own"), false, false),
@@ -378,6 +378,6 @@ mod tests {
             assert_eq!(is_trouble(&plain, &failure), counts, "{failure}");
             assert_eq!(is_trouble(&tried, &failure), counts_when_tried, "{failure}");
         }
-        assert!(!is_trouble(&plain, &Failure::from(Ring)), "the look behind it has an end");
+        assert!(!is_trouble(&plain, &Failure::from_error(Ring)), "the look behind it has an end");
     }
 }

@@ -10,7 +10,7 @@ use haft_core::{BoxFuture, Failure};
 
 use super::{
     Outcome, Work,
-    attempt::{self, RunningBody},
+    body_attempt::{self, RunningBody},
     machine::{ExecuteInput, ExecuteMachine, ExecuteNeed, ExecuteStep},
 };
 use crate::telemetry;
@@ -56,7 +56,7 @@ pub(crate) fn poll_execution(
         input = match machine.advance(work, input) {
             ExecuteStep::Done(outcome) => return Poll::Ready(outcome),
             ExecuteStep::Attempt(args) => {
-                match attempt::begin(work, args, machine.context(work), task) {
+                match body_attempt::begin(work, args, machine.context(work), task) {
                     Ok((attempt, span)) => ExecuteInput::Body(attempt, span),
                     Err(running) => {
                         *pending = Pending::Body(running);

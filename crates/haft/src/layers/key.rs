@@ -13,7 +13,7 @@ use std::{
 use haft_core::ToolName;
 use serde_json::{Number, Value};
 
-use crate::weight::weight_of;
+use crate::memory_size::memory_size_of;
 
 /// Arguments are compared to this depth, which is as deep as they are parsed. Deeper ones are never
 /// equal.
@@ -47,8 +47,8 @@ impl Key {
     }
 
     /// Estimates its bytes. It stops counting at a limit.
-    pub(super) fn weight(&self, limit: usize) -> usize {
-        weight_of(&self.parts.arguments, limit)
+    pub(super) fn memory_size(&self, limit: usize) -> usize {
+        memory_size_of(&self.parts.arguments, limit)
     }
 }
 

@@ -16,7 +16,7 @@ use haft_core::{Args, Cache, Failure, FailureCode, ToolContext, host::HostContex
 
 use super::{
     ExecutionStats, Outcome, Work,
-    attempt::{Attempt, outcome_of_attempt},
+    body_attempt::{Attempt, outcome_of_attempt},
     breaker::{self, Trial},
     cache::{self, Cached, Flight, FlightMember},
     rate::{self, Acquire, QueueSlot, RateLimiter},
@@ -24,8 +24,8 @@ use super::{
 };
 use crate::{
     event::{Event, WaitReason},
+    host_code::after,
     telemetry::AttemptSpan,
-    watch::after,
 };
 
 /// Executes one authorized call.

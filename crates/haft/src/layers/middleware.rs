@@ -29,9 +29,9 @@ use super::{
 };
 use crate::{
     call::AuthorizedCall,
+    host_code::{caught, panic_message},
     policy::NameGlob,
     registry::RegisteredTool,
-    watch::{caught, panic_message},
 };
 
 /// Code around whole calls.

@@ -14,8 +14,8 @@ use std::{
 use futures_util::FutureExt as _;
 use haft_core::{BoxFuture, Failure, FailureCode};
 
-use super::{Outcome, Work, attempt::yields_to_interrupt, next::Frame};
-use crate::watch::{after, once};
+use super::{Outcome, Work, body_attempt::yields_to_interrupt, next::Frame};
+use crate::host_code::{after, once};
 
 /// What came of a middleware.
 pub(super) enum Said {

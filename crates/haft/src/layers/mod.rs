@@ -14,7 +14,7 @@ mod cache;
 mod breaker;
 mod retry;
 mod rate;
-mod attempt;
+mod body_attempt;
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -27,7 +27,7 @@ use serde::Serialize;
 
 pub use self::middleware::{Middleware, Next, middleware_fn};
 pub(crate) use self::{
-    attempt::{checked, outcome as outcome_of},
+    body_attempt::{checked, outcome as outcome_of},
     driver::{Pending, poll_execution},
     machine::ExecuteMachine,
     middleware::{Around, AroundPlace, around},

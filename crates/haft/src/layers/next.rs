@@ -128,7 +128,7 @@ impl<'a> Frame<'a> {
     pub(super) fn ends_at(&self, limit: Duration) -> Option<Instant> {
         let state = self.lock();
         let since = state.outside_since?;
-        Some(crate::watch::after(since, limit.saturating_sub(state.used)))
+        Some(crate::host_code::after(since, limit.saturating_sub(state.used)))
     }
 
     /// Returns since when the middleware's own time runs.

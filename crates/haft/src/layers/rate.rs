@@ -20,7 +20,7 @@ use haft_core::{Failure, FailureCode, Rate, sync::lock};
 use tokio::sync::Notify;
 
 use super::in_words;
-use crate::{clock::Clock, watch::after};
+use crate::{clock::Clock, host_code::after};
 
 /// Threads may arrive here in another order than they read the clock. An earlier moment within this
 /// span is not a clock that was set back, so that no time is counted twice.

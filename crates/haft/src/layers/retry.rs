@@ -15,7 +15,7 @@ use std::time::Duration;
 use haft_core::{Args, Execution, Failure, FailureCode, RetryHint, RetryPolicy, host::HostContext};
 
 use super::Work;
-use crate::{secrets, watch::caught};
+use crate::{host_code::caught, secrets};
 
 /// The longest wait that a failure may request.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);

@@ -35,7 +35,7 @@ pub use self::{
 };
 use crate::{
     clock::{Clock, RuntimeClock},
-    watch::within,
+    host_code::within,
 };
 
 /// Every tool a runtime knows.
@@ -46,7 +46,7 @@ use crate::{
 /// use serde_json::json;
 ///
 /// let tool = |name: &str| DynTool::new(
-///     ToolSpec::new(name, "Says nothing."), json!({}), |_, _| async { Ok(()) },
+///     ToolSpec::new(name, "Says nothing."), json!({}), |_, _| async {},
 /// );
 /// let registry = ToolRegistry::builder().add(tool("b")).add(tool("a")).build()?;
 /// assert_eq!(registry.own().map(|e| e.name().as_str()).collect::<Vec<_>>(), ["a", "b"]);
@@ -81,7 +81,7 @@ impl ToolRegistry {
     /// use serde_json::json;
     ///
     /// let tool = |name: &str| DynTool::new(
-    ///     ToolSpec::new(name, "Says nothing."), json!({}), |_, _| async { Ok(()) },
+    ///     ToolSpec::new(name, "Says nothing."), json!({}), |_, _| async {},
     /// );
     /// let small = ToolRegistry::builder().add(tool("a")).build()?;
     /// let large = small.with(tool("b"))?;
@@ -434,7 +434,7 @@ mod tests {
     use super::*;
 
     fn tool(name: &str) -> DynTool {
-        DynTool::new(ToolSpec::new(name, "Does it."), json!({}), |_, _| async { Ok(()) })
+        DynTool::new(ToolSpec::new(name, "Does it."), json!({}), |_, _| async {})
     }
 
     #[test]

@@ -394,7 +394,7 @@ mod tests {
     use super::*;
 
     fn freeze(spec: ToolSpec, schema: Value) -> Result<RegisteredTool, Error> {
-        let tool = DynTool::new(spec, schema, |_, _| async { Ok("ok") });
+        let tool = DynTool::new(spec, schema, |_, _| async { "ok" });
         let name = ToolName::from(tool.spec().name.as_str());
         RegisteredTool::freeze(name, &"this program".into(), &tool)
     }
@@ -433,13 +433,13 @@ mod tests {
 
     #[test]
     fn layer_state_is_shared_by_views_and_survives_an_unchanged_refresh() {
-        let tool = || DynTool::new(spec(), json!({}), |_, _| async { Ok("ok") });
+        let tool = || DynTool::new(spec(), json!({}), |_, _| async { "ok" });
         let first = Arc::new(freeze(spec(), json!({})).unwrap());
         let view = first.renamed(ToolName::from("other"));
         assert!(Arc::ptr_eq(&first.layers, &view.layers));
         let again = RegisteredTool::refreeze(&first, &tool()).unwrap();
         assert!(Arc::ptr_eq(&first.layers, &again.layers));
-        let changed = DynTool::new(spec().read_only(), json!({}), |_, _| async { Ok("ok") });
+        let changed = DynTool::new(spec().read_only(), json!({}), |_, _| async { "ok" });
         let changed = RegisteredTool::refreeze(&first, &changed).unwrap();
         assert!(!Arc::ptr_eq(&first.layers, &changed.layers));
     }
@@ -461,7 +461,7 @@ mod tests {
         assert!(moved.to_string().contains("sandbox"));
         let confined =
             DynTool::new(spec().isolation(Isolation::Required), json!({}), |_, _| async {
-                Ok("done in a process of its own")
+                "done in a process of its own"
             });
         let (name, source) = (ToolName::from("t"), "this program".into());
         let entry = RegisteredTool::freeze(name, &source, &confined.in_sandbox());

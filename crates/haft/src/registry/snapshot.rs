@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
 use super::{RegisteredTool, ToolView, export::Exports};
-use crate::{near::NearIndex, policy::Policy, watch::caught};
+use crate::{host_code::caught, near::NearIndex, policy::Policy};
 
 /// All tools in order, with their index.
 #[derive(Debug)]
@@ -376,7 +376,7 @@ mod tests {
     fn tool_set(count: usize) -> Arc<ToolSet> {
         let tool = |n: usize| {
             let spec = ToolSpec::new(format!("service_{n}_lookup"), "Looks.");
-            DynTool::new(spec, json!({"type": "object"}), |_, _| async { Ok("") })
+            DynTool::new(spec, json!({"type": "object"}), |_, _| async { "" })
         };
         let tools: Vec<DynTool> = (0..count).map(tool).collect();
         let entries = ToolRegistry::builder().add(tools).build().unwrap().own().cloned().collect();

@@ -75,7 +75,7 @@ impl ToolView {
                 Rule::Rename(from, to) if *from == name => name.clone_from(to),
                 Rule::Hide(pattern) if pattern.matches(&name) => return None,
                 // FAIL CLOSED: a filter that panics hides the tool.
-                Rule::Filter(keep) if !crate::watch::caught(|| keep(spec)).unwrap_or(false) => {
+                Rule::Filter(keep) if !crate::host_code::caught(|| keep(spec)).unwrap_or(false) => {
                     return None;
                 }
                 Rule::Rename(..) | Rule::Hide(_) | Rule::Filter(_) => {}

@@ -70,7 +70,7 @@ fn secret(
             FailureCode::InvalidValue,
             &format!("`{}` has no secret called `{shown}`", entry.name()),
         )
-        .with_next("use the name of a secret that was given to you, or tell the user")
+        .with_next("use the name of a configured secret, or ask the user for its name")
     })
 }
 

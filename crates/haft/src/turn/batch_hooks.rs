@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::core::TurnCore;
-use crate::{call::ValidatedCall, watch::within};
+use crate::{call::ValidatedCall, host_code::within};
 
 /// A call that is about to start.
 pub(super) struct Due {

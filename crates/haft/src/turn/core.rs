@@ -377,8 +377,8 @@ impl Host for TurnCore {
     }
 
     fn defer(&self, cx: &ToolContext, summary: &str) -> Result<Option<TaskSlot>, Failure> {
-        let ticket = self.ticket(cx, summary)?;
-        Ok(ticket.map(|(ticket, place)| TaskSlot { ticket, place: Box::new(place) }))
+        let task = self.task(cx, summary)?;
+        Ok(task.map(|(task, place)| TaskSlot { task, place: Box::new(place) }))
     }
 
     fn remaining_budget(&self, cx: &ToolContext) -> RemainingBudget {

@@ -32,7 +32,7 @@ pub(super) async fn nested(
     scope.depth = depth;
     // The body may pass on what it has read in its other nested calls.
     scope.label = scope.label.join(cx.nested_label());
-    scope.left = turn.run.remaining(depth, None);
+    scope.remaining_budget = turn.run.remaining(depth, None);
     let entry = validate::resolve(&turn.snapshot, &call.name);
     let tool_name = entry.as_ref().map_or_else(|_| call.name.clone(), |e| e.name().clone());
     let id = call.id.clone();
@@ -69,7 +69,10 @@ pub(super) async fn nested(
             record_read(&turn.run.seen, &result);
             result.into_outcome()
         }
-        None => Err(Failure::new(FailureCode::UnknownOutcome, "the nested call was lost")),
+        None => Err(Failure::new(
+            FailureCode::UnknownOutcome,
+            "the task of the nested call ended without a result",
+        )),
     }
 }
 

@@ -186,7 +186,7 @@ fn tool(ran: &Arc<Mutex<Vec<Value>>>) -> DynTool {
     let ran = Arc::clone(ran);
     DynTool::new(write("t"), open_schema(), move |args, _| {
         ran.lock().unwrap().push(Value::clone(&args));
-        async { Ok("done") }
+        async { "done" }
     })
 }
 
@@ -246,7 +246,7 @@ impl Scene {
                     None => format!("{by}: {answer}"),
                 },
                 Event::Rewritten { arguments, .. } => format!("rewritten {arguments}"),
-                Event::Permitted { verdict, .. } => format!("permitted by {}", verdict.source),
+                Event::Authorized { verdict, .. } => format!("permitted by {}", verdict.source),
                 Event::Refused { verdict, .. } => format!("refused: {}", verdict.reason),
                 Event::Problem { message, .. } => format!("problem: {message}"),
                 _ => return None,
@@ -373,7 +373,7 @@ async fn denial_gives_the_model_the_reason_and_the_record_the_rule() {
     let answer = scene.once().await;
     insta::assert_snapshot!(answer.text(), @r"
     denied: a person should look
-    Next: continue without it, or tell the user what you would have done
+    Next: continue without it, or report to the user what you would have done
     ");
     let record = &scene.journal.records()[0];
     assert_eq!(record.verdict().unwrap().source, "haft.toml:3 `t(*)`");
@@ -593,7 +593,7 @@ async fn new_guard_question_is_not_answered_by_an_earlier_approval() {
     let record = scene.journal.records().pop().unwrap();
     let checks = &record.explanation().unwrap().checks;
     let wary = checks.iter().find(|check| check.what == "guard `wary`").unwrap();
-    assert_eq!((wary.said.as_str(), wary.why.as_str()), ("ask", "it is late"));
+    assert_eq!((wary.result.as_str(), wary.why.as_str()), ("ask", "it is late"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -59,9 +59,9 @@ async fn without_rules_only_plain_reads_inside_the_workspace_are_allowed() {
 async fn denial_gives_the_model_the_reason_and_the_operator_the_rule() {
     let runtime = strict(vec![quick(ToolSpec::new("t", "Does it."))]).build().unwrap();
     let failure = runtime.call("t", json!({})).await.unwrap_err();
-    insta::assert_snapshot!(failure, @r"
+    insta::assert_snapshot!(failure.model_text(), @r"
     denied: this call needs approval (it is not declared read-only), and no approver is configured
-    Next: continue without it, or tell the user what you would have done
+    Next: continue without it, or report to the user what you would have done
     ");
     assert_eq!(failure.execution(), Execution::NotStarted);
     assert!(failure.source().unwrap().to_string().contains("the default"));
@@ -366,7 +366,7 @@ async fn no_effect_without_a_journaled_intent_and_no_result_without_an_outcome()
         let ran = ran.clone();
         DynTool::new(read("t"), json!({}), move |_, _| {
             ran.store(true, std::sync::atomic::Ordering::SeqCst);
-            async { Ok("secret result") }
+            async { "secret result" }
         })
     };
     let no_intent = permissive(vec![tool()]).journal(Broken { intend: false, settle: true });

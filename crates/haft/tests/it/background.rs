@@ -1,4 +1,4 @@
-//! Background work: tickets, limits, delivery to the model, and cancellation.
+//! Background work: tasks, limits, delivery to the model, and cancellation.
 
 use std::{
     sync::{
@@ -24,18 +24,18 @@ use crate::kit::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A tool that returns a ticket and finishes after this many seconds.
+/// A tool that returns a task and finishes after this many seconds.
 fn later(spec: ToolSpec, seconds: u32) -> DynTool {
     DynTool::new(spec, open_schema(), move |_, cx| async move {
         cx.spawn_background("building the world", move |_| async move {
             tokio::time::sleep(SECOND * seconds).await;
-            Ok("built")
+            "built"
         })
         .await
     })
 }
 
-/// A tool that returns a ticket and runs this work.
+/// A tool that returns a task and runs this work.
 fn defers<F>(work: impl Fn(ToolContext) -> F + Clone + Send + Sync + 'static) -> DynTool
 where
     F: Future<Output = Result<Output, Failure>> + Send + 'static,
@@ -46,19 +46,19 @@ where
     })
 }
 
-/// The events about tickets, one short line each.
+/// The events about tasks, one short line each.
 fn watch(lines: &Arc<Mutex<Vec<String>>>) -> impl Fn(&Event) + Send + Sync + 'static {
     let lines = Arc::clone(lines);
     move |event| {
         let line = match event {
-            Event::Deferred { call, ticket, tool, .. } => {
-                format!("{call} {tool} deferred {ticket}")
+            Event::Deferred { call, task_id, tool, .. } => {
+                format!("{call} {tool} deferred {task_id}")
             }
-            Event::TaskFinished { call, ticket, failed, execution: ran, .. } => {
+            Event::TaskFinished { call, task_id, failed, execution: ran, .. } => {
                 let end = failed.map_or("ok", |code| code.as_str());
-                format!("{call} {ticket} resolved {end} ran {ran:?}")
+                format!("{call} {task_id} resolved {end} ran {ran:?}")
             }
-            Event::Expired { ticket, .. } => format!("{ticket} expired"),
+            Event::Expired { task_id, .. } => format!("{task_id} expired"),
             Event::Finished { call, .. } => format!("{call} finished"),
             _ => return,
         };
@@ -71,7 +71,7 @@ async fn call(run: &Run, words: &str) -> Vec<haft::ToolResult> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ticket_is_a_success_and_its_result_is_delivered_once() {
+async fn task_is_a_success_and_its_result_is_delivered_once() {
     let (lines, journal) = (Arc::default(), MemoryJournal::new(10));
     let runtime = permissive(vec![later(read("build"), 30)])
         .observer(watch(&lines))
@@ -82,24 +82,27 @@ async fn ticket_is_a_success_and_its_result_is_delivered_once() {
     let began = tokio::time::Instant::now();
     let answers = call(&run, "build").await;
     assert_eq!(began.elapsed().as_secs(), 0, "the call does not wait for the work");
-    let ticket: Value = serde_json::from_str(&answers[0].text()).unwrap();
+    let task: Value = serde_json::from_str(&answers[0].text()).unwrap();
     assert_eq!(
-        ticket,
+        task,
         json!({
-            "ticket_id": "ticket-1", "tool_name": "build", "status": "running", "poll_after_s": 5,
+            "task_id": "task-1", "tool_name": "build", "status": "running", "poll_after_s": 5,
             "summary": "building the world",
             "resume_hint": "continue with something else; the result comes in a later message",
         })
     );
-    assert!(run.settled().is_empty());
-    assert_eq!(run.tickets()[0].status, "running");
-    let late = run.next_settled().await.unwrap();
-    assert_eq!((late.ticket.as_str(), &*late.answer.text()), ("ticket-1", "built"));
+    assert!(run.take_background_results().is_empty());
+    assert_eq!(run.background_tasks()[0].status, "running");
+    let late = run.next_background_result().await.unwrap();
+    assert_eq!((late.task_id.as_str(), &*late.answer.text()), ("task-1", "built"));
     assert_eq!(began.elapsed().as_secs(), 30);
-    assert!(run.next_settled().await.is_none() && run.settled().is_empty(), "once");
+    assert!(
+        run.next_background_result().await.is_none() && run.take_background_results().is_empty(),
+        "once"
+    );
     assert_eq!(
         *lines.lock().unwrap(),
-        ["c1 build deferred ticket-1", "c1 finished", "c1>1 ticket-1 resolved ok ran Completed"]
+        ["c1 build deferred task-1", "c1 finished", "c1>1 task-1 resolved ok ran Completed"]
     );
     let ids: Vec<_> = settled(&journal).iter().map(|r| r.call.to_string()).collect();
     assert_eq!(ids, ["c1", "c1>1"], "its end is a record of its own");
@@ -116,7 +119,7 @@ async fn late_result_taints_the_run_on_delivery() {
     let run = runtime.run();
     call(&run, "t").await;
     let left = run.remaining_budget().bytes.unwrap();
-    let late = run.next_settled().await.unwrap();
+    let late = run.next_background_result().await.unwrap();
     assert_eq!(late.answer.text(), "outside()");
     assert_eq!(late.answer.label().trust, Trust::Untrusted, "it forwards untrusted input");
     assert_eq!(run.label().trust, Trust::Untrusted);
@@ -141,7 +144,7 @@ async fn background_work_without_a_receiver_runs_inline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tickets_are_limited_until_they_are_delivered() {
+async fn tasks_are_limited_until_they_are_delivered() {
     let mut config = Config::default();
     config.max_background = 2;
     let runtime = permissive(vec![later(read("build"), 1)]).config(config).build().unwrap();
@@ -150,7 +153,7 @@ async fn tickets_are_limited_until_they_are_delivered() {
     assert_eq!(ends(&answers), ["c1 ok", "c2 ok", "c3 not_run"]);
     tokio::time::sleep(SECOND * 2).await;
     assert_eq!(ends(&call(&run, "build").await), ["c1 not_run"], "results wait in memory too");
-    assert_eq!(run.settled().len(), 2);
+    assert_eq!(run.take_background_results().len(), 2);
     assert_eq!(ends(&call(&run, "build").await), ["c1 ok"]);
 }
 
@@ -173,15 +176,15 @@ async fn background_work_times_out_and_undelivered_results_expire() {
     call(&run, "t").await;
     tokio::time::sleep(SECOND * 3_602).await;
     assert!(asked.load(Ordering::SeqCst), "it is asked before it is dropped");
-    assert_eq!(run.tickets()[0].status, "failed");
+    assert_eq!(run.background_tasks()[0].status, "failed");
     tokio::time::sleep(SECOND * 3_602).await;
-    assert!(run.tickets().is_empty() && run.settled().is_empty());
+    assert!(run.background_tasks().is_empty() && run.take_background_results().is_empty());
     assert_eq!(
         lines.lock().unwrap()[2..],
-        ["c1>1 ticket-1 resolved deadline_passed ran Completed", "ticket-1 expired"]
+        ["c1>1 task-1 resolved deadline_passed ran Completed", "task-1 expired"]
     );
     call(&run, "t").await;
-    let late = run.next_settled().await.unwrap();
+    let late = run.next_background_result().await.unwrap();
     assert_eq!(late.answer.failure().unwrap().code(), FailureCode::DeadlinePassed);
     assert_eq!(late.answer.interrupted_output(), "so far");
 }
@@ -195,9 +198,9 @@ async fn cancelling_the_run_stops_background_work_and_the_end_of_a_turn_does_not
     turn.run(calls("build")).await;
     control.abort();
     tokio::time::sleep(SECOND).await;
-    assert_eq!(run.tickets()[0].status, "running");
+    assert_eq!(run.background_tasks()[0].status, "running");
     run.cancel();
-    let late = run.next_settled().await.unwrap();
+    let late = run.next_background_result().await.unwrap();
     let failure = late.answer.failure().unwrap();
     assert_eq!(
         (failure.code(), failure.execution()),
@@ -231,7 +234,7 @@ async fn uncancellable_background_work_is_not_reported_as_cancelled() {
         tokio::task::yield_now().await;
     }
     run.cancel();
-    let late = run.next_settled().await.unwrap();
+    let late = run.next_background_result().await.unwrap();
     assert_eq!(late.answer.failure().unwrap().code(), FailureCode::UnknownOutcome);
     assert_eq!(late.answer.execution(), Execution::Unknown);
     drop(go);
@@ -248,14 +251,14 @@ async fn dropped_run_stops_its_background_work_and_says_so() {
     drop(run);
     tokio::time::sleep(SECOND).await;
     let lines = lines.lock().unwrap().clone();
-    let ends: Vec<_> = lines.iter().filter(|l| l.contains("ticket")).skip(2).collect();
+    let ends: Vec<_> = lines.iter().filter(|l| l.contains("task")).skip(2).collect();
     assert_eq!(
         ends,
         [
-            "c2>1 ticket-2 resolved ok ran Completed",
-            "ticket-2 expired",
-            "c1>1 ticket-1 resolved cancelled ran Completed",
-            "ticket-1 expired"
+            "c2>1 task-2 resolved ok ran Completed",
+            "task-2 expired",
+            "c1>1 task-1 resolved cancelled ran Completed",
+            "task-1 expired"
         ]
     );
 }
@@ -266,13 +269,13 @@ async fn background_panic_is_a_failure_and_output_is_bounded() {
     let runtime = permissive(vec![panics]).build().unwrap();
     let run = runtime.run();
     call(&run, "t").await;
-    let late = run.next_settled().await.unwrap();
+    let late = run.next_background_result().await.unwrap();
     assert_eq!(late.answer.failure().unwrap().code(), FailureCode::Panicked);
     let floods = defers(|_| async { Ok(Output::text("x".repeat(1 << 20))) });
     let run = permissive(vec![floods]).build().unwrap().run();
     call(&run, "t").await;
-    let late = run.next_settled().await.unwrap();
-    assert!(late.answer.cut().is_some() && late.answer.text().len() < 1 << 19);
+    let late = run.next_background_result().await.unwrap();
+    assert!(late.answer.truncation().is_some() && late.answer.text().len() < 1 << 19);
 }
 
 #[tokio::test(start_paused = true)]
@@ -294,32 +297,33 @@ async fn model_polls_background_results_and_gets_each_once() {
     let runtime = haft::Runtime::builder().registry(registry.build().unwrap()).build().unwrap();
     let (run, other) = (runtime.run(), runtime.run());
     let answers = call(&run, "build").await;
-    assert!(answers[0].text().contains("call `check_ticket` for the result"));
+    assert!(answers[0].text().contains("call `check_task` for the result"));
     let ask = |run: &Run, arguments: Value| {
         let run = run.clone();
         async move {
-            let call = haft::ToolCall::new("a", "check_ticket", arguments);
+            let call = haft::ToolCall::new("a", "check_task", arguments);
             run.turn().await.unwrap().run([call]).await.pop().unwrap()
         }
     };
-    let own = json!({"ticket_id": "ticket-1"});
+    let own = json!({"task_id": "task-1"});
     assert!(ask(&run, json!({})).await.text().contains(r#""status":"running""#));
     assert!(ask(&run, own.clone()).await.text().contains(r#""status":"running""#));
     let stranger = ask(&other, own.clone()).await;
     assert_eq!(stranger.failure().unwrap().code(), FailureCode::InvalidValue, "it is not theirs");
-    assert_eq!(ask(&other, json!({})).await.text(), r#"{"tickets":[]}"#);
+    assert_eq!(ask(&other, json!({})).await.text(), r#"{"tasks":[]}"#);
     let began = tokio::time::Instant::now();
     tokio::time::sleep(SECOND * 31).await;
-    let note = "[note from the host: `ticket-1` of `build` is completed; call `check_ticket` for the result]";
+    let note =
+        "[note from the host: `task-1` of `build` is completed; call `check_task` for the result]";
     assert!(call(&run, "t:x").await[0].text().ends_with(note));
     assert!(!call(&run, "t:x").await[0].text().contains("note"), "said once");
     let answer = ask(&run, own.clone()).await;
     assert_eq!(answer.text(), "built");
     assert_eq!(answer.label().trust, Trust::Untrusted, "it brings its label along");
-    assert!(ask(&run, own).await.is_error() && run.settled().is_empty(), "once");
+    assert!(ask(&run, own).await.is_error() && run.take_background_results().is_empty(), "once");
     assert_eq!(began.elapsed().as_secs(), 31);
     call(&run, "build").await;
-    let waits = json!({"ticket_id": "ticket-2", "wait_s": 60});
+    let waits = json!({"task_id": "task-2", "wait_s": 60});
     assert_eq!(ask(&run, waits).await.text(), "built");
     assert_eq!(began.elapsed().as_secs(), 61, "it waits no longer than it must");
 }
@@ -332,7 +336,7 @@ async fn closing_the_runtime_stops_background_work_and_awaits_it() {
     let began = tokio::time::Instant::now();
     runtime.close().await;
     assert!(began.elapsed() < SECOND);
-    let late = run.settled().pop().unwrap();
+    let late = run.take_background_results().pop().unwrap();
     assert_eq!(late.answer.failure().unwrap().code(), FailureCode::Cancelled);
     assert_eq!(call(&run, "build").await[0].text(), "built", "no more is put off");
 
@@ -342,16 +346,16 @@ async fn closing_the_runtime_stops_background_work_and_awaits_it() {
     let run = runtime.run();
     call(&run, "build").await;
     runtime.close().await;
-    assert_eq!(run.settled().pop().unwrap().answer.text(), "built");
+    assert_eq!(run.take_background_results().pop().unwrap().answer.text(), "built");
 }
 
 #[tokio::test(start_paused = true)]
-async fn output_schema_applies_to_the_result_and_not_to_the_ticket() {
+async fn output_schema_applies_to_the_result_and_not_to_the_task() {
     let tool = |good: bool| {
         DynTool::new(read("t"), open_schema(), move |_, cx| async move {
             cx.spawn_background("counting", move |_| async move {
                 let data = if good { json!({"n": 1}) } else { json!({"n": "one"}) };
-                Ok(Output { structured: Some(data.clone()), ..Output::json(data) })
+                Output { structured: Some(data.clone()), ..Output::json(data) }
             })
             .await
         })
@@ -360,7 +364,7 @@ async fn output_schema_applies_to_the_result_and_not_to_the_ticket() {
     for (good, code) in [(true, None), (false, Some(FailureCode::BadOutput))] {
         let run = permissive(vec![tool(good)]).build().unwrap().run();
         assert_eq!(ends(&call(&run, "t").await), ["c1 ok"]);
-        let late = run.next_settled().await.unwrap();
+        let late = run.next_background_result().await.unwrap();
         assert_eq!(late.answer.failure().map(Failure::code), code);
     }
 }

@@ -130,7 +130,7 @@ fn schemas() -> Vec<(&'static str, Value)> {
 /// The schemas above as tools, and the tools that the conversation calls.
 fn tools() -> Vec<DynTool> {
     let plain =
-        |name: &str, schema: Value| DynTool::new(read(name), schema, |_, _| async { Ok("done") });
+        |name: &str, schema: Value| DynTool::new(read(name), schema, |_, _| async { "done" });
     let mut tools: Vec<DynTool> =
         schemas().into_iter().map(|(name, schema)| plain(name, schema)).collect();
     let city = json!({"type": "object", "required": ["city"], "additionalProperties": false,
@@ -140,21 +140,21 @@ fn tools() -> Vec<DynTool> {
         DynTool::new(warmth, city.clone(), |_, _| async {
             let mut output = Output::json(json!({"celsius": 7}));
             output.structured = Some(json!({"celsius": 7}));
-            Ok(output)
+            output
         })
         .with_output_schema(json!({"type": "object", "required": ["celsius"], "properties": {
             "celsius": {"type": "number"}}})),
     );
     tools.push(DynTool::new(read("picture"), city, |_, _| async {
-        Ok(Output::text("Here it is.")
+        Output::text("Here it is.")
             .and(Block::Image { data: PIXEL.into(), media_type: "image/png".into() })
             .and(Block::Link {
                 uri: "file:///oslo.png".into(),
                 name: "oslo.png".into(),
                 media_type: Some("image/png".into()),
-            }))
+            })
     }));
-    tools.push(DynTool::new(read("silent"), json!({}), |_, _| async { Ok(()) }));
+    tools.push(DynTool::new(read("silent"), json!({}), |_, _| async {}));
     // A description of exactly the length at which some hosts truncate one.
     let long = "x".repeat(70);
     for name in ["seldom", "never_loaded"] {
@@ -163,7 +163,7 @@ fn tools() -> Vec<DynTool> {
             spec,
             json!({"type": "object", "properties": {
             "x": {"type": "string"}}}),
-            |_, _| async { Ok("found") },
+            |_, _| async { "found" },
         ));
     }
     tools

@@ -40,7 +40,7 @@ async fn answers(run: &Run, text: &str) -> Vec<String> {
 /// A tool whose result length is given by its argument.
 fn long(spec: ToolSpec) -> DynTool {
     DynTool::new(spec, open_schema(), |args, _| async move {
-        Ok("x".repeat(args["x"].as_str().unwrap_or_default().parse().unwrap_or(0)))
+        "x".repeat(args["x"].as_str().unwrap_or_default().parse().unwrap_or(0))
     })
 }
 
@@ -66,7 +66,7 @@ async fn budget_refusal_names_the_rest_and_the_scope() {
     assert_eq!(ends(&all), ["c1 ok", "c2 budget_exhausted", "c3 ok"]);
     insta::assert_snapshot!(all[1].text(), @r"
     budget_exhausted: 9 of 10 calls are left for this run, but none for `mail_send`
-    Next: finish with what you have, and say what is missing
+    Next: finish with the results you have, and report what is missing
     ");
     assert_eq!(run.remaining_budget_of(&ToolName::from("mail_send")), Some(0));
     assert_eq!(run.remaining_budget_of(&ToolName::from("look")), None);
@@ -134,7 +134,7 @@ async fn byte_budget_is_never_exceeded_and_the_rest_is_refunded() {
     assert!(shown <= 1_000, "{shown}");
     assert_eq!(all[0].text().len(), 100, "what fits is left alone");
     assert!(all[1].text().contains("the byte budget of this run is used up"));
-    assert_eq!(all[1].cut().unwrap().of, 5_000);
+    assert_eq!(all[1].truncation().unwrap().of, 5_000);
     assert_eq!(run.remaining_budget().bytes, Some(1_000 - shown as u64));
     let all = run.turn().await.unwrap().run(calls("long:5000")).await;
     assert!(all[0].text().len() as u64 <= 1_000 - shown as u64);
@@ -218,7 +218,7 @@ fn nesting(spec: ToolSpec, other: &'static str) -> DynTool {
                 Err(failure) => failure.code().as_str(),
             });
         }
-        Ok(ends.join(" "))
+        Ok::<_, Failure>(ends.join(" "))
     })
 }
 

@@ -36,7 +36,7 @@ fn counting(spec: ToolSpec, millis: u64) -> (DynTool, Arc<AtomicUsize>) {
             if millis > 0 {
                 tokio::time::sleep(Duration::from_millis(millis)).await;
             }
-            Ok(format!("run {n}"))
+            format!("run {n}")
         }
     });
     (tool, ran)
@@ -171,7 +171,7 @@ async fn output_after_cancellation_is_not_cached() {
     let tool =
         DynTool::new(kept("t").timeout(SECOND), json!({}), |_, cx: ToolContext| async move {
             cx.cancelled().await;
-            Ok("what there was so far")
+            "what there was so far"
         });
     let courses = Courses::default();
     let runtime = permissive(vec![tool]).journal(courses.clone()).build().unwrap();
@@ -209,7 +209,7 @@ async fn single_flight_follower_has_its_own_timeout_and_gets_the_failure() {
     assert_eq!(ran.load(Ordering::SeqCst), 1, "a failed computation is not repeated");
     for answer in &answers[..3] {
         let failure = answer.failure().unwrap();
-        assert_eq!(failure.to_string(), "tool_failed: down\nNext: wait");
+        assert_eq!(failure.model_text(), "tool_failed: down\nNext: wait");
         assert_eq!(failure.cause().as_deref(), Some("down"));
         assert_eq!(answer.label().confidentiality, Confidentiality::Secret, "its label was joined");
     }
@@ -262,7 +262,7 @@ async fn single_flight_follower_takes_over_from_a_cancelled_leader() {
 async fn recursive_cached_tool_does_not_deadlock() {
     let tool = DynTool::new(kept("t").timeout(SECOND * 5), json!({}), |_, cx| async move {
         if cx.depth() > 0 {
-            return Ok("inner".to_owned());
+            return Ok::<_, Failure>("inner".to_owned());
         }
         Ok(format!("outer of {}", cx.call("t", json!({})).await?.to_text()))
     });
@@ -299,7 +299,9 @@ fn calling(name: &str, next: &'static str) -> DynTool {
     DynTool::new(kept(name), open_schema(), move |_, cx| async move {
         tokio::time::sleep(SECOND).await;
         match cx.depth() {
-            0 => Ok(format!("{} of {next}", cx.call(next, json!({})).await?.to_text())),
+            0 => {
+                Ok::<_, Failure>(format!("{} of {next}", cx.call(next, json!({})).await?.to_text()))
+            }
             _ => Ok("part".to_owned()),
         }
     })

@@ -10,7 +10,7 @@ use std::{
 };
 
 use haft::{
-    Config, FailureCode,
+    Config, Failure, FailureCode,
     journal::MemoryJournal,
     tool::{DynTool, Execution, Interrupt, ToolSpec},
 };
@@ -33,7 +33,7 @@ fn hanging(spec: ToolSpec, dropped: &Arc<AtomicBool>) -> DynTool {
             cx.partial("so far");
             std::future::pending::<()>().await;
             drop(guard);
-            Ok("never")
+            "never"
         }
     })
 }
@@ -59,7 +59,7 @@ async fn timeout_stops_the_body_and_keeps_its_partial_output() {
 fn finishes_late(spec: ToolSpec) -> DynTool {
     DynTool::new(spec, open_schema(), |_, cx| async move {
         cx.cancelled().await;
-        Ok("all of it")
+        "all of it"
     })
 }
 
@@ -104,7 +104,7 @@ async fn deadline_includes_waiting_and_is_visible_to_the_tool() {
         |_, cx| async move {
             assert!(cx.time_left().unwrap() <= Duration::from_secs(30));
             tokio::time::sleep(Duration::from_secs(20)).await;
-            Ok("done")
+            "done"
         },
     );
     let runtime = permissive(vec![tool.clone()]).build().unwrap();
@@ -243,12 +243,10 @@ async fn panic_is_a_failure_and_its_text_is_only_for_the_operator() {
         if true {
             panic!("secret words");
         }
-        Ok(())
     });
-    let early =
-        DynTool::new(read("early"), json!({}), |_, _| -> std::future::Ready<Result<(), _>> {
-            panic!("before the future even exists")
-        });
+    let early = DynTool::new(read("early"), json!({}), |_, _| -> std::future::Ready<()> {
+        panic!("before the future even exists")
+    });
     let runtime = permissive(vec![tool, early]).build().unwrap();
     let failure = runtime.call("t", json!({})).await.unwrap_err();
     assert_eq!(failure.code(), FailureCode::Panicked);
@@ -301,7 +299,7 @@ fn blocking(spec: ToolSpec) -> (DynTool, mpsc::Sender<()>, Arc<AtomicUsize>) {
                 let _ = receive.lock().unwrap().recv_timeout(Duration::from_secs(20));
             })
             .await?;
-            Ok("done")
+            Ok::<_, Failure>("done")
         }
     });
     (tool, send, ran)
@@ -388,7 +386,7 @@ async fn body_that_ends_after_cancellation_is_cancelled_and_not_failed() {
     let polite =
         DynTool::new(read("polite").abort_siblings(true), open_schema(), |_, cx| async move {
             cx.cancelled().await;
-            Err::<(), _>(haft::Failure::failed("stopped when asked to"))
+            Err::<(), _>(haft::Failure::failed("stopped: the call was cancelled"))
         });
     let runtime = permissive(vec![polite, slow(read("other"), 5_000)]).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
@@ -407,7 +405,7 @@ async fn token_requested_after_cancellation_is_already_cancelled() {
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert!(cx.is_cancelled() && cx.cancellation().is_cancelled());
         cx.cancelled().await;
-        Ok("saw it")
+        "saw it"
     });
     let runtime = permissive(vec![late]).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();

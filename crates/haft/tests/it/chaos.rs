@@ -100,19 +100,18 @@ fn tools() -> Vec<DynTool> {
             if true {
                 panic!("on purpose");
             }
-            Ok(())
         }),
         hang(read("hangs").timeout(Duration::from_millis(20))),
         failing(read("fails")),
         DynTool::new(write("blocks"), open_schema(), |_, cx| async move {
             cx.spawn_blocking(|_| ()).await?;
-            Ok("blocked")
+            Ok::<_, Failure>("blocked")
         }),
         DynTool::new(read("nests"), open_schema(), |_, cx| async move {
             let inner = cx.call("slow", json!({})).await?;
             let _ = cx.call("panics", json!({})).await;
             let _ = cx.call("writes", json!({})).await;
-            Ok(inner)
+            Ok::<_, Failure>(inner)
         }),
         slow(write("writes"), 3),
         slow(
@@ -124,7 +123,6 @@ fn tools() -> Vec<DynTool> {
         // Ignores its token and must be dropped.
         DynTool::new(read("deaf").timeout(Duration::from_millis(5)), open_schema(), |_, _| async {
             std::future::pending::<()>().await;
-            Ok(())
         }),
     ]
 }

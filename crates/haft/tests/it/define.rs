@@ -84,7 +84,7 @@ async fn all_tool_definition_styles_use_the_same_pipeline() {
     let dynamic = DynTool::new(
         ToolSpec::new("echo", "Says it back.").read_only().capabilities(Capabilities::NONE),
         json!({"properties": {"text": {"type": "string"}}, "required": ["text"]}),
-        |args, _| async move { Ok(args["text"].as_str().unwrap_or_default().to_owned()) },
+        |args, _| async move { args["text"].as_str().unwrap_or_default().to_owned() },
     );
     let registry = ToolRegistry::builder()
         .add(AddTool)

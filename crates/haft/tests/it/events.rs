@@ -135,7 +135,7 @@ async fn slow_subscriber_loses_progress_events_and_keeps_terminal_events() {
         for n in 0..50 {
             cx.partial(format!("{n} "));
         }
-        Ok("done")
+        "done"
     });
     let mut config = Config::default();
     config.progress_every = Duration::ZERO;
@@ -236,25 +236,25 @@ async fn record_has_the_call_and_its_outcome() {
     let end = json!({
         "failed": null, "error": null, "cause": null, "output": "slept",
         "label": look["end"]["label"], "execution": "completed",
-        "course": {"attempts": 1, "waited_us": 0}, "elapsed_us": 30_000,
+        "stats": {"attempts": 1, "waited_us": 0}, "elapsed_us": 30_000,
     });
     assert_eq!(look["end"], end);
     assert_eq!(look["agent_path"], json!(["ada"]));
     assert_eq!(look["intent"]["class"], "read_only");
-    assert!(of("look").verdict().is_some() && of("look").judged.is_none());
+    assert!(of("look").verdict().is_some() && of("look").policy.is_none());
     let fail = of("fail").end.as_ref().unwrap();
     assert_eq!(
         (fail.failed, fail.execution, fail.error.as_deref()),
         (Some(FailureCode::ToolFailed), Execution::Completed, Some("no luck"))
     );
     let nothing = of("nothing");
-    assert_eq!(nothing.end.as_ref().unwrap().course.attempts, 0);
+    assert_eq!(nothing.end.as_ref().unwrap().stats.attempts, 0);
     assert!(nothing.intent.is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn records_are_bounded_in_bytes_and_outputs_in_length() {
-    let long = DynTool::new(read("long"), open_schema(), |_, _| async { Ok("ä".repeat(10_000)) });
+    let long = DynTool::new(read("long"), open_schema(), |_, _| async { "ä".repeat(10_000) });
     let journal = MemoryJournal::new(1_000).max_bytes(40_000).output(10);
     let runtime = permissive(vec![long]).journal(journal.clone()).build().unwrap();
     for _ in 0..100 {
@@ -330,7 +330,7 @@ async fn queue_time_is_in_the_record_and_not_in_the_attempt() {
     let mut waits: Vec<Duration> = runtime
         .records(&RecordQuery::default())
         .iter()
-        .map(|r| r.end.as_ref().unwrap().course.waited)
+        .map(|r| r.end.as_ref().unwrap().stats.waited)
         .collect();
     waits.sort();
     assert_eq!(waits, [Duration::ZERO, Duration::from_millis(100)]);
@@ -373,7 +373,7 @@ async fn all_times_in_events_and_records_are_whole_microseconds() {
     );
     let kept = slow(read("kept").cache(haft::tool::Cache::new(second)), 1_500);
     let late = DynTool::new(read("late"), open_schema(), |_, cx| async move {
-        cx.spawn_background("working", |_| async { Ok("done") }).await
+        cx.spawn_background("working", |_| async { "done" }).await
     });
     let mut config = Config::default();
     config.breaker = Some(haft::host::Breaker { failures: 1, cooldown: second * 30 });
@@ -387,7 +387,7 @@ async fn all_times_in_events_and_records_are_whole_microseconds() {
     for words in ["flaky", "kept kept alone", "late"] {
         run.turn().await.unwrap().run(calls(words)).await;
     }
-    run.next_settled().await.unwrap();
+    run.next_background_result().await.unwrap();
     let reported: Vec<serde_json::Value> = {
         let events = events.0.lock().unwrap();
         events.iter().map(|(_, event)| serde_json::to_value(event).unwrap()).collect()
@@ -410,8 +410,7 @@ async fn all_times_in_events_and_records_are_whole_microseconds() {
     let records = runtime.records(&haft::journal::RecordQuery::default());
     let records = serde_json::to_value(records).unwrap();
     assert_eq!(odd_times(&records), Vec::<String>::new());
-    let waited =
-        records.as_array().unwrap().iter().map(|r| r["end"]["course"]["waited_us"].clone());
+    let waited = records.as_array().unwrap().iter().map(|r| r["end"]["stats"]["waited_us"].clone());
     assert!(waited.clone().all(|us| us.is_u64()) && waited.clone().any(|us| us == 3_000_000));
 }
 
@@ -421,7 +420,7 @@ async fn keyed_output_counts_against_the_subscriber_byte_limit() {
         for n in 0..64 {
             cx.partial_of(format!("job {n}"), "x".repeat(64 << 10));
         }
-        Ok("done")
+        "done"
     });
     let runtime = permissive(vec![chatty]).build().unwrap();
     let mut stream = runtime.events(10_000);

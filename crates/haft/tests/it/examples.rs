@@ -27,7 +27,7 @@ fn first_tool_runs_and_refuses_invalid_calls() {
       Next: call `count_words` again with this fixed
     erase_notes({})
       denied: this call needs approval (it is not declared read-only), and no approver is configured
-      Next: continue without it, or tell the user what you would have done
+      Next: continue without it, or report to the user what you would have done
       (because ask: it is not declared read-only (the default))
     count_words("as itself", 1) = 2 words
     "#);
@@ -49,9 +49,9 @@ fn state_reaches_the_tools_and_not_the_schema() {
       ledger_list []
     nobody: 0 tools offered
       ledger_list not_offered: `ledger_list` is not offered: the host did not supply what it needs
-      Next: use one of the tools you were given
+      Next: call a tool from your list of tools
       ledger_lst unknown_tool: there is no tool called `ledger_lst`
-      Next: use one of the tools you were given
+      Next: call a tool from your list of tools
     "#);
 }
 
@@ -157,7 +157,7 @@ fn own_loop_runs_until_the_model_stops() {
            [/haft 0000000003]
     tools: toolu_5 [haft 0000000004 tool=send_message from=host error=denied chars=163]
            denied: this call needs approval (it is not declared read-only), and no approver is configured
-           Next: continue without it, or tell the user what you would have done
+           Next: continue without it, or report to the user what you would have done
            [/haft 0000000004]
     model: Paris, with 19 degrees against 7 in Oslo. I was not allowed to send you a message.
     6 messages; what the run has read is Untrusted
@@ -234,23 +234,23 @@ fn rules_allow_ask_deny_and_say_why() {
       (here `git log --oneline` would run)
     shell({"command":"git log && git push origin main"})
       denied: this call needs approval (shared branches are looked at first), and no approver is configured
-      Next: continue without it, or tell the user what you would have done
+      Next: continue without it, or report to the user what you would have done
       (because ask: shared branches are looked at first (haft.toml:9 ask "Bash(git push *)"))
     shell({"command":"timeout 5 rm -r build"})
       denied: nothing is deleted here, and secrets stay where they are
-      Next: continue without it, or tell the user what you would have done
+      Next: continue without it, or report to the user what you would have done
       (because deny: nothing is deleted here, and secrets stay where they are (haft.toml:15 deny "Bash(rm *)"))
     shell({"command":"$TOOL x"})
       denied: nothing is deleted here, and secrets stay where they are
-      Next: continue without it, or tell the user what you would have done
+      Next: continue without it, or report to the user what you would have done
       (because deny: nothing is deleted here, and secrets stay where they are (haft.toml:15 deny "Bash(rm *)"))
     read_file({"path":"src/../.env"})
       denied: nothing is deleted here, and secrets stay where they are
-      Next: continue without it, or tell the user what you would have done
+      Next: continue without it, or report to the user what you would have done
       (because deny: nothing is deleted here, and secrets stay where they are (haft.toml:15 deny "Read(./.env)"))
     format_disk({})
       not_offered: `format_disk` is not offered: nothing is deleted here, and secrets stay where they are
-      Next: use one of the tools you were given
+      Next: call a tool from your list of tools
 
     ask: shared branches are looked at first
       decided by  haft.toml:9 ask "Bash(git push *)"
@@ -293,7 +293,7 @@ fn approver_allows_edits_answers_and_denies() {
       asked about pay({"to":"Ada","amount":40}): it is not declared read-only
       answered: Deny(Some("not on a Friday"))
       model reads: declined: a person denied this call: not on a Friday
-                   Next: continue without it, or tell the user what you would have done
+                   Next: continue without it, or report to the user what you would have done
     allowed for the session: pay Ada 7
       asked about pay({"to":"Ada","amount":7}): it is not declared read-only
       answered: Allow { lasting: Session, comment: None }
@@ -310,22 +310,22 @@ fn approver_allows_edits_answers_and_denies() {
 fn background_work_continues_and_each_result_is_delivered_once() {
     insta::assert_snapshot!(output("background"), @r#"
     model calls build({"part":"library"})
-      reads: {"ticket_id":"ticket-1","tool_name":"build","status":"running","poll_after_s":5,"summary":"building library","resume_hint":"continue with something else; call `check_ticket` for the result when you need it"}
-    model calls check_ticket({"ticket_id":"ticket-1","wait_s":10})
+      reads: {"task_id":"task-1","tool_name":"build","status":"running","poll_after_s":5,"summary":"building library","resume_hint":"continue with something else; call `check_task` for the result when you need it"}
+    model calls check_task({"task_id":"task-1","wait_s":10})
       a>1: compiling
-      ticket-1 ended: None
+      task-1 ended: None
       reads: library is built
     model calls build({"part":"command"})
-      reads: {"ticket_id":"ticket-2","tool_name":"build","status":"running","poll_after_s":5,"summary":"building command","resume_hint":"continue with something else; call `check_ticket` for the result when you need it"}
+      reads: {"task_id":"task-2","tool_name":"build","status":"running","poll_after_s":5,"summary":"building command","resume_hint":"continue with something else; call `check_task` for the result when you need it"}
     model calls build({"part":"docs"})
-      reads: {"ticket_id":"ticket-3","tool_name":"build","status":"running","poll_after_s":5,"summary":"building docs","resume_hint":"continue with something else; call `check_ticket` for the result when you need it"}
+      reads: {"task_id":"task-3","tool_name":"build","status":"running","poll_after_s":5,"summary":"building docs","resume_hint":"continue with something else; call `check_task` for the result when you need it"}
       a>1: compiling
       a>1: compiling
-      ticket-2 ended: None
-    loop adds: ticket-2: command is built
+      task-2 ended: None
+    loop adds: task-2: command is built
     outstanding: ["building docs"]
-      ticket-3 ended: Some(Cancelled)
-    loop adds: ticket-3: cancelled: the run was cancelled
+      task-3 ended: Some(Cancelled)
+    loop adds: task-3: cancelled: the run was cancelled
     "#);
 }
 
@@ -351,7 +351,7 @@ fn secrets_reach_only_the_body() {
       logged in with 13 characters ([REDACTED:secret/mail:13]), wrote to bob
     send_mail({"to":"bob","password":"secret://bank"})
       invalid_value: `send_mail` has no secret called `bank`
-      Next: use the name of a secret that was given to you, or tell the user
+      Next: use the name of a configured secret, or ask the user for its name
     show_setup({})
       user=ada password=[REDACTED:secret/mail:13] basic=YWRhOm[REDACTED:secret/mail:16]U= debug=Secret(hidden)
     read_file({"path":".env"})

@@ -64,7 +64,7 @@ async fn middleware_that_changes_an_output_in_place_is_named() {
         (block, nothing, false),
         (both, nothing, false),
     ] {
-        let tool = DynTool::new(read("t"), open_schema(), move |_, _| async move { Ok(made()) });
+        let tool = DynTool::new(read("t"), open_schema(), move |_, _| async move { made() });
         let changes = middleware_fn("changes", move |_, next| {
             Box::pin(async move {
                 let mut output = next.run().await?;
@@ -109,7 +109,7 @@ async fn panicking_or_reentrant_observers_do_not_block_or_hide_events() {
             if let Some(runtime) = back.get() {
                 let _ = runtime.records(&RecordQuery::default());
                 drop(runtime.events(1));
-                let _ = runtime.run().tickets();
+                let _ = runtime.run().background_tasks();
                 counted.fetch_add(1, Ordering::SeqCst);
             }
         })
@@ -135,12 +135,12 @@ async fn panicking_or_reentrant_observers_do_not_block_or_hide_events() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn background_tickets_taken_concurrently_are_delivered_once() {
+async fn background_tasks_taken_concurrently_are_delivered_once() {
     let tool = DynTool::new(read("t"), open_schema(), |args, cx: ToolContext| async move {
         let text = args["x"].as_str().unwrap_or_default().to_owned();
         cx.spawn_background("working", |_| async move {
             tokio::task::yield_now().await;
-            Ok(text)
+            text
         })
         .await
     });
@@ -151,9 +151,11 @@ async fn background_tickets_taken_concurrently_are_delivered_once() {
     assert!(answers.iter().all(|answer| answer.failure().is_none()));
     let take = || async {
         let mut own = Vec::new();
-        while let Some(late) = run.next_settled().await {
+        while let Some(late) = run.next_background_result().await {
             own.push(late.answer.text().into_owned());
-            own.extend(run.settled().iter().map(|late| late.answer.text().into_owned()));
+            own.extend(
+                run.take_background_results().iter().map(|late| late.answer.text().into_owned()),
+            );
         }
         own
     };
@@ -161,7 +163,7 @@ async fn background_tickets_taken_concurrently_are_delivered_once() {
     let mut all: Vec<u32> = [a, b, c].concat().iter().map(|text| text.parse().unwrap()).collect();
     all.sort_unstable();
     assert_eq!(all, (0..200).collect::<Vec<_>>());
-    assert!(run.tickets().is_empty());
+    assert!(run.background_tasks().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -172,20 +174,20 @@ async fn deferred_work_of_a_failed_attempt_is_dropped() {
         let noted = Arc::clone(&noted);
         async move {
             let attempt = cx.attempt();
-            let ticket = cx.spawn_background("working", move |_| async move {
+            let task = cx.spawn_background("working", move |_| async move {
                 noted.lock().unwrap().push(attempt);
-                Ok(format!("of attempt {attempt}"))
+                format!("of attempt {attempt}")
             });
-            let ticket = ticket.await?;
-            if attempt == 1 { Err(down()) } else { Ok(ticket) }
+            let task = task.await?;
+            if attempt == 1 { Err(down()) } else { Ok(task) }
         }
     });
     let runtime = permissive(vec![tool]).build().unwrap();
     let run = runtime.run();
     let answers = run.turn().await.unwrap().run(calls("t")).await;
     assert_eq!(ends(&answers), ["c1 ok"], "{answers:?}");
-    assert_eq!(run.tickets().len(), 1);
-    assert_eq!(run.next_settled().await.unwrap().answer.text(), "of attempt 2");
+    assert_eq!(run.background_tasks().len(), 1);
+    assert_eq!(run.next_background_result().await.unwrap().answer.text(), "of attempt 2");
     assert_eq!(*begun.lock().unwrap(), [2]);
 }
 
@@ -220,7 +222,7 @@ async fn single_flight_follower_takes_over_when_the_leaders_turn_is_dropped() {
         let n = counted.fetch_add(1, Ordering::SeqCst) + 1;
         async move {
             tokio::time::sleep(SECOND * 10).await;
-            Ok(format!("run {n}"))
+            format!("run {n}")
         }
     });
     let runtime = permissive(vec![tool]).build().unwrap();
@@ -253,7 +255,7 @@ async fn single_flight_panic_is_counted_once() {
             tokio::time::sleep(SECOND).await;
             panic!("with words of its own");
             #[expect(unreachable_code, reason = "it says what would have come")]
-            Ok("never")
+            "never"
         }
     });
     let runtime = permissive(vec![tool]).build().unwrap();
@@ -290,7 +292,7 @@ async fn redefined_tool_does_not_use_the_old_cache() {
             .read_only()
             .capabilities(haft::tool::Capabilities::NONE)
             .cache(Cache::new(SECOND * 60).within("everybody"));
-        DynTool::new(spec, open_schema(), move |_, _| async move { Ok(text) })
+        DynTool::new(spec, open_schema(), move |_, _| async move { text })
     };
     let tools = Arc::new(Mutex::new(vec![says("Says one.", "one")]));
     let registry = ToolRegistry::builder().source(Changing(Arc::clone(&tools))).build().unwrap();
@@ -421,7 +423,7 @@ async fn error_whose_display_panics_is_an_ordinary_failure() {
         let retry = RetryPolicy { initial_delay: Duration::from_millis(1), ..twice() };
         let passed_on =
             DynTool::new(read("t").retry(retry), open_schema(), move |_, _| async move {
-                Err::<(), _>(Failure::from(Bait(Trap { early })))
+                Err::<(), _>(Failure::from_error(Bait(Trap { early })))
             });
         let behind = DynTool::new(read("t"), open_schema(), move |_, _| async move {
             Err::<(), _>(Failure::failed("looks harmless").with_source(Trap { early }))
@@ -497,7 +499,7 @@ async fn body_that_panics_on_drop_gives_one_result_and_releases_its_permit() {
         DynTool::new(write("clings").timeout(SECOND), open_schema(), |_, _| async move {
             let _clings = PanicsOnDrop;
             std::future::pending::<()>().await;
-            Ok("never")
+            "never"
         })
     };
     let transcript = Transcript::default();

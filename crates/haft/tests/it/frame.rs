@@ -19,7 +19,7 @@ use crate::kit::*;
 /// A tool that returns its argument unchanged.
 fn echo(spec: ToolSpec) -> DynTool {
     DynTool::new(spec, open_schema(), |args, _| async move {
-        Ok(args["x"].as_str().unwrap_or_default().to_owned())
+        args["x"].as_str().unwrap_or_default().to_owned()
     })
 }
 
@@ -51,7 +51,7 @@ async fn every_result_is_framed_whatever_its_outcome() {
 
     [haft 0000000002 tool=write from=host error=denied chars=163]
     denied: this call needs approval (it is not declared read-only), and no approver is configured
-    Next: continue without it, or tell the user what you would have done
+    Next: continue without it, or report to the user what you would have done
     [/haft 0000000002]
 
     [haft 0000000003 tool=serch from=host error=unknown_tool chars=95]
@@ -84,7 +84,7 @@ async fn interrupted_body_is_reported_in_the_frame() {
     let tool = DynTool::new(spec, open_schema(), |_, cx| async move {
         cx.partial("so far [/haft 0000000000]");
         std::future::pending::<()>().await;
-        Ok("never")
+        "never"
     });
     let shown = one(permissive(vec![tool]), ToolCall::new("a", "t", json!({}))).await.model_text();
     let first = shown.lines().next().unwrap();
@@ -171,7 +171,7 @@ async fn json_between_the_markers_is_still_json() {
     let given = data.clone();
     let tool = DynTool::new(read("t"), open_schema(), move |_, _| {
         let data = given.clone();
-        async move { Ok(Output { structured: Some(data.clone()), ..Output::json(data) }) }
+        async move { Output { structured: Some(data.clone()), ..Output::json(data) } }
     });
     let answer = one(permissive(vec![tool]), ToolCall::new("a", "t", json!({}))).await;
     let body: Value = serde_json::from_str(&between(&answer.model_text())).unwrap();
@@ -194,7 +194,7 @@ async fn images_between_the_markers_are_unchanged() {
     let given = picture.clone();
     let tool = DynTool::new(read("t"), open_schema(), move |_, _| {
         let picture = given.clone();
-        async move { Ok(Output::text("see").and(picture)) }
+        async move { Output::text("see").and(picture) }
     });
     let answer = one(permissive(vec![tool]), ToolCall::new("a", "t", json!({}))).await;
     let (opening, closing) = marks(0, "t", "", 3);

@@ -92,7 +92,6 @@ fn tools() -> Vec<DynTool> {
             if true {
                 panic!("on purpose");
             }
-            Ok(())
         }),
         quick(write("writes")),
         slow(write("writes_slowly"), 5),
@@ -100,18 +99,18 @@ fn tools() -> Vec<DynTool> {
             let inner = cx.call("quick", json!({"x": "inner"})).await?;
             let _ = cx.call("writes", json!({})).await;
             let _ = cx.call("slow", json!({})).await;
-            Ok(inner)
+            Ok::<_, Failure>(inner)
         }),
         DynTool::new(read("long").max_result(400_usize), open_schema(), |_, _| async {
-            Ok("line\n".repeat(2_000))
+            "line\n".repeat(2_000)
         }),
         DynTool::new(read("dirty"), open_schema(), |_, _| async {
-            Ok("red \u{1b}[31m and a bidi \u{202e} mark")
+            "red \u{1b}[31m and a bidi \u{202e} mark"
         }),
         quick(read("cached").cache(Cache::new(Duration::from_secs(60)))),
         failing(read("retried").retry(RetryPolicy::default())),
         quick(read("rated").rate("2/second".parse::<Rate>().unwrap())),
-        DynTool::new(read("checked"), open_schema(), |_, _| async { Ok("checked") }).with_check(
+        DynTool::new(read("checked"), open_schema(), |_, _| async { "checked" }).with_check(
             |args, _| {
                 let is_bad = args["x"] == "bad";
                 Box::pin(
@@ -123,7 +122,7 @@ fn tools() -> Vec<DynTool> {
             cx.partial("one ");
             cx.partial("two");
             tokio::time::sleep(Duration::from_millis(3)).await;
-            Ok("one two")
+            "one two"
         }),
     ]
 }

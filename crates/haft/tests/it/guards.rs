@@ -76,8 +76,12 @@ async fn guard_after_a_denying_guard_is_not_called_but_explained() {
     assert_eq!((calls(&before), calls(&after)), (1, 0));
     let turn = runtime.run().turn().await.unwrap();
     let explained = turn.explain(haft::ToolCall::new("c", "t", json!({}))).await;
-    let said: Vec<&str> =
-        explained.checks.iter().filter(|c| c.what == "guard `counts`").map(|c| &*c.said).collect();
+    let said: Vec<&str> = explained
+        .checks
+        .iter()
+        .filter(|c| c.what == "guard `counts`")
+        .map(|c| &*c.result)
+        .collect();
     assert_eq!(said, ["no opinion", "no opinion"], "an explanation asks every guard");
     assert_eq!((calls(&before), calls(&after)), (2, 1));
 }
@@ -277,7 +281,7 @@ async fn every_path_of_a_call_is_checked_after_resolving_symlinks() {
 async fn arguments_named_as_paths_are_checked_single_or_list() {
     let schema = json!({"properties": {"path": {}, "deep": {"type": "object"}}});
     let spec = ToolSpec::new("t", "Does it.").read_only().capabilities(Capabilities::NONE);
-    let tool = DynTool::new(spec, schema, |_, _| async { Ok("done") });
+    let tool = DynTool::new(spec, schema, |_, _| async { "done" });
     for (arguments, wanted) in [
         (json!({}), "ok"),
         (json!({"path": null}), "ok"),

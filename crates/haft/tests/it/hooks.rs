@@ -263,7 +263,7 @@ async fn halt_refuses_calls_not_started_and_lets_the_rest_finish() {
         DynTool::new(read("nests"), open_schema(), |_, cx| async move {
             tokio::time::sleep(Duration::from_millis(20)).await;
             let nested = cx.call("t", json!({"x": "nested"})).await;
-            Ok(nested.map_or_else(|f| f.code().as_str().to_owned(), |o| o.to_text()))
+            nested.map_or_else(|f| f.code().as_str().to_owned(), |o| o.to_text())
         }),
     ])
     .hook(before("h", |call| match call.arguments()["x"].as_str() {
@@ -578,7 +578,7 @@ async fn hook_that_fails_open_is_reported_each_time() {
 #[tokio::test]
 async fn nested_call_result_has_no_hook_notes_for_its_caller() {
     let outer = DynTool::new(ToolSpec::new("outer", "Calls."), open_schema(), |_, cx| async move {
-        Ok(format!("<{}>", cx.call("t", json!({"x": "in"})).await?.to_text()))
+        Ok::<_, Failure>(format!("<{}>", cx.call("t", json!({"x": "in"})).await?.to_text()))
     });
     let runtime = permissive(vec![quick(read("t")), outer])
         .hook_for("t", before("h", |_| Ok(PreCallDecision::proceed().with_host_note("psst"))))

@@ -32,7 +32,7 @@ pub(crate) fn quick(spec: ToolSpec) -> DynTool {
     let name = spec.name.clone();
     DynTool::new(spec, open_schema(), move |args, _| {
         let text = format!("{name}({})", args["x"].as_str().unwrap_or_default());
-        async move { Ok(text) }
+        async move { text }
     })
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn quick(spec: ToolSpec) -> DynTool {
 pub(crate) fn slow(spec: ToolSpec, millis: u64) -> DynTool {
     DynTool::new(spec, open_schema(), move |_, _| async move {
         tokio::time::sleep(std::time::Duration::from_millis(millis)).await;
-        Ok("slept")
+        "slept"
     })
 }
 
@@ -84,7 +84,7 @@ impl Transcript {
                 }
                 Event::Running { call } => format!("{call} running"),
                 Event::Asked { call, verdict, .. } => format!("{call} asked: {}", verdict.reason),
-                Event::Permitted { call, verdict } => {
+                Event::Authorized { call, verdict } => {
                     format!("{call} permitted by {}", verdict.source)
                 }
                 Event::Progress { call, note } => format!("{call} {note:?}"),

@@ -45,7 +45,7 @@ impl Journal for Courses {
     }
 
     fn settle(&self, settled: &CallOutcome<'_>) -> WriteStatus {
-        self.0.lock().unwrap().push(settled.course.clone());
+        self.0.lock().unwrap().push(settled.stats.clone());
         WriteStatus::Now(Ok(()))
     }
 }
@@ -189,7 +189,7 @@ async fn deadline_precedence_is_call_tool_runtime_and_the_body_sees_it() {
     config.deadline = SECOND * 30;
     let make = |spec| {
         DynTool::new(spec, json!({}), |_, cx| async move {
-            Ok(format!("{}", cx.time_left().unwrap_or_default().as_secs()))
+            format!("{}", cx.time_left().unwrap_or_default().as_secs())
         })
     };
     let tools = vec![make(read("own").deadline(SECOND * 20)), make(read("silent"))];
@@ -376,7 +376,7 @@ async fn rate_limit_wait_beyond_the_deadline_is_refused_at_no_cost() {
         (Execution::NotStarted, Some(SECOND * 120))
     );
     assert_eq!(
-        failure.to_string(),
+        failure.model_text(),
         "rate_limited: `t` may be called once per minute; this call would have to wait 2 minutes, \
          longer than its deadline allows, so the tool was not run\nNext: call it again in 2 minutes"
     );
@@ -561,7 +561,7 @@ async fn attempt_with_a_nested_call_is_not_retried_as_harmless() {
     let counted = Arc::clone(&wrote);
     let inner = DynTool::new(write("inner"), open_schema(), move |_, _| {
         counted.fetch_add(1, Ordering::SeqCst);
-        async { Ok("written") }
+        async { "written" }
     });
     // It writes, and then forwards the failure of a call that never started.
     let outer = DynTool::new(write("outer").retry(evenly(3)), open_schema(), |_, cx| async move {
@@ -574,20 +574,20 @@ async fn attempt_with_a_nested_call_is_not_retried_as_harmless() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn background_ticket_is_not_cached() {
+async fn background_task_is_not_cached() {
     let spec = read("late").cache(Cache::new(SECOND * 60));
     let late = DynTool::new(spec, open_schema(), |_, cx| async move {
-        cx.spawn_background("working", |_| async { Ok("done") }).await
+        cx.spawn_background("working", |_| async { "done" }).await
     });
     let runtime = permissive(vec![late]).build().unwrap();
-    let mut tickets = Vec::new();
+    let mut tasks = Vec::new();
     for _ in 0..2 {
         let run = runtime.run();
         let answer = run.turn().await.unwrap().run(calls("late")).await.pop().unwrap();
-        tickets.push(answer.text().into_owned());
-        assert_eq!(run.tickets().len(), 1, "each run has its own");
+        tasks.push(answer.text().into_owned());
+        assert_eq!(run.background_tasks().len(), 1, "each run has its own");
     }
-    assert_ne!(tickets[0], tickets[1]);
+    assert_ne!(tasks[0], tasks[1]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -596,7 +596,7 @@ async fn host_refusal_inside_a_body_does_not_make_it_retryable() {
     let counted = Arc::clone(&wrote);
     let mut config = Config::default();
     config.max_background = 1;
-    // It changes something first, and is then refused a ticket for the rest.
+    // It changes something first, and is then refused a task for the rest.
     let tool = DynTool::new(write("t").retry(evenly(3)), open_schema(), move |_, cx| {
         let n = counted.fetch_add(1, Ordering::SeqCst);
         async move {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use haft::{
-    FailureCode,
+    Failure, FailureCode,
     tool::{DynTool, ToolSpec},
 };
 use serde_json::json;
@@ -14,7 +14,7 @@ use crate::kit::*;
 fn calling(spec: ToolSpec, other: &'static str) -> DynTool {
     DynTool::new(spec, open_schema(), move |args, cx| async move {
         let inner = cx.call(other, json!({"x": args["x"]})).await?;
-        Ok(format!("{} at depth {}", inner.to_text(), cx.depth()))
+        Ok::<_, Failure>(format!("{} at depth {}", inner.to_text(), cx.depth()))
     })
 }
 
@@ -89,7 +89,7 @@ async fn recursive_tool_uses_its_own_permit() {
     let tool = DynTool::new(read("count").concurrency(1), open_schema(), |args, cx| async move {
         let x = args["x"].as_str().unwrap_or_default().to_owned();
         match x.len() {
-            0 => Ok("end".to_owned()),
+            0 => Ok::<_, Failure>("end".to_owned()),
             n => Ok(cx.call("count", json!({"x": &x[..n - 1]})).await?.to_text() + &x),
         }
     });

@@ -49,7 +49,7 @@ fn copy() -> DynTool {
         "target": {"type": "string", "x-haft": "write_path"},
     }});
     let spec = ToolSpec::new("copy", "Copies.").capabilities([Capability::Filesystem]).effects([]);
-    DynTool::new(spec, schema, |_, _| async { Ok("copied") })
+    DynTool::new(spec, schema, |_, _| async { "copied" })
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn directory_is_compared_by_components_and_by_symlink_target() {
         let spec =
             ToolSpec::new("look", "Looks.").read_only().capabilities([Capability::Filesystem]);
         let spec = spec.effects([Effect::read(target.to_owned())]);
-        runtime(vec![DynTool::new(spec, json!({}), |_, _| async { Ok("seen") })], rules(&[]))
+        runtime(vec![DynTool::new(spec, json!({}), |_, _| async { "seen" })], rules(&[]))
     };
     for (target, inside) in [
         ("src/a", true),
@@ -109,7 +109,7 @@ impl ToolSource for Remote {
     fn tools(&self) -> BoxFuture<'_, Result<Vec<DynTool>, BoxError>> {
         let tool = |name| {
             let spec = ToolSpec::new(name, "Does it.");
-            DynTool::new(spec, json!({}), |_, _| async { Ok("done") })
+            DynTool::new(spec, json!({}), |_, _| async { "done" })
         };
         Box::pin(async move { Ok(vec![tool("get_issue"), tool("delete_repo")]) })
     }
@@ -143,8 +143,7 @@ async fn argument_name_and_spelling_cannot_bypass_a_rule() {
         "target": {"x-haft": "write_path"},
         "urls": {"type": "array", "items": {"type": "string", "x-haft": "url"}},
     }});
-    let tool =
-        DynTool::new(ToolSpec::new("do_it", "Does it."), schema, |_, _| async { Ok("done") });
+    let tool = DynTool::new(ToolSpec::new("do_it", "Does it."), schema, |_, _| async { "done" });
     let runtime = runtime(
         vec![tool],
         rules(&[

@@ -378,7 +378,7 @@ async fn tainted_value_is_recognized_in_any_spelling() {
             Some("slashes") => r#"{"u": "https:\/\/evil.org\/a", "f": "\/srv\/data"}"#.to_owned(),
             _ => data.to_string(),
         };
-        async move { Ok(text) }
+        async move { text }
     });
     let run = permissive(vec![tool]).build().unwrap().run();
     one(&run, "fetch", json!({})).await;
@@ -396,7 +396,7 @@ async fn tainted_value_is_recognized_in_any_spelling() {
 async fn url_nested_in_a_url_is_checked() {
     let tool = quick(read("fetch").label(WEB));
     let runtime = permissive(vec![tool]).build().unwrap();
-    let run = runtime.run_builder().user_said("use https://good.org/mail please").start();
+    let run = runtime.run_builder().user_text("use https://good.org/mail please").start();
     one(&run, "fetch", json!({"x": "ask bob@evil.org or see evil.net"})).await;
     let seen = run.seen();
     assert_eq!(seen.origin_of("https://good.org/mail"), None);

@@ -25,7 +25,7 @@ const VALUE: &str = "s3sam-open-42";
 fn giving(spec: ToolSpec, give: impl Fn(&str) -> Output + Send + Sync + 'static) -> DynTool {
     DynTool::new(spec, open_schema(), move |args, _| {
         let output = give(args["x"].as_str().unwrap_or_default());
-        async move { Ok(output) }
+        async move { output }
     })
 }
 
@@ -135,7 +135,7 @@ async fn keyed_chunks_are_redacted_across_borders_and_terminal_safe() {
         cx.partial_of("c", "s3sam-op");
         // More keys than are held open: the oldest are flushed.
         (0..100).for_each(|n| cx.partial_of(format!("k{n}"), "s3s"));
-        Ok("done")
+        "done"
     });
     let mut config = Config::default();
     config.progress_every = Duration::ZERO;
@@ -205,13 +205,13 @@ impl Approver for Person {
 }
 
 #[tokio::test]
-async fn question_ticket_origin_and_repair_are_redacted() {
+async fn question_task_origin_and_repair_are_redacted() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let schema = json!({"properties": {"pin": {"type": "integer"}}});
     let spec = read("send").effects(vec![Effect::read(format!("https://x.example/?k={VALUE}"))]);
     let send = DynTool::new(spec, schema, |_, cx: haft::ToolContext| async move {
         let summary = format!("{} {VALUE}", "x".repeat(492));
-        cx.spawn_background(summary, |_| async { Ok("sent") }).await
+        cx.spawn_background(summary, |_| async { "sent" }).await
     });
     let runtime = Runtime::builder()
         .registry(ToolRegistry::builder().add(send).build().unwrap())
@@ -229,7 +229,7 @@ async fn question_ticket_origin_and_repair_are_redacted() {
     let reported = [
         asked.lock().unwrap().join("\n"),
         serde_json::to_string(&answer).unwrap(),
-        format!("{:?}", run.tickets()),
+        format!("{:?}", run.background_tasks()),
         format!("{:?} {}", answer.origin(), answer.model_text()),
     ];
     for reported in &reported {
@@ -440,7 +440,7 @@ proptest! {
 async fn truncated_value_in_a_message_shows_no_part_of_a_secret() {
     let number = json!({"type": "object", "properties": {"x": {"type": "integer"}}});
     let tool =
-        || DynTool::new(read("count"), number.clone(), |_, _| async { Ok(Output::text("never")) });
+        || DynTool::new(read("count"), number.clone(), |_, _| async { Output::text("never") });
     // Wherever the truncation falls, one of these has it inside of the value.
     for before in 0..130 {
         let said = format!("{}{VALUE}{}", "-".repeat(before), "-".repeat(200));

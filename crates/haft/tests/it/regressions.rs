@@ -27,7 +27,7 @@ fn noting(spec: haft::tool::ToolSpec, ran: &Arc<AtomicUsize>) -> DynTool {
     let ran = Arc::clone(ran);
     DynTool::new(spec, open_schema(), move |_, _| {
         ran.fetch_add(1, Ordering::SeqCst);
-        async { Ok("ran") }
+        async { "ran" }
     })
 }
 
@@ -151,7 +151,7 @@ async fn abandoned_blocking_work_keeps_its_lock() {
     let (alive, seen) = (Arc::clone(&alive), Arc::clone(&overlapped));
     let later = DynTool::new(write("later"), open_schema(), move |_, _| {
         seen.fetch_or(alive.load(Ordering::SeqCst), Ordering::SeqCst);
-        async { Ok("ran") }
+        async { "ran" }
     });
     let runtime = permissive(vec![leaves, later]).build().unwrap();
     let turn = runtime.run().turn().await.unwrap();
@@ -178,7 +178,7 @@ async fn dropped_nested_call_is_cancelled_and_keeps_its_parents_lock() {
             cx.cancelled().await;
             tokio::time::sleep(Duration::from_millis(100)).await;
             has_ended.store(true, Ordering::SeqCst);
-            Ok("wound up")
+            "wound up"
         }
     });
     let outer = DynTool::new(write("outer"), open_schema(), |_, cx| async move {
@@ -186,13 +186,13 @@ async fn dropped_nested_call_is_cancelled_and_keeps_its_parents_lock() {
             _ = cx.call("inner", json!({})) => {}
             () = tokio::time::sleep(Duration::from_millis(50)) => {}
         }
-        Ok("did not wait")
+        Ok::<_, Failure>("did not wait")
     });
     let seen = Arc::new(AtomicBool::new(false));
     let (ended, saw) = (Arc::clone(&ended), Arc::clone(&seen));
     let later = DynTool::new(write("later"), open_schema(), move |_, _| {
         saw.store(ended.load(Ordering::SeqCst), Ordering::SeqCst);
-        async { Ok("ran") }
+        async { "ran" }
     });
     let runtime = permissive(vec![inner, outer, later]).build().unwrap();
     let run = runtime.run();
@@ -212,7 +212,7 @@ async fn no_nested_call_starts_after_its_parent_ended() {
     let keep = Arc::clone(&kept);
     let leaks = DynTool::new(write("leaks"), open_schema(), move |_, cx| {
         *keep.lock().unwrap() = Some(cx);
-        async { Ok("done") }
+        async { "done" }
     });
     let ran = Arc::default();
     let transcript = Transcript::default();
@@ -293,7 +293,7 @@ async fn id_in_nested_form_is_replaced() {
 #[tokio::test]
 async fn invalid_default_is_a_build_error_or_a_refusal() {
     let build = |schema| {
-        let tool = DynTool::new(read("t"), schema, |args, _| async move { Ok(args.to_string()) });
+        let tool = DynTool::new(read("t"), schema, |args, _| async move { args.to_string() });
         ToolRegistry::builder().add(tool).build()
     };
     let wrong = json!({"properties": {"n": {"type": "integer", "default": "rm -rf"}}});
@@ -340,12 +340,12 @@ fn infinitely_recursive_schema_is_a_build_error() {
     }
     defs.insert("n60".to_owned(), json!({"type": "string"}));
     let schema = json!({"properties": {"a": {"$ref": "#/$defs/n0"}}, "$defs": defs});
-    let tool = DynTool::new(read("t"), schema, |_, _| async { Ok(()) });
+    let tool = DynTool::new(read("t"), schema, |_, _| async {});
     let error = ToolRegistry::builder().add(tool).build().unwrap_err();
     assert!(error.to_string().contains("unfold"), "{error}");
     let many: serde_json::Map<_, _> =
         (0..100).map(|n| (format!("p{n}"), json!({"$ref": "#"}))).collect();
-    let tool = DynTool::new(read("t"), json!({"properties": many}), |_, _| async { Ok(()) });
+    let tool = DynTool::new(read("t"), json!({"properties": many}), |_, _| async {});
     #[expect(clippy::disallowed_methods, reason = "the test is about real time")]
     let start = std::time::Instant::now();
     let built = ToolRegistry::builder().add(tool).build();
@@ -385,15 +385,15 @@ async fn bounds_hold_for_every_part_of_a_result() {
     let crabs = DynTool::new(
         read("crabs").max_result(haft::tool::ResultLimit::Unbounded),
         json!({}),
-        |_, _| async { Ok("🦀".repeat(900)) },
+        |_, _| async { "🦀".repeat(900) },
     );
     let many = DynTool::new(read("many").max_result(100), json!({}), |_, _| async {
-        Ok(vec![haft::tool::Block::text(""); 10_000])
+        vec![haft::tool::Block::text(""); 10_000]
     });
     let data = DynTool::new(read("data"), json!({}), |_, _| async {
         let mut output = haft::Output::text("small");
         output.structured = Some(json!("x".repeat(1_000_000)));
-        Ok(output)
+        output
     });
     let runtime = permissive(vec![crabs, many, data]).config(config).build().unwrap();
     let answers = runtime.run().turn().await.unwrap().run(calls("crabs many data")).await;
@@ -432,7 +432,7 @@ async fn an_interrupt_reaches_nested_calls_only_through_their_outer_call() {
         DynTool::new(spec, open_schema(), |_, cx| async move {
             cx.call("step", json!({})).await?;
             cx.call("step", json!({})).await?;
-            Ok("both steps")
+            Ok::<_, Failure>("both steps")
         })
     };
     let tools = vec![
@@ -454,11 +454,11 @@ async fn an_interrupt_reaches_nested_calls_only_through_their_outer_call() {
 async fn arguments_of_a_map_are_not_dropped_as_unknown() {
     let spec = read("t").unknown(haft::tool::UnknownFields::Ignore);
     let map = json!({"additionalProperties": {"type": "string"}});
-    let tool = DynTool::new(spec.clone(), map, |args, _| async move { Ok(args.to_string()) });
+    let tool = DynTool::new(spec.clone(), map, |args, _| async move { args.to_string() });
     let runtime = permissive(vec![tool]).build().unwrap();
     let kept = runtime.call("t", json!({"any": "thing"})).await.unwrap();
     assert_eq!(kept.to_text(), r#"{"any":"thing"}"#);
-    let tool = DynTool::new(spec, open_schema(), |args, _| async move { Ok(args.to_string()) });
+    let tool = DynTool::new(spec, open_schema(), |args, _| async move { args.to_string() });
     let runtime = permissive(vec![tool]).build().unwrap();
     let dropped = runtime.call("t", json!({"x": "a", "other": 1})).await.unwrap();
     assert_eq!(dropped.to_text(), r#"{"x":"a"}"#);
@@ -486,7 +486,6 @@ async fn panic_payload_that_panics_on_drop_gives_one_result() {
         if true {
             again();
         }
-        Ok(())
     });
     let runtime = permissive(vec![claims, guards, body])
         .observer(|event: &Event| {
@@ -511,7 +510,7 @@ async fn a_limited_tool_that_fans_out_into_itself_stays_within_its_limit() {
                 most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 tokio::time::sleep(Duration::from_millis(5)).await;
                 now.fetch_sub(1, Ordering::SeqCst);
-                return Ok("leaf");
+                return Ok::<_, Failure>("leaf");
             }
             let (a, b, c) = tokio::join!(
                 cx.call("t", json!({"x": "leaf"})),

@@ -33,7 +33,7 @@ fn echo(spec: ToolSpec) -> DynTool {
     DynTool::new(spec, open_schema(), |args, _| async move {
         let text = args["x"].as_str().unwrap_or_default().to_owned();
         let back: String = text.chars().rev().collect();
-        Ok(format!("{text} {back}"))
+        format!("{text} {back}")
     })
 }
 
@@ -221,7 +221,7 @@ async fn secret_split_across_output_chunks_is_redacted() {
             cx.partial(piece);
         }
         cx.progress(0.5, format!("at {VALUE}"));
-        Ok("done")
+        "done"
     });
     let runtime = permissive(vec![stream])
         .secret("door", VALUE)
@@ -256,7 +256,7 @@ async fn partial_output_before_an_interrupt_is_redacted() {
     let stuck = DynTool::new(read("stuck"), open_schema(), |_, cx| async move {
         cx.partial(format!("so far {VALUE} and p"));
         cx.cancelled().await;
-        Ok("late")
+        "late"
     });
     let config = {
         let mut config = haft::Config::default();
@@ -378,7 +378,7 @@ fn secret_that_cannot_be_redacted_is_a_build_error() {
 async fn results_are_redacted_in_every_block_and_key() {
     let tool = DynTool::new(read("data"), open_schema(), |_, _| async {
         let data = json!({"open sesame": [1, "open sesame"], "password": "hunter2x"});
-        Ok(haft::Output {
+        haft::Output {
             blocks: vec![
                 haft::tool::Block::text("open sesame"),
                 haft::tool::Block::Json { json: data.clone() },
@@ -389,7 +389,7 @@ async fn results_are_redacted_in_every_block_and_key() {
                 },
             ],
             structured: Some(data),
-        })
+        }
     });
     let runtime = permissive(vec![tool]).secret("door", "open sesame").build().unwrap();
     let output = runtime.call("data", json!({})).await.unwrap();
@@ -434,7 +434,7 @@ async fn panic_in_a_body_prints_no_secret_to_stderr() {
             if !words.is_empty() {
                 panic!("{words}");
             }
-            Ok("")
+            ""
         }
     });
     let runtime = permissive(vec![breaks]).secrets(secrets).build().unwrap();
@@ -455,7 +455,7 @@ async fn large_result_is_redacted_off_the_executor() {
     let says = |name: &str, text: String| {
         DynTool::new(ToolSpec::new(name, "Says.").read_only(), open_schema(), move |_, _| {
             let text = text.clone();
-            async move { Ok(text) }
+            async move { text }
         })
     };
     let hostile = "password=".repeat(200_000);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use haft::{
-    BoxFuture, Runtime, ToolRegistry,
+    BoxFuture, Failure, Runtime, ToolRegistry,
     policy::AllowAll,
     registry::{ToolSource, ToolView},
     tool::{BoxError, DynTool, RunState, ToolSpec},
@@ -124,7 +124,7 @@ async fn source_change_takes_effect_between_turns_only() {
     let runtime = runtime(ToolRegistry::builder().source(remote));
     let run = runtime.run();
     let turn = run.turn().await.unwrap();
-    let changed = DynTool::new(read("t").title("new"), json!({}), |_, _| async { Ok("new body") });
+    let changed = DynTool::new(read("t").title("new"), json!({}), |_, _| async { "new body" });
     *tools.lock().unwrap() = Ok(vec![changed, quick(read("u"))]);
     assert_eq!(names(&turn), ["r__t"]);
     let before = turn.snapshot().fingerprint();
@@ -138,7 +138,7 @@ async fn source_change_takes_effect_between_turns_only() {
 #[tokio::test]
 async fn failing_source_keeps_its_last_tools_and_an_invalid_tool_is_skipped() {
     let log = Log::default();
-    let bad = DynTool::new(read("bad"), json!({"type": "nonsense"}), |_, _| async { Ok(()) });
+    let bad = DynTool::new(read("bad"), json!({"type": "nonsense"}), |_, _| async {});
     let remote = Remote::new("r", &log, vec![quick(read("t")), bad]);
     let tools = Arc::clone(&remote.tools);
     let runtime = runtime(ToolRegistry::builder().source(remote));
@@ -205,7 +205,7 @@ async fn tool_requirements_decide_whether_it_is_offered() {
         json!({}),
         |_, cx| async move {
             let user: RunState<User> = cx.run_state()?;
-            Ok(user.0)
+            Ok::<_, Failure>(user.0)
         },
     );
     let off = quick(read("off").enabled(|scope| scope.user.is_some()));

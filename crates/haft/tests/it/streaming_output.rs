@@ -53,7 +53,7 @@ where
     let make = Arc::new(make);
     DynTool::new(spec, open_schema(), move |_, _| {
         let make = Arc::clone(&make);
-        async move { Ok(make()) }
+        async move { make() }
     })
 }
 
@@ -114,7 +114,7 @@ async fn held_back_output_is_emitted_while_the_body_runs() {
         tokio::time::sleep(Duration::from_secs(60)).await;
         cx.progress(0.9, "four");
         cx.progress(1.0, "five");
-        Ok("done")
+        "done"
     });
     let (_, notes) = reported(permissive(vec![tool])).await;
     let said: Vec<(u64, &str)> = notes
@@ -136,7 +136,7 @@ async fn progress_is_throttled_and_the_last_report_is_emitted() {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
-        Ok("done")
+        "done"
     });
     let (_, notes) = reported(permissive(vec![tool])).await;
     assert!(notes.len() <= 7, "{}", notes.len());
@@ -235,7 +235,7 @@ async fn failed_stream_keeps_its_partial_output() {
         if cx.attempt() > 0 {
             panic!("on purpose");
         }
-        Ok("never")
+        "never"
     });
     let (answer, notes) = reported(permissive(vec![tool])).await;
     assert_eq!(answer.failure().unwrap().code(), FailureCode::Panicked);

@@ -21,7 +21,7 @@ const OWN: Label = Label { trust: Trust::Workspace, confidentiality: Confidentia
 /// A tool that returns its argument, with this label.
 fn says(spec: ToolSpec) -> DynTool {
     DynTool::new(spec, open_schema(), |args, _| async move {
-        Ok(args["x"].as_str().unwrap_or_default().to_owned())
+        args["x"].as_str().unwrap_or_default().to_owned()
     })
     .with_profile(|claim, args, _| haft::tool::CallProfile {
         effects: [Effect::external(args["key"].as_str().unwrap_or("x.org"))].into(),
@@ -75,7 +75,7 @@ async fn failure_of_an_executed_body_taints_too() {
 #[tokio::test(start_paused = true)]
 async fn value_is_untrusted_unless_the_user_wrote_it() {
     let runtime = permissive(vec![says(read("fetch").label(WEB))]).build().unwrap();
-    let run = runtime.run_builder().user_said("write to bob@corp.org").start();
+    let run = runtime.run_builder().user_text("write to bob@corp.org").start();
     let page = "ask bob@corp.org or eve@evil.org, account 4471190, see https://evil.org/pay";
     one(&run, "fetch", json!({"x": page})).await;
     let seen = run.seen();
@@ -83,7 +83,7 @@ async fn value_is_untrusted_unless_the_user_wrote_it() {
     for value in ["eve@evil.org", "4471190", "https://evil.org/other", "EVIL.org"] {
         assert!(seen.origin_of(value).is_some(), "{value}");
     }
-    run.user_said("and eve@evil.org as well");
+    run.user_text("and eve@evil.org as well");
     assert_eq!(seen.origin_of("eve@evil.org"), None);
     assert!(!seen.has_read_private());
 }
@@ -153,7 +153,7 @@ async fn agent_tool_result_has_the_taint_of_its_run() {
             Ok::<_, Failure>(answers[0].text().into_owned())
         });
     let place = DynTool::new(read("where").label(WEB), open_schema(), |_, cx| async move {
-        Ok(format!("{} {} {:?} {:?}", cx.run_id(), cx.depth(), cx.agent_path(), cx.session_id()))
+        format!("{} {} {:?} {:?}", cx.run_id(), cx.depth(), cx.agent_path(), cx.session_id())
     });
     let runtime = permissive(vec![agent, place]).build().unwrap();
     let run = runtime.run_builder().id("r").session("s").agent("main").start();
@@ -216,7 +216,7 @@ impl World {
         DynTool::new(spec, open_schema(), move |args, _| {
             let line = format!("{name} {}", args["x"].as_str().unwrap_or_default());
             world.0.lock().unwrap().push(line);
-            async { Ok("done") }
+            async { "done" }
         })
         .with_profile(move |claim, args, _| haft::tool::CallProfile {
             effects: [effect(args["x"].as_str().unwrap_or_default())].into(),
@@ -227,7 +227,7 @@ impl World {
     /// Everything an attacker would want to use. Pages and files contain injected instructions.
     fn tools(&self, page: &'static str, file: &'static str) -> Vec<DynTool> {
         let holding = |spec: ToolSpec, text: &'static str, effect: fn(&str) -> Effect| {
-            DynTool::new(spec, open_schema(), move |_, _| async move { Ok(text) }).with_profile(
+            DynTool::new(spec, open_schema(), move |_, _| async move { text }).with_profile(
                 move |claim, args, _| haft::tool::CallProfile {
                     effects: [effect(args["x"].as_str().unwrap_or_default())].into(),
                     ..claim
@@ -340,7 +340,7 @@ async fn obedient(policy: impl Policy, person: &Person, user: &str) -> (Run, Vec
         .approver(person.clone())
         .build()
         .unwrap();
-    let run = runtime.run_builder().user_said(user).start();
+    let run = runtime.run_builder().user_text(user).start();
     let made = obey(&run, r#"CALL fetch {"x": "news.example.org"}"#).await;
     assert!(made > 8, "the model did obey: {made} calls");
     (run, world.happened())

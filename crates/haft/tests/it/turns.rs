@@ -55,7 +55,7 @@ fn counting(spec: ToolSpec, most: &Arc<AtomicUsize>) -> DynTool {
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             tokio::time::sleep(Duration::from_millis(5)).await;
             now.fetch_sub(1, Ordering::SeqCst);
-            Ok("done")
+            "done"
         }
     })
 }
@@ -163,7 +163,7 @@ async fn defaults_and_whole_floats_are_normalized_before_authorization() {
     let schema = json!({"properties": {
         "n": {"type": "integer"}, "mode": {"type": "string", "default": "fast"},
     }});
-    let tool = DynTool::new(read("t"), schema, |args, _| async move { Ok(args.to_string()) });
+    let tool = DynTool::new(read("t"), schema, |args, _| async move { args.to_string() });
     let runtime = permissive(vec![tool]).build().unwrap();
     let output = runtime.call("t", json!({"n": 3.0})).await.unwrap();
     assert_eq!(output.to_text(), r#"{"n":3,"mode":"fast"}"#);
@@ -171,18 +171,17 @@ async fn defaults_and_whole_floats_are_normalized_before_authorization() {
 
 #[tokio::test]
 async fn result_is_bounded_as_a_whole_and_says_so() {
-    let big = DynTool::new(read("big").max_result(100), json!({}), |_, _| async {
-        Ok("é".repeat(10_000))
-    });
+    let big =
+        DynTool::new(read("big").max_result(100), json!({}), |_, _| async { "é".repeat(10_000) });
     let free =
         DynTool::new(read("free").max_result(ResultLimit::Unbounded), json!({}), |_, _| async {
-            Ok("x".repeat(20_000))
+            "x".repeat(20_000)
         });
     let mut config = Config::default();
     config.max_result = 1_000;
     let runtime = permissive(vec![big, free]).config(config).build().unwrap();
     let answers = runtime.run().turn().await.unwrap().run(calls("big free")).await;
-    let cut = answers[0].cut().unwrap();
+    let cut = answers[0].truncation().unwrap();
     assert_eq!(cut.of, 10_000);
     assert!(answers[0].text().chars().count() <= 100, "with the notice");
     assert!(answers[0].text().contains(&format!("{} of 10000 characters", cut.shown)));
@@ -195,7 +194,7 @@ async fn output_is_checked_against_its_own_schema() {
     let tool = |output: haft::Output| {
         DynTool::new(read("t"), json!({}), move |_, _| {
             let output = output.clone();
-            async move { Ok(output) }
+            async move { output }
         })
         .with_output_schema(schema.clone())
     };
@@ -229,13 +228,13 @@ async fn run_carries_the_joined_taint_of_its_results() {
 #[tokio::test]
 async fn context_has_the_requested_and_the_resolved_name() {
     let tool = DynTool::new(read("search").alias("find"), json!({}), |_, cx| async move {
-        Ok(format!(
+        format!(
             "{} {} {} {}",
             cx.requested_name(),
             cx.tool_name(),
             cx.cycle(),
             cx.idempotency_key()
-        ))
+        )
     });
     let runtime = permissive(vec![tool]).build().unwrap();
     let run = runtime.run_builder().id("r").start();

@@ -34,7 +34,7 @@ fn echo(spec: ToolSpec) -> DynTool {
         },
         "required": ["count"],
     });
-    DynTool::new(spec, schema, |args, _| async move { Ok(args.to_string()) })
+    DynTool::new(spec, schema, |args, _| async move { args.to_string() })
 }
 
 fn call(arguments: impl Into<Arguments>) -> ToolCall {
@@ -76,7 +76,7 @@ async fn repaired_call_runs_and_the_repair_is_reported() {
                 assert_eq!(kinds(repairs), [RepairKind::TrailingComma, RepairKind::Number]);
                 "repaired"
             }
-            Event::Permitted { .. } => "permitted",
+            Event::Authorized { .. } => "permitted",
             Event::Finished { .. } => "finished",
             _ => return,
         };
@@ -212,7 +212,7 @@ async fn calls_of_a_truncated_message_are_not_repaired() {
     let schema = json!({"properties": {"n": {"type": "integer"}}});
     let tool = DynTool::new(read("echo"), schema, move |_, _| {
         count.fetch_add(1, Ordering::SeqCst);
-        async { Ok("ran") }
+        async { "ran" }
     });
     let transcript = Transcript::default();
     let runtime = permissive(vec![tool])
@@ -755,7 +755,7 @@ async fn deep_recursive_union_is_explained_down_to_its_leaf() {
         "type": "object", "properties": {"filter": {"$ref": "#/$defs/f"}},
         "$defs": {"f": {"anyOf": [group("all"), group("any"), leaf]}},
     });
-    let tool = DynTool::new(read("echo"), schema, |args, _| async move { Ok(args.to_string()) });
+    let tool = DynTool::new(read("echo"), schema, |args, _| async move { args.to_string() });
     let runtime = permissive(vec![tool]).build().unwrap();
     let value = (0..60).fold(json!({"min": "ten"}), |inner, _| json!({"not": inner}));
     let failure = runtime.call("echo", json!({"filter": value})).await.unwrap_err();

@@ -25,10 +25,10 @@ fn tools() -> haft::RuntimeBuilder {
             .and(Block::Json { json: json!({"n": 1}) })
             .and(Block::Link { uri: "file:///a".into(), name: "a".into(), media_type: None });
         output.structured = Some(json!({"n": 1}));
-        Ok(output)
+        output
     });
-    let data = DynTool::new(read("data"), open_schema(), |_, _| async { Ok(json!({"n": 1})) });
-    let blank = DynTool::new(read("blank"), open_schema(), |_, _| async { Ok("") });
+    let data = DynTool::new(read("data"), open_schema(), |_, _| async { json!({"n": 1}) });
+    let blank = DynTool::new(read("blank"), open_schema(), |_, _| async { "" });
     let tools = vec![
         quick(read("search")),
         failing(read("fails")),

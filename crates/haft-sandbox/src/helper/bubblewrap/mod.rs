@@ -27,9 +27,9 @@ use super::{
     Job, SetupError, Task,
     cgroup::{self, Group, Membership},
     namespaces, sys,
-    watch::release_output,
+    wait_for_exit::release_output,
 };
-use crate::orders::{Fault, HELPER_ARGUMENT, Orders, Report};
+use crate::protocol::{Fault, HELPER_ARGUMENT, HelperRequest, Report};
 
 /// The second argument of the helper if bubblewrap started it.
 pub(super) const INSIDE: &str = "inside";
@@ -54,7 +54,7 @@ const MAX_DENIED_FILES: usize = 1_000;
 /// What the helper sends to the first process.
 #[derive(Serialize, Deserialize)]
 struct Handover {
-    orders: Orders,
+    orders: HelperRequest,
     /// Namespaces of the helper, by kind. The first process must be in other ones.
     namespaces: BTreeMap<String, PathBuf>,
     /// Whether the file descriptors of a cgroup are passed.

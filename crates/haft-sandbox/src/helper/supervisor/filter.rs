@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::super::{SetupError, seccomp::CHMOD_CALLS, sys};
-use crate::orders::Fault;
+use crate::protocol::Fault;
 
 /// Syscalls that are always supervised.
 const ALWAYS_SUPERVISED: &[libc::c_long] = &[

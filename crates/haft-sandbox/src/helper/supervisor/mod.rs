@@ -11,7 +11,7 @@
 //! command can neither signal nor trace it. If it ends, the kernel kills the command (parent death
 //! signal).
 
-mod acts;
+mod emulate;
 mod caller;
 mod filter;
 mod locate;
@@ -39,8 +39,8 @@ use rustix::{
 };
 
 use self::{
-    acts::{Act, Answer},
     caller::{Caller, Processes},
+    emulate::{Act, Answer},
     locate::magic_link,
     pinning::Pinning,
 };

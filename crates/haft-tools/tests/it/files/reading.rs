@@ -68,7 +68,7 @@ async fn long_lines_are_truncated_within_the_page_limit() {
     let fixture = TestWorkspace::new();
     fixture.put("wide.txt", format!("{}\n", "x".repeat(5_000)).repeat(300));
     let result = fixture.call("read_file", json!({"file_path": "wide.txt"})).await;
-    assert!(result.cut().is_none(), "it bounds itself");
+    assert!(result.truncation().is_none(), "it bounds itself");
     let text = result.text();
     assert!(text.len() < 100_000 && text.contains("[… 3000 more bytes of this line …]"));
     assert!(text.contains("long lines truncated") && text.contains("continue with offset"));

@@ -129,7 +129,7 @@ async fn result_bytes_are_bounded_and_long_lines_truncated() {
         fixture.put(&format!("many{n}.txt"), format!("x{}\n", "y".repeat(400)).repeat(50));
     }
     let result = fixture.call("search_files", json!({"pattern": "^xy", "limit": 2000})).await;
-    assert!(result.cut().is_none() && result.text().len() < 69_000);
+    assert!(result.truncation().is_none() && result.text().len() < 69_000);
     assert!(result.text().contains("there are more"));
 }
 

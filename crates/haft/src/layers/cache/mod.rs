@@ -34,7 +34,7 @@ use super::{
     CacheStatus, ExecutionStats, Outcome, Work,
     key::{Key, KeyParts},
 };
-use crate::{event::Event, watch::after};
+use crate::{event::Event, host_code::after};
 
 /// The cached results and the computations in flight, of a whole runtime.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl FlightMember {
     fn computed(&self, output: &Output, label: Label, now: Instant, ttl: Duration) {
         let max_bytes = self.cache.max_bytes;
         let bytes = estimate_bytes(output, max_bytes)
-            .map(|bytes| bytes.saturating_add(self.key.weight(max_bytes)));
+            .map(|bytes| bytes.saturating_add(self.key.memory_size(max_bytes)));
         // Not copied unless a follower or the store needs it: it may be large.
         let result = || Arc::new(CachedResult { output: output.clone(), label });
         let Some(bytes) = bytes.filter(|bytes| *bytes <= max_bytes) else {
@@ -224,7 +224,7 @@ pub(super) fn store(
     was_cancelled: bool,
 ) {
     match outcome {
-        // The result of a cancelled body may be incomplete. A ticket is for the run that made it.
+        // The result of a cancelled body may be incomplete. A task is for the run that made it.
         Ok(_) if was_cancelled || work.cx.is_cancelled() || work.cx.has_background_task() => {}
         Ok(output) => {
             let now = work.turn.inner.clock.now();
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn least_recently_used_is_evicted_and_oversized_is_not_stored() {
-        let key = key(1, &ahash::RandomState::new()).weight(usize::MAX);
+        let key = key(1, &ahash::RandomState::new()).memory_size(usize::MAX);
         let (cache, clock) = (cache(3 * (store::OVERHEAD + 200 + key)), ManualClock::new());
         let now = clock.now();
         for n in [1, 2, 3] {

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::{
     layers::key::{Key, KeyHasher},
-    weight::weight_of,
+    memory_size::memory_size_of,
 };
 
 /// A cached result: the output, and the label of everything that its call had read.
@@ -114,7 +114,7 @@ impl Store {
 pub(super) fn estimate_bytes(output: &Output, max_bytes: usize) -> Option<usize> {
     let mut bytes = OVERHEAD + output.blocks.len() * size_of::<Block>();
     if let Some(data) = &output.structured {
-        bytes = bytes.saturating_add(weight_of(data, max_bytes));
+        bytes = bytes.saturating_add(memory_size_of(data, max_bytes));
     }
     for block in &output.blocks {
         bytes = bytes.saturating_add(match block {
@@ -125,7 +125,7 @@ pub(super) fn estimate_bytes(output: &Output, max_bytes: usize) -> Option<usize>
             Block::Link { uri, name, media_type } => {
                 uri.len() + name.len() + media_type.as_ref().map_or(0, String::len)
             }
-            Block::Json { json } => weight_of(json, max_bytes),
+            Block::Json { json } => memory_size_of(json, max_bytes),
         });
     }
     (bytes <= max_bytes).then_some(bytes)

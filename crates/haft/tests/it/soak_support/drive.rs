@@ -85,7 +85,7 @@ fn runtime(plan: &Plan, ledger: &Arc<Ledger>) -> Result<Runtime, haft::Error> {
         rule(Decision::Allow, "block"),
         rule(Decision::Allow, "frail"),
         rule(Decision::Allow, "later"),
-        rule(Decision::Allow, "check_ticket"),
+        rule(Decision::Allow, "check_task"),
         rule(Decision::Allow, "read_result"),
     ];
     let mut config = Config::default();
@@ -246,7 +246,9 @@ impl Driver {
                 left -= count;
                 turns += 1;
                 self.turn(&run, turns, count).await;
-                self.shared.late.fetch_add(run.settled().len() as u64, Ordering::Relaxed);
+                self.shared
+                    .late
+                    .fetch_add(run.take_background_results().len() as u64, Ordering::Relaxed);
                 self.shared.done.fetch_add(count, Ordering::Relaxed);
             }
             if self.chance.once_in(3) {
@@ -309,7 +311,7 @@ impl Driver {
             30..40 => ToolCall::new(id, "loook", arguments),
             40..60 => ToolCall::new(id, "look", json!({"how": 5})),
             60..70 => ToolCall::new(id, "look", "{\"how\": \"plain\", \"n\": "),
-            70..90 => ToolCall::new(id, "check_ticket", json!({})),
+            70..90 => ToolCall::new(id, "check_task", json!({})),
             90..300 => ToolCall::new(id, "change", arguments),
             300..330 => ToolCall::new(id, "frail", json!({"n": n})),
             330..360 if !self.kept.is_empty() => ToolCall::new(
@@ -335,7 +337,7 @@ impl Driver {
                     .ledger
                     .mistake(format!("{} shows what it must not: {shown}", answer.id()));
             }
-            if let Some(id) = answer.cut().and_then(|cut| cut.kept) {
+            if let Some(id) = answer.truncation().and_then(|cut| cut.kept) {
                 self.kept = id.to_string();
             }
             let code = answer.failure().map_or("ok", |failure| failure.code().as_str());

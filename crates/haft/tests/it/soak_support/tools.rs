@@ -117,7 +117,7 @@ async fn later(n: u64, cx: &ToolContext) -> Result<Output, Failure> {
             cx.cancellation().cancelled().await;
         }
         tokio::task::yield_now().await;
-        Ok(n.to_string())
+        n.to_string()
     })
     .await
 }

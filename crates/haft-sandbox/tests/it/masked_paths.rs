@@ -125,7 +125,9 @@ async fn as_lone_root(test: &str) -> Option<(String, bool)> {
 async fn denied_paths_are_masked_for_uid_0_without_capabilities() {
     const DONE: &str = "uid 0 was denied";
     if !is_lone_root() {
-        match as_lone_root("denied::denied_paths_are_masked_for_uid_0_without_capabilities").await {
+        match as_lone_root("masked_paths::denied_paths_are_masked_for_uid_0_without_capabilities")
+            .await
+        {
             Some((text, is_success)) => assert!(is_success && text.contains(DONE), "{text}"),
             None => eprintln!("NOT TESTED: only root can map one user to a new namespace"),
         }

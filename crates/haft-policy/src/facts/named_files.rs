@@ -79,7 +79,7 @@ const WRITERS: &[&str] = &[
 ];
 
 /// A file that a command names, or may name.
-pub(super) enum Mention {
+pub(super) enum NamedFile {
     /// This path.
     Path(Operation, String),
     /// A path with this prefix.
@@ -89,7 +89,7 @@ pub(super) enum Mention {
 }
 
 /// Returns the files that a command names, also behind wrappers.
-pub(super) fn mentions(command: &Command) -> Vec<Mention> {
+pub(super) fn named_files(command: &Command) -> Vec<NamedFile> {
     let mut found = Vec::new();
     if command.may_wrap(Wrappers::All) {
         command.unwrapped(Wrappers::All).iter().for_each(|view| look(&view.command, &mut found));
@@ -99,7 +99,7 @@ pub(super) fn mentions(command: &Command) -> Vec<Mention> {
     found
 }
 
-fn look(command: &Command, found: &mut Vec<Mention>) {
+fn look(command: &Command, found: &mut Vec<NamedFile>) {
     let Some(program) = command.words.first().and_then(Word::literal) else { return };
     let name = program.rsplit('/').next().unwrap_or(program);
     let edits = name == "sed" && command.words.iter().any(|word| starts_with(word, "-i"));
@@ -113,20 +113,20 @@ fn look(command: &Command, found: &mut Vec<Mention>) {
     }
 }
 
-fn mention(word: &Word, operation: Operation) -> Option<Mention> {
+fn mention(word: &Word, operation: Operation) -> Option<NamedFile> {
     match word.literal() {
         // `--file=a`, `if=a` and `-fa` name a file after a prefix.
         Some(text) if text.starts_with('-') || text.contains('=') => {
             let value = text.split_once('=').map(|(_, value)| value);
             let value = value.or_else(|| text.get(2..).filter(|_| !text.starts_with("--")))?;
-            (!value.is_empty()).then(|| Mention::Path(operation, value.to_owned()))
+            (!value.is_empty()).then(|| NamedFile::Path(operation, value.to_owned()))
         }
         Some("") => None,
-        Some(text) => Some(Mention::Path(operation, text.to_owned())),
+        Some(text) => Some(NamedFile::Path(operation, text.to_owned())),
         None => match word.pieces.first() {
             Some(WordPiece::Text(text)) if text.starts_with('-') => None,
-            Some(WordPiece::Text(text)) => Some(Mention::Beginning(operation, text.clone())),
-            _ => Some(Mention::Unknown(operation)),
+            Some(WordPiece::Text(text)) => Some(NamedFile::Beginning(operation, text.clone())),
+            _ => Some(NamedFile::Unknown(operation)),
         },
     }
 }

@@ -15,7 +15,7 @@ pub(crate) const VERSION: u32 = 4;
 /// The first argument of a program that is started as the helper.
 pub(crate) const HELPER_ARGUMENT: &str = "haft-sandbox-helper-v1";
 /// Size limit of the orders. The system does not accept more arguments either.
-pub(crate) const MAX_ORDERS_BYTES: usize = 8 << 20;
+pub(crate) const MAX_REQUEST_BYTES: usize = 8 << 20;
 /// Size limit of the standard input of a command.
 pub(crate) const MAX_INPUT_BYTES: usize = 64 << 20;
 /// The byte that makes the helper send `SIGTERM` to the command.
@@ -24,7 +24,7 @@ pub(crate) const TERMINATE: u8 = b't';
 /// What the helper has to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Orders {
+pub(crate) struct HelperRequest {
     pub(crate) version: u32,
     pub(crate) level: Level,
     pub(crate) profile: Profile,

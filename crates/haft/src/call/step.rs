@@ -14,9 +14,9 @@ use super::{
 use crate::{
     approval::{Answered, QueuePermit},
     hooks::{CompletedCall, PostCallResult, PreCallDecision},
+    host_code::Stopped,
     layers::Outcome,
     tool_result::{ToolResult, Truncation},
-    watch::Stopped,
 };
 
 /// What the driver does next.

@@ -77,7 +77,7 @@ impl fmt::Debug for RuleWrite<'_> {
 pub(super) type Recorder = dyn Fn(RuleWrite<'_>) -> Result<(), Error> + Send + Sync;
 
 /// Writes the suggested rules to their file, unless they are there.
-pub(super) fn keep(
+pub(super) fn save(
     offer: &SuggestedRules,
     home: Option<&Path>,
     recorder: Option<&Recorder>,

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Exit, ExitReason,
-    orders::{Report, TERMINATE},
+    protocol::{Report, TERMINATE},
 };
 
 /// What is watched.
@@ -65,7 +65,7 @@ impl WatchOutcome {
 
 /// Watches a command until it has ended or must be killed. `finish` then kills all processes that
 /// are left and reports the resource usage of each.
-pub(super) fn watch(
+pub(super) fn wait_for_exit(
     mut what: Watch<'_>,
     finish: impl FnOnce(&mut dyn FnMut(Reaped)),
 ) -> WatchOutcome {

@@ -24,10 +24,10 @@ use tracing::span::EnteredSpan;
 
 use super::{Outcome, Work};
 use crate::{
+    host_code::{after, panic_message, timed},
     registry::RegisteredTool,
     telemetry::AttemptSpan,
     turn::TurnCore,
-    watch::{after, panic_message, timed},
 };
 
 type Ended = std::thread::Result<Outcome>;
@@ -215,12 +215,14 @@ pub(crate) fn outcome(ended: Ended) -> Outcome {
         Ok(outcome) => outcome,
         // The message of a panic may contain anything; it is for the operator.
         Err(panic) => Err(Failure::new(FailureCode::Panicked, "the tool panicked")
-            .with_next("do not repeat the same call; tell the user if you need it")
+            .with_next(
+                "do not repeat the same call; if the task needs it, report the failure to the user",
+            )
             .with_source(panic_message(panic))),
     }
 }
 
-/// Checks a result, unless it is a ticket: then what comes later is checked.
+/// Checks a result, unless it is a task: then what comes later is checked.
 fn result(work: &Work<'_>, cx: &ToolContext, output: Output) -> Outcome {
     if work.entry.output().is_some() && cx.has_background_task() {
         return Ok(output);

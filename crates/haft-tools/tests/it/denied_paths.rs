@@ -398,7 +398,10 @@ fn denied_paths_match_what_file_tools_are_denied() {
         project.put(name, "");
     }
     let rules = project.rules();
-    let scope = Scope::from(RunScope { working_directory: project.root.as_path().into(), ..RunScope::default() });
+    let scope = Scope::from(haft::tool::RunScope {
+        working_directory: project.root.as_path().into(),
+        ..haft::tool::RunScope::default()
+    });
     let scope = Arc::new(scope);
     let roots = [project.root.clone()];
     let clock = ManualClock::default();

@@ -30,7 +30,10 @@ pub(crate) fn groups() -> Result<Vec<Group>, String> {
         let pattern = Pattern::parse(pattern, &PathBase::default()).map_err(|e| e.to_string())?;
         let rule = Rule::new(Decision::Deny, pattern);
         let rules = Rules::new(vec![rule], PolicyContext::default()).map_err(|e| e.to_string())?;
-        let scope = Scope::from(RunScope { working_directory: root.as_path().into(), ..RunScope::default() });
+        let scope = Scope::from(RunScope {
+            working_directory: root.as_path().into(),
+            ..RunScope::default()
+        });
         let (scope, roots, home) = (Arc::new(scope), vec![root.clone()], home.clone());
         Ok(Case::new(name, move || {
             let _home = &home;
