@@ -1,6 +1,6 @@
 //! Patterns against calls: the grammar row by row, and properties for all of them.
 
-use haft_core::{Capabilities, Capability, Effect, Label, Scope, ToolSpec, Trust};
+use haft_core::{Capabilities, Capability, Effect, Label, ToolSpec, Trust};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
