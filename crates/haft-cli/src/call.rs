@@ -79,12 +79,9 @@ pub(crate) fn run(args: &args::Call, setup: Setup, host: &HostEnv) -> Result<Exi
     };
     // With `--yes` the approval is already given, so it is not suggested.
     let asked = asked.load(Ordering::Relaxed) && !args.yes;
-    let hints = match answer.failure() {
-        Some(failure) if failure.code() == FailureCode::UnknownTool => {
-            unknown_tool(args, &setup, runtime.registry())
-        }
-        Some(failure) => hints(answer, failure, asked),
-        None => Vec::new(),
+    let hints = match answer.failure().map(Failure::code) {
+        Some(FailureCode::UnknownTool) => unknown_tool(args, &setup, runtime.registry()),
+        _ => hints(answer, asked),
     };
     if args.output.json {
         let mut whole = as_json(answer, &hints);
@@ -155,7 +152,8 @@ fn unknown_tool(args: &args::Call, setup: &Setup, registry: &ToolRegistry) -> Ve
 
 /// The hints for a person. The next step of a failure is written for a model, so it is printed only
 /// where a tool wrote it and it does not speak of a user.
-fn hints(answer: &ToolResult, failure: &Failure, asked: bool) -> Vec<String> {
+fn hints(answer: &ToolResult, asked: bool) -> Vec<String> {
+    let Some(failure) = answer.failure() else { return Vec::new() };
     let show = format!("haft tools show {}", answer.tool_name());
     let hint = match failure.code() {
         FailureCode::Denied if asked => {

@@ -151,10 +151,7 @@ impl Runtime {
         let call = ToolCall::new("call", name, arguments);
         match turn.run(vec![call]).await.pop() {
             Some(result) => result.into_outcome(),
-            None => Err(Failure::new(
-                FailureCode::UnknownOutcome,
-                "the task of the call ended without a result",
-            )),
+            None => Err(Failure::new(FailureCode::UnknownOutcome, "the call has no result")),
         }
     }
 

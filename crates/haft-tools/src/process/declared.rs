@@ -19,7 +19,7 @@ use super::{
     boundary::Boundary,
     confined::Settings,
     git::GitConfig,
-    masked_paths,
+    masks,
     programs::Programs,
     run::{self, Job},
     start_directory,
@@ -58,7 +58,7 @@ pub(crate) fn tool(
     })
     .with_guard(move |_, cx| {
         let body = &guarded;
-        Ok(masked_paths::guard(&body.workspace, &body.settings, body.boundary.level(), false, cx))
+        Ok(masks::guard(&body.workspace, &body.settings, body.boundary.level(), false, cx))
     })
     .in_sandbox()
 }
@@ -152,7 +152,7 @@ impl Body {
         let level = self.boundary.get(cx).await?.tier().level;
         let start = start_directory(&self.workspace, self.declared.cwd.as_deref(), cx).await?;
         let start = start.absolute();
-        masked_paths::find(&self.workspace, &self.settings, level, start, cx).await.map(drop)
+        masks::find(&self.workspace, &self.settings, level, start, cx).await.map(drop)
     }
 
     async fn call(&self, arguments: &Value, cx: &ToolContext) -> Result<Output, Failure> {
@@ -177,9 +177,8 @@ impl Body {
         if self.declared.spec.is_read_only() {
             profile = profile.read_only();
         }
-        let roots = masked_paths::roots(&self.workspace, &self.settings);
-        let masked =
-            masked_paths::apply(&mut profile, level, roots, &resolved.absolute(), cx).await?;
+        let roots = masks::roots(&self.workspace, &self.settings);
+        let masked = masks::apply(&mut profile, level, roots, &resolved.absolute(), cx).await?;
         let job = Job { sandbox, command, profile, masked, time: MAX_TIME };
         let (ended, masked) = run::run(job, cx).await?;
         let is_success = matches!(ended.exit, haft_sandbox::Exit::Code(code)

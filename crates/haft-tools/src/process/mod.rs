@@ -6,7 +6,7 @@
 
 mod boundary;
 mod confined;
-mod masked_paths;
+mod masks;
 mod exceptions;
 mod git;
 mod programs;

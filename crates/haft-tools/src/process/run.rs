@@ -17,7 +17,7 @@ use haft_sandbox::{
 };
 use serde_json::{Value, json};
 
-use super::masked_paths::Masked;
+use super::masks::Masked;
 
 /// Time for cleanup when a command is cancelled. Shorter than the runtime waits.
 const CANCEL_GRACE: Duration = Duration::from_millis(100);

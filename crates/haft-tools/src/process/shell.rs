@@ -29,7 +29,7 @@ use super::{
     confined::{self, MAX_CONFINED_RESIDENT, Settings},
     find,
     git::GitConfig,
-    masked_paths,
+    masks,
     programs::Programs,
     run::{self, Job},
     start_directory,
@@ -478,8 +478,7 @@ impl Tool for Shell {
         let sandbox = self.boundary.get(cx).await?;
         let start = start_directory(&self.workspace, args.cwd.as_deref(), cx).await?.absolute();
         let (level, whole) = (sandbox.tier().level, self.whole_profile(sandbox.tier().level));
-        let has_denied =
-            masked_paths::find(&self.workspace, &self.settings, level, start, cx).await?;
+        let has_denied = masks::find(&self.workspace, &self.settings, level, start, cx).await?;
         cx.set_confinement(match command_line.cannot_confine(args) {
             Some(why) => Err(why.to_owned()),
             None if has_denied && confined::prints_history(&command_line.text) => {
@@ -494,13 +493,7 @@ impl Tool for Shell {
     async fn guard(&self, args: &Args, cx: &ToolContext) -> Result<Option<Verdict>, Failure> {
         let profile = self.profile(CallProfile::strictest(), args, cx);
         let is_proven = profile.read_only && profile.effects != Effects::Undeclared;
-        Ok(masked_paths::guard(
-            &self.workspace,
-            &self.settings,
-            self.boundary.level(),
-            is_proven,
-            cx,
-        ))
+        Ok(masks::guard(&self.workspace, &self.settings, self.boundary.level(), is_proven, cx))
     }
 
     async fn call(&self, args: Args, cx: &ToolContext) -> Result<Output, Failure> {
@@ -521,9 +514,8 @@ impl Tool for Shell {
             profile.exceptions =
                 self.exceptions(&command_line.text, args.may_change(), &resolved, cx);
         }
-        let roots = masked_paths::roots(&self.workspace, &self.settings);
-        let masked =
-            masked_paths::apply(&mut profile, level, roots, &resolved.absolute(), cx).await?;
+        let roots = masks::roots(&self.workspace, &self.settings);
+        let masked = masks::apply(&mut profile, level, roots, &resolved.absolute(), cx).await?;
         // FAIL CLOSED: a command without approval must not see denied paths.
         if let (Permission::Confined(_), Some(why)) = (&permission, masked.missing()) {
             return Err(Failure::new(FailureCode::NotRun, why.to_owned())
@@ -537,8 +529,7 @@ impl Tool for Shell {
             .input(args.stdin.unwrap_or_default())
             .current_dir(&resolved);
         let time = args.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis).min(MAX_TIMEOUT);
-        let job = Job { sandbox, command, profile, masked, time };
-        let (ended, masked) = run::run(job, cx).await?;
+        let (ended, masked) = run::run(Job { sandbox, command, profile, masked, time }, cx).await?;
         let mut about = json!({"kind": command_line.kind.as_str(), "why": command_line.why});
         let mut note = None;
         if matches!(permission, Permission::Confined(_)) {

@@ -98,7 +98,7 @@ async fn each_phase_of_a_call_has_its_event() {
     phase_finished check
     asked
     answered
-    permitted
+    authorized
     running
     attempt_finished
     phase_finished shape

@@ -155,7 +155,7 @@ fn own_loop_runs_until_the_model_stops() {
     tools: toolu_4 [haft 0000000003 tool=get_temperature label=untrusted/internal chars=1]
            7
            [/haft 0000000003]
-    tools: toolu_5 [haft 0000000004 tool=send_message from=host error=denied chars=163]
+    tools: toolu_5 [haft 0000000004 tool=send_message from=host error=denied chars=168]
            denied: this call needs approval (it is not declared read-only), and no approver is configured
            Next: continue without it, or report to the user what you would have done
            [/haft 0000000004]

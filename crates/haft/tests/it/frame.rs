@@ -49,7 +49,7 @@ async fn every_result_is_framed_whatever_its_outcome() {
     tool_failed: no luck
     [/haft 0000000001]
 
-    [haft 0000000002 tool=write from=host error=denied chars=163]
+    [haft 0000000002 tool=write from=host error=denied chars=168]
     denied: this call needs approval (it is not declared read-only), and no approver is configured
     Next: continue without it, or report to the user what you would have done
     [/haft 0000000002]
