@@ -185,26 +185,38 @@ impl Ledger {
     /// Fails and counts nothing if that would exceed what is left.
     pub(crate) fn charge(&self, tokens: u64, micros: u64, events: &Events) -> Result<(), Failure> {
         let mut chain = self.lock_all();
-        for (ledger, used) in &chain {
-            let budget = &ledger.budget;
-            for (what, wanted, limit, used) in [
-                ("tokens", tokens, budget.tokens, used.tokens),
-                ("micros", micros, budget.micros, used.micros),
-            ] {
-                if let Some(limit) = limit {
-                    let left = limit.saturating_sub(used);
-                    if wanted > left {
-                        return Err(exhausted(format!(
-                            "{wanted} {what} requested, but only {left} of {limit} are left for \
-                             this run"
-                        )));
-                    }
-                }
-            }
-        }
+        may_spend(&chain, tokens, micros)?;
         add(&mut chain, tokens, micros);
         warn(chain, events);
         Ok(())
+    }
+
+    /// Reserves what a model call may use, without a warning: most of it is released again.
+    ///
+    /// # Errors
+    /// Fails and reserves nothing if that would exceed what is left.
+    pub(crate) fn reserve_model_call(&self, tokens: u64, micros: u64) -> Result<(), Failure> {
+        let mut chain = self.lock_all();
+        self.has_time()?;
+        may_spend(&chain, tokens, micros)?;
+        add(&mut chain, tokens, micros);
+        Ok(())
+    }
+
+    /// Replaces what was reserved for a model call by what it used, even beyond the limit.
+    pub(crate) fn settle_model_call(
+        &self,
+        (reserved_tokens, reserved_micros): (u64, u64),
+        (tokens, micros): (u64, u64),
+        events: &Events,
+    ) {
+        let mut chain = self.lock_all();
+        for (_, used) in &mut chain {
+            used.tokens = used.tokens.saturating_sub(reserved_tokens);
+            used.micros = used.micros.saturating_sub(reserved_micros);
+        }
+        add(&mut chain, tokens, micros);
+        warn(chain, events);
     }
 
     /// Returns what is left, here and in the parents; for one tool also what is left of its own
@@ -377,6 +389,28 @@ impl Ledger {
             due.push((Arc::clone(&self.source), low));
         }
     }
+}
+
+/// Refuses tokens and money that exceed what is left.
+fn may_spend(chain: &Chain<'_>, tokens: u64, micros: u64) -> Result<(), Failure> {
+    for (ledger, used) in chain {
+        let budget = &ledger.budget;
+        for (what, wanted, limit, used) in [
+            ("tokens", tokens, budget.tokens, used.tokens),
+            ("micros", micros, budget.micros, used.micros),
+        ] {
+            if let Some(limit) = limit {
+                let left = limit.saturating_sub(used);
+                if wanted > left {
+                    return Err(exhausted(format!(
+                        "{wanted} {what} requested, but only {left} of {limit} are left for this \
+                         run"
+                    )));
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 impl BudgetReservation {
