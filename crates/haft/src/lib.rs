@@ -51,6 +51,7 @@
 //! | [`dialect`] | each provider's format: definitions, responses, results |
 //! | [`history`] | message histories: read, convert between providers, fix |
 //! | [`turn`](mod@turn) | one model response and its calls: plan, schedule, stream |
+//! | [`agent`] | the agent loop: agents, runs, models, the scripted model |
 //! | [`policy`] | who may call what: policies, guards, rules, configuration files, explanations |
 //! | [`approval`] | questions to a person, answers, grants |
 //! | [`hooks`] | code of the host before and after calls |
@@ -89,6 +90,7 @@ mod tool_result;
 mod frame;
 mod event;
 pub mod telemetry;
+pub mod agent;
 
 use haft_schema::near;
 

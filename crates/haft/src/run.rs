@@ -256,6 +256,19 @@ impl Run {
     /// # Errors
     /// Fails if a source cannot be opened, and outside of a tokio runtime.
     pub async fn turn(&self) -> Result<Turn, Error> {
+        self.turn_with(async |_: &ToolSnapshot| None).await
+    }
+
+    /// Starts a turn that offers only some of the tools. `select` gets the snapshot and returns the
+    /// names to offer; `None` offers all of them. A tool that is not selected is also refused when
+    /// it is called.
+    ///
+    /// # Errors
+    /// Fails if a source cannot be opened, and outside of a tokio runtime.
+    pub async fn turn_with(
+        &self,
+        select: impl AsyncFnOnce(&ToolSnapshot) -> Option<Vec<String>>,
+    ) -> Result<Turn, Error> {
         if !in_tokio_runtime() {
             return Err(Error::new(ErrorKind::BadConfig, NO_TOKIO_RUNTIME));
         }
@@ -274,8 +287,11 @@ impl Run {
         scope.label = self.label();
         scope.left = core.left(scope.depth, None);
         let interactive = core.inner.approvals.has_approver();
-        let snapshot =
+        let mut snapshot =
             ToolSnapshot::take(tool_set, &scope, &*core.inner.policy, interactive, problems);
+        if let Some(names) = select(&snapshot).await {
+            snapshot.keep_only(&names);
+        }
         let who = events.has_observer().then(|| EventSource::of(&scope));
         if let Some(who) = &who {
             for message in snapshot.problems() {
@@ -298,6 +314,16 @@ impl Run {
     #[must_use]
     pub fn id(&self) -> &RunId {
         &self.0.base.run
+    }
+
+    /// Returns the services of the runtime.
+    pub(crate) fn services(&self) -> &Arc<Inner> {
+        &self.0.inner
+    }
+
+    /// Returns the budget; `None` if nothing is limited.
+    pub(crate) fn ledger(&self) -> Option<&Arc<Ledger>> {
+        self.0.ledger.as_ref()
     }
 
     /// Returns the joined taint label of everything the run has read so far.

@@ -155,6 +155,11 @@ impl Runtime {
         }
     }
 
+    /// Returns the monotonic time of its clock.
+    pub(crate) fn now(&self) -> std::time::Instant {
+        self.0.clock.now()
+    }
+
     /// Returns the registry.
     #[must_use]
     pub fn registry(&self) -> &ToolRegistry {

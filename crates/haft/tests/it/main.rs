@@ -16,6 +16,7 @@ mod confinement;
 mod patterns;
 mod rules;
 mod hooks;
+mod agent;
 mod approvals;
 mod budgets;
 mod taint;
