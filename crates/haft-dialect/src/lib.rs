@@ -26,7 +26,7 @@ pub use self::{
     toolset::ToolExport,
     wire::{
         DecodedResponse, ModelResponse, OpeningMarker, RenderResult, ReplyContext, ResponseDecoder,
-        ResultBlock, ResultContent, block_text,
+        ResultBlock, ResultContent, StreamPiece, TokenCounts, block_text,
     },
 };
 
