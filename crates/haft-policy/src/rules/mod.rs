@@ -250,6 +250,15 @@ impl Policy for Rules {
         self.rule_on(&facts, Some(call), &mut ()).verdict(self)
     }
 
+    fn decide_model_call(&self, call: &PolicyRequest<'_>) -> Verdict {
+        if !self.rules.iter().any(|rule| rule.subject == Subject::ModelCall) {
+            return Verdict::allow("no rule is about model calls");
+        }
+        let mut facts = Facts::of(call, &self.context);
+        facts.subject = Subject::ModelCall;
+        self.rule_on_model_call(&facts).verdict(self)
+    }
+
     fn explain(&self, call: &PolicyRequest<'_>) -> Explanation {
         let facts = Facts::of(call, &self.context);
         self.explain_facts(&facts, Some(call))
