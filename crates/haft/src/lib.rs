@@ -174,8 +174,8 @@ pub mod dialect {
     pub use haft_dialect::{
         DecodedResponse, Dialect, ExportOptions, ExportedTool, Loss, LossKind, ModelResponse,
         OpeningMarker, PromptCacheTtl, RenderResult, ReplyContext, ResponseDecoder, ResultBlock,
-        ResultContent, StrictMode, ToolAnnotations, ToolChoice, ToolDefinition, ToolExport,
-        ToolSearch, block_text,
+        ResultContent, StreamPiece, StrictMode, TokenCounts, ToolAnnotations, ToolChoice,
+        ToolDefinition, ToolExport, ToolSearch, block_text,
     };
 }
 

@@ -26,6 +26,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     approval::PromptLimits,
+    artifact::Owner,
     background::{BackgroundResult, TaskInfo},
     budget::Ledger,
     event::{Event, EventSource},
@@ -319,6 +320,16 @@ impl Run {
     /// Returns the services of the runtime.
     pub(crate) fn services(&self) -> &Arc<Inner> {
         &self.0.inner
+    }
+
+    /// Returns the facts of the run.
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.0.base
+    }
+
+    /// Returns the owner of its artifacts.
+    pub(crate) fn owner(&self) -> Owner {
+        Owner::of(&self.0.base, &self.0.inner.artifacts.mark, &self.0.line)
     }
 
     /// Returns the budget; `None` if nothing is limited.

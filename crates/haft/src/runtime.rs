@@ -155,6 +155,11 @@ impl Runtime {
         }
     }
 
+    /// Returns the runtime that a run belongs to.
+    pub(crate) fn of(run: &Run) -> Self {
+        Self(Arc::clone(run.services()))
+    }
+
     /// Returns the monotonic time of its clock.
     pub(crate) fn now(&self) -> std::time::Instant {
         self.0.clock.now()

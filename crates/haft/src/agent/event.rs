@@ -149,6 +149,11 @@ impl EventSink {
         Self(Some(Arc::new(Mutex::new(Merged { run, queue: VecDeque::new(), calls }))))
     }
 
+    /// Returns whether events are read.
+    pub(super) fn is_open(&self) -> bool {
+        self.0.is_some()
+    }
+
     pub(super) fn emit(&self, event: impl FnOnce() -> AgentEvent) {
         if let Some(merged) = &self.0 {
             let event = event();

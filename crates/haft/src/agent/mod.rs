@@ -7,7 +7,7 @@
 //!
 //! Inside: `run_loop` makes the turns, `reply` takes the model's message and starts its calls,
 //! `conversation` keeps the history, `control` lets the host interrupt, `approvals` defers
-//! questions, `saved` is the state as data, `script` the scripted model.
+//! questions, `model_policy` asks the policy, `context` makes room, `saved` is the state as data, `script` the scripted model.
 
 mod definition;
 mod model;
@@ -18,9 +18,13 @@ mod reply;
 mod conversation;
 mod control;
 mod approvals;
+mod model_policy;
+mod context;
 mod run_loop;
 mod run_stream;
 mod runner;
+mod output;
+mod sub_agent;
 mod script;
 
 pub use self::{
@@ -29,6 +33,7 @@ pub use self::{
     definition::{Agent, OnContextLimit, OnToolFailure, ToolSelector},
     event::AgentEvent,
     model::{Model, ModelInfo, ModelRequest, Price, Usage},
+    output::TypedResult,
     reply::{ModelPiece, Reply},
     result::{
         ApprovalQuestion, CallSummary, EndReason, PendingCall, RunResult, RunStatus, RunUsage,

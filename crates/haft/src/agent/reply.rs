@@ -9,9 +9,10 @@ use std::{collections::HashSet, fmt, sync::Arc};
 
 use haft_core::{Arguments, CallId, Error, ErrorKind, StopReason, ToolCall, ToolName};
 use haft_dialect::{
-    ResponseDecoder, ToolExport,
+    ResponseDecoder, StreamPiece, TokenCounts, ToolExport,
     history::{AssistantPart, ContentPart, Message, PastCall},
 };
+use haft_schema::parse;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -19,7 +20,7 @@ use super::{
     event::{AgentEvent, EventSink},
     model::{Usage, estimate_tokens},
 };
-use crate::turn::CallScheduler;
+use crate::{tool_result::ToolResult, turn::CallScheduler};
 
 /// The maximum number of calls in one message.
 const MAX_CALLS: usize = 4_096;
@@ -80,6 +81,8 @@ pub struct Reply {
     /// Calls that the end of a stream left over; they enter when the stop reason is known.
     left_over: Vec<ToolCall>,
     decoder: Option<ResponseDecoder>,
+    /// Calls of a streamed response whose start was shown.
+    shown: Vec<CallId>,
     /// The parts as the provider wrote them, with fields that only it understands.
     decoded: Option<Vec<AssistantPart>>,
     usage: Option<Usage>,
@@ -110,6 +113,7 @@ impl Reply {
             open: Vec::new(),
             left_over: Vec::new(),
             decoder: None,
+            shown: Vec::new(),
             decoded: None,
             usage: None,
             problem: None,
@@ -189,11 +193,9 @@ impl Reply {
     ) {
         let (id, name, arguments) = (id.into(), name.into(), arguments.into());
         self.begin(&id, &name);
-        let text = match &arguments {
-            Arguments::Text(text) => text.clone(),
-            Arguments::Json(json) => json.to_string(),
-        };
-        self.more(&id, &text);
+        if self.log.is_some() || self.events.is_open() {
+            self.more(&id, &argument_text(&arguments));
+        }
         self.end_of(&id, name, arguments);
     }
 
@@ -240,17 +242,13 @@ impl Reply {
     /// [`ModelInfo::dialect`](super::ModelInfo::dialect), split anywhere. After the last one, return
     /// [`end`](Self::end).
     pub fn feed(&mut self, bytes: &[u8]) {
-        let dialect = self.export.dialect();
-        let calls = self.decoder.get_or_insert_with(|| dialect.stream()).feed(bytes);
-        calls.into_iter().for_each(|call| self.decoded_call(call));
+        self.decode(|decoder| decoder.feed(bytes));
     }
 
     /// Takes one event of a stream that the client has already decoded. After the last one, return
     /// [`end`](Self::end).
     pub fn event(&mut self, event: &Value) {
-        let dialect = self.export.dialect();
-        let calls = self.decoder.get_or_insert_with(|| dialect.stream()).event(event);
-        calls.into_iter().for_each(|call| self.decoded_call(call));
+        self.decode(|decoder| decoder.event(event));
     }
 
     /// Ends a streamed response and returns how it ended.
@@ -261,9 +259,13 @@ impl Reply {
         let Some(decoder) = self.decoder.take() else {
             return Ok(StopReason::Done);
         };
+        let counts = decoder.token_counts();
         let ended = decoder.finish();
+        if let Some(counts) = counts {
+            self.take_counts(counts);
+        }
         self.decoded = decoded_parts(&self.export, &ended.message);
-        self.left_over.extend(ended.calls);
+        self.leave_over(ended.calls);
         match ended.problem {
             Some(problem) => Err(problem),
             None => Ok(ended.stop),
@@ -276,16 +278,79 @@ impl Reply {
     /// # Errors
     /// Fails if it is not a response of this dialect.
     pub fn response(&mut self, response: &Value) -> Result<StopReason, Error> {
-        let parsed = self.export.dialect().parse(response)?;
-        let message = parsed.assistant_message::<crate::ToolResult>(response, &[]);
+        let dialect = self.export.dialect();
+        let parsed = dialect.parse(response)?;
+        if let Some(counts) = dialect.token_counts(response) {
+            self.take_counts(counts);
+        }
+        let message = parsed.assistant_message::<ToolResult>(response, &[]);
         self.decoded = decoded_parts(&self.export, &message);
-        self.left_over.extend(parsed.calls.iter().cloned());
+        for text in self.decoded.as_deref().map(texts_of).unwrap_or_default() {
+            self.text(&text);
+        }
+        self.leave_over(parsed.calls);
         Ok(parsed.stop)
     }
 
-    /// A call that a decoder completed.
+    /// Takes what a decoder found: pieces to show, calls, tokens.
+    fn decode(&mut self, step: impl FnOnce(&mut ResponseDecoder) -> Vec<ToolCall>) {
+        let dialect = self.export.dialect();
+        let decoder = self.decoder.get_or_insert_with(|| dialect.stream().with_pieces());
+        let calls = step(decoder);
+        let (pieces, counts) = (decoder.take_pieces(), decoder.token_counts());
+        for piece in pieces {
+            match piece {
+                StreamPiece::Text(text) => self.text(&text),
+                StreamPiece::CallStart { id, name } => {
+                    let (call, tool) = (CallId::from(id), ToolName::from(name));
+                    self.shown.push(call.clone());
+                    self.events.emit(|| AgentEvent::CallStarted { call, tool });
+                }
+                StreamPiece::Arguments { id, text } => {
+                    let call = CallId::from(id);
+                    self.events.emit(|| AgentEvent::Arguments { call, text });
+                }
+                _ => {}
+            }
+        }
+        if let Some(counts) = counts {
+            self.take_counts(counts);
+        }
+        for call in calls {
+            self.decoded_call(call);
+        }
+    }
+
+    fn take_counts(&mut self, counts: TokenCounts) {
+        self.usage = Some(Usage {
+            input_tokens: counts.input,
+            cached_input_tokens: counts.cached_input,
+            output_tokens: counts.output,
+        });
+    }
+
+    /// A call that a decoder completed. What was already shown of it is not shown again.
     fn decoded_call(&mut self, call: ToolCall) {
-        self.call(call.id, call.name, call.arguments);
+        let ToolCall { id, name, arguments, .. } = call;
+        if !self.shown.contains(&id) {
+            return self.call(id, name, arguments);
+        }
+        self.log(|| ModelPiece::CallStart { id: id.clone(), name: name.clone() });
+        let text = argument_text(&arguments);
+        self.log(|| ModelPiece::Arguments { id: id.clone(), text });
+        self.end_of(&id, name, arguments);
+    }
+
+    /// Keeps calls until the stop reason is known.
+    fn leave_over(&mut self, calls: Vec<ToolCall>) {
+        for call in &calls {
+            let (id, name) = (call.id.clone(), call.name.clone());
+            let text = argument_text(&call.arguments);
+            self.log(|| ModelPiece::CallStart { id: id.clone(), name });
+            self.log(|| ModelPiece::Arguments { id: id.clone(), text });
+            self.log(|| ModelPiece::CallEnd { id });
+        }
+        self.left_over.extend(calls);
     }
 
     fn begin(&mut self, id: &CallId, name: &ToolName) {
@@ -322,7 +387,7 @@ impl Reply {
         let is_taken = !id.as_str().is_empty() && self.ids.contains(id);
         let id = if is_taken { self.fresh_id() } else { id.clone() };
         self.calls.push(self.parts.len());
-        let past = PastCall::new(id.clone(), name.clone(), arguments.clone());
+        let past = PastCall::new(id.clone(), name.clone(), kept_arguments(&arguments));
         self.parts.push(past.into());
         ToolCall::new(id, name, arguments)
     }
@@ -426,6 +491,33 @@ pub(super) struct FinishedReply {
     pub(super) turn: u32,
     pub(super) stop: StopReason,
     pub(super) problem: Option<Error>,
+}
+
+/// The arguments as the history keeps them: JSON, unless parsing fails or loses something.
+fn kept_arguments(arguments: &Arguments) -> Arguments {
+    match arguments {
+        Arguments::Text(text) => match parse::object(text, MAX_MESSAGE_BYTES) {
+            Ok(map) => Arguments::Json(Value::Object(map)),
+            Err(_) => arguments.clone(),
+        },
+        Arguments::Json(_) => arguments.clone(),
+    }
+}
+
+/// The texts of a message.
+fn texts_of(parts: &[AssistantPart]) -> Vec<String> {
+    let texts = parts.iter().filter_map(|part| match part {
+        AssistantPart::Part(ContentPart::Text { text, .. }) => Some(text.clone()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+fn argument_text(arguments: &Arguments) -> String {
+    match arguments {
+        Arguments::Text(text) => text.clone(),
+        Arguments::Json(json) => json.to_string(),
+    }
 }
 
 /// The parts of a message as its provider wrote it; `None` if it cannot be read.

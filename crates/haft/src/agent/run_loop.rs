@@ -19,11 +19,13 @@ use serde_json::Value;
 
 use super::{
     approvals::WAITING,
+    context::{self, Shrunk},
     control::{RunHandle, Signal, StopRequest},
     conversation::Conversation,
     definition::{Agent, OnToolFailure},
     event::{AgentEvent, EventSink},
     model::{ModelInfo, ModelRequest, Price, estimate_tokens},
+    model_policy, output,
     reply::{FinishedReply, Reply},
     result::{ApprovalQuestion, EndReason, PendingCall, RunResult, RunStatus, RunUsage},
     runner::Runner,
@@ -31,6 +33,7 @@ use super::{
     script::ShownRequest,
 };
 use crate::{
+    registry::ToolSnapshot,
     tool_result::ToolResult,
     turn::{CallScheduler, Turn, TurnHandle},
     watch::{caught, panic_message},
@@ -103,6 +106,13 @@ impl<'a> Loop<'a> {
 
     fn price(&self) -> Option<Price> {
         self.agent.price.or(self.info.price)
+    }
+
+    /// Asks for a final answer that matches a schema.
+    pub(super) fn with_output(mut self, schema: &'a Value) -> Self {
+        self.instructions = format!("{}\n\n{}", self.instructions, output::instruction(schema));
+        self.output_schema = Some(schema);
+        self
     }
 
     /// Works until the run ends or waits.
@@ -243,8 +253,11 @@ impl<'a> Loop<'a> {
         let options = &self.agent.export;
         let export = turn.snapshot().export_with(self.info.dialect, options);
         conversation.tools = turn.snapshot().fingerprint();
-        let reserved = self.reserve(conversation, &export).await?;
+        self.make_room(conversation, turn.snapshot(), &export).await?;
         let number = conversation.usage.turns.saturating_add(1);
+        let tokens = self.fixed_tokens(&export).saturating_add(conversation.history_tokens);
+        model_policy::check(&conversation.run, self.agent, &self.info, number, tokens)?;
+        let reserved = self.reserve(conversation, &export)?;
         conversation.usage.turns = number;
         self.events.emit(|| AgentEvent::ModelCalled {
             turn: number,
@@ -470,18 +483,38 @@ impl<'a> Loop<'a> {
         waiting
     }
 
+    /// Shortens a conversation that is too long for the model.
+    async fn make_room(
+        &self,
+        conversation: &mut Conversation,
+        tools: &ToolSnapshot,
+        export: &ToolExport,
+    ) -> Result<(), EndReason> {
+        let Some(context) = self.info.context_tokens else { return Ok(()) };
+        let limit = context.saturating_sub(self.max_tokens());
+        let (strategy, fixed) = (self.agent.on_context_limit, self.fixed_tokens(export));
+        let shrunk = context::fit(conversation, strategy, tools, fixed, limit).await?;
+        if let Some(Shrunk { results, from_tokens, to_tokens }) = shrunk {
+            self.events.emit(|| AgentEvent::ContextShrunk { results, from_tokens, to_tokens });
+        }
+        Ok(())
+    }
+
+    /// How many tokens a message of the model may have.
+    fn max_tokens(&self) -> u64 {
+        let own = self.agent.max_tokens;
+        self.info.max_output_tokens.map_or(own, |most| own.min(most))
+    }
+
     /// Reserves what the model call may use, and decides how long the message may be.
-    async fn reserve(
+    fn reserve(
         &self,
         conversation: &mut Conversation,
         export: &Arc<ToolExport>,
     ) -> Result<Reserved, EndReason> {
         let fixed = self.fixed_tokens(export);
         let request_tokens = fixed.saturating_add(conversation.history_tokens);
-        let mut max_tokens = self.agent.max_tokens;
-        if let Some(most) = self.info.max_output_tokens {
-            max_tokens = max_tokens.min(most);
-        }
+        let mut max_tokens = self.max_tokens();
         let left = conversation.run.remaining_budget();
         let used_up = |what: &str, left: u64| EndReason::LimitReached {
             message: format!(

@@ -317,6 +317,12 @@ impl<'a> Chat<'a> {
         self.conversation.id()
     }
 
+    /// Returns the joined taint label of everything the run has read so far.
+    #[must_use]
+    pub fn label(&self) -> haft_core::Label {
+        self.conversation.run.label()
+    }
+
     /// Returns the conversation so far.
     #[must_use]
     pub fn history(&self) -> &haft_dialect::history::Transcript {
@@ -329,6 +335,26 @@ impl<'a> Chat<'a> {
             self.handle = RunHandle::default();
         }
         self.handle.clone()
+    }
+
+    /// Adds a note of the host.
+    pub(super) fn add_note(&mut self, note: &str) {
+        self.conversation.add_host_text(&format!("[note from the host: {note}]"));
+    }
+
+    /// Goes on until there is an answer that should match a schema.
+    pub(super) async fn ask_typed(
+        &mut self,
+        message: Option<&str>,
+        schema: &serde_json::Value,
+        events: EventSink,
+    ) -> Result<RunResult, Error> {
+        if let Some(message) = message {
+            self.conversation.add_user(message);
+        }
+        let handle = self.renew_handle();
+        let work = Loop::new(self.runner, self.agent, handle, events)?.with_output(schema);
+        Ok(work.drive(&mut self.conversation).await)
     }
 
     async fn go_on(&mut self, events: EventSink) -> Result<RunResult, Error> {

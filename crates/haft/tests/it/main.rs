@@ -17,6 +17,7 @@ mod patterns;
 mod rules;
 mod hooks;
 mod agent;
+mod agent_loop;
 mod approvals;
 mod budgets;
 mod taint;

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use self::format::{Fault, Header, ScriptCall, ScriptPiece, ScriptTurn};
 pub use self::record::Recorder;
-pub(super) use self::record::ShownRequest;
+pub(super) use self::{record::ShownRequest, template::content as result_content};
 use super::{
     model::{Model, ModelInfo, ModelRequest, Price},
     reply::Reply,

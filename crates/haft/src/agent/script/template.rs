@@ -94,7 +94,7 @@ fn find_result<'a>(id: &str, request: &ModelRequest<'a>) -> Option<&'a PastResul
 }
 
 /// The content of a result, without the markers around it.
-pub(super) fn content(result: &PastResult) -> String {
+pub(in super::super) fn content(result: &PastResult) -> String {
     let text = text_of(&result.parts);
     let inner = text.split_once('\n').filter(|(first, _)| first.starts_with("[haft"));
     let inner = inner.and_then(|(_, rest)| rest.rsplit_once('\n'));
