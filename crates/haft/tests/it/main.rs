@@ -18,6 +18,7 @@ mod rules;
 mod hooks;
 mod agent;
 mod agent_loop;
+mod agent_properties;
 mod approvals;
 mod budgets;
 mod taint;
