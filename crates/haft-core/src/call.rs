@@ -2,12 +2,14 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{CallId, RetryPolicy, ToolName};
 
 /// The arguments of a call, as the provider delivers them.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Arguments {
     /// JSON text that is not parsed yet.
     Text(String),
@@ -159,7 +161,8 @@ impl ToolCall {
 }
 
 /// How the model's message ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum StopReason {
     /// Normally: the calls are complete.
     Done,

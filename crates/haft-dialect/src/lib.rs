@@ -18,6 +18,7 @@ use std::{fmt, str::FromStr};
 use haft_core::{Error, ErrorKind};
 use haft_schema::near::nearest;
 pub use haft_schema::{Loss, LossKind};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::{
     options::{ExportOptions, PromptCacheTtl, StrictMode, ToolChoice, ToolSearch},
@@ -25,7 +26,7 @@ pub use self::{
     toolset::ToolExport,
     wire::{
         DecodedResponse, ModelResponse, OpeningMarker, RenderResult, ReplyContext, ResponseDecoder,
-        ResultBlock, ResultContent, block_text,
+        ResultBlock, ResultContent, StreamPiece, TokenCounts, block_text,
     },
 };
 
@@ -87,6 +88,19 @@ impl Dialect {
 impl fmt::Display for Dialect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+impl Serialize for Dialect {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Dialect {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(serde::de::Error::custom)
     }
 }
 

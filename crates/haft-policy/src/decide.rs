@@ -24,6 +24,15 @@ pub trait Policy: Send + Sync + 'static {
     /// Decides about one call.
     fn decide(&self, request: &PolicyRequest<'_>) -> Verdict;
 
+    /// Decides whether an agent may ask its model. The request describes the model call as a call
+    /// of the tool `model_call`. Its arguments are the agent, the model, the turn and the tokens.
+    ///
+    /// The default allows it: what a policy says about tools is not about the model. No person can
+    /// be asked here, so everything but an allow denies.
+    fn decide_model_call(&self, _request: &PolicyRequest<'_>) -> Verdict {
+        Verdict::allow("no rule is about model calls")
+    }
+
     /// Explains the verdict: every check in order.
     fn explain(&self, request: &PolicyRequest<'_>) -> Explanation {
         Explanation::of(self.decide(request))
@@ -151,6 +160,10 @@ pub struct SuggestedRules {
 impl<P: Policy + ?Sized> Policy for Arc<P> {
     fn decide(&self, request: &PolicyRequest<'_>) -> Verdict {
         (**self).decide(request)
+    }
+
+    fn decide_model_call(&self, request: &PolicyRequest<'_>) -> Verdict {
+        (**self).decide_model_call(request)
     }
 
     fn explain(&self, request: &PolicyRequest<'_>) -> Explanation {

@@ -131,6 +131,10 @@ impl Policy for ReloadableRules {
         self.current().decide(request)
     }
 
+    fn decide_model_call(&self, request: &PolicyRequest<'_>) -> Verdict {
+        self.current().decide_model_call(request)
+    }
+
     fn explain(&self, request: &PolicyRequest<'_>) -> Explanation {
         self.current().explain(request)
     }

@@ -51,6 +51,7 @@
 //! | [`dialect`] | each provider's format: definitions, responses, results |
 //! | [`history`] | message histories: read, convert between providers, fix |
 //! | [`turn`](mod@turn) | one model response and its calls: plan, schedule, stream |
+//! | [`agent`] | the agent loop: agents, runs, models, the scripted model |
 //! | [`policy`] | who may call what: policies, guards, rules, configuration files, explanations |
 //! | [`approval`] | questions to a person, answers, grants |
 //! | [`hooks`] | code of the host before and after calls |
@@ -90,6 +91,7 @@ mod tool_result;
 mod frame;
 mod event;
 pub mod telemetry;
+pub mod agent;
 
 use haft_schema::near;
 
@@ -173,8 +175,8 @@ pub mod dialect {
     pub use haft_dialect::{
         DecodedResponse, Dialect, ExportOptions, ExportedTool, Loss, LossKind, ModelResponse,
         OpeningMarker, PromptCacheTtl, RenderResult, ReplyContext, ResponseDecoder, ResultBlock,
-        ResultContent, StrictMode, ToolAnnotations, ToolChoice, ToolDefinition, ToolExport,
-        ToolSearch, block_text,
+        ResultContent, StreamPiece, StrictMode, TokenCounts, ToolAnnotations, ToolChoice,
+        ToolDefinition, ToolExport, ToolSearch, block_text,
     };
 }
 
@@ -218,6 +220,8 @@ mod doctests {
     pub struct Readme;
     #[doc = include_str!("../../../docs/guide/first-tool.md")]
     pub struct FirstTool;
+    #[doc = include_str!("../../../docs/guide/agents.md")]
+    pub struct Agents;
     #[doc = include_str!("../../../docs/guide/turns.md")]
     pub struct Turns;
     #[doc = include_str!("../../../docs/guide/arguments.md")]

@@ -7,6 +7,9 @@
 //! A sub-run belongs to a parent run. It charges the parent's budget as well as its own, starts
 //! with the parent's taint, and adds its own taint to the parent.
 
+mod access;
+mod invalid_calls;
+
 use std::{
     fmt,
     path::PathBuf,
@@ -24,6 +27,7 @@ use haft_core::{
 };
 use serde_json::{Map, Value};
 
+pub(crate) use self::invalid_calls::InvalidCallCounts;
 use crate::{
     approval::PromptLimits,
     background::{BackgroundResult, TaskInfo},
@@ -192,52 +196,6 @@ impl RunCore {
     }
 }
 
-/// In how many turns in a row each tool was called with invalid arguments.
-#[derive(Default)]
-pub(crate) struct InvalidCallCounts {
-    /// Whether there are any, so that valid calls need not lock.
-    any: AtomicBool,
-    counts: Mutex<Vec<InvalidCalls>>,
-}
-
-struct InvalidCalls {
-    tool: ToolName,
-    cycle: u32,
-    count: u32,
-}
-
-impl InvalidCallCounts {
-    /// More tools than this are not counted; the oldest entry is dropped.
-    const MAX_TOOLS: usize = 32;
-
-    /// Counts an invalid call and returns the new count. Several in one turn count once, because
-    /// the model has not seen the first error when it writes the second call.
-    pub(crate) fn count(&self, tool: &ToolName, cycle: u32) -> u32 {
-        let mut counts = lock(&self.counts);
-        self.any.store(true, Ordering::Relaxed);
-        if let Some(calls) = counts.iter_mut().find(|calls| calls.tool == *tool) {
-            calls.count = calls.count.saturating_add(u32::from(calls.cycle != cycle));
-            calls.cycle = cycle;
-            return calls.count;
-        }
-        if counts.len() >= Self::MAX_TOOLS {
-            counts.remove(0);
-        }
-        counts.push(InvalidCalls { tool: tool.clone(), cycle, count: 1 });
-        1
-    }
-
-    /// Resets the count after a valid call.
-    pub(crate) fn forget(&self, tool: &ToolName) {
-        if !self.any.load(Ordering::Relaxed) {
-            return;
-        }
-        let mut counts = lock(&self.counts);
-        counts.retain(|calls| calls.tool != *tool);
-        self.any.store(!counts.is_empty(), Ordering::Relaxed);
-    }
-}
-
 /// One agent task. Clones are the same run. Dropping the last clone ends the run and cancels its
 /// background work, because no one is left to fetch the results.
 #[derive(Clone)]
@@ -266,6 +224,19 @@ impl Run {
     /// # Errors
     /// Fails if a source cannot be opened, and outside of a tokio runtime.
     pub async fn turn(&self) -> Result<Turn, Error> {
+        self.turn_with(async |_: &ToolSnapshot| None).await
+    }
+
+    /// Starts a turn that offers only some of the tools. `select` gets the snapshot and returns the
+    /// names to offer; `None` offers all of them. A tool that is not selected is also refused when
+    /// it is called.
+    ///
+    /// # Errors
+    /// Fails if a source cannot be opened, and outside of a tokio runtime.
+    pub async fn turn_with(
+        &self,
+        select: impl AsyncFnOnce(&ToolSnapshot) -> Option<Vec<String>>,
+    ) -> Result<Turn, Error> {
         if !in_tokio_runtime() {
             return Err(Error::new(ErrorKind::BadConfig, NO_TOKIO_RUNTIME));
         }
@@ -284,8 +255,11 @@ impl Run {
         scope.label = self.label();
         scope.remaining_budget = core.remaining(scope.depth, None);
         let interactive = core.inner.approvals.has_approver();
-        let snapshot =
+        let mut snapshot =
             ToolSnapshot::take(tool_set, &scope, &*core.inner.policy, interactive, problems);
+        if let Some(names) = select(&snapshot).await {
+            snapshot.keep_only(&names);
+        }
         let who = events.has_observer().then(|| EventSource::of(&scope));
         if let Some(who) = &who {
             for message in snapshot.problems() {

@@ -2,6 +2,8 @@
 //!
 //! `build` validates everything; it is the last place where a setup mistake can appear.
 
+mod access;
+
 use std::{
     fmt,
     path::Path,

@@ -23,6 +23,7 @@ mod write;
 use std::borrow::Cow;
 
 use haft_core::{Arguments, CallId, Error, ErrorKind, ToolName};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use self::{ids::Ids, read::Node, write::Writer};
@@ -32,15 +33,17 @@ pub use self::{
 };
 use super::Dialect;
 
-/// A provider-neutral conversation.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// A provider-neutral conversation. As JSON it can be stored and read again without a loss.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Transcript {
     /// The messages, oldest first.
     pub messages: Vec<Message>,
 }
 
 /// One message of a conversation.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Message {
     /// The system prompt.
     System(Vec<ContentPart>),
@@ -53,7 +56,8 @@ pub enum Message {
 }
 
 /// A part of a message of the model.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum AssistantPart {
     /// Content that is not a call.
     Part(ContentPart),
@@ -62,13 +66,15 @@ pub enum AssistantPart {
 }
 
 /// A part of a message.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ContentPart {
     /// Text.
     Text {
         /// The text.
         text: String,
         /// Fields that only its provider understands.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         own: Option<ProviderFields>,
     },
     /// A JSON value; tools return it.
@@ -78,6 +84,7 @@ pub enum ContentPart {
         /// Its type and location.
         media: Media,
         /// Fields that only its provider understands.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
         own: Option<ProviderFields>,
     },
     /// A block that only its provider understands: thinking, reasoning, a server-side tool.
@@ -93,7 +100,8 @@ pub enum ContentPart {
 
 /// Fields that only one provider understands. They are sent back to it unchanged, and never to
 /// another provider.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ProviderFields {
     /// Their provider.
     pub dialect: Dialect,
@@ -102,7 +110,8 @@ pub struct ProviderFields {
 }
 
 /// An image, audio or a document.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Media {
     /// The media type, such as `image/png`. A star means unknown: `image/*`.
     pub media_type: String,
@@ -113,7 +122,8 @@ pub struct Media {
 }
 
 /// Where an image, audio or a document is.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum MediaSource {
     /// Inline, as base64.
     Base64(String),
@@ -122,7 +132,8 @@ pub enum MediaSource {
 }
 
 /// A call that the model made.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PastCall {
     /// Its id. Where the provider has no ids, one is derived from its position.
     pub id: CallId,
@@ -131,11 +142,13 @@ pub struct PastCall {
     /// The arguments. They stay text where parsing them as JSON fails or loses something.
     pub arguments: Arguments,
     /// Fields that only its provider understands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<ProviderFields>,
 }
 
 /// The result of a past call.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PastResult {
     /// The id of its call.
     pub id: CallId,
@@ -146,6 +159,7 @@ pub struct PastResult {
     /// Whether the call failed.
     pub is_error: bool,
     /// Fields that only its provider understands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<ProviderFields>,
 }
 

@@ -13,6 +13,7 @@ mod json;
 mod content;
 mod framing;
 mod assistant;
+mod pieces;
 mod stream;
 mod anthropic;
 mod openai_responses;
@@ -29,6 +30,7 @@ use serde_json::Value;
 pub(super) use self::json::INVALID;
 pub use self::{
     content::{OpeningMarker, RenderResult, ResultBlock, ResultContent, block_text},
+    pieces::{StreamPiece, TokenCounts},
     reply_context::ReplyContext,
     stream::{DecodedResponse, ResponseDecoder},
 };
@@ -115,6 +117,12 @@ impl Dialect {
             Self::Ollama => ollama::parse(response),
             Self::Mcp => mcp::parse(response),
         }
+    }
+
+    /// Returns the tokens that a complete response reports; `None` if it reports none.
+    #[must_use]
+    pub fn token_counts(self, response: &Value) -> Option<TokenCounts> {
+        pieces::counts_of(self, response)
     }
 
     /// Starts decoding a response that is still being generated.

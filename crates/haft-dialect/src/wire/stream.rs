@@ -20,6 +20,7 @@ use super::{
     Dialect, MAX_CALLS, RenderResult, ReplyContext,
     framing::{EventSplitter, FramingError, MAX_EVENT_BYTES, RawEvent},
     json,
+    pieces::{PieceCollector, StreamPiece, TokenCounts},
     reply_context::DecodedCall,
     worse,
 };
@@ -71,6 +72,7 @@ pub struct ResponseDecoder {
     splitter: EventSplitter,
     handler: Box<dyn EventHandler>,
     asked: ReplyContext,
+    pieces: PieceCollector,
     /// Bytes accepted so far.
     accepted_bytes: usize,
     problem: Option<Error>,
@@ -114,9 +116,30 @@ impl ResponseDecoder {
             splitter: EventSplitter::default(),
             handler,
             asked,
+            pieces: PieceCollector::default(),
             accepted_bytes: 0,
             problem: None,
         }
+    }
+
+    /// Collects what a host shows while the response is generated; see
+    /// [`take_pieces`](Self::take_pieces).
+    #[must_use]
+    pub fn with_pieces(mut self) -> Self {
+        self.pieces.enable();
+        self
+    }
+
+    /// Takes the pieces since the last time: text, starts of calls, parts of their arguments.
+    #[must_use]
+    pub fn take_pieces(&mut self) -> Vec<StreamPiece> {
+        self.pieces.take()
+    }
+
+    /// Returns the tokens as the provider has reported them so far.
+    #[must_use]
+    pub fn token_counts(&self) -> Option<TokenCounts> {
+        self.pieces.counts()
     }
 
     /// Takes a chunk of the body, split anywhere, and returns the calls that it completes.
@@ -289,6 +312,7 @@ impl ResponseDecoder {
             }
             return;
         }
+        self.pieces.observe(self.asked.dialect(), event);
         let mut decoded = Vec::new();
         let handled = self.handler.event(event, &mut decoded);
         if self.asked.len() + decoded.len() > MAX_CALLS {

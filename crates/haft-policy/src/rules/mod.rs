@@ -9,6 +9,7 @@ mod hard_links;
 mod index;
 mod labels;
 mod judge;
+mod model_call;
 mod explain;
 mod offer;
 #[cfg(test)]
@@ -248,6 +249,15 @@ impl Policy for Rules {
     fn decide(&self, call: &PolicyRequest<'_>) -> Verdict {
         let facts = Facts::of(call, &self.context);
         self.rule_on(&facts, Some(call), &mut ()).verdict(self)
+    }
+
+    fn decide_model_call(&self, call: &PolicyRequest<'_>) -> Verdict {
+        if !self.rules.iter().any(|rule| rule.subject == Subject::ModelCall) {
+            return Verdict::allow("no rule is about model calls");
+        }
+        let mut facts = Facts::of(call, &self.context);
+        facts.subject = Subject::ModelCall;
+        self.rule_on_model_call(&facts).verdict(self)
     }
 
     fn explain(&self, call: &PolicyRequest<'_>) -> Explanation {

@@ -7,6 +7,8 @@
 //! INVARIANT: for every limit, used plus reserved never exceeds it, except by what the host reports
 //! as already spent. Locks are taken from the sub-run upwards, so there is no deadlock.
 
+mod model_call;
+
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -185,23 +187,7 @@ impl Ledger {
     /// Fails and counts nothing if that would exceed what is left.
     pub(crate) fn charge(&self, tokens: u64, micros: u64, events: &Events) -> Result<(), Failure> {
         let mut chain = self.lock_all();
-        for (ledger, used) in &chain {
-            let budget = &ledger.budget;
-            for (what, wanted, limit, used) in [
-                ("tokens", tokens, budget.tokens, used.tokens),
-                ("micros", micros, budget.micros, used.micros),
-            ] {
-                if let Some(limit) = limit {
-                    let left = limit.saturating_sub(used);
-                    if wanted > left {
-                        return Err(exhausted(format!(
-                            "{wanted} {what} requested, but only {left} of {limit} are left for \
-                             this run"
-                        )));
-                    }
-                }
-            }
-        }
+        may_spend(&chain, tokens, micros)?;
         add(&mut chain, tokens, micros);
         warn(chain, events);
         Ok(())
@@ -377,6 +363,28 @@ impl Ledger {
             due.push((Arc::clone(&self.source), low));
         }
     }
+}
+
+/// Refuses tokens and money that exceed what is left.
+fn may_spend(chain: &Chain<'_>, tokens: u64, micros: u64) -> Result<(), Failure> {
+    for (ledger, used) in chain {
+        let budget = &ledger.budget;
+        for (what, wanted, limit, used) in [
+            ("tokens", tokens, budget.tokens, used.tokens),
+            ("micros", micros, budget.micros, used.micros),
+        ] {
+            if let Some(limit) = limit {
+                let left = limit.saturating_sub(used);
+                if wanted > left {
+                    return Err(exhausted(format!(
+                        "{wanted} {what} requested, but only {left} of {limit} are left for this \
+                         run"
+                    )));
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 impl BudgetReservation {

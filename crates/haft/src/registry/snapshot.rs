@@ -189,6 +189,8 @@ pub enum HiddenReason {
     MissingValue(&'static str),
     /// It needs user interaction, and no approver is configured.
     NeedsInteraction,
+    /// The selector of the agent did not choose it for this turn.
+    NotSelected,
 }
 
 impl fmt::Display for HiddenReason {
@@ -200,6 +202,7 @@ impl fmt::Display for HiddenReason {
             Self::NeedsInteraction => {
                 f.write_str("it needs user interaction, and no approver is configured")
             }
+            Self::NotSelected => f.write_str("it was not selected for this turn"),
         }
     }
 }
@@ -249,6 +252,18 @@ impl ToolSnapshot {
         }
         let (shown, suggestions) = (Mutex::default(), Mutex::default());
         Self { tool_set, withheld, problems, shown, suggestions }
+    }
+
+    /// Withholds every tool that is not among these names.
+    pub(crate) fn keep_only(&mut self, names: &[String]) {
+        let names: HashSet<&str> = names.iter().map(String::as_str).collect();
+        let others = self.tool_set.entries().iter().map(|entry| entry.name());
+        let others = others.filter(|name| !names.contains(name.as_str()));
+        let mut reasons = self.withheld.reasons.clone();
+        for name in others {
+            reasons.entry(name.clone()).or_insert(HiddenReason::NotSelected);
+        }
+        self.withheld = Arc::new(self.tool_set.without(reasons));
     }
 
     /// Iterates over the tools that are offered, in their order.

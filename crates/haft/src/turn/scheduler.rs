@@ -114,7 +114,7 @@ impl CallScheduler {
 
     /// Says beforehand how the message ended, for a message of about so many calls that is already
     /// complete.
-    pub(super) fn expect(&mut self, stop: StopReason, calls: usize) {
+    pub(crate) fn expect(&mut self, stop: StopReason, calls: usize) {
         self.core.end.set(stop);
         // A hint of an iterator is not a promise, so it does not get to reserve without bound.
         let calls = calls.min(1_024);

@@ -1,0 +1,228 @@
+//! What the loop asks of a model: one request in, pieces of a message out, and a stop reason.
+//!
+//! A host implements [`Model`] over any client. The pieces go into a [`Reply`], so that calls start
+//! while the model is still writing.
+
+use std::{fmt, ops::AddAssign, sync::Arc};
+
+use haft_core::{BoxFuture, Error, StopReason};
+use haft_dialect::{
+    Dialect, ToolExport,
+    history::{ContentPart, Message, Transcript},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::reply::Reply;
+
+/// Writes the next message of a conversation.
+///
+/// ```
+/// use haft::{BoxFuture, Error, turn::StopReason};
+/// use haft::agent::{Model, ModelRequest, Reply};
+///
+/// struct Parrot;
+///
+/// impl Model for Parrot {
+///     fn respond<'a>(
+///         &'a self,
+///         request: ModelRequest<'a>,
+///         reply: &'a mut Reply,
+///     ) -> BoxFuture<'a, Result<StopReason, Error>> {
+///         Box::pin(async move {
+///             reply.text(request.last_user_text().unwrap_or("There is no message."));
+///             Ok(StopReason::Done)
+///         })
+///     }
+/// }
+/// ```
+pub trait Model: Send + Sync + 'static {
+    /// Writes one message into the reply, piece by piece, and returns how it ended.
+    ///
+    /// Unless it ends with [`StopReason::Done`], no further call of the message runs. The future is
+    /// dropped when the run is interrupted, cancelled or out of time.
+    ///
+    /// # Errors
+    /// Fails if the provider cannot be reached or its response cannot be used. The run then ends as
+    /// failed; retries belong into the client.
+    fn respond<'a>(
+        &'a self,
+        request: ModelRequest<'a>,
+        reply: &'a mut Reply,
+    ) -> BoxFuture<'a, Result<StopReason, Error>>;
+
+    /// Describes the model: its name, its format of tools, its price and its context window.
+    fn info(&self) -> ModelInfo {
+        ModelInfo::default()
+    }
+}
+
+impl<M: Model + ?Sized> Model for Arc<M> {
+    fn respond<'a>(
+        &'a self,
+        request: ModelRequest<'a>,
+        reply: &'a mut Reply,
+    ) -> BoxFuture<'a, Result<StopReason, Error>> {
+        (**self).respond(request, reply)
+    }
+
+    fn info(&self) -> ModelInfo {
+        (**self).info()
+    }
+}
+
+/// What a loop must know about a model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelInfo {
+    /// Its name, for records and saved runs.
+    pub name: String,
+    /// The format in which it is offered tools.
+    pub dialect: Dialect,
+    /// What it costs; `None` if unknown. A run with a money limit needs it.
+    pub price: Option<Price>,
+    /// How many tokens a request and its response may have together; `None` if unknown.
+    pub context_tokens: Option<u64>,
+    /// How many tokens it writes at most; `None` if unknown.
+    pub max_output_tokens: Option<u64>,
+}
+
+impl ModelInfo {
+    /// Describes a model with this name, of which nothing else is known.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+}
+
+impl Default for ModelInfo {
+    fn default() -> Self {
+        Self {
+            name: "model".to_owned(),
+            dialect: Dialect::Anthropic,
+            price: None,
+            context_tokens: None,
+            max_output_tokens: None,
+        }
+    }
+}
+
+/// The price of a model, in millionths of the currency unit for a million tokens. Three dollars for
+/// a million tokens are 3 000 000.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// A million tokens of input.
+    pub input: u64,
+    /// A million tokens of output.
+    pub output: u64,
+}
+
+impl Price {
+    /// Returns the price of these tokens in millionths, rounded up.
+    #[must_use]
+    pub fn of(self, input_tokens: u64, output_tokens: u64) -> u64 {
+        let cost = u128::from(input_tokens) * u128::from(self.input)
+            + u128::from(output_tokens) * u128::from(self.output);
+        u64::try_from(cost.div_ceil(1_000_000)).unwrap_or(u64::MAX)
+    }
+}
+
+/// The tokens of one or more model calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Usage {
+    /// Tokens of requests, including those from the provider's cache.
+    pub input_tokens: u64,
+    /// Tokens of requests that the provider had in its cache.
+    pub cached_input_tokens: u64,
+    /// Tokens of responses.
+    pub output_tokens: u64,
+}
+
+impl Usage {
+    /// Returns the tokens of requests and responses together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, more: Self) {
+        self.input_tokens = self.input_tokens.saturating_add(more.input_tokens);
+        self.cached_input_tokens =
+            self.cached_input_tokens.saturating_add(more.cached_input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(more.output_tokens);
+    }
+}
+
+/// One request to a model.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct ModelRequest<'a> {
+    /// The system prompt: the agent's instructions, and how to read results.
+    pub instructions: &'a str,
+    /// The conversation, without the system prompt.
+    pub history: &'a Transcript,
+    /// The tools of this turn, in the model's format.
+    pub tools: &'a Arc<ToolExport>,
+    /// How many tokens the response may have.
+    pub max_tokens: u64,
+    /// How many messages the model has written in this conversation.
+    pub turn: u32,
+    /// The JSON Schema of the final answer, if the caller wants a typed one.
+    pub output_schema: Option<&'a Value>,
+}
+
+impl<'a> ModelRequest<'a> {
+    /// Returns the request body in a provider's format: the system prompt, the conversation and the
+    /// tools. The model's name, the token limit and other fields are the client's.
+    ///
+    /// The tools must have been exported in this dialect ([`ModelInfo::dialect`]).
+    ///
+    /// # Errors
+    /// Fails for a dialect that has no conversation.
+    pub fn body(&self, dialect: Dialect) -> Result<Map<String, Value>, Error> {
+        let mut messages = Vec::with_capacity(self.history.messages.len() + 1);
+        if !self.instructions.is_empty() {
+            messages.push(Message::System(vec![ContentPart::text(self.instructions)]));
+        }
+        messages.extend(self.history.messages.iter().cloned());
+        let mut body = match (Transcript { messages }).write(dialect)?.body {
+            Value::Object(body) => body,
+            other => Map::from_iter([("messages".to_owned(), other)]),
+        };
+        for (key, value) in self.tools.request() {
+            body.insert(key.clone(), value.clone());
+        }
+        Ok(body)
+    }
+
+    /// Returns the text of the user's last message.
+    #[must_use]
+    pub fn last_user_text(&self) -> Option<&'a str> {
+        self.history.messages.iter().rev().find_map(|message| match message {
+            Message::User(parts) => parts.iter().find_map(|part| match part {
+                ContentPart::Text { text, .. } => Some(text.as_str()),
+                _ => None,
+            }),
+            _ => None,
+        })
+    }
+}
+
+impl fmt::Debug for ModelRequest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ModelRequest")
+            .field("messages", &self.history.messages.len())
+            .field("tools", &self.tools.exported_tools().len())
+            .field("max_tokens", &self.max_tokens)
+            .field("turn", &self.turn)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Estimates the tokens of a text of this many bytes. Three bytes a token is more than most texts
+/// need, so that a reservation is rather too large.
+pub(super) fn estimate_tokens(bytes: usize) -> u64 {
+    u64::try_from(bytes.div_ceil(3)).unwrap_or(u64::MAX)
+}
