@@ -93,7 +93,6 @@ impl AgentSetup {
             Some(later) => session::defer_approvals(runtime, &setup, later.clone(), decisions)?,
             None => session::add_approver(runtime, &setup, person.clone(), decisions)?,
         };
-        runs.create()?;
         let (id, here) = (runs.new_id(), setup.here().to_owned());
         let directory = here.clone();
         let mut runner = Runner::new(runtime.build()?)

@@ -5,11 +5,11 @@
 
 use std::{path::Path, process::ExitCode};
 
-use haft::agent::{Chat, RunResult, RunStatus};
+use haft::agent::{Chat, RunResult, RunStatus, RunUsage};
 use tokio::sync::mpsc;
 
 use crate::{
-    agent_output,
+    agent_output::{self, Display},
     agent_setup::{self, AgentSetup},
     args,
     error::Problem,
@@ -26,14 +26,17 @@ const MAX_MESSAGE_BYTES: u64 = 1 << 20;
 
 pub(crate) fn run(args: &args::Chat, setup: Setup, host: &HostEnv) -> Result<ExitCode, Problem> {
     let ready = AgentSetup::open(&args.agent, setup, host)?;
+    ready.runs.create()?;
     session::block_on(talk(ready, args.agent.clone()))?
 }
 
 async fn talk(ready: AgentSetup, args: args::AgentArgs) -> Result<ExitCode, Problem> {
     let mut signals = Signals::listen();
+    let mut used = RunUsage::default();
     let mut chat = match &ready.resumed {
         Some(run) => {
             let saved = agent_setup::load(&ready.runs, run, &ready.answers).await?;
+            used = saved.usage;
             ready.runner.reopen(&ready.agent, saved, ready.answers.clone())?
         }
         None => ready.runner.chat(&ready.agent)?,
@@ -58,10 +61,12 @@ async fn talk(ready: AgentSetup, args: args::AgentArgs) -> Result<ExitCode, Prob
         if message.trim().is_empty() {
             continue;
         }
-        let result = match answer(&mut chat, &message, &ready, &args, &mut signals).await {
+        let display = run_command::display(&ready, used, args.json, args.rules.quiet);
+        let result = match answer(&mut chat, &message, &args, display, &mut signals).await {
             Ok(result) => result,
             Err(problem) => break Err(problem),
         };
+        used = result.usage;
         code = agent_output::exit(&result);
         // A person can go on after a failure; a pipe cannot know of it.
         let goes_on = ready.person.is_there() && result.state != RunStatus::Waiting;
@@ -79,11 +84,10 @@ async fn talk(ready: AgentSetup, args: args::AgentArgs) -> Result<ExitCode, Prob
 async fn answer(
     chat: &mut Chat<'_>,
     message: &str,
-    ready: &AgentSetup,
     args: &args::AgentArgs,
+    display: Display,
     signals: &mut Signals,
 ) -> Result<RunResult, Problem> {
-    let display = run_command::display(ready, args.json, args.rules.quiet);
     let stream = chat.send_stream(message)?;
     let result = agent_output::drive(stream, signals, &display).await;
     let is_text_shown = display.shows_text();

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use haft::{
     BoxFuture, Failure, FailureCode, Runtime,
-    agent::{Agent, RunResult, RunStatus, Runner, ScriptedModel},
+    agent::{Agent, RunResult, RunStatus, RunUsage, Runner, ScriptedModel},
     approval::{ApprovalRequest, ApprovalResponse, Approver},
     tool::CallId,
 };
@@ -74,8 +74,8 @@ async fn work(
     agent.limits.micros = Some(500_000);
     let display = match target {
         Some(target) => {
-            let limits = agent.limits.clone();
-            Display::page(RunAbout { limits, has_price: true, here: here.clone() }, target)
+            let (limits, used) = (agent.limits.clone(), RunUsage::default());
+            Display::page(RunAbout { limits, has_price: true, here: here.clone(), used }, target)
         }
         None => Display::Json,
     };

@@ -45,6 +45,8 @@ pub(crate) struct RunAbout {
     pub(crate) has_price: bool,
     /// The workspace.
     pub(crate) here: PathBuf,
+    /// What it has used already.
+    pub(crate) used: RunUsage,
 }
 
 /// The progress of one run.
@@ -85,7 +87,7 @@ impl Progress {
     /// The progress of a run with these limits; without a width no line is wrapped.
     pub(crate) fn new(about: RunAbout, width: Option<usize>, now: Instant) -> Self {
         let width = width.unwrap_or(NO_WRAP);
-        let RunAbout { limits, has_price, here } = about;
+        let RunAbout { limits, has_price, here, used } = about;
         Self {
             width,
             text: String::new(),
@@ -93,13 +95,13 @@ impl Progress {
             now,
             last: now,
             limits,
-            used: RunUsage::default(),
+            used,
             has_price,
             row: String::new(),
             is_row_first: true,
             calls: HashMap::new(),
             is_model_writing: false,
-            has_started: false,
+            has_started: used.turns > 0,
             here: format!("{}/", here.display()),
         }
     }

@@ -550,7 +550,6 @@ mod tests {
         policy::{Explanation, Policy, PolicyRequest, RuleRef, RuleStore, SourceLocation, Verdict},
         tool::{Capabilities, DynTool, ToolSpec},
     };
-    use haft_tools::UserQuestion;
     use insta::assert_snapshot;
     use serde_json::json;
 

@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use haft::agent::{RunResult, RunStatus};
+use haft::agent::{RunResult, RunStatus, RunUsage};
 
 use crate::{
     agent_output::{self, Display, PageTarget},
@@ -34,6 +34,7 @@ pub(crate) fn run(args: &args::Run, setup: Setup, host: &HostEnv) -> Result<Exit
                 .hint("name it: `haft run \"Fix the failing test.\" --model …`")
         })?,
     };
+    ready.runs.create()?;
     let (is_json, is_quiet) = (args.agent.json, args.agent.rules.quiet);
     let (result, is_text_shown) = session::block_on(work(ready, task, is_json, is_quiet))??;
     if !is_json {
@@ -49,16 +50,18 @@ async fn work(
     is_json: bool,
     is_quiet: bool,
 ) -> Result<(RunResult, bool), Problem> {
-    let display = display(&ready, is_json, is_quiet);
     let mut signals = Signals::listen();
+    let mut used = RunUsage::default();
     let stream = match &ready.resumed {
         Some(run) => {
             let saved = agent_setup::load(&ready.runs, run, &ready.answers).await?;
+            used = saved.usage;
             let answers = ready.answers.iter().map(|(call, answer)| (call.clone(), answer.clone()));
             ready.runner.resume_stream(&ready.agent, saved, answers)?
         }
         None => ready.runner.run_stream(&ready.agent, &task)?,
     };
+    let display = display(&ready, used, is_json, is_quiet);
     let result = agent_output::drive(stream, &mut signals, &display).await;
     let is_text_shown = display.shows_text();
     display.finish().await;
@@ -69,7 +72,12 @@ async fn work(
 }
 
 /// Where the events of a run go.
-pub(crate) fn display(ready: &AgentSetup, is_json: bool, is_quiet: bool) -> Display {
+pub(crate) fn display(
+    ready: &AgentSetup,
+    used: RunUsage,
+    is_json: bool,
+    is_quiet: bool,
+) -> Display {
     let agent = &ready.agent;
     if is_json {
         Display::Json
@@ -78,6 +86,7 @@ pub(crate) fn display(ready: &AgentSetup, is_json: bool, is_quiet: bool) -> Disp
             limits: agent.limits.clone(),
             has_price: agent.price.or(agent.model.info().price).is_some(),
             here: ready.here.clone(),
+            used,
         };
         Display::page(about, PageTarget::Terminal)
     } else {
@@ -102,7 +111,7 @@ pub(crate) fn report(
     match result.state {
         RunStatus::Completed => return Ok(()),
         RunStatus::Waiting => hints.extend(waiting(result, args)),
-        _ => hints.extend(resume_hint(result, args)),
+        _ => hints.push(resume_hint(result, args)),
     }
     print_error(&format!("{}: {}", result.state, result.reason), &hints);
     Ok(())
@@ -121,7 +130,7 @@ fn waiting(result: &RunResult, args: &args::AgentArgs) -> Vec<String> {
             question.reason
         ));
     }
-    hints.extend(resume_hint(result, args));
+    hints.push(resume_hint(result, args));
     if let Some(first) = result.pending.first() {
         hints.push(format!(
             "at a terminal it asks; `--approve {}` or `--deny {}` answers in advance",
@@ -132,12 +141,12 @@ fn waiting(result: &RunResult, args: &args::AgentArgs) -> Vec<String> {
 }
 
 /// The command that continues a run.
-fn resume_hint(result: &RunResult, args: &args::AgentArgs) -> Option<String> {
-    let model = args.model.as_deref()?;
+fn resume_hint(result: &RunResult, args: &args::AgentArgs) -> String {
+    let model = args.model.as_deref().unwrap_or_default();
     let workspace = match &args.place.workspace {
         Some(workspace) => format!(" --workspace {}", workspace.display()),
         None => String::new(),
     };
     let run = &result.run;
-    Some(format!("`haft run --resume {run} --model {model}{workspace}` continues it"))
+    format!("`haft run --resume {run} --model {model}{workspace}` continues it")
 }
