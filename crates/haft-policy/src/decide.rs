@@ -25,7 +25,7 @@ pub trait Policy: Send + Sync + 'static {
     fn decide(&self, request: &PolicyRequest<'_>) -> Verdict;
 
     /// Decides whether an agent may ask its model. The request describes the model call as a call
-    /// of the tool `model_call`, with the agent, the model and the size of the request as arguments.
+    /// of the tool `model_call`. Its arguments are the agent, the model, the turn and the tokens.
     ///
     /// The default allows it: what a policy says about tools is not about the model. No person can
     /// be asked here, so everything but an allow denies.

@@ -219,6 +219,8 @@ mod doctests {
     pub struct Readme;
     #[doc = include_str!("../../../docs/guide/first-tool.md")]
     pub struct FirstTool;
+    #[doc = include_str!("../../../docs/guide/agents.md")]
+    pub struct Agents;
     #[doc = include_str!("../../../docs/guide/turns.md")]
     pub struct Turns;
     #[doc = include_str!("../../../docs/guide/arguments.md")]

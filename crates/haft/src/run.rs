@@ -7,6 +7,9 @@
 //! A sub-run belongs to a parent run. It charges the parent's budget as well as its own, starts
 //! with the parent's taint, and adds its own taint to the parent.
 
+mod access;
+mod invalid_calls;
+
 use std::{
     fmt,
     path::PathBuf,
@@ -24,9 +27,9 @@ use haft_core::{
 };
 use serde_json::{Map, Value};
 
+pub(crate) use self::invalid_calls::InvalidCallCounts;
 use crate::{
     approval::PromptLimits,
-    artifact::Owner,
     background::{BackgroundResult, TaskInfo},
     budget::Ledger,
     event::{Event, EventSource},
@@ -183,52 +186,6 @@ impl RunCore {
     }
 }
 
-/// In how many turns in a row each tool was called with invalid arguments.
-#[derive(Default)]
-pub(crate) struct InvalidCallCounts {
-    /// Whether there are any, so that valid calls need not lock.
-    any: AtomicBool,
-    counts: Mutex<Vec<InvalidCalls>>,
-}
-
-struct InvalidCalls {
-    tool: ToolName,
-    cycle: u32,
-    count: u32,
-}
-
-impl InvalidCallCounts {
-    /// More tools than this are not counted; the oldest entry is dropped.
-    const MAX_TOOLS: usize = 32;
-
-    /// Counts an invalid call and returns the new count. Several in one turn count once, because
-    /// the model has not seen the first error when it writes the second call.
-    pub(crate) fn count(&self, tool: &ToolName, cycle: u32) -> u32 {
-        let mut counts = lock(&self.counts);
-        self.any.store(true, Ordering::Relaxed);
-        if let Some(slip) = counts.iter_mut().find(|slip| slip.tool == *tool) {
-            slip.count = slip.count.saturating_add(u32::from(slip.cycle != cycle));
-            slip.cycle = cycle;
-            return slip.count;
-        }
-        if counts.len() >= Self::MAX_TOOLS {
-            counts.remove(0);
-        }
-        counts.push(InvalidCalls { tool: tool.clone(), cycle, count: 1 });
-        1
-    }
-
-    /// Resets the count after a valid call.
-    pub(crate) fn forget(&self, tool: &ToolName) {
-        if !self.any.load(Ordering::Relaxed) {
-            return;
-        }
-        let mut counts = lock(&self.counts);
-        counts.retain(|slip| slip.tool != *tool);
-        self.any.store(!counts.is_empty(), Ordering::Relaxed);
-    }
-}
-
 /// One agent task. Clones are the same run. Dropping the last clone ends the run and cancels its
 /// background work, because no one is left to fetch the results.
 #[derive(Clone)]
@@ -315,26 +272,6 @@ impl Run {
     #[must_use]
     pub fn id(&self) -> &RunId {
         &self.0.base.run
-    }
-
-    /// Returns the services of the runtime.
-    pub(crate) fn services(&self) -> &Arc<Inner> {
-        &self.0.inner
-    }
-
-    /// Returns the facts of the run.
-    pub(crate) fn scope(&self) -> &Scope {
-        &self.0.base
-    }
-
-    /// Returns the owner of its artifacts.
-    pub(crate) fn owner(&self) -> Owner {
-        Owner::of(&self.0.base, &self.0.inner.artifacts.mark, &self.0.line)
-    }
-
-    /// Returns the budget; `None` if nothing is limited.
-    pub(crate) fn ledger(&self) -> Option<&Arc<Ledger>> {
-        self.0.ledger.as_ref()
     }
 
     /// Returns the joined taint label of everything the run has read so far.

@@ -2,6 +2,8 @@
 //!
 //! `build` validates everything; it is the last place where a setup mistake can appear.
 
+mod access;
+
 use std::{
     fmt,
     path::Path,
@@ -153,16 +155,6 @@ impl Runtime {
             Some(result) => result.into_outcome(),
             None => Err(Failure::new(FailureCode::UnknownOutcome, "the call was lost")),
         }
-    }
-
-    /// Returns the runtime that a run belongs to.
-    pub(crate) fn of(run: &Run) -> Self {
-        Self(Arc::clone(run.services()))
-    }
-
-    /// Returns the monotonic time of its clock.
-    pub(crate) fn now(&self) -> std::time::Instant {
-        self.0.clock.now()
     }
 
     /// Returns the registry.

@@ -18,7 +18,7 @@ use super::{
     labels::{self, Concern},
 };
 use crate::{
-    Mode, PolicyRequest, Subject, default,
+    Mode, PolicyRequest, default,
     facts::{Facts, Part, Parts},
     path_resolver::MAX_SEARCHED_ENTRIES,
     pattern::{Key, Pattern, Side},
@@ -122,21 +122,6 @@ impl Rules {
         let cover = self.cover(facts, notes);
         let ruling = self.unrestricted(facts, call, &cover, notes);
         self.deny_if_dont_ask(ruling, notes)
-    }
-
-    /// Decides about a model call. Only rules whose subject is model calls count: a rule about all
-    /// tools is not meant for the model. Without such a rule it is allowed.
-    pub(super) fn rule_on_model_call(&self, facts: &Facts<'_>) -> Ruling {
-        let names_it = |rule: &Rule| rule.subject == Subject::ModelCall;
-        let find = |index, what| self.strongest_where(index, facts, &mut (), what, names_it);
-        if let Some((at, applied)) = find(&self.deny, "deny rules") {
-            return Ruling::Denied { at, applied };
-        }
-        if let Some((at, applied)) = find(&self.ask, "ask rules") {
-            return Ruling::Asked { at, applied };
-        }
-        let reason = "no rule denies model calls".to_owned();
-        built(Decision::Allow, reason, "the default")
     }
 
     /// The decision if no rule denies or asks, including the taint of the run.

@@ -9,6 +9,7 @@ mod hard_links;
 mod index;
 mod labels;
 mod judge;
+mod model_call;
 mod explain;
 mod offer;
 #[cfg(test)]

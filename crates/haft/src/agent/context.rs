@@ -1,6 +1,6 @@
-//! Makes room in a conversation that is too long for the model.
+//! Makes space in a conversation that is too long for the model.
 //!
-//! Old results become artifacts, and the model gets a reference to each. More room is made than is
+//! Old results become artifacts, and the model gets a reference to each. More space is made than is
 //! needed at once: each change of old messages loses the provider's prompt cache, so it should be
 //! rare.
 //!
@@ -19,7 +19,7 @@ use super::{
     script::result_content,
 };
 use crate::{
-    artifact::{self, Draft, READER},
+    artifact::{self, Draft, Owner, READER},
     registry::ToolSnapshot,
 };
 
@@ -49,7 +49,7 @@ pub(super) async fn fit(
     let mut results = 0;
     if let OnContextLimit::OffloadResults { keep } = strategy {
         let can_read = tools.get(READER).is_some();
-        // Half of the room, so that it is not needed again in the next turn.
+        // Half of the space, so that it is not needed again in the next turn.
         let goal = fixed.saturating_add(limit.saturating_sub(fixed) / 2);
         results = offload(conversation, keep, can_read, fixed, goal).await;
     }
@@ -111,7 +111,7 @@ async fn store(conversation: &Conversation, at: usize, n: usize, can_read: bool)
     let draft = Draft {
         tool: tool.clone(),
         run: conversation.id().clone(),
-        owner: conversation.run.owner(),
+        owner: Owner::of(conversation.run.scope(), &inner.artifacts.mark, conversation.run.line()),
         label: label.map_or(Label::CLEAN, |(_, label)| *label),
         media: artifact::TEXT.to_owned(),
         items: None,
@@ -131,6 +131,6 @@ async fn store(conversation: &Conversation, at: usize, n: usize, can_read: bool)
     };
     Some(format!(
         "[note from the host: the result of `{tool}`, {chars} characters, was moved out of the \
-         conversation to make room{next}]"
+         conversation to make space{next}]"
     ))
 }

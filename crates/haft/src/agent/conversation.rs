@@ -63,7 +63,12 @@ impl Conversation {
     /// Continues a saved run. Everything that it has read counts as read again.
     pub(super) fn restore(run: Run, saved: SavedRun, now: Instant) -> Self {
         let mut conversation = Self::new(run, now);
-        conversation.ids = saved.history.calls().map(|call| call.id.clone()).collect();
+        let open = saved.open.iter().flat_map(|open| &open.message);
+        let open = open.filter_map(|part| match part {
+            AssistantPart::Call(call) => Some(call),
+            AssistantPart::Part(_) => None,
+        });
+        conversation.ids = saved.history.calls().chain(open).map(|call| call.id.clone()).collect();
         let of_results = saved.history.messages.iter().filter_map(|message| match message {
             Message::Results(results) => Some(results),
             _ => None,

@@ -164,6 +164,14 @@ impl EventSink {
         }
     }
 
+    /// Lets the reader have what has happened, so that it can react before the run goes on. A model
+    /// that never waits would otherwise finish the run before the first event is read.
+    pub(super) async fn pause(&self) {
+        if self.is_open() {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Takes the oldest event, or waits for one of the runtime's.
     pub(super) fn poll_next(&self, task: &mut Context<'_>) -> Poll<AgentEvent> {
         let Some(merged) = &self.0 else { return Poll::Pending };

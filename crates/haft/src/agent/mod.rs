@@ -6,8 +6,9 @@
 //! another process can continue it.
 //!
 //! Inside: `run_loop` makes the turns, `reply` takes the model's message and starts its calls,
-//! `conversation` keeps the history, `control` lets the host interrupt, `approvals` defers
-//! questions, `model_policy` asks the policy, `context` makes room, `saved` is the state as data, `script` the scripted model.
+//! `conversation` keeps the history, `spending` reserves tokens and money, `pending` and
+//! `approvals` handle calls that wait, `control` lets the host interrupt, `model_policy` asks the
+//! policy, `context` makes space, `saved` is the state as data, `script` the scripted model.
 
 mod definition;
 mod model;
@@ -21,6 +22,9 @@ mod approvals;
 mod model_policy;
 mod context;
 mod run_loop;
+mod spending;
+mod pending;
+mod ending;
 mod run_stream;
 mod runner;
 mod output;

@@ -30,7 +30,7 @@ use super::reply::Reply;
 ///         reply: &'a mut Reply,
 ///     ) -> BoxFuture<'a, Result<StopReason, Error>> {
 ///         Box::pin(async move {
-///             reply.text(request.last_user_text().unwrap_or("I heard nothing."));
+///             reply.text(request.last_user_text().unwrap_or("There is no message."));
 ///             Ok(StopReason::Done)
 ///         })
 ///     }

@@ -45,11 +45,11 @@ impl Runner {
     /// # async fn main() -> Result<(), haft::Error> {
     /// let model = ScriptedModel::parse(
     ///     r#"{"text": "Oslo has many people."}
-    ///        {"expect": {"shown": ["not JSON"]}, "text": "{\"name\": \"Oslo\", \"people\": 700000}"}"#,
+    ///        {"expect": {"shown": ["not JSON"]}, "text": "{\"name\": \"Oslo\", \"people\": 7}"}"#,
     /// )?;
     /// let runner = Runner::new(Runtime::builder().build()?);
     /// let answer = runner.run_typed::<City>(&Agent::new("geographer", model), "Oslo?").await?;
-    /// assert_eq!(answer.output.map(|city| (city.name, city.people)), Some(("Oslo".into(), 700_000)));
+    /// assert_eq!(answer.output.map(|city| (city.name, city.people)), Some(("Oslo".into(), 7)));
     /// # Ok(())
     /// # }
     /// ```

@@ -7,6 +7,8 @@
 //! INVARIANT: for every limit, used plus reserved never exceeds it, except by what the host reports
 //! as already spent. Locks are taken from the sub-run upwards, so there is no deadlock.
 
+mod model_call;
+
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -189,34 +191,6 @@ impl Ledger {
         add(&mut chain, tokens, micros);
         warn(chain, events);
         Ok(())
-    }
-
-    /// Reserves what a model call may use, without a warning: most of it is released again.
-    ///
-    /// # Errors
-    /// Fails and reserves nothing if that would exceed what is left.
-    pub(crate) fn reserve_model_call(&self, tokens: u64, micros: u64) -> Result<(), Failure> {
-        let mut chain = self.lock_all();
-        self.has_time()?;
-        may_spend(&chain, tokens, micros)?;
-        add(&mut chain, tokens, micros);
-        Ok(())
-    }
-
-    /// Replaces what was reserved for a model call by what it used, even beyond the limit.
-    pub(crate) fn settle_model_call(
-        &self,
-        (reserved_tokens, reserved_micros): (u64, u64),
-        (tokens, micros): (u64, u64),
-        events: &Events,
-    ) {
-        let mut chain = self.lock_all();
-        for (_, used) in &mut chain {
-            used.tokens = used.tokens.saturating_sub(reserved_tokens);
-            used.micros = used.micros.saturating_sub(reserved_micros);
-        }
-        add(&mut chain, tokens, micros);
-        warn(chain, events);
     }
 
     /// Returns what is left, here and in the parents; for one tool also what is left of its own

@@ -143,7 +143,7 @@ async fn saved_run_without_an_answer_waits_again_and_a_denial_reaches_the_model(
         result.reason
     );
     assert_eq!(written.load(Ordering::SeqCst), 0);
-    assert_eq!(store.list().await.unwrap(), [result.run.clone()]);
+    assert_eq!(store.list().await.unwrap(), std::slice::from_ref(&result.run));
     store.remove(&result.run).await.unwrap();
     assert!(store.list().await.unwrap().is_empty());
     std::fs::remove_dir(&directory).unwrap();

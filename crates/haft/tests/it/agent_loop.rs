@@ -243,7 +243,7 @@ async fn limits_of_turns_calls_tokens_and_money_are_not_overshot() {
 }
 
 #[tokio::test]
-async fn overshoot_of_a_provider_is_bounded_by_one_message_and_told() {
+async fn overshoot_of_a_provider_is_bounded_by_one_message_and_reported() {
     let line = r#"{"calls": [{"name": "read_note"}], "usage": {"input_tokens": 5000, "output_tokens": 10}}"#;
     let runner = Runner::new(tools().0.build().unwrap());
     let limits = Budget { tokens: Some(2_000), ..Budget::default() };

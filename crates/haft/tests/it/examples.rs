@@ -378,3 +378,103 @@ fn slow_subscriber_misses_progress_but_no_terminal_event() {
     and one that went well: 40 files copied
     ");
 }
+
+#[test]
+fn first_agent_answers_after_a_wrong_argument() {
+    insta::assert_snapshot!(output("first_agent"), @r"
+    completed: Oslo has 717710 people, Bergen 291940.
+    turn 1 a population: ok
+    turn 1 b population: bad_arguments
+    turn 2 c population: ok
+    3 turns, 3 calls
+    ");
+}
+
+#[test]
+fn agent_keeps_state_across_messages() {
+    insta::assert_snapshot!(output("agent_state"), @r#"
+    user: Four pears, please.
+    shop: Added: 4 × pear, entry 1.
+    user: What do I have?
+    shop: The basket has ["4 × pear"].
+    8 messages in one run
+    "#);
+}
+
+#[test]
+fn agent_waits_for_an_approval_in_code() {
+    insta::assert_snapshot!(output("agent_approval"), @r#"
+    may it send to ada@example.org? (it is not declared read-only)
+    may it send to all@example.org? (it is not declared read-only)
+    completed: Ada is invited. I did not write to everyone.
+    a ran; answered by Some("the office manager")
+    b did not run; answered by Some("the office manager")
+    "#);
+}
+
+#[test]
+fn agent_streams_text_calls_and_a_steering_message() {
+    insta::assert_snapshot!(output("agent_stream"), @r#"
+    text      "I search "
+    text      "the log."
+    call      a search_log
+    arguments {"word": 
+    arguments "timeout"}
+    permitted it is read-only, without network or secrets
+    running   a
+    finished  a
+    user      Only the count.
+    text      "There are "
+    text      "2 timeouts."
+    completed after 2 turns
+    answer: There are 2 timeouts.
+    "#);
+}
+
+#[test]
+fn agent_runs_on_a_model_of_the_host() {
+    insta::assert_snapshot!(output("agent_own_model"), @r#"
+    request: 2 messages, tools "add"
+    request: 4 messages, tools "add"
+    completed: It is 42.
+    "#);
+}
+
+#[test]
+fn agent_ends_at_each_limit() {
+    insta::assert_snapshot!(output("agent_budget"), @r"
+    turns: failed, a limit was reached: all turns of this run are used
+      3 turns, 3 calls, 3000 tokens, 12600 millionths
+    tokens: failed, a limit was reached: the next model call needs more tokens than the 1000 that are left for this run
+      9 turns, 9 calls, 9000 tokens, 37800 millionths
+    money: failed, a limit was reached: the next model call needs more money (in millionths) than the 2200 that are left for this run
+      9 turns, 9 calls, 9000 tokens, 37800 millionths
+    time: failed, a limit was reached: the time limit of this run, 0 s, has passed
+      0 turns, 0 calls, 0 tokens, 0 millionths
+    without a price: the run has a money limit, and the price of the model `script` is unknown
+    ");
+}
+
+#[test]
+fn agent_is_resumed_by_another_process() {
+    insta::assert_snapshot!(output("agent_resume"), @r#"
+    waiting: a call waits for approval
+      deploy {"version":"1.4.2"}: it is not declared read-only
+    another process approves:
+      completed: Done: 1.4.2 is live.
+    "#);
+}
+
+#[test]
+fn agent_run_is_recorded_and_replayed() {
+    insta::assert_snapshot!(output("agent_records"), @r"
+    completed: I may not delete customers.
+    a find_customer: Some(Completed); allow: it is read-only, without network or secrets (the default)
+    b delete_customer: Some(NotStarted); deny: this call needs approval (it is not declared read-only), and no approver is configured (the default)
+    script: 4 lines, secret inside: false
+    replayed: completed: I may not delete customers.
+    as anthropic: 1006 bytes
+    as openai-chat: 976 bytes
+    as gemini: 987 bytes
+    ");
+}

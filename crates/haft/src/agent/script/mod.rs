@@ -1,8 +1,8 @@
 //! A model that plays a script: for tests, demos and bug reports, without a key and a network.
 //!
-//! A script is JSONL, one message of the model a line, with an optional header. Which line is played
-//! depends only on how many messages the conversation has, so one scripted model can serve any
-//! number of runs at once.
+//! A script is JSONL: one message of the model a line, with an optional header. Which line is
+//! played depends only on how many messages the conversation has, so one scripted model can serve
+//! any number of runs at once.
 
 mod expect;
 mod format;
@@ -32,7 +32,7 @@ use crate::{
 /// use haft::agent::ScriptedModel;
 ///
 /// let model = ScriptedModel::parse(
-///     r#"{"text": "I look it up.", "calls": [{"id": "a", "name": "find", "arguments": {"q": "x"}}]}
+///     r#"{"text": "I look.", "calls": [{"id": "a", "name": "find", "arguments": {"q": "x"}}]}
 ///        {"expect": {"shown": ["found"]}, "text": "It says: {{result:a}}"}"#,
 /// )?;
 /// # Ok::<(), haft::Error>(())

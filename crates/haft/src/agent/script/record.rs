@@ -22,7 +22,7 @@ use super::{
 use crate::secrets::Redactor;
 
 /// Records runs as scripts for a [`ScriptedModel`](super::ScriptedModel). Clones are the same
-/// recorder; it is meant for one run.
+/// recorder; use one for each run.
 #[derive(Clone, Default)]
 pub struct Recorder(Arc<Mutex<Recorded>>);
 

@@ -1,0 +1,29 @@
+//! What the agent loop needs to know about a run.
+
+use std::sync::Arc;
+
+use haft_core::Scope;
+
+use super::{Inner, Ledger, Run};
+
+impl Run {
+    /// Returns the services of the runtime.
+    pub(crate) fn services(&self) -> &Arc<Inner> {
+        &self.0.inner
+    }
+
+    /// Returns the facts of the run.
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.0.base
+    }
+
+    /// Returns the hierarchical number of the run.
+    pub(crate) fn line(&self) -> &str {
+        &self.0.line
+    }
+
+    /// Returns the budget; `None` if nothing is limited.
+    pub(crate) fn ledger(&self) -> Option<&Arc<Ledger>> {
+        self.0.ledger.as_ref()
+    }
+}
