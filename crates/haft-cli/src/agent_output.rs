@@ -7,10 +7,7 @@
 
 use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
 
-use haft::{
-    Error,
-    agent::{AgentEvent, EndReason, RunHandle, RunResult, RunStatus, RunStream},
-};
+use haft::agent::{AgentEvent, EndReason, RunHandle, RunResult, RunStatus, RunStream};
 use tokio::{
     sync::mpsc,
     task::JoinHandle,
@@ -137,7 +134,7 @@ pub(crate) async fn drive(
     if is_closed {
         return Err(Problem::ClosedPipe);
     }
-    Ok(stream.finish().await.map_err(|error: Error| Problem::from(error))?)
+    stream.finish().await.map_err(Problem::from)
 }
 
 /// Stops a run on a signal: the first Ctrl-C interrupts it, the second cancels it.

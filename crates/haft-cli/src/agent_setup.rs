@@ -80,7 +80,7 @@ impl AgentSetup {
             return Err(runs.unknown(run));
         }
         let recording = args.record.as_deref().map(Recording::open).transpose()?;
-        let person = session::Person::at_terminal(&setup, args.yes);
+        let person = session::Person::at_terminal(&setup, args.yes).after_progress();
         let answers = answers(args);
         let registry = builtin::registry(&setup, &person)?.build()?;
         let runtime = setup.runtime(Runtime::builder()).registry(registry);
@@ -107,7 +107,8 @@ impl AgentSetup {
         let task = model.task().map(str::to_owned);
         let agent = Agent::new(AGENT, model)
             .instructions(instructions(args.instructions.as_deref())?)
-            .limits(limits);
+            .limits(limits)
+            .on_tool_failure(args.on_tool_failure);
         let resumed = args.resume.clone();
         Ok(Self { runner, agent, runs, here, person, task, recording, answers, resumed })
     }

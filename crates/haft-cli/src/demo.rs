@@ -11,7 +11,6 @@ use haft::{
     BoxFuture, Failure, FailureCode, Runtime,
     agent::{Agent, RunResult, RunStatus, RunUsage, Runner, ScriptedModel},
     approval::{ApprovalRequest, ApprovalResponse, Approver},
-    tool::CallId,
 };
 use haft_sandbox::{Helper, Sandbox};
 
@@ -127,12 +126,10 @@ impl Approver for ScriptedApprover {
         question: &'a ApprovalRequest<'a>,
     ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         let call = question.call.context().call_id();
-        let answer = if *call == CallId::from("test") {
-            ApprovalResponse::allow()
-        } else if *call == CallId::from("push") {
-            ApprovalResponse::Deny(Some("a person pushes after a review".to_owned()))
-        } else {
-            ApprovalResponse::Deny(Some("this is not part of the task".to_owned()))
+        let answer = match call.as_str() {
+            "test" => ApprovalResponse::allow(),
+            "push" => ApprovalResponse::Deny(Some("a person pushes after a review".to_owned())),
+            _ => ApprovalResponse::Deny(Some("this is not part of the task".to_owned())),
         };
         Box::pin(async { Ok(answer) })
     }

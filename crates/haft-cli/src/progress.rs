@@ -481,3 +481,6 @@ fn clip(text: &str) -> String {
         None => text.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -203,7 +203,12 @@ pub(crate) struct Person {
     prompt: Option<Arc<Prompt<Keyboard, anstream::Stderr>>>,
     /// Whether `--yes` approves every call in advance.
     pub(crate) approves_all: bool,
+    /// How long a question waits, so that what happened before it is on the screen first.
+    delay: Duration,
 }
+
+/// How long the progress of a run needs to reach the screen.
+const PROGRESS_DELAY: Duration = Duration::from_millis(80);
 
 impl Person {
     /// Detects the terminal.
@@ -213,7 +218,14 @@ impl Person {
             Prompt::new(Keyboard::default(), anstream::stderr(), setup.here())
                 .with_columns(screen::columns)
         };
-        Self { prompt: is_there.then(|| Arc::new(prompt())), approves_all }
+        let prompt = is_there.then(|| Arc::new(prompt()));
+        Self { prompt, approves_all, delay: Duration::ZERO }
+    }
+
+    /// Lets the progress of a run reach the screen before a question.
+    pub(crate) fn after_progress(mut self) -> Self {
+        self.delay = PROGRESS_DELAY;
+        self
     }
 
     /// Whether there is a terminal.
@@ -245,7 +257,10 @@ impl AskHandler for Person {
     fn ask<'a>(&'a self, question: &'a UserQuestion) -> BoxFuture<'a, Result<String, Failure>> {
         Box::pin(async move {
             match &self.prompt {
-                Some(prompt) => prompt.ask_text(question).await,
+                Some(prompt) => {
+                    tokio::time::sleep(self.delay).await;
+                    prompt.ask_text(question).await
+                }
                 None => Err(Failure::new(
                     FailureCode::NeedsInteraction,
                     "`ask_user` needs a person at a terminal, and there is no terminal",
@@ -272,7 +287,10 @@ impl Approver for Person {
         question: &'a ApprovalRequest<'a>,
     ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         match &self.prompt {
-            Some(prompt) => Approver::ask(&**prompt, question),
+            Some(prompt) => Box::pin(async {
+                tokio::time::sleep(self.delay).await;
+                Approver::ask(&**prompt, question).await
+            }),
             // FAIL CLOSED: no person, no approval.
             None => Box::pin(async { Ok(ApprovalResponse::Deny(None)) }),
         }

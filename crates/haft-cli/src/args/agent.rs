@@ -3,8 +3,9 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand, ValueHint};
+use haft::agent::OnToolFailure;
 
-use super::{Artifacts, Output, Rules, WorkspaceArgs};
+use super::{Artifacts, Output, Rules, WorkspaceArgs, choices};
 
 /// The end of the help of `haft run`.
 pub(crate) const RUN_HELP: &str = "Examples:
@@ -100,6 +101,13 @@ pub(crate) struct AgentArgs {
     /// The most money, in the currency of the model's price, as in 0.50
     #[arg(long, value_name = "AMOUNT", value_parser = money)]
     pub(crate) max_cost: Option<u64>,
+    /// What happens after a tool has failed: the model goes on, it answers with what it has, or the
+    /// run fails
+    #[arg(long, default_value = "continue", value_parser = choices(&[
+        ("continue", OnToolFailure::Continue), ("degrade", OnToolFailure::Degrade),
+        ("fail", OnToolFailure::Fail),
+    ]))]
+    pub(crate) on_tool_failure: OnToolFailure,
     /// Approve calls without asking; never overrides a deny
     #[arg(long)]
     pub(crate) yes: bool,
