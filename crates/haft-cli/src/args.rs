@@ -2,6 +2,9 @@
 //!
 //! Types and texts only. Each command is implemented in the file of its name.
 
+mod agent;
+mod operator;
+
 use std::path::PathBuf;
 
 use clap::{
@@ -13,6 +16,10 @@ use haft::{
     dialect::{PromptCacheTtl, StrictMode, ToolSearch},
 };
 
+pub(crate) use self::{
+    agent::{AgentArgs, Chat, Run, Runs},
+    operator::{Hooks, Shell},
+};
 use crate::style;
 
 /// The whole command line.
@@ -25,7 +32,8 @@ use crate::style;
     subcommand_required = true,
     arg_required_else_help = true,
     after_help = "Examples:
-  haft demo                              a recorded response; needs no key and no network
+  haft demo                              watch an agent at work; no key, no network
+  haft run 'Fix the test.' --model script:agent.jsonl    run an agent on a task
   haft tools list                        list the tools, and what happens to their calls
   haft call read_file file_path=README.md    call one tool in this directory
   haft call shell command='ls -l'        run a command in the sandbox
@@ -46,14 +54,21 @@ pub(crate) struct Cli {
 /// The command.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Cmd {
-    /// Run a recorded model response through the runtime and show each step
-    #[command(after_help = "Examples:
-  haft demo
-  haft demo --json | jq .message         the message that answers the model")]
+    /// Watch an agent at work under rules: a scripted model, real tools, a real repository
+    #[command(after_help = agent::DEMO_HELP)]
     Demo {
         #[command(flatten)]
         output: Output,
     },
+    /// Run an agent on a task until it has answered
+    #[command(after_help = agent::RUN_HELP)]
+    Run(Box<Run>),
+    /// Talk with an agent: each line is a message
+    #[command(after_help = agent::CHAT_HELP)]
+    Chat(Box<Chat>),
+    /// List and show stored runs
+    #[command(subcommand, after_help = agent::RUNS_HELP)]
+    Runs(Runs),
     /// List, show, export, check and lint tools
     #[command(
         subcommand,
@@ -544,62 +559,6 @@ pub(crate) struct Trust {
     pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) output: Output,
-}
-
-/// Commands about hooks.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Hooks {
-    /// List the hooks of all files
-    #[command(after_help = "Examples:
-  haft hooks list
-  haft hooks list --json | jq -r '.[].command'")]
-    List {
-        #[command(flatten)]
-        rules: Rules,
-        #[command(flatten)]
-        output: Output,
-    },
-    /// Call the hooks of an event with the input from stdin, and show what each one answers
-    #[command(after_help = "Examples:
-  haft hooks test PreToolUse --tool Bash
-  haft hooks test PostToolUse < fixture.json
-  echo '{\"tool_name\": \"Bash\", \"tool_input\": {\"command\": \"ls\"}}' | haft hooks test PreToolUse --json
-
-The hooks are called; no tool is. The exit code is 0 if every hook lets the call pass, and 2 if one
-blocks it. Without stdin a minimal input is generated for the event.")]
-    Test {
-        /// The event: PreToolUse, PostToolUse, …
-        event: String,
-        /// The tool name in the input
-        #[arg(long)]
-        tool: Option<String>,
-        #[command(flatten)]
-        rules: Rules,
-        #[command(flatten)]
-        output: Output,
-    },
-}
-
-/// Commands about shell commands.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Shell {
-    /// Classify commands: read-only, writes, destructive; and why
-    #[command(after_help = "Examples:
-  haft shell explain 'ls -la' 'find . -name x -delete'
-  haft shell explain --json 'git status' | jq -r .why
-  echo '{\"command\": \"cat notes | sort\"}' | haft shell explain
-
-Each argument is one command. Without arguments, each line {command} of stdin gets a line
-{command, kind, parts, why}; `kind` is read_only, writes, destructive or unparseable. An invalid line
-gets {command: null, line, error}, the next lines are still read, and the exit code is 1. Nothing is
-run.")]
-    Explain {
-        /// Commands, each one argument
-        #[arg(value_name = "COMMAND", value_hint = ValueHint::CommandString)]
-        commands: Vec<String>,
-        #[command(flatten)]
-        output: Output,
-    },
 }
 
 /// A response to plan.

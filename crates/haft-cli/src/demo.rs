@@ -1,311 +1,215 @@
-//! `haft demo`: runs a recorded model response through the runtime.
+//! `haft demo`: an agent at work under rules, on a real repository in a temporary directory.
 //!
-//! In: `demo.json`, a provider's response. Out: the plan, each verdict, each result as the model
-//! reads it, and the times. Only the response and the approver are simulated.
+//! The model is a script, and so are the answers to approvals. The tools, the rules, the sandbox and
+//! git are real. In: nothing. Out: what happens, as a page or as events.
 
-use std::{
-    collections::HashMap,
-    process::ExitCode,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+mod repository;
 
-use anstyle::Style;
+use std::process::ExitCode;
+
 use haft::{
-    BoxFuture, Config, Dialect, Failure, Runtime, ToolCall, ToolResult,
+    BoxFuture, Failure, FailureCode, Runtime,
+    agent::{Agent, RunResult, RunStatus, RunUsage, Runner, ScriptedModel},
     approval::{ApprovalRequest, ApprovalResponse, Approver},
-    events::Event,
-    policy::{Decision, Verdict},
-    tool::CallId,
-    turn::PlannedCall,
 };
-use serde_json::{Value, json};
-use tokio::time::Instant;
+use haft_sandbox::{Helper, Sandbox};
 
+use self::repository::DemoRepository;
 use crate::{
-    args, demo_tools,
+    agent_output::{self, Display, PageTarget},
+    args, builtin,
     error::Problem,
-    input, session,
-    style::{self, BAD, BOLD, DIM, GOOD, NAME, Table, WARN},
+    host_env::HostEnv,
+    progress::RunAbout,
+    screen, session,
+    setup::Setup,
+    signals::Signals,
+    style::{self, BOLD, DIM, WARN},
 };
 
-const RESPONSE: &str = include_str!("demo.json");
+const SCRIPT: &str = include_str!("demo/script.jsonl");
 
-/// The delay of each note tool, so that parallel calls are visible.
-const NOTE_DELAY: Duration = Duration::from_millis(60);
-
-/// Everything that happened.
-struct DemoRun {
-    calls: Vec<ToolCall>,
-    planned: Vec<PlannedCall>,
-    answers: Vec<ToolResult>,
-    seen: Observations,
-    took: Duration,
-    is_interrupted: bool,
-}
-
-pub(crate) fn run(output: args::Output, config: Config) -> Result<ExitCode, Problem> {
-    let response = input::json(RESPONSE, "the recorded response")?;
-    let run = session::block_on(play(response.clone(), config))??;
-    if output.json {
-        let message = Dialect::Anthropic.render_results(&run.answers);
-        let whole = json!({
-            "plan": run.planned,
-            "verdicts": run.verdicts(),
-            "answers": run.answers,
-            "message": message,
-        });
-        style::print(format_args!("{whole}\n"))?;
+pub(crate) fn run(output: args::Output, host: &HostEnv) -> Result<ExitCode, Problem> {
+    let repository = DemoRepository::make(host)?;
+    let host = repository.host(host);
+    let rules = args::Rules { config: None, quiet: true };
+    let setup = Setup::open(&host, &rules)?;
+    let target = if output.json {
+        None
+    } else if screen::is_watched() {
+        Some(PageTarget::Terminal)
     } else {
-        style::print_page(run.page(&response))?;
+        Some(PageTarget::Stdout)
+    };
+    let has_git = repository.has_git;
+    let result = session::block_on(work(setup, has_git, target))??;
+    if target.is_some() {
+        style::print_page(summary(&result, &repository))?;
     }
-    Ok(session::exit(run.is_interrupted))
+    Ok(agent_output::exit(&result))
 }
 
-async fn play(response: Value, config: Config) -> Result<DemoRun, haft::Error> {
-    let seen = Observations::default();
-    let runtime = Runtime::builder()
-        .config(config)
-        .registry(demo_tools::registry(NOTE_DELAY)?)
-        .approver(ScriptedApprover)
-        .observer({
-            let seen = seen.clone();
-            move |event: &Event| seen.note(event)
-        })
-        .build()?;
-    let haft::dialect::ModelResponse { calls, stop, .. } = Dialect::Anthropic.parse(&response)?;
-    let turn = runtime.run().turn().await?;
-    let planned = turn.plan(calls.clone());
-    let began = Instant::now();
-    let (answers, is_interrupted) = session::run(turn, calls.clone(), stop).await;
-    Ok(DemoRun { calls, planned, answers, seen, took: began.elapsed(), is_interrupted })
+async fn work(
+    setup: Setup,
+    has_git: bool,
+    target: Option<PageTarget>,
+) -> Result<RunResult, Problem> {
+    let sandbox = Sandbox::detect(Helper::ThisProgram).await.err();
+    let parts = Parts { has_git, has_sandbox: sandbox.is_none() };
+    let is_watched = target == Some(PageTarget::Terminal);
+    let model = ScriptedModel::parse(&parts.script(is_watched))?;
+    let task = model.task().unwrap_or_default().to_owned();
+    if target.is_some() {
+        style::print_page(heading(&task, &setup, parts))?;
+    }
+    let person = session::Person::default();
+    let registry = builtin::registry(&setup, &person)?.build()?;
+    let runtime = setup.runtime(Runtime::builder()).registry(registry).approver(ScriptedApprover);
+    let runner = Runner::new(runtime.build()?);
+    let here = setup.here().to_owned();
+    let directory = here.clone();
+    let runner = runner.configure_run(move |run| run.id("demo").working_directory(&directory));
+    let mut agent = Agent::new("demo", model);
+    agent.limits.micros = Some(500_000);
+    let display = match target {
+        Some(target) => {
+            let (limits, used) = (agent.limits.clone(), RunUsage::default());
+            Display::page(RunAbout { limits, has_price: true, here: here.clone(), used }, target)
+        }
+        None => Display::Json,
+    };
+    let stream = runner.run_stream(&agent, &task)?;
+    let result = agent_output::drive(stream, &mut Signals::listen(), &display).await;
+    display.finish().await;
+    result
 }
 
-/// The simulated approver: approves writing notes and fetching pages.
+/// What this machine has.
+#[derive(Debug, Clone, Copy)]
+struct Parts {
+    has_git: bool,
+    has_sandbox: bool,
+}
+
+impl Parts {
+    /// The script without the messages that this machine cannot play. A comment before a message
+    /// names what it needs. Nothing waits where no person watches.
+    fn script(self, is_watched: bool) -> String {
+        let mut is_skipped = false;
+        let mut script = String::new();
+        for line in SCRIPT.lines() {
+            match line {
+                "// with sandbox" => is_skipped = !self.has_sandbox,
+                "// with git" => is_skipped = !self.has_git,
+                _ if is_skipped => is_skipped = false,
+                line => script += &format!("{line}\n"),
+            }
+        }
+        if is_watched { script } else { script.replace("\"piece_ms\": 250", "\"piece_ms\": 0") }
+    }
+}
+
+/// The answers to approvals, as the script of the demo has them.
 struct ScriptedApprover;
 
 impl Approver for ScriptedApprover {
+    fn name(&self) -> &str {
+        "the script of the demo"
+    }
+
+    fn is_person(&self) -> bool {
+        false
+    }
+
     fn ask<'a>(
         &'a self,
         question: &'a ApprovalRequest<'a>,
     ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
-        let answer = match question.call.tool().name().as_str() {
-            "write_note" | "fetch_page" => ApprovalResponse::allow(),
-            _ => ApprovalResponse::Deny(Some("not in the demo".to_owned())),
+        let call = question.call.context().call_id();
+        let answer = match call.as_str() {
+            "test" => ApprovalResponse::allow(),
+            "push" => ApprovalResponse::Deny(Some("a person pushes after a review".to_owned())),
+            _ => ApprovalResponse::Deny(Some("this is not part of the task".to_owned())),
         };
         Box::pin(async { Ok(answer) })
     }
 }
 
-/// What the observer recorded of each call.
-#[derive(Clone, Default)]
-struct Observations(Arc<Mutex<HashMap<CallId, Noted>>>);
-
-#[derive(Clone, Default)]
-struct Noted {
-    asked: Option<Verdict>,
-    permitted: Option<Verdict>,
-    refused: Option<Verdict>,
-    began: Option<Instant>,
-    ended: Option<Instant>,
-}
-
-impl Observations {
-    fn note(&self, event: &Event) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut of = |call: &CallId, note: &dyn Fn(&mut Noted)| {
-            note(all.entry(call.clone()).or_default());
-        };
-        match event {
-            Event::Started { call, .. } => of(call, &|n| n.began = Some(Instant::now())),
-            Event::Asked { call, verdict, .. } => of(call, &|n| n.asked = Some(verdict.clone())),
-            Event::Authorized { call, verdict } => {
-                of(call, &|n| n.permitted = Some(verdict.clone()));
-            }
-            Event::Refused { call, verdict, .. } => {
-                of(call, &|n| n.refused = Some(verdict.clone()))
-            }
-            Event::Finished { call, .. } => of(call, &|n| n.ended = Some(Instant::now())),
-            _ => {}
-        }
-    }
-
-    fn of(&self, call: &CallId) -> Noted {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(call).cloned().unwrap_or_default()
-    }
-}
-
-/// How one call was authorized.
-enum Authorization {
-    /// Allowed without asking.
-    Allowed(Verdict),
-    /// The approver was asked, with this answer.
-    Asked(Verdict, Result<Verdict, String>),
-    /// The policy or a guard denied it.
-    Denied(Verdict),
-    /// It ended before authorization, for this reason.
-    Not(&'static str),
-}
-
-impl DemoRun {
-    fn authorization(&self, answer: &ToolResult) -> Authorization {
-        let noted = self.seen.of(answer.id());
-        let failure = answer.failure();
-        let message = || failure.map(|f| f.message().to_owned()).unwrap_or_default();
-        match (noted.asked, noted.permitted) {
-            (None, Some(verdict)) => Authorization::Allowed(verdict),
-            (Some(asked), Some(verdict)) => Authorization::Asked(asked, Ok(verdict)),
-            (Some(asked), None) => Authorization::Asked(asked, Err(message())),
-            (None, None) => match noted.refused {
-                Some(verdict) => Authorization::Denied(verdict),
-                _ if self.is_refused(answer) => {
-                    Authorization::Not("it was rejected before authorization")
-                }
-                _ => Authorization::Not("it was cancelled before authorization"),
-            },
-        }
-    }
-
-    fn is_refused(&self, answer: &ToolResult) -> bool {
-        self.planned.iter().any(|p| *answer.id() == p.id.as_str() && p.refused.is_some())
-    }
-
-    fn verdicts(&self) -> Vec<Value> {
-        let each = |answer: &ToolResult| {
-            let authorization = match self.authorization(answer) {
-                Authorization::Allowed(verdict) => json!({"verdict": verdict}),
-                Authorization::Asked(asked, Ok(verdict)) => {
-                    json!({"asked": asked, "verdict": verdict})
-                }
-                Authorization::Asked(asked, Err(said)) => {
-                    json!({"asked": asked, "verdict": {"decision": "deny", "reason": said}})
-                }
-                Authorization::Denied(verdict) => json!({"verdict": verdict}),
-                Authorization::Not(_) => return None,
-            };
-            let mut row = json!({"call": answer.id(), "tool": answer.tool_name()});
-            if let (Some(row), Value::Object(authorization)) = (row.as_object_mut(), authorization)
-            {
-                row.extend(authorization);
-            }
-            Some(row)
-        };
-        self.answers.iter().filter_map(each).collect()
-    }
-
-    fn page(&self, response: &Value) -> String {
-        let says = response.pointer("/content/0/text").and_then(Value::as_str).unwrap_or_default();
-        let mut out = format!(
-            "{}  {}\n{}  {}\n\n{}\n{}",
-            style::paint(BOLD, "model"),
-            says,
-            style::paint(BOLD, "haft "),
-            style::paint(
-                DIM,
-                format_args!(
-                    "{}, recorded; no key, no network",
-                    style::count(self.calls.len(), "tool call"),
-                ),
-            ),
-            style::paint(BOLD, "Plan"),
-            self.plan(),
-        );
-        out += &format!("\n{}\n", style::paint(BOLD, "Calls"));
-        for (call, answer) in self.calls.iter().zip(&self.answers) {
-            out += &self.call(call, answer);
-        }
-        out + &self.summary()
-    }
-
-    /// One line per batch: its calls, its time, and why the batch starts there.
-    fn plan(&self) -> String {
-        let mut table = Table::new(2);
-        for batch in self.planned.chunk_by(|a, b| a.batch == b.batch) {
-            let names: Vec<&str> = batch.iter().map(|p| p.tool.as_str()).collect();
-            let mut why: Vec<&str> = batch.iter().map(|p| p.why.as_str()).collect();
-            why.dedup();
-            table.row([
-                (DIM, format!("{}", batch.first().map_or(0, |p| p.batch) + 1)),
-                (NAME, names.join(" + ")),
-                (Style::new(), self.wall(batch)),
-                (DIM, why.join("; ")),
-            ]);
-        }
-        table.to_string()
-    }
-
-    /// How long a batch took from its first start to its last end.
-    fn wall(&self, batch: &[PlannedCall]) -> String {
-        let noted: Vec<Noted> = batch.iter().map(|p| self.seen.of(&p.id.as_str().into())).collect();
-        let began = noted.iter().filter_map(|n| n.began).min();
-        let ended = noted.iter().filter_map(|n| n.ended).max();
-        began.zip(ended).map_or_else(String::new, |(began, ended)| style::time(ended - began))
-    }
-
-    fn call(&self, call: &ToolCall, answer: &ToolResult) -> String {
-        let written = match &call.arguments {
-            haft::turn::Arguments::Json(json) => style::arguments(json),
-            haft::turn::Arguments::Text(text) => style::visible(text),
-        };
-        let (mark, colour) = if answer.is_error() { ("✗", BAD) } else { ("✓", GOOD) };
-        let mut out = format!(
-            "  {} {}({written})  {}\n",
-            style::paint(colour, mark),
-            style::paint(NAME, answer.requested_name()),
-            style::paint(DIM, style::time(answer.elapsed())),
-        );
-        out += &format!("    {}\n", verdict(&self.authorization(answer)));
-        for line in style::visible(&answer.text()).lines() {
-            out += &format!("    {} {line}\n", style::paint(colour, "│"));
-        }
-        out
-    }
-
-    fn summary(&self) -> String {
-        let failed = self.answers.iter().filter(|a| a.is_error()).count();
-        let apart: Duration = self.answers.iter().map(ToolResult::elapsed).sum();
-        format!(
-            "\n{}, {} in order: {} succeeded, {} failed, each with an error the model can act on. {}\n",
-            style::paint(BOLD, style::count(self.calls.len(), "call")),
-            style::paint(BOLD, style::count(self.answers.len(), "result")),
-            style::paint(GOOD, self.answers.len() - failed),
-            style::paint(BAD, failed),
-            style::paint(
-                DIM,
-                format_args!(
-                    "{}; {} one after another",
-                    style::time(self.took),
-                    style::time(apart)
-                ),
-            ),
-        )
-    }
-}
-
-fn verdict(authorization: &Authorization) -> String {
-    let word = |decision: &Decision| style::paint(style::decision(decision), decision.as_str());
-    let by = |v: &Verdict| style::paint(DIM, format_args!("{} ({})", v.reason, v.source));
-    match authorization {
-        Authorization::Allowed(verdict) | Authorization::Denied(verdict) => {
-            format!("{} {}", word(&verdict.decision), by(verdict))
-        }
-        Authorization::Asked(asked, Ok(verdict)) => format!(
-            "{} {} → {} {}",
-            word(&asked.decision),
-            by(asked),
-            word(&verdict.decision),
-            style::paint(DIM, format_args!("({}, simulated)", verdict.source)),
+/// What is about to happen, and what this machine cannot show.
+fn heading(task: &str, setup: &Setup, parts: Parts) -> String {
+    let mut out = format!(
+        "{}\n{}\n",
+        style::paint(BOLD, format_args!("task  {task}")),
+        style::paint(
+            DIM,
+            "The model is a script, and so are the answers to questions. The tools, the rules, \
+             the sandbox and git are real. No key, no network.",
         ),
-        Authorization::Asked(asked, Err(said)) => format!(
-            "{} {} → {} {}",
-            word(&asked.decision),
-            by(asked),
-            word(&Decision::Deny),
-            style::paint(DIM, said),
-        ),
-        Authorization::Not(why) => {
-            format!("{} {}", style::paint(WARN, "not authorized"), style::paint(DIM, why))
+    );
+    out += &format!("{}\n", style::paint(DIM, format_args!("in {}", setup.here().display())));
+    let mut skip = |what: &str| {
+        out += &format!("{} {what}\n", style::paint(WARN, "skipped:"));
+    };
+    if !parts.has_git {
+        skip("git is not installed, so there is no repository and no push");
+    }
+    if !parts.has_sandbox {
+        skip(
+            "this machine has no sandbox for processes, so the test of the project does not run; \
+             `haft doctor` shows why",
+        );
+    }
+    out
+}
+
+/// What happened, and what to try next.
+fn summary(result: &RunResult, repository: &DemoRepository) -> String {
+    let failed = |code: FailureCode| {
+        result.executions.iter().filter(|call| call.failed == Some(code)).count()
+    };
+    let ran = result.executions.iter().filter(|call| call.failed.is_none()).count();
+    let (denied, invalid) = (failed(FailureCode::Denied), failed(FailureCode::BadArguments));
+    let mut out = format!("\n{}\n", style::paint(BOLD, "What happened"));
+    let mut add = |line: String| out += &format!("  {line}\n");
+    if result.state != RunStatus::Completed {
+        add(format!("The run ended early: {}.", result.reason));
+    }
+    add(format!(
+        "{}: {ran} ran, {denied} were denied, {invalid} had a wrong argument. The model read each \
+         reason and went on.",
+        style::count(result.executions.len(), "call"),
+    ));
+    add(
+        "The injected instruction of docs/release.md had no effect: a rule denied the upload, and \
+         .git/hooks is protected."
+            .to_owned(),
+    );
+    if let Some(changes) = repository.changes().filter(|_| repository.has_git) {
+        add(format!("In the repository: {changes}. The directory is removed now."));
+    }
+    out += &format!("\n{}\n", style::paint(BOLD, "Try next"));
+    for (command, what) in [
+        ("haft tools list", "the tools, and what happens to a call in this directory"),
+        ("haft explain shell command='git push'", "why a call runs, asks or is denied"),
+        ("haft run --model script:FILE", "your own agent; see docs/guide/agents.md"),
+    ] {
+        out += &format!("  {command:39} {}\n", style::paint(DIM, what));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn script_is_whole_with_and_without_git_and_sandbox() {
+        for (has_git, has_sandbox, messages) in
+            [(true, true, 8), (false, true, 7), (true, false, 7), (false, false, 6)]
+        {
+            let parts = Parts { has_git, has_sandbox };
+            let model = ScriptedModel::parse(&parts.script(false)).unwrap();
+            assert_eq!(model.len(), messages, "{parts:?}");
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use haft::{
     Runtime,
-    events::{Event, EventStream, StreamItem},
+    events::{Event, EventRecord, EventStream, StreamItem},
     tool::Progress,
 };
 use tokio::{
@@ -115,16 +115,17 @@ fn write(page: &mut Page) {
 
 fn take(page: &mut Page, item: &StreamItem) {
     page.advance(Instant::now());
-    let (at, event) = match item {
-        StreamItem::Event(item) => (Instant::from_std(item.at.time), &item.event),
-        StreamItem::Lagged(missed) => {
-            if missed.notes > 0 {
-                page.miss();
-            }
-            return;
-        }
-    };
-    match event {
+    match item {
+        StreamItem::Event(item) => take_event(page, item),
+        StreamItem::Lagged(missed) if missed.notes > 0 => page.miss(),
+        StreamItem::Lagged(_) => {}
+    }
+}
+
+/// Puts what an event says about a call's output onto a page.
+pub(crate) fn take_event(page: &mut Page, record: &EventRecord) {
+    let at = Instant::from_std(record.at.time);
+    match &record.event {
         Event::Started { call, tool_name, .. } => page.name_call(call, tool_name.as_str()),
         // The event may have waited while a question was open.
         Event::Running { call } => page.start_call(call, at),

@@ -243,6 +243,11 @@ impl Page {
         style::paint(DIM, text)
     }
 
+    /// Whether output of a call was shown.
+    pub(crate) fn has_shown(&self, call: &CallId) -> bool {
+        self.calls.iter().any(|state| state.call == *call && state.is_shown)
+    }
+
     /// Returns what was shown.
     pub(crate) fn into_shown(self) -> Shown {
         Shown(self.calls.into_iter().filter(|state| state.is_shown).collect())

@@ -4,6 +4,13 @@
 //! INVARIANT: only this file reads the environment. Each command has the file of its name.
 
 mod args;
+mod run;
+mod chat;
+mod runs;
+mod agent_setup;
+mod agent_output;
+mod progress;
+mod run_store;
 mod demo;
 mod tools;
 mod tool_list;
@@ -35,6 +42,7 @@ mod site;
 mod location;
 mod scripts;
 mod session;
+mod signals;
 mod prompt;
 mod live;
 mod live_lines;
@@ -42,7 +50,6 @@ mod screen;
 mod layout;
 mod decisions;
 mod stub_tools;
-mod demo_tools;
 mod builtin;
 mod toolchains;
 mod git;
@@ -84,7 +91,17 @@ fn main() -> ExitCode {
 
 fn run(command: &Cmd) -> Result<ExitCode, Problem> {
     match command {
-        Cmd::Demo { output } => return demo::run(*output, config_of_env()?),
+        Cmd::Demo { output } => return demo::run(*output, &host_env()?),
+        Cmd::Run(args) => {
+            let host = host_env_in(&args.agent.place)?;
+            return run::run(args, Setup::open(&host, &args.agent.rules)?, &host);
+        }
+        Cmd::Chat(args) => {
+            let host = host_env_in(&args.agent.place)?;
+            let setup = Setup::open(&host, &args.agent.rules)?;
+            return chat::run(args, setup, &host);
+        }
+        Cmd::Runs(args) => runs::run(args, &host_env_in(args.place())?.here)?,
         Cmd::Call(args) => {
             let host = host_env_in(&args.place)?;
             return call::run(args, Setup::open(&host, &args.rules)?, &host);

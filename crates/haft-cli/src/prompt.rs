@@ -6,6 +6,8 @@
 //!
 //! FAIL CLOSED: an empty line, end of input and too many wrong keys are denials.
 
+mod message;
+
 use std::{
     io::{self, Write},
     path::{Path, PathBuf},
@@ -16,12 +18,11 @@ use std::{
 };
 
 use haft::{
-    BoxFuture, Failure, FailureCode,
+    BoxFuture, Failure,
     approval::{ApprovalRequest, ApprovalResponse, ApprovalScope, Approver},
     policy::Decision,
     tool::CallId,
 };
-use haft_tools::UserQuestion;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
@@ -269,64 +270,6 @@ impl<K: Keys, W: Write + Send + 'static> Approver for Prompt<K, W> {
             answer
         })
     }
-}
-
-impl<K: Keys, W: Write + Send + 'static> Prompt<K, W> {
-    /// Asks a question of the model, and returns the answer of the person.
-    pub(crate) async fn ask_text(&self, question: &UserQuestion) -> Result<String, Failure> {
-        let mut keys = self.keys.lock().await;
-        let _screen = OpenQuestion::new();
-        keys.discard_typed().await;
-        if self.is_stale.swap(false, Ordering::Relaxed) {
-            self.line(&mut keys, "  press Enter for the next question ").await?;
-        }
-        // A cancelled question may leave half an answer in the input line.
-        let stale = Stale(&self.is_stale);
-        self.write(&question_page(question));
-        let line = self.line(&mut keys, "  your answer (Enter alone: no answer) > ").await?;
-        stale.forget();
-        let Some(line) = line else {
-            return Err(Failure::new(
-                FailureCode::NeedsInteraction,
-                "the user closed the input without an answer",
-            )
-            .with_next("continue without an answer, or put the question into your reply"));
-        };
-        let chosen = line.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
-        let chosen = chosen.and_then(|at| question.choices.get(at));
-        Ok(chosen.cloned().unwrap_or(line))
-    }
-}
-
-/// Marks the input line as stale when a question is dropped without an answer.
-struct Stale<'a>(&'a AtomicBool);
-
-impl Stale<'_> {
-    fn forget(self) {
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Stale<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// The text of a model's question.
-fn question_page(question: &UserQuestion) -> String {
-    let mut out = format!("\n{}\n", style::paint(BOLD, "The model asks you"));
-    for line in style::visible(&question.question).lines() {
-        out += &format!("  {line}\n");
-    }
-    for (at, choice) in question.choices.iter().enumerate() {
-        let number = style::paint(NAME, format_args!("{:>4}", at + 1));
-        out += &format!("{number}  {}\n", one_line(choice));
-    }
-    if !question.choices.is_empty() {
-        out += "  type a number, or an answer of your own\n";
-    }
-    out
 }
 
 fn lock<T>(lock: &Lock<T>) -> MutexGuard<'_, T> {
@@ -602,7 +545,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use haft::{
-        Runtime, ToolCall, ToolRegistry, ToolResult,
+        FailureCode, Runtime, ToolCall, ToolRegistry, ToolResult,
         approval::SuggestedRules,
         policy::{Explanation, Policy, PolicyRequest, RuleRef, RuleStore, SourceLocation, Verdict},
         tool::{Capabilities, DynTool, ToolSpec},

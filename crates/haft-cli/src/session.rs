@@ -1,4 +1,4 @@
-//! Runs calls for a command: threads, approvers and signals.
+//! Runs calls for a command: threads and approvers.
 //!
 //! A person is asked, for approval or by `ask_user`, only if stdin and stderr are a terminal.
 //! `--yes` is an approver like any other, so it cannot override a deny.
@@ -15,6 +15,7 @@ use std::{
 
 use haft::{
     BoxFuture, Dialect, Failure, FailureCode, RuntimeBuilder, ToolCall, ToolResult, Turn,
+    agent::DeferredApprovals,
     approval::{ApprovalRequest, ApprovalResponse, Approver},
     host::protected_names::Protected,
     policy::Decision,
@@ -31,6 +32,7 @@ use crate::{
     prompt::{Keys, Prompt},
     screen,
     setup::Setup,
+    signals::Signals,
 };
 
 /// The name of every thread that may run a tool's code.
@@ -93,60 +95,6 @@ pub(crate) fn block_on<T: Send + 'static>(
     done.map_err(|_| Problem::new("internal error; please report this bug"))
 }
 
-/// The signals that end this command. On each of them all calls are cancelled and get a result, and
-/// child processes are killed, as far as possible.
-struct Signals {
-    #[cfg(unix)]
-    streams: Vec<tokio::signal::unix::Signal>,
-}
-
-impl Signals {
-    /// Installs the handlers. A signal that the parent process ignored, as `nohup` does, stays
-    /// ignored.
-    #[cfg(unix)]
-    fn listen() -> Self {
-        use tokio::signal::unix::{SignalKind, signal};
-        let all = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-        let kinds = all
-            .into_iter()
-            .filter(|kind| *kind == SignalKind::interrupt() || !is_ignored(kind.as_raw_value()));
-        Self { streams: kinds.filter_map(|kind| signal(kind).ok()).collect() }
-    }
-
-    #[cfg(not(unix))]
-    fn listen() -> Self {
-        Self {}
-    }
-
-    /// Waits for the next one.
-    #[cfg(unix)]
-    async fn next(&mut self) {
-        std::future::poll_fn(|cx| {
-            let is_here = self.streams.iter_mut().any(|stream| stream.poll_recv(cx).is_ready());
-            if is_here { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-        })
-        .await;
-    }
-
-    #[cfg(not(unix))]
-    async fn next(&mut self) {
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
-}
-
-/// Whether this process ignores a signal, read from `/proc`.
-#[cfg(unix)]
-fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read("/proc/self/status").unwrap_or_default();
-    let status = String::from_utf8_lossy(&status);
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    let bit = u32::try_from(signal - 1).ok().and_then(|at| 1u64.checked_shl(at)).unwrap_or(0);
-    mask & bit != 0
-}
-
 /// Runs the calls of a turn. A signal cancels all of them; a second signal exits at once.
 pub(crate) async fn run(
     turn: Turn,
@@ -171,7 +119,7 @@ pub(crate) async fn run_stream(
     loop {
         tokio::select! {
             biased;
-            () = signals.next() => {
+            _ = signals.next() => {
                 is_interrupted = true;
                 interrupt(&control);
                 break;
@@ -223,7 +171,7 @@ async fn finish<T>(
     loop {
         tokio::select! {
             biased;
-            () = signals.next() => {
+            _ = signals.next() => {
                 if is_interrupted {
                     screen::leave();
                     std::process::exit(CANCELLED.into());
@@ -255,7 +203,12 @@ pub(crate) struct Person {
     prompt: Option<Arc<Prompt<Keyboard, anstream::Stderr>>>,
     /// Whether `--yes` approves every call in advance.
     pub(crate) approves_all: bool,
+    /// How long a question waits, so that what happened before it is on the screen first.
+    delay: Duration,
 }
+
+/// How long the progress of a run needs to reach the screen.
+const PROGRESS_DELAY: Duration = Duration::from_millis(80);
 
 impl Person {
     /// Detects the terminal.
@@ -265,7 +218,27 @@ impl Person {
             Prompt::new(Keyboard::default(), anstream::stderr(), setup.here())
                 .with_columns(screen::columns)
         };
-        Self { prompt: is_there.then(|| Arc::new(prompt())), approves_all }
+        let prompt = is_there.then(|| Arc::new(prompt()));
+        Self { prompt, approves_all, delay: Duration::ZERO }
+    }
+
+    /// Lets the progress of a run reach the screen before a question.
+    pub(crate) fn after_progress(mut self) -> Self {
+        self.delay = PROGRESS_DELAY;
+        self
+    }
+
+    /// Whether there is a terminal.
+    pub(crate) fn is_there(&self) -> bool {
+        self.prompt.is_some()
+    }
+
+    /// Reads a message of the person; `None` at the end of the input, or without a terminal.
+    pub(crate) async fn message(&self) -> Result<Option<String>, Failure> {
+        match &self.prompt {
+            Some(prompt) => prompt.message().await,
+            None => Ok(None),
+        }
     }
 
     /// The tool with which a model asks the person.
@@ -284,7 +257,10 @@ impl AskHandler for Person {
     fn ask<'a>(&'a self, question: &'a UserQuestion) -> BoxFuture<'a, Result<String, Failure>> {
         Box::pin(async move {
             match &self.prompt {
-                Some(prompt) => prompt.ask_text(question).await,
+                Some(prompt) => {
+                    tokio::time::sleep(self.delay).await;
+                    prompt.ask_text(question).await
+                }
                 None => Err(Failure::new(
                     FailureCode::NeedsInteraction,
                     "`ask_user` needs a person at a terminal, and there is no terminal",
@@ -311,7 +287,10 @@ impl Approver for Person {
         question: &'a ApprovalRequest<'a>,
     ) -> BoxFuture<'a, Result<ApprovalResponse, Failure>> {
         match &self.prompt {
-            Some(prompt) => Approver::ask(&**prompt, question),
+            Some(prompt) => Box::pin(async {
+                tokio::time::sleep(self.delay).await;
+                Approver::ask(&**prompt, question).await
+            }),
             // FAIL CLOSED: no person, no approval.
             None => Box::pin(async { Ok(ApprovalResponse::Deny(None)) }),
         }
@@ -336,6 +315,18 @@ pub(crate) fn add_approver(
         decisions.map(|path| RecordingApprover::new(YesApprover, path)).transpose()?;
         Ok(hooks.add_to(runtime))
     }
+}
+
+/// Adds the hooks, and an approver whose answers come later.
+pub(crate) fn defer_approvals(
+    runtime: RuntimeBuilder,
+    setup: &Setup,
+    approvals: DeferredApprovals,
+    decisions: Option<&Path>,
+) -> Result<RuntimeBuilder, Problem> {
+    // There is no decision to record, but an unwritable file is still an error.
+    decisions.map(|path| RecordingApprover::new(YesApprover, path)).transpose()?;
+    Ok(setup.hooks()?.add_with(runtime, approvals))
 }
 
 fn add_hooks_and_approver(

@@ -1,9 +1,15 @@
 //! Runs every `$ haft …` of the guide and the README, and compares the output.
 
+#[cfg(unix)]
+use std::path::Path;
 use std::process::Command;
 
+#[cfg(unix)]
+use crate::TempDir;
 use crate::{Ran, file, isolated, workspace};
 
+#[cfg(unix)]
+const AGENTS: &str = include_str!("../../../../docs/guide/agents.md");
 const GUIDE: &str = include_str!("../../../../docs/guide/command.md");
 #[cfg(target_os = "linux")]
 const BUILTIN_TOOLS: &str = include_str!("../../../../docs/guide/builtin-tools.md");
@@ -53,6 +59,14 @@ fn examples_of_the_command_guide_match_the_output() {
     let _ = std::fs::remove_file(workspace().join("log.txt"));
     let _ = std::fs::remove_dir_all(workspace().join("kept"));
     assert!(run_examples(GUIDE) >= 8, "the guide has examples");
+}
+
+#[cfg(unix)]
+#[test]
+fn examples_of_the_agents_guide_match_the_output() {
+    let dir = TempDir::new("agents-guide", &[("agent.jsonl", blocks(AGENTS, "jsonl")[0])]);
+    assert!(run_examples_in(AGENTS, &dir.work()) >= 7, "the guide has examples");
+    assert!(dir.work().join("today.txt").exists(), "the approved call ran");
 }
 
 #[cfg(unix)]
@@ -109,8 +123,9 @@ fn examples_of_the_observability_guide_match_the_output() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the test reads the project's own pages")]
 fn every_page_with_console_examples_has_a_test() {
-    const TESTED: [&str; 7] = [
+    const TESTED: [&str; 8] = [
         "README.md",
+        "agents.md",
         "builtin-tools.md",
         "command.md",
         "large-results.md",
@@ -150,19 +165,38 @@ fn with_result_id(line: &str) -> String {
     line.replace(" ID ", &format!(" {} ", list[0]["id"].as_str().unwrap()))
 }
 
-/// Runs the examples of a page, and counts them.
+/// Replaces `RUN` in a command by the id of the newest run of a directory.
+#[cfg(unix)]
+fn with_run_id(line: &str, directory: &Path) -> String {
+    if !line.contains(" RUN ") {
+        return line.to_owned();
+    }
+    let mut list = Command::new(env!("CARGO_BIN_EXE_haft"));
+    list.args(["runs", "list", "--json"]).current_dir(directory);
+    let list = isolated(&mut list).output().unwrap();
+    let list: serde_json::Value = serde_json::from_slice(&list.stdout).unwrap();
+    line.replace(" RUN ", &format!(" {} ", list[0]["run"].as_str().unwrap()))
+}
+
+/// Runs the examples of a page in the workspace of the tests, and counts them.
 #[cfg(unix)]
 fn run_examples(page: &'static str) -> usize {
+    run_examples_in(page, &workspace())
+}
+
+/// Runs the examples of a page, and counts them.
+#[cfg(unix)]
+fn run_examples_in(page: &'static str, directory: &Path) -> usize {
     let bin = std::path::Path::new(env!("CARGO_BIN_EXE_haft")).parent().unwrap();
     let mut count = 0;
     for block in blocks(page, "console") {
         for example in block.split("$ ").skip(1) {
             let (line, wanted) = example.split_once('\n').unwrap();
-            let line = with_result_id(line);
+            let line = with_run_id(&with_result_id(line), directory);
             let mut sh = Command::new("sh");
             let ran = isolated(&mut sh)
                 .args(["-c", &format!("{{ {line}\n}} 2>&1")])
-                .current_dir(workspace())
+                .current_dir(directory)
                 .env("PATH", format!("{}:/usr/bin:/bin", bin.display()))
                 .stdin(std::process::Stdio::null())
                 .output()

@@ -24,6 +24,12 @@ fn expected_code(line: &str) -> i32 {
     }
 }
 
+/// A script of two messages.
+const AGENT: &str = r#"{"script": 1, "task": "Say hello."}
+{"text": "Hello."}
+{"text": "Hello again."}
+"#;
+
 #[expect(clippy::disallowed_methods, reason = "the test makes the files that examples name")]
 fn directory() -> TempDir {
     let response = json!({"role": "assistant", "stop_reason": "tool_use", "content": [
@@ -49,6 +55,7 @@ fn directory() -> TempDir {
         ("fixture.json", "{\"tool_name\": \"Bash\", \"tool_input\": {\"command\": \"ls\"}}"),
         ("commands.jsonl", "{\"command\": \"ls\"}\n"),
         ("rows.json", &json!({"rows": rows}).to_string()),
+        ("agent.jsonl", AGENT),
     ];
     let dir = TempDir::new("help-examples", &files);
     let home = dir.0.join("home");
@@ -77,6 +84,13 @@ fn run(dir: &TempDir, line: &str) -> Ran {
     Ran::of(shell.output().unwrap())
 }
 
+/// The id of a stored run, behind a blank; `RUN` while there is none.
+fn run_id(dir: &TempDir) -> String {
+    let list = run(dir, "haft runs list --json");
+    let list: serde_json::Value = serde_json::from_str(&list.out).unwrap();
+    format!(" {}", list[0]["run"].as_str().unwrap_or("RUN"))
+}
+
 #[test]
 fn every_example_of_the_help_texts_runs() {
     let dir = directory();
@@ -90,7 +104,7 @@ fn every_example_of_the_help_texts_runs() {
         let lines = examples(&help);
         assert!(!lines.is_empty(), "{command} has no examples: {help}");
         for line in lines {
-            let line = line.replace(" ID", &format!(" {id}"));
+            let line = line.replace(" ID", &format!(" {id}")).replace(" RUN", &run_id(&dir));
             let ran = run(&dir, &line);
             assert_eq!(ran.code, Some(expected_code(&line)), "{command}: `{line}`: {ran:?}");
             count += 1;

@@ -6,6 +6,7 @@
     reason = "the helpers belong to the tests, and a skipped test is reported"
 )]
 
+mod agent_runs;
 mod calls;
 mod checks;
 mod demo;

@@ -10,7 +10,7 @@ use std::{
 use crate::{Ran, TempDir};
 
 /// Waits until a condition holds, for at most half a minute.
-fn wait_for(what: &str, is_so: impl Fn() -> bool) {
+pub(crate) fn wait_for(what: &str, is_so: impl Fn() -> bool) {
     for _ in 0..600 {
         if is_so() {
             return;
@@ -20,7 +20,7 @@ fn wait_for(what: &str, is_so: impl Fn() -> bool) {
     panic!("{what} did not happen");
 }
 
-fn send(signal: &str, child: &Child) {
+pub(crate) fn send(signal: &str, child: &Child) {
     let id = child.id().to_string();
     let status = std::process::Command::new("kill").args([signal, &id]).status().unwrap();
     assert!(status.success());

@@ -10,9 +10,14 @@ use crate::{Ran, TempDir, command, file, haft};
 const LISTED: &str = "notes/garden.txt\t51\nnotes/trip.txt\t48\n";
 
 /// Every command.
-pub(crate) const COMMANDS: [&str; 26] = [
+pub(crate) const COMMANDS: [&str; 31] = [
     "",
     "demo",
+    "run",
+    "chat",
+    "runs",
+    "runs list",
+    "runs show",
     "tools",
     "tools list",
     "tools show",

@@ -60,7 +60,7 @@ const COMMANDS: [&str; 28] = [
     "policy check --help",
     "trust --help",
     "help exit-codes",
-    "demo",
+    "run --help",
     "tools list",
     "tools show shell",
     "tools show count_lines",

@@ -1,0 +1,241 @@
+//! What `haft run` and `haft chat` share: the model, the agent, its limits, its tools and its store.
+//!
+//! In: the options and the configuration of the workspace. Out: a runner and an agent.
+//! FAIL CLOSED: a limit of an option never raises a limit of a configuration file, and a call that
+//! needs approval waits where no person can be asked.
+
+use std::{
+    fs::OpenOptions,
+    io::Write as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use haft::{
+    Runtime,
+    agent::{
+        Agent, DeferredApprovals, Model as _, Recorder, RunStore as _, Runner, SavedRun,
+        ScriptedModel,
+    },
+    approval::ApprovalResponse,
+    budget::Budget,
+    tool::CallId,
+};
+
+use crate::{
+    args::AgentArgs, builtin, error::Problem, host_env::HostEnv, input, result,
+    run_store::WorkspaceRuns, session, setup::Setup,
+};
+
+/// The name of the agent, in records and stored runs.
+pub(crate) const AGENT: &str = "haft";
+
+/// What the model is told where `--instructions` says nothing else.
+const INSTRUCTIONS: &str = "You work on a task of the user with the tools that you are offered. \
+They work in the user's workspace, under rules. If a call is denied, read the reason and continue \
+another way, or say what you need.";
+
+/// The limits of a run where neither an option nor a file sets one.
+const MAX_TURNS: u32 = 50;
+const MAX_CALLS: u64 = 200;
+const MAX_TIME: Duration = Duration::from_secs(30 * 60);
+
+/// An agent that is ready to run.
+pub(crate) struct AgentSetup {
+    pub(crate) runner: Runner,
+    pub(crate) agent: Agent,
+    pub(crate) runs: WorkspaceRuns,
+    /// The workspace.
+    pub(crate) here: PathBuf,
+    pub(crate) person: session::Person,
+    /// The task that the script names.
+    pub(crate) task: Option<String>,
+    pub(crate) recording: Option<Recording>,
+    /// The answers to waiting calls.
+    pub(crate) answers: Vec<(CallId, ApprovalResponse)>,
+    /// The stored run that is continued.
+    pub(crate) resumed: Option<String>,
+}
+
+/// A run that becomes a script.
+pub(crate) struct Recording {
+    recorder: Recorder,
+    path: PathBuf,
+}
+
+impl AgentSetup {
+    pub(crate) fn open(args: &AgentArgs, setup: Setup, host: &HostEnv) -> Result<Self, Problem> {
+        args.place.refuse_wide_default(host)?;
+        let model = model(args.model.as_deref())?;
+        let limits = limits(args, setup.loaded.budget.clone());
+        if limits.micros.is_some() && model.info().price.is_none() {
+            return Err(Problem::new("the run has a money limit, and the script names no price")
+                .hint("add it to the first line: {\"script\": 1, \"price\": {\"input\": 3000000, \"output\": 15000000}}")
+                .hint("prices are millionths for a million tokens"));
+        }
+        let runs = WorkspaceRuns::find(setup.here())?;
+        if let Some(run) = &args.resume
+            && !runs.names().contains(run)
+        {
+            return Err(runs.unknown(run));
+        }
+        let recording = args.record.as_deref().map(Recording::open).transpose()?;
+        let person = session::Person::at_terminal(&setup, args.yes).after_progress();
+        let answers = answers(args);
+        let registry = builtin::registry(&setup, &person)?.build()?;
+        let runtime = setup.runtime(Runtime::builder()).registry(registry);
+        let runtime = builtin::note_workspace(runtime, &args.place, &setup);
+        let runtime = result::store_large_results(runtime, &args.artifacts, host)?;
+        let decisions = args.decisions.as_deref();
+        let is_deferred = !args.yes && (!person.is_there() || !answers.is_empty());
+        let deferred = is_deferred.then(DeferredApprovals::new);
+        let runtime = match &deferred {
+            Some(later) => session::defer_approvals(runtime, &setup, later.clone(), decisions)?,
+            None => session::add_approver(runtime, &setup, person.clone(), decisions)?,
+        };
+        let (id, here) = (runs.new_id(), setup.here().to_owned());
+        let directory = here.clone();
+        let mut runner = Runner::new(runtime.build()?)
+            .store(runs.store())
+            .configure_run(move |run| run.id(id.as_str()).working_directory(&directory));
+        if let Some(deferred) = deferred {
+            runner = runner.deferred_approvals(deferred);
+        }
+        if let Some(recording) = &recording {
+            runner = runner.record(recording.recorder.clone());
+        }
+        let task = model.task().map(str::to_owned);
+        let agent = Agent::new(AGENT, model)
+            .instructions(instructions(args.instructions.as_deref())?)
+            .limits(limits)
+            .on_tool_failure(args.on_tool_failure);
+        let resumed = args.resume.clone();
+        Ok(Self { runner, agent, runs, here, person, task, recording, answers, resumed })
+    }
+}
+
+impl Recording {
+    /// Checks that the file can be written, and keeps its content for now.
+    fn open(path: &Path) -> Result<Self, Problem> {
+        let opened = OpenOptions::new().create(true).append(true).open(path);
+        opened.map_err(|e| unwritable(path, &e))?;
+        Ok(Self { recorder: Recorder::new(), path: path.to_owned() })
+    }
+
+    /// Writes the script.
+    pub(crate) fn write(&self) -> Result<(), Problem> {
+        let file = OpenOptions::new().write(true).truncate(true).create(true).open(&self.path);
+        let written = file.and_then(|mut file| {
+            file.write_all(self.recorder.script().as_bytes()).and_then(|()| file.sync_all())
+        });
+        written.map_err(|e| unwritable(&self.path, &e))
+    }
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Problem {
+    Problem::new(format!("cannot write `{}`: {error}", path.display()))
+        .hint("name another file with `--record FILE`")
+}
+
+/// Loads the model.
+fn model(name: Option<&str>) -> Result<ScriptedModel, Problem> {
+    let Some(name) = name else {
+        return Err(Problem::new(
+            "no model is configured. Name a script with `--model script:FILE`: a file with one \
+             message of the model per line; the section `[model]` of haft.toml is reserved for \
+             providers and not read yet.",
+        )
+        .hint("`haft demo` shows an agent at work without a model of your own"));
+    };
+    let Some(path) = name.strip_prefix("script:").filter(|path| !path.is_empty()) else {
+        let hint = if Path::new(name).is_file() {
+            format!("did you mean `--model script:{name}`?")
+        } else {
+            "`--model script:FILE` plays a file with one message of the model per line".to_owned()
+        };
+        return Err(Problem::new(format!("there is no model `{name}`")).hint(hint));
+    };
+    let text = input::file(Path::new(path))?;
+    let model = ScriptedModel::parse(&text).map_err(|error| {
+        let mut problem = Problem::new(format!("`{path}` is not a script: {}", error.message()));
+        for hint in error.hints() {
+            problem = problem.hint(hint.clone());
+        }
+        problem
+    })?;
+    if model.is_empty() {
+        let why = format!("`{path}` has no message of the model");
+        return Err(Problem::new(why).hint("a message is a line such as {\"text\": \"Hello.\"}"));
+    }
+    Ok(model)
+}
+
+fn instructions(given: Option<&str>) -> Result<String, Problem> {
+    match given {
+        None => Ok(INSTRUCTIONS.to_owned()),
+        Some(text) => match text.strip_prefix('@') {
+            Some(path) => input::file(Path::new(path)),
+            None => Ok(text.to_owned()),
+        },
+    }
+}
+
+/// The limits of the run: the smaller of option and file, else the default.
+fn limits(args: &AgentArgs, mut file: Budget) -> Budget {
+    file.cycles = least(args.max_turns, file.cycles).or(Some(MAX_TURNS));
+    file.calls = least(args.max_calls, file.calls).or(Some(MAX_CALLS));
+    file.wall = least(args.max_time, file.wall).or(Some(MAX_TIME));
+    file.tokens = least(args.max_tokens, file.tokens);
+    file.micros = least(args.max_cost, file.micros);
+    file
+}
+
+fn least<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+fn answers(args: &AgentArgs) -> Vec<(CallId, ApprovalResponse)> {
+    let denied = |call: &String| (CallId::from(call.as_str()), ApprovalResponse::Deny(None));
+    let allowed = |call: &String| (CallId::from(call.as_str()), ApprovalResponse::allow());
+    // A call that is both approved and denied is denied.
+    args.approve.iter().map(allowed).chain(args.deny.iter().map(denied)).collect()
+}
+
+/// Loads a stored run. The answers must be for calls that wait.
+pub(crate) async fn load(
+    runs: &WorkspaceRuns,
+    run: &str,
+    answers: &[(CallId, ApprovalResponse)],
+) -> Result<SavedRun, Problem> {
+    let saved = runs.store().load(&run.into()).await?.ok_or_else(|| runs.unknown(run))?;
+    for (call, _) in answers {
+        if !saved.pending().iter().any(|pending| pending.call == *call) {
+            let problem = Problem::new(format!("no call `{call}` of the run `{run}` waits"));
+            let waiting: Vec<String> =
+                saved.pending().iter().map(|call| format!("`{}`", call.call)).collect();
+            return Err(problem.hint(if waiting.is_empty() {
+                "the run waits for no approval".to_owned()
+            } else {
+                format!("these calls wait: {}", waiting.join(", "))
+            }));
+        }
+    }
+    Ok(saved)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn option_never_raises_a_limit_of_a_file() {
+        assert_eq!(least(Some(5), Some(3)), Some(3));
+        assert_eq!(least(Some(2), Some(3)), Some(2));
+        assert_eq!(least(None, Some(3)), Some(3));
+        assert_eq!(least(Some(5), None), Some(5));
+        assert_eq!(least::<u8>(None, None), None);
+    }
+}

@@ -1,0 +1,61 @@
+//! The options of `haft hooks` and `haft shell`.
+
+use clap::{Subcommand, ValueHint};
+
+use super::{Output, Rules};
+
+/// Commands about hooks.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Hooks {
+    /// List the hooks of all files
+    #[command(after_help = "Examples:
+  haft hooks list
+  haft hooks list --json | jq -r '.[].command'")]
+    List {
+        #[command(flatten)]
+        rules: Rules,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Call the hooks of an event with the input from stdin, and show what each one answers
+    #[command(after_help = "Examples:
+  haft hooks test PreToolUse --tool Bash
+  haft hooks test PostToolUse < fixture.json
+  echo '{\"tool_name\": \"Bash\", \"tool_input\": {\"command\": \"ls\"}}' | haft hooks test PreToolUse --json
+
+The hooks are called; no tool is. The exit code is 0 if every hook lets the call pass, and 2 if one
+blocks it. Without stdin a minimal input is generated for the event.")]
+    Test {
+        /// The event: PreToolUse, PostToolUse, …
+        event: String,
+        /// The tool name in the input
+        #[arg(long)]
+        tool: Option<String>,
+        #[command(flatten)]
+        rules: Rules,
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+/// Commands about shell commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Shell {
+    /// Classify commands: read-only, writes, destructive; and why
+    #[command(after_help = "Examples:
+  haft shell explain 'ls -la' 'find . -name x -delete'
+  haft shell explain --json 'git status' | jq -r .why
+  echo '{\"command\": \"cat notes | sort\"}' | haft shell explain
+
+Each argument is one command. Without arguments, each line {command} of stdin gets a line
+{command, kind, parts, why}; `kind` is read_only, writes, destructive or unparseable. An invalid line
+gets {command: null, line, error}, the next lines are still read, and the exit code is 1. Nothing is
+run.")]
+    Explain {
+        /// Commands, each one argument
+        #[arg(value_name = "COMMAND", value_hint = ValueHint::CommandString)]
+        commands: Vec<String>,
+        #[command(flatten)]
+        output: Output,
+    },
+}

@@ -1,0 +1,152 @@
+//! `haft run`: runs an agent on a task until it has answered.
+//!
+//! In: a task, a model, limits. Out: the answer on stdout, progress at the terminal, events as JSON.
+//! The run is stored in the workspace, and `--resume` continues it.
+
+use std::process::ExitCode;
+
+use haft::agent::{RunResult, RunStatus, RunUsage};
+
+use crate::{
+    agent_output::{self, Display, PageTarget},
+    agent_setup::{self, AgentSetup},
+    args,
+    error::{Problem, print_error},
+    host_env::HostEnv,
+    progress::RunAbout,
+    screen, session,
+    setup::Setup,
+    signals::Signals,
+    style,
+};
+
+pub(crate) fn run(args: &args::Run, setup: Setup, host: &HostEnv) -> Result<ExitCode, Problem> {
+    let ready = AgentSetup::open(&args.agent, setup, host)?;
+    let task = match (&args.task, &ready.resumed) {
+        (Some(_), Some(_)) => {
+            return Err(Problem::new("a run that is resumed goes on with its own task")
+                .hint("leave the task out, or send a message with `haft chat --resume RUN`"));
+        }
+        (Some(task), None) => task.clone(),
+        (None, Some(_)) => String::new(),
+        (None, None) => ready.task.clone().ok_or_else(|| {
+            Problem::new("the task is missing, and the script names none")
+                .hint("name it: `haft run \"Fix the failing test.\" --model …`")
+        })?,
+    };
+    ready.runs.create()?;
+    let (is_json, is_quiet) = (args.agent.json, args.agent.rules.quiet);
+    let (result, is_text_shown) = session::block_on(work(ready, task, is_json, is_quiet))??;
+    if !is_json {
+        report(&result, &args.agent, is_text_shown)?;
+    }
+    Ok(agent_output::exit(&result))
+}
+
+/// Runs the agent. Returns the result, and whether its text is on the terminal already.
+async fn work(
+    ready: AgentSetup,
+    task: String,
+    is_json: bool,
+    is_quiet: bool,
+) -> Result<(RunResult, bool), Problem> {
+    let mut signals = Signals::listen();
+    let mut used = RunUsage::default();
+    let stream = match &ready.resumed {
+        Some(run) => {
+            let saved = agent_setup::load(&ready.runs, run, &ready.answers).await?;
+            used = saved.usage;
+            let answers = ready.answers.iter().map(|(call, answer)| (call.clone(), answer.clone()));
+            ready.runner.resume_stream(&ready.agent, saved, answers)?
+        }
+        None => ready.runner.run_stream(&ready.agent, &task)?,
+    };
+    let display = display(&ready, used, is_json, is_quiet);
+    let result = agent_output::drive(stream, &mut signals, &display).await;
+    let is_text_shown = display.shows_text();
+    display.finish().await;
+    if let Some(recording) = &ready.recording {
+        recording.write()?;
+    }
+    Ok((result?, is_text_shown))
+}
+
+/// Where the events of a run go.
+pub(crate) fn display(
+    ready: &AgentSetup,
+    used: RunUsage,
+    is_json: bool,
+    is_quiet: bool,
+) -> Display {
+    let agent = &ready.agent;
+    if is_json {
+        Display::Json
+    } else if !is_quiet && screen::message_width().is_some() {
+        let about = RunAbout {
+            limits: agent.limits.clone(),
+            has_price: agent.price.or(agent.model.info().price).is_some(),
+            here: ready.here.clone(),
+            used,
+        };
+        Display::page(about, PageTarget::Terminal)
+    } else {
+        Display::Nothing
+    }
+}
+
+/// Prints the answer, and how the run ended where that is not an answer.
+pub(crate) fn report(
+    result: &RunResult,
+    args: &args::AgentArgs,
+    is_text_shown: bool,
+) -> Result<(), Problem> {
+    let text = result.text.trim_end();
+    let is_answer = matches!(result.state, RunStatus::Completed | RunStatus::Degraded);
+    if is_answer && !text.is_empty() && !is_text_shown {
+        let is_page = screen::page_width().is_some();
+        let text = if is_page { style::visible(text) } else { text.to_owned() };
+        style::print(format_args!("{text}\n"))?;
+    }
+    let mut hints = Vec::new();
+    match result.state {
+        RunStatus::Completed => return Ok(()),
+        RunStatus::Waiting => hints.extend(waiting(result, args)),
+        _ => hints.push(resume_hint(result, args)),
+    }
+    print_error(&format!("{}: {}", result.state, result.reason), &hints);
+    Ok(())
+}
+
+/// What waits, and how to answer.
+fn waiting(result: &RunResult, args: &args::AgentArgs) -> Vec<String> {
+    let asked = result.pending.iter().filter_map(|call| Some((call, call.question.as_ref()?)));
+    let mut hints: Vec<String> = Vec::new();
+    for (call, question) in asked {
+        hints.push(format!(
+            "`{}` waits: {}({}), because {}",
+            call.call,
+            call.tool,
+            style::arguments(&question.arguments),
+            question.reason
+        ));
+    }
+    hints.push(resume_hint(result, args));
+    if let Some(first) = result.pending.first() {
+        hints.push(format!(
+            "at a terminal it asks; `--approve {}` or `--deny {}` answers in advance",
+            first.call, first.call
+        ));
+    }
+    hints
+}
+
+/// The command that continues a run.
+fn resume_hint(result: &RunResult, args: &args::AgentArgs) -> String {
+    let model = args.model.as_deref().unwrap_or_default();
+    let workspace = match &args.place.workspace {
+        Some(workspace) => format!(" --workspace {}", workspace.display()),
+        None => String::new(),
+    };
+    let run = &result.run;
+    format!("`haft run --resume {run} --model {model}{workspace}` continues it")
+}

@@ -1,0 +1,161 @@
+//! Where runs are stored: `.haft/runs` of the workspace, one JSON file for each run.
+//!
+//! No tool can write there: `.haft` is a protected name.
+//! FAIL CLOSED: a symlink in place of the directory is refused, because a repository could send
+//! conversations elsewhere with it.
+
+use std::{
+    fs,
+    hash::{BuildHasher as _, RandomState},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use haft::agent::FileRunStore;
+
+use crate::error::Problem;
+
+/// The store of a workspace.
+#[derive(Debug, Clone)]
+pub(crate) struct WorkspaceRuns {
+    own: PathBuf,
+    directory: PathBuf,
+}
+
+impl WorkspaceRuns {
+    /// Finds the directory of a workspace; creates nothing.
+    pub(crate) fn find(workspace: &Path) -> Result<Self, Problem> {
+        let own = workspace.join(".haft");
+        let directory = own.join("runs");
+        for path in [&own, &directory] {
+            match path.symlink_metadata() {
+                Ok(meta) if !meta.is_dir() => {
+                    let shown = path.display();
+                    return Err(Problem::new(format!("`{shown}` is not a directory"))
+                        .hint("runs are stored there: remove the file or the symlink"));
+                }
+                _ => {}
+            }
+        }
+        Ok(Self { own, directory })
+    }
+
+    /// Creates the directory, readable by this user alone, and hidden from git.
+    pub(crate) fn create(&self) -> Result<(), Problem> {
+        let cannot = |e: io::Error| {
+            let shown = self.directory.display();
+            Problem::new(format!("cannot create `{shown}`, where runs are stored: {e}"))
+        };
+        if !self.own.exists() {
+            make(&self.own).map_err(cannot)?;
+            let ignore = self.own.join(".gitignore");
+            let mut file = fs::File::create(ignore).map_err(cannot)?;
+            file.write_all(b"*\n").map_err(cannot)?;
+        }
+        if !self.directory.exists() {
+            make(&self.directory).map_err(cannot)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn store(&self) -> FileRunStore {
+        FileRunStore::new(&self.directory)
+    }
+
+    /// The names of the stored runs, the newest first. The names begin with the date.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        let name = |entry: fs::DirEntry| {
+            Some(entry.file_name().to_str()?.strip_suffix(".json")?.to_owned())
+        };
+        let mut names: Vec<String> = entries.filter_map(name).collect();
+        names.sort_unstable_by(|a, b| b.cmp(a));
+        names
+    }
+
+    /// The error for a run that does not exist.
+    pub(crate) fn unknown(&self, run: &str) -> Problem {
+        let names = self.names();
+        let problem = Problem::new(format!("there is no run `{run}` in this workspace"));
+        match crate::style::nearest(run, names.iter().map(String::as_str)) {
+            Some(near) => problem.hint(format!("did you mean `{near}`?")),
+            None if names.is_empty() => problem.hint("no run is stored here yet"),
+            None => problem.hint("`haft runs list` lists the runs"),
+        }
+    }
+
+    /// A new id that no stored run has.
+    #[expect(clippy::disallowed_methods, reason = "ids of stored runs have the date of the host")]
+    pub(crate) fn new_id(&self) -> String {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut n = 0_u64;
+        loop {
+            let id = id(now, RandomState::new().hash_one(n));
+            if !self.directory.join(format!("{id}.json")).exists() {
+                return id;
+            }
+            n += 1;
+        }
+    }
+}
+
+#[cfg(unix)]
+fn make(directory: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    fs::DirBuilder::new().mode(0o700).create(directory)
+}
+
+#[cfg(not(unix))]
+fn make(directory: &Path) -> io::Result<()> {
+    fs::create_dir(directory)
+}
+
+/// The id of a run: date and time in UTC, and a random number.
+fn id(now: Duration, random: u64) -> String {
+    let (days, second) = (now.as_secs() / 86_400, now.as_secs() % 86_400);
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    let random = random & 0xffff;
+    format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}-{random:04x}")
+}
+
+/// The date of a day, counted from 1970-01-01.
+fn date(mut days: u64) -> (u64, u64, u64) {
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
+    let mut year = 1970;
+    loop {
+        let length = if is_leap(year) { 366 } else { 365 };
+        if days < length {
+            break;
+        }
+        days -= length;
+        year += 1;
+    }
+    let february = if is_leap(year) { 29 } else { 28 };
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if days < length {
+            break;
+        }
+        days -= length;
+        month += 1;
+    }
+    (year, month, days + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn id_begins_with_the_date() {
+        assert_eq!(id(Duration::ZERO, 0), "19700101-000000-0000");
+        assert_eq!(id(Duration::from_secs(951_827_696), 0x1_beef), "20000229-123456-beef");
+        assert_eq!(id(Duration::from_secs(4_107_542_399), 1), "21000228-235959-0001");
+        assert_eq!(id(Duration::from_secs(4_107_542_400), 1), "21000301-000000-0001");
+        assert_eq!(id(Duration::from_secs(1_735_689_599), 1), "20241231-235959-0001");
+    }
+}
