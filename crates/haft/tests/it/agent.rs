@@ -203,7 +203,7 @@ async fn stream_has_text_calls_and_runtime_events_in_order() {
     assert_eq!(
         seen.join(" "),
         "run_started turn_started model_called text text call_started arguments arguments \
-         call_requested planned started permitted running attempt_finished phase_finished \
+         call_requested planned started authorized running attempt_finished phase_finished \
          finished model_finished turn_finished call_finished turn_started model_called text \
          model_finished turn_finished run_finished"
     );
