@@ -10,7 +10,7 @@ use std::{collections::HashSet, fmt, sync::Arc};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use haft_core::{
     BoxFuture, CallId, ConcurrencyClass, Execution, Failure, FailureCode, StopReason, ToolCall,
-    ToolContext, ToolName,
+    ToolContext, ToolName, host::RandomState,
 };
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
@@ -37,9 +37,9 @@ pub struct CallScheduler {
     aborted: Option<(usize, ToolName)>,
     planner: Planner,
     /// The ids of all rows, once there are more than a few.
-    ids: HashSet<CallId, ahash::RandomState>,
+    ids: HashSet<CallId, RandomState>,
     /// The ids that came looking like a nested call's; such a call has another.
-    odd: HashSet<CallId, ahash::RandomState>,
+    odd: HashSet<CallId, RandomState>,
     rows: SmallVec<[Row; 1]>,
     /// The batch that is at work.
     current: usize,
