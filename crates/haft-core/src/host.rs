@@ -11,4 +11,5 @@ pub use crate::{
     context::{
         BackgroundTask, Host, HostContext, PathRules, RunningWork, TaskSlot, WeakToolContext,
     },
+    hashing::RandomState,
 };

@@ -28,6 +28,7 @@ mod into_output;
 mod stream;
 mod spawn_background;
 mod bounded_buffer;
+mod hashing;
 mod failure;
 mod error;
 mod call;

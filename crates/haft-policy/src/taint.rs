@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use haft_core::{CallId, Confidentiality, Label, ToolName, Trust};
+use haft_core::{CallId, Confidentiality, Label, ToolName, Trust, host::RandomState};
 
 use serde_json::Value;
 
@@ -41,7 +41,7 @@ struct Inner {
     last: Option<Arc<Source>>,
     /// The result whose text was dropped first.
     forgotten: Option<Taint>,
-    shown: HashMap<ToolName, Shown, ahash::RandomState>,
+    shown: HashMap<ToolName, Shown, RandomState>,
     /// There were more tools than can be remembered.
     too_many: bool,
 }

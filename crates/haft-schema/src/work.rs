@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 
+use haft_core::host::RandomState;
 use serde_json::{Map, Value};
 
 use super::{
@@ -44,7 +45,7 @@ fn size(value: &Value) -> u64 {
 struct Counter<'a> {
     lookup: SchemaLookup<'a>,
     stop: &'a Stop<'a>,
-    known: HashMap<(*const Value, *const Value), u64, foldhash::fast::RandomState>,
+    known: HashMap<(*const Value, *const Value), u64, RandomState>,
 }
 
 impl Counter<'_> {

@@ -388,7 +388,7 @@ impl Framed<'_> {
 #[derive(Default)]
 pub(crate) struct Keys {
     /// How often each key occurred.
-    seen: HashMap<String, usize, ahash::RandomState>,
+    seen: HashMap<String, usize, haft_core::host::RandomState>,
 }
 
 impl Keys {

@@ -5,6 +5,9 @@
 //! decodes each string and number. Bounded: at most [`MAX_DEPTH`] levels, checked on the tokens
 //! before anything recurses.
 
+use std::collections::HashSet;
+
+use haft_core::host::RandomState;
 use jsonc_parser::{
     CollectOptions, ParseOptions, Scanner, ScannerOptions,
     ast::{ObjectProp, Value},
@@ -105,7 +108,7 @@ fn node(text: &str, value: &Value<'_>) -> Result<Node, Broken> {
 }
 
 fn table(text: &str, properties: &[ObjectProp<'_>]) -> Result<Kind, Broken> {
-    let mut keys = ahash::AHashSet::new();
+    let mut keys = HashSet::<_, RandomState>::default();
     let mut entries = Vec::with_capacity(properties.len());
     for property in properties {
         let range = property.name.range();

@@ -4,10 +4,10 @@
 //! In: the text. Out: the content of the file, and every mistake in it. An unknown key is a
 //! mistake: a rule with a typo must not silently restrict less.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::HashSet, path::PathBuf, time::Duration};
 
 use ::toml::de::{DeTable, DeValue};
-use haft_core::Decision;
+use haft_core::{Decision, host::RandomState};
 
 use super::{
     ConfigFile, Handler, HookSpec, LoadOptions, MAX_RULES, command_tool,
@@ -212,7 +212,7 @@ impl Toml<'_, '_> {
             );
             return;
         }
-        let mut ids = ahash::AHashSet::new();
+        let mut ids = HashSet::<_, RandomState>::default();
         for node in list {
             let Some(fields) = self.reader.table(node, "a rule", RULE_KEYS) else { continue };
             if let Some(id) = fields.get("id")

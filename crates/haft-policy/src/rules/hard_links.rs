@@ -15,7 +15,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use haft_core::{Decision, HardLinked, Operation, OtherNames, Scope};
+use haft_core::{Decision, HardLinked, Operation, OtherNames, Scope, host::RandomState};
 
 use super::Rules;
 use crate::{
@@ -41,7 +41,7 @@ pub(super) struct LinkIndex(Mutex<Vec<(PathBuf, Names)>>);
 /// The result of one walk.
 #[derive(Debug, Default)]
 struct Names {
-    found: HashMap<Identity, Arc<[PathBuf]>, ahash::RandomState>,
+    found: HashMap<Identity, Arc<[PathBuf]>, RandomState>,
     /// Whether everything was visited.
     is_complete: bool,
     /// For each device: a time before the walk began.
@@ -49,7 +49,7 @@ struct Names {
     /// For each device: the latest known change.
     newest: HashMap<u64, Changed>,
     /// Files that had this state before a walk began.
-    checked: HashMap<Identity, (Changed, u64), ahash::RandomState>,
+    checked: HashMap<Identity, (Changed, u64), RandomState>,
 }
 
 impl Names {
@@ -71,7 +71,7 @@ impl Names {
             // FAIL CLOSED: for any error, the walk is incomplete.
             resolver.hard_links(start, &mut left, &mut found).is_ok()
         });
-        let mut names: HashMap<Identity, Vec<PathBuf>, ahash::RandomState> = HashMap::default();
+        let mut names: HashMap<Identity, Vec<PathBuf>, RandomState> = HashMap::default();
         for (path, linked) in found {
             self.hear(&linked);
             names.entry(linked.identity()).or_default().push(path);

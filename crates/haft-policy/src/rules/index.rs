@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use haft_core::Capability;
+use haft_core::{Capability, host::RandomState};
 use serde_json::Value;
 use smallvec::SmallVec;
 
@@ -25,13 +25,13 @@ use crate::{
 /// Indexes of rules.
 pub(super) type Found = SmallVec<[u32; 16]>;
 
-type Bucket<K> = HashMap<K, Vec<u32>, ahash::RandomState>;
+type Bucket<K> = HashMap<K, Vec<u32>, RandomState>;
 
 /// Rules of one decision, indexed by what they name.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     tools: Bucket<Box<str>>,
-    arguments: HashMap<Box<str>, Vec<Argument>, ahash::RandomState>,
+    arguments: HashMap<Box<str>, Vec<Argument>, RandomState>,
     sources: Bucket<Box<str>>,
     /// Commands by first word, with any second word.
     words: Bucket<Box<str>>,

@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 
+use haft_core::host::RandomState;
 use serde_json::{Map, Value};
 
 use super::reporter::{ErrorLine, Reporter};
@@ -77,9 +78,9 @@ struct Guide<'t, 'a> {
     reporter: &'t Reporter<'a>,
     formats: Formats,
     stop: &'t Stop<'t>,
-    fits: HashMap<(*const Value, *const Value), bool, foldhash::fast::RandomState>,
+    fits: HashMap<(*const Value, *const Value), bool, RandomState>,
     /// The compiled keywords of each node, without subschemas.
-    local: HashMap<*const Value, Option<Validator>, foldhash::fast::RandomState>,
+    local: HashMap<*const Value, Option<Validator>, RandomState>,
     left: usize,
 }
 

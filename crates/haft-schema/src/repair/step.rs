@@ -5,6 +5,7 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
+use haft_core::host::RandomState;
 use serde_json::Value;
 
 use super::{Repair, RepairKind};
@@ -36,8 +37,7 @@ pub(crate) enum Change {
 /// Keeps one step for each location; none if two steps conflict.
 pub(crate) fn agreed(steps: Vec<Step>) -> Vec<Step> {
     let mut kept: Vec<Step> = Vec::new();
-    let mut by_location: HashMap<String, Option<usize>, foldhash::fast::RandomState> =
-        HashMap::default();
+    let mut by_location: HashMap<String, Option<usize>, RandomState> = HashMap::default();
     for step in steps {
         match by_location.get(&step.at) {
             None => {

@@ -1,14 +1,14 @@
 //! Compiles a schema to nodes: each subschema once for each dynamic scope it is reached in.
 
-use std::{collections::HashMap, rc::Rc, sync::Arc};
+use std::{collections::HashMap, rc::Rc};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{
     content::Content,
     cycles, ecma,
-    node::{Additional, Bound, Limit, MAX_MASKED_NAMES, Members, Names, Node, NodeId, Rule},
-    number::Numeric,
+    keyword::{Keywords, Subschema, hides_siblings, texts_of, values},
+    node::{Additional, Limit, MAX_MASKED_NAMES, Members, Node, NodeId, Rule},
     pattern::Pattern,
     types::Types,
 };
@@ -16,7 +16,7 @@ use crate::{
     draft::Draft,
     formats,
     keywords::escape,
-    references::{DEFAULT_BASE_URI, DynamicScope, Index, Unresolved, has_no_references},
+    references::{DEFAULT_BASE_URI, Index, Unresolved, has_no_references},
 };
 
 /// More nodes are refused.
@@ -36,50 +36,6 @@ pub(super) struct Builder<'a> {
     /// The targets of references that are not compiled yet.
     waiting: Vec<(NodeId, Subschema<'a>)>,
     patterns: HashMap<String, Pattern>,
-}
-
-/// A subschema and where it is.
-#[derive(Clone)]
-struct Subschema<'a> {
-    node: &'a Value,
-    base: Rc<str>,
-    scope: DynamicScope<'a>,
-    place: String,
-}
-
-/// The keywords of a subschema while it is compiled.
-struct Keywords<'a> {
-    own: &'a Map<String, Value>,
-    base: Rc<str>,
-    scope: DynamicScope<'a>,
-    place: String,
-    draft: Draft,
-    rules: Vec<(u8, Rule)>,
-}
-
-impl<'a> Keywords<'a> {
-    /// Adds a rule; violations are listed in this order.
-    fn add(&mut self, order: u8, rule: Rule) {
-        self.rules.push((order, rule));
-    }
-
-    /// The value of a keyword, if the draft has it.
-    fn get(&self, keyword: &str) -> Option<&'a Value> {
-        self.own.get(keyword).filter(|_| self.draft.knows(keyword))
-    }
-
-    fn count(&self, keyword: &str) -> Option<u64> {
-        let written = self.get(keyword)?;
-        // A count may be written as 2.0.
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-        written.as_u64().or_else(|| written.as_f64().map(|float| float as u64))
-    }
-
-    /// The subschema under a keyword.
-    fn below(&self, node: &'a Value, path: &str) -> Subschema<'a> {
-        let (base, scope) = (Rc::clone(&self.base), Rc::clone(&self.scope));
-        Subschema { node, base, scope, place: format!("{}/{path}", self.place) }
-    }
 }
 
 impl<'a> Builder<'a> {
@@ -112,6 +68,13 @@ impl<'a> Builder<'a> {
             self.fill(id, &target)?;
         }
         cycles::mark(&mut self.nodes);
+        let plain: Vec<Types> = self.nodes.iter().map(Node::plain_types).collect();
+        for members in self.nodes.iter_mut().filter_map(|node| node.members.as_mut()) {
+            members.keep_plain_types(|id| {
+                let types = usize::try_from(id).ok().and_then(|id| plain.get(id));
+                types.copied().unwrap_or(Types::NONE)
+            });
+        }
         Ok(self.nodes)
     }
 
@@ -450,11 +413,6 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Whether `$ref` hides the other keywords, as in older drafts.
-fn hides_siblings(keywords: &Keywords<'_>) -> bool {
-    keywords.draft.is_old() && keywords.own.get("$ref").is_some_and(Value::is_string)
-}
-
 /// Whether the types and the members of a node already check a rule.
 fn is_covered(rule: &Rule) -> bool {
     match rule {
@@ -462,44 +420,4 @@ fn is_covered(rule: &Rule) -> bool {
         Rule::Required(names) => names.len() <= MAX_MASKED_NAMES,
         _ => false,
     }
-}
-
-/// Adds the rules for numbers, `const` and `enum`, and the length of text.
-fn values(keywords: &mut Keywords<'_>) {
-    if let Some(only) = keywords.get("const") {
-        keywords.add(5, Rule::Constant(Arc::new(only.clone())));
-    }
-    if let Some(options) = keywords.get("enum").filter(|options| options.is_array()) {
-        keywords.add(6, Rule::Enum(Arc::new(options.clone())));
-    }
-    for (keyword, order, mut bound, exclusive, other) in [
-        ("minimum", 10, Bound::Minimum, "exclusiveMinimum", Bound::ExclusiveMinimum),
-        ("maximum", 11, Bound::Maximum, "exclusiveMaximum", Bound::ExclusiveMaximum),
-        ("exclusiveMinimum", 12, Bound::ExclusiveMinimum, "", Bound::ExclusiveMinimum),
-        ("exclusiveMaximum", 13, Bound::ExclusiveMaximum, "", Bound::ExclusiveMaximum),
-    ] {
-        let Some(Value::Number(limit)) = keywords.get(keyword) else { continue };
-        // In draft 4 it is a flag.
-        if keywords.own.get(exclusive) == Some(&Value::Bool(true)) {
-            bound = other;
-        }
-        let limit = Rule::Bound(bound, Numeric::of(limit), Value::Number(limit.clone()));
-        keywords.add(order, limit);
-    }
-    if let Some(Value::Number(divisor)) = keywords.get("multipleOf") {
-        let float = divisor.as_f64().unwrap_or_default();
-        keywords.add(14, Rule::MultipleOf(Numeric::of(divisor), float));
-    }
-    for (keyword, order, limit) in
-        [("minLength", 20, Limit::Min as fn(u64) -> Limit), ("maxLength", 21, Limit::Max)]
-    {
-        if let Some(count) = keywords.count(keyword) {
-            keywords.add(order, Rule::Length(limit(count)));
-        }
-    }
-}
-
-fn texts_of(list: &Value) -> Names {
-    let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
-    list.iter().filter_map(Value::as_str).map(Into::into).collect()
 }

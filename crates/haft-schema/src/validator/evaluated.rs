@@ -52,14 +52,17 @@ impl<'a> Run<'a> {
     ) {
         let Some(node) = self.node(id) else { return };
         let pair = (id, std::ptr::from_ref(value));
-        if self.collecting.contains(&pair) || !self.descend() {
+        if !self.collect(pair) {
             return;
         }
-        self.collecting.push(pair);
+        if !self.descend() {
+            self.collected();
+            return;
+        }
         for rule in &node.rules {
             self.mark_members_by(node, rule, value, map, marks);
         }
-        self.collecting.pop();
+        self.collected();
         self.ascend();
     }
 
@@ -104,14 +107,17 @@ impl<'a> Run<'a> {
     fn mark_items(&mut self, id: NodeId, value: &Value, items: &[Value], marks: &mut [bool]) {
         let Some(node) = self.node(id) else { return };
         let pair = (id, std::ptr::from_ref(value));
-        if self.collecting.contains(&pair) || !self.descend() {
+        if !self.collect(pair) {
             return;
         }
-        self.collecting.push(pair);
+        if !self.descend() {
+            self.collected();
+            return;
+        }
         for rule in &node.rules {
             self.mark_items_by(rule, value, items, marks);
         }
-        self.collecting.pop();
+        self.collected();
         self.ascend();
     }
 

@@ -16,6 +16,7 @@ mod types;
 mod violation;
 mod node;
 mod cycles;
+mod keyword;
 mod build;
 mod run;
 mod evaluated;
@@ -56,5 +57,148 @@ impl Validator {
     /// Lists at most `limit` violations of a value, and as many for each branch of a union.
     pub(crate) fn violations<'v>(&self, value: &'v Value, limit: usize) -> Vec<Violation<'v>> {
         Lister::new(&self.nodes, limit).list(ROOT, value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn compiled(schema: &Value) -> Validator {
+        let draft = Draft::of(schema).unwrap();
+        Validator::new(schema, draft, true).unwrap_or_else(|e| panic!("{e:?}"))
+    }
+
+    fn nested(depth: usize) -> Value {
+        // Built by hand: the macro would copy it each time.
+        (0..depth).fold(json!("leaf"), |inner, _| {
+            Value::Object([("child".to_owned(), inner)].into_iter().collect())
+        })
+    }
+
+    #[test]
+    fn recursive_union_is_not_exponential_in_the_depth_of_a_value() {
+        let form = |name: &str| json!({"properties": {"child": {"$ref": "#"}}, "required": [name]});
+        let validator = compiled(&json!({"anyOf": [form("a"), form("b"), {"type": "integer"}]}));
+        // Without a memo this would take 2^120 steps.
+        assert!(!validator.is_valid(&nested(120)));
+        let all = json!({"properties": {"child": {"$ref": "#"}}});
+        let twice = compiled(&json!({"allOf": [all, all]}));
+        assert!(twice.is_valid(&nested(120)));
+    }
+
+    #[test]
+    fn value_beyond_the_depth_limit_is_invalid_and_does_not_overflow_the_stack() {
+        for schema in [
+            json!({"properties": {"child": {"$ref": "#"}}}),
+            json!({"not": {"not": {"properties": {"child": {"$ref": "#"}}}}}),
+            json!({"allOf": [{"anyOf": [{"if": {"additionalProperties": {"$ref": "#"}}, "then": true}]}]}),
+            json!({"unevaluatedProperties": {"$ref": "#"}}),
+        ] {
+            let validator = compiled(&schema);
+            assert!(validator.is_valid(&nested(120)), "{schema}");
+            let deep = nested(3_000);
+            assert!(!validator.is_valid(&deep), "{schema}");
+            let _ = validator.violations(&deep, 10);
+        }
+    }
+
+    #[test]
+    fn pattern_beyond_its_limit_makes_the_value_invalid_even_under_not() {
+        let evil = json!({"pattern": r"^(?:(a|aa)\1?)+b$"});
+        let text = json!(format!("{}!", "a".repeat(60)));
+        for schema in [evil.clone(), json!({"not": evil}), json!({"anyOf": [evil, true]})] {
+            let valid = compiled(&schema).is_valid(&text);
+            // The union does not try its second branch before the first is undecided.
+            assert!(!valid, "{schema}");
+        }
+    }
+
+    #[test]
+    fn schema_that_only_refers_to_itself_accepts_everything() {
+        for schema in [
+            json!({"$ref": "#"}),
+            json!({"allOf": [{"$ref": "#"}]}),
+            json!({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}),
+        ] {
+            let validator = compiled(&schema);
+            assert!(validator.is_valid(&json!({"a": 1})), "{schema}");
+            assert!(validator.violations(&json!([1]), 10).is_empty(), "{schema}");
+        }
+        let strict =
+            compiled(&json!({"anyOf": [{"$ref": "#"}, {"type": "null"}], "type": "array"}));
+        assert!(strict.is_valid(&json!([])) && !strict.is_valid(&json!(1)));
+    }
+
+    #[test]
+    fn many_properties_and_many_required_names_are_found() {
+        let names: Vec<String> = (0..100).map(|n| format!("name_{n}")).collect();
+        let properties: serde_json::Map<String, Value> =
+            names.iter().map(|name| (name.clone(), json!({"type": "integer"}))).collect();
+        let value = |without: usize| -> Value {
+            let names = names.iter().enumerate().filter(|(n, _)| *n != without);
+            names
+                .map(|(n, name)| (name.clone(), json!(n)))
+                .collect::<serde_json::Map<_, _>>()
+                .into()
+        };
+        for required in [&names[..], &names[..64], &names[..2]] {
+            let schema = json!({"properties": properties, "required": required, "additionalProperties": false});
+            let validator = compiled(&schema);
+            assert!(validator.is_valid(&value(1_000)));
+            for without in [0, 1, 63, 64, 99] {
+                let valid = without >= required.len();
+                let value = value(without);
+                assert_eq!(validator.is_valid(&value), valid, "{without}");
+                let found = validator.violations(&value, 10);
+                assert_eq!(found.is_empty(), valid, "{found:?}");
+            }
+        }
+        let unnamed = compiled(&json!({"required": ["a", "b"], "additionalProperties": false}));
+        assert!(!unnamed.is_valid(&json!({"a": 1, "b": 2})), "required is not declared");
+    }
+
+    #[test]
+    fn older_drafts_keep_their_own_rules() {
+        let draft = |name: &str, mut schema: Value| {
+            schema["$schema"] = json!(format!("http://json-schema.org/{name}/schema#"));
+            compiled(&schema)
+        };
+        let four =
+            draft("draft-04", json!({"type": "integer", "minimum": 1, "exclusiveMinimum": true}));
+        assert!(
+            four.is_valid(&json!(2)) && !four.is_valid(&json!(2.0)) && !four.is_valid(&json!(1))
+        );
+        let tuple =
+            draft("draft-07", json!({"items": [{"type": "string"}], "additionalItems": false}));
+        assert!(tuple.is_valid(&json!(["a"])) && !tuple.is_valid(&json!(["a", 1])));
+        let hidden = draft(
+            "draft-07",
+            json!({"properties": {"a": {"$ref": "#/definitions/x", "type": "null"}}, "definitions": {"x": {"type": "integer"}}}),
+        );
+        assert!(hidden.is_valid(&json!({"a": 1})) && !hidden.is_valid(&json!({"a": null})));
+        let content = draft(
+            "draft-07",
+            json!({"contentEncoding": "base64", "contentMediaType": "application/json"}),
+        );
+        assert!(content.is_valid(&json!("e30=")) && content.is_valid(&json!(1)));
+        assert!(!content.is_valid(&json!("e30")) && !content.is_valid(&json!("ey0=")));
+        let depends =
+            draft("draft-06", json!({"dependencies": {"a": ["b"], "c": {"required": ["d"]}}}));
+        assert!(depends.is_valid(&json!({"a": 1, "b": 1})) && !depends.is_valid(&json!({"a": 1})));
+        assert!(!depends.is_valid(&json!({"c": 1})));
+        let recursive = compiled(&json!({
+            "$schema": "https://json-schema.org/draft/2019-09/schema",
+            "$id": "https://example.com/strict", "$recursiveAnchor": true,
+            "$ref": "tree", "unevaluatedProperties": false,
+            "$defs": {"tree": {
+                "$id": "tree", "$recursiveAnchor": true,
+                "properties": {"nodes": {"items": {"$recursiveRef": "#"}}, "data": true},
+            }},
+        }));
+        assert!(recursive.is_valid(&json!({"nodes": [{"data": 1}]})));
+        assert!(!recursive.is_valid(&json!({"nodes": [{"daat": 1}]})));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use haft_core::host::RandomState;
 use serde_json::Value;
 
 use super::{content::Content, number::Numeric, pattern::Pattern, types::Types};
@@ -32,6 +33,13 @@ pub(super) struct Node {
     pub(super) rest: Box<[u16]>,
     /// Its location in the schema.
     pub(super) place: Box<str>,
+}
+
+impl Node {
+    /// Returns the types of values that certainly match.
+    pub(super) fn plain_types(&self) -> Types {
+        if self.is_plain && !self.floats_are_fractions { self.types } else { Types::NONE }
+    }
 }
 
 /// A keyword.
@@ -117,7 +125,7 @@ pub(super) const MAX_MASKED_NAMES: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Members {
     names: Box<[Member]>,
-    by_name: HashMap<Box<str>, usize, foldhash::fast::RandomState>,
+    by_name: HashMap<Box<str>, usize, RandomState>,
     /// The bits of all required names.
     pub(super) required: u64,
     pub(super) patterns: Box<[(Pattern, NodeId)]>,
@@ -139,6 +147,8 @@ pub(super) struct Member {
     name: Box<str>,
     /// Its schema, if it is among `properties`.
     pub(super) node: Option<NodeId>,
+    /// The types of values that certainly match its schema.
+    pub(super) plain: Types,
     /// Its bit in the mask of required names; zero if it is not required.
     pub(super) bit: u64,
 }
@@ -148,13 +158,13 @@ impl Members {
     pub(super) fn new(properties: Vec<(Box<str>, NodeId)>, required: &[Box<str>]) -> Self {
         let mut names: Vec<Member> = properties
             .into_iter()
-            .map(|(name, node)| Member { name, node: Some(node), bit: 0 })
+            .map(|(name, node)| Member { name, node: Some(node), plain: Types::NONE, bit: 0 })
             .collect();
         let mut at_name: HashMap<Box<str>, usize, _> = names
             .iter()
             .enumerate()
             .map(|(at, member)| (member.name.clone(), at))
-            .collect::<HashMap<_, _, foldhash::fast::RandomState>>();
+            .collect::<HashMap<_, _, RandomState>>();
         let mut mask = 0;
         for (n, name) in required.iter().enumerate().take(MAX_MASKED_NAMES) {
             let bit = 1 << n;
@@ -162,15 +172,24 @@ impl Members {
             let at = *at_name.entry(name.clone()).or_insert(names.len());
             match names.get_mut(at) {
                 Some(member) => member.bit |= bit,
-                None => names.push(Member { name: name.clone(), node: None, bit }),
+                None => {
+                    names.push(Member { name: name.clone(), node: None, plain: Types::NONE, bit })
+                }
             }
         }
         let by_name = if names.len() > MAX_SCANNED_NAMES { at_name } else { HashMap::default() };
         Self { names: names.into(), by_name, required: mask, ..Self::default() }
     }
 
-    /// Finds a name, first at the position where it is expected.
-    #[inline]
+    /// Keeps the types of the schemas that restrict nothing else.
+    pub(super) fn keep_plain_types(&mut self, plain: impl Fn(NodeId) -> Types) {
+        for member in &mut self.names {
+            member.plain = member.node.map_or(Types::NONE, &plain);
+        }
+    }
+
+    /// Finds a name, first at the position where it is expected: models keep the order.
+    #[inline(always)]
     pub(super) fn find(&self, name: &str, expected: &mut usize) -> Option<&Member> {
         if let Some(member) = self.names.get(*expected)
             && *member.name == *name
@@ -178,12 +197,17 @@ impl Members {
             *expected += 1;
             return Some(member);
         }
-        let at = if self.by_name.is_empty() {
-            self.names.iter().position(|member| *member.name == *name)?
-        } else {
-            *self.by_name.get(name)?
-        };
+        let at = self.search(name)?;
         *expected = at + 1;
         self.names.get(at)
+    }
+
+    #[inline(never)]
+    fn search(&self, name: &str) -> Option<usize> {
+        if self.by_name.is_empty() {
+            self.names.iter().position(|member| *member.name == *name)
+        } else {
+            self.by_name.get(name).copied()
+        }
     }
 }

@@ -7,14 +7,14 @@
 
 use std::{cmp::Ordering, collections::HashMap};
 
+use haft_core::host::RandomState;
 use serde_json::{Map, Value};
 
 use super::{
     equal::{are_unique, equal},
-    node::{Additional, Bound, Members, Node, NodeId, Rule},
+    node::{Additional, Bound, Member, Members, Node, NodeId, Rule},
     number::Numeric,
     pattern::Pattern,
-    types::Types,
 };
 
 /// Maximum nesting of nodes: more than values and schemas are deep, and little enough for the stack
@@ -32,24 +32,23 @@ pub(super) struct Run<'a> {
     depth: u32,
     steps: u32,
     is_undecided: bool,
+    /// What most validations do not need.
+    rare: Option<Box<Rare>>,
+}
+
+#[derive(Default)]
+struct Rare {
     /// The pairs of cyclic nodes that are being checked.
     active: Vec<Pair>,
     /// The pairs whose evaluated members or items are being collected.
-    pub(super) collecting: Vec<Pair>,
-    known: HashMap<Pair, bool, foldhash::fast::RandomState>,
+    collecting: Vec<Pair>,
+    /// What is memoized.
+    known: HashMap<Pair, bool, RandomState>,
 }
 
 impl<'a> Run<'a> {
     pub(super) fn new(nodes: &'a [Node]) -> Self {
-        Self {
-            nodes,
-            depth: 0,
-            steps: 0,
-            is_undecided: false,
-            active: Vec::new(),
-            collecting: Vec::new(),
-            known: HashMap::default(),
-        }
+        Self { nodes, depth: 0, steps: 0, is_undecided: false, rare: None }
     }
 
     /// Returns whether a limit was reached, so that no result counts.
@@ -62,13 +61,14 @@ impl<'a> Run<'a> {
         self.nodes.get(usize::try_from(id).ok()?)
     }
 
-    /// Returns whether a value matches a node.
-    #[inline]
+    /// Returns whether a value matches a node. Most nodes only restrict the type.
+    #[inline(always)]
     pub(super) fn is_valid(&mut self, id: NodeId, value: &Value) -> bool {
         let Some(node) = self.node(id) else { return false };
         has_type(node, value) && (node.is_plain || self.follows_rules(id, node, value))
     }
 
+    #[inline(never)]
     fn follows_rules(&mut self, id: NodeId, node: &'a Node, value: &Value) -> bool {
         self.steps = self.steps.saturating_add(1);
         if !self.descend() {
@@ -101,32 +101,49 @@ impl<'a> Run<'a> {
 
     /// Starts to check a pair of a cyclic node; `false` if it is already being checked.
     pub(super) fn enter(&mut self, pair: Pair) -> bool {
-        let is_new = !self.active.contains(&pair);
+        let active = &mut self.rare.get_or_insert_default().active;
+        let is_new = !active.contains(&pair);
         if is_new {
-            self.active.push(pair);
+            active.push(pair);
         }
         is_new
     }
 
     pub(super) fn leave(&mut self) {
-        self.active.pop();
+        self.rare.get_or_insert_default().active.pop();
+    }
+
+    /// Starts to collect what a pair evaluates; `false` if that is already being done.
+    pub(super) fn collect(&mut self, pair: Pair) -> bool {
+        let collecting = &mut self.rare.get_or_insert_default().collecting;
+        let is_new = !collecting.contains(&pair);
+        if is_new {
+            collecting.push(pair);
+        }
+        is_new
+    }
+
+    pub(super) fn collected(&mut self) {
+        self.rare.get_or_insert_default().collecting.pop();
     }
 
     /// Applies a node that may be cyclic, or whose result may be known.
     #[cold]
+    #[inline(never)]
     fn applies_once(&mut self, pair: Pair, node: &'a Node, value: &Value) -> bool {
         // What applies itself again adds nothing.
         if node.is_cyclic && !self.enter(pair) {
             return true;
         }
         // The result inside a cycle depends on where the cycle was entered.
-        let is_inside = self.active.iter().any(|other| other.1 == pair.1 && *other != pair);
+        let rare = self.rare.get_or_insert_default();
+        let is_inside = rare.active.iter().any(|other| other.1 == pair.1 && *other != pair);
         let is_kept = matches!(value, Value::Array(_) | Value::Object(_)) && !is_inside;
-        let known = if is_kept { self.known.get(&pair).copied() } else { None };
+        let known = if is_kept { rare.known.get(&pair).copied() } else { None };
         let valid = known.unwrap_or_else(|| {
             let valid = self.applies(node, value);
             if is_kept && self.steps >= STEPS_WITHOUT_MEMO {
-                self.known.insert(pair, valid);
+                self.rare.get_or_insert_default().known.insert(pair, valid);
             }
             valid
         });
@@ -136,6 +153,7 @@ impl<'a> Run<'a> {
         valid
     }
 
+    #[inline(always)]
     fn applies(&mut self, node: &'a Node, value: &Value) -> bool {
         if let Some(members) = &node.members
             && let Value::Object(map) = value
@@ -148,19 +166,62 @@ impl<'a> Run<'a> {
     }
 
     /// Checks all members in one pass, and that the required ones are there.
+    #[inline(always)]
     fn has_valid_members(&mut self, members: &'a Members, map: &Map<String, Value>) -> bool {
+        if !members.patterns.is_empty() {
+            return self.has_valid_matching_members(members, map);
+        }
+        let (mut seen, mut expected) = (0_u64, 0_usize);
+        for (name, value) in map {
+            let is_valid = match members.find(name, &mut expected) {
+                Some(member) => {
+                    seen |= member.bit;
+                    // Most members only have a type.
+                    member.plain.include(value, false)
+                        || self.is_valid_member(member, members, value)
+                }
+                None => self.is_valid_addition(members, value),
+            };
+            if !is_valid {
+                return false;
+            }
+        }
+        seen == members.required
+    }
+
+    #[inline(never)]
+    fn is_valid_member(&mut self, member: &Member, members: &'a Members, value: &Value) -> bool {
+        match member.node {
+            Some(node) => self.is_valid(node, value),
+            None => self.is_valid_addition(members, value),
+        }
+    }
+
+    /// Whether a member that nothing names is valid.
+    #[inline(never)]
+    fn is_valid_addition(&mut self, members: &'a Members, value: &Value) -> bool {
+        match members.additional {
+            None | Some(Additional::Allowed) => true,
+            Some(Additional::Forbidden) => false,
+            Some(Additional::Node(node)) => self.is_valid(node, value),
+        }
+    }
+
+    /// Does the same for members with patterns: several schemas may apply to one.
+    #[inline(never)]
+    fn has_valid_matching_members(
+        &mut self,
+        members: &'a Members,
+        map: &Map<String, Value>,
+    ) -> bool {
         let (mut seen, mut expected) = (0_u64, 0_usize);
         for (name, value) in map {
             let known = members.find(name, &mut expected);
-            let mut is_named = false;
-            if let Some(member) = known {
-                seen |= member.bit;
-                if let Some(node) = member.node {
-                    is_named = true;
-                    if !self.is_valid(node, value) {
-                        return false;
-                    }
-                }
+            seen |= known.map_or(0, |known| known.bit);
+            let node = known.and_then(|known| known.node);
+            let mut is_named = node.is_some();
+            if node.is_some_and(|node| !self.is_valid(node, value)) {
+                return false;
             }
             for (pattern, node) in &members.patterns {
                 if self.matches(pattern, name) {
@@ -170,16 +231,8 @@ impl<'a> Run<'a> {
                     }
                 }
             }
-            if !is_named {
-                match members.additional {
-                    None | Some(Additional::Allowed) => {}
-                    Some(Additional::Forbidden) => return false,
-                    Some(Additional::Node(node)) => {
-                        if !self.is_valid(node, value) {
-                            return false;
-                        }
-                    }
-                }
+            if !is_named && !self.is_valid_addition(members, value) {
+                return false;
             }
         }
         seen == members.required
@@ -194,6 +247,7 @@ impl<'a> Run<'a> {
     }
 
     /// Returns whether a value follows one rule of a node.
+    #[inline(never)]
     pub(super) fn follows(&mut self, node: &'a Node, rule: &'a Rule, value: &Value) -> bool {
         match (rule, value) {
             (Rule::False, _) => false,
@@ -287,7 +341,7 @@ impl<'a> Run<'a> {
 
 #[inline]
 fn has_type(node: &Node, value: &Value) -> bool {
-    node.types.overlaps(Types::of(value, node.floats_are_fractions))
+    node.types.include(value, node.floats_are_fractions)
 }
 
 fn is_option(options: &Value, value: &Value) -> bool {

@@ -45,26 +45,41 @@ impl Types {
         NAMES.iter().find(|(own, _)| *own == name).map_or(Self::NONE, |(_, types)| *types)
     }
 
-    /// Returns the type of a value. In draft 4, `3.0` is not an integer.
-    #[inline]
-    pub(super) fn of(value: &Value, floats_are_fractions: bool) -> Self {
-        match value {
+    /// Returns whether a value has one of the types. In draft 4, `3.0` is not an integer.
+    #[inline(always)]
+    pub(super) fn include(self, value: &Value, floats_are_fractions: bool) -> bool {
+        // The most frequent types first, without a jump table.
+        if let Value::String(_) = value {
+            return self.overlaps(Self::STRING);
+        }
+        if let Value::Object(_) = value {
+            return self.overlaps(Self::OBJECT);
+        }
+        if let Value::Number(number) = value
+            && !number.is_f64()
+        {
+            return self.overlaps(Self::INTEGER);
+        }
+        self.include_other(value, floats_are_fractions)
+    }
+
+    #[inline(never)]
+    fn include_other(self, value: &Value, floats_are_fractions: bool) -> bool {
+        self.overlaps(match value {
             Value::Null => Self::NULL,
             Value::Bool(_) => Self::BOOLEAN,
             Value::Number(number) => {
-                let is_fraction = number.is_f64()
-                    && (floats_are_fractions || number.as_f64().is_some_and(|f| f.fract() != 0.0));
-                if is_fraction { Self::FRACTION } else { Self::INTEGER }
+                let has_fraction = number.as_f64().is_some_and(|float| float.fract() != 0.0);
+                if floats_are_fractions || has_fraction { Self::FRACTION } else { Self::INTEGER }
             }
             Value::String(_) => Self::STRING,
             Value::Array(_) => Self::ARRAY,
             Value::Object(_) => Self::OBJECT,
-        }
+        })
     }
 
-    /// Returns whether the two sets have a type in common.
-    #[inline]
-    pub(super) fn overlaps(self, other: Self) -> bool {
+    #[inline(always)]
+    fn overlaps(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 

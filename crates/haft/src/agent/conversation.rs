@@ -20,7 +20,7 @@ use super::{
 use crate::{memory_size::memory_size_of, run::Run, tool_result::ToolResult};
 
 /// The ids of all calls of a conversation.
-pub(super) type CallIds = HashSet<CallId, ahash::RandomState>;
+pub(super) type CallIds = HashSet<CallId, haft_core::host::RandomState>;
 
 /// The state of a run between two turns.
 pub(super) struct Conversation {

@@ -77,7 +77,7 @@ pub struct Reply {
     /// Where the calls are among the parts.
     calls: Vec<usize>,
     /// The ids of the whole conversation.
-    ids: HashSet<CallId, ahash::RandomState>,
+    ids: HashSet<CallId, haft_core::host::RandomState>,
     turn: u32,
     open: Vec<OpenCall>,
     /// Calls that the end of a stream left over; they enter when the stop reason is known.
@@ -101,7 +101,7 @@ impl Reply {
         scheduler: CallScheduler,
         export: Arc<ToolExport>,
         events: EventSink,
-        ids: HashSet<CallId, ahash::RandomState>,
+        ids: HashSet<CallId, haft_core::host::RandomState>,
         turn: u32,
     ) -> Self {
         Self {
@@ -374,7 +374,7 @@ impl Reply {
 pub(super) struct FinishedReply {
     pub(super) scheduler: Option<CallScheduler>,
     pub(super) parts: Vec<AssistantPart>,
-    pub(super) ids: HashSet<CallId, ahash::RandomState>,
+    pub(super) ids: HashSet<CallId, haft_core::host::RandomState>,
     pub(super) turn: u32,
     pub(super) stop: StopReason,
     pub(super) problem: Option<Error>,

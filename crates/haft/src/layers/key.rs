@@ -5,12 +5,12 @@
 //! collision. The arguments are shared with the call, so a key copies none of them.
 
 use std::{
-    hash::{BuildHasherDefault, Hash, Hasher},
+    hash::{BuildHasher as _, BuildHasherDefault, Hash, Hasher},
     path::Path,
     sync::Arc,
 };
 
-use haft_core::ToolName;
+use haft_core::{ToolName, host::RandomState};
 use serde_json::{Number, Value};
 
 use crate::memory_size::memory_size_of;
@@ -39,7 +39,7 @@ pub(super) struct Key {
 }
 
 impl Key {
-    pub(super) fn new(parts: KeyParts, by: &ahash::RandomState) -> Self {
+    pub(super) fn new(parts: KeyParts, by: &RandomState) -> Self {
         let scope = (parts.scope.0, &*parts.scope.1);
         let names = (parts.tool.as_str(), parts.definition, scope);
         let hash = by.hash_one((names, hash_of(&parts.arguments, by, MAX_DEPTH)));
@@ -97,7 +97,7 @@ impl Hasher for StoredHash {
 pub(super) type KeyHasher = BuildHasherDefault<StoredHash>;
 
 /// Hashes data so that equal data has equal hashes, whatever the order of its keys.
-fn hash_of(data: &Value, by: &ahash::RandomState, depth: usize) -> u64 {
+fn hash_of(data: &Value, by: &RandomState, depth: usize) -> u64 {
     let Some(depth) = depth.checked_sub(1) else { return 0 };
     match data {
         Value::Null => 1,
@@ -170,13 +170,13 @@ pub(super) mod tests {
     }
 
     /// A key that is different for each number.
-    pub(in crate::layers) fn key(n: u8, by: &ahash::RandomState) -> Key {
+    pub(in crate::layers) fn key(n: u8, by: &RandomState) -> Key {
         Key::new(parts(json!({ "n": n })), by)
     }
 
     #[test]
     fn keys_differ_if_any_part_differs() {
-        let by = ahash::RandomState::new();
+        let by = RandomState::default();
         let key = |change: fn(&mut KeyParts)| {
             let mut parts = parts(json!({"a": 1}));
             change(&mut parts);
@@ -197,7 +197,7 @@ pub(super) mod tests {
 
     #[test]
     fn number_format_does_not_count_and_depth_is_bounded() {
-        let by = ahash::RandomState::new();
+        let by = RandomState::default();
         let key = |arguments: Value| Key::new(parts(arguments), &by);
         assert_eq!(key(json!({"a": 1, "b": 2})), key(json!({"b": 2.0, "a": 1.0})));
         assert_ne!(key(json!(u64::MAX)), key(json!(u64::MAX as f64)));
@@ -226,7 +226,7 @@ pub(super) mod tests {
     proptest! {
         #[test]
         fn keys_are_equal_exactly_if_canonical_data_is(one in value(), other in value()) {
-            let by = ahash::RandomState::new();
+            let by = RandomState::default();
             let is_equal = canonical(&one) == canonical(&other);
             let (one, other) = (Key::new(parts(one), &by), Key::new(parts(other), &by));
             prop_assert_eq!(one == other, is_equal);

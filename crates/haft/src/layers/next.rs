@@ -5,14 +5,14 @@
 //! cancelled and left here, and the layer around the middleware awaits their end.
 
 use std::{
-    hash::{Hash as _, Hasher as _},
+    hash::{BuildHasher as _, Hash as _, Hasher as _},
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, LazyLock, Mutex, MutexGuard},
     task::{Context, Poll},
     time::{Duration, Instant},
 };
 
-use haft_core::{Block, BoxFuture, Execution, FailureCode, Output, sync::lock};
+use haft_core::{Block, BoxFuture, Execution, FailureCode, Output, host::RandomState, sync::lock};
 use serde_json::Value;
 
 use super::{Outcome, Work};
@@ -59,7 +59,8 @@ impl Passed {
 /// Returns a hash of everything in an output. A collision can only come from the host's own code,
 /// and only keeps its name out of the record.
 fn hash_of(output: &Output) -> u64 {
-    let mut hash = ahash::AHasher::default();
+    static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::default);
+    let mut hash = HASHER.build_hasher();
     let mut values: Vec<&Value> = Vec::new();
     for block in &output.blocks {
         std::mem::discriminant(block).hash(&mut hash);

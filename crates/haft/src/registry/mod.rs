@@ -22,7 +22,9 @@ use std::{
     time::Duration,
 };
 
-use haft_core::{BoxError, DynTool, Error, ErrorKind, IntoTools, ToolName, sync::lock};
+use haft_core::{
+    BoxError, DynTool, Error, ErrorKind, IntoTools, ToolName, host::RandomState, sync::lock,
+};
 use sha2::{Digest, Sha256};
 use tokio::sync::OnceCell;
 
@@ -124,7 +126,7 @@ impl ToolRegistry {
         let last = Arc::clone(&self.last());
         let mut problems = Vec::new();
         let mut entries: Vec<Arc<RegisteredTool>> = self.base.entries().to_vec();
-        let mut taken: HashMap<ToolName, usize, ahash::RandomState> =
+        let mut taken: HashMap<ToolName, usize, RandomState> =
             entries.iter().enumerate().map(|(at, e)| (e.name().clone(), at)).collect();
         for source in &self.sources.list {
             let label: Arc<str> = format!("source `{}`", source.name()).into();

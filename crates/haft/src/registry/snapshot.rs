@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
 };
 
-use haft_core::{DependencyKind, Scope, ToolName, sync::lock};
+use haft_core::{DependencyKind, Scope, ToolName, host::RandomState, sync::lock};
 use haft_dialect::{Dialect, ToolExport};
 use haft_policy::HidesRevision;
 use sha2::{Digest, Sha256};
@@ -24,8 +24,8 @@ use crate::{host_code::caught, near::NearIndex, policy::Policy};
 #[derive(Debug)]
 pub(crate) struct ToolSet {
     entries: Vec<Arc<RegisteredTool>>,
-    by_name: HashMap<ToolName, usize, ahash::RandomState>,
-    aliases: HashMap<String, usize, ahash::RandomState>,
+    by_name: HashMap<ToolName, usize, RandomState>,
+    aliases: HashMap<String, usize, RandomState>,
     fingerprint: [u8; 32],
     /// How many of the entries, from the first, are this program's own.
     own: usize,
@@ -149,7 +149,7 @@ impl ToolSet {
     /// Applies a view. A tool whose new name is taken or invalid is dropped and reported.
     pub(crate) fn through_view(&self, view: &ToolView, problems: &mut Vec<String>) -> Self {
         let mut shown: Vec<Arc<RegisteredTool>> = Vec::new();
-        let mut taken: HashSet<ToolName, ahash::RandomState> = HashSet::default();
+        let mut taken: HashSet<ToolName, RandomState> = HashSet::default();
         let mut own = 0;
         for (at, entry) in self.entries.iter().enumerate() {
             if at == self.own {

@@ -21,7 +21,8 @@ use std::{
 };
 
 use haft_core::{
-    Cache, DependencyKind, Failure, FailureCode, Label, Output, ToolSpec, host::HostContext,
+    Cache, DependencyKind, Failure, FailureCode, Label, Output, ToolSpec,
+    host::{HostContext, RandomState},
     sync::lock,
 };
 
@@ -41,7 +42,7 @@ use crate::{event::Event, host_code::after};
 pub(crate) struct ResultCache {
     max_bytes: usize,
     /// How arguments are hashed: with a random key, because the model chooses the arguments.
-    hasher: ahash::RandomState,
+    hasher: RandomState,
     state: Mutex<State>,
 }
 
@@ -82,7 +83,7 @@ pub(super) enum Cached {
 impl ResultCache {
     pub(crate) fn new(max_bytes: usize) -> Self {
         let state = State { store: Store::new(max_bytes), flights: Flights::default() };
-        Self { max_bytes, hasher: ahash::RandomState::new(), state: Mutex::new(state) }
+        Self { max_bytes, hasher: RandomState::default(), state: Mutex::new(state) }
     }
 
     fn find(self: &Arc<Self>, key: &Key, now: Instant, may_join: MayJoin) -> Lookup {
@@ -350,7 +351,7 @@ mod tests {
 
     #[test]
     fn least_recently_used_is_evicted_and_oversized_is_not_stored() {
-        let key = key(1, &ahash::RandomState::new()).memory_size(usize::MAX);
+        let key = key(1, &RandomState::default()).memory_size(usize::MAX);
         let (cache, clock) = (cache(3 * (store::OVERHEAD + 200 + key)), ManualClock::new());
         let now = clock.now();
         for n in [1, 2, 3] {
