@@ -166,7 +166,7 @@ fn unknown_tool_gets_a_similar_name() {
 fn json_failure_has_a_next_step_for_a_person() {
     for (call, next) in [
         ("nosuch", "`haft tools list` lists the tools"),
-        ("echo", "`haft tools show echo` lists the arguments"),
+        ("read_file", "`haft tools show read_file` lists the arguments"),
         ("write_file file_path=a content=b --workspace .", "`--yes` approves this call"),
     ] {
         let failure = haft(&format!("call {call} --json")).json()["failure"].clone();
