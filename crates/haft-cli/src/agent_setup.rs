@@ -161,7 +161,10 @@ fn model(name: Option<&str>) -> Result<ScriptedModel, Problem> {
         for hint in error.hints() {
             problem = problem.hint(hint.clone());
         }
-        problem
+        problem.hint(
+            "a message is a line such as {\"text\": \"Hello.\"}; the guide lists the keys \
+                      (docs/guide/agents.md, Scripts)",
+        )
     })?;
     if model.is_empty() {
         let why = format!("`{path}` has no message of the model");

@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use haft::agent::{RunResult, RunStatus, RunUsage};
+use haft::agent::{EndReason, RunResult, RunStatus, RunUsage};
 
 use crate::{
     agent_output::{self, Display, PageTarget},
@@ -26,6 +26,9 @@ pub(crate) fn run(args: &args::Run, setup: Setup, host: &HostEnv) -> Result<Exit
         (Some(_), Some(_)) => {
             return Err(Problem::new("a run that is resumed goes on with its own task")
                 .hint("leave the task out, or send a message with `haft chat --resume RUN`"));
+        }
+        (Some(task), None) if task.trim().is_empty() => {
+            return Err(Problem::new("the task is empty").hint("say what the agent is to do"));
         }
         (Some(task), None) => task.clone(),
         (None, Some(_)) => String::new(),
@@ -55,6 +58,11 @@ async fn work(
     let stream = match &ready.resumed {
         Some(run) => {
             let saved = agent_setup::load(&ready.runs, run, &ready.answers).await?;
+            if saved.state == Some(RunStatus::Completed) {
+                return Err(Problem::new(format!("the run `{run}` has completed"))
+                    .hint(format!("`haft chat --resume {run} --model …` sends it another message"))
+                    .hint(format!("`haft runs show {run}` prints it")));
+            }
             used = saved.usage;
             let answers = ready.answers.iter().map(|(call, answer)| (call.clone(), answer.clone()));
             ready.runner.resume_stream(&ready.agent, saved, answers)?
@@ -148,5 +156,11 @@ fn resume_hint(result: &RunResult, args: &args::AgentArgs) -> String {
         None => String::new(),
     };
     let run = &result.run;
-    format!("`haft run --resume {run} --model {model}{workspace}` continues it")
+    let command = format!("`haft run --resume {run} --model {model}{workspace}`");
+    match result.reason {
+        EndReason::LimitReached { .. } => {
+            format!("{command} with a higher limit continues it; what was used counts")
+        }
+        _ => format!("{command} continues it"),
+    }
 }

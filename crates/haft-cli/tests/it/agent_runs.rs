@@ -135,6 +135,10 @@ fn setup_mistakes_are_explained() {
     assert!(task.contains("the task is missing, and the script names none"), "{task}");
     let price = said(&["run", "x", "--model", "script:writes.jsonl", "--max-cost", "0.5"]);
     assert!(price.contains("the script names no price"), "{price}");
+    let empty = said(&["run", " ", "--model", "script:writes.jsonl"]);
+    assert!(empty.contains("the task is empty"), "{empty}");
+    let show = said(&["runs", "show"]);
+    assert!(show.contains("hint: `haft runs list` shows the ids"), "{show}");
     assert!(!dir.work().join(".haft").exists(), "nothing was stored");
 }
 
@@ -166,6 +170,8 @@ fn run_waits_without_a_terminal_and_is_resumed_with_an_answer() {
     assert_eq!(read(&dir.work().join("new.txt")), "new");
     let late = resume(&["--approve", "w"]);
     assert_eq!(late.code, Some(1), "an answer counts once: {late:?}");
+    let over = resume(&[]);
+    assert!(over.err.contains("has completed"), "{over:?}");
 }
 
 #[test]
@@ -209,6 +215,14 @@ fn limits_stop_the_run() {
     let ran = dir.run(["run", "--model", "script:reads.jsonl", "--max-turns", "1"]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(5), ""), "{ran:?}");
     assert!(ran.err.contains("error: failed: a limit was reached"), "{}", ran.err);
+    assert!(ran.err.contains("with a higher limit continues it"), "{}", ran.err);
+    let run = newest(&dir);
+    let words = ["run", "--resume", &run, "--model", "script:reads.jsonl", "--max-turns", "2"];
+    let ran = dir.run(words);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "Beans before nine.\n"), "{ran:?}");
+    let again = dir.run(words);
+    assert_eq!(again.code, Some(1), "{again:?}");
+    assert!(again.err.contains("has completed") && again.err.contains("haft chat --resume"));
     let ran = dir.run(["run", "--model", "script:reads.jsonl", "--max-cost", "0.000001"]);
     assert_eq!(ran.code, Some(5), "{ran:?}");
     let ran = dir.run(["run", "--model", "script:reads.jsonl", "--max-tokens", "10"]);
@@ -218,6 +232,26 @@ fn limits_stop_the_run() {
     let wrong = dir.run(["run", "x", "--model", "script:reads.jsonl", "--max-time", "soon"]);
     assert_eq!(wrong.code, Some(1), "{wrong:?}");
     assert!(wrong.err.contains("write it as in 90s, 10m or 1h"), "{}", wrong.err);
+}
+
+#[test]
+fn failed_tool_ends_the_run_where_that_was_asked_for() {
+    let dir = dir("tool-failure");
+    dir.put(
+        "fails.jsonl",
+        "{\"calls\": [{\"name\": \"read_file\", \"arguments\": {\"file_path\": \"nothing\"}}]}\n\
+         {\"text\": \"There is no such file.\"}\n",
+    );
+    let run = |how: &str| {
+        let words = ["run", "x", "--model", "script:fails.jsonl", "--on-tool-failure", how];
+        let ran = dir.run(words);
+        (ran.code, ran.out)
+    };
+    let answer = "There is no such file.\n".to_owned();
+    assert_eq!(run("continue"), (Some(0), answer.clone()));
+    assert_eq!(run("sometimes").0, Some(1));
+    // A call that was refused is an answer for the model, also here.
+    assert_eq!(run("fail"), (Some(0), answer));
 }
 
 #[test]
