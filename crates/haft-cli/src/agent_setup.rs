@@ -1,4 +1,4 @@
-//! What `haft run` and `haft chat` share: the model, the agent, its limits, its tools and its store.
+//! What `haft run` and `haft chat` share: the model, the agent, its limits, its tools, its store.
 //!
 //! In: the options and the configuration of the workspace. Out: a runner and an agent.
 //! FAIL CLOSED: a limit of an option never raises a limit of a configuration file, and a call that
@@ -30,7 +30,7 @@ use crate::{
 /// The name of the agent, in records and stored runs.
 pub(crate) const AGENT: &str = "haft";
 
-/// What the model is told where `--instructions` says nothing else.
+/// The system prompt without `--instructions`.
 const INSTRUCTIONS: &str = "You work on a task of the user with the tools that you are offered. \
 They work in the user's workspace, under rules. If a call is denied, read the reason and continue \
 another way, or say what you need.";

@@ -1,7 +1,7 @@
 //! `haft chat`: a conversation with an agent, one message per line.
 //!
-//! In: lines of the terminal or of stdin. Out: the answers on stdout, as `haft run` prints them. The
-//! whole conversation is one run with one budget, and is stored after every message.
+//! In: lines of the terminal or of stdin. Out: the answers on stdout, as `haft run` prints them.
+//! The whole conversation is one run with one budget, and is stored after every message.
 
 use std::{path::Path, process::ExitCode};
 

@@ -1,7 +1,7 @@
 //! `haft demo`: an agent at work under rules, on a real repository in a temporary directory.
 //!
-//! The model is a script, and so are the answers to approvals. The tools, the rules, the sandbox and
-//! git are real. In: nothing. Out: what happens, as a page or as events.
+//! The model is a script, and so are the answers to approvals. The tools, the rules, the sandbox
+//! and git are real. In: nothing. Out: what happens, as a page or as events.
 
 mod repository;
 

@@ -1,7 +1,7 @@
 //! The text of a run's progress: what the model writes, what each call did, what is left.
 //! Writes nothing itself.
 //!
-//! In: the events of a run, and the time. Out: whole lines that fit the terminal, and a status line.
+//! In: the events of a run, and the time. Out: lines that fit the terminal, and a status line.
 //!
 //! INVARIANT: text of a model, of a tool and of a command begins with a label and a bar. No message
 //! and no question of ours does, so that text cannot imitate one.

@@ -1,6 +1,6 @@
 //! `haft run`: runs an agent on a task until it has answered.
 //!
-//! In: a task, a model, limits. Out: the answer on stdout, progress at the terminal, events as JSON.
+//! In: a task, a model, limits. Out: the answer on stdout, progress at the terminal, or events.
 //! The run is stored in the workspace, and `--resume` continues it.
 
 use std::process::ExitCode;
