@@ -41,7 +41,7 @@ pub(crate) fn run(args: &args::Run, setup: Setup, host: &HostEnv) -> Result<Exit
     let (is_json, is_quiet) = (args.agent.json, args.agent.rules.quiet);
     let (result, is_text_shown) = session::block_on(work(ready, task, is_json, is_quiet))??;
     if !is_json {
-        report(&result, &args.agent, is_text_shown)?;
+        report(&result, &args.agent, is_text_shown, Some("run"))?;
     }
     Ok(agent_output::exit(&result))
 }
@@ -102,11 +102,13 @@ pub(crate) fn display(
     }
 }
 
-/// Prints the answer, and how the run ended where that is not an answer.
+/// Prints the answer, and how the run ended where that is not an answer. `next` is the command that
+/// continues such a run; `None` where this one goes on.
 pub(crate) fn report(
     result: &RunResult,
     args: &args::AgentArgs,
     is_text_shown: bool,
+    next: Option<&str>,
 ) -> Result<(), Problem> {
     let text = result.text.trim_end();
     let is_answer = matches!(result.state, RunStatus::Completed | RunStatus::Degraded);
@@ -119,7 +121,7 @@ pub(crate) fn report(
     match result.state {
         RunStatus::Completed => return Ok(()),
         RunStatus::Waiting => hints.extend(waiting(result, args)),
-        _ => hints.push(resume_hint(result, args)),
+        _ => hints.extend(next.map(|command| resume_hint(result, args, command))),
     }
     print_error(&format!("{}: {}", result.state, result.reason), &hints);
     Ok(())
@@ -138,7 +140,7 @@ fn waiting(result: &RunResult, args: &args::AgentArgs) -> Vec<String> {
             question.reason
         ));
     }
-    hints.push(resume_hint(result, args));
+    hints.push(resume_hint(result, args, "run"));
     if let Some(first) = result.pending.first() {
         hints.push(format!(
             "at a terminal it asks; `--approve {}` or `--deny {}` answers in advance",
@@ -149,14 +151,14 @@ fn waiting(result: &RunResult, args: &args::AgentArgs) -> Vec<String> {
 }
 
 /// The command that continues a run.
-fn resume_hint(result: &RunResult, args: &args::AgentArgs) -> String {
+fn resume_hint(result: &RunResult, args: &args::AgentArgs, command: &str) -> String {
     let model = args.model.as_deref().unwrap_or_default();
     let workspace = match &args.place.workspace {
         Some(workspace) => format!(" --workspace {}", workspace.display()),
         None => String::new(),
     };
     let run = &result.run;
-    let command = format!("`haft run --resume {run} --model {model}{workspace}`");
+    let command = format!("`haft {command} --resume {run} --model {model}{workspace}`");
     match result.reason {
         EndReason::LimitReached { .. } => {
             format!("{command} with a higher limit continues it; what was used counts")

@@ -322,6 +322,19 @@ fn chat_answers_each_line() {
     let ran = fed(&dir, &words, "three\nfour\n");
     assert_eq!((ran.code, ran.out.as_str()), (Some(5), ""), "{ran:?}");
     assert!(ran.err.contains("the script has 2 messages"), "{}", ran.err);
+    assert!(ran.err.contains(&format!("`haft chat --resume {run}")), "{}", ran.err);
+}
+
+#[test]
+fn chat_with_a_waiting_call_is_continued_by_run() {
+    let dir = dir("chat-waits");
+    let ran = fed(&dir, &["chat", "--model", "script:writes.jsonl"], "one\ntwo\n");
+    assert_eq!((ran.code, ran.out.as_str()), (Some(6), ""), "{ran:?}");
+    let run = newest(&dir);
+    let words = ["chat", "--resume", &run, "--model", "script:writes.jsonl"];
+    let ran = fed(&dir, &words, "two\n");
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains(&format!("`haft run --resume {run} --model …` answers it first")));
 }
 
 #[test]
@@ -392,6 +405,34 @@ mod at_a_terminal {
         assert_eq!(screen.code, Some(0), "{page}");
         assert!(page.contains("First: hello") && page.contains("Second: more"), "{page}");
         assert_eq!(page.matches("model script").count(), 1, "the run is named once: {page}");
+    }
+
+    #[test]
+    fn chat_goes_on_after_ctrl_c() {
+        let dir = dir("chat-ctrl-c");
+        dir.put("both.jsonl", &format!("{STALLS}\n{{\"text\": \"Second: {{{{user}}}}\"}}\n"));
+        let mut typed = 0;
+        let keys = move |seen: &str| {
+            let keys = ["hello\n", "\u{3}", "more\n", "\u{4}"];
+            let prompts = seen.matches("you > ").count();
+            let is_due = match typed {
+                0 => prompts >= 1,
+                1 => seen.contains("I think."),
+                2 => prompts >= 2,
+                3 => prompts >= 3,
+                _ => false,
+            };
+            let typing = is_due.then(|| keys[typed]);
+            typed += usize::from(is_due);
+            typing
+        };
+        let line = "haft chat --model script:both.jsonl";
+        let Some(screen) = Terminal::like(&dir.command()).run(line, keys) else { return };
+        let page = screen.page();
+        assert_eq!(screen.code, Some(0), "{page}");
+        assert!(page.contains("the run was interrupted"), "{page}");
+        assert!(!page.contains("--resume"), "the chat itself goes on: {page}");
+        assert!(page.contains("Second: more"), "{page}");
     }
 
     #[test]
