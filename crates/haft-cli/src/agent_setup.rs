@@ -23,8 +23,14 @@ use haft::{
 };
 
 use crate::{
-    args::AgentArgs, builtin, error::Problem, host_env::HostEnv, input, result,
-    run_store::WorkspaceRuns, session, setup::Setup,
+    args::AgentArgs,
+    builtin,
+    error::Problem,
+    host_env::HostEnv,
+    input, result,
+    run_store::{RunLock, WorkspaceRuns},
+    session,
+    setup::Setup,
 };
 
 /// The name of the agent, in records and stored runs.
@@ -55,6 +61,8 @@ pub(crate) struct AgentSetup {
     pub(crate) answers: Vec<(CallId, ApprovalResponse)>,
     /// The stored run that is continued.
     pub(crate) resumed: Option<String>,
+    /// The id of the run, where it is a new one.
+    id: String,
 }
 
 /// A run that becomes a script.
@@ -94,10 +102,10 @@ impl AgentSetup {
             None => session::add_approver(runtime, &setup, person.clone(), decisions)?,
         };
         let (id, here) = (runs.new_id(), setup.here().to_owned());
-        let directory = here.clone();
+        let (own_id, directory) = (id.clone(), here.clone());
         let mut runner = Runner::new(runtime.build()?)
             .store(runs.store())
-            .configure_run(move |run| run.id(id.as_str()).working_directory(&directory));
+            .configure_run(move |run| run.id(own_id.as_str()).working_directory(&directory));
         if let Some(deferred) = deferred {
             runner = runner.deferred_approvals(deferred);
         }
@@ -110,7 +118,13 @@ impl AgentSetup {
             .limits(limits)
             .on_tool_failure(args.on_tool_failure);
         let resumed = args.resume.clone();
-        Ok(Self { runner, agent, runs, here, person, task, recording, answers, resumed })
+        Ok(Self { runner, agent, runs, here, person, task, recording, answers, resumed, id })
+    }
+
+    /// Prepares the store, and locks the run for this process.
+    pub(crate) fn lock(&self) -> Result<RunLock, Problem> {
+        self.runs.create()?;
+        self.runs.lock(self.resumed.as_ref().unwrap_or(&self.id))
     }
 }
 

@@ -26,7 +26,7 @@ const MAX_MESSAGE_BYTES: u64 = 1 << 20;
 
 pub(crate) fn run(args: &args::Chat, setup: Setup, host: &HostEnv) -> Result<ExitCode, Problem> {
     let ready = AgentSetup::open(&args.agent, setup, host)?;
-    ready.runs.create()?;
+    let _lock = ready.lock()?;
     session::block_on(talk(ready, args.agent.clone()))?
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &args::Run, setup: Setup, host: &HostEnv) -> Result<Exit
                 .hint("name it: `haft run \"Fix the failing test.\" --model …`")
         })?,
     };
-    ready.runs.create()?;
+    let _lock = ready.lock()?;
     let (is_json, is_quiet) = (args.agent.json, args.agent.rules.quiet);
     let (result, is_text_shown) = session::block_on(work(ready, task, is_json, is_quiet))??;
     if !is_json {

@@ -465,6 +465,27 @@ mod signals {
     }
 
     #[test]
+    fn run_that_another_process_works_on_is_not_resumed() {
+        let dir = dir("locked");
+        let seconds = format!("{}.7", 2_000_000 + std::process::id());
+        let child = start(&dir, &seconds);
+        wait_for("the command's start", || runs(&seconds));
+        let run = std::fs::read_dir(dir.work().join(".haft/runs")).unwrap().flatten();
+        let names = run.map(|entry| entry.file_name().into_string().unwrap());
+        let locks: Vec<String> = names.filter(|name| name.ends_with(".lock")).collect();
+        let [lock] = locks.as_slice() else { panic!("{locks:?}") };
+        let run = lock.strip_suffix(".lock").unwrap();
+        // It is stored after its first turn; until then there is nothing to resume.
+        dir.put(&format!(".haft/runs/{run}.json"), "{}");
+        let ran = dir.run(["run", "--resume", run, "--model", "script:sleeps.jsonl"]);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.err.contains("another process works on the run"), "{ran:?}");
+        send("-TERM", &child);
+        assert_eq!(Ran::of(child.wait_with_output().unwrap()).code, Some(130));
+        assert!(!dir.work().join(".haft/runs").join(lock).exists(), "the lock is gone");
+    }
+
+    #[test]
     fn signals_cancel_the_run_and_kill_its_processes() {
         for (at, signal) in ["-INT", "-TERM"].into_iter().enumerate() {
             let dir = dir(&format!("signal{signal}"));
