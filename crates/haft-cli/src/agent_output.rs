@@ -118,15 +118,15 @@ pub(crate) async fn drive(
                 }
             }
             Display::Page(page) => {
-                let room = loop {
+                let permit = loop {
                     tokio::select! {
                         biased;
                         kind = signals.next() => stop(&handle, kind, &mut stops),
-                        room = page.events.reserve() => break room,
+                        permit = page.events.reserve() => break permit,
                     }
                 };
-                if let Ok(room) = room {
-                    room.send(event);
+                if let Ok(permit) = permit {
+                    permit.send(event);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! What `haft run` and `haft chat` share: the model, the agent, its limits, its tools and its store.
+//! What `haft run` and `haft chat` share: the model, the agent, its limits, its tools, its store.
 //!
 //! In: the options and the configuration of the workspace. Out: a runner and an agent.
 //! FAIL CLOSED: a limit of an option never raises a limit of a configuration file, and a call that
@@ -23,14 +23,20 @@ use haft::{
 };
 
 use crate::{
-    args::AgentArgs, builtin, error::Problem, host_env::HostEnv, input, result,
-    run_store::WorkspaceRuns, session, setup::Setup,
+    args::AgentArgs,
+    builtin,
+    error::Problem,
+    host_env::HostEnv,
+    input, result,
+    run_store::{RunLock, WorkspaceRuns},
+    session,
+    setup::Setup,
 };
 
 /// The name of the agent, in records and stored runs.
 pub(crate) const AGENT: &str = "haft";
 
-/// What the model is told where `--instructions` says nothing else.
+/// The system prompt without `--instructions`.
 const INSTRUCTIONS: &str = "You work on a task of the user with the tools that you are offered. \
 They work in the user's workspace, under rules. If a call is denied, read the reason and continue \
 another way, or say what you need.";
@@ -55,6 +61,8 @@ pub(crate) struct AgentSetup {
     pub(crate) answers: Vec<(CallId, ApprovalResponse)>,
     /// The stored run that is continued.
     pub(crate) resumed: Option<String>,
+    /// The id of the run, where it is a new one.
+    id: String,
 }
 
 /// A run that becomes a script.
@@ -94,10 +102,10 @@ impl AgentSetup {
             None => session::add_approver(runtime, &setup, person.clone(), decisions)?,
         };
         let (id, here) = (runs.new_id(), setup.here().to_owned());
-        let directory = here.clone();
+        let (own_id, directory) = (id.clone(), here.clone());
         let mut runner = Runner::new(runtime.build()?)
             .store(runs.store())
-            .configure_run(move |run| run.id(id.as_str()).working_directory(&directory));
+            .configure_run(move |run| run.id(own_id.as_str()).working_directory(&directory));
         if let Some(deferred) = deferred {
             runner = runner.deferred_approvals(deferred);
         }
@@ -110,7 +118,13 @@ impl AgentSetup {
             .limits(limits)
             .on_tool_failure(args.on_tool_failure);
         let resumed = args.resume.clone();
-        Ok(Self { runner, agent, runs, here, person, task, recording, answers, resumed })
+        Ok(Self { runner, agent, runs, here, person, task, recording, answers, resumed, id })
+    }
+
+    /// Prepares the store, and locks the run for this process.
+    pub(crate) fn lock(&self) -> Result<RunLock, Problem> {
+        self.runs.create()?;
+        self.runs.lock(self.resumed.as_ref().unwrap_or(&self.id))
     }
 }
 
@@ -161,7 +175,10 @@ fn model(name: Option<&str>) -> Result<ScriptedModel, Problem> {
         for hint in error.hints() {
             problem = problem.hint(hint.clone());
         }
-        problem
+        problem.hint(
+            "a message is a line such as {\"text\": \"Hello.\"}; the guide lists the keys \
+                      (docs/guide/agents.md, Scripts)",
+        )
     })?;
     if model.is_empty() {
         let why = format!("`{path}` has no message of the model");

@@ -1,7 +1,7 @@
 //! `haft chat`: a conversation with an agent, one message per line.
 //!
-//! In: lines of the terminal or of stdin. Out: the answers on stdout, as `haft run` prints them. The
-//! whole conversation is one run with one budget, and is stored after every message.
+//! In: lines of the terminal or of stdin. Out: the answers on stdout, as `haft run` prints them.
+//! The whole conversation is one run with one budget, and is stored after every message.
 
 use std::{path::Path, process::ExitCode};
 
@@ -26,7 +26,7 @@ const MAX_MESSAGE_BYTES: u64 = 1 << 20;
 
 pub(crate) fn run(args: &args::Chat, setup: Setup, host: &HostEnv) -> Result<ExitCode, Problem> {
     let ready = AgentSetup::open(&args.agent, setup, host)?;
-    ready.runs.create()?;
+    let _lock = ready.lock()?;
     session::block_on(talk(ready, args.agent.clone()))?
 }
 
@@ -36,6 +36,10 @@ async fn talk(ready: AgentSetup, args: args::AgentArgs) -> Result<ExitCode, Prob
     let mut chat = match &ready.resumed {
         Some(run) => {
             let saved = agent_setup::load(&ready.runs, run, &ready.answers).await?;
+            if !saved.pending().is_empty() {
+                return Err(Problem::new(format!("a call of the run `{run}` waits for approval"))
+                    .hint(format!("`haft run --resume {run} --model …` answers it first")));
+            }
             used = saved.usage;
             ready.runner.reopen(&ready.agent, saved, ready.answers.clone())?
         }
@@ -62,10 +66,15 @@ async fn talk(ready: AgentSetup, args: args::AgentArgs) -> Result<ExitCode, Prob
             continue;
         }
         let display = run_command::display(&ready, used, args.json, args.rules.quiet);
-        let result = match answer(&mut chat, &message, &args, display, &mut signals).await {
-            Ok(result) => result,
+        let (result, is_text_shown) = match answer(&mut chat, &message, display, &mut signals).await
+        {
+            Ok(answered) => answered,
             Err(problem) => break Err(problem),
         };
+        if !args.json {
+            let next = (!ready.person.is_there()).then_some("chat");
+            run_command::report(&result, &args, is_text_shown, next)?;
+        }
         used = result.usage;
         code = agent_output::exit(&result);
         // A person can go on after a failure; a pipe cannot know of it.
@@ -80,23 +89,18 @@ async fn talk(ready: AgentSetup, args: args::AgentArgs) -> Result<ExitCode, Prob
     ended
 }
 
-/// Sends one message and shows the answer.
+/// Sends one message. Returns the result, and whether its text is on the terminal already.
 async fn answer(
     chat: &mut Chat<'_>,
     message: &str,
-    args: &args::AgentArgs,
     display: Display,
     signals: &mut Signals,
-) -> Result<RunResult, Problem> {
+) -> Result<(RunResult, bool), Problem> {
     let stream = chat.send_stream(message)?;
     let result = agent_output::drive(stream, signals, &display).await;
     let is_text_shown = display.shows_text();
     display.finish().await;
-    let result = result?;
-    if !args.json {
-        run_command::report(&result, args, is_text_shown)?;
-    }
-    Ok(result)
+    Ok((result?, is_text_shown))
 }
 
 /// Where messages come from.

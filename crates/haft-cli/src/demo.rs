@@ -1,7 +1,7 @@
 //! `haft demo`: an agent at work under rules, on a real repository in a temporary directory.
 //!
-//! The model is a script, and so are the answers to approvals. The tools, the rules, the sandbox and
-//! git are real. In: nothing. Out: what happens, as a page or as events.
+//! The model is a script, and so are the answers to approvals. The tools, the rules, the sandbox
+//! and git are real. In: nothing. Out: what happens, as a page or as events.
 
 mod repository;
 
@@ -100,7 +100,8 @@ impl Parts {
         for line in SCRIPT.lines() {
             match line {
                 "// with sandbox" => is_skipped = !self.has_sandbox,
-                "// with git" => is_skipped = !self.has_git,
+                "// without sandbox" => is_skipped = self.has_sandbox,
+                "// with git and sandbox" => is_skipped = !(self.has_git && self.has_sandbox),
                 _ if is_skipped => is_skipped = false,
                 line => script += &format!("{line}\n"),
             }
@@ -155,8 +156,8 @@ fn heading(task: &str, setup: &Setup, parts: Parts) -> String {
     }
     if !parts.has_sandbox {
         skip(
-            "this machine has no sandbox for processes, so the test of the project does not run; \
-             `haft doctor` shows why",
+            "this machine has no sandbox for processes, so neither the test of the project nor a \
+             push can run; `haft doctor` shows why",
         );
     }
     out
@@ -175,7 +176,7 @@ fn summary(result: &RunResult, repository: &DemoRepository) -> String {
         add(format!("The run ended early: {}.", result.reason));
     }
     add(format!(
-        "{}: {ran} ran, {denied} were denied, {invalid} had a wrong argument. The model read each \
+        "{}: {ran} ran, {denied} denied, {invalid} with a wrong argument. The model read each \
          reason and went on.",
         style::count(result.executions.len(), "call"),
     ));
@@ -205,7 +206,7 @@ mod tests {
     #[test]
     fn script_is_whole_with_and_without_git_and_sandbox() {
         for (has_git, has_sandbox, messages) in
-            [(true, true, 8), (false, true, 7), (true, false, 7), (false, false, 6)]
+            [(true, true, 8), (false, true, 7), (true, false, 6), (false, false, 6)]
         {
             let parts = Parts { has_git, has_sandbox };
             let model = ScriptedModel::parse(&parts.script(false)).unwrap();

@@ -200,6 +200,9 @@ fn own_hint(kind: clap::error::ErrorKind, usage: &str, message: &str) -> Option<
             let command = usage.trim_end_matches("<COMMAND>").trim_end();
             Some(format!("`{command} --help` lists the subcommands"))
         }
+        MissingRequiredArgument if usage.starts_with("haft runs show") => {
+            Some("`haft runs list` shows the ids".to_owned())
+        }
         MissingRequiredArgument if usage.starts_with("haft result") && message.contains("<ID>") => {
             Some("`haft result list` shows the ids".to_owned())
         }

@@ -1,7 +1,7 @@
 //! The text of a run's progress: what the model writes, what each call did, what is left.
 //! Writes nothing itself.
 //!
-//! In: the events of a run, and the time. Out: whole lines that fit the terminal, and a status line.
+//! In: the events of a run, and the time. Out: lines that fit the terminal, and a status line.
 //!
 //! INVARIANT: text of a model, of a tool and of a command begins with a label and a bar. No message
 //! and no question of ours does, so that text cannot imitate one.
@@ -400,6 +400,9 @@ impl Progress {
             let calls = all.saturating_sub(used.calls);
             left.push(style::count(usize::try_from(calls).unwrap_or(usize::MAX), "call"));
         }
+        if let Some(all) = limits.wall {
+            left.push(rounded(all.saturating_sub(used.elapsed)));
+        }
         if let Some(all) = limits.tokens {
             left.push(format!("{} tokens", all.saturating_sub(used.tokens.total())));
         }
@@ -438,6 +441,14 @@ const MODEL_COLUMNS: usize = 8;
 /// Millionths of the currency unit, as a person writes them.
 fn money(micros: u64) -> String {
     format!("cost {}.{:04}", micros / 1_000_000, micros % 1_000_000 / 100)
+}
+
+/// A time as a person says it: minutes, or seconds where it is short.
+fn rounded(time: Duration) -> String {
+    match time.as_secs() {
+        0..120 => format!("{} s", time.as_secs()),
+        seconds => format!("{} min", seconds / 60),
+    }
 }
 
 impl CallState {

@@ -1,11 +1,11 @@
 //! `haft run`: runs an agent on a task until it has answered.
 //!
-//! In: a task, a model, limits. Out: the answer on stdout, progress at the terminal, events as JSON.
+//! In: a task, a model, limits. Out: the answer on stdout, progress at the terminal, or events.
 //! The run is stored in the workspace, and `--resume` continues it.
 
 use std::process::ExitCode;
 
-use haft::agent::{RunResult, RunStatus, RunUsage};
+use haft::agent::{EndReason, RunResult, RunStatus, RunUsage};
 
 use crate::{
     agent_output::{self, Display, PageTarget},
@@ -27,6 +27,9 @@ pub(crate) fn run(args: &args::Run, setup: Setup, host: &HostEnv) -> Result<Exit
             return Err(Problem::new("a run that is resumed goes on with its own task")
                 .hint("leave the task out, or send a message with `haft chat --resume RUN`"));
         }
+        (Some(task), None) if task.trim().is_empty() => {
+            return Err(Problem::new("the task is empty").hint("say what the agent is to do"));
+        }
         (Some(task), None) => task.clone(),
         (None, Some(_)) => String::new(),
         (None, None) => ready.task.clone().ok_or_else(|| {
@@ -34,11 +37,11 @@ pub(crate) fn run(args: &args::Run, setup: Setup, host: &HostEnv) -> Result<Exit
                 .hint("name it: `haft run \"Fix the failing test.\" --model …`")
         })?,
     };
-    ready.runs.create()?;
+    let _lock = ready.lock()?;
     let (is_json, is_quiet) = (args.agent.json, args.agent.rules.quiet);
     let (result, is_text_shown) = session::block_on(work(ready, task, is_json, is_quiet))??;
     if !is_json {
-        report(&result, &args.agent, is_text_shown)?;
+        report(&result, &args.agent, is_text_shown, Some("run"))?;
     }
     Ok(agent_output::exit(&result))
 }
@@ -55,6 +58,11 @@ async fn work(
     let stream = match &ready.resumed {
         Some(run) => {
             let saved = agent_setup::load(&ready.runs, run, &ready.answers).await?;
+            if saved.state == Some(RunStatus::Completed) {
+                return Err(Problem::new(format!("the run `{run}` has completed"))
+                    .hint(format!("`haft chat --resume {run} --model …` sends it another message"))
+                    .hint(format!("`haft runs show {run}` prints it")));
+            }
             used = saved.usage;
             let answers = ready.answers.iter().map(|(call, answer)| (call.clone(), answer.clone()));
             ready.runner.resume_stream(&ready.agent, saved, answers)?
@@ -94,11 +102,13 @@ pub(crate) fn display(
     }
 }
 
-/// Prints the answer, and how the run ended where that is not an answer.
+/// Prints the answer, and how the run ended where that is not an answer. `next` is the command that
+/// continues such a run; `None` where this one goes on.
 pub(crate) fn report(
     result: &RunResult,
     args: &args::AgentArgs,
     is_text_shown: bool,
+    next: Option<&str>,
 ) -> Result<(), Problem> {
     let text = result.text.trim_end();
     let is_answer = matches!(result.state, RunStatus::Completed | RunStatus::Degraded);
@@ -111,7 +121,7 @@ pub(crate) fn report(
     match result.state {
         RunStatus::Completed => return Ok(()),
         RunStatus::Waiting => hints.extend(waiting(result, args)),
-        _ => hints.push(resume_hint(result, args)),
+        _ => hints.extend(next.map(|command| resume_hint(result, args, command))),
     }
     print_error(&format!("{}: {}", result.state, result.reason), &hints);
     Ok(())
@@ -130,7 +140,7 @@ fn waiting(result: &RunResult, args: &args::AgentArgs) -> Vec<String> {
             question.reason
         ));
     }
-    hints.push(resume_hint(result, args));
+    hints.push(resume_hint(result, args, "run"));
     if let Some(first) = result.pending.first() {
         hints.push(format!(
             "at a terminal it asks; `--approve {}` or `--deny {}` answers in advance",
@@ -141,12 +151,18 @@ fn waiting(result: &RunResult, args: &args::AgentArgs) -> Vec<String> {
 }
 
 /// The command that continues a run.
-fn resume_hint(result: &RunResult, args: &args::AgentArgs) -> String {
+fn resume_hint(result: &RunResult, args: &args::AgentArgs, command: &str) -> String {
     let model = args.model.as_deref().unwrap_or_default();
     let workspace = match &args.place.workspace {
         Some(workspace) => format!(" --workspace {}", workspace.display()),
         None => String::new(),
     };
     let run = &result.run;
-    format!("`haft run --resume {run} --model {model}{workspace}` continues it")
+    let command = format!("`haft {command} --resume {run} --model {model}{workspace}`");
+    match result.reason {
+        EndReason::LimitReached { .. } => {
+            format!("{command} with a higher limit continues it; what was used counts")
+        }
+        _ => format!("{command} continues it"),
+    }
 }

@@ -1,6 +1,7 @@
 //! Where runs are stored: `.haft/runs` of the workspace, one JSON file for each run.
 //!
 //! No tool can write there: `.haft` is a protected name.
+//! INVARIANT: one process works on a run at a time, so that an approved call runs once.
 //! FAIL CLOSED: a symlink in place of the directory is refused, because a repository could send
 //! conversations elsewhere with it.
 
@@ -85,6 +86,29 @@ impl WorkspaceRuns {
         }
     }
 
+    /// Locks a run for this process, until the lock is dropped.
+    pub(crate) fn lock(&self, run: &str) -> Result<RunLock, Problem> {
+        let path = self.directory.join(format!("{run}.lock"));
+        let cannot = |e: io::Error| {
+            Problem::new(format!("cannot lock the run `{run}` with `{}`: {e}", path.display()))
+        };
+        loop {
+            let file = fs::File::create(&path).map_err(cannot)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(fs::TryLockError::WouldBlock) => {
+                    return Err(Problem::new(format!("another process works on the run `{run}`"))
+                        .hint("wait until it has ended"));
+                }
+                Err(fs::TryLockError::Error(error)) => return Err(cannot(error)),
+            }
+            // The last owner may have removed the file after this process opened it (TOCTOU).
+            if is_same_file(&file, &path) {
+                return Ok(RunLock { path, _file: file });
+            }
+        }
+    }
+
     /// A new id that no stored run has.
     #[expect(clippy::disallowed_methods, reason = "ids of stored runs have the date of the host")]
     pub(crate) fn new_id(&self) -> String {
@@ -98,6 +122,33 @@ impl WorkspaceRuns {
             n += 1;
         }
     }
+}
+
+/// The lock of a run. It ends with the process, also where that is killed.
+#[derive(Debug)]
+pub(crate) struct RunLock {
+    path: PathBuf,
+    _file: fs::File,
+}
+
+impl Drop for RunLock {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(unix)]
+fn is_same_file(file: &fs::File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    match (file.metadata(), path.symlink_metadata()) {
+        (Ok(own), Ok(there)) => (own.dev(), own.ino()) == (there.dev(), there.ino()),
+        _ => false,
+    }
+}
+
+#[cfg(not(unix))]
+fn is_same_file(_: &fs::File, path: &Path) -> bool {
+    path.exists()
 }
 
 #[cfg(unix)]
@@ -149,6 +200,20 @@ fn date(mut days: u64) -> (u64, u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn run_is_locked_until_the_lock_is_dropped() {
+        let directory = std::env::temp_dir().join(format!("haft-lock-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let runs = WorkspaceRuns { own: directory.clone(), directory: directory.clone() };
+        let first = runs.lock("a").unwrap();
+        assert!(runs.lock("a").unwrap_err().to_string().contains("another process"));
+        assert!(runs.lock("b").is_ok(), "another run is free");
+        drop(first);
+        drop(runs.lock("a").unwrap());
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0, "no file is left");
+        fs::remove_dir(&directory).unwrap();
+    }
 
     #[test]
     fn id_begins_with_the_date() {

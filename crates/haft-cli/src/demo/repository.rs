@@ -34,7 +34,7 @@ const FILES: [(&str, &str); 6] = [
     ),
     (
         "haft.toml",
-        "[[rule]]\nmatch = \"Bash(curl *)\"\ndecision = \"deny\"\n\
+        "[[rule]]\nmatch = [\"Bash(curl *)\", \"WebFetch(domain:*.example.net)\"]\ndecision = \"deny\"\n\
          reason = \"this project uploads nothing\"\n",
     ),
     (".env", "API_TOKEN=not-a-real-token\n"),

@@ -6,7 +6,12 @@ use haft::{
 use super::*;
 
 fn progress(width: usize) -> Progress {
-    let limits = Budget { cycles: Some(5), micros: Some(1_000_000), ..Budget::default() };
+    let limits = Budget {
+        cycles: Some(5),
+        wall: Some(Duration::from_secs(600)),
+        micros: Some(1_000_000),
+        ..Budget::default()
+    };
     let here = PathBuf::from("/work/project");
     let about = RunAbout { limits, has_price: true, here, used: RunUsage::default() };
     Progress::new(about, Some(width), Instant::now())
@@ -60,11 +65,12 @@ fn turn_shows_what_is_used_and_what_is_left() {
         turns: 2,
         tokens,
         micros: 12_345,
+        elapsed: Duration::from_secs(90),
         ..RunUsage::default()
     }));
     shown.take(&AgentEvent::ModelCalled { turn: 3, tools: 1, input_tokens: 1, max_tokens: 1 });
     let page = plain(shown.text());
-    assert_eq!(page, "turn 3  1000 tokens, cost 0.0123  left: 3 turns, cost 0.9876\n");
+    assert_eq!(page, "turn 3  1000 tokens, cost 0.0123  left: 3 turns, 8 min, cost 0.9876\n");
 }
 
 #[test]

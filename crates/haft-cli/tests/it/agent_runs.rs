@@ -135,6 +135,10 @@ fn setup_mistakes_are_explained() {
     assert!(task.contains("the task is missing, and the script names none"), "{task}");
     let price = said(&["run", "x", "--model", "script:writes.jsonl", "--max-cost", "0.5"]);
     assert!(price.contains("the script names no price"), "{price}");
+    let empty = said(&["run", " ", "--model", "script:writes.jsonl"]);
+    assert!(empty.contains("the task is empty"), "{empty}");
+    let show = said(&["runs", "show"]);
+    assert!(show.contains("hint: `haft runs list` shows the ids"), "{show}");
     assert!(!dir.work().join(".haft").exists(), "nothing was stored");
 }
 
@@ -166,6 +170,8 @@ fn run_waits_without_a_terminal_and_is_resumed_with_an_answer() {
     assert_eq!(read(&dir.work().join("new.txt")), "new");
     let late = resume(&["--approve", "w"]);
     assert_eq!(late.code, Some(1), "an answer counts once: {late:?}");
+    let over = resume(&[]);
+    assert!(over.err.contains("has completed"), "{over:?}");
 }
 
 #[test]
@@ -209,6 +215,14 @@ fn limits_stop_the_run() {
     let ran = dir.run(["run", "--model", "script:reads.jsonl", "--max-turns", "1"]);
     assert_eq!((ran.code, ran.out.as_str()), (Some(5), ""), "{ran:?}");
     assert!(ran.err.contains("error: failed: a limit was reached"), "{}", ran.err);
+    assert!(ran.err.contains("with a higher limit continues it"), "{}", ran.err);
+    let run = newest(&dir);
+    let words = ["run", "--resume", &run, "--model", "script:reads.jsonl", "--max-turns", "2"];
+    let ran = dir.run(words);
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "Beans before nine.\n"), "{ran:?}");
+    let again = dir.run(words);
+    assert_eq!(again.code, Some(1), "{again:?}");
+    assert!(again.err.contains("has completed") && again.err.contains("haft chat --resume"));
     let ran = dir.run(["run", "--model", "script:reads.jsonl", "--max-cost", "0.000001"]);
     assert_eq!(ran.code, Some(5), "{ran:?}");
     let ran = dir.run(["run", "--model", "script:reads.jsonl", "--max-tokens", "10"]);
@@ -218,6 +232,26 @@ fn limits_stop_the_run() {
     let wrong = dir.run(["run", "x", "--model", "script:reads.jsonl", "--max-time", "soon"]);
     assert_eq!(wrong.code, Some(1), "{wrong:?}");
     assert!(wrong.err.contains("write it as in 90s, 10m or 1h"), "{}", wrong.err);
+}
+
+#[test]
+fn failed_tool_ends_the_run_where_that_was_asked_for() {
+    let dir = dir("tool-failure");
+    dir.put(
+        "fails.jsonl",
+        "{\"calls\": [{\"name\": \"read_file\", \"arguments\": {\"file_path\": \"nothing\"}}]}\n\
+         {\"text\": \"There is no such file.\"}\n",
+    );
+    let run = |how: &str| {
+        let words = ["run", "x", "--model", "script:fails.jsonl", "--on-tool-failure", how];
+        let ran = dir.run(words);
+        (ran.code, ran.out)
+    };
+    let answer = "There is no such file.\n".to_owned();
+    assert_eq!(run("continue"), (Some(0), answer.clone()));
+    assert_eq!(run("degrade"), (Some(5), answer), "the model answers with what it has");
+    assert_eq!(run("fail"), (Some(5), String::new()));
+    assert_eq!(run("sometimes").0, Some(1));
 }
 
 #[test]
@@ -288,6 +322,19 @@ fn chat_answers_each_line() {
     let ran = fed(&dir, &words, "three\nfour\n");
     assert_eq!((ran.code, ran.out.as_str()), (Some(5), ""), "{ran:?}");
     assert!(ran.err.contains("the script has 2 messages"), "{}", ran.err);
+    assert!(ran.err.contains(&format!("`haft chat --resume {run}")), "{}", ran.err);
+}
+
+#[test]
+fn chat_with_a_waiting_call_is_continued_by_run() {
+    let dir = dir("chat-waits");
+    let ran = fed(&dir, &["chat", "--model", "script:writes.jsonl"], "one\ntwo\n");
+    assert_eq!((ran.code, ran.out.as_str()), (Some(6), ""), "{ran:?}");
+    let run = newest(&dir);
+    let words = ["chat", "--resume", &run, "--model", "script:writes.jsonl"];
+    let ran = fed(&dir, &words, "two\n");
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.contains(&format!("`haft run --resume {run} --model …` answers it first")));
 }
 
 #[test]
@@ -361,6 +408,34 @@ mod at_a_terminal {
     }
 
     #[test]
+    fn chat_goes_on_after_ctrl_c() {
+        let dir = dir("chat-ctrl-c");
+        dir.put("both.jsonl", &format!("{STALLS}\n{{\"text\": \"Second: {{{{user}}}}\"}}\n"));
+        let mut typed = 0;
+        let keys = move |seen: &str| {
+            let keys = ["hello\n", "\u{3}", "more\n", "\u{4}"];
+            let prompts = seen.matches("you > ").count();
+            let is_due = match typed {
+                0 => prompts >= 1,
+                1 => seen.contains("I think."),
+                2 => prompts >= 2,
+                3 => prompts >= 3,
+                _ => false,
+            };
+            let typing = is_due.then(|| keys[typed]);
+            typed += usize::from(is_due);
+            typing
+        };
+        let line = "haft chat --model script:both.jsonl";
+        let Some(screen) = Terminal::like(&dir.command()).run(line, keys) else { return };
+        let page = screen.page();
+        assert_eq!(screen.code, Some(0), "{page}");
+        assert!(page.contains("the run was interrupted"), "{page}");
+        assert!(!page.contains("--resume"), "the chat itself goes on: {page}");
+        assert!(page.contains("Second: more"), "{page}");
+    }
+
+    #[test]
     fn ctrl_c_interrupts_the_run() {
         let dir = dir("ctrl-c");
         let line = "haft run x --model script:stalls.jsonl";
@@ -387,6 +462,27 @@ mod signals {
         let mut haft = dir.command();
         haft.args(["run", "x", "--model", "script:sleeps.jsonl", "--json"]);
         haft.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    #[test]
+    fn run_that_another_process_works_on_is_not_resumed() {
+        let dir = dir("locked");
+        let seconds = format!("{}.7", 2_000_000 + std::process::id());
+        let child = start(&dir, &seconds);
+        wait_for("the command's start", || runs(&seconds));
+        let run = std::fs::read_dir(dir.work().join(".haft/runs")).unwrap().flatten();
+        let names = run.map(|entry| entry.file_name().into_string().unwrap());
+        let locks: Vec<String> = names.filter(|name| name.ends_with(".lock")).collect();
+        let [lock] = locks.as_slice() else { panic!("{locks:?}") };
+        let run = lock.strip_suffix(".lock").unwrap();
+        // It is stored after its first turn; until then there is nothing to resume.
+        dir.put(&format!(".haft/runs/{run}.json"), "{}");
+        let ran = dir.run(["run", "--resume", run, "--model", "script:sleeps.jsonl"]);
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.err.contains("another process works on the run"), "{ran:?}");
+        send("-TERM", &child);
+        assert_eq!(Ran::of(child.wait_with_output().unwrap()).code, Some(130));
+        assert!(!dir.work().join(".haft/runs").join(lock).exists(), "the lock is gone");
     }
 
     #[test]

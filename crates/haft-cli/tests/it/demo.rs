@@ -2,7 +2,7 @@
 
 #![cfg(target_os = "linux")]
 
-use crate::{command, haft, lines, terminal::Terminal};
+use crate::{TempDir, command, haft, lines, terminal::Terminal};
 
 #[test]
 fn demo_shows_an_agent_that_is_governed() {
@@ -23,7 +23,7 @@ fn demo_shows_an_agent_that_is_governed() {
         "→ deny by the script of the demo: a person pushes after a review",
         "completed  8 turns, 10 calls, ",
         "What happened",
-        "10 calls: 6 ran, 3 were denied, 1 had a wrong argument.",
+        "10 calls: 6 ran, 3 denied, 1 with a wrong argument.",
         "In the repository: 1 file changed, 1 insertion(+), 1 deletion(-).",
         "Try next",
     ] {
@@ -69,6 +69,26 @@ fn demo_without_git_says_what_it_skips() {
     assert!(out.contains("skipped: git is not installed"), "{out}");
     assert!(!out.contains("git push origin main"), "{out}");
     assert!(out.contains("completed  7 turns"), "{out}");
+}
+
+#[test]
+fn demo_without_a_sandbox_says_what_it_skips() {
+    let dir = TempDir::trusted("demo-without-sandbox", &[]);
+    // No other sandbox can be started inside of one.
+    let program = dir.work().join("haft-copy");
+    std::fs::copy(env!("CARGO_BIN_EXE_haft"), &program).unwrap();
+    let ran = dir.run(["call", "shell", "command=./haft-copy demo", "--workspace", ".", "--yes"]);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let out = ran.out;
+    assert!(out.contains("skipped: this machine has no sandbox for processes"), "{out}");
+    assert!(!out.contains("sh tests/run.sh\""), "{out}");
+    assert!(out.contains("│ denied: this project uploads nothing"), "{out}");
+    assert!(
+        out.contains("decided by haft.toml:2 deny \"WebFetch(domain:*.example.net)\""),
+        "{out}"
+    );
+    assert!(out.contains("8 calls: 5 ran, 2 denied, 1 with a wrong argument."), "{out}");
+    assert!(out.contains("completed  6 turns"), "{out}");
 }
 
 #[test]
