@@ -3,11 +3,12 @@
 //! INVARIANT: a message of the model enters the history together with the results of all its calls,
 //! one each, under ids that no earlier call has.
 
-use std::{collections::HashSet, time::Instant};
+use std::{collections::HashSet, sync::Arc, time::Instant};
 
 use haft_core::{Arguments, Block, CallId, Label, RunId, ToolName};
-use haft_dialect::history::{
-    AssistantPart, ContentPart, Media, MediaSource, Message, PastResult, Transcript,
+use haft_dialect::{
+    ToolExport,
+    history::{AssistantPart, ContentPart, Media, MediaSource, Message, PastResult, Transcript},
 };
 
 use super::{
@@ -17,7 +18,7 @@ use super::{
     result::{CallSummary, PendingCall, RunStatus, RunUsage},
     saved::{OpenTurn, SavedRun},
 };
-use crate::{run::Run, tool_result::ToolResult, weight::weight_of};
+use crate::{registry::ToolSnapshot, run::Run, tool_result::ToolResult, weight::weight_of};
 
 /// The ids of all calls of a conversation.
 pub(super) type CallIds = HashSet<CallId, ahash::RandomState>;
@@ -37,7 +38,9 @@ pub(super) struct Conversation {
     pub(super) executions: Vec<CallSummary>,
     pub(super) labels: Vec<(CallId, Label)>,
     /// The fingerprint of the tools that were offered last.
-    pub(super) tools: String,
+    tools: String,
+    /// The export of these tools; the same one has the same fingerprint.
+    offered: Option<Arc<ToolExport>>,
     pub(super) open: Option<OpenTurn>,
     /// Tokens of the history: as the provider counted them, and estimated since.
     pub(super) history_tokens: u64,
@@ -55,6 +58,7 @@ impl Conversation {
             executions: Vec::new(),
             labels: Vec::new(),
             tools: String::new(),
+            offered: None,
             open: None,
             history_tokens: 0,
         }
@@ -89,6 +93,14 @@ impl Conversation {
         conversation.tools = saved.tools;
         conversation.open = saved.open;
         conversation
+    }
+
+    /// Notes which tools the model is offered.
+    pub(super) fn offer(&mut self, export: &Arc<ToolExport>, tools: &ToolSnapshot) {
+        if !self.offered.as_ref().is_some_and(|last| Arc::ptr_eq(last, export)) {
+            self.tools = tools.fingerprint();
+            self.offered = Some(Arc::clone(export));
+        }
     }
 
     /// Adds a message of the user.
