@@ -82,6 +82,7 @@ pub(crate) enum Unit {
     Tool,
     Check,
     Byte,
+    Turn,
 }
 
 impl Unit {
@@ -91,6 +92,7 @@ impl Unit {
             Self::Tool => "tool",
             Self::Check => "check",
             Self::Byte => "byte",
+            Self::Turn => "turn",
         }
     }
 }
@@ -296,7 +298,7 @@ impl Bench {
         if cases.is_empty() || self.options.json {
             return;
         }
-        print!("\n{:<26}", "growth, cost per byte");
+        print!("\n{:<26}", "growth, cost per unit");
         rest.iter().for_each(|group| print!(" {group:>20}"));
         println!();
         for case in cases {

@@ -25,6 +25,7 @@ mod export;
 mod check;
 mod judge;
 mod stream;
+mod agent_loop;
 #[expect(
     clippy::unwrap_used,
     dead_code,
@@ -57,6 +58,7 @@ fn main() -> Result<(), String> {
     check::add(&mut bench);
     judge::add(&mut bench);
     stream::add(&mut bench);
+    agent_loop::add(&mut bench);
 
     bench.run();
     Ok(())

@@ -20,7 +20,7 @@ use crate::{
     harness::Subject,
 };
 
-struct AddTool;
+pub(crate) struct AddTool;
 
 impl Tool for AddTool {
     const NAME: &'static str = NAME;

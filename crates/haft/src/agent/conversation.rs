@@ -3,11 +3,12 @@
 //! INVARIANT: a message of the model enters the history together with the results of all its calls,
 //! one each, under ids that no earlier call has.
 
-use std::{collections::HashSet, time::Instant};
+use std::{collections::HashSet, sync::Arc, time::Instant};
 
 use haft_core::{Arguments, Block, CallId, Label, RunId, ToolName};
-use haft_dialect::history::{
-    AssistantPart, ContentPart, Media, MediaSource, Message, PastResult, Transcript,
+use haft_dialect::{
+    ToolExport,
+    history::{AssistantPart, ContentPart, Media, MediaSource, Message, PastResult, Transcript},
 };
 
 use super::{
@@ -17,7 +18,9 @@ use super::{
     result::{CallSummary, PendingCall, RunStatus, RunUsage},
     saved::{OpenTurn, SavedRun},
 };
-use crate::{memory_size::memory_size_of, run::Run, tool_result::ToolResult};
+use crate::{
+    memory_size::memory_size_of, registry::ToolSnapshot, run::Run, tool_result::ToolResult,
+};
 
 /// The ids of all calls of a conversation.
 pub(super) type CallIds = HashSet<CallId, haft_core::host::RandomState>;
@@ -37,7 +40,9 @@ pub(super) struct Conversation {
     pub(super) executions: Vec<CallSummary>,
     pub(super) labels: Vec<(CallId, Label)>,
     /// The fingerprint of the tools that were offered last.
-    pub(super) tools: String,
+    tools: String,
+    /// The export of these tools; the same one has the same fingerprint.
+    offered: Option<Arc<ToolExport>>,
     pub(super) open: Option<OpenTurn>,
     /// Tokens of the history: as the provider counted them, and estimated since.
     pub(super) history_tokens: u64,
@@ -55,6 +60,7 @@ impl Conversation {
             executions: Vec::new(),
             labels: Vec::new(),
             tools: String::new(),
+            offered: None,
             open: None,
             history_tokens: 0,
         }
@@ -89,6 +95,14 @@ impl Conversation {
         conversation.tools = saved.tools;
         conversation.open = saved.open;
         conversation
+    }
+
+    /// Notes which tools the model is offered.
+    pub(super) fn offer(&mut self, export: &Arc<ToolExport>, tools: &ToolSnapshot) {
+        if !self.offered.as_ref().is_some_and(|last| Arc::ptr_eq(last, export)) {
+            self.tools = tools.fingerprint();
+            self.offered = Some(Arc::clone(export));
+        }
     }
 
     /// Adds a message of the user.

@@ -1,6 +1,6 @@
 //! Calls that wait for an approval: which ones they are, and how they go on.
 
-use haft_core::{Arguments, CallId, Execution, StopReason, ToolCall};
+use haft_core::{Arguments, CallId, Decision, Execution, StopReason, ToolCall};
 use haft_dialect::history::AssistantPart;
 use serde_json::Value;
 
@@ -19,8 +19,8 @@ impl Loop<'_> {
         &self,
         conversation: &mut Conversation,
     ) -> Result<(), EndReason> {
-        let Some(open) = conversation.open.take() else { return Ok(()) };
         has_time(conversation)?;
+        let Some(open) = conversation.open.take() else { return Ok(()) };
         let turn = match self.open_turn(conversation).await {
             Ok(turn) => turn,
             Err(reason) => {
@@ -33,18 +33,13 @@ impl Loop<'_> {
         let mut scheduler = turn.schedule();
         scheduler.expect(StopReason::Done, open.pending.len());
         for call in &open.pending {
-            let arguments = match &call.arguments {
-                Value::String(text) => text.as_str().into(),
-                json => Arguments::Json(json.clone()),
-            };
-            let call = ToolCall::new(call.call.clone(), call.tool.clone(), arguments);
-            scheduler.push(export.receive_call(call));
+            scheduler.push(export.receive_call(call.tool_call()));
         }
         let stop = StopReason::Done;
         let results = self.finish_calls(scheduler, stop, &handle, None, conversation).await;
         let failed = first_failure(&results);
         let parts = &open.message;
-        let waiting = self.waiting(conversation, parts, &results);
+        let waiting = self.waiting(conversation, parts, &results).await;
         let waits = !waiting.is_empty();
         conversation.close_open(open, results, &waiting, &self.events);
         match failed {
@@ -55,7 +50,7 @@ impl Loop<'_> {
     }
 
     /// Returns the calls whose approval was deferred, and those that were not started for it.
-    pub(super) fn waiting(
+    pub(super) async fn waiting(
         &self,
         conversation: &Conversation,
         parts: &[AssistantPart],
@@ -91,7 +86,45 @@ impl Loop<'_> {
                 question: question.map(|question| self.runner.redact_question(question)),
             });
         }
+        self.ask_ahead(conversation, &mut waiting).await;
         waiting
+    }
+
+    /// Finds out which of the calls that were not started will need an approval too, so that a
+    /// person can answer all questions at once. Nothing is asked and nothing runs.
+    async fn ask_ahead(&self, conversation: &Conversation, waiting: &mut [PendingCall]) {
+        if waiting.iter().all(|call| call.question.is_some()) {
+            return;
+        }
+        let Ok(turn) = self.open_turn(conversation).await else { return };
+        for call in waiting.iter_mut().filter(|call| call.question.is_none()) {
+            let explanation = turn.explain(call.tool_call()).await;
+            let verdict = &explanation.verdict;
+            let needs_input = match &verdict.decision {
+                Decision::Ask => None,
+                Decision::NeedInput(argument) => Some(argument.clone()),
+                Decision::Allow | Decision::Deny => continue,
+            };
+            call.question = Some(self.runner.redact_question(ApprovalQuestion {
+                reason: verdict.reason.to_string(),
+                source: verdict.source.to_string(),
+                arguments: call.arguments.clone(),
+                needs_input,
+                risk: explanation.risk,
+                always: Vec::new(),
+            }));
+        }
+    }
+}
+
+impl PendingCall {
+    /// Returns the call as the model wrote it.
+    fn tool_call(&self) -> ToolCall {
+        let arguments = match &self.arguments {
+            Value::String(text) => Arguments::Text(text.clone()),
+            json => Arguments::Json(json.clone()),
+        };
+        ToolCall::new(self.call.clone(), self.tool.clone(), arguments)
     }
 }
 

@@ -53,7 +53,7 @@ impl fmt::Display for RunStatus {
 pub enum EndReason {
     /// The model answered without a call.
     Answered,
-    /// The model's answer was truncated.
+    /// The model's answer was truncated, or ended for an unknown reason.
     Truncated,
     /// The model or its provider refused to answer.
     ModelRefused,
@@ -210,6 +210,9 @@ pub struct ApprovalQuestion {
     /// The argument that a person must supply; `None` for a plain question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs_input: Option<String>,
+    /// What the call would touch, in a few words each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub risk: Vec<String>,
     /// The rules that "always" would write.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub always: Vec<String>,

@@ -135,7 +135,9 @@ impl<'a> Loop<'a> {
         }
         match turn.stop {
             StopReason::Refused => return Err(EndReason::ModelRefused),
-            StopReason::Truncated if !turn.had_calls && !self.control.has_messages() => {
+            StopReason::Truncated | StopReason::Unknown
+                if !turn.had_calls && !self.control.has_messages() =>
+            {
                 return Err(EndReason::Truncated);
             }
             _ => {}
@@ -232,7 +234,7 @@ impl<'a> Loop<'a> {
         let turn = self.open_turn(conversation).await?;
         let options = &self.agent.export;
         let export = turn.snapshot().export_with(self.info.dialect, options);
-        conversation.tools = turn.snapshot().fingerprint();
+        conversation.offer(&export, turn.snapshot());
         self.make_space(conversation, turn.snapshot(), &export).await?;
         let number = conversation.usage.turns.saturating_add(1);
         let tokens = self.fixed_tokens(&export).saturating_add(conversation.history_tokens);
@@ -281,7 +283,7 @@ impl<'a> Loop<'a> {
         };
         let had_calls = !results.is_empty();
         let failed = first_failure(&results);
-        let waiting = self.waiting(conversation, &reply.parts, &results);
+        let waiting = self.waiting(conversation, &reply.parts, &results).await;
         let waits = !waiting.is_empty();
         conversation.append(reply, results, waiting, &self.events);
         self.events.pause().await;

@@ -277,7 +277,7 @@ impl<'a> Chat<'a> {
     /// # Errors
     /// Fails if the run cannot start; everything later is in the result.
     pub async fn send(&mut self, message: &str) -> Result<RunResult, Error> {
-        self.conversation.add_user(message);
+        self.add_message(message)?;
         self.go_on(EventSink::default()).await
     }
 
@@ -286,7 +286,7 @@ impl<'a> Chat<'a> {
     /// # Errors
     /// Fails if the run cannot start.
     pub fn send_stream<'c>(&'c mut self, message: &str) -> Result<RunStream<'c>, Error> {
-        self.conversation.add_user(message);
+        self.add_message(message)?;
         let (run, handle) = (self.conversation.id().clone(), self.renew_handle());
         let calls = self.runner.runtime.events(MAX_BUFFERED_EVENTS);
         let events = EventSink::open(run.clone(), calls);
@@ -327,6 +327,21 @@ impl<'a> Chat<'a> {
     #[must_use]
     pub fn history(&self) -> &haft_dialect::history::Transcript {
         &self.conversation.history
+    }
+
+    /// Adds a message of the user, after the calls that still wait.
+    fn add_message(&mut self, message: &str) -> Result<(), Error> {
+        if self.conversation.open.is_none() {
+            self.conversation.add_user(message);
+            return Ok(());
+        }
+        if self.conversation.run.halted().is_some() {
+            let why = "the run waits for an approval, so it takes no further message";
+            return Err(Error::new(ErrorKind::BadConfig, why)
+                .hint("continue it from `RunResult::saved` with `Runner::reopen`"));
+        }
+        self.renew_handle().steer(message);
+        Ok(())
     }
 
     /// An interrupt is about one message; the next one starts without it.

@@ -174,7 +174,12 @@ fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(directory)?;
     let draft = path.with_extension("json.new");
-    let mut file = std::fs::File::create(&draft)?;
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    // A conversation is private.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&draft)?;
     file.write_all(content)?;
     file.sync_all()?;
     drop(file);

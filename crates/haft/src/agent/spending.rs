@@ -76,6 +76,14 @@ impl Loop<'_> {
             }
         }
         let price = self.price();
+        // A limit of the runtime or of a parent run counts as well as the agent's own.
+        if left.micros.is_some() && price.is_none() {
+            let message = format!(
+                "there is a money limit, and the price of the model `{}` is unknown",
+                self.info.name
+            );
+            return Err(EndReason::LimitReached { message });
+        }
         if let (Some(micros), Some(price)) = (left.micros, price) {
             let space = micros.saturating_sub(price.of(request_tokens, 0)).saturating_sub(1);
             let affordable = match price.output {

@@ -96,7 +96,7 @@ async fn deferred_approval_waits_and_is_resumed_by_another_runtime() {
     assert_eq!((result.state, &result.reason), (RunStatus::Waiting, &EndReason::AwaitingApproval));
     assert_eq!(written.load(Ordering::SeqCst), 0);
     let waiting: Vec<_> = result.pending.iter().map(|call| call.call.as_str()).collect();
-    assert_eq!(waiting, ["w", "s"], "a call behind the one that waits is not started");
+    assert_eq!(waiting, ["w", "s"], "a call behind it is not started");
     assert!(result.pending[0].question.is_some() && result.pending[1].question.is_none());
     result.history.check(Ending::Closed).unwrap();
     let json = result.saved.unwrap().to_json();
@@ -147,6 +147,52 @@ async fn saved_run_without_an_answer_waits_again_and_a_denial_reaches_the_model(
     store.remove(&result.run).await.unwrap();
     assert!(store.list().await.unwrap().is_empty());
     std::fs::remove_dir(&directory).unwrap();
+}
+
+#[tokio::test]
+async fn questions_of_later_calls_are_known_before_the_first_is_answered() {
+    let script = [
+        r#"{"calls": [{"id": "v", "name": "write_note"}, {"id": "r", "name": "read_note"}, {"id": "w", "name": "write_note"}]}"#,
+        r#"{"expect": {"shown": ["Thank you."], "results": [{"id": "v", "is_error": false}, {"id": "w", "is_error": false}]}, "text": "both"}"#,
+    ];
+    let (builder, written) = tools();
+    let approvals = DeferredApprovals::new();
+    let runtime = builder.approver(approvals.clone()).build().unwrap();
+    let runner = Runner::new(runtime).deferred_approvals(approvals);
+    let agent = agent(&script);
+    let mut chat = runner.chat(&agent).unwrap();
+    let result = chat.send("Write both.").await.unwrap();
+    let asked: Vec<_> =
+        result.pending.iter().map(|call| (call.call.as_str(), call.question.is_some())).collect();
+    assert_eq!(asked, [("v", true), ("r", false), ("w", true)]);
+    let refused = chat.send("Hello?").await.unwrap_err();
+    assert!(refused.message().contains("waits for an approval"), "{refused}");
+    drop(chat);
+    let yes = |call: &str| (call.into(), ApprovalResponse::allow());
+    let mut chat = runner.reopen(&agent, *result.saved.unwrap(), [yes("v"), yes("w")]).unwrap();
+    let result = chat.send("Thank you.").await.unwrap();
+    assert_eq!((result.state, result.text.as_str()), (RunStatus::Completed, "both"));
+    assert_eq!(written.load(Ordering::SeqCst), 2);
+    result.history.check(Ending::Closed).unwrap();
+}
+
+#[tokio::test]
+async fn pending_calls_are_not_lost_when_a_resumed_run_has_no_time() {
+    let script = [r#"{"calls": [{"id": "w", "name": "write_note"}]}"#, r#"{"text": "done"}"#];
+    let (builder, written) = tools();
+    let approvals = DeferredApprovals::new();
+    let runtime = builder.approver(approvals.clone()).build().unwrap();
+    let runner = Runner::new(runtime).deferred_approvals(approvals);
+    let result = runner.run(&agent(&script), "Write.").await.unwrap();
+    let saved = result.saved.unwrap();
+    let answers = || [("w".into(), ApprovalResponse::allow())];
+    let limits = Budget { wall: Some(std::time::Duration::ZERO), ..Budget::default() };
+    let late = agent(&script).limits(limits);
+    let result = runner.resume(&late, (*saved).clone(), answers()).await.unwrap();
+    assert!(matches!(result.reason, EndReason::LimitReached { .. }), "{}", result.reason);
+    assert_eq!(result.pending.len(), 1);
+    let result = runner.resume(&agent(&script), *saved, answers()).await.unwrap();
+    assert_eq!((result.state, written.load(Ordering::SeqCst)), (RunStatus::Completed, 1));
 }
 
 #[tokio::test]

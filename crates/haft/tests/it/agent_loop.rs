@@ -109,8 +109,10 @@ async fn truncated_and_refused_messages_run_nothing() {
         assert_eq!(result.executions[0].execution, Execution::NotStarted);
         check_history(&result.history);
     }
-    let cut = run(&[r#"{"text": "I was abou", "stop": "truncated"}"#]).await;
-    assert_eq!((cut.state, cut.reason), (RunStatus::Degraded, EndReason::Truncated));
+    for stop in ["truncated", "unknown"] {
+        let cut = run(&[&format!(r#"{{"text": "I was abou", "stop": "{stop}"}}"#)]).await;
+        assert_eq!((cut.state, cut.reason), (RunStatus::Degraded, EndReason::Truncated));
+    }
 }
 
 #[tokio::test]
