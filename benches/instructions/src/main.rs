@@ -5,7 +5,9 @@
 
 use std::{hint::black_box, process::ExitCode};
 
-use haft::{Run, Runtime, RuntimeBuilder, ToolCall, ToolRegistry, serde_json::Value, tool};
+use haft::{
+    Run, Runtime, RuntimeBuilder, ToolCall, ToolRegistry, schema::Schema, serde_json::Value, tool,
+};
 
 /// Adds two numbers.
 #[tool(read_only, capabilities())]
@@ -46,6 +48,17 @@ async fn baseline() {
     black_box(add(args.a, args.b).await);
 }
 
+/// Only the verdict on the arguments, without parsing them.
+fn validate(calls: u32) {
+    let registry = ToolRegistry::builder().add(AddTool).build().unwrap_or_else(|e| panic!("{e}"));
+    let schema = registry.get("add").map(|tool| Schema::compile(tool.input_schema()));
+    let Some(Ok(schema)) = schema else { panic!("no schema") };
+    let json: Value = haft::serde_json::from_str(ARGUMENTS).unwrap_or_default();
+    for _ in 0..calls {
+        assert!(black_box(&schema).is_valid(black_box(&json)));
+    }
+}
+
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let (kind, calls) = (args.next().unwrap_or_default(), args.next());
@@ -60,6 +73,7 @@ fn main() -> ExitCode {
                     baseline().await;
                 }
             }
+            "validate" => validate(calls),
             "plain" => {
                 let run = run(runtime());
                 for _ in 0..calls {

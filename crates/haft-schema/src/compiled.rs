@@ -216,8 +216,8 @@ fn check(schema: &Value, draft: Draft) -> Result<(), String> {
     })
 }
 
-/// Returns a schema without the embedded resources of other drafts, and lists those; `None` if there
-/// are none.
+/// Returns a schema without the embedded resources of other drafts, and lists those; `None` if
+/// there are none.
 fn without_other_drafts<'a>(
     node: &'a Value,
     draft: Draft,

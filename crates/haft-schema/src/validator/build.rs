@@ -8,7 +8,10 @@ use super::{
     content::Content,
     cycles, ecma,
     keyword::{Keywords, Subschema, hides_siblings, texts_of, values},
-    node::{Additional, Limit, MAX_MASKED_NAMES, Members, Node, NodeId, Rule},
+    node::{
+        Additional, Bound, Limit, MAX_MASKED_NAMES, Members, Node, NodeId, Range, Restricts, Rule,
+    },
+    number::Numeric,
     pattern::Pattern,
     types::Types,
 };
@@ -105,9 +108,10 @@ impl<'a> Builder<'a> {
         }
         self.nodes.push(Node {
             types: Types::ALL,
-            is_plain: true,
+            restricts: Restricts::Nothing,
             is_cyclic: false,
             floats_are_fractions: false,
+            range: Range::ALL,
             members: None,
             rules: Box::default(),
             rest: Box::default(),
@@ -160,6 +164,14 @@ impl<'a> Builder<'a> {
         }
         rules.sort_by_key(|(order, _)| *order);
         let rules: Box<[Rule]> = rules.into_iter().map(|(_, rule)| rule).collect();
+        let mut range = Range::ALL;
+        for rule in &rules {
+            match rule {
+                Rule::Bound(Bound::Minimum, Numeric::Integer(min), _) => range.min = *min,
+                Rule::Bound(Bound::Maximum, Numeric::Integer(max), _) => range.max = *max,
+                _ => {}
+            }
+        }
         let rest: Box<[u16]> = rules
             .iter()
             .zip(0_u16..)
@@ -169,7 +181,12 @@ impl<'a> Builder<'a> {
         if let Some(node) = usize::try_from(id).ok().and_then(|id| self.nodes.get_mut(id)) {
             node.types = types;
             node.floats_are_fractions = draft == Draft::Draft4;
-            node.is_plain = rest.is_empty() && members.is_none();
+            node.restricts = match (rest.is_empty() && members.is_none(), range == Range::ALL) {
+                (true, true) => Restricts::Nothing,
+                (true, false) => Restricts::Numbers,
+                (false, _) => Restricts::Values,
+            };
+            node.range = range;
             node.members = members.map(Box::new);
             node.rules = rules;
             node.rest = rest;
@@ -413,10 +430,11 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Whether the types and the members of a node already check a rule.
+/// Whether the types, the range and the members of a node already check a rule.
 fn is_covered(rule: &Rule) -> bool {
     match rule {
         Rule::False | Rule::Type | Rule::Members => true,
+        Rule::Bound(Bound::Minimum | Bound::Maximum, Numeric::Integer(_), _) => true,
         Rule::Required(names) => names.len() <= MAX_MASKED_NAMES,
         _ => false,
     }

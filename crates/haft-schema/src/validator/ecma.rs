@@ -69,7 +69,7 @@ enum Previous {
     Assertion,
 }
 
-/// What an escape stands for.
+/// What an escape means.
 enum Escape {
     /// One character.
     Char(char),

@@ -1,9 +1,9 @@
 //! The compiled form of one subschema.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{cmp::Ordering, collections::HashMap, sync::Arc};
 
 use haft_core::host::RandomState;
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use super::{content::Content, number::Numeric, pattern::Pattern, types::Types};
 use crate::formats::Check;
@@ -19,26 +19,69 @@ pub(super) type Names = Box<[Box<str>]>;
 pub(super) struct Node {
     /// The allowed types.
     pub(super) types: Types,
-    /// Whether it restricts nothing but the type.
-    pub(super) is_plain: bool,
+    /// What it restricts besides the type.
+    pub(super) restricts: Restricts,
     /// Whether it may apply to a value again before it is done with it.
     pub(super) is_cyclic: bool,
     /// In draft 4, `3.0` is not an integer.
     pub(super) floats_are_fractions: bool,
+    /// The bounds of a number, if they are integers.
+    pub(super) range: Range,
     /// The rules for members, checked in one pass over an object.
     pub(super) members: Option<Box<Members>>,
     /// All rules, in the order in which violations are listed.
     pub(super) rules: Box<[Rule]>,
-    /// The rules that `types` and `members` do not cover.
+    /// The rules that `types`, `range` and `members` do not cover.
     pub(super) rest: Box<[u16]>,
     /// Its location in the schema.
     pub(super) place: Box<str>,
 }
 
+/// What a node restricts besides the type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Restricts {
+    Nothing,
+    /// Only numbers, by `range`.
+    Numbers,
+    /// What its rules say.
+    Values,
+}
+
+/// Inclusive bounds of a number: `minimum` and `maximum` of a schema, if both are integers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) min: i128,
+    pub(super) max: i128,
+}
+
+impl Range {
+    pub(super) const ALL: Self = Self { min: i128::MIN, max: i128::MAX };
+
+    /// Returns whether a number is in the range.
+    #[inline(always)]
+    pub(super) fn admits(self, number: &Number) -> bool {
+        match number.as_i64() {
+            Some(integer) => (self.min..=self.max).contains(&i128::from(integer)),
+            None => self.admits_other(number),
+        }
+    }
+
+    #[inline(never)]
+    fn admits_other(self, number: &Number) -> bool {
+        let number = Numeric::of(number);
+        number.compare(Numeric::Integer(self.min)) != Ordering::Less
+            && number.compare(Numeric::Integer(self.max)) != Ordering::Greater
+    }
+}
+
 impl Node {
     /// Returns the types of values that certainly match.
     pub(super) fn plain_types(&self) -> Types {
-        if self.is_plain && !self.floats_are_fractions { self.types } else { Types::NONE }
+        if self.restricts == Restricts::Nothing && !self.floats_are_fractions {
+            self.types
+        } else {
+            Types::NONE
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::{
     equal::{are_unique, equal},
-    node::{Additional, Bound, Member, Members, Node, NodeId, Rule},
+    node::{Additional, Bound, Member, Members, Node, NodeId, Restricts, Rule},
     number::Numeric,
     pattern::Pattern,
 };
@@ -65,7 +65,12 @@ impl<'a> Run<'a> {
     #[inline(always)]
     pub(super) fn is_valid(&mut self, id: NodeId, value: &Value) -> bool {
         let Some(node) = self.node(id) else { return false };
-        has_type(node, value) && (node.is_plain || self.follows_rules(id, node, value))
+        has_type(node, value)
+            && match node.restricts {
+                Restricts::Nothing => true,
+                Restricts::Numbers => is_in_range(node, value),
+                Restricts::Values => self.follows_rules(id, node, value),
+            }
     }
 
     #[inline(never)]
@@ -155,6 +160,9 @@ impl<'a> Run<'a> {
 
     #[inline(always)]
     fn applies(&mut self, node: &'a Node, value: &Value) -> bool {
+        if !is_in_range(node, value) {
+            return false;
+        }
         if let Some(members) = &node.members
             && let Value::Object(map) = value
             && !self.has_valid_members(members, map)
@@ -342,6 +350,14 @@ impl<'a> Run<'a> {
 #[inline]
 fn has_type(node: &Node, value: &Value) -> bool {
     node.types.include(value, node.floats_are_fractions)
+}
+
+#[inline(always)]
+fn is_in_range(node: &Node, value: &Value) -> bool {
+    match value {
+        Value::Number(number) => node.range.admits(number),
+        _ => true,
+    }
 }
 
 fn is_option(options: &Value, value: &Value) -> bool {
