@@ -167,8 +167,7 @@ impl RunCore {
         late
     }
 
-    /// Makes a sub-run from its key, and registers it, so that cancelling or halting the run reaches
-    /// it.
+    /// Makes a sub-run from its key, and registers it: cancelling or halting the run reaches it.
     fn adopt(&self, make: impl FnOnce(usize) -> Arc<RunCore>) -> Arc<RunCore> {
         let sub = self.subs.add_with(make);
         if self.cancelled.load(Ordering::SeqCst) {

@@ -131,6 +131,11 @@ impl TurnCore {
         self.inner.events.emit_as(|| Arc::clone(self.event_source()), event);
     }
 
+    /// Emits progress of a call.
+    pub(super) fn emit_progress(&self, call: CallId, note: Progress) {
+        self.emit(|| Event::Progress { call, note });
+    }
+
     fn event_source(&self) -> &Arc<EventSource> {
         self.event_source.get_or_init(|| EventSource::of(&self.scope))
     }
@@ -360,7 +365,7 @@ impl Host for TurnCore {
             // Its text is redacted like that of any other event.
             Progress::Progress(..) => note,
         };
-        self.emit(|| Event::Progress { call: cx.call_id().clone(), note });
+        self.emit_progress(cx.call_id().clone(), note);
     }
 
     fn secret(&self, cx: &ToolContext, name: &str) -> Result<Secret, Failure> {

@@ -9,8 +9,8 @@
 //! first other call sets `SLOW` in the atomic; from then on all calls use the list behind the
 //! mutex, until it is empty again.
 //!
-//! INVARIANT: a reader is counted only while `SLOW` is not set, and every call in the list was added
-//! after `SLOW` was set. So a call in the list sees all counted readers.
+//! INVARIANT: a reader is counted only while `SLOW` is not set, and every call of the list was
+//! added after `SLOW` was set. So a call of the list sees all counted readers.
 
 use std::{
     collections::VecDeque,

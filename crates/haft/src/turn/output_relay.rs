@@ -9,7 +9,6 @@ use std::sync::{
 use haft_core::{CallId, Progress, ToolContext, sync::lock};
 
 use super::core::TurnCore;
-use crate::event::Event;
 
 /// The number of keyed streams of one call that are kept open; a body may invent any number.
 const MAX_OPEN_KEYS: usize = 64;
@@ -87,6 +86,6 @@ impl TurnCore {
             Some(key) => Progress::Keyed(self.inner.redactor.text(&key).into_owned(), rest),
             None => Progress::Partial(rest),
         };
-        self.emit(|| Event::Progress { call, note });
+        self.emit_progress(call, note);
     }
 }

@@ -473,8 +473,8 @@ fn agent_run_is_recorded_and_replayed() {
     b delete_customer: Some(NotStarted); deny: this call needs approval (it is not declared read-only), and no approver is configured (the default)
     script: 4 lines, secret inside: false
     replayed: completed: I may not delete customers.
-    as anthropic: 1006 bytes
-    as openai-chat: 976 bytes
-    as gemini: 987 bytes
+    as anthropic: 1011 bytes
+    as openai-chat: 981 bytes
+    as gemini: 992 bytes
     ");
 }
