@@ -13,7 +13,7 @@ use std::{
 use haft::{
     host::{Clock as _, RuntimeClock},
     policy::{Decision, FileRules as _, PathBase, Pattern, PolicyContext, Rule, Rules},
-    tool::Scope,
+    tool::{RunScope, Scope},
 };
 
 use crate::{Case, Group};

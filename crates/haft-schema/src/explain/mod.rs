@@ -326,7 +326,7 @@ mod tests {
     fn example_is_added_to_the_failure() {
         let schema = Schema::compile(&schema()).unwrap();
         let failure = with_example(&schema, describe(&schema, "t", &json!({}), &Stop::never()));
-        insta::assert_snapshot!(failure.to_string(), @r#"
+        insta::assert_snapshot!(failure.model_text(), @r#"
         bad_arguments: /: `path` is missing; it is required
         Valid arguments: {"path":"value"}
         Next: call `t` again with this fixed
