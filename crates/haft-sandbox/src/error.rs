@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn failure_blames_the_command_the_workspace_or_the_machine_without_details() {
         let failure_text =
-            |kind| Error::new(kind, "`x` in `/secret/place`").into_failure().to_string();
+            |kind| Error::new(kind, "`x` in `/secret/place`").into_failure().model_text();
         assert!(failure_text(ErrorKind::BadCommand).contains("use another program"));
         let profile = failure_text(ErrorKind::BadProfile);
         assert!(profile.contains("workspace") && profile.contains("only reads"), "{profile}");

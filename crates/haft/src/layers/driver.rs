@@ -24,11 +24,22 @@ pub(crate) enum Pending {
     /// A wait that is not execution: bounded by the deadline, the cancellation and the interrupt.
     Wait(BoxFuture<'static, Result<(), Failure>>, Instant),
     Body(RunningBody),
+    /// What it waited for has ended and is dropped, so that its span ends here.
+    Ended,
 }
 
 impl Pending {
     fn poll(&mut self, work: &Work<'_>, task: &mut task::Context<'_>) -> Poll<ExecuteInput> {
+        let polled = self.poll_inside(work, task);
+        if polled.is_ready() {
+            *self = Self::Ended;
+        }
+        polled
+    }
+
+    fn poll_inside(&mut self, work: &Work<'_>, task: &mut task::Context<'_>) -> Poll<ExecuteInput> {
         match self {
+            Self::Ended => Poll::Pending,
             Self::Start => Poll::Ready(ExecuteInput::Start),
             Self::Body(body) => {
                 body.poll(task).map(|(attempt, span)| ExecuteInput::Body(attempt, span))
