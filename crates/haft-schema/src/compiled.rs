@@ -175,7 +175,7 @@ fn build(schema: &Value, formats: Formats) -> Result<Validator, String> {
     check(schema, draft)?;
     build_unchecked(schema, formats).map_err(|Unresolved { pointer, why, .. }| match &*pointer {
         "" => why,
-        place => format!("{why}, at `{place}`"),
+        place => format!("at `{place}`: {why}"),
     })
 }
 
@@ -208,10 +208,9 @@ fn check(schema: &Value, draft: Draft) -> Result<(), String> {
     if metaschema.is_valid(schema) {
         return Ok(());
     }
-    let mut problems = metaschema.problems(schema).into_iter();
-    Err(match problems.next() {
+    Err(match metaschema.first_problem_without_note(schema) {
         Some(problem) if problem.pointer.is_empty() => problem.message,
-        Some(problem) => format!("{}, at `{}`", problem.message, problem.pointer),
+        Some(problem) => format!("at `{}`: {}", problem.pointer, problem.message),
         None => "it is not a valid schema".to_owned(),
     })
 }

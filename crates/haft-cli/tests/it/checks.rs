@@ -98,7 +98,7 @@ fn text_output_lists_invalid_calls_and_counts() {
     exit 0
     --- stdout
     line 4   cancel  /  unknown `why`; no arguments are allowed here
-    line 5   bad     /  the JSON Schema cannot be used: "objekt" is not valid under any of the schemas listed in the 'anyOf' keyword, at `/type`
+    line 5   bad     /  the JSON Schema cannot be used: at `/type`: expected one of "array", "boolean", "integer", "null", "number", "object", "string"; got "objekt" (string). Did you mean "object"?
     line 6   none    /  the tool has no schema
     line 7   cancl   /  there is no tool `cancl`; did you mean `cancel`?
     line 8   -       /  line 8 names no tool: a call needs `schema_ref` and `arguments`

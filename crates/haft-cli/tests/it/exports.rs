@@ -98,7 +98,7 @@ fn invalid_tool_line_is_reported_with_the_reason() {
     "": "line 6 is not JSON: key must be a string at line 1 column 2"
     "input_schema": "the tool has no schema"
     "name": "the tool has no name"
-    "": "the JSON Schema cannot be used: \"objekt\" is not valid under any of the schemas listed in the 'anyOf' keyword, at `/type`"
+    "": "the JSON Schema cannot be used: at `/type`: expected one of \"array\", \"boolean\", \"integer\", \"null\", \"number\", \"object\", \"string\"; got \"objekt\" (string). Did you mean \"object\"?"
     "": "the JSON Schema cannot be used: `https://example.org/unknown` is not a known draft of JSON Schema"
     "": "a tool's schema must be a JSON object"
     "": "line 13: this is a list; write each tool on its own line"
@@ -132,7 +132,7 @@ fn tools_go_to_stdout_and_losses_to_stderr() {
     [{"functionDeclarations":[{"name":"set.alarm","description":"Sets an alarm.","parameters":{"type":"object","properties":{"at":{"type":"string","pattern":"^x","description":"(format: time)"}}}}]}]
     --- stderr
     set.alarm  widened  /properties/at  format  the format `time` is not supported
-    broken     refused  /                       the JSON Schema cannot be used: 3 is not valid under any of the schemas listed in the 'anyOf' keyword, at `/type`
+    broken     refused  /                       the JSON Schema cannot be used: at `/type`: expected one of "array", "boolean", "integer", "null", "number", "object", "string"; got 3 (integer)
     1 tool exported for gemini, 0 strict, 1 left out
     "#);
     assert_snapshot!(haft_fed("tools export --dialect mistral --strict on --tools -", two[0].to_string().as_bytes()).page(), @r#"

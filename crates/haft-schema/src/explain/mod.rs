@@ -72,7 +72,12 @@ impl Schema {
         Some(problem.unwrap_or_else(|| "it does not match the schema".to_owned()))
     }
 
-    /// Returns the same if it takes few steps; otherwise only that the value is invalid.
+    /// Returns the first error of a value, without the branches of a union that were also possible.
+    pub(crate) fn first_problem_without_note(&self, value: &Value) -> Option<ValidationError> {
+        lines(self, value, &Stop::never())?.into_iter().next().map(ErrorLine::without_note)
+    }
+
+    /// Returns the first error in one line if it takes few steps; otherwise only that the value is invalid.
     pub fn first_problem_at_once(&self, value: &Value) -> Option<String> {
         if self.is_valid(value) {
             return None;
@@ -100,6 +105,10 @@ pub(crate) fn problems(schema: &Schema, value: &Value, stop: &Stop<'_>) -> Vec<V
 
 /// Returns all errors of a value; `None` if that is too much work or is stopped.
 fn listed(schema: &Schema, value: &Value, stop: &Stop<'_>) -> Option<Vec<ValidationError>> {
+    lines(schema, value, stop).map(ordered)
+}
+
+fn lines(schema: &Schema, value: &Value, stop: &Stop<'_>) -> Option<Vec<ErrorLine>> {
     let reporter = Reporter { lookup: schema.lookup(), value };
     let mut lines = Vec::new();
     for error in schema.errors(value, MAX_ERRORS, stop)? {
@@ -108,7 +117,7 @@ fn listed(schema: &Schema, value: &Value, stop: &Stop<'_>) -> Option<Vec<Validat
         }
         reporter.report(&error, MAX_UNION_DEPTH, &mut lines);
     }
-    Some(ordered(lines))
+    Some(lines)
 }
 
 fn ordered(lines: Vec<ErrorLine>) -> Vec<ValidationError> {

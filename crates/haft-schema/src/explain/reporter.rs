@@ -33,6 +33,10 @@ pub(super) struct ErrorLine {
 }
 
 impl ErrorLine {
+    pub(super) fn without_note(self) -> ValidationError {
+        self.problem
+    }
+
     pub(super) fn whole(self) -> ValidationError {
         let mut problem = self.problem;
         if let Some(read_as) = self.read_as {

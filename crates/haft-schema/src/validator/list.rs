@@ -134,6 +134,9 @@ impl<'a> Lister<'a> {
                     self.name(*names, name, value, at, found);
                 }
             }
+            (Rule::AnyOf(nodes) | Rule::OneOf(nodes), _) => {
+                self.union(node, rule, nodes, value, at, found);
+            }
             _ => {
                 if !self.run.follows(node, rule, value) {
                     self.violated(node, rule, value, at, found);
@@ -171,9 +174,7 @@ impl<'a> Lister<'a> {
             }
         }
         if !unexpected.is_empty() {
-            let kind = Kind::AdditionalProperties { unexpected };
-            let path = format!("{}/additionalProperties", node.place);
-            found.push(Violation::new(at.pointer(), path, value, kind));
+            report(node, value, at, Kind::AdditionalProperties { unexpected }, found);
         }
     }
 
@@ -197,21 +198,32 @@ impl<'a> Lister<'a> {
         }
     }
 
-    /// Lists the violations of each branch of a union.
-    fn branches(
+    /// Lists the violations of each branch of a union, if the value does not match it.
+    fn union<'v>(
         &mut self,
+        node: &'a Node,
+        rule: &'a Rule,
         nodes: &[NodeId],
-        value: &Value,
+        value: &'v Value,
         at: &Path<'_>,
-    ) -> Vec<Vec<Violation<'static>>> {
-        nodes
-            .iter()
-            .map(|node| {
-                let mut branch = Vec::new();
-                self.visit(*node, value, at, &mut branch);
-                branch.into_iter().map(Violation::into_owned).collect()
-            })
-            .collect()
+        found: &mut Vec<Violation<'v>>,
+    ) {
+        if self.run.follows(node, rule, value) {
+            return;
+        }
+        let is_one_of = matches!(rule, Rule::OneOf(_));
+        if is_one_of && self.run.only_valid(nodes, value).is_err() {
+            return report(node, value, at, Kind::OneOfMultipleValid, found);
+        }
+        let mut context = Vec::with_capacity(nodes.len());
+        for branch in nodes {
+            let mut violations = Vec::new();
+            self.visit(*branch, value, at, &mut violations);
+            context.push(owned(violations));
+        }
+        let kind =
+            if is_one_of { Kind::OneOfNotValid { context } } else { Kind::AnyOf { context } };
+        report(node, value, at, kind, found);
     }
 
     fn violated<'v>(
@@ -234,11 +246,6 @@ impl<'a> Lister<'a> {
                 }
                 return;
             }
-            Rule::AnyOf(nodes) => Kind::AnyOf { context: self.branches(nodes, value, at) },
-            Rule::OneOf(nodes) => match self.run.only_valid(nodes, value) {
-                Err(()) => Kind::OneOfMultipleValid,
-                Ok(_) => Kind::OneOfNotValid { context: self.branches(nodes, value, at) },
-            },
             Rule::UnevaluatedProperties(unevaluated) => {
                 let map = value.as_object().into_iter().flatten();
                 let evaluated = match value {
@@ -254,12 +261,29 @@ impl<'a> Lister<'a> {
             }
             rule => own_kind(node, rule, value),
         };
-        let path = match kind {
-            Kind::FalseSchema => node.place.to_string(),
-            _ => format!("{}/{}", node.place, kind.keyword()),
-        };
-        found.push(Violation::new(at.pointer(), path, value, kind));
+        report(node, value, at, kind, found);
     }
+}
+
+/// Adds a violation of a keyword of a node. A function of its own, so that a level of nesting takes
+/// little of the stack.
+#[inline(never)]
+fn report<'v>(
+    node: &Node,
+    value: &'v Value,
+    at: &Path<'_>,
+    kind: Kind,
+    found: &mut Vec<Violation<'v>>,
+) {
+    let path = match kind {
+        Kind::FalseSchema => node.place.to_string(),
+        _ => format!("{}/{}", node.place, kind.keyword()),
+    };
+    found.push(Violation::new(at.pointer(), path, value, kind));
+}
+
+fn owned(violations: Vec<Violation<'_>>) -> Vec<Violation<'static>> {
+    violations.into_iter().map(Violation::into_owned).collect()
 }
 
 /// Lists the names that an object lacks.

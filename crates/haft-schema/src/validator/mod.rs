@@ -161,6 +161,21 @@ mod tests {
     }
 
     #[test]
+    fn float_beyond_every_integer_is_compared_only_with_the_bounds_that_exist() {
+        for (schema, value, valid) in [
+            (json!({"minimum": 1}), json!(1e300), true),
+            (json!({"minimum": 1}), json!(-1e300), false),
+            (json!({"maximum": 1}), json!(-1e300), true),
+            (json!({"maximum": 1, "enum": [1e300]}), json!(1e300), false),
+            (json!({"multipleOf": 2}), json!(1e300), true),
+            (json!({"minimum": 0, "maximum": u64::MAX}), json!(u64::MAX), true),
+            (json!({"minimum": 0.5, "maximum": 3}), json!(0), false),
+        ] {
+            assert_eq!(compiled(&schema).is_valid(&value), valid, "{value} under {schema}");
+        }
+    }
+
+    #[test]
     fn older_drafts_keep_their_own_rules() {
         let draft = |name: &str, mut schema: Value| {
             schema["$schema"] = json!(format!("http://json-schema.org/{name}/schema#"));

@@ -69,8 +69,10 @@ impl Range {
     #[inline(never)]
     fn admits_other(self, number: &Number) -> bool {
         let number = Numeric::of(number);
-        number.compare(Numeric::Integer(self.min)) != Ordering::Less
-            && number.compare(Numeric::Integer(self.max)) != Ordering::Greater
+        // A float can be beyond every integer, so a side without a bound is not compared.
+        (self.min == i128::MIN || number.compare(Numeric::Integer(self.min)) != Ordering::Less)
+            && (self.max == i128::MAX
+                || number.compare(Numeric::Integer(self.max)) != Ordering::Greater)
     }
 }
 

@@ -254,9 +254,125 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Returns whether a value follows one rule of a node.
+    /// Returns whether a value follows one rule of a node. Each part is a function of its own, so
+    /// that a level of nesting takes little of the stack.
     #[inline(never)]
     pub(super) fn follows(&mut self, node: &'a Node, rule: &'a Rule, value: &Value) -> bool {
+        match rule {
+            Rule::AllOf(nodes) => self.matches_all(nodes, value),
+            Rule::AnyOf(nodes) => self.matches_any(nodes, value),
+            Rule::OneOf(nodes) => self.only_valid(nodes, value).is_ok_and(|one| one.is_some()),
+            Rule::Not(node) => !self.is_valid(*node, value),
+            Rule::Reference(node) => self.is_valid(*node, value),
+            Rule::If { condition, then, otherwise } => {
+                self.follows_condition(*condition, *then, *otherwise, value)
+            }
+            rule => match value {
+                Value::Array(items) => self.array_follows(node, rule, value, items),
+                Value::Object(map) => self.object_follows(node, rule, value, map),
+                value => self.scalar_follows(node, rule, value),
+            },
+        }
+    }
+
+    fn matches_all(&mut self, nodes: &[NodeId], value: &Value) -> bool {
+        for node in nodes {
+            if !self.is_valid(*node, value) {
+                return false;
+            }
+        }
+        true
+    }
+
+    fn matches_any(&mut self, nodes: &[NodeId], value: &Value) -> bool {
+        for node in nodes {
+            if self.is_valid(*node, value) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn follows_condition(
+        &mut self,
+        condition: NodeId,
+        then: Option<NodeId>,
+        otherwise: Option<NodeId>,
+        value: &Value,
+    ) -> bool {
+        if then.is_none() && otherwise.is_none() {
+            return true;
+        }
+        let chosen = if self.is_valid(condition, value) { then } else { otherwise };
+        chosen.is_none_or(|node| self.is_valid(node, value))
+    }
+
+    fn array_follows(
+        &mut self,
+        node: &'a Node,
+        rule: &'a Rule,
+        value: &Value,
+        items: &[Value],
+    ) -> bool {
+        match rule {
+            Rule::Prefix(nodes) => {
+                let mut pairs = nodes.iter().zip(items);
+                pairs.all(|(node, item)| self.is_valid(*node, item))
+            }
+            Rule::ItemsFrom(first, node) => {
+                let items = items.get(*first..).unwrap_or_default();
+                items.iter().all(|item| self.is_valid(*node, item))
+            }
+            Rule::Contains { node, min, max } => {
+                let count = items.iter().filter(|item| self.is_valid(*node, item)).count();
+                let count = u64::try_from(count).unwrap_or(u64::MAX);
+                (*min..=*max).contains(&count)
+            }
+            Rule::UnevaluatedItems(unevaluated) => {
+                let evaluated = self.evaluated_items(node, value, items);
+                let mut rest = items.iter().zip(evaluated).filter(|(_, done)| !done);
+                rest.all(|(item, _)| self.is_valid(*unevaluated, item))
+            }
+            Rule::NoItemsFrom(first) => items.len() <= *first,
+            Rule::Items(limit) => limit.admits(items.len()),
+            Rule::UniqueItems => are_unique(items),
+            rule => self.scalar_follows(node, rule, value),
+        }
+    }
+
+    fn object_follows(
+        &mut self,
+        node: &'a Node,
+        rule: &'a Rule,
+        value: &Value,
+        map: &Map<String, Value>,
+    ) -> bool {
+        match rule {
+            Rule::Members => {
+                node.members.as_ref().is_none_or(|members| self.has_valid_members(members, map))
+            }
+            Rule::DependentSchemas(nodes) => nodes
+                .iter()
+                .all(|(name, node)| !map.contains_key(&**name) || self.is_valid(*node, value)),
+            Rule::UnevaluatedProperties(unevaluated) => {
+                let evaluated = self.evaluated_members(node, value, map);
+                let mut rest = map.values().zip(evaluated).filter(|(_, done)| !done);
+                rest.all(|(member, _)| self.is_valid(*unevaluated, member))
+            }
+            Rule::PropertyNames(node) => {
+                map.keys().all(|name| self.is_valid(*node, &Value::String(name.clone())))
+            }
+            Rule::Properties(limit) => limit.admits(map.len()),
+            Rule::Required(names) => names.iter().all(|name| map.contains_key(&**name)),
+            Rule::DependentRequired(_, lists) => lists.iter().all(|(name, names)| {
+                !map.contains_key(&**name) || names.iter().all(|name| map.contains_key(&**name))
+            }),
+            rule => self.scalar_follows(node, rule, value),
+        }
+    }
+
+    /// The rules that apply no other node. A rule for another type holds.
+    fn scalar_follows(&mut self, node: &Node, rule: &Rule, value: &Value) -> bool {
         match (rule, value) {
             (Rule::False, _) => false,
             (Rule::Type, _) => has_type(node, value),
@@ -272,61 +388,6 @@ impl<'a> Run<'a> {
             (Rule::Pattern(pattern), Value::String(text)) => self.matches(pattern, text),
             (Rule::Format(_, check), Value::String(text)) => check(text),
             (Rule::Content(content), Value::String(text)) => content.violated(text).is_none(),
-            (Rule::Items(limit), Value::Array(items)) => limit.admits(items.len()),
-            (Rule::UniqueItems, Value::Array(items)) => are_unique(items),
-            (Rule::Prefix(nodes), Value::Array(items)) => {
-                nodes.iter().zip(items).all(|(node, item)| self.is_valid(*node, item))
-            }
-            (Rule::ItemsFrom(first, node), Value::Array(items)) => {
-                items.iter().skip(*first).all(|item| self.is_valid(*node, item))
-            }
-            (Rule::NoItemsFrom(first), Value::Array(items)) => items.len() <= *first,
-            (Rule::Contains { node, min, max }, Value::Array(items)) => {
-                let count = items.iter().filter(|item| self.is_valid(*node, item)).count();
-                let count = u64::try_from(count).unwrap_or(u64::MAX);
-                (*min..=*max).contains(&count)
-            }
-            (Rule::UnevaluatedItems(unevaluated), Value::Array(items)) => {
-                let evaluated = self.evaluated_items(node, value, items);
-                let mut rest = items.iter().zip(evaluated).filter(|(_, done)| !done);
-                rest.all(|(item, _)| self.is_valid(*unevaluated, item))
-            }
-            (Rule::Properties(limit), Value::Object(map)) => limit.admits(map.len()),
-            (Rule::Required(names), Value::Object(map)) => {
-                names.iter().all(|name| map.contains_key(&**name))
-            }
-            (Rule::DependentRequired(_, lists), Value::Object(map)) => {
-                lists.iter().all(|(name, names)| {
-                    !map.contains_key(&**name) || names.iter().all(|name| map.contains_key(&**name))
-                })
-            }
-            (Rule::Members, Value::Object(map)) => {
-                node.members.as_ref().is_none_or(|members| self.has_valid_members(members, map))
-            }
-            (Rule::PropertyNames(node), Value::Object(map)) => {
-                map.keys().all(|name| self.is_valid(*node, &Value::String(name.clone())))
-            }
-            (Rule::DependentSchemas(nodes), Value::Object(map)) => nodes
-                .iter()
-                .all(|(name, node)| !map.contains_key(&**name) || self.is_valid(*node, value)),
-            (Rule::UnevaluatedProperties(unevaluated), Value::Object(map)) => {
-                let evaluated = self.evaluated_members(node, value, map);
-                let mut rest = map.values().zip(evaluated).filter(|(_, done)| !done);
-                rest.all(|(member, _)| self.is_valid(*unevaluated, member))
-            }
-            (Rule::AllOf(nodes), _) => nodes.iter().all(|node| self.is_valid(*node, value)),
-            (Rule::AnyOf(nodes), _) => nodes.iter().any(|node| self.is_valid(*node, value)),
-            (Rule::OneOf(nodes), _) => self.only_valid(nodes, value).is_ok_and(|one| one.is_some()),
-            (Rule::Not(node), _) => !self.is_valid(*node, value),
-            (Rule::If { condition, then, otherwise }, _) => {
-                if then.is_none() && otherwise.is_none() {
-                    return true;
-                }
-                let chosen = if self.is_valid(*condition, value) { then } else { otherwise };
-                chosen.is_none_or(|node| self.is_valid(node, value))
-            }
-            (Rule::Reference(node), _) => self.is_valid(*node, value),
-            // A rule for another type.
             _ => true,
         }
     }

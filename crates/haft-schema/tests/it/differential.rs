@@ -177,7 +177,8 @@ fn assertion() -> impl Strategy<Value = (&'static str, Value)> {
         1 => number().prop_map(|limit| ("maximum", limit)),
         1 => number().prop_map(|limit| ("exclusiveMinimum", limit)),
         1 => number().prop_map(|limit| ("exclusiveMaximum", limit)),
-        1 => prop::sample::select(vec![json!(1), json!(2), json!(4.0), json!(0.5), json!(0.01), json!(0.3)])
+        // The other validator rounds a large float before it divides by 3 or 0.3.
+        1 => prop::sample::select(vec![json!(1), json!(2), json!(4.0), json!(0.5), json!(0.01), json!(0.25)])
             .prop_map(|divisor| ("multipleOf", divisor)),
         1 => count().prop_map(|count| ("minLength", json!(count))),
         1 => count().prop_map(|count| ("maxLength", json!(count))),
