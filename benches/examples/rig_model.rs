@@ -41,7 +41,9 @@ impl Model for RigModel {
         Box::pin(async move {
             let messages = request.history.messages.iter().flat_map(rig_messages).collect();
             let tools = request.tools.tools().as_array().into_iter().flatten();
-            let body = CompletionRequest::conversation(messages)
+            let mut body = CompletionRequest::new("");
+            body.chat_history = messages;
+            let body = body
                 .preamble(request.instructions)
                 .tools(tools.filter_map(rig_tool).collect())
                 .max_tokens(request.max_tokens);
@@ -53,7 +55,7 @@ impl Model for RigModel {
                     AssistantContent::Text(text) => reply.text(&text.text),
                     AssistantContent::ToolCall(call) => {
                         let arguments = Value::Object(call.function.arguments.clone());
-                        reply.call(call.id.wire(), call.function.name.as_str(), arguments);
+                        reply.call(&*call.id.wire(), call.function.name.as_str(), arguments);
                     }
                     _ => {}
                 }
@@ -68,7 +70,7 @@ impl Model for RigModel {
                 None | Some(FinishReason::Stop | FinishReason::ToolCalls) => StopReason::Done,
                 Some(FinishReason::Length) => StopReason::Truncated,
                 Some(FinishReason::ContentFilter) => StopReason::Refused,
-                Some(FinishReason::Other(_)) => StopReason::Unknown,
+                Some(_) => StopReason::Unknown,
             })
         })
     }
