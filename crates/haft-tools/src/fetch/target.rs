@@ -362,7 +362,7 @@ mod tests {
         let host = Host::Domain("rebound.example".to_owned());
         let failure =
             Sites::default().check(&host, 80, "10.11.12.13".parse().unwrap()).unwrap_err();
-        assert!(!failure.to_string().contains("10.11"), "{failure}");
+        assert!(!failure.model_text().contains("10.11"), "{failure}");
         assert!(failure.cause().unwrap().contains("10.11.12.13"));
     }
 }

@@ -489,7 +489,7 @@ async fn status_sets_the_retry_hint() {
         assert_eq!((failure.code().as_str(), failure.retry()), ("tool_failed", retry), "{path}");
         assert!(failure.message().contains(&path[1..]), "{failure}");
         assert!(failure.next().is_some(), "{path}");
-        assert!(!failure.to_string().contains("words of a server"), "{failure}");
+        assert!(!failure.model_text().contains("words of a server"), "{failure}");
         if path == "/429" {
             assert_eq!(failure.retry_after(), Some(Duration::from_secs(7)));
         }
