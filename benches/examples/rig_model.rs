@@ -9,7 +9,7 @@
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use haft::{
-    BoxFuture, Dialect, Error, ErrorKind, Failure, Runtime, ToolRegistry,
+    BoxFuture, Dialect, Error, ErrorKind, Runtime, ToolRegistry,
     agent::{Agent, Model, ModelInfo, ModelRequest, Reply, Runner, Usage},
     history::{AssistantPart, ContentPart, Message},
     tool,
@@ -126,7 +126,7 @@ fn text(parts: &[ContentPart]) -> String {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Failure> {
+async fn main() -> Result<(), haft::Error> {
     let script =
         [MockTurn::tool_call("a", "add", json!({"a": 20, "b": 22})), MockTurn::text("It is 42.")];
     let model = RigModel(MockCompletionModel::from_turns(script).erase());

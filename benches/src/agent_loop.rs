@@ -203,7 +203,9 @@ impl Ours {
             if !wait.is_zero() {
                 tokio::time::sleep(wait).await;
             }
-            Ok(add_numbers(serde_json::from_value(Value::clone(&arguments))?).await)
+            Ok::<_, haft::ToolError>(
+                add_numbers(serde_json::from_value(Value::clone(&arguments))?).await,
+            )
         });
         let registry = haft::ToolRegistry::builder().add(tool).build();
         let registry = registry.unwrap_or_else(|error| panic!("haft: {error}"));

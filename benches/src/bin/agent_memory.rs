@@ -82,7 +82,7 @@ fn runtime(waiting: &Arc<AtomicUsize>, release: &Arc<Semaphore>) -> Result<Runti
     let spec =
         |name: &str| ToolSpec::new(name, "Reads.").read_only().capabilities(Capabilities::NONE);
     let read = DynTool::new(spec("read"), json!({"type": "object"}), |_, _| async {
-        Ok("some lines of a file. ".repeat(20))
+        "some lines of a file. ".repeat(20)
     });
     let (waiting, release) = (Arc::clone(waiting), Arc::clone(release));
     let wait = DynTool::new(spec("wait"), json!({"type": "object"}), move |_, _| {
@@ -92,7 +92,7 @@ fn runtime(waiting: &Arc<AtomicUsize>, release: &Arc<Semaphore>) -> Result<Runti
             if let Ok(permit) = release.acquire().await {
                 permit.forget();
             }
-            Ok("released")
+            "released"
         }
     });
     let registry = ToolRegistry::builder().add(vec![read, wait]).build();

@@ -125,6 +125,7 @@ impl Rank {
 }
 
 /// An event with its sequence number.
+#[expect(clippy::large_enum_variant, reason = "it is passed by value once; ids are in place")]
 pub(super) enum Numbered {
     /// Buffered for at least one reader.
     Kept(Arc<EventRecord>),

@@ -38,9 +38,9 @@ pub struct CallScheduler {
     aborted: Option<(usize, ToolName)>,
     planner: Planner,
     /// The ids of all rows, once there are more than a few.
-    ids: Option<Box<HashSet<CallId>>>,
+    ids: Option<HashSet<CallId>>,
     /// The ids that came looking like a nested call's; such a call has another.
-    odd: Option<Box<HashSet<CallId>>>,
+    odd: Option<HashSet<CallId>>,
     rows: SmallVec<[Row; 1]>,
     /// The batch that is at work.
     current: usize,
@@ -189,9 +189,7 @@ impl CallScheduler {
             return self.rows.iter().any(|row| row.id == *id);
         }
         let rows = &self.rows;
-        let ids = self
-            .ids
-            .get_or_insert_with(|| Box::new(rows.iter().map(|row| row.id.clone()).collect()));
+        let ids = self.ids.get_or_insert_with(|| rows.iter().map(|row| row.id.clone()).collect());
         ids.contains(id)
     }
 
