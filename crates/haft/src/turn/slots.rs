@@ -76,6 +76,7 @@ mod tests {
     /// Threads take and free slots as fast as they can: never more than there are, none is lost,
     /// and no waiting task is forgotten.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    #[expect(clippy::disallowed_methods, reason = "the tasks of this test end before it does")]
     async fn slots_are_never_exceeded_and_never_lost() {
         const SLOTS: usize = 3;
         let slots = Arc::new(Slots::new(SLOTS));
