@@ -77,7 +77,8 @@ impl Schema {
         lines(self, value, &Stop::never())?.into_iter().next().map(ErrorLine::without_note)
     }
 
-    /// Returns the first error in one line if it takes few steps; otherwise only that the value is invalid.
+    /// Returns the first error in one line if it takes few steps; otherwise only that the value is
+    /// invalid.
     pub fn first_problem_at_once(&self, value: &Value) -> Option<String> {
         if self.is_valid(value) {
             return None;
