@@ -142,7 +142,8 @@ pub(super) fn compare_input(kernel: &mut Kernel, comparison: &mut Comparison, in
         comparison.compare(kernel, &tree, base, &path);
     }
     for part in parts.take(MAX_INPUT_PATHS) {
-        let Some((start, path)) = part.split_first() else { continue };
+        // An empty path is refused before it is resolved (`Caller::path`).
+        let Some((start, path @ [_, ..])) = part.split_first() else { continue };
         let mut random = Random::from_bytes(&[*start]);
         let path = match start % 4 {
             0 => [tree.root.as_os_str().as_bytes(), b"/", path].concat(),
