@@ -6,7 +6,6 @@ use std::{
     fs,
     io::Write as _,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use haft::{
@@ -24,7 +23,7 @@ use haft_tools::BuiltinTools;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::project::helper;
+use crate::{host_git::host_git, project::helper};
 
 /// A file that every user may read, in no directory that a confined command sees.
 const NOT_SHOWN: &str = "/sys/devices/system/cpu/online";
@@ -46,9 +45,11 @@ impl TestWorkspace {
         put(&work.join("a.txt"), "alpha\n");
         put(&work.join("keys/k.txt"), "the key\n");
         put(&work.join("check.sh"), "#!/bin/sh\necho checked\n");
-        git(&work, &["init", "-q", "-b", "main"]);
-        git(&work, &["add", "a.txt"]);
-        git(&work, &["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "-m", "first"]);
+        for words in
+            [&["init", "-q", "-b", "main"][..], &["add", "a.txt"], &["commit", "-qm", "first"]]
+        {
+            host_git(&work, words).unwrap();
+        }
         Self { work, sibling, _directory: directory }
     }
 
@@ -86,11 +87,6 @@ fn runtime(builtin: BuiltinTools) -> RuntimeBuilder {
 
 fn put(path: &Path, text: &str) {
     fs::File::create(path).unwrap().write_all(text.as_bytes()).unwrap();
-}
-
-fn git(at: &Path, words: &[&str]) {
-    let ended = Command::new("git").args(words).current_dir(at).env("HOME", at).output().unwrap();
-    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
 }
 
 async fn call(run: &Run, arguments: Value) -> ToolResult {

@@ -25,7 +25,10 @@ use haft_tools::BuiltinTools;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::project::helper;
+use crate::{
+    host_git::{commit_all, host_git},
+    project::helper,
+};
 
 const RULES: &str = r#"
 [[rule]]
@@ -232,22 +235,10 @@ async fn renaming_a_parent_does_not_unmask_for_the_next_command() {
 async fn git_through_the_shell_never_commits_a_denied_file_as_deleted_or_empty() {
     let Some(sandbox) = at(Level::Namespaces).await else { return };
     let project = Project::new();
-    let git = |args: &[&str]| {
-        let output = std::process::Command::new("git")
-            .args(["-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "safe.directory=*"])
-            .args(args)
-            .current_dir(&project.root)
-            .env("HOME", &project.root)
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .output();
-        output.ok().map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
-    };
-    if git(&["init", "-q"]).is_none() {
-        eprintln!("NOT TESTED: there is no git here");
+    if commit_all(&project.root).is_none() {
         return;
     }
-    git(&["add", "-A"]).unwrap();
-    git(&["commit", "-q", "-m", "first"]).unwrap();
+    let git = |args: &[&str]| host_git(&project.root, args);
     let run = project.run(sandbox, None);
     let script =
         "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@x GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@x

@@ -6,6 +6,8 @@
     reason = "a test that cannot go on should stop where it is"
 )]
 
+#[path = "../../../haft-sandbox/tests/it/host_git.rs"]
+mod host_git;
 mod project;
 mod files;
 mod process;

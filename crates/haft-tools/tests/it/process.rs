@@ -22,7 +22,10 @@ use haft_tools::BuiltinTools;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::project::helper;
+use crate::{
+    host_git::{commit_all, host_git},
+    project::helper,
+};
 
 /// A workspace directory, and one next to it that no command may change.
 struct TestWorkspace {
@@ -614,19 +617,9 @@ async fn command_starts_where_its_paths_were_authorized() {
 #[tokio::test]
 async fn git_commit_works_in_the_shell_with_the_given_identity() {
     let fixture = TestWorkspace::new();
-    let host = |args: &[&str]| {
-        std::process::Command::new("git")
-            .args(["-c", "safe.directory=*", "-c", "user.name=x", "-c", "user.email=x@example.com"])
-            .args(args)
-            .current_dir(&fixture.inside)
-            .env("HOME", &fixture.inside)
-            .output()
-    };
-    if host(&["init", "-q"]).is_err() {
+    if commit_all(&fixture.inside).is_none() {
         return;
     }
-    assert!(host(&["add", "."]).unwrap().status.success());
-    assert!(host(&["commit", "-q", "-m", "first"]).unwrap().status.success());
     let builtin = fixture.builtin().helper(helper()).git_identity("A Person", "a@example.com");
     let runtime = fixture.with(builtin);
     let status = call(&runtime, "shell", json!({"command": "git status --porcelain"})).await;
@@ -639,8 +632,8 @@ async fn git_commit_works_in_the_shell_with_the_given_identity() {
         return;
     }
     assert_eq!(answer.text(), "A Person <a@example.com> second\nx <x@example.com> first\n");
-    let log = host(&["log", "--format=%s"]).unwrap();
-    assert_eq!(String::from_utf8_lossy(&log.stdout), "second\nfirst\n");
+    let log = host_git(&fixture.inside, &["log", "--format=%s"]).unwrap();
+    assert_eq!(log, "second\nfirst\n");
 }
 
 #[tokio::test]
