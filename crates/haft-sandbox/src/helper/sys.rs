@@ -402,16 +402,21 @@ fn send(listener: BorrowedFd<'_>, mut answer: libc::seccomp_notif_resp) {
     unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw mut answer) };
 }
 
+/// `SECCOMP_ADDFD_FLAG_SEND`, since Linux 5.14.
+const ADDFD_SEND: u32 = 2;
+
 /// Installs a file descriptor in the caller, at the lowest free number, and returns that number.
+/// `is_answer`: it is also the result of the syscall, unless this fails.
 pub(crate) fn add_descriptor(
     listener: BorrowedFd<'_>,
     id: u64,
     fd: BorrowedFd<'_>,
     is_closed_on_exec: bool,
+    is_answer: bool,
 ) -> io::Result<i64> {
     let given = libc::seccomp_notif_addfd {
         id,
-        flags: 0,
+        flags: if is_answer { ADDFD_SEND } else { 0 },
         srcfd: fd.as_raw_fd().unsigned_abs(),
         newfd: 0,
         newfd_flags: if is_closed_on_exec { libc::O_CLOEXEC.unsigned_abs() } else { 0 },

@@ -29,6 +29,23 @@ async fn new_program_can_be_executed_at_once_without_etxtbsy() {
 }
 
 #[tokio::test]
+async fn new_file_can_be_executed_after_chmod_without_etxtbsy() {
+    const SCRIPT: &str = r#"
+        perl -e 'open($t, "<", "prog"); binmode $t; local $/; my $text = <$t>; close $t;
+        for my $n (1..300) {
+            unlink "new"; open($f, ">", "new") or die "new: $!"; print $f $text; close $f;
+            chmod 0755, "new" or die "chmod: $!";
+            $pid = fork; if (!$pid) { exec("./new") or exit 8; } waitpid $pid, 0; $bad++ if $?;
+        } print "bad ", $bad + 0, "\n"'
+    "#;
+    for sandbox in sandboxes().await {
+        let fixture = Fixture::new();
+        fs::copy("/bin/true", fixture.inside.join("prog")).unwrap();
+        assert_eq!(run(&sandbox, &fixture, SCRIPT).await, "bad 0\n", "{}", sandbox.tier().level);
+    }
+}
+
+#[tokio::test]
 async fn writer_killed_at_a_fifo_no_longer_counts_as_writer() {
     const SCRIPT: &str = r#"
         mkfifo pipe

@@ -30,6 +30,8 @@ pub(super) enum Answer {
     Descriptor {
         fd: OwnedFd,
         is_closed_on_exec: bool,
+        /// The mode of the file has a bit for execution.
+        is_executable: bool,
     },
     /// A FIFO: opening it may block until the other end is opened, and must not delay other
     /// syscalls.
@@ -117,7 +119,7 @@ impl Act<'_, '_> {
                 }
                 match self.names.create(&entry, flags, mode) {
                     Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => {}
-                    result => return result.map(|fd| descriptor(fd, flags)),
+                    result => return result.map(|fd| descriptor(fd, flags, mode)),
                 }
             }
             let (fd, kind) = match look(&entry) {
@@ -161,12 +163,13 @@ impl Act<'_, '_> {
         };
         let mode = new_mode(self.caller, mode)?;
         let fd = rustix::fs::openat(&directory, ".", flags | OFlags::CLOEXEC, mode)?;
-        Ok(descriptor(fd, flags))
+        Ok(descriptor(fd, flags, mode))
     }
 
     /// Opens an existing file again, through its `O_PATH` file descriptor.
     fn open_again(&self, file: OwnedFd, path: &Path, flags: OFlags) -> Outcome {
-        let kind = FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
+        let raw = rustix::fs::fstat(&file)?.st_mode;
+        let kind = FileType::from_raw_mode(raw);
         if flags.contains(OFlags::CREATE) && kind == FileType::Directory {
             return Err(Errno::ISDIR);
         }
@@ -181,7 +184,7 @@ impl Act<'_, '_> {
             return Ok(Answer::Waits { file, flags: own, is_closed_on_exec });
         }
         let fd = rustix::fs::open(magic_link(file.as_fd()), own, Mode::empty())?;
-        Ok(descriptor(fd, flags))
+        Ok(descriptor(fd, flags, Mode::from_raw_mode(raw)))
     }
 
     /// Checks a name to create. An existing one gives `EEXIST`, protected or not.
@@ -466,8 +469,9 @@ fn low(value: u64) -> u32 {
     u32::try_from(value & u64::from(u32::MAX)).unwrap_or_default()
 }
 
-fn descriptor(fd: OwnedFd, flags: OFlags) -> Answer {
-    Answer::Descriptor { fd, is_closed_on_exec: flags.contains(OFlags::CLOEXEC) }
+fn descriptor(fd: OwnedFd, flags: OFlags, mode: Mode) -> Answer {
+    let is_executable = mode.intersects(Mode::XUSR | Mode::XGRP | Mode::XOTH);
+    Answer::Descriptor { fd, is_closed_on_exec: flags.contains(OFlags::CLOEXEC), is_executable }
 }
 
 /// Refuses a path that ends in `/` for syscalls that create no directory.

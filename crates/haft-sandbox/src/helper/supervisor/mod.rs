@@ -225,8 +225,11 @@ impl Supervisor {
         match answer {
             Ok(Answer::Done) => sys::answer(listener, call.id, Ok(0)),
             Ok(Answer::Continue) => sys::let_continue(listener, call.id),
-            Ok(Answer::Descriptor { fd, is_closed_on_exec }) => {
+            Ok(Answer::Descriptor { fd, is_closed_on_exec, is_executable: true }) => {
                 give_descriptor(listener, call, fd, is_closed_on_exec, Some(pinning));
+            }
+            Ok(Answer::Descriptor { fd, is_closed_on_exec, is_executable: false }) => {
+                send_descriptor(listener, call, &fd, is_closed_on_exec);
             }
             Ok(Answer::Waits { file, flags, is_closed_on_exec }) => {
                 self.wait_for_fifo(call, file, flags, is_closed_on_exec);
@@ -276,12 +279,27 @@ fn give_descriptor(
     pinning: Option<&mut Pinning>,
 ) {
     let pinned = pinning.and_then(|pinning| pinning.pin(call.tid));
-    let added = sys::add_descriptor(listener, call.id, fd.as_fd(), is_closed_on_exec);
+    let added = sys::add_descriptor(listener, call.id, fd.as_fd(), is_closed_on_exec, false);
     drop(fd);
     drop(pinned);
     // A caller at its limit of file descriptors gets that error. One that is gone needs no result.
     let result = added.map_err(|e| e.raw_os_error().unwrap_or(libc::EMFILE));
     sys::answer(listener, call.id, result);
+}
+
+/// Gives the caller a file descriptor as the result of its syscall, in one step. The supervisor
+/// closes its own after the caller continues. The file cannot be executed before that: it needs a
+/// `chmod` first, which this thread handles after this syscall.
+fn send_descriptor(
+    listener: BorrowedFd<'_>,
+    call: &Notification,
+    fd: &OwnedFd,
+    is_closed_on_exec: bool,
+) {
+    if let Err(e) = sys::add_descriptor(listener, call.id, fd.as_fd(), is_closed_on_exec, true) {
+        let errno = e.raw_os_error().unwrap_or(libc::EMFILE);
+        sys::answer(listener, call.id, Err(errno));
+    }
 }
 
 /// Waits for the reader of a FIFO that is opened for writing. A blocking open would count as a
