@@ -51,6 +51,7 @@ pub(crate) fn groups() -> Result<Vec<Group>, String> {
         times: 1,
         rest: Duration::ZERO,
         has_cpu: true,
+        max_rounds: usize::MAX,
     };
     Ok(vec![
         group("denied: a pattern in 200 000 files", cases),

@@ -107,7 +107,14 @@ fn searches() -> Result<Vec<Group>, String> {
                 is_right(pattern, found_text.lines().count(), &found_text)
             }));
         }
-        Group { name: name.to_owned(), cases, times: 1, rest: Duration::ZERO, has_cpu: true }
+        Group {
+            name: name.to_owned(),
+            cases,
+            times: 1,
+            rest: Duration::ZERO,
+            has_cpu: true,
+            max_rounds: usize::MAX,
+        }
     };
     Ok(patterns.into_iter().map(group).collect())
 }
@@ -166,6 +173,7 @@ fn reads() -> Result<Vec<Group>, String> {
             times: 1,
             rest: Duration::ZERO,
             has_cpu: true,
+            max_rounds: usize::MAX,
         });
     }
     Ok(groups)

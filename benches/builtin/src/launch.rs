@@ -58,7 +58,14 @@ pub(crate) fn groups() -> Result<Vec<Group>, String> {
                 cases.push(make("bwrap", move || started(&mut bubblewrap(&directory))));
             }
             let name = format!("launch: tier {tier}, {words}");
-            groups.push(Group { name, cases, times: 1, rest: PAUSE_AFTER_RUN, has_cpu: false });
+            groups.push(Group {
+                name,
+                cases,
+                times: 1,
+                rest: PAUSE_AFTER_RUN,
+                has_cpu: false,
+                max_rounds: usize::MAX,
+            });
         }
     }
     Ok(groups)

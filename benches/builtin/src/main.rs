@@ -66,6 +66,8 @@ pub(crate) struct Group {
     /// Whether CPU time is meaningful: not where a program leaves children that it does not wait
     /// for.
     pub(crate) has_cpu: bool,
+    /// The maximum number of rounds, for cases that take seconds.
+    pub(crate) max_rounds: usize,
 }
 
 fn main() -> Result<(), String> {
@@ -83,7 +85,10 @@ fn main() -> Result<(), String> {
             _ => return Err(format!("unknown argument `{arg}`; see the top of main.rs")),
         }
     }
-    let wants = |name: &str| only.as_ref().is_none_or(|only| name.starts_with(only.as_str()));
+    let wants = |name: &str| {
+        let is_wanted = |only: &String| name.starts_with(only) || only.starts_with(name);
+        only.as_ref().is_none_or(is_wanted)
+    };
     let mut groups = files::groups(&wants)?;
     if wants("launch") {
         groups.extend(launch::groups()?);
@@ -97,6 +102,9 @@ fn main() -> Result<(), String> {
     if wants("open") {
         groups.extend(open::groups()?);
     }
+    // With a colon it is the beginning of the name of a group: `--only 'names: npm'`.
+    let group = only.as_ref().filter(|only| only.contains(':'));
+    groups.retain(|it| group.is_none_or(|wanted| it.name.starts_with(wanted)));
     for group in groups {
         measure(group, rounds.max(3))?;
     }
@@ -120,6 +128,7 @@ struct Time {
 fn measure(mut group: Group, rounds: usize) -> Result<(), String> {
     let count = group.cases.len();
     let mut times: Vec<Vec<Time>> = vec![Vec::new(); count];
+    let rounds = rounds.min(group.max_rounds);
     for round in 0..=rounds {
         for place in 0..count {
             let case = (round + place) % count;

@@ -1,11 +1,14 @@
 //! The cost of the supervisor of protected names: creating files, compared with an unsupervised
 //! command in the same sandbox and with a plain process.
 //!
-//! The command is this program, which creates files in its working directory and ends.
+//! The command is this program, which creates files in its working directory and ends. Bare creates
+//! in memory cost almost nothing, so they show the supervisor alone. The load of `npm install` runs
+//! in memory and on the disk of this program; the name of a group has the file system.
 
 use std::{
     fs::{self, File},
-    io::Write as _,
+    io::{self, Write as _},
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     rc::Rc,
@@ -23,45 +26,78 @@ use crate::{Case, Group, without};
 pub(crate) const WORK: &str = "make-names";
 /// Files of the first load, all in one directory and empty.
 const CREATES: u32 = 20_000;
-/// Directories of the second load, as `npm install` creates them, with ten files each.
-const DIRECTORIES: u32 = 3_000;
-const FILES: u32 = 10;
+/// Packages of the second load, which has the syscalls of `npm install`: 30 000 files.
+const PACKAGES: u32 = 300;
+const FILES: u32 = 100;
+/// Rounds of the second load: a run takes seconds.
+const MAX_NPM_ROUNDS: usize = 5;
 
-/// Does the work of the command: files, or a tree.
+/// Does the work of the command.
 pub(crate) fn work(load: &str) -> Result<(), String> {
-    let text = |e: std::io::Error| e.to_string();
-    if load == "creates" {
-        for number in 0..CREATES {
-            File::create(format!("file{number}")).map_err(text)?;
-        }
-        return Ok(());
-    }
-    let content = [b'x'; 8 << 10];
-    for directory in 0..DIRECTORIES {
-        let name = format!("module{}/part{directory}", directory % 300);
-        fs::create_dir_all(&name).map_err(text)?;
-        for number in 0..FILES {
-            let len = (2 << 10) + (directory * FILES + number) as usize * 613 % (6 << 10);
-            let mut file = File::create(format!("{name}/file{number}.js")).map_err(text)?;
-            file.write_all(content.get(..len).unwrap_or_default()).map_err(text)?;
-        }
+    let done = match load {
+        "creates" => make_files(),
+        "npm" => install_packages(),
+        _ => return Err(format!("unknown load `{load}`")),
+    };
+    done.map_err(|e| e.to_string())
+}
+
+fn make_files() -> io::Result<()> {
+    for number in 0..CREATES {
+        File::create(format!("file{number}"))?;
     }
     Ok(())
 }
 
+/// Writes packages as npm does: each below a temporary name, with files of 1 to 8 KiB in a few
+/// directories, then renamed, with a symlink to its program. Nothing is flushed to disk.
+fn install_packages() -> io::Result<()> {
+    let content = [b'x'; 8 << 10];
+    fs::create_dir_all("node_modules/.bin")?;
+    for package in 0..PACKAGES {
+        let (own, new) = (format!("node_modules/p{package}"), format!("node_modules/.p{package}"));
+        for number in 0..FILES {
+            let directory = match number % 10 {
+                0 => new.clone(),
+                part => format!("{new}/lib/part{part}"),
+            };
+            if number < 10 {
+                fs::create_dir_all(&directory)?;
+            }
+            let mut file = File::create(format!("{directory}/file{number}.js"))?;
+            let len = (1 << 10) + (package * FILES + number) as usize * 613 % (7 << 10);
+            file.write_all(content.get(..len).unwrap_or_default())?;
+        }
+        fs::set_permissions(format!("{new}/file0.js"), fs::Permissions::from_mode(0o755))?;
+        fs::rename(&new, &own)?;
+        symlink(format!("../p{package}/file0.js"), format!("node_modules/.bin/p{package}"))?;
+    }
+    File::create(".package-lock.json")?.write_all(&content)?;
+    fs::rename(".package-lock.json", "package-lock.json")
+}
+
 struct Place {
-    home: TempDir,
+    /// On the disk of this program.
+    disk: TempDir,
+    /// In memory, if there is a file system in memory.
+    memory: Option<TempDir>,
     tokio: Runtime,
     program: PathBuf,
 }
 
 pub(crate) fn groups() -> Result<Vec<Group>, String> {
-    let text = |e: std::io::Error| e.to_string();
+    let text = |e: io::Error| e.to_string();
     let tokio = Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let program = std::env::current_exe().map_err(text)?;
+    let memory = TempDir::new_in("/dev/shm").ok().filter(|it| file_system(it.path()) == "tmpfs");
+    if memory.is_none() {
+        without("files in memory", "/dev/shm is no tmpfs");
+    }
     let place = Rc::new(Place {
-        home: tempfile::tempdir().map_err(text)?,
+        disk: TempDir::new_in(program.parent().unwrap_or(Path::new("."))).map_err(text)?,
+        memory,
         tokio: tokio.map_err(text)?,
-        program: std::env::current_exe().map_err(text)?,
+        program,
     });
     let mut groups = Vec::new();
     for (level, tier) in [(Level::Namespaces, "A"), (Level::Landlock, "B")] {
@@ -72,10 +108,17 @@ pub(crate) fn groups() -> Result<Vec<Group>, String> {
                 continue;
             }
         };
-        let loads = [("creates", CREATES), ("tree", 1)];
-        for (load, times) in loads {
+        let npm = ("npm", 1, MAX_NPM_ROUNDS);
+        let memory = place.memory.as_ref().map(|memory| memory.path());
+        let loads = [
+            (memory, ("creates", CREATES, usize::MAX)),
+            (memory, npm),
+            (Some(place.disk.path()), npm),
+        ];
+        for (home, (load, times, max_rounds)) in loads {
+            let Some(home) = home else { continue };
             let case = |name: &str, is_supervised: bool| -> Result<Case, String> {
-                let directory = directory(&place, &format!("{tier}-{load}-{name}"))?;
+                let directory = directory(home, &format!("{tier}-{load}-{name}"))?;
                 let mut profile = profile(&directory)?;
                 if !is_supervised {
                     profile.protected = Vec::new();
@@ -84,7 +127,7 @@ pub(crate) fn groups() -> Result<Vec<Group>, String> {
                 let run = move || confined(&place, &sandbox, &profile, load);
                 Ok(Case::new(name, run).cleaned(move || empty(&there)))
             };
-            let there = directory(&place, &format!("{tier}-{load}-plain"))?;
+            let there = directory(home, &format!("{tier}-{load}-plain"))?;
             let (here, at) = (place.clone(), there.clone());
             let plain = Case::baseline("plain spawn", move || spawned(&here, &at, load));
             let cases = vec![
@@ -92,10 +135,12 @@ pub(crate) fn groups() -> Result<Vec<Group>, String> {
                 case("unsupervised", false)?,
                 plain.cleaned(move || empty(&there)),
             ];
-            let name = format!("names: {load}, tier {tier}");
-            groups.push(Group { name, cases, times, rest: Duration::ZERO, has_cpu: false });
+            let name = format!("names: {load}, {}, tier {tier}", file_system(home));
+            let rest = Duration::ZERO;
+            // The helper is not waited for in time, so its CPU time would be missing.
+            groups.push(Group { name, cases, times, rest, has_cpu: false, max_rounds });
         }
-        let directory = directory(&place, &format!("{tier}-launch"))?;
+        let directory = directory(place.disk.path(), &format!("{tier}-launch"))?;
         let profile = profile(&directory)?.read_only();
         let (place, sandbox) = (place.clone(), sandbox.clone());
         let ours = Case::new("haft, read-only", move || {
@@ -109,13 +154,27 @@ pub(crate) fn groups() -> Result<Vec<Group>, String> {
             times: 1,
             rest: Duration::from_millis(20),
             has_cpu: false,
+            max_rounds: usize::MAX,
         });
     }
     Ok(groups)
 }
 
-fn directory(place: &Place, name: &str) -> Result<PathBuf, String> {
-    let home = place.home.path().canonicalize().map_err(|e| e.to_string())?;
+/// Returns the name of the file system of a directory.
+fn file_system(directory: &Path) -> String {
+    match rustix::fs::statfs(directory).map(|it| it.f_type) {
+        Ok(0x0102_1994) => "tmpfs".to_owned(),
+        Ok(0xef53) => "ext4".to_owned(),
+        Ok(0x5846_5342) => "xfs".to_owned(),
+        Ok(0x9123_683e) => "btrfs".to_owned(),
+        Ok(0x794c_7630) => "overlayfs".to_owned(),
+        Ok(other) => format!("file system {other:#x}"),
+        Err(_) => "unknown file system".to_owned(),
+    }
+}
+
+fn directory(home: &Path, name: &str) -> Result<PathBuf, String> {
+    let home = home.canonicalize().map_err(|e| e.to_string())?;
     let directory = home.join(name.replace(' ', "-"));
     fs::create_dir_all(&directory).map_err(|e| e.to_string())?;
     Ok(directory)

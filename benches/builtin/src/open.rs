@@ -55,6 +55,7 @@ pub(crate) fn groups() -> Result<Vec<Group>, String> {
             times: OPENS_PER_RUN,
             rest: Duration::ZERO,
             has_cpu: true,
+            max_rounds: usize::MAX,
         });
     }
     Ok(groups)
