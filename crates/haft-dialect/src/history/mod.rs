@@ -19,6 +19,7 @@ mod ollama;
 mod repair;
 mod ids;
 mod write;
+mod cache_marks;
 
 use std::borrow::Cow;
 
@@ -31,7 +32,7 @@ pub use self::{
     repair::{Ending, HistoryFix},
     write::{Change, Converted},
 };
-use super::Dialect;
+use super::{Dialect, options::PromptCacheTtl};
 
 /// A provider-neutral conversation. As JSON it can be stored and read again without a loss.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -289,6 +290,19 @@ impl Transcript {
             Dialect::Mcp => return Err(no_conversation(dialect)),
         };
         Ok(Converted { body, changes: writer.into_changes() })
+    }
+
+    /// Does the same, and marks the system prompt and the last messages for the provider's prompt
+    /// cache, so that the next request pays less for them.
+    ///
+    /// # Errors
+    /// Fails for a dialect that has no conversation.
+    pub fn write_cached(&self, dialect: Dialect, keep: PromptCacheTtl) -> Result<Converted, Error> {
+        let mut converted = self.write(dialect)?;
+        if let Value::Object(body) = &mut converted.body {
+            cache_marks::add(body, dialect, keep);
+        }
+        Ok(converted)
     }
 
     /// Returns whether a history of this dialect has calls that are paired by order only.

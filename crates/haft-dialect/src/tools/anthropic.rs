@@ -4,7 +4,7 @@ use haft_schema::lowering::{KeywordSupport, Limits, References, Rules, Subset, T
 use serde_json::{Map, Value, json};
 
 use super::{ToolParts, describe, has_no_lookaround, is_anthropic_key};
-use crate::options::{ExportOptions, PromptCacheTtl, ToolChoice, ToolSearch};
+use crate::options::{ExportOptions, ToolChoice, ToolSearch};
 
 pub(super) const PLAIN: Rules =
     Rules { banned_at_root: &["anyOf", "oneOf", "allOf"], key: is_anthropic_key, ..Rules::PLAIN };
@@ -98,11 +98,7 @@ pub(super) fn request(
         && let Some(Value::Object(last)) =
             tools.iter_mut().rev().find(|tool| tool.get("defer_loading").is_none())
     {
-        let mark = match keep {
-            PromptCacheTtl::FiveMinutes => json!({"type": "ephemeral"}),
-            PromptCacheTtl::OneHour => json!({"type": "ephemeral", "ttl": "1h"}),
-        };
-        last.insert("cache_control".into(), mark);
+        last.insert("cache_control".into(), keep.anthropic_mark());
     }
     let search = match options.search {
         Some(ToolSearch::Regex) => {

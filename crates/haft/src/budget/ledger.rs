@@ -10,11 +10,14 @@
 mod model_call;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-use haft_core::{Failure, FailureCode, RemainingBudget, ToolName};
+use haft_core::{Failure, FailureCode, RemainingBudget, RunId, ToolName};
 use smallvec::SmallVec;
 
 use super::Budget;
@@ -31,8 +34,10 @@ pub(crate) struct Ledger {
     budget: Budget,
     clock: Arc<dyn Clock>,
     began: Instant,
-    /// The deadline of this run or of a parent, whichever is earlier.
+    /// The deadline of this run, without the time that does not count.
     until: Option<Instant>,
+    /// Time that does not count; read while other fields are locked.
+    idle_micros: AtomicU64,
     over: Option<Arc<Ledger>>,
     used: Mutex<Used>,
 }
@@ -96,15 +101,39 @@ impl Ledger {
         };
         let began = clock.now();
         let own = budget.wall.map(|wall| crate::host_code::after(began, wall));
-        let until = [own, over.as_ref().and_then(|over| over.until)].into_iter().flatten().min();
         let used = Used { of: vec![0; budget.calls_of.len()], ..Used::default() };
         let clock = Arc::clone(clock);
-        Some(Arc::new(Self { source, budget, clock, began, until, over, used: Mutex::new(used) }))
+        let used = Mutex::new(used);
+        Some(Arc::new(Self {
+            source,
+            budget,
+            clock,
+            began,
+            until: own,
+            idle_micros: AtomicU64::new(0),
+            over,
+            used,
+        }))
     }
 
-    /// Returns the deadline.
+    /// Returns the deadline of this run or of a parent, whichever is earlier.
     pub(crate) fn until(&self) -> Option<Instant> {
-        self.until
+        let own = self.until.map(|until| crate::host_code::after(until, self.idle()));
+        own.into_iter().chain(self.over.as_ref().and_then(|over| over.until())).min()
+    }
+
+    /// Adds time of a run that does not count, such as the wait for the next message of the user.
+    /// The deadline of a parent does not move.
+    pub(crate) fn add_idle(&self, run: &RunId, time: Duration) {
+        if self.source.run != *run {
+            return; // a run without limits has its parent's ledger
+        }
+        let time = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.idle_micros.fetch_add(time, Ordering::Relaxed);
+    }
+
+    fn idle(&self) -> Duration {
+        Duration::from_micros(self.idle_micros.load(Ordering::Relaxed))
     }
 
     /// Reserves the share of one call: one call, its price, and up to `bytes`, of which `among`
@@ -197,7 +226,7 @@ impl Ledger {
     /// calls.
     pub(crate) fn remaining(&self, tool: Option<&ToolName>) -> RemainingBudget {
         let chain = self.lock_all();
-        let wall = self.until.map(|until| until.saturating_duration_since(self.clock.now()));
+        let wall = self.until().map(|until| until.saturating_duration_since(self.clock.now()));
         RemainingBudget {
             calls: least_left(&chain, |l, used| {
                 l.budget.calls.map(|n| n.saturating_sub(used.calls))
@@ -230,7 +259,7 @@ impl Ledger {
     /// # Errors
     /// Fails when the deadline has passed.
     pub(crate) fn has_time(&self) -> Result<(), Failure> {
-        match self.until {
+        match self.until() {
             Some(until) if self.clock.now() >= until => Err(exhausted(match self.budget.wall {
                 Some(wall) => format!("the time limit of this run, {}, has passed", seconds(wall)),
                 None => "the time limit of this run has passed".to_owned(),
@@ -326,9 +355,8 @@ impl Ledger {
             due.push((Arc::clone(&self.source), low));
         };
         let kind = |kind: usize| move || KINDS[kind].to_owned();
-        let elapsed = budget
-            .wall
-            .map_or(0, |_| millis(self.clock.now().saturating_duration_since(self.began)));
+        let elapsed = || self.clock.now().saturating_duration_since(self.began);
+        let elapsed = budget.wall.map_or(0, |_| millis(elapsed().saturating_sub(self.idle())));
         look(CALLS, &kind(CALLS), used.calls, budget.calls);
         look(WALL, &kind(WALL), elapsed, budget.wall.map(millis));
         look(TOKENS, &kind(TOKENS), used.tokens, budget.tokens);
