@@ -1,4 +1,4 @@
-//! Marks in a request body that tell a provider which prefix of the prompt to keep in its cache.
+//! Marks in a request body: the provider keeps the prompt up to a mark in its cache.
 //!
 //! In: a request body. Out: the same body with a mark behind the system prompt, one behind the last
 //! message, and one behind the last message that the user's side wrote before it, where the cache

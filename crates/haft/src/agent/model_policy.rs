@@ -104,13 +104,14 @@ async fn ask(
         let reason = format!("{reason} (this needs approval, and no approver is configured)");
         return Err(EndReason::Denied { reason });
     }
-    let lasts = Arc::new(AtomicBool::new(false));
-    let forward = Forward { services: Arc::clone(services), lasts: Arc::clone(&lasts) };
+    let answer = Arc::new(Answer::default());
+    let forward = Forward { services: Arc::clone(services), answer: Arc::clone(&answer) };
     let denied = |reason: String| EndReason::Denied { reason };
     let asking = runtime_that_asks(services, verdict, forward);
     let asking = asking.map_err(|error| denied(error.to_string()))?;
     let scope = run.scope();
-    let mut same = asking.run_builder().id(run.id().clone());
+    // A run of its own: deferred approvals know only the calls of the agent's run.
+    let mut same = asking.run_builder().id(format!("{}/model_call", run.id()));
     // An answer can last for a session; without one, the run is it.
     same = same.session(scope.session.clone().unwrap_or_else(|| run.id().to_string()));
     if let Some(user) = &scope.user {
@@ -120,12 +121,15 @@ async fn ask(
     let call = ToolCall::new("model_call", NAME.clone(), arguments);
     match turn.run(vec![call]).await.first().map(ToolResult::failure) {
         Some(None) => {
-            if lasts.load(Ordering::Relaxed) {
+            if answer.lasts.load(Ordering::Relaxed) {
                 lock(&approved.0).push(reason);
             }
             Ok(())
         }
-        Some(Some(failure)) => Err(denied(failure.message().to_owned())),
+        Some(Some(failure)) => {
+            let why = lock(&answer.comment).take();
+            Err(denied(why.unwrap_or_else(|| failure.message().to_owned())))
+        }
         None => Err(denied(reason)),
     }
 }
@@ -158,8 +162,16 @@ impl Policy for SameVerdict {
 /// Asks the approvers of another runtime, in its queue.
 struct Forward {
     services: Arc<Inner>,
-    /// Whether the answer lasts longer than this call.
-    lasts: Arc<AtomicBool>,
+    answer: Arc<Answer>,
+}
+
+/// What the approvers answered.
+#[derive(Default)]
+struct Answer {
+    /// Whether the approval lasts longer than this call.
+    lasts: AtomicBool,
+    /// Why an approver that is not a person denied it.
+    comment: Mutex<Option<String>>,
 }
 
 impl Approver for Forward {
@@ -173,8 +185,14 @@ impl Approver for Forward {
                 return Ok(ApprovalResponse::Deny(Some("too many questions are open".to_owned())));
             };
             let answered = queue.ask(question).await?;
-            if let ApprovalResponse::Allow { lasting, .. } = &answered.answer {
-                self.lasts.store(*lasting != ApprovalScope::Once, Ordering::Relaxed);
+            match &answered.answer {
+                ApprovalResponse::Allow { lasting, .. } => {
+                    self.answer.lasts.store(*lasting != ApprovalScope::Once, Ordering::Relaxed);
+                }
+                ApprovalResponse::Deny(comment) if !answered.is_person => {
+                    lock(&self.answer.comment).clone_from(comment);
+                }
+                _ => {}
             }
             Ok(answered.answer)
         })

@@ -8,16 +8,14 @@
 //! as already spent. Locks are taken from the sub-run upwards, so there is no deadlock.
 
 mod model_call;
+mod time;
 
 use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
     time::{Duration, Instant},
 };
 
-use haft_core::{Failure, FailureCode, RemainingBudget, RunId, ToolName};
+use haft_core::{Failure, FailureCode, RemainingBudget, ToolName};
 use smallvec::SmallVec;
 
 use super::Budget;
@@ -114,26 +112,6 @@ impl Ledger {
             over,
             used,
         }))
-    }
-
-    /// Returns the deadline of this run or of a parent, whichever is earlier.
-    pub(crate) fn until(&self) -> Option<Instant> {
-        let own = self.until.map(|until| crate::host_code::after(until, self.idle()));
-        own.into_iter().chain(self.over.as_ref().and_then(|over| over.until())).min()
-    }
-
-    /// Adds time of a run that does not count, such as the wait for the next message of the user.
-    /// The deadline of a parent does not move.
-    pub(crate) fn add_idle(&self, run: &RunId, time: Duration) {
-        if self.source.run != *run {
-            return; // a run without limits has its parent's ledger
-        }
-        let time = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        self.idle_micros.fetch_add(time, Ordering::Relaxed);
-    }
-
-    fn idle(&self) -> Duration {
-        Duration::from_micros(self.idle_micros.load(Ordering::Relaxed))
     }
 
     /// Reserves the share of one call: one call, its price, and up to `bytes`, of which `among`
@@ -251,20 +229,6 @@ impl Ledger {
                 l.budget.cycles.map(|n| n.saturating_sub(used.cycles))
             }),
             depth: None,
-        }
-    }
-
-    /// Checks the deadline.
-    ///
-    /// # Errors
-    /// Fails when the deadline has passed.
-    pub(crate) fn has_time(&self) -> Result<(), Failure> {
-        match self.until() {
-            Some(until) if self.clock.now() >= until => Err(exhausted(match self.budget.wall {
-                Some(wall) => format!("the time limit of this run, {}, has passed", seconds(wall)),
-                None => "the time limit of this run has passed".to_owned(),
-            })),
-            _ => Ok(()),
         }
     }
 

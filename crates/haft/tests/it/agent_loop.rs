@@ -729,6 +729,17 @@ async fn model_call_that_no_approver_can_be_asked_about_is_denied() {
 }
 
 #[tokio::test]
+async fn model_call_is_denied_where_approvals_are_deferred() {
+    let approvals = DeferredApprovals::new();
+    let builder = tools().0.policy(asks_about_models()).approver(approvals.clone());
+    let runner = Runner::new(builder.build().unwrap()).deferred_approvals(approvals);
+    let result = runner.run(&agent(&[r#"{"text": "x"}"#]), "Go.").await.unwrap();
+    let reason = "this needs approval, and only calls that the model makes can wait for it";
+    assert_eq!(result.reason, EndReason::Denied { reason: reason.to_owned() });
+    assert_eq!((result.usage.turns, result.saved.is_none()), (0, true));
+}
+
+#[tokio::test]
 async fn run_can_be_interrupted_while_an_approver_is_asked_about_a_model_call() {
     let (builder, _) = tools();
     let silent = approver_fn("silent", |_: &ApprovalRequest<'_>| Box::pin(std::future::pending()));
