@@ -392,20 +392,34 @@ impl Approver for ProtectedFilesApprover {
     }
 }
 
-/// The reason for the denial if a call would write a protected file.
+/// The reason for the denial if a call would write protected files. It names a rule for each: a
+/// git subcommand may need several, and one rule alone would lead to the same denial.
 fn protected_file(question: &ApprovalRequest<'_>) -> Option<String> {
     let names = Protected::standard();
     let Effects::Declared(effects) = &question.call.profile().effects else { return None };
-    effects.iter().filter(|effect| effect.operation == Operation::Write).find_map(|effect| {
+    let here = &question.call.context().scope().working_directory;
+    let writes = effects.iter().filter(|effect| effect.operation == Operation::Write);
+    let mut files = writes.filter_map(|effect| {
         let path = Path::new(effect.target.as_deref()?);
         let reason = names.reason(path)?;
-        let here = &question.call.context().scope().working_directory;
-        let shown = path.strip_prefix(here).unwrap_or(path).display();
-        Some(format!(
-            "`{shown}` is protected: {reason}; an approval in advance does not cover protected \
-             files. Approve the call at a terminal, or allow the file with the rule `Edit({shown})`"
-        ))
-    })
+        Some((path.strip_prefix(here).unwrap_or(path).display(), reason))
+    });
+    let (shown, reason) = files.next()?;
+    let mut rules = format!("the file with the rule `Edit({shown})`");
+    for (at, (other, _)) in files.enumerate() {
+        if at == 0 {
+            rules = format!("the files with the rules `Edit({shown})`");
+        }
+        rules.extend([", `Edit(", &other.to_string(), ")`"]);
+    }
+    // The rule of a file covers a file tool. A command needs a rule of its own.
+    if question.call.tool().name() == "shell" {
+        rules.push_str(" and the command with a rule for `Bash`");
+    }
+    Some(format!(
+        "`{shown}` is protected: {reason}; an approval in advance does not cover protected files. \
+         Approve the call at a terminal, or allow {rules}"
+    ))
 }
 
 /// The keyboard of the terminal. A thread reads continuously: input that was typed before a

@@ -3,7 +3,10 @@
 
 use serde_json::{Value, json};
 
-use crate::{Ran, TempDir, haft};
+use crate::{
+    Ran, TempDir, haft,
+    host_git::{commit_all, host_git},
+};
 
 const TOOLS: &str = r#"
 [tool.count_lines]
@@ -355,6 +358,32 @@ fn yes_is_not_suggested_when_it_was_given() {
     assert!(!ran.err.contains("a person denied"), "no person was asked: {ran:?}");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn denied_git_command_names_all_rules_that_it_needs() {
+    let dir = TempDir::new("tools-git-rules", &[]);
+    if commit_all(&dir.work()).is_none() {
+        return;
+    }
+    for command in ["git worktree add wt -b other", "git rebase --force-rebase HEAD"] {
+        let call = ["call", "shell", &format!("command={command}"), "--workspace", ".", "--yes"];
+        let ran = dir.run(call);
+        assert_eq!(ran.code, Some(2), "{ran:?}");
+        let message = ran.err.lines().next().unwrap();
+        let named = message.split('`').filter(|part| part.starts_with("Edit("));
+        let rule = |name: &str| format!("[[rule]]\nmatch = \"{name}\"\ndecision = \"allow\"\n");
+        let rules: Vec<String> = named.map(rule).collect();
+        assert!(rules.len() > 1, "{message}");
+        assert!(message.ends_with("and the command with a rule for `Bash`"), "{message}");
+        dir.put("haft.toml", &(rules.concat() + &rule("Bash(git *)")));
+        assert_eq!(dir.run(["trust", "--yes"]).code, Some(0));
+        let ran = dir.run(call);
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        assert!(!ran.out.contains("fatal"), "{ran:?}");
+    }
+    assert!(dir.work().join("wt/.git").is_file());
+}
+
 #[test]
 fn missing_program_is_reported_in_one_sentence() {
     let dir = TempDir::new("tools-no-program", &[]);
@@ -393,14 +422,7 @@ fn few_open_files_give_an_error_that_names_the_limit_and_no_panic() {
 
 /// Creates a repository, if git is installed.
 fn repository(dir: &TempDir) -> Option<()> {
-    let mut git = std::process::Command::new("git");
-    match git.args(["init", "-q"]).current_dir(dir.work()).status() {
-        Ok(status) if status.success() => Some(()),
-        _ => {
-            eprintln!("NOT TESTED: there is no git here");
-            None
-        }
-    }
+    host_git(&dir.work(), &["init", "-q"]).map(drop)
 }
 
 #[test]

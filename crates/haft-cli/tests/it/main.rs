@@ -16,6 +16,8 @@ mod guide;
 mod help_examples;
 mod builtin;
 mod hooks;
+#[path = "../../../haft-sandbox/tests/it/host_git.rs"]
+mod host_git;
 mod json_output;
 mod lints;
 #[cfg(target_os = "linux")]

@@ -627,3 +627,58 @@ fn marker_planted_above_a_trusted_directory_does_not_move_the_project_directory(
     plant(&mid.join("haft.toml"), &deny);
     assert_eq!(run_in(&dir, &proj, &WRITE_FILE).code, Some(2));
 }
+
+/// Settings of `[sandbox]` that open something, for a directory next to the workspace.
+fn opening(directory: &Path) -> String {
+    let directory = directory.display();
+    format!(
+        "[sandbox]\nread_only_roots = [\"{directory}/read\"]\n\
+         writable_roots = [\"{directory}/write\"]\npass_env = [\"BUILD_FLAVOR\"]\n"
+    )
+}
+
+/// What an approved command could do: read a file, write a file, see a variable.
+fn opened(dir: &TempDir, write: &str) -> (bool, bool, bool) {
+    let outside = dir.0.join("outside");
+    let new = outside.join(write).join("new");
+    let _ = fs::remove_file(&new);
+    let script = format!(
+        "cat {0}/read/x; echo y > {1}; echo flavor=$BUILD_FLAVOR; true",
+        outside.display(),
+        new.display()
+    );
+    let mut haft = dir.command();
+    haft.env("BUILD_FLAVOR", "vanilla").args(["call", "shell", "--yes", "--workspace", "."]);
+    let ran = Ran::of(haft.arg(format!("command={script}")).output().unwrap());
+    assert!(ran.out.contains("flavor="), "the command ran to its end: {ran:?}");
+    (ran.out.contains("read me"), new.exists(), ran.out.contains("vanilla"))
+}
+
+#[test]
+fn sandbox_settings_count_only_while_they_are_trusted() {
+    let dir = TempDir::new("planted-sandbox", &[]);
+    let outside = dir.0.join("outside");
+    for name in ["read", "write", "other"] {
+        plant(&outside.join(name).join("x"), "read me\n");
+    }
+    let text = opening(&outside);
+    dir.put("haft.toml", &text);
+    let (_, writes, sees) = opened(&dir, "write");
+    assert!(!writes && !sees, "the settings of an untrusted project count");
+    assert_eq!(dir.run(["trust", "--yes"]).code, Some(0));
+    assert_eq!(opened(&dir, "write"), (true, true, true));
+    // Each changed setting voids the trust of the file.
+    for (old, new) in [("/write\"", "/other\""), ("/read\"", "/other\""), ("FLAVOR", "FLAVORS")] {
+        assert!(text.contains(old));
+        dir.put("haft.toml", &text.replace(old, new));
+        for write in ["write", "other"] {
+            let (_, writes, sees) = opened(&dir, write);
+            assert!(!writes && !sees, "{new}: a changed file is still trusted");
+        }
+        dir.put("haft.toml", &text);
+        assert_eq!(opened(&dir, "write"), (true, true, true), "the trusted text counts again");
+    }
+    assert_eq!(dir.run(["trust", "--revoke"]).code, Some(0));
+    let (_, writes, sees) = opened(&dir, "write");
+    assert!(!writes && !sees, "the settings count after the trust was revoked");
+}

@@ -1,5 +1,5 @@
-//! Finds files that the git configuration of a repository names: hooks, attributes, a file system
-//! monitor, drivers, included configuration. Git executes or obeys them like `.git/config` itself.
+//! Finds files that the git configuration of a repository names: hooks, attributes, programs of
+//! drivers, aliases and helpers, included configuration. Git executes or obeys them like `.git/config` itself.
 //!
 //! In: a root and a directory in it. Out: names below the root, which must be protected. File
 //! tools, the launch of a command and the supervisor call the same function. It only reads, its
@@ -55,6 +55,57 @@ const HOOKS: &[&str] = &[
     "reference-transaction",
     "sendemail-validate",
 ];
+
+/// Settings whose value is a command line or a program that git runs. The subsection is left out:
+/// `filter.NAME.clean` is `filter.clean`.
+const COMMANDS: &[&str] = &[
+    "browser.cmd",
+    "browser.path",
+    "core.alternaterefscommand",
+    "core.askpass",
+    "core.editor",
+    "core.fsmonitor",
+    "core.gitproxy",
+    "core.pager",
+    "core.sshcommand",
+    "credential.helper",
+    "diff.command",
+    "diff.external",
+    "diff.textconv",
+    "difftool.cmd",
+    "difftool.path",
+    "filter.clean",
+    "filter.process",
+    "filter.smudge",
+    "gpg.defaultkeycommand",
+    "gpg.program",
+    "guitool.cmd",
+    "hook.command",
+    "interactive.difffilter",
+    "lfs.clean",
+    "lfs.path",
+    "lfs.smudge",
+    "man.cmd",
+    "man.path",
+    "merge.driver",
+    "mergetool.cmd",
+    "mergetool.path",
+    "remote.receivepack",
+    "remote.uploadpack",
+    "sendemail.cccmd",
+    "sendemail.headercmd",
+    "sendemail.sendmailcmd",
+    "sendemail.tocmd",
+    "sequence.editor",
+    "submodule.update",
+    "tar.command",
+    "trailer.cmd",
+    "trailer.command",
+    "uploadpack.packobjectshook",
+];
+
+/// Depth of command lines in words of a command line, as in `sh -c '…'`.
+const MAX_NESTED_COMMANDS: u32 = 3;
 
 /// The names for one directory, and the files that they were read from.
 pub(crate) struct NamedFiles {
@@ -200,7 +251,7 @@ impl NamedFiles {
             at += 1;
             let Some(text) = self.read(&config, MAX_CONFIG_BYTES) else { continue };
             for (key, value) in settings(&text) {
-                let Some(named) = Named::of(&key) else { continue };
+                let Some(named) = Named::of(&key, &value) else { continue };
                 let base = match named {
                     Named::Config => config.parent().unwrap_or(worktree),
                     Named::Path | Named::Hooks | Named::Command => worktree,
@@ -233,7 +284,7 @@ impl NamedFiles {
 }
 
 /// What the value of a setting names.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Named {
     /// Another configuration file.
     Config,
@@ -246,13 +297,15 @@ enum Named {
 }
 
 impl Named {
-    fn of(key: &str) -> Option<Self> {
+    fn of(key: &str, value: &str) -> Option<Self> {
         Some(match key {
             "include.path" | "includeif.path" => Self::Config,
-            "core.attributesfile" => Self::Path,
+            "core.attributesfile" | "gpg.allowedsignersfile" | "init.templatedir" => Self::Path,
             "core.hookspath" => Self::Hooks,
-            "core.fsmonitor" | "diff.external" | "diff.command" | "diff.textconv"
-            | "merge.driver" | "filter.clean" | "filter.smudge" | "filter.process" => Self::Command,
+            // Without a `!` it is a subcommand of git.
+            key if key.starts_with("alias.") && !value.starts_with('!') => return None,
+            key if key.starts_with("alias.") || key.starts_with("pager.") => Self::Command,
+            key if COMMANDS.contains(&key) => Self::Command,
             _ => return None,
         })
     }
@@ -262,13 +315,48 @@ impl Named {
         if self != Self::Command {
             return normalized(base, value).into_iter().collect();
         }
-        let words = value.split_whitespace().map(|word| word.trim_matches(['"', '\'']));
-        // A program is searched in `PATH` unless it has a slash. Its arguments may be scripts.
-        let is_named = |(at, word): &(usize, &str)| {
-            *at == 0 && word.contains('/') || base.join(word).is_file()
-        };
-        words.enumerate().filter(is_named).filter_map(|(_, word)| normalized(base, word)).collect()
+        let mut found = Vec::new();
+        command_paths(base, value, MAX_NESTED_COMMANDS, &mut found);
+        found
     }
+}
+
+/// Collects the programs and scripts in a command line. A program is searched in `PATH` unless it
+/// has a slash. Its arguments may be scripts, or command lines for a shell.
+fn command_paths(base: &Path, line: &str, depth: u32, found: &mut Vec<PathBuf>) {
+    for (is_program, word) in words(line) {
+        if is_program && word.contains('/') || base.join(&word).is_file() {
+            found.extend(normalized(base, &word));
+        } else if depth > 0 && word.contains(is_separator) {
+            command_paths(base, &word, depth - 1, found);
+        }
+    }
+}
+
+/// Splits a command line into words without quotes, and whether each is the first of a command.
+/// Unquoted shell operators end a command, and so does the `!` of an alias.
+fn words(line: &str) -> Vec<(bool, String)> {
+    let (mut all, mut word, mut quote) = (Vec::new(), String::new(), None);
+    let mut is_program = true;
+    for c in line.chars().chain([' ']) {
+        match (c, quote) {
+            (c, Some(open)) if c == open => quote = None,
+            ('"' | '\'', None) => quote = Some(c),
+            (c, None) if is_separator(c) => {
+                if !word.is_empty() {
+                    all.push((is_program, std::mem::take(&mut word)));
+                    is_program = false;
+                }
+                is_program |= !matches!(c, ' ' | '\t');
+            }
+            (c, _) => word.push(c),
+        }
+    }
+    all
+}
+
+fn is_separator(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\n' | ';' | '&' | '|' | '(' | ')' | '{' | '}' | '!' | '<' | '>' | '`')
 }
 
 /// Joins a path without `.` and `..`. The home directory is not known here.
@@ -399,5 +487,44 @@ mod tests {
                 ("remote.url", "x=y"),
             ]
         );
+    }
+
+    #[test]
+    fn command_lines_name_programs_and_existing_scripts() {
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path().canonicalize().unwrap();
+        for file in ["a.sh", "b.sh", "c d.sh"] {
+            File::create(base.join(file)).unwrap();
+        }
+        let named = |value: &str| -> Vec<String> {
+            let paths = Named::Command.paths(&base, value);
+            paths
+                .iter()
+                .map(|path| path.strip_prefix(&base).unwrap().display().to_string())
+                .collect()
+        };
+        for (value, wanted) in [
+            ("git-x status", &[][..]),
+            ("!./new.sh status", &["new.sh"]),
+            ("!f() { ./x/y \"$@\"; sh b.sh; }; f", &["x/y", "b.sh"]),
+            ("python3 a.sh %f", &["a.sh"]),
+            ("sh -c 'cd sub && ./x.sh'", &["x.sh"]),
+            ("'./c d.sh' --now", &["c d.sh"]),
+            ("true|./p&&./q", &["p", "q"]),
+            ("echo sub/free", &[]),
+        ] {
+            assert_eq!(named(value), wanted, "{value}");
+        }
+    }
+
+    #[test]
+    fn settings_that_run_programs_are_known_by_any_subsection() {
+        let text = "[credential \"https://x\"]\nhelper = !./c\n[alias]\nst = !./s\nl = log x\n[alias \"q\"]\n\
+                    command = !./q\n[core]\nsshCommand = ./ssh\nautocrlf = ./no\n[pager]\nlog = ./p\n";
+        let is_command = |(key, value): (String, String)| {
+            (Named::of(&key, &value) == Some(Named::Command)).then_some(value)
+        };
+        let found: Vec<String> = settings(text).into_iter().filter_map(is_command).collect();
+        assert_eq!(found, ["!./c", "!./s", "!./q", "./ssh", "./p"]);
     }
 }

@@ -4,11 +4,12 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command as Host,
 };
 
 use haft_sandbox::{Access, Command, Helper, Level, ProcessResult, Profile, Sandbox, Workspace};
 use tempfile::TempDir;
+
+pub(crate) use crate::host_git::{commit_all, host_git};
 
 /// Returns the helper: the one next to this program if the test was copied for another user,
 /// otherwise the one that cargo built.
@@ -90,29 +91,9 @@ pub(crate) fn err(ended: &ProcessResult) -> String {
     String::from_utf8_lossy(ended.stderr.bytes()).into_owned()
 }
 
-/// Runs git on the host. Returns `None` if it is not installed.
-pub(crate) fn host_git(directory: &Path, args: &[&str]) -> Option<String> {
-    let output = Host::new("git")
-        .args(["-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "safe.directory=*"])
-        .args(args)
-        .current_dir(directory)
-        .env("HOME", directory)
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .output()
-        .ok()?;
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-    Some(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
 /// Creates a repository with one commit of all files. Returns `None` if git is not installed.
 pub(crate) fn repository(fixture: &Fixture) -> Option<()> {
-    if Host::new("git").arg("--version").output().is_err() {
-        eprintln!("NOT TESTED: there is no git here");
-        return None;
-    }
-    host_git(&fixture.inside, &["init", "-q"])?;
-    host_git(&fixture.inside, &["add", "-A"])?;
-    host_git(&fixture.inside, &["commit", "-q", "-m", "first"]).map(drop)
+    commit_all(&fixture.inside)
 }
 
 /// Returns a text that no other process has in its command line.

@@ -6,6 +6,7 @@
     reason = "tests; what is not tested is printed"
 )]
 
+mod host_git;
 mod kit;
 mod paths;
 mod confined;

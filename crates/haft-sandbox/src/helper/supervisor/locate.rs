@@ -306,7 +306,7 @@ pub(super) fn look(entry: &Entry) -> Result<(OwnedFd, FileType), Errno> {
     Ok((fd, kind))
 }
 
-fn kind(fd: BorrowedFd<'_>) -> Result<FileType, Errno> {
+pub(super) fn kind(fd: BorrowedFd<'_>) -> Result<FileType, Errno> {
     Ok(FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode))
 }
 

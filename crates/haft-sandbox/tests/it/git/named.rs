@@ -18,6 +18,11 @@ const SETUP: &str = "
     git config filter.f.clean 'python3 scripts/clean.py %f'
     git config filter.f.smudge ./scripts/smudge
     git config core.fsmonitor true
+    git config core.sshCommand './scripts/ssh -v'
+    git config alias.hi '!scripts/hi.sh now'
+    git config credential.helper '!f() { sh scripts/keys.sh; }; f'
+    echo 'x' > scripts/keys.sh
+    git config core.pager 'scripts/page | less'
     printf '[core]\\n\\tattributesFile = conf/attributes\\n' > conf/more
     git init -q deep/er/nested
     git -C deep/er/nested config core.hooksPath my-hooks
@@ -38,6 +43,10 @@ const NAMED: &[(&str, &str)] = &[
     ("conf/attributes", "attributes"),
     ("scripts/clean.py", "scripts/free.py"),
     ("scripts/smudge", "scripts/other"),
+    ("scripts/ssh", "scripts/sshd"),
+    ("scripts/hi.sh", "scripts/now"),
+    ("scripts/keys.sh", "scripts/f"),
+    ("scripts/page", "scripts/less"),
     ("deep/er/nested/my-hooks/pre-commit", "deep/er/nested/free"),
     ("deep/er/nested/show", "deep/er/nested/sub/show"),
     ("deep/er/nested/absent", "absent"),

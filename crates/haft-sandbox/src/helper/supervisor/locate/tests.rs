@@ -1,15 +1,15 @@
 //! Path resolution compared with the kernel (differential test): each path is also opened by a
 //! second process, and the file or the errno must be the same.
 
+mod compare;
 mod kernel;
 mod own_process;
 mod race;
 mod tree;
 
-use std::os::fd::AsFd as _;
-
 use self::{
-    kernel::{Found, Kernel, Question},
+    compare::{Comparison, compare_input},
+    kernel::{Kernel, Question},
     tree::{Random, Tree},
 };
 use super::*;
@@ -31,41 +31,6 @@ fn in_thread(test: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Resolves and opens a path, as the syscalls of `acts` do.
-fn found(kernel: &mut Kernel, base: i32, path: &[u8], is_followed: bool) -> Result<Found, Errno> {
-    let mut locator = Locator::new(kernel);
-    let fd = match locator.locate(base, path)? {
-        Located::Entry(entry) if !is_followed && !entry.is_directory => {
-            let (fd, _) = look(&entry)?;
-            assert_eq!(real_path(fd.as_fd())?, entry.path);
-            fd
-        }
-        located => {
-            let (fd, path) = locator.existing(located)?;
-            assert_eq!(real_path(fd.as_fd())?, path);
-            fd
-        }
-    };
-    Found::of(fd.as_fd())
-}
-
-/// Returns where a new file would be created, `None` if the path exists.
-fn new(kernel: &mut Kernel, base: i32, path: &[u8], is_followed: bool) -> Option<PathBuf> {
-    let mut locator = Locator::new(kernel);
-    let mut located = locator.locate(base, path).ok()?;
-    loop {
-        let Located::Entry(entry) = located else { return None };
-        if entry.is_directory {
-            return None;
-        }
-        match look(&entry) {
-            Err(Errno::NOENT) => return Some(entry.path),
-            Ok((_, FileType::Symlink)) if is_followed => located = locator.follow(&entry).ok()?,
-            _ => return None,
-        }
-    }
-}
-
 #[test]
 fn paths_resolve_as_in_the_kernel() {
     if kernel::is_second_process() {
@@ -77,62 +42,51 @@ fn paths_resolve_as_in_the_kernel() {
         let (trees, paths) = if is_long() { (600, 200) } else { (30, 100) };
         let mut comparison = Comparison::default();
         for seed in 0..trees {
-            let mut random = Random(seed);
+            let mut random = Random::seeded(seed);
             let tree = Tree::new(&mut random, &mut kernel);
             for _ in 0..paths {
                 let path = tree.path(&mut random);
-                let base = match random.below(3) {
-                    0 => *random.pick(&tree.fds),
-                    1 if random.one_in(20) => 99,
-                    _ => libc::AT_FDCWD,
-                };
-                comparison.compare(&mut kernel, &tree, base, &path, seed);
+                let base = tree.base(&mut random);
+                comparison.compare(&mut kernel, &tree, base, &path);
             }
             kernel.ask(Question::Close, libc::AT_FDCWD, b"/").unwrap();
         }
-        let shown: Vec<_> = comparison.differences.iter().take(20).cloned().collect();
-        assert!(shown.is_empty(), "{}:\n{}", comparison.differences.len(), shown.join("\n"));
+        comparison.assert_equal();
         // If all paths failed, the test would prove little.
         let is_enough = comparison.hits > trees * paths / 2 && comparison.made > trees * paths / 50;
         assert!(is_enough, "{} found, {} made", comparison.hits, comparison.made);
     });
 }
 
-#[derive(Default)]
-struct Comparison {
-    hits: u64,
-    made: u64,
-    differences: Vec<String>,
-}
-
-impl Comparison {
-    fn compare(&mut self, kernel: &mut Kernel, tree: &Tree, base: i32, path: &[u8], seed: u64) {
-        let what = || format!("tree {seed}, base {base}, {:?}", OsStr::from_bytes(path));
-        kernel.send(Question::Follow, base, path);
-        kernel.send(Question::NoFollow, base, path);
-        for is_followed in [true, false] {
-            let own = found(kernel, base, path, is_followed);
-            let theirs = kernel.receive().map(|(found, _)| found);
-            self.hits += u64::from(theirs.is_ok());
-            if own != theirs {
-                let line = format!("followed {is_followed}: {own:?} {theirs:?} {}", what());
-                self.differences.push(line);
-            }
-        }
-        for (question, is_followed) in [(Question::Create, true), (Question::CreateNew, false)] {
-            let Some(own) = new(kernel, base, path, is_followed) else { continue };
-            if !tree.holds(&own) {
-                continue;
-            }
-            // If the kernel refuses to create it, the supervisor does not create it either.
-            let Ok((theirs, _)) = kernel.ask(question, base, path) else { continue };
-            self.made += 1;
-            if theirs.path != own {
-                let line = format!("{question:?}: {own:?} {theirs:?} {}", what());
-                self.differences.push(line);
-            }
-        }
+/// Inputs of the fuzz target `paths`: its seeds, and random bytes.
+#[test]
+fn fuzzed_paths_resolve_as_in_the_kernel() {
+    if kernel::is_second_process() {
+        return;
     }
+    in_thread(|| {
+        let test = full_name(module_path!(), "fuzzed_paths_resolve_as_in_the_kernel");
+        let mut kernel = Kernel::start(&test);
+        let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/paths");
+        let mut inputs: Vec<_> = std::fs::read_dir(seeds)
+            .unwrap()
+            .map(|seed| std::fs::read(seed.unwrap().path()).unwrap())
+            .collect();
+        assert!(inputs.len() >= 3);
+        let mut random = Random::seeded(7);
+        let bytes = |random: &mut Random| u8::try_from(random.below(256)).unwrap();
+        let count = if is_long() { 4000 } else { 60 };
+        inputs.extend((0..count).map(|_| {
+            let len = random.below(400);
+            (0..len).map(|_| bytes(&mut random)).collect()
+        }));
+        let mut comparison = Comparison::default();
+        for input in &inputs {
+            compare_input(&mut kernel, &mut comparison, input);
+        }
+        comparison.assert_equal();
+        assert!(comparison.hits > 5 * inputs.len() as u64, "{} found", comparison.hits);
+    });
 }
 
 /// Returns the full name of a test for `--exact`.

@@ -1,6 +1,6 @@
 //! The supervisor's own process directory in `/proc` is refused in every spelling.
 
-use super::*;
+use super::{compare::found, kernel::Found, *};
 
 /// Paths inside the process directory of the supervisor.
 const SUFFIXES: [&str; 18] = [

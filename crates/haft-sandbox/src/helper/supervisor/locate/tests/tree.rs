@@ -1,6 +1,7 @@
 //! Random small directory trees, and random paths in and around them.
 
 use std::{
+    collections::VecDeque,
     ffi::OsStr,
     fs,
     os::unix::{
@@ -14,13 +15,30 @@ use tempfile::TempDir;
 
 use super::kernel::{Kernel, Question};
 
-/// A seeded random generator (SplitMix64).
-pub(super) struct Random(pub(super) u64);
+/// A source of choices: first the bytes of an input, then a seeded generator (SplitMix64).
+pub(super) struct Random {
+    bytes: VecDeque<u8>,
+    state: u64,
+}
 
 impl Random {
+    pub(super) fn seeded(seed: u64) -> Self {
+        Self { bytes: VecDeque::new(), state: seed }
+    }
+
+    /// Chooses by the bytes, so that a fuzzer can change one choice. The generator that follows
+    /// them has the length as its seed.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Self {
+        Self { bytes: bytes.iter().copied().collect(), state: bytes.len() as u64 }
+    }
+
     pub(super) fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
+        if let Some(first) = self.bytes.pop_front() {
+            let second = if bound > 256 { self.bytes.pop_front() } else { None };
+            return (usize::from(first) | usize::from(second.unwrap_or_default()) << 8) % bound;
+        }
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^= mixed >> 31;
@@ -292,6 +310,16 @@ impl Tree {
         }
         path.truncate(4095);
         path
+    }
+
+    /// Returns where a relative path starts: the working directory or a file descriptor, sometimes a
+    /// closed one.
+    pub(super) fn base(&self, random: &mut Random) -> i32 {
+        match random.below(3) {
+            0 => *random.pick(&self.fds),
+            1 if random.one_in(20) => 99,
+            _ => libc::AT_FDCWD,
+        }
     }
 
     pub(super) fn holds(&self, path: &Path) -> bool {
