@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use haft_core::{
     CallProfile, ConcurrencyClass, Effect, Effects, Failure, FailureCode, Operation, OtherNames,
-    ResourceKey, ToolContext,
+    ResourceKey, ToolContext, host::HostContext,
 };
 use haft_sandbox::{Meta, PathError, PathErrorKind, ResolvedPath, Workspace};
 

@@ -5,7 +5,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use haft_core::{Failure, FailureCode, ToolContext};
+use haft_core::{Failure, FailureCode, ToolContext, host::HostContext};
 use haft_sandbox::{Error, ErrorKind, Helper, Level, Sandbox, Tier};
 use serde_json::json;
 use tokio::sync::OnceCell;

@@ -17,7 +17,8 @@ use std::{
 
 use haft_core::{
     Block, CallProfile, Capabilities, Capability, ConcurrencyClass, Effect, Effects, Failure,
-    FailureCode, Interrupt, Isolation, Output, Tool, ToolContext, ToolSpec, Verdict, schemars,
+    FailureCode, Interrupt, Isolation, Output, Tool, ToolContext, ToolSpec, Verdict,
+    host::HostContext, schemars,
 };
 use haft_sandbox::{Command, Environment, Level, Network, Profile, Reads, Workspace};
 use haft_shell::{Kind, Known, classify};

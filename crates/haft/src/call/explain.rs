@@ -6,7 +6,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use haft_core::{Failure, Verdict};
+use haft_core::{Failure, Verdict, host::HostContext};
 use haft_schema::Unexplained;
 
 use super::{

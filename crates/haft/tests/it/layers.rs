@@ -14,7 +14,7 @@ use haft::{
     ToolRegistry,
     approval::{ApprovalRequest, ApprovalResponse, Approver},
     events::Event,
-    host::{Breaker, Clock},
+    host::{Breaker, Clock, HostContext},
     journal::{CallIntent, CallOutcome, Journal, WriteStatus},
     middleware::{ExecutionStats, Middleware, Next, Outcome},
     testing::ManualClock,

@@ -10,6 +10,7 @@ use std::{
 
 use haft::{
     Config, FailureCode, ToolCall,
+    host::HostContext,
     journal::MemoryJournal,
     tool::{CallProfile, ConcurrencyClass, DynTool, Execution, ResourceKey, ResultLimit, ToolSpec},
     turn::{Arguments, StopReason},

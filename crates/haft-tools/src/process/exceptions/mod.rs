@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 
 use haft_core::{
     Effect, Effects, ToolContext,
+    host::HostContext,
     protected_names::{Protected, Protection},
 };
 use haft_sandbox::{Access, FileKind, ResolvedPath, Workspace};
