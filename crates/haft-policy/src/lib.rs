@@ -35,7 +35,7 @@ mod toml_string;
 pub use haft_core::{Decision, IntoVerdict, Verdict};
 
 pub use self::{
-    budget::Budget,
+    budget::{Budget, BudgetKey},
     context::{ArgumentKind, Mode, PolicyContext},
     decide::{FileRules, HidesRevision, Policy, PolicyFingerprint, RuleStore, SuggestedRules},
     default::{AllowAll, DefaultPolicy},

@@ -178,9 +178,9 @@ fn rules_that_claude_code_ignores_are_ignored_and_reported() {
     note settings.json:6: mode `auto` uses a classifier, which is not supported; `default` is used, and calls that no rule matches need approval
     note settings.json:9: `Write(./a/**)` is ignored: paths are matched only by `Read(…)` and `Edit(…)`; write `Edit(./a/**)`
     note settings.json:10: `Write(*)` is ignored: paths are matched only by `Read(…)` and `Edit(…)`; write `Edit(*)`
-    note settings.json:11: `mcp__*` is ignored: an allow rule may use `*` in a tool name only after `mcp__<server>__`
-    note settings.json:12: `*` is ignored: an allow rule may use `*` in a tool name only after `mcp__<server>__`
-    note settings.json:13: `mcp__git*__get` is ignored: an allow rule may use `*` in a tool name only after `mcp__<server>__`
+    note settings.json:11: `mcp__*` is ignored: an allow rule may use `*` and `?` in a tool name only after `mcp__<server>__`
+    note settings.json:12: `*` is ignored: an allow rule may use `*` and `?` in a tool name only after `mcp__<server>__`
+    note settings.json:13: `mcp__git*__get` is ignored: an allow rule may use `*` and `?` in a tool name only after `mcp__<server>__`
     note settings.json:15: `Fetch(method:GET)` is ignored: `Tool(parameter:value)` can deny or ask, but not allow
     note settings.json:20: `NotebookEdit(n.ipynb)` is ignored: paths are matched only by `Read(…)` and `Edit(…)`; write `Edit(n.ipynb)`
     note settings.json:21: `Glob(**)` is ignored: paths are matched only by `Read(…)` and `Edit(…)`; write `Read(**)`

@@ -278,14 +278,14 @@ fn render(target: &Target, answer: Answer, args: &FetchArgs) -> Result<String, F
         format!("Address: {}\n{title}Type: {kind}, {size}\n", target.url())
     };
     let no_text = |size: Option<u64>| {
-        let size = size.map_or("size unknown".to_owned(), |size| format!("{size} bytes"));
+        let size = size.map_or("size unknown".to_owned(), byte_count);
         Ok(head(None, &size) + "\nThis is not text, so its content is not shown.")
     };
     let Some(bytes) = answer.body else { return no_text(answer.announced) };
     let size = if answer.truncated {
-        format!("truncated to the first {} bytes", bytes.len())
+        format!("truncated to the first {}", byte_count(bytes.len() as u64))
     } else {
-        format!("{} bytes", bytes.len())
+        byte_count(bytes.len() as u64)
     };
     let Some(read) = text::readable(&bytes, answer.kind.as_deref(), answer.truncated, target.url())
     else {
@@ -322,6 +322,10 @@ fn text_page(text: &str, offset: usize, max_chars: usize) -> Result<String, Fail
             )
         }
     })
+}
+
+fn byte_count(bytes: u64) -> String {
+    if bytes == 1 { "1 byte".to_owned() } else { format!("{bytes} bytes") }
 }
 
 #[cfg(test)]

@@ -292,6 +292,29 @@ async fn cancelling_a_run_reaches_its_sub_runs() {
     assert_eq!(answers(&run.sub_run().start(), "slow").await, ["c1 cancelled"]);
 }
 
+#[tokio::test]
+async fn calls_of_takes_globs_and_every_matching_limit_applies() {
+    let tools = vec![quick(read("read_a")), quick(read("read_b")), quick(read("look"))];
+    let runtime = permissive(tools).build().unwrap();
+    let limits = budget(|b| {
+        b.calls_of.insert("read_?".to_owned(), 3);
+        b.calls_of.insert("read_a".to_owned(), 1);
+        b.calls_of.insert("lo*".to_owned(), 0);
+    });
+    let run = runtime.run_builder().budget(limits).start();
+    assert_eq!(
+        answers(&run, "read_a read_a read_b read_b read_b look").await,
+        [
+            "c1 ok",
+            "c2 budget_exhausted",
+            "c3 ok",
+            "c4 ok",
+            "c5 budget_exhausted",
+            "c6 budget_exhausted"
+        ]
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn budget_warning_is_emitted_once_per_kind() {
     let reported = Arc::new(Mutex::new(Vec::new()));
