@@ -298,7 +298,7 @@ mod tests {
         let folded = fold("  asked because  the \u{1b}[33mclassification is unknown\u{1b}[0m", 20);
         let plain = anstream::adapter::strip_str(&folded).to_string();
         let lines: Vec<&str> = plain.lines().map(str::trim_end).collect();
-        assert_eq!(lines, ["  asked because  the", "  │ classification", "  │ is unknown"]);
+        assert_eq!(lines, ["  asked because  the", "  │  classification", "  │  is unknown"]);
     }
 
     #[test]

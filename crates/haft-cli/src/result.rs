@@ -204,7 +204,8 @@ fn default_directory(host: &HostEnv) -> Option<PathBuf> {
 /// Prints why a result could not be stored, if the directory is the cause. The model only reads
 /// that it was not stored.
 pub(crate) fn report_lost_results(answers: &[ToolResult], args: &args::Artifacts, host: &HostEnv) {
-    let is_lost = answers.iter().filter_map(ToolResult::truncation).any(|cut| cut.kept.is_none());
+    let is_lost =
+        answers.iter().filter_map(ToolResult::truncation).any(|cut| cut.artifact.is_none());
     if !is_lost || args.directory.is_some() {
         return;
     }

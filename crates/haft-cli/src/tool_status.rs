@@ -106,7 +106,8 @@ impl ToolStatus {
     fn add_rules(&mut self, decision: &Decision, entry: &RegisteredTool, rules: &Rules) {
         for (rule, pattern) in rules.rules_on_arguments_of(&entry.policy_tool()) {
             let line = format!("{} {} \"{pattern}\"", rule.place, rule.decision.as_str());
-            if rule.decision != *decision || line == self.source {
+            let is_source = line == self.source && rule.decision != Decision::Allow;
+            if rule.decision != *decision || is_source {
                 self.rules.push(line);
             }
         }
@@ -171,7 +172,7 @@ pub(crate) fn of_all(setup: &Setup) -> Result<(Runtime, Vec<ToolStatus>), Proble
             let call = || ToolCall::new("call", entry.name().as_str(), example.clone());
             let mut explained = turn.explain(call()).await;
             // The files of an example do not exist, and the tool's own check says so.
-            if explained.checks.last().is_some_and(|check| check.what == "check") {
+            if explained.checks.last().is_some_and(|check| check.check == "check") {
                 explained = stub_turn.explain(call()).await;
             }
             let decision = explained.verdict.decision.clone();

@@ -14,7 +14,7 @@ pub use haft_policy::{
     PolicyContext, PolicyFingerprint, PolicyRequest, PolicyTool, Provenance, RecordedDecision,
     ReloadableRules, Rule, RuleRef, RuleStore, RuleWrite, Rules, SandboxSettings, SourceLocation,
     Storage, Subject, SuggestedRules, Suggestion, Taint, TaintTracker, Ternary, ToolTraits,
-    TrustEntry, TrustedDirs, Uncovered, config_paths, files_from, managed_drop_ins,
+    TrustEntry, TrustedDirs, UntrustedReason, config_paths, files_from, managed_drop_ins,
     managed_settings_file, project_files, project_root, read_config_file, read_regular_file,
 };
 

@@ -7,8 +7,8 @@
 mod denied_paths;
 mod hard_links;
 mod index;
-mod labels;
-mod judge;
+mod taint_rules;
+mod decide;
 mod model_call;
 mod explain;
 mod offer;
@@ -29,7 +29,7 @@ use haft_core::{
 use serde::Serialize;
 use serde_json::Value;
 
-pub(super) use self::labels::names_protected;
+pub(super) use self::taint_rules::names_protected;
 use self::{hard_links::LinkIndex, index::Index};
 use super::{
     Explanation, FileRules, HidesRevision, Policy, PolicyFingerprint, PolicyRequest, PolicyTool,

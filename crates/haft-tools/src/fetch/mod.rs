@@ -32,7 +32,7 @@ use self::{
 };
 pub use self::{
     resolve::{Resolve, SystemResolver},
-    target::NotAHost,
+    target::InvalidHostError,
 };
 
 /// Maximum number of redirects.
@@ -53,7 +53,7 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(3_600);
 /// use haft_tools::Fetch;
 ///
 /// let fetch = Fetch::new().allow("wiki.corp", 80)?.allow("127.0.0.1", 8080)?;
-/// # Ok::<(), haft_tools::NotAHost>(())
+/// # Ok::<(), haft_tools::InvalidHostError>(())
 /// ```
 #[derive(Debug, Clone)]
 #[must_use]
@@ -93,7 +93,7 @@ impl Fetch {
     ///
     /// # Errors
     /// Fails if `host` is neither a plain host name nor an IP address.
-    pub fn allow(mut self, host: &str, port: u16) -> Result<Self, NotAHost> {
+    pub fn allow(mut self, host: &str, port: u16) -> Result<Self, InvalidHostError> {
         self.sites.add(host, port)?;
         Ok(self)
     }

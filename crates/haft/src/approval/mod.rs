@@ -51,7 +51,7 @@ pub enum ApprovalResponse {
     /// Run it as it is.
     Allow {
         /// The scope of the answer.
-        lasting: ApprovalScope,
+        scope: ApprovalScope,
         /// A comment that the model gets as a host note with the result.
         comment: Option<String>,
     },
@@ -71,7 +71,7 @@ impl ApprovalResponse {
     /// Allows this call, once.
     #[must_use]
     pub fn allow() -> Self {
-        Self::Allow { lasting: ApprovalScope::Once, comment: None }
+        Self::Allow { scope: ApprovalScope::Once, comment: None }
     }
 }
 

@@ -134,7 +134,7 @@ async fn byte_budget_is_never_exceeded_and_the_rest_is_refunded() {
     assert!(shown <= 1_000, "{shown}");
     assert_eq!(all[0].text().len(), 100, "what fits is left alone");
     assert!(all[1].text().contains("the byte budget of this run is used up"));
-    assert_eq!(all[1].truncation().unwrap().of, 5_000);
+    assert_eq!(all[1].truncation().unwrap().total_chars, 5_000);
     assert_eq!(run.remaining_budget().bytes, Some(1_000 - shown as u64));
     let all = run.turn().await.unwrap().run(calls("long:5000")).await;
     assert!(all[0].text().len() as u64 <= 1_000 - shown as u64);

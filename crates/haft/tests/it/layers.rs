@@ -439,7 +439,7 @@ impl Middleware for Notes {
 
     fn call<'a>(&'a self, call: &'a AuthorizedCall, next: Next<'a>) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
-            let id = call.admitted().context().call_id();
+            let id = call.validated().context().call_id();
             self.0.lock().unwrap().push(format!("{id} middleware"));
             next.run().await
         })
