@@ -226,7 +226,7 @@ impl<'a> Framed<'a> {
         out.push_str("[haft ");
         out.push_str(nonce.as_str());
         field(out, "tool", answer.requested_name.as_str());
-        match (&answer.origin, &answer.instead_by) {
+        match (&answer.origin, &answer.replaced_by) {
             (_, Some(who)) => field(out, "from", who),
             (Some(origin), None) => {
                 if let Some(what) = origin.what() {
@@ -245,7 +245,7 @@ impl<'a> Framed<'a> {
         let mut after = String::new();
         let out = &mut after;
         if let Some(cut) = &answer.truncation {
-            let _ = write!(out, " cut={}/{}", cut.shown, cut.of);
+            let _ = write!(out, " cut={}/{}", cut.shown_chars, cut.total_chars);
         }
         if !answer.interrupted_output().is_empty() {
             out.push_str(" interrupted");
@@ -531,7 +531,7 @@ mod tests {
             origin: None,
             truncation: None,
             repairs: None,
-            instead_by: None,
+            replaced_by: None,
             tier: None,
             left: None,
             elapsed: std::time::Duration::ZERO,

@@ -304,7 +304,7 @@ impl Run {
 
     /// Returns the taint tracker: what the run has read, and which results set its label.
     #[must_use]
-    pub fn seen(&self) -> &Arc<TaintTracker> {
+    pub fn taint(&self) -> &Arc<TaintTracker> {
         &self.0.seen
     }
 
@@ -350,7 +350,7 @@ impl Run {
     /// label of everything the sub-run has read. `None` if the context does not belong to this
     /// runtime.
     #[must_use]
-    pub fn below(cx: &ToolContext) -> Option<RunBuilder> {
+    pub fn sub_run_of(cx: &ToolContext) -> Option<RunBuilder> {
         let turn = cx.host()?.downcast::<TurnCore>().ok()?;
         Some(RunBuilder::under(&turn.run, cx.depth(), Some(cx)))
     }

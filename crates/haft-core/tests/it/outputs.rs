@@ -319,3 +319,26 @@ async fn background_work_may_return_what_a_function_may_return() {
         cx.spawn_background("parsing", |_| async { Ok::<_, ToolError>("3".parse::<u8>()?) }).await;
     assert_eq!(parsed.unwrap().to_text(), "3");
 }
+
+#[tokio::test]
+async fn closures_return_options_lists_and_maps() {
+    fn closure<T: haft_core::IntoOutput + 'static>(make: fn() -> T) -> DynTool {
+        let body = move |_, _| async move { make() };
+        DynTool::new(haft_core::ToolSpec::new("t", "Returns it."), json!({}), body)
+    }
+    let map = || std::collections::BTreeMap::from([("a", 1)]);
+    for (tool, expected) in [
+        (closure(|| vec![1, 2]), json!([1, 2])),
+        (closure(|| vec!["a".to_owned()]), json!(["a"])),
+        (closure(|| vec![vec![Some(1)], vec![None]]), json!([[1], [null]])),
+        (closure(|| Some(Plain { y: 1 })), json!({"y": 1})),
+        (closure(|| None::<u8>), json!(null)),
+        (closure(map), json!({"a": 1})),
+        (closure(|| Ok::<_, Failure>(vec![true])), json!([true])),
+    ] {
+        let output = call(&tool, json!({})).await.unwrap();
+        assert_eq!(output.blocks, [Block::Json { json: expected }]);
+    }
+    let blocks = closure(|| vec![Block::text("a"), Block::text("b")]);
+    assert_eq!(call(&blocks, json!({})).await.unwrap().blocks.len(), 2);
+}

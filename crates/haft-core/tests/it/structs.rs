@@ -87,3 +87,10 @@ async fn a_struct_without_fields_is_a_tool_without_arguments() {
     assert_eq!(tool.spec().name, "ping");
     assert_eq!(call(&tool, json!({})).await.unwrap().to_text(), "pong");
 }
+
+#[test]
+fn registry_takes_an_argument_struct_by_its_name() {
+    let names = |tools: Vec<DynTool>| tools[0].spec().name.to_string();
+    assert_eq!(names(HttpFetch.into_tools()), "http_fetch");
+    assert_eq!(names(Ping.into_tools()), "ping");
+}

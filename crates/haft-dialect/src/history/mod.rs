@@ -29,8 +29,8 @@ use serde_json::{Map, Value};
 
 use self::{ids::Ids, read::Node, write::Writer};
 pub use self::{
-    repair::{Ending, HistoryFix},
-    write::{Change, Converted},
+    repair::{HistoryFix, LastTurn},
+    write::{Converted, HistoryChange},
 };
 use super::{Dialect, options::PromptCacheTtl};
 
@@ -271,11 +271,11 @@ impl Transcript {
     /// # Errors
     /// Fails for a dialect that has no conversation.
     pub fn write(&self, dialect: Dialect) -> Result<Converted, Error> {
-        let (mut whole, mut fixes) = self.repaired(Ending::Open);
+        let (mut whole, mut fixes) = self.repaired(LastTurn::Open);
         let is_one =
             matches!(dialect.family(), Dialect::Anthropic | Dialect::Bedrock | Dialect::Gemini);
         if (is_one || whole.pairs_by_order(dialect)) && whole.ends_with_results() {
-            (whole, fixes) = self.repaired(Ending::Closed);
+            (whole, fixes) = self.repaired(LastTurn::Closed);
         }
         let mut writer = Writer::new(dialect, &whole, Ids::new(dialect, whole.calls()), fixes);
         let messages = whole.messages.as_slice();

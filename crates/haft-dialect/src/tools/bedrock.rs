@@ -1,13 +1,13 @@
 //! Amazon Bedrock Converse: `toolSpec`, inside a `toolConfig`.
 
-use haft_schema::lowering::Rules;
+use haft_schema::lowering::LoweringRules;
 use serde_json::{Map, Value, json};
 
 use super::{ToolParts, anthropic, describe, single_member};
 use crate::options::{ExportOptions, ToolChoice};
 
 /// The rules for Claude apply to Claude here too, and the other model families support no more.
-pub(super) const PLAIN: Rules = Rules { ..anthropic::PLAIN };
+pub(super) const PLAIN: LoweringRules = LoweringRules { ..anthropic::PLAIN };
 
 pub(super) fn tool(parts: ToolParts<'_>) -> Value {
     let mut spec = Map::new();

@@ -14,7 +14,7 @@ use std::{
 
 use haft_core::{
     Block, DeniedPaths, DeniedPathsUnknown, Failure, FailureCode, MaskedPaths, Output, ToolContext,
-    Verdict,
+    Verdict, host::HostContext,
 };
 use haft_sandbox::{Level, Profile, Tier, Workspace};
 use serde_json::{Value, json};

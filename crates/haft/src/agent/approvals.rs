@@ -97,7 +97,7 @@ fn question(request: &ApprovalRequest<'_>) -> ApprovalQuestion {
             Decision::NeedInput(argument) => Some(argument.clone()),
             _ => None,
         },
-        risk: request.explanation.risk.clone(),
+        risk: request.explanation.touches.clone(),
         always: request.offer.map(|offer| offer.rules.clone()).unwrap_or_default(),
     }
 }

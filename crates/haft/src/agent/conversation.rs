@@ -94,7 +94,7 @@ impl Conversation {
             let label = saved.labels.iter().find(|(id, _)| *id == result.id);
             let Some((_, label)) = label else { continue };
             let name = result.name.clone().unwrap_or_else(|| ToolName::from(""));
-            let seen = conversation.run.seen();
+            let seen = conversation.run.taint();
             seen.record(&result.id, &name, None, *label, &text_of(&result.parts));
         }
         conversation.history_tokens = saved.history.messages.iter().map(message_tokens).sum();

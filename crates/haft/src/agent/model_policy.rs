@@ -77,7 +77,7 @@ pub(super) async fn check(
     let scope: Arc<Scope> = Arc::new(run.scope().clone());
     let profile = SPEC.profile();
     let tool = PolicyTool::new(&NAME, &SPEC, &SCHEMA, &TRAITS);
-    let request = PolicyRequest::new(tool, &arguments, &profile, &scope).with_taint(run.seen());
+    let request = PolicyRequest::new(tool, &arguments, &profile, &scope).with_taint(run.taint());
     let verdict = caught(|| policy.decide_model_call(&request))
         .unwrap_or_else(|why| Verdict::deny(format!("the policy panicked: {why}")));
     match verdict.decision {

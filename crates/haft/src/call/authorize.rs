@@ -34,7 +34,7 @@ pub struct AuthorizedCall {
 impl AuthorizedCall {
     /// Returns the call: its tool, its arguments, its profile, its context.
     #[must_use]
-    pub fn admitted(&self) -> &ValidatedCall {
+    pub fn validated(&self) -> &ValidatedCall {
         &self.call
     }
 
@@ -223,7 +223,7 @@ impl Guarding {
         }
         let not_asked = turn.inner.guards.iter().skip(self.next);
         assessment.guards.extend(not_asked.map(|guard| CheckStep {
-            what: format!("guard `{}`", guard.name()),
+            check: format!("guard `{}`", guard.name()),
             result: "not asked".to_owned(),
             why: "another guard denied the call before".to_owned(),
             place: None,
@@ -237,7 +237,7 @@ impl Guarding {
             assessment.add(asked.clone());
         }
         if let Decision::NeedInput(argument) = &assessment.verdict.decision
-            && call.supplied().contains(argument)
+            && call.supplied_arguments().contains(argument)
         {
             // An approver has supplied it already. Asking again and again is no way to deny.
             let verdict = &assessment.verdict;
@@ -284,7 +284,7 @@ impl Assessment {
             GuardId::Runtime(_) => format!("guard `{}`", name(turn, guard)),
         };
         let step = |result: &str, why: &str| CheckStep {
-            what: what.clone(),
+            check: what.clone(),
             result: result.to_owned(),
             why: why.to_owned(),
             place: None,
@@ -380,13 +380,13 @@ fn allowed_before(
     let token = turn.inner.approvals.grants.issue(&binding, ApprovalScope::Once, GRANT_LIFETIME);
     match under_grant(turn, call, &token, verdict) {
         Ok((permitted, _)) => Ok(Authorization::Allowed(permitted)),
-        Err(Unfit::Changed(call)) => Ok(Authorization::Ask(call, assessment)),
-        Err(Unfit::Refused(failure)) => Err(failure),
+        Err(UnsupportedSchema::Changed(call)) => Ok(Authorization::Ask(call, assessment)),
+        Err(UnsupportedSchema::Refused(failure)) => Err(failure),
     }
 }
 
 /// Why a grant does not allow a call.
-pub(super) enum Unfit {
+pub(super) enum UnsupportedSchema {
     /// The rules or the file system changed meanwhile; the call is authorized again.
     Changed(ValidatedCall),
     Refused(Failure),
@@ -398,20 +398,20 @@ pub(super) fn under_grant(
     call: ValidatedCall,
     token: &str,
     verdict: Verdict,
-) -> Result<(AuthorizedCall, ApprovalScope), Unfit> {
-    let now = bind(turn, &call).map_err(Unfit::Refused)?;
+) -> Result<(AuthorizedCall, ApprovalScope), UnsupportedSchema> {
+    let now = bind(turn, &call).map_err(UnsupportedSchema::Refused)?;
     match turn.inner.approvals.grants.spend(token, &now) {
         Ok(lasting) => Ok((AuthorizedCall { call, verdict }, lasting)),
-        Err(refusal) if refusal.is_change() => Err(Unfit::Changed(call)),
-        Err(GrantError::WrongDefinition) => Err(Unfit::Refused(redefined())),
-        Err(refusal) => Err(Unfit::Refused(failed("the grant", &refusal.to_string()))),
+        Err(refusal) if refusal.is_change() => Err(UnsupportedSchema::Changed(call)),
+        Err(GrantError::WrongDefinition) => Err(UnsupportedSchema::Refused(redefined())),
+        Err(refusal) => Err(UnsupportedSchema::Refused(failed("the grant", &refusal.to_string()))),
     }
 }
 
 /// Validates other arguments for a call. The allow of a hook was for the old ones.
 pub(super) fn changed(mut call: ValidatedCall, arguments: Value) -> Result<ValidatedCall, Failure> {
-    if call.vouched().is_some() {
-        call.added_mut().vouched = None;
+    if call.hook_allow().is_some() {
+        call.added_mut().hook_allow = None;
     }
     call.again(arguments)
 }

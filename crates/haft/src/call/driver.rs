@@ -256,7 +256,7 @@ impl RunningCall {
                 let parent = self.machine.facts().shared_parent();
                 let wait = async move {
                     let parent = parent.as_deref();
-                    let locks = acquire::acquire(&turn, call.admitted(), parent, deadline).await;
+                    let locks = acquire::acquire(&turn, call.validated(), parent, deadline).await;
                     Input::Acquired(call, locks)
                 };
                 Waiting::work(Limit::None, telemetry::waiting("place", wait))

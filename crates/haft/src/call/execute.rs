@@ -68,7 +68,7 @@ impl PreparedExecution {
     ) -> Result<Box<Execution>, Failure> {
         let mut own = self.0;
         let args = own.call.take_args();
-        let validated = own.call.admitted();
+        let validated = own.call.validated();
         let (tool, cx) = (validated.tool(), validated.context());
         let args = match secrets::resolve(&turn.inner.redactor, tool, validated.arguments())? {
             Some(args) => args,
@@ -94,7 +94,7 @@ impl Execution {
         task: &mut task::Context<'_>,
     ) -> Option<Poll<()>> {
         let State::Machine(machine, pending) = &mut self.state else { return None };
-        let validated = self.call.admitted();
+        let validated = self.call.validated();
         let work = Work {
             turn,
             permitted: &self.call,
@@ -115,7 +115,7 @@ impl Execution {
         Box::pin(async move {
             let outcome = {
                 let State::Around(args, stats) = &mut self.state else { return self };
-                let validated = self.call.admitted();
+                let validated = self.call.validated();
                 let work = Work {
                     turn: &turn,
                     permitted: &self.call,
@@ -152,7 +152,7 @@ impl Execution {
             State::Around(_, stats) => std::mem::take(stats),
         };
         let mut locks = self.locks.take();
-        let validated = self.call.admitted();
+        let validated = self.call.validated();
         let cx = validated.context();
         // The last progress note comes before the end.
         cx.flush_progress();

@@ -312,7 +312,7 @@ impl CallMachine {
     }
 
     fn pre_hooks_done(&mut self, turn: &TurnCore) {
-        turn.passed(&self.record.cx, EventPhase::Before);
+        turn.passed(&self.record.cx, EventPhase::PreHooks);
         self.apply_hook_effects(turn);
     }
 

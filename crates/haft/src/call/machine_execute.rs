@@ -42,7 +42,7 @@ impl CallMachine {
         match (phase, input) {
             (Phase::Message(call), Input::MessageEnd(stop)) => match stop.why_not() {
                 None => {
-                    turn.passed(&self.record.cx, EventPhase::Message);
+                    turn.passed(&self.record.cx, EventPhase::WaitForMessageEnd);
                     self.acquire(turn, call, turn.inner.clock.now())
                 }
                 Some(why) => self.outcome_of(turn, Err(not_run(why))),
@@ -85,7 +85,7 @@ impl CallMachine {
 
     pub(super) fn allowed(&mut self, turn: &Arc<TurnCore>, call: AuthorizedCall) -> Step {
         if !turn.inner.hooks.is_empty() {
-            self.record.notes.set_arguments(call.admitted().arguments());
+            self.record.notes.set_arguments(call.validated().arguments());
         }
         turn.emit(|| Event::Authorized {
             call: self.record.cx.call_id().clone(),
@@ -93,7 +93,7 @@ impl CallMachine {
         });
         // Before the message has ended only plain reads may start.
         if turn.end.get() != Some(StopReason::Done)
-            && call.admitted().profile().class != ConcurrencyClass::ReadOnly
+            && call.validated().profile().class != ConcurrencyClass::ReadOnly
         {
             return self.wait(Phase::Message(call), Need::MessageEnd);
         }
@@ -105,7 +105,7 @@ impl CallMachine {
     /// Whether time may have passed since the call began: its deadline counts from its
     /// authorization.
     fn has_waited(&self, turn: &TurnCore, call: &AuthorizedCall) -> bool {
-        let body = call.admitted().tool().body();
+        let body = call.validated().tool().body();
         self.record.policy.is_some()
             || self.round > 0
             || body.checks()
@@ -115,7 +115,7 @@ impl CallMachine {
     }
 
     fn acquire(&mut self, turn: &Arc<TurnCore>, call: AuthorizedCall, from: Instant) -> Step {
-        let validated = call.admitted();
+        let validated = call.validated();
         let own = validated.limits().and_then(|limits| limits.deadline);
         let time = own.or(validated.tool().spec().deadline).unwrap_or(turn.inner.config.deadline);
         let mut deadline = host_code::after(from, time);
@@ -150,9 +150,9 @@ impl CallMachine {
         let cx = &self.record.cx;
         if !time.is_zero() {
             let call = || cx.call_id().clone();
-            turn.emit(|| Event::Waited { call: call(), what: WaitReason::Place, time });
+            turn.emit(|| Event::Waited { call: call(), what: WaitReason::Slot, time });
         }
-        turn.passed(cx, EventPhase::Gate);
+        turn.passed(cx, EventPhase::WaitForLock);
         match locks {
             Ok(locks) => self.intend(turn, call, locks, deadline),
             Err(failure) => self.outcome_of(turn, Err(failure)),
@@ -259,7 +259,7 @@ impl CallMachine {
 
     fn post_hooks_done(&mut self, turn: &TurnCore, outcome: Outcome) -> Step {
         if !matches!(self.record.origin, CallOrigin::Background) {
-            turn.passed(&self.record.cx, EventPhase::After);
+            turn.passed(&self.record.cx, EventPhase::PostHooks);
         }
         self.apply_hook_effects(turn);
         self.outcome_of(turn, outcome)

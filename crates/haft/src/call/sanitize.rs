@@ -334,7 +334,7 @@ fn squeeze(output: &mut Output, room: usize, cut: Option<Truncation>) -> Option<
     if bytes(output) <= room {
         return cut;
     }
-    let of = cut.map_or_else(|| output.blocks.iter().map(chars).sum(), |cut| cut.of);
+    let of = cut.map_or_else(|| output.blocks.iter().map(chars).sum(), |cut| cut.total_chars);
     output.structured = None;
     let (mut left, mut shown, mut kept) = (room, 0, Vec::new());
     for block in output.blocks.drain(..) {
@@ -369,7 +369,11 @@ fn squeeze(output: &mut Output, room: usize, cut: Option<Truncation>) -> Option<
         break;
     }
     output.blocks = kept;
-    Some(Truncation { of, shown, kept: cut.and_then(|cut| cut.kept) })
+    Some(Truncation {
+        total_chars: of,
+        shown_chars: shown,
+        artifact: cut.and_then(|cut| cut.artifact),
+    })
 }
 
 pub(super) fn chars(block: &Block) -> usize {
@@ -432,7 +436,7 @@ mod tests {
                 Some(cut) => {
                     prop_assert!(bytes(&output) <= room);
                     prop_assert!(output.to_text().len() <= room);
-                    prop_assert!(cut.shown <= cut.of);
+                    prop_assert!(cut.shown_chars <= cut.total_chars);
                     prop_assert!(bytes(&before) > room);
                 }
             }

@@ -294,7 +294,7 @@ impl Driven {
                 let parent = self.machine.facts().shared_parent();
                 self.at = At::Locks(Box::pin(async move {
                     let parent = parent.as_deref();
-                    let locks = acquire::acquire(&turn, call.admitted(), parent, deadline).await;
+                    let locks = acquire::acquire(&turn, call.validated(), parent, deadline).await;
                     Input::Acquired(call, locks)
                 }));
             }

@@ -52,7 +52,7 @@ pub(crate) struct Added {
     /// Arguments that a person supplied because a judge asked for them.
     pub(crate) supplied: Vec<String>,
     /// A hook's allow: it lifts the default's ask, and nothing else.
-    pub(crate) vouched: Option<Verdict>,
+    pub(crate) hook_allow: Option<Verdict>,
     /// The ask of a rule that then changed the arguments: it holds although what it asked about may
     /// be gone.
     pub(crate) asked: Option<Verdict>,
@@ -106,20 +106,20 @@ impl ValidatedCall {
         let cx = &self.0.cx;
         PolicyRequest::new(self.0.entry.policy_tool(), &self.0.json, &self.0.claim, cx.scope())
             .with_taint(&self.0.seen)
-            .with_answers(self.supplied(), self.vouched())
+            .with_answers(self.supplied_arguments(), self.hook_allow())
             .with_context(cx)
     }
 
     /// Returns the arguments redacted: without secrets, and without fields that the tool's schema
     /// marks as secret. The body gets the unredacted ones.
     #[must_use]
-    pub fn shown(&self) -> Arc<Value> {
-        self.shown_with(&self.0.json)
+    pub fn redacted_arguments(&self) -> Arc<Value> {
+        self.redact_arguments(&self.0.json)
     }
 
     /// Redacts other arguments for this call in the same way, such as a proposed edit.
     #[must_use]
-    pub fn shown_with(&self, arguments: &Arc<Value>) -> Arc<Value> {
+    pub fn redact_arguments(&self, arguments: &Arc<Value>) -> Arc<Value> {
         redactor_of(&self.0.cx).arguments(self.0.entry.input(), arguments)
     }
 
@@ -150,21 +150,21 @@ impl ValidatedCall {
 
     /// Returns the taint tracker of the run.
     #[must_use]
-    pub fn seen(&self) -> &Arc<TaintTracker> {
+    pub fn taint(&self) -> &Arc<TaintTracker> {
         &self.0.seen
     }
 
     /// Returns the arguments that an approver supplied because a policy required them.
     #[must_use]
-    pub fn supplied(&self) -> &[String] {
+    pub fn supplied_arguments(&self) -> &[String] {
         self.0.added.as_ref().map_or(&[], |added| &added.supplied)
     }
 
     /// Returns the allow of a hook, if there is one. It replaces a missing rule; it overrides no
     /// ask and no deny.
     #[must_use]
-    pub fn vouched(&self) -> Option<&Verdict> {
-        self.0.added.as_ref().and_then(|added| added.vouched.as_ref())
+    pub fn hook_allow(&self) -> Option<&Verdict> {
+        self.0.added.as_ref().and_then(|added| added.hook_allow.as_ref())
     }
 
     /// Returns whether a hook, a rule, an approver or the host has added something to the call.
@@ -185,7 +185,7 @@ impl ValidatedCall {
     /// Forgets what hooks said for or against it, because they are asked again.
     pub(crate) fn forget_opinions(&mut self) {
         if let Some(added) = &mut self.0.added {
-            added.vouched = None;
+            added.hook_allow = None;
             added.opinions.clear();
         }
     }

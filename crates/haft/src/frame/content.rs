@@ -138,7 +138,7 @@ mod tests {
             origin: None,
             truncation: None,
             repairs: None,
-            instead_by: None,
+            replaced_by: None,
             tier: None,
             left: None,
             elapsed: std::time::Duration::ZERO,

@@ -429,7 +429,7 @@ impl PathRules for TurnCore {
         file: &HardLinked,
     ) -> OtherNames {
         let rules = self.inner.policy.file_rules();
-        rules.map_or(OtherNames::Clear, |r| r.other_names(doing, path, file, &self.scope))
+        rules.map_or(OtherNames::Allowed, |r| r.other_names(doing, path, file, &self.scope))
     }
 
     fn denied_paths(

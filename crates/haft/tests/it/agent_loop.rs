@@ -18,7 +18,7 @@ use haft::{
     approval::{ApprovalRequest, ApprovalResponse, ApprovalScope, approver_fn},
     artifacts::ReadResult,
     budget::Budget,
-    history::{Ending, Transcript},
+    history::{LastTurn, Transcript},
     policy::{AllowAll, Decision, PathBase, Pattern, PolicyContext, Rule, Rules, Subject},
     registry::ToolSnapshot,
     taint::{Label, Trust},
@@ -43,11 +43,11 @@ async fn guarded<T>(work: impl Future<Output = T>) -> T {
 
 /// Every dialect accepts the history, unchanged.
 pub(crate) fn check_history(history: &Transcript) {
-    history.check(Ending::Closed).unwrap();
+    history.check(LastTurn::Closed).unwrap();
     for dialect in Dialect::ALL.iter().copied().filter(|dialect| *dialect != Dialect::Mcp) {
         let written = history.write(dialect).unwrap();
         let read = dialect.read_history(&written.body).unwrap();
-        read.check(Ending::Closed).unwrap_or_else(|error| panic!("{dialect}: {error}"));
+        read.check(LastTurn::Closed).unwrap_or_else(|error| panic!("{dialect}: {error}"));
         assert_eq!(read.calls().count(), history.calls().count(), "{dialect}");
     }
 }

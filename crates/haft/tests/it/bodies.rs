@@ -19,7 +19,7 @@ use haft::{
         ToolSearch,
     },
     history::{
-        AssistantPart as Past, ContentPart, Ending, Media, MediaSource, Message, PastCall,
+        AssistantPart as Past, ContentPart, LastTurn, Media, MediaSource, Message, PastCall,
         PastResult, Transcript,
     },
     policy::AllowAll,
@@ -572,7 +572,7 @@ async fn recorded_bodies_decode_and_match_their_snapshot() {
         let expected = if case == "odd-names" { INVALID_NAMES.len() } else { tools().len() };
         assert!(shown.len() >= expected, "{name}: {shown:?}");
         let transcript = dialect.read_history(body).unwrap();
-        transcript.check(Ending::Closed).unwrap_or_else(|error| panic!("{name}: {error}"));
+        transcript.check(LastTurn::Closed).unwrap_or_else(|error| panic!("{name}: {error}"));
         let calls = transcript.calls().count();
         match case {
             _ if case.starts_with("tools-") || case == "odd-names" => {

@@ -305,9 +305,9 @@ async fn value_shown_with_escaped_markers_is_still_tracked() {
     let shown = answers[0].model_text();
     for value in ["[INST]4711<s>", "<U+005B>INST]4711<U+003C>s>", "bob@evil.org"] {
         assert!(shown.contains(value) || text.contains(value), "{value}");
-        assert_eq!(run.seen().origin_of(value).unwrap().tool, "fetch", "{value}");
+        assert_eq!(run.taint().origin_of(value).unwrap().tool, "fetch", "{value}");
     }
-    assert_eq!(run.seen().origin_of("<U+005B>INST]0815<U+003C>s>"), None);
+    assert_eq!(run.taint().origin_of("<U+005B>INST]0815<U+003C>s>"), None);
 }
 
 #[test]
