@@ -19,7 +19,7 @@ use crate::{
 pub(super) async fn nested(
     turn: Arc<TurnCore>,
     cx: ToolContext,
-    call: ToolCall,
+    mut call: ToolCall,
 ) -> Result<Output, Failure> {
     let Some(profile) = cx.profile().cloned() else {
         return Err(Failure::new(FailureCode::NotRun, "only a running tool can call other tools"));
@@ -47,7 +47,8 @@ pub(super) async fn nested(
     }
     turn.stop_if_halted(&inner);
     let terms = turn.terms();
-    let validated = entry.and_then(|entry| validate::validate(entry, call, inner.clone(), terms));
+    let validated =
+        entry.and_then(|entry| validate::validate(entry, &mut call, inner.clone(), terms));
     let mut validated = turn.count_invalid_calls(&inner, validated);
     let reservation = turn.reserve_budget(&mut validated, None);
     let deadline = cx.deadline();
