@@ -70,8 +70,8 @@ impl Block {
 pub struct Output {
     /// The content, in order.
     pub blocks: Vec<Block>,
-    /// The same as data, if the tool declares an output schema. Boxed: an output is moved often, and
-    /// most have none.
+    /// The same as data, if the tool declares an output schema. Boxed, because most outputs have
+    /// none and every output is moved often.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub structured: Option<Box<Value>>,
 }

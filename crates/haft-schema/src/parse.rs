@@ -25,7 +25,9 @@ pub fn object(text: &str, limit: usize) -> Result<Map<String, Value>, Failure> {
         Ok(Value::Object(map)) => Ok(map),
         Err(_) if text.trim().is_empty() => Ok(Map::new()),
         Err(e) => Err(wrong(format!("the arguments are not valid JSON: {e}"))),
-        Ok(other) => Err(wrong(format!("the arguments must be a JSON object, got {}", kind(&other)))),
+        Ok(other) => {
+            Err(wrong(format!("the arguments must be a JSON object, got {}", kind(&other))))
+        }
     }
 }
 

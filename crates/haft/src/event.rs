@@ -418,11 +418,7 @@ impl Events {
     /// together.
     #[cold]
     #[inline(never)]
-    fn emit_made(
-        &self,
-        who: impl FnOnce() -> Arc<EventSource>,
-        event: impl FnOnce() -> Event,
-    ) {
+    fn emit_made(&self, who: impl FnOnce() -> Arc<EventSource>, event: impl FnOnce() -> Event) {
         self.emit(who(), event());
     }
 

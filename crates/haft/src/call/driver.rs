@@ -14,14 +14,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haft_core::{BoxFuture, Execution as BodyExecution, FailureCode, ToolContext};
+use haft_core::{BoxFuture, Execution as BodyExecution, Failure, FailureCode, ToolContext};
 use tracing::Span;
 
 use super::{
     acquire, approve,
     authorize::GuardId,
     explain_invalid,
-    machine::CallMachine,
+    machine::{BudgetReservation, CallMachine},
+    record::Parent,
     sanitize,
     step::{Input, Need, Step},
     truncate,
@@ -82,11 +83,24 @@ enum Limit {
 }
 
 impl RunningCall {
-    /// Starts a call. Nothing happens before the first poll.
-    pub(crate) fn new(turn: Arc<TurnCore>, machine: CallMachine) -> Self {
-        let span = telemetry::call_span(&machine.facts().cx);
-        let waiting = Waiting::Start;
-        Self { turn, machine, waiting, span, has_started: false, has_ended: false }
+    /// Makes the future of a call. Nothing happens before the first poll.
+    #[inline]
+    pub(crate) fn new(
+        turn: Arc<TurnCore>,
+        call: Result<ValidatedCall, Failure>,
+        cx: ToolContext,
+        parent: Option<Arc<Parent>>,
+        reservation: Option<Box<BudgetReservation>>,
+    ) -> Self {
+        let span = telemetry::call_span(&cx);
+        Self {
+            machine: CallMachine::new(&turn, call, cx, parent, reservation),
+            turn,
+            waiting: Waiting::Start,
+            span,
+            has_started: false,
+            has_ended: false,
+        }
     }
 
     /// Continues a machine that has this need.

@@ -13,24 +13,26 @@
 //! INVARIANT: every machine ends in exactly one `ToolResult` and exactly one terminal event.
 //! INVARIANT: a body is requested only with an `AuthorizedCall` and a journaled intent.
 
+mod authorization;
+
 use std::{sync::Arc, time::Instant};
 
 use haft_core::{Execution as BodyExecution, Failure, FailureCode, ToolContext};
 use haft_schema::Unexplained;
 
+use self::authorization::{Asking, Queued};
 use super::{
     approve,
     authorize::{self, AuthorizedCall, GuardId, Guarding},
     check,
     execute::{Execution, PreparedExecution},
-    machine_authorize::{Asking, Queued},
     pre_hooks,
     record::{CallOrigin, CallRecord, Parent},
     step::{Input, Need, Step},
     validate::ValidatedCall,
 };
+pub(super) use crate::budget::BudgetReservation;
 use crate::{
-    budget::BudgetReservation,
     event::{Event, Phase as EventPhase},
     hooks::CompletedCall,
     journal::{CallIntent, CallOutcome},
@@ -89,6 +91,7 @@ pub(super) enum AfterCheck {
 
 impl CallMachine {
     /// Makes the machine of a call.
+    #[inline]
     pub(crate) fn new(
         turn: &TurnCore,
         call: Result<ValidatedCall, Failure>,

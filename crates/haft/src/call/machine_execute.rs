@@ -79,11 +79,7 @@ impl CallMachine {
     }
 
     /// Takes the answer of the journal to the intent.
-    pub(super) fn intent_answered(
-        &mut self,
-        turn: &Arc<TurnCore>,
-        input: Input,
-    ) -> Step {
+    pub(super) fn intent_answered(&mut self, turn: &Arc<TurnCore>, input: Input) -> Step {
         let Some(prepared) = self.prepared.take() else { return self.unexpected(turn, input) };
         match input {
             Input::IntentWritten { result, took_time } => {

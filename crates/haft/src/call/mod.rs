@@ -16,7 +16,6 @@ mod truncate;
 mod finish;
 mod step;
 mod machine;
-mod machine_authorize;
 mod machine_execute;
 mod driver;
 mod explain;

@@ -337,10 +337,7 @@ pub(crate) fn validate(
 
 /// Returns arguments that a provider delivers as data.
 #[inline(never)]
-fn object_of(
-    json: Value,
-    terms: &Terms<'_>,
-) -> Result<(Map<String, Value>, Vec<Repair>), Failure> {
+fn object_of(json: Value, terms: &Terms<'_>) -> Result<(Map<String, Value>, Vec<Repair>), Failure> {
     let Terms { limit, repair, .. } = *terms;
     match json {
         Value::Object(map) => {

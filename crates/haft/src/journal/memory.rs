@@ -199,12 +199,12 @@ impl MemoryJournal {
         let (mut ring, anchor) = self.lock_at(settled.began);
         let call = (settled.call, settled.began, anchor);
         let (_, evicted) = ring.push(call, self.max, |slot| slot.set_end(settled, shown));
-        self.make_room(ring, evicted);
+        self.evict_over_limit(ring, evicted);
     }
 
     /// Evicts the oldest records until the rest is within the limit of bytes. What is large is
     /// freed without the lock.
-    fn make_room<'a>(&'a self, mut ring: MutexGuard<'a, Ring>, mut evicted: Evicted) {
+    fn evict_over_limit<'a>(&'a self, mut ring: MutexGuard<'a, Ring>, mut evicted: Evicted) {
         while ring.bytes > self.max_bytes && ring.oldest < ring.next {
             let at = slot_of(ring.oldest, self.max);
             let next = ring.evict_oldest(self.max);
@@ -338,7 +338,6 @@ impl Ring {
         is_kept.then(|| self.slots.get(slot_of(number, max)))?
     }
 
-
     /// Whether records of this runtime are redacted when they are read.
     fn knows(&mut self, redactor: &RuntimeRedactor) -> bool {
         if self.redactors.iter().any(|known| known.shares_secrets_with(redactor)) {
@@ -396,11 +395,12 @@ impl Ring {
         if position == 0 {
             return None;
         }
+        if position >> SEQUENCE_BITS == journal >> SEQUENCE_BITS {
+            let number = position & ((1 << SEQUENCE_BITS) - 1);
+            return self.slot(number, max).is_some_and(|slot| slot.end.is_none()).then_some(number);
+        }
         let is_its =
             |number: &u64| self.slot(*number, max).is_some_and(|slot| slot.is_intent_of(call));
-        if position >> SEQUENCE_BITS == journal >> SEQUENCE_BITS {
-            return Some(position & ((1 << SEQUENCE_BITS) - 1)).filter(is_its);
-        }
         self.numbers().rev().find(is_its)
     }
 }
@@ -444,7 +444,7 @@ impl Journal for MemoryJournal {
             slot.intent = Some(intent);
             weight
         });
-        self.make_room(ring, evicted);
+        self.evict_over_limit(ring, evicted);
         intended.call.set_journal_position(self.id | number);
         WriteStatus::Now(Ok(()))
     }
@@ -461,7 +461,7 @@ impl Journal for MemoryJournal {
             let size = own.set_end(settled, shown.as_deref());
             own.weight += size;
             ring.bytes += size;
-            self.make_room(ring, Evicted::default());
+            self.evict_over_limit(ring, Evicted::default());
         } else {
             drop(ring);
             self.push_outcome(settled, shown.as_deref());

@@ -11,7 +11,7 @@ use haft_core::{
 use super::{core::TurnCore, launch::launch};
 use crate::{
     budget::too_deep,
-    call::{CallMachine, Parent, RunningCall, validate},
+    call::{Parent, RunningCall, validate},
     taint::record_read,
 };
 
@@ -56,8 +56,7 @@ pub(super) async fn nested(
     // The call goes on without its caller if that stops waiting; it is cancelled then, and stays
     // listed until it has ended.
     let mut leaving = StopOnDrop(Some((Arc::clone(&turn), inner.clone())));
-    let machine = CallMachine::new(&turn, validated, inner, Some(parent), reservation);
-    let running = RunningCall::new(Arc::clone(&turn), machine);
+    let running = RunningCall::new(Arc::clone(&turn), validated, inner, Some(parent), reservation);
     let running = async move {
         let _listed = listed;
         running.await

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     budget::BudgetReservation,
-    call::{self, CallMachine, RunningCall, ValidatedCall, validate},
+    call::{self, RunningCall, ValidatedCall, validate},
     event::Event,
     tool_result::ToolResult,
 };
@@ -218,17 +218,14 @@ impl CallScheduler {
 
     fn answers(&mut self) -> Vec<ToolResult> {
         let inner = &self.core.inner;
-        let mut answers = Vec::with_capacity(self.rows.len());
-        for row in &mut self.rows {
-            match std::mem::replace(&mut row.state, State::Flying) {
-                State::Done(result) => answers.push(*result),
-                State::Waiting(..) | State::Flying => {
-                    let (id, name) = (row.id.clone(), row.called.clone());
-                    answers.push(ToolResult::lost(&inner.config, &inner.nonces, id, name));
-                }
+        let answer = |row: &mut Row| match std::mem::replace(&mut row.state, State::Flying) {
+            State::Done(result) => *result,
+            State::Waiting(..) | State::Flying => {
+                let (id, name) = (row.id.clone(), row.called.clone());
+                ToolResult::lost(&inner.config, &inner.nonces, id, name)
             }
-        }
-        answers
+        };
+        self.rows.iter_mut().map(answer).collect()
     }
 
     /// Starts whatever may start now.
@@ -250,7 +247,9 @@ impl CallScheduler {
                 }
                 at += 1;
             }
-            self.start_together(&together);
+            if asks {
+                self.start_together(&together);
+            }
             self.looked_at = at;
             while self.rows.get(self.unstarted).is_some_and(Row::is_started) {
                 self.unstarted += 1;
@@ -299,11 +298,11 @@ impl CallScheduler {
             return;
         };
         self.open += 1;
-        let reservation = self.rows[at].reservation.take();
-        self.run(at, running(&self.core, validated, cx, reservation));
+        self.launch(at, validated, cx);
     }
 
     /// Starts calls that the hooks see together first. Each call comes here once.
+    #[inline(never)]
     fn start_together(&mut self, rows: &[usize]) {
         let mut due = Vec::with_capacity(rows.len());
         for &at in rows {
@@ -333,9 +332,19 @@ impl CallScheduler {
         }
     }
 
+    /// Polls a call once in place. The only call of a complete message stays with its caller; any
+    /// other that waits becomes a task.
     fn launch(&mut self, at: usize, call: Result<ValidatedCall, Failure>, cx: ToolContext) {
         let reservation = self.rows[at].reservation.take();
-        self.run(at, running(&self.core, call, cx, reservation));
+        let mut call = RunningCall::new(Arc::clone(&self.core), call, cx, None, reservation);
+        match poll_once(&mut call) {
+            Begun::Done(result) => self.on_finished(at, Some(result)),
+            Begun::Lost => self.on_finished(at, None),
+            Begun::Waiting(()) if self.rows.len() == 1 && self.core.end.get().is_some() => {
+                self.lone = Some(Box::new(call));
+            }
+            Begun::Waiting(()) => self.spawn(at, call),
+        }
     }
 
     /// Lets calls wait for the hooks, each of them stoppable.
@@ -356,22 +365,8 @@ impl CallScheduler {
             let core = Arc::clone(&self.core);
             self.spawn(at, async move {
                 let validated = cleared(&core, &cx, receiver).await;
-                running(&core, validated, cx, reservation).await
+                RunningCall::new(core, validated, cx, None, reservation).await
             });
-        }
-    }
-
-    /// Polls a call once in place. The only call of a complete message stays with its caller; any
-    /// other that waits becomes a task.
-    #[inline]
-    fn run(&mut self, at: usize, mut call: RunningCall) {
-        match poll_once(&mut call) {
-            Begun::Done(result) => self.on_finished(at, Some(result)),
-            Begun::Lost => self.on_finished(at, None),
-            Begun::Waiting(()) if self.rows.len() == 1 && self.core.end.get().is_some() => {
-                self.lone = Some(Box::new(call));
-            }
-            Begun::Waiting(()) => self.spawn(at, call),
         }
     }
 
@@ -420,21 +415,10 @@ impl Drop for CallScheduler {
             )
             .with_execution(Execution::NotStarted);
             // A refused call waits for nothing but the journal.
-            drop(launch(running(&self.core, Err(never), cx, row.reservation)));
+            let core = Arc::clone(&self.core);
+            drop(launch(RunningCall::new(core, Err(never), cx, None, row.reservation)));
         }
     }
-}
-
-/// The future of one call.
-#[inline]
-fn running(
-    core: &Arc<TurnCore>,
-    call: Result<ValidatedCall, Failure>,
-    cx: ToolContext,
-    reservation: Option<Box<BudgetReservation>>,
-) -> RunningCall {
-    let machine = CallMachine::new(core, call, cx, None, reservation);
-    RunningCall::new(Arc::clone(core), machine)
 }
 
 impl CallScheduler {

@@ -1,17 +1,13 @@
 //! The part of the call machine that authorizes a call: rules, guards, approval.
 
-use std::{sync::Arc, time::Instant};
-
-use haft_core::{Failure, Output, StopReason};
+use haft_core::{Output, StopReason};
 
 use super::{
-    approve,
-    authorize::{self, Assessment, Authorization, Guarding, Guards, Rewrite},
-    machine::{CallMachine, Phase},
-    step::{Need, Step},
-    validate::ValidatedCall,
+    super::authorize::{Assessment, Authorization, Guards, Rewrite},
+    Arc, CallMachine, Event, Failure, Guarding, Instant, Need, Phase, Step, TurnCore,
+    ValidatedCall, approve, authorize,
 };
-use crate::{approval::QueuePermit, event::Event, turn::TurnCore};
+use crate::approval::QueuePermit;
 
 /// A call that needs approval.
 pub(super) type Asking = (ValidatedCall, Box<Assessment>);
