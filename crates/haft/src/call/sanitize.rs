@@ -179,7 +179,8 @@ impl Sanitizer<'_> {
             .sum();
         self.altered.set(self.altered.get() + read);
         // FAIL CLOSED: if this panics, no text is left that was not redacted.
-        let whole = std::mem::replace(failure, Failure::new(FailureCode::UnknownOutcome, ""));
+        let lost = Failure::new(FailureCode::UnknownOutcome, "the failure could not be redacted");
+        let whole = std::mem::replace(failure, lost);
         let whole = self.redactor.failure(whole).reworded(|text| {
             let (changed, _) = self.redactor.sanitize_and_redact(text);
             let long = changed.as_deref().unwrap_or(text);
