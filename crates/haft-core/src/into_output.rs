@@ -160,7 +160,8 @@ impl<T: Serialize + JsonSchema + Send> IntoOutput for Json<T> {
 
     async fn into_output(self, _: &ToolContext) -> Result<Output, Failure> {
         let json = to_value(&self.0)?;
-        Ok(Output { blocks: vec![Block::Json { json: json.clone() }], structured: Some(json) })
+        let structured = Some(Box::new(json.clone()));
+        Ok(Output { blocks: vec![Block::Json { json }], structured })
     }
 }
 

@@ -403,14 +403,23 @@ impl Events {
     }
 
     /// Emits an event, redacted. The event is not even built without an observer or reader.
+    #[inline]
     pub(crate) fn emit_as(
         &self,
         who: impl FnOnce() -> Arc<EventSource>,
         event: impl FnOnce() -> Event,
     ) {
         if self.has_observer() {
-            self.emit(who(), event());
+            self.emit_made(who, event);
         }
+    }
+
+    /// Makes and emits an event. Not inlined, so that the code of a call that is not observed stays
+    /// together.
+    #[cold]
+    #[inline(never)]
+    fn emit_made(&self, who: impl FnOnce() -> Arc<EventSource>, event: impl FnOnce() -> Event) {
+        self.emit(who(), event());
     }
 
     fn emit(&self, who: Arc<EventSource>, mut event: Event) {

@@ -310,6 +310,7 @@ impl ToolResult {
 
     /// The host's notes, each marked as such.
     fn notes_text(&self) -> Option<String> {
+        self.left.as_ref()?;
         let notes = self.host_notes().iter().map(|note| format!("[note from the host: {note}]"));
         let notes: Vec<String> = notes.collect();
         (!notes.is_empty()).then(|| notes.join("\n"))

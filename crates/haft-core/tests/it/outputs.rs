@@ -110,7 +110,7 @@ async fn every_return_type_is_converted() {
     assert_eq!(read(NothingTool).await, Output::text("done"));
     assert_eq!(read(BlocksTool).await.to_text(), "a\nb");
     assert_eq!(read(WholeTool).await, Output::text("w"));
-    assert_eq!(read(GetPoint).await.structured, Some(json!({"x": 1})));
+    assert_eq!(read(GetPoint).await.structured.as_deref(), Some(&json!({"x": 1})));
     assert_eq!(read(GetRaw).await, Output::json(json!({"y": 2})));
     assert_eq!(read(WrappedTool).await, Output::json(json!({"y": 3})));
     assert_eq!(read(WrappedReplyTool).await, Output::json(json!([{"y": 4}])));
@@ -131,7 +131,8 @@ async fn the_schema_of_json_is_exported_even_behind_an_alias() {
     }
     assert_eq!(DynTool::of(WrappedTool).output_schema(), None);
     let tool = DynTool::of(AliasedTool);
-    assert_eq!(call(&tool, json!({"x": "7"})).await.unwrap().structured, Some(json!({"x": 7})));
+    let point = call(&tool, json!({"x": "7"})).await.unwrap();
+    assert_eq!(point.structured.as_deref(), Some(&json!({"x": 7})));
     let failure = call(&tool, json!({"x": "seven"})).await.unwrap_err();
     assert_eq!(failure.message(), "invalid digit found in string");
 }
@@ -307,7 +308,8 @@ async fn a_closure_may_return_what_a_function_may_return() {
     assert_eq!(call(&fails, json!({})).await.unwrap_err().code(), FailureCode::ToolFailed);
     let point = DynTool::new(spec(), json!({}), |_, _| async { Json(Point { x: 1 }) });
     assert_eq!(point.output_schema().unwrap()["properties"]["x"]["type"], "integer");
-    assert_eq!(call(&point, json!({})).await.unwrap().structured, Some(json!({"x": 1})));
+    let point = call(&point, json!({})).await.unwrap();
+    assert_eq!(point.structured.as_deref(), Some(&json!({"x": 1})));
 }
 
 #[tokio::test]

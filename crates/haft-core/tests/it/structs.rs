@@ -74,7 +74,7 @@ async fn every_call_runs_a_fresh_instance() {
     let tool = DynTool::of(HttpFetch::tool());
     for _ in 0..2 {
         let output = call_in(&tool, json!({"url": "a:b"}), &cx).await.unwrap();
-        assert_eq!(output.structured, Some(json!({"text": "> a:b! 10"})));
+        assert_eq!(output.structured.as_deref(), Some(&json!({"text": "> a:b! 10"})));
     }
     assert_eq!(profile(&tool, json!({"url": "cache:x"})).class, ConcurrencyClass::ReadOnly);
     assert_eq!(profile(&tool, json!({"url": "http:x"})).class, ConcurrencyClass::Unsafe);

@@ -186,8 +186,8 @@ impl Approver for Forward {
             };
             let answered = queue.ask(question).await?;
             match &answered.answer {
-                ApprovalResponse::Allow { lasting, .. } => {
-                    self.answer.lasts.store(*lasting != ApprovalScope::Once, Ordering::Relaxed);
+                ApprovalResponse::Allow { scope, .. } => {
+                    self.answer.lasts.store(*scope != ApprovalScope::Once, Ordering::Relaxed);
                 }
                 ApprovalResponse::Deny(comment) if !answered.is_person => {
                     lock(&self.answer.comment).clone_from(comment);

@@ -16,7 +16,7 @@ use haft_core::{Decision, Failure, FailureCode, RetryHint, Verdict};
 use serde_json::Value;
 
 use super::{
-    authorize::{self, Assessment, Authorization, NEXT, UnsupportedSchema, failed},
+    authorize::{self, Assessment, Authorization, NEXT, NotGranted, failed},
     record::CallRecord,
     validate::ValidatedCall,
 };
@@ -272,8 +272,8 @@ fn allow(
     let run = call.context().run_id().clone();
     let (allowed, lasting) = match authorize::under_grant(turn, call, &approval.token, verdict) {
         Ok(allowed) => allowed,
-        Err(UnsupportedSchema::Changed(call)) => return Ok(Authorization::Again(call)),
-        Err(UnsupportedSchema::Refused(failure)) => return Err(failure),
+        Err(NotGranted::Changed(call)) => return Ok(Authorization::Again(call)),
+        Err(NotGranted::Refused(failure)) => return Err(failure),
     };
     match approval.lasting.unwrap_or(lasting) {
         ApprovalScope::Once => {}

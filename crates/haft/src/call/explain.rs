@@ -59,7 +59,8 @@ async fn raw(turn: &TurnCore, admitted: Result<ValidatedCall, Failure>) -> Expla
         }
         let checks = beforehand();
         match authorize::rewritten(turn, call) {
-            Ok(Rewrite::None(same, verdict)) => {
+            Ok(Rewrite::None(same)) => {
+                let verdict = same.verdict().clone();
                 call = same;
                 break verdict;
             }

@@ -58,6 +58,7 @@ pub(crate) struct Parent {
 }
 
 impl CallRecord {
+    #[inline]
     pub(super) fn new(
         turn: &TurnCore,
         cx: ToolContext,

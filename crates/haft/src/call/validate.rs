@@ -44,6 +44,8 @@ pub(crate) struct Parts {
     pub(crate) seen: Arc<TaintTracker>,
     /// What hooks, rules and approvers have added; most often nothing.
     pub(crate) added: Option<Box<Added>>,
+    /// The last verdict: that of the rules, and then that of the authorization. A denial at first.
+    verdict: Verdict,
 }
 
 /// What hooks, rules and approvers have added to a call before its authorization.
@@ -225,6 +227,15 @@ impl ValidatedCall {
         self.0.repairs.as_ref()
     }
 
+    /// Sets the verdict. Only the authorization does so.
+    pub(super) fn set_verdict(&mut self, verdict: Verdict) {
+        self.0.verdict = verdict;
+    }
+
+    pub(super) fn verdict(&self) -> &Verdict {
+        &self.0.verdict
+    }
+
     pub(crate) fn args(&self) -> &Args {
         &self.0.args
     }
@@ -305,44 +316,14 @@ pub(crate) fn resolve(
 /// Takes a call in for a tool that is already resolved.
 pub(crate) fn validate(
     entry: Arc<RegisteredTool>,
-    mut call: ToolCall,
+    call: &mut ToolCall,
     cx: ToolContext,
     terms: Terms<'_>,
 ) -> Result<ValidatedCall, Failure> {
-    let Terms { limit, repair, .. } = terms;
-    let mut repairs = Vec::new();
     let (restore, limits) = call.take_host_parts();
-    let mut map = match call.arguments {
-        Arguments::Text(text) => {
-            let (map, steps) = syntax::object(&text, limit, repair)?;
-            repairs = steps;
-            map
-        }
-        Arguments::Json(Value::Object(map)) => {
-            let mut left = limit;
-            if !map.iter().all(|(key, value)| fits(key, value, &mut left, MAX_DEPTH)) {
-                return Err(Failure::new(
-                    FailureCode::UnparseableArguments,
-                    format!("the arguments are nested too deep, or longer than {limit} bytes"),
-                )
-                .with_next("send less at once"));
-            }
-            map
-        }
-        // Providers that carry data write "no arguments" in several ways.
-        Arguments::Json(Value::Null) => Map::new(),
-        Arguments::Json(other) => {
-            let inside = other.as_str().and_then(|text| syntax::unwrapped(text, limit, repair));
-            let Some((map, steps)) = inside else {
-                return Err(Failure::new(
-                    FailureCode::UnparseableArguments,
-                    format!("the arguments must be a JSON object, got {}", parse::kind(&other)),
-                )
-                .with_next("send the arguments again as one JSON object"));
-            };
-            repairs = steps;
-            map
-        }
+    let (mut map, repairs) = match &mut call.arguments {
+        Arguments::Text(text) => syntax::object(text, terms.limit, terms.repair)?,
+        Arguments::Json(json) => object_of(json.take(), &terms)?,
     };
     if let Some(restore) = restore {
         restore.apply(&mut map);
@@ -352,6 +333,37 @@ pub(crate) fn validate(
         admitted.added_mut().limits = limits;
     }
     Ok(admitted)
+}
+
+/// Returns arguments that a provider delivers as data.
+#[inline(never)]
+fn object_of(json: Value, terms: &Terms<'_>) -> Result<(Map<String, Value>, Vec<Repair>), Failure> {
+    let Terms { limit, repair, .. } = *terms;
+    match json {
+        Value::Object(map) => {
+            let mut left = limit;
+            if !map.iter().all(|(key, value)| fits(key, value, &mut left, MAX_DEPTH)) {
+                return Err(Failure::new(
+                    FailureCode::UnparseableArguments,
+                    format!("the arguments are nested too deep, or longer than {limit} bytes"),
+                )
+                .with_next("send less at once"));
+            }
+            Ok((map, Vec::new()))
+        }
+        // Providers that carry data write "no arguments" in several ways.
+        Value::Null => Ok((Map::new(), Vec::new())),
+        other => {
+            let inside = other.as_str().and_then(|text| syntax::unwrapped(text, limit, repair));
+            inside.ok_or_else(|| {
+                Failure::new(
+                    FailureCode::UnparseableArguments,
+                    format!("the arguments must be a JSON object, got {}", parse::kind(&other)),
+                )
+                .with_next("send the arguments again as one JSON object")
+            })
+        }
+    }
 }
 
 fn take_in(
@@ -370,18 +382,8 @@ fn take_in(
     let refused =
         |json: Value| Unexplained::describe(schema, entry.name().as_str(), json, timeout, deadline);
     if !schema.is_valid(&json) {
-        // What may destroy is repaired only where there is nothing to interpret.
-        let steps = match terms.repair {
-            RepairPolicy::Off => Vec::new(),
-            _ => {
-                let time = timeout.unwrap_or(terms.timeout);
-                let time = time.min(deadline.unwrap_or(terms.deadline));
-                let until = after(terms.clock.now(), time);
-                let is_over = || terms.clock.now() >= until || cx.stop_reason().is_some();
-                let stop = Stop::when(&is_over);
-                schema.repair_until(&mut json, entry.declared().may_destroy(), &stop)
-            }
-        };
+        let time = timeout.unwrap_or(terms.timeout).min(deadline.unwrap_or(terms.deadline));
+        let steps = repaired(&entry, &mut json, &cx, &terms, time);
         if steps.is_empty() {
             return Err(refused(json));
         }
@@ -414,8 +416,27 @@ fn take_in(
     let claim = claimed.map(CallProfile::settled).unwrap_or_else(|_| CallProfile::strictest());
     let repairs = (!repairs.is_empty()).then(|| repairs.into());
     let seen = Arc::clone(terms.seen);
-    let added = None;
-    Ok(ValidatedCall(Box::new(Parts { entry, json, args, claim, cx, repairs, seen, added })))
+    let (added, verdict) = (None, Verdict::deny("it is not authorized"));
+    let parts = Parts { entry, json, args, claim, cx, repairs, seen, added, verdict };
+    Ok(ValidatedCall(Box::new(parts)))
+}
+
+/// Repairs arguments that the schema does not accept, within a time.
+#[cold]
+fn repaired(
+    entry: &RegisteredTool,
+    json: &mut Value,
+    cx: &ToolContext,
+    terms: &Terms<'_>,
+    time: Duration,
+) -> Vec<Repair> {
+    if terms.repair == RepairPolicy::Off {
+        return Vec::new();
+    }
+    let until = after(terms.clock.now(), time);
+    let is_over = || terms.clock.now() >= until || cx.stop_reason().is_some();
+    // What may destroy is repaired only where there is nothing to interpret.
+    entry.input().repair_until(json, entry.declared().may_destroy(), &Stop::when(&is_over))
 }
 
 /// A type that refuses a value shows it; what the schema marks as a secret is not shown back.

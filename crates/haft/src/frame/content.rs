@@ -28,7 +28,7 @@ impl RenderResult for ToolResult {
         let mut content = framed.empty_content();
         match &self.outcome {
             Answer::Output(output) => {
-                content.structured = output.structured.as_ref();
+                content.structured = output.structured.as_deref();
                 content.blocks = framed.escaped(&output.blocks);
             }
             Answer::Failure { failure, .. } => {

@@ -692,7 +692,7 @@ async fn approver_is_asked_about_a_model_call() {
     for (answer, asked, end) in [
         (ApprovalResponse::allow(), 2, EndReason::Answered),
         (
-            ApprovalResponse::Allow { lasting: ApprovalScope::Session, comment: None },
+            ApprovalResponse::Allow { scope: ApprovalScope::Session, comment: None },
             1,
             EndReason::Answered,
         ),

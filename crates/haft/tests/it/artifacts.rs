@@ -231,7 +231,7 @@ async fn oversized_images_are_stored_whole_and_named() {
 #[tokio::test]
 async fn large_json_next_to_a_small_text_is_stored_alone() {
     let mut output = Output::text("500 rows");
-    output.structured = Some(json!((0..500).collect::<Vec<_>>()));
+    output.structured = Some(Box::new(json!((0..500).collect::<Vec<_>>())));
     let run = giving(read("big").max_result(500), output).build().unwrap().run();
     let answer = first(&run).await;
     assert_eq!(answer.output().unwrap().structured, None);
@@ -247,11 +247,11 @@ async fn large_json_next_to_a_small_text_is_stored_alone() {
 async fn small_json_stays_next_to_a_truncated_text() {
     for (data, stays) in [(json!({"exit": 3}), true), (json!("x".repeat(200)), false)] {
         let mut output = Output::text(thousand_lines());
-        output.structured = Some(data.clone());
+        output.structured = Some(Box::new(data.clone()));
         let runtime = giving(read("big").max_result(1_000), output).build().unwrap();
         let answer = first(&runtime.run()).await;
         assert!(answer.text().chars().count() <= 1_000, "{}", answer.text());
-        assert_eq!(answer.output().unwrap().structured, stays.then_some(data));
+        assert_eq!(answer.output().unwrap().structured, stays.then_some(Box::new(data)));
         assert_eq!(answer.text().contains("the same as data"), !stays, "{}", answer.text());
         assert_eq!(runtime.artifacts().list().unwrap().len(), if stays { 1 } else { 2 });
     }
@@ -384,7 +384,7 @@ proptest! {
         quota in prop_oneof![Just(0usize), Just(1usize << 20)],
     ) {
         let mut output = Output { blocks: blocks.clone(), structured: None };
-        output.structured = structured.then(|| json!({"same": output.to_text()}));
+        output.structured = structured.then(|| Box::new(json!({"same": output.to_text()})));
         let runtime = giving(read("big").max_result(limit), output)
             .artifacts(Artifacts::memory(quota))
             .build()

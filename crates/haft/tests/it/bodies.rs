@@ -146,7 +146,7 @@ fn tools() -> Vec<DynTool> {
     tools.push(
         DynTool::new(warmth, city.clone(), |_, _| async {
             let mut output = Output::json(json!({"celsius": 7}));
-            output.structured = Some(json!({"celsius": 7}));
+            output.structured = Some(Box::new(json!({"celsius": 7})));
             output
         })
         .with_output_schema(json!({"type": "object", "required": ["celsius"], "properties": {

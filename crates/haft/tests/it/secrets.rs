@@ -388,7 +388,7 @@ async fn results_are_redacted_in_every_block_and_key() {
                     media_type: None,
                 },
             ],
-            structured: Some(data),
+            structured: Some(Box::new(data)),
         }
     });
     let runtime = permissive(vec![tool]).secret("door", "open sesame").build().unwrap();

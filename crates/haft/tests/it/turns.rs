@@ -200,9 +200,9 @@ async fn output_is_checked_against_its_own_schema() {
         .with_output_schema(schema.clone())
     };
     let mut good = haft::Output::text("fine");
-    good.structured = Some(json!({"n": 1}));
+    good.structured = Some(Box::new(json!({"n": 1})));
     let mut bad = good.clone();
-    bad.structured = Some(json!({}));
+    bad.structured = Some(Box::new(json!({})));
     for (output, code) in [
         (good, None),
         (bad, Some(FailureCode::BadOutput)),
